@@ -1,0 +1,231 @@
+//! Page-aligned memory for blocks, pooled per thread: no allocation per command once it is warm.
+//!
+//! A [`Buf`] has one owner, who may write it. [`Buf::freeze`] makes it a [`View`], which is shared,
+//! cut and sent along without copying. When the last view goes, the pages return to the pool of the
+//! thread that dropped it. Recycled pages keep old bytes: only [`Buf::zeroed`] may leave unwritten.
+
+pub mod pool;
+
+use std::ops::{Bound, Deref, DerefMut, RangeBounds};
+use std::sync::Arc;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// The alignment and the unit of every buffer, in bytes; what direct I/O asks for on any disk.
+pub const PAGE_BYTES: usize = 4096;
+
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE_BYTES]);
+
+/// A whole number of pages in one aligned run.
+#[derive(Debug)]
+pub(crate) struct Pages(Box<[Page]>);
+
+impl std::fmt::Debug for Page {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Page")
+    }
+}
+
+impl Pages {
+    fn zeroed(pages: usize) -> Self {
+        Self(<[Page]>::new_box_zeroed_with_elems(pages).expect("the limits keep buffers within memory"))
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Aligned bytes with one owner, who may write them.
+#[derive(Debug)]
+pub struct Buf {
+    pages: Option<Arc<Pages>>,
+    len: usize,
+}
+
+impl Buf {
+    /// A buffer of `len` bytes, all zero.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        let mut buf = Self::recycled(len);
+        buf.fill(0);
+        buf
+    }
+
+    /// A buffer of `len` bytes of unspecified content, perhaps another command's.
+    ///
+    /// The caller overwrites every byte before any of them can leave (CVE-2024-43110 and its kin).
+    #[must_use]
+    pub fn recycled(len: usize) -> Self {
+        Self { pages: Some(pool::take(len)), len }
+    }
+
+    /// A buffer with a copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::recycled(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    /// Forgets the bytes from `len` on.
+    ///
+    /// *Panics*: when the buffer is shorter.
+    pub fn truncate(&mut self, len: usize) {
+        assert!(len <= self.len, "a buffer of {} bytes cannot be cut to {len}", self.len);
+        self.len = len;
+    }
+
+    /// Gives up writing; the bytes may be shared from now on.
+    #[must_use]
+    pub fn freeze(mut self) -> View {
+        let len = self.len;
+        View { pages: self.pages.take(), start: 0, len }
+    }
+
+    fn pages(&self) -> &Arc<Pages> {
+        self.pages.as_ref().expect("pages leave only when the buffer does")
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.pages().0.as_bytes()[..self.len]
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        let pages = self.pages.as_mut().expect("pages leave only when the buffer does");
+        let pages = Arc::get_mut(pages).expect("a Buf is the only owner of its pages");
+        &mut pages.0.as_mut_bytes()[..len]
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        if let Some(pages) = self.pages.take() {
+            pool::give(pages);
+        }
+    }
+}
+
+/// Shared, read-only bytes: a window on a frozen [`Buf`].
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    pages: Option<Arc<Pages>>,
+    start: usize,
+    len: usize,
+}
+
+impl View {
+    /// A view of `len` zero bytes.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        Buf::zeroed(len).freeze()
+    }
+
+    /// The part of the view in `range`, sharing its memory.
+    ///
+    /// *Panics*: when the range passes the end.
+    #[must_use]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
+        let from = match range.start_bound() {
+            Bound::Included(&n) => n,
+            Bound::Excluded(&n) => n + 1,
+            Bound::Unbounded => 0,
+        };
+        let to = match range.end_bound() {
+            Bound::Included(&n) => n + 1,
+            Bound::Excluded(&n) => n,
+            Bound::Unbounded => self.len,
+        };
+        assert!(from <= to && to <= self.len, "bytes {from}..{to} are not in a view of {}", self.len);
+        Self { pages: self.pages.clone(), start: self.start + from, len: to - from }
+    }
+
+    /// True when the bytes start at a multiple of `align` in memory.
+    #[must_use]
+    pub fn is_aligned(&self, align: usize) -> bool {
+        self.start.is_multiple_of(align.min(PAGE_BYTES))
+    }
+
+    /// The bytes to write again, without copying where this is the last view of a whole buffer.
+    #[must_use]
+    pub fn thaw(mut self) -> Buf {
+        if self.start == 0
+            && let Some(mut pages) = self.pages.take()
+        {
+            if Arc::get_mut(&mut pages).is_some() {
+                return Buf { pages: Some(pages), len: self.len };
+            }
+            self.pages = Some(pages);
+        }
+        Buf::copy_of(&self)
+    }
+}
+
+impl Deref for View {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.pages {
+            Some(pages) => &pages.0.as_bytes()[self.start..self.start + self.len],
+            None => &[],
+        }
+    }
+}
+
+impl From<Buf> for View {
+    fn from(buf: Buf) -> Self {
+        buf.freeze()
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if let Some(pages) = self.pages.take() {
+            pool::give(pages);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buf_is_page_aligned_and_keeps_its_length() {
+        for len in [0, 1, 4095, 4096, 4097, 1 << 20] {
+            let buf = Buf::zeroed(len);
+            assert_eq!(buf.len(), len);
+            assert_eq!(buf.as_ptr().align_offset(PAGE_BYTES), 0);
+            assert!(buf.iter().all(|&b| b == 0));
+        }
+    }
+
+    #[test]
+    fn buf_zeroed_never_shows_what_the_pool_kept() {
+        let mut dirty = Buf::zeroed(8192);
+        dirty.fill(0xa5);
+        drop(dirty);
+        assert!(Buf::zeroed(8192).iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn view_slices_share_memory_and_thaw_copies_only_when_shared() {
+        let mut buf = Buf::zeroed(8192);
+        buf[4096] = 7;
+        let whole = buf.freeze();
+        let tail = whole.slice(4096..);
+        assert_eq!(tail[0], 7);
+        assert!(tail.is_aligned(4096));
+        let address = whole.as_ptr();
+        let copy = whole.clone().thaw();
+        assert_ne!(copy.as_ptr(), address);
+        drop(tail);
+        assert_eq!(whole.thaw().as_ptr(), address);
+    }
+}

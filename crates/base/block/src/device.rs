@@ -1,0 +1,141 @@
+//! The one trait that every storage layer has and uses.
+
+use crate::{Blocks, Extent, IoError, IoErrorKind, Lba, Rope, View};
+
+/// Proof that data was accepted by a device, though perhaps only into its volatile cache.
+///
+/// Returned by [`BlockDevice::write`] and [`BlockDevice::discard`], consumed by [`BlockDevice::flush`].
+#[derive(Debug)]
+#[must_use = "written data survives a power loss only after a flush"]
+pub struct Written(());
+
+/// Proof that everything written before a flush survives power loss.
+#[derive(Debug)]
+#[must_use = "what may only happen after stable storage takes this as an argument"]
+pub struct Stable(());
+
+impl Written {
+    /// Attests that a device accepted data. Only implementations of [`BlockDevice`] say this.
+    pub fn attest() -> Self {
+        Self(())
+    }
+
+    /// One proof for both writes.
+    pub fn and(self, _other: Self) -> Self {
+        self
+    }
+}
+
+impl Stable {
+    /// Attests that a device made its data durable. Only implementations of [`BlockDevice`] say this.
+    pub fn attest() -> Self {
+        Self(())
+    }
+
+    /// One proof for both flushes.
+    pub fn and(self, _other: Self) -> Self {
+        self
+    }
+}
+
+/// What a device looks like from above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of one addressable block: 512 or 4096.
+    pub block_bytes: u32,
+    /// How many blocks the device has.
+    pub blocks: Blocks,
+    /// Bytes of the smallest write that costs no read (4096 for a 512e disk); at least `block_bytes`.
+    pub physical_block_bytes: u32,
+    /// Bytes of the write that costs least (a full stripe of an array); at least `physical_block_bytes`.
+    pub optimal_bytes: u32,
+    /// True when acknowledged writes may be lost by a power cut until a flush.
+    pub volatile_cache: bool,
+    /// True when discarded blocks read back as zeros.
+    pub discard_zeroes: bool,
+}
+
+impl Geometry {
+    /// The capacity in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.blocks.bytes(self.block_bytes)
+    }
+
+    /// All blocks of the device.
+    #[must_use]
+    pub fn all(&self) -> Extent {
+        Extent { start: Lba(0), len: self.blocks }
+    }
+
+    /// How many blocks `data` fills.
+    ///
+    /// *Errors*: `OutOfRange` when it is no whole number of blocks, or passes the end of the device.
+    pub fn extent_of(&self, start: Lba, data_bytes: usize) -> Result<Extent, IoError> {
+        let block_bytes = u64::from(self.block_bytes);
+        let bytes = data_bytes as u64;
+        let extent = Extent::checked(start.0, bytes / block_bytes);
+        match extent {
+            Some(extent) if bytes.is_multiple_of(block_bytes) => self.admit(extent).map(|()| extent),
+            _ => Err(IoError::new(IoErrorKind::OutOfRange, Extent { start, len: Blocks(0) })),
+        }
+    }
+
+    /// Admits an extent that lies wholly on the device.
+    ///
+    /// *Errors*: `OutOfRange` for any other.
+    pub fn admit(&self, extent: Extent) -> Result<(), IoError> {
+        if self.all().contains(extent) { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange, extent)) }
+    }
+}
+
+/// Blocks that can be read, written, made durable and forgotten.
+///
+/// Implementations use `&self` and interior mutability: a device belongs to one shard and its
+/// operations run concurrently there. A dropped future leaves the blocks of its own extent with old
+/// or new content, and touches no others.
+#[expect(async_fn_in_trait, reason = "devices live on one shard; their futures need not be Send")]
+pub trait BlockDevice {
+    /// The shape of the device. May grow while the device is in use, never shrinks.
+    fn geometry(&self) -> Geometry;
+
+    /// Returns the content of `extent`.
+    ///
+    /// *Shape*: exactly `extent.len` blocks. *Errors*: any [`IoError`]; no bytes are returned then.
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError>;
+
+    /// The blocks from `start` on hold `data`, for every later read of this device.
+    ///
+    /// *Shape*: `data` is a whole number of blocks. *Errors*: any [`IoError`]; each block of the
+    /// extent then has its old or its new content. *Durability*: only after [`BlockDevice::flush`].
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError>;
+
+    /// Everything written before this call survives power loss.
+    ///
+    /// *Errors*: after a failed flush nothing written since the last good one may be believed; the
+    /// device fails every later operation with `Gone`, and a flush is never tried again into success.
+    async fn flush(&self, after: Written) -> Result<Stable, IoError>;
+
+    /// The content of `extent` is not needed any more. Where [`Geometry::discard_zeroes`] is true it
+    /// reads as zeros from now on; elsewhere it may keep its content.
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError>;
+}
+
+/// A shared device is a device.
+impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        (**self).read(extent).await
+    }
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        (**self).write(start, data).await
+    }
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        (**self).flush(after).await
+    }
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        (**self).discard(extent).await
+    }
+}

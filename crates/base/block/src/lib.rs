@@ -1,0 +1,18 @@
+//! The nouns of block storage. Every layer speaks them, none is above them.
+//!
+//! A disk, an array, a volume, a disk behind another target: all are [`BlockDevice`]s and compose.
+//! Addresses are [`Lba`]s and [`Extent`]s in blocks of the device at hand; bytes travel in [`Buf`]
+//! (one owner, writable) and [`View`] (shared, read-only), both page-aligned and pooled; order on
+//! disk is a type, [`Written`] → [`Stable`].
+
+mod address;
+mod buf;
+mod device;
+mod error;
+mod rope;
+
+pub use address::{Blocks, Extent, Lba};
+pub use buf::{Buf, PAGE_BYTES, View, pool};
+pub use device::{BlockDevice, Geometry, Stable, Written};
+pub use error::{IoError, IoErrorKind};
+pub use rope::Rope;

@@ -1,0 +1,233 @@
+//! The executor of one shard: runs woken tasks in order, or in an order that a simulator chooses.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Runs the tasks of one shard on the thread that made it. Cheap to clone.
+#[derive(Clone)]
+pub struct Executor(Rc<Inner>);
+
+struct Inner {
+    tasks: RefCell<Tasks>,
+    ready: Arc<ReadyQueue>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    places: Vec<Option<Task>>,
+    free: Vec<usize>,
+}
+
+struct Task {
+    /// Absent while the task runs.
+    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    waker: Arc<TaskWaker>,
+}
+
+/// Ends the sleep of a shard's reactor; called from any thread, only while the shard says that it sleeps.
+pub type Unpark = Box<dyn Fn() + Send + Sync>;
+
+struct ReadyQueue {
+    /// Only mailboxes push from other threads, so the lock is all but never contended.
+    woken: Mutex<VecDeque<usize>>,
+    sleeping: AtomicBool,
+    unpark: Unpark,
+}
+
+struct TaskWaker {
+    place: usize,
+    queued: AtomicBool,
+    ready: Arc<ReadyQueue>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.ready.woken.lock().unwrap_or_else(PoisonError::into_inner).push_back(self.place);
+            if self.ready.sleeping.load(Ordering::SeqCst) {
+                (self.ready.unpark)();
+            }
+        }
+    }
+}
+
+impl Executor {
+    /// An executor without tasks, whose reactor is woken from its sleep by `unpark`.
+    #[must_use]
+    pub fn new(unpark: Unpark) -> Self {
+        let ready = ReadyQueue { woken: Mutex::default(), sleeping: AtomicBool::new(false), unpark };
+        Self(Rc::new(Inner { tasks: RefCell::default(), ready: Arc::new(ready) }))
+    }
+
+    /// Runs `future` from the next turn on, until it is ready.
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        let future: Pin<Box<dyn Future<Output = ()>>> = Box::pin(future);
+        let waker = {
+            let mut tasks = self.0.tasks.borrow_mut();
+            let place = tasks.free.pop().unwrap_or_else(|| {
+                tasks.places.push(None);
+                tasks.places.len() - 1
+            });
+            let ready = self.0.ready.clone();
+            let waker = Arc::new(TaskWaker { place, queued: AtomicBool::new(false), ready });
+            tasks.places[place] = Some(Task { future: Some(future), waker: waker.clone() });
+            waker
+        };
+        waker.wake();
+    }
+
+    /// True when a woken task waits to be run.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.woken().is_empty()
+    }
+
+    /// How many tasks have not ended.
+    #[must_use]
+    pub fn task_count(&self) -> usize {
+        let tasks = self.0.tasks.borrow();
+        tasks.places.len() - tasks.free.len()
+    }
+
+    /// Runs the tasks that are woken now, in the order of waking. What they wake runs in the next turn.
+    pub fn run_ready(&self) {
+        let turn = self.woken().len();
+        for _ in 0..turn {
+            let Some(place) = self.woken().pop_front() else { return };
+            self.run(place);
+        }
+    }
+
+    /// Runs one woken task, the `choose(count)`th of them; false when none is woken.
+    pub fn run_one(&self, choose: impl FnOnce(usize) -> usize) -> bool {
+        let place = {
+            let mut woken = self.woken();
+            if woken.is_empty() {
+                return false;
+            }
+            let at = choose(woken.len());
+            woken.remove(at).expect("the choice is below the count")
+        };
+        self.run(place);
+        true
+    }
+
+    /// Says that the reactor is about to sleep: from now on a wake calls `unpark`. False, and nothing
+    /// said, when a task is ready and it must not sleep.
+    pub fn announce_sleep(&self) -> bool {
+        self.0.ready.sleeping.store(true, Ordering::SeqCst);
+        if self.is_ready() {
+            self.announce_awake();
+            return false;
+        }
+        true
+    }
+
+    /// Says that the reactor is awake again.
+    pub fn announce_awake(&self) {
+        self.0.ready.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    fn woken(&self) -> std::sync::MutexGuard<'_, VecDeque<usize>> {
+        self.0.ready.woken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, place: usize) {
+        let (mut future, shared) = {
+            let mut tasks = self.0.tasks.borrow_mut();
+            let Some(task) = tasks.places[place].as_mut() else { return };
+            task.waker.queued.store(false, Ordering::Release);
+            let Some(future) = task.future.take() else { return };
+            (future, task.waker.clone())
+        };
+        let waker = Waker::from(shared);
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => {
+                let mut tasks = self.0.tasks.borrow_mut();
+                tasks.places[place].as_mut().expect("a running task keeps its place").future = Some(future);
+            }
+            Poll::Ready(()) => {
+                let ended = {
+                    let mut tasks = self.0.tasks.borrow_mut();
+                    tasks.free.push(place);
+                    tasks.places[place].take()
+                };
+                drop(future);
+                drop(ended);
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Tasks may hold the executor; break the circle while it is still whole.
+        let places = std::mem::take(&mut self.tasks.borrow_mut().places);
+        drop(places);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn executor_runs_woken_tasks_in_order_and_reuses_places() {
+        let executor = Executor::new(Box::new(|| {}));
+        let log = Rc::new(RefCell::new(Vec::new()));
+        for n in 0..3 {
+            let log = log.clone();
+            executor.spawn(async move { log.borrow_mut().push(n) });
+        }
+        executor.run_ready();
+        assert_eq!(*log.borrow(), [0, 1, 2]);
+        assert_eq!(executor.task_count(), 0);
+        assert!(!executor.is_ready());
+    }
+
+    #[test]
+    fn executor_task_that_wakes_itself_runs_in_the_next_turn() {
+        let executor = Executor::new(Box::new(|| {}));
+        let polls = Rc::new(Cell::new(0));
+        let count = polls.clone();
+        executor.spawn(std::future::poll_fn(move |cx| {
+            count.set(count.get() + 1);
+            cx.waker().wake_by_ref();
+            if count.get() < 3 { Poll::Pending } else { Poll::Ready(()) }
+        }));
+        executor.run_ready();
+        assert_eq!(polls.get(), 1);
+        executor.run_ready();
+        executor.run_ready();
+        assert_eq!((polls.get(), executor.task_count()), (3, 0));
+        executor.run_ready();
+    }
+
+    #[test]
+    fn executor_wake_from_another_thread_ends_the_sleep() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let executor = Executor::new(Box::new(move || tell.send(()).expect("the test listens")));
+        let (post, inbox) = crate::mailbox::channel();
+        let seen = Rc::new(Cell::new(0));
+        let see = seen.clone();
+        executor.spawn(async move { see.set(inbox.receive().await.expect("a letter is sent")) });
+        executor.run_ready();
+        assert!(executor.announce_sleep());
+        std::thread::spawn(move || post.send(7)).join().expect("the sender ends").expect("the inbox lives");
+        told.recv_timeout(std::time::Duration::from_secs(10)).expect("the wake calls unpark");
+        assert!(!executor.announce_sleep(), "a shard with a ready task must not sleep");
+        executor.run_ready();
+        assert_eq!(seen.get(), 7);
+    }
+}

@@ -1,0 +1,187 @@
+//! Group commit: one flush at a time, shared by all who wait for it.
+
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+/// A sleeve over a device whose flushes are shared: while one is under way, all that ask meanwhile
+/// wait for the next, which serves them together.
+#[derive(Debug)]
+pub struct GroupCommit<D> {
+    device: D,
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The flush that has begun last; a waiter needs one that begins after its own arrival.
+    begun: u64,
+    ended: u64,
+    running: bool,
+    failed: Option<IoError>,
+    waiting: Vec<Waker>,
+}
+
+impl<D: BlockDevice> GroupCommit<D> {
+    /// The device with shared flushes.
+    pub fn new(device: D) -> Self {
+        Self { device, state: RefCell::default() }
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+}
+
+/// What a waiter does next.
+enum Turn {
+    Lead,
+    Done(Result<(), IoError>),
+}
+
+/// The leader's flush is over, or was dropped half-way: let somebody else lead.
+struct Leading<'a>(&'a RefCell<State>);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut state = self.0.borrow_mut();
+            state.running = false;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.device.read(extent).await
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.device.write(start, data).await
+    }
+
+    async fn flush(&self, mut after: Written) -> Result<Stable, IoError> {
+        let needed = self.state.borrow().begun + 1;
+        loop {
+            let turn = poll_fn(|cx| {
+                let mut state = self.state.borrow_mut();
+                if let Some(error) = state.failed {
+                    return Poll::Ready(Turn::Done(Err(error)));
+                }
+                if state.ended >= needed {
+                    return Poll::Ready(Turn::Done(Ok(())));
+                }
+                if state.running {
+                    state.waiting.push(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                state.running = true;
+                state.begun += 1;
+                Poll::Ready(Turn::Lead)
+            });
+            match turn.await {
+                Turn::Done(result) => return result.map(|()| Stable::attest()),
+                Turn::Lead => {
+                    let begun = self.state.borrow().begun;
+                    let leading = Leading(&self.state);
+                    match self.device.flush(after).await {
+                        Ok(stable) => {
+                            let _: Stable = stable;
+                            self.state.borrow_mut().ended = begun;
+                        }
+                        Err(error) => self.state.borrow_mut().failed = Some(error),
+                    }
+                    drop(leading);
+                    after = Written::attest();
+                }
+            }
+        }
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.device.discard(extent).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{Blocks, IoErrorKind};
+    use futures_util::FutureExt;
+    use std::cell::Cell;
+
+    /// A device whose flush ends when the test says so.
+    struct Slow {
+        flushes: Cell<u32>,
+        permits: Cell<u32>,
+        fails: Cell<bool>,
+    }
+
+    impl BlockDevice for Slow {
+        fn geometry(&self) -> Geometry {
+            let (block_bytes, blocks) = (4096, Blocks(1));
+            Geometry {
+                block_bytes,
+                blocks,
+                physical_block_bytes: 4096,
+                optimal_bytes: 4096,
+                volatile_cache: true,
+                discard_zeroes: false,
+            }
+        }
+        async fn read(&self, _: Extent) -> Result<Rope, IoError> {
+            Ok(Rope::new())
+        }
+        async fn write(&self, _: Lba, _: View) -> Result<Written, IoError> {
+            Ok(Written::attest())
+        }
+        async fn flush(&self, _: Written) -> Result<Stable, IoError> {
+            self.flushes.set(self.flushes.get() + 1);
+            poll_fn(|_| if self.permits.get() == 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+            self.permits.set(self.permits.get() - 1);
+            if self.fails.get() {
+                return Err(IoError::new(IoErrorKind::Gone, Extent::default()));
+            }
+            Ok(Stable::attest())
+        }
+        async fn discard(&self, _: Extent) -> Result<Written, IoError> {
+            Ok(Written::attest())
+        }
+    }
+
+    #[test]
+    fn flush_is_shared_by_all_who_wait_but_never_with_one_already_begun() {
+        let slow = Slow { flushes: Cell::new(0), permits: Cell::new(0), fails: Cell::new(false) };
+        let device = GroupCommit::new(slow);
+        let mut first = Box::pin(device.flush(Written::attest()));
+        assert!((&mut first).now_or_never().is_none());
+        let mut others: Vec<_> = (0..8).map(|_| Box::pin(device.flush(Written::attest()))).collect();
+        assert!(others.iter_mut().all(|other| other.now_or_never().is_none()));
+        device.device().permits.set(1);
+        assert!(first.now_or_never().expect("one permit").is_ok());
+        assert!(others[0].as_mut().now_or_never().is_none(), "the begun flush does not cover later writes");
+        device.device().permits.set(1);
+        for other in others {
+            assert!(other.now_or_never().expect("one flush serves all").is_ok());
+        }
+        assert_eq!(device.device().flushes.get(), 2);
+    }
+
+    #[test]
+    fn flush_that_failed_is_never_tried_again_into_success() {
+        let slow = Slow { flushes: Cell::new(0), permits: Cell::new(9), fails: Cell::new(true) };
+        let device = GroupCommit::new(slow);
+        assert!(device.flush(Written::attest()).now_or_never().expect("permits").is_err());
+        device.device().fails.set(false);
+        assert!(device.flush(Written::attest()).now_or_never().expect("permits").is_err());
+        assert_eq!(device.device().flushes.get(), 1);
+    }
+}

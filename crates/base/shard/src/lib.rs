@@ -1,0 +1,20 @@
+//! One core's world: the executor that runs its tasks, the timers, locks and mailboxes they use, and
+//! the [`World`] trait behind which the outside lives.
+//!
+//! Everything here is single-threaded but [`mailbox`], and deterministic: the same inputs in the same
+//! order give the same run, which is what lets `sim` reproduce a run from a seed.
+
+pub mod executor;
+pub mod group;
+pub mod mailbox;
+pub mod range_lock;
+pub mod slots;
+pub mod time;
+pub mod world;
+
+pub use executor::Executor;
+pub use group::GroupCommit;
+pub use range_lock::{RangeGuard, RangeLocks};
+pub use slots::Slots;
+pub use time::Time;
+pub use world::{DiskOptions, Listener, Stream, StreamOptions, World};

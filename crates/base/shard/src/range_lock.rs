@@ -1,0 +1,170 @@
+//! Locks on ranges of numbers (stripes, blocks): shared or exclusive, fair in order of arrival.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// The locks of one device. Local to a shard: there is one writer for every byte.
+///
+/// A request waits for every earlier one that overlaps it unless both are shared, so that nobody starves.
+#[derive(Clone, Debug, Default)]
+pub struct RangeLocks(Rc<RefCell<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// In order of arrival; short (bounded by the command slots), so a scan is cheapest.
+    requests: Vec<Request>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Request {
+    id: u64,
+    range: Range<u64>,
+    exclusive: bool,
+    waker: Option<Waker>,
+}
+
+impl RangeLocks {
+    /// No locks held.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Holds `range` against exclusive holders once it is ready.
+    #[must_use]
+    pub fn shared(&self, range: Range<u64>) -> Acquire {
+        Acquire { locks: self.clone(), range, exclusive: false, id: None }
+    }
+
+    /// Holds `range` against all others once it is ready.
+    #[must_use]
+    pub fn exclusive(&self, range: Range<u64>) -> Acquire {
+        Acquire { locks: self.clone(), range, exclusive: true, id: None }
+    }
+
+    /// True when a request, held or waiting, overlaps `range`.
+    #[must_use]
+    pub fn is_busy(&self, range: &Range<u64>) -> bool {
+        self.0.borrow().requests.iter().any(|request| overlap(&request.range, range))
+    }
+
+    fn release(&self, id: u64) {
+        let woken: Vec<Waker> = {
+            let mut table = self.0.borrow_mut();
+            let Some(at) = table.requests.iter().position(|request| request.id == id) else { return };
+            let range = table.requests.remove(at).range;
+            table.requests[at..]
+                .iter_mut()
+                .filter(|request| overlap(&request.range, &range))
+                .filter_map(|request| request.waker.take())
+                .collect()
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Table {
+    fn is_blocked(&self, id: u64) -> bool {
+        let Some(at) = self.requests.iter().position(|request| request.id == id) else { return false };
+        let (earlier, own) = (&self.requests[..at], &self.requests[at]);
+        earlier.iter().any(|other| overlap(&other.range, &own.range) && (other.exclusive || own.exclusive))
+    }
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// See [`RangeLocks::shared`] and [`RangeLocks::exclusive`]. Dropping it gives up the place in the queue.
+#[derive(Debug)]
+pub struct Acquire {
+    locks: RangeLocks,
+    range: Range<u64>,
+    exclusive: bool,
+    id: Option<u64>,
+}
+
+impl Future for Acquire {
+    type Output = RangeGuard;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<RangeGuard> {
+        let locks = self.locks.clone();
+        let mut table = locks.0.borrow_mut();
+        let id = *self.id.get_or_insert_with(|| {
+            table.next_id += 1;
+            table.next_id
+        });
+        if !table.requests.iter().any(|request| request.id == id) {
+            let (range, exclusive) = (self.range.clone(), self.exclusive);
+            table.requests.push(Request { id, range, exclusive, waker: None });
+        }
+        if table.is_blocked(id) {
+            let own = table.requests.iter_mut().find(|request| request.id == id);
+            own.expect("the request was pushed above").waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        self.id = None;
+        Poll::Ready(RangeGuard { locks: locks.clone(), id })
+    }
+}
+
+impl Drop for Acquire {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.locks.release(id);
+        }
+    }
+}
+
+/// A held range; released when dropped.
+#[derive(Debug)]
+#[must_use = "the range is locked only while the guard lives"]
+pub struct RangeGuard {
+    locks: RangeLocks,
+    id: u64,
+}
+
+impl Drop for RangeGuard {
+    fn drop(&mut self) {
+        self.locks.release(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn exclusive_waits_for_shared_and_keeps_later_readers_behind() {
+        let locks = RangeLocks::new();
+        let first = locks.shared(0..4).now_or_never().expect("nothing is held");
+        let mut writer = Box::pin(locks.exclusive(2..6));
+        assert!((&mut writer).now_or_never().is_none());
+        let mut late = Box::pin(locks.shared(3..4));
+        assert!((&mut late).now_or_never().is_none(), "a late reader must not starve the writer");
+        assert!(locks.shared(0..2).now_or_never().is_some(), "a range beside is free");
+        drop(first);
+        let held = (&mut writer).now_or_never().expect("the reader is gone");
+        assert!((&mut late).now_or_never().is_none());
+        drop(held);
+        assert!(late.now_or_never().is_some());
+        assert!(!locks.is_busy(&(0..10)));
+    }
+
+    #[test]
+    fn acquire_that_is_dropped_gives_up_its_place() {
+        let locks = RangeLocks::new();
+        let held = locks.exclusive(0..1).now_or_never().expect("free");
+        let mut waiting = Box::pin(locks.exclusive(0..1));
+        assert!((&mut waiting).now_or_never().is_none());
+        drop(waiting);
+        drop(held);
+        assert!(locks.exclusive(0..1).now_or_never().is_some());
+    }
+}

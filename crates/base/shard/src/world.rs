@@ -1,0 +1,112 @@
+//! The outside, as one trait: clock, disks, sockets. `uring` and `sim` implement it.
+
+use crate::Time;
+use crate::time::Sleep;
+use block::BlockDevice;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// What the outside offers to the tasks of one shard. Cheap to clone; never leaves its shard.
+pub trait World: Clone + 'static {
+    /// A disk, or a file that stands for one.
+    type Disk: BlockDevice + 'static;
+    /// One TCP connection.
+    type Stream: Stream + 'static;
+    /// A listening TCP socket.
+    type Listener: Listener<Stream = Self::Stream> + 'static;
+
+    /// The monotonic clock.
+    fn now(&self) -> Time;
+
+    /// Fills `out` with bytes that nobody can predict (from a seed in simulation).
+    fn random(&self, out: &mut [u8]);
+
+    /// Runs `task` on this shard, beside the caller.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+
+    /// Is ready once the clock has reached `at`.
+    fn sleep_until(&self, at: Time) -> Sleep;
+
+    /// Is ready after `duration`.
+    fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_until(self.now() + duration)
+    }
+
+    /// Opens the disk or file at `path` for reading and writing.
+    ///
+    /// *Errors*: what the operating system says; a path that is neither a block device nor a regular
+    /// file is `InvalidInput`; one that another process holds exclusively is `ResourceBusy`.
+    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<Self::Disk>;
+
+    /// Listens on `address`.
+    fn listen(&self, address: SocketAddr) -> io::Result<Self::Listener>;
+
+    /// Connects to `address`.
+    fn connect(&self, address: SocketAddr, options: StreamOptions) -> impl Future<Output = io::Result<Self::Stream>>;
+}
+
+/// How a disk is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// The block size that the opener wants to address: 512 or 4096 bytes, at least the disk's own.
+    pub block_bytes: u32,
+    /// True when writes are refused.
+    pub read_only: bool,
+}
+
+/// How a connection is set up. The defaults suit a LAN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// The congestion control by name, set on the socket itself and never inherited from the system's default.
+    pub congestion: Option<String>,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { congestion: Some("cubic".to_owned()) }
+    }
+}
+
+/// One TCP connection, non-blocking, with Nagle's algorithm off.
+pub trait Stream {
+    /// Reads what is there, at most `into.len()` bytes. Zero means that the peer has closed its side.
+    ///
+    /// Pending means that nothing is there yet; the task is woken when that changes.
+    fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Sends a front part of `from`, as much as fits, in one call.
+    ///
+    /// Pending means that nothing fits; the task is woken when that changes.
+    fn poll_write(&self, cx: &mut Context<'_>, from: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// Our address of the connection: the portal that the peer reached.
+    fn local_address(&self) -> SocketAddr;
+
+    /// The peer's address.
+    fn peer_address(&self) -> SocketAddr;
+
+    /// Gives up the stream as a value that another shard can adopt.
+    fn into_handle(self) -> StreamHandle;
+}
+
+/// A connection on its way between two shards of one world.
+#[derive(Debug)]
+pub struct StreamHandle(pub Box<dyn std::any::Any + Send>);
+
+/// A listening TCP socket.
+pub trait Listener {
+    /// The connections that it accepts.
+    type Stream: Stream;
+
+    /// Accepts the next connection, set up with `options`.
+    ///
+    /// *Errors*: a passing shortage (no descriptors, no memory) or a connection that died early; the
+    /// listener stays usable and the caller pauses before it asks again.
+    fn accept(&self, options: &StreamOptions) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// The address it listens on, with the real port where 0 was asked for.
+    fn local_address(&self) -> SocketAddr;
+}
