@@ -1,0 +1,147 @@
+//! Who may see what.
+
+use crate::{Iqn, Name, Network, Secret, VolumeId, VolumeName};
+use std::net::{IpAddr, SocketAddr};
+
+/// The one target portal group that every portal belongs to.
+pub const TARGET_PORTAL_GROUP: u16 = 1;
+
+/// Everything that decides who may see which volume: one snapshot, replaced as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The targets that we serve.
+    pub targets: Vec<Target>,
+    /// The portals that SendTargets may name.
+    pub portals: Vec<Portal>,
+    /// Who may log in. An initiator that no host names may not, unless a host takes any.
+    pub hosts: Vec<Host>,
+    /// Which host sees which volume, where.
+    pub presentations: Vec<Presentation>,
+}
+
+/// A target that hosts log in to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name among ours.
+    pub name: Name,
+    /// Its iSCSI name.
+    pub iqn: Iqn,
+}
+
+/// An address that we listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portal {
+    /// Where. May be a wildcard; SendTargets then names the address that the asker reached.
+    pub address: SocketAddr,
+    /// Its target portal group tag.
+    pub tag: u16,
+}
+
+/// A host: one or more initiators that see the same volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its name.
+    pub name: Name,
+    /// Its initiators.
+    pub initiators: Initiators,
+    /// Where it may come from; anywhere when empty.
+    pub networks: Vec<Network>,
+    /// What it must prove before it is let in.
+    pub chap: Option<Chap>,
+    /// What we prove to it when it asks. Only together with `chap`.
+    pub mutual_chap: Option<Chap>,
+}
+
+/// Which initiators are a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Initiators {
+    /// Every initiator that no other host names.
+    Any,
+    /// These.
+    Listed(Vec<Iqn>),
+}
+
+/// A CHAP name and its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chap {
+    /// CHAP_N.
+    pub user: String,
+    /// What CHAP_R is computed from.
+    pub secret: Secret,
+}
+
+/// One volume, seen by one host through one target under one number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Presentation {
+    /// The volume.
+    pub volume: VolumeName,
+    /// Its identity: another volume of the same name is not shown instead.
+    pub volume_id: VolumeId,
+    /// The host.
+    pub host: Name,
+    /// The target, by its name among ours.
+    pub target: Name,
+    /// The logical unit number.
+    pub lun: u16,
+    /// True when the host may not write.
+    pub read_only: bool,
+}
+
+impl Host {
+    /// True when a login by `initiator` from `address` is a login of this host.
+    #[must_use]
+    pub fn admits(&self, initiator: &Iqn, address: IpAddr) -> bool {
+        let named = match &self.initiators {
+            Initiators::Any => true,
+            Initiators::Listed(listed) => listed.contains(initiator),
+        };
+        named && (self.networks.is_empty() || self.networks.iter().any(|network| network.contains(address)))
+    }
+}
+
+impl Access {
+    /// The host that a login by `initiator` from `address` belongs to. A host that names the initiator
+    /// goes before one that takes any, and keeps it even where it refuses the address.
+    #[must_use]
+    pub fn host_of(&self, initiator: &Iqn, address: IpAddr) -> Option<&Host> {
+        let names = |host: &&Host| matches!(&host.initiators, Initiators::Listed(listed) if listed.contains(initiator));
+        let host = self.hosts.iter().find(names).or_else(|| {
+            self.hosts.iter().find(|host| host.initiators == Initiators::Any && host.admits(initiator, address))
+        })?;
+        host.admits(initiator, address).then_some(host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, initiators: Initiators, networks: &[&str]) -> Host {
+        Host {
+            name: name.parse().expect("a name"),
+            initiators,
+            networks: networks.iter().map(|text| text.parse().expect("a network")).collect(),
+            chap: None,
+            mutual_chap: None,
+        }
+    }
+
+    #[test]
+    fn access_prefers_the_host_that_names_the_initiator() {
+        let listed: Iqn = "iqn.2001-04.com.example:a".parse().expect("a name");
+        let other: Iqn = "iqn.2001-04.com.example:b".parse().expect("a name");
+        let access = Access {
+            hosts: vec![
+                host("any", Initiators::Any, &[]),
+                host("web", Initiators::Listed(vec![listed.clone()]), &["10.0.0.0/8"]),
+            ],
+            ..Access::default()
+        };
+        let name = |initiator: &Iqn, from: &str| {
+            access.host_of(initiator, from.parse().expect("an address")).map(|host| host.name.as_str())
+        };
+        assert_eq!(name(&listed, "10.1.1.1"), Some("web"));
+        assert_eq!(name(&listed, "192.168.1.1"), None, "a named initiator from a wrong place is not let in as anybody");
+        assert_eq!(name(&other, "192.168.1.1"), Some("any"));
+    }
+}

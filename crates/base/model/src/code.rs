@@ -1,0 +1,170 @@
+//! The catalogue of refusals. A number once given is never given again.
+
+use crate::Kind;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The number of a refusal, shown as `BY-1234`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Code(u16);
+
+/// One line of the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The number.
+    pub code: Code,
+    /// What sort of refusal it is.
+    pub kind: Kind,
+    /// What it means, in general.
+    pub title: &'static str,
+}
+
+macro_rules! catalogue {
+    ($($number:literal $name:ident $kind:ident $title:literal;)*) => {
+        $(#[doc = $title] pub const $name: Code = Code($number);)*
+
+        /// Every refusal that Blockyard knows.
+        pub const CATALOGUE: &[Entry] = &[$(Entry { code: $name, kind: Kind::$kind, title: $title }),*];
+    };
+}
+
+catalogue! {
+    1001 SIZE_INVALID          Invalid     "The text is not a size.";
+    1002 NAME_INVALID          Invalid     "The text is not a name.";
+    1003 IQN_INVALID           Invalid     "The text is not an iSCSI name.";
+    1004 LEVEL_INVALID         Invalid     "The text is not a RAID level.";
+    1005 SECRET_INVALID        Invalid     "The secret is too short or too long.";
+    1006 ADDRESS_INVALID       Invalid     "The text is not an address or a network.";
+    1007 REQUEST_INVALID       Invalid     "The request cannot be understood.";
+    1008 LUN_INVALID           Invalid     "The logical unit number is outside of what hosts can address.";
+
+    1101 DISK_UNKNOWN          NotFound    "No disk has this name.";
+    1102 POOL_UNKNOWN          NotFound    "No pool has this name.";
+    1103 VOLUME_UNKNOWN        NotFound    "No volume has this name.";
+    1104 HOST_UNKNOWN          NotFound    "No host has this name.";
+    1105 TARGET_UNKNOWN        NotFound    "No target has this name.";
+    1106 PRESENTATION_UNKNOWN  NotFound    "The volume is not presented so.";
+    1107 PORTAL_UNKNOWN        NotFound    "No portal has this address.";
+    1108 ROUTE_UNKNOWN         NotFound    "The API has no such path.";
+
+    1201 NAME_TAKEN            Refused     "Something else has this name.";
+    1202 IQN_TAKEN             Refused     "Another host has this initiator name.";
+    1203 LUN_TAKEN             Refused     "The host sees another volume under this number.";
+    1204 PRESENTED_ALREADY     Refused     "The host sees this volume already.";
+    1205 PORTAL_TAKEN          Refused     "The portal is open already.";
+
+    1301 DISK_UNREADABLE       Refused     "The disk cannot be opened.";
+    1302 DISK_TOO_SMALL        Refused     "The disk is smaller than what it is to be used for.";
+    1303 DISK_IN_USE           Refused     "The disk is in use.";
+    1304 DISK_FOREIGN          Refused     "The disk holds something that is not ours to overwrite.";
+    1305 DISK_FAILED_ALREADY   Refused     "The disk has failed before.";
+    1306 DISK_HEALTHY          Refused     "The disk is healthy and need not be replaced.";
+    1307 DISK_WRONG_KIND       Refused     "The path is neither a block device nor a regular file.";
+    1308 DISK_MISSING          Refused     "The disk is known but cannot be found.";
+    1309 DISK_KNOWN            Refused     "The disk is known under another name.";
+    1310 DISK_NOT_MEMBER       Refused     "The disk belongs to no pool.";
+
+    1401 TOO_FEW_MEMBERS       Refused     "The group has too few disks for its level.";
+    1402 TOO_MANY_MEMBERS      Refused     "The group has more disks than can be served.";
+    1403 POOL_IN_USE           Refused     "The pool has volumes.";
+    1404 POOL_WOULD_FAIL       Refused     "Without this disk the pool would lose data.";
+    1405 POOL_FULL             Refused     "The pool has too little free space.";
+    1406 POOL_INCOMPLETE       Refused     "Too many disks of the pool are missing.";
+    1407 POOL_FAILED           Refused     "The pool has lost more disks than it can bear.";
+    1408 CHUNK_INVALID         Invalid     "The chunk size is not possible.";
+    1409 POOL_BUSY             Refused     "The pool is occupied with something that must end first.";
+
+    1501 VOLUME_SHRINK         Refused     "Volumes do not shrink.";
+    1502 VOLUME_IN_USE         Refused     "The volume is presented to a host.";
+    1503 VOLUME_TOO_LARGE      Refused     "The volume would be larger than can be served.";
+    1504 VOLUME_SIZE           Invalid     "The volume's size is not possible.";
+    1505 BLOCK_SIZE_INVALID    Invalid     "The block size is neither 512 nor 4096 bytes.";
+    1506 LIMIT_REACHED         Refused     "No more of these can be served.";
+    1507 FILE_UNUSABLE         Refused     "The file cannot back a volume.";
+
+    1601 HOST_IN_USE           Refused     "Volumes are presented to the host.";
+    1602 SECRETS_EQUAL         Invalid     "Both directions have the same secret.";
+    1603 HOST_EMPTY            Invalid     "The host has no initiator name.";
+    1604 TARGET_IN_USE         Refused     "Volumes are presented by the target.";
+    1605 CHAP_INVALID          Invalid     "The CHAP settings do not fit together.";
+
+    1701 PORTAL_UNUSABLE       Refused     "The address cannot be listened on.";
+
+    1801 CONFIG_INVALID        Invalid     "The configuration file cannot be used.";
+    1802 STATE_LOCKED          Refused     "Another daemon uses the state directory.";
+    1803 STATE_DAMAGED         Unavailable "The state cannot be read.";
+    1804 STATE_NEWER           Refused     "A newer version wrote the state.";
+    1805 STATE_UNWRITABLE      Unavailable "The state cannot be written.";
+    1806 ENGINE_GONE           Unavailable "The data plane does not answer.";
+    1807 FORBIDDEN             Forbidden   "The asker may not do this.";
+    1808 DAEMON_UNREACHABLE    Unavailable "No daemon answers.";
+    1809 UNCONFIRMED           Refused     "A destructive command was not confirmed.";
+    1810 IO_FAILED             Unavailable "The operating system refused.";
+    1901 INTERNAL              Internal    "Blockyard has a bug.";
+}
+
+impl Code {
+    /// The sort of refusal. A number that this version does not know counts as our bug.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        CATALOGUE.iter().find(|entry| entry.code == self).map_or(Kind::Internal, |entry| entry.kind)
+    }
+
+    /// What it means in general, without the full stop.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        CATALOGUE.iter().find(|entry| entry.code == self).map_or("unknown", |entry| entry.title).trim_end_matches('.')
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BY-{:04}", self.0)
+    }
+}
+
+/// The text is not `BY-` and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a code is written as BY-1234")]
+pub struct NotACode;
+
+impl FromStr for Code {
+    type Err = NotACode;
+    fn from_str(text: &str) -> Result<Self, NotACode> {
+        text.strip_prefix("BY-").and_then(|number| number.parse().ok()).map(Self).ok_or(NotACode)
+    }
+}
+
+impl TryFrom<String> for Code {
+    type Error = NotACode;
+    fn try_from(text: String) -> Result<Self, NotACode> {
+        text.parse()
+    }
+}
+
+impl From<Code> for String {
+    fn from(code: Code) -> Self {
+        code.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn catalogue_numbers_are_unique_and_ascend() {
+        assert!(CATALOGUE.is_sorted_by(|a, b| a.code < b.code));
+    }
+
+    #[test]
+    fn code_round_trips_through_text() {
+        for entry in CATALOGUE {
+            assert_eq!(entry.code.to_string().parse(), Ok(entry.code));
+        }
+        assert_eq!("1234".parse::<Code>(), Err(NotACode));
+        assert_eq!(Code(9999).kind(), Kind::Internal);
+    }
+}

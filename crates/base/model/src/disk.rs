@@ -1,0 +1,114 @@
+//! How a disk is.
+
+use crate::{DiskId, DiskName, Name, PoolId, Size};
+use serde::{Deserialize, Serialize};
+
+/// One disk as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskReport {
+    /// Its name; none for a disk that was only looked at.
+    pub name: Option<DiskName>,
+    /// Where it is.
+    pub path: String,
+    /// How much it holds. Zero for a missing disk.
+    pub size: Size,
+    /// Bytes of the smallest thing that it reads or writes.
+    pub logical_block_bytes: u32,
+    /// Bytes of the smallest write that costs it no read.
+    pub physical_block_bytes: u32,
+    /// What it says about itself.
+    pub label: Label,
+    /// How it is.
+    pub state: DiskState,
+    /// What it has done since it was opened.
+    pub counters: DiskCounters,
+}
+
+/// What stands at the beginning of a disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Label {
+    /// Nothing that anybody would miss, as far as we can tell.
+    None,
+    /// It is a member of a pool of ours.
+    Ours {
+        /// Which pool.
+        pool: PoolId,
+        /// What the pool is called.
+        pool_name: Name,
+        /// Which disk of it.
+        disk: DiskId,
+    },
+    /// Something else: a file system, a partition table, another product's label.
+    Foreign {
+        /// What, in words: `ext4 file system`.
+        what: String,
+    },
+}
+
+/// How a disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskState {
+    /// Open, in no open pool.
+    Free,
+    /// A member of an open pool, in step.
+    InUse,
+    /// A member of an open pool that is being rebuilt onto it.
+    Rebuilding,
+    /// Taken out of its pool, or not answering.
+    Failed,
+    /// Known, but not found.
+    Missing,
+}
+
+/// What a disk has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskCounters {
+    /// Read operations.
+    pub reads: u64,
+    /// Write operations.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+}
+
+impl Label {
+    /// The identity of the disk, when it is one of ours.
+    #[must_use]
+    pub fn disk(&self) -> Option<DiskId> {
+        match self {
+            Self::Ours { disk, .. } => Some(*disk),
+            Self::None | Self::Foreign { .. } => None,
+        }
+    }
+
+    /// The pool that the disk says it belongs to.
+    #[must_use]
+    pub fn pool(&self) -> Option<(PoolId, &Name)> {
+        match self {
+            Self::Ours { pool, pool_name, .. } => Some((*pool, pool_name)),
+            Self::None | Self::Foreign { .. } => None,
+        }
+    }
+}
+
+impl DiskState {
+    /// The state in one word, as tables show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::InUse => "in use",
+            Self::Rebuilding => "rebuilding",
+            Self::Failed => "failed",
+            Self::Missing => "missing",
+        }
+    }
+}

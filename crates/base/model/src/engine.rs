@@ -1,0 +1,26 @@
+//! How the data plane itself is.
+
+use serde::{Deserialize, Serialize};
+
+/// The data plane as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineReport {
+    /// How many shards run.
+    pub shards: u32,
+    /// How the machine's disks and sockets are driven: `io_uring` or `threads`.
+    pub io: String,
+    /// For how many seconds it has been running.
+    pub uptime_seconds: u64,
+    /// Sessions now.
+    pub sessions: u32,
+    /// SCSI commands done since the start.
+    pub commands: u64,
+    /// Bytes sent to initiators.
+    pub read_bytes: u64,
+    /// Bytes received from initiators.
+    pub written_bytes: u64,
+    /// Bytes of buffers in use.
+    pub buffer_bytes: u64,
+    /// Bytes of buffers that may be in use.
+    pub buffer_bytes_max: u64,
+}

@@ -1,0 +1,157 @@
+//! RAID levels as operators choose them.
+
+use crate::{Refusal, code};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How a group of disks protects what is on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Level {
+    /// Striped, no protection.
+    Raid0,
+    /// Every disk holds everything.
+    Raid1,
+    /// Striped with one parity.
+    Raid5,
+    /// Striped with two parities.
+    Raid6,
+    /// Striped over pairs of disks that hold the same.
+    Raid10,
+}
+
+impl Level {
+    /// All levels.
+    pub const ALL: [Self; 5] = [Self::Raid0, Self::Raid1, Self::Raid5, Self::Raid6, Self::Raid10];
+
+    /// The fewest members that a group of this level has.
+    #[must_use]
+    pub const fn members_min(self) -> usize {
+        match self {
+            Self::Raid0 => 1,
+            Self::Raid1 => 2,
+            Self::Raid5 => 3,
+            Self::Raid6 | Self::Raid10 => 4,
+        }
+    }
+
+    /// How many of `members` disks any set may fail without loss.
+    #[must_use]
+    pub const fn tolerated(self, members: usize) -> usize {
+        match self {
+            Self::Raid0 => 0,
+            Self::Raid1 => members.saturating_sub(1),
+            Self::Raid5 | Self::Raid10 => 1,
+            Self::Raid6 => 2,
+        }
+    }
+
+    /// Of `members` disks, how many disks' worth of data the group holds.
+    #[must_use]
+    pub const fn data_members(self, members: usize) -> usize {
+        match self {
+            Self::Raid0 => members,
+            Self::Raid1 => 1,
+            Self::Raid5 => members.saturating_sub(1),
+            Self::Raid6 => members.saturating_sub(2),
+            Self::Raid10 => members / 2,
+        }
+    }
+
+    /// The name as operators write it: `raid6`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Raid0 => "raid0",
+            Self::Raid1 => "raid1",
+            Self::Raid5 => "raid5",
+            Self::Raid6 => "raid6",
+            Self::Raid10 => "raid10",
+        }
+    }
+
+    /// Admits a group of `members` disks.
+    ///
+    /// *Errors*: too few for the level, or an odd number for RAID-10.
+    pub fn admit_members(self, members: usize) -> Result<(), Refusal> {
+        if members < self.members_min() {
+            return Err(Refusal::new(
+                code::TOO_FEW_MEMBERS,
+                format!("{self} of {members} disk{} is not possible", if members == 1 { "" } else { "s" }),
+                format!("give at least {} disks or choose another level", self.members_min()),
+            ));
+        }
+        if self == Self::Raid10 && members % 2 == 1 {
+            return Err(Refusal::new(
+                code::TOO_FEW_MEMBERS,
+                format!("raid10 of {members} disks leaves one without a partner"),
+                "give an even number of disks",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Level {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let lower = text.trim().to_ascii_lowercase();
+        let digits = lower.strip_prefix("raid").unwrap_or(&lower).trim_start_matches('-');
+        Self::ALL.into_iter().find(|level| level.as_str().strip_prefix("raid") == Some(digits)).ok_or_else(|| {
+            Refusal::new(
+                code::LEVEL_INVALID,
+                format!("\"{text}\" is not a RAID level"),
+                "write raid0, raid1, raid5, raid6 or raid10",
+            )
+        })
+    }
+}
+
+impl TryFrom<String> for Level {
+    type Error = Refusal;
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<Level> for String {
+    fn from(level: Level) -> Self {
+        level.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_parses_with_and_without_its_prefix() {
+        for (text, level) in
+            [("raid6", Level::Raid6), ("6", Level::Raid6), ("RAID-10", Level::Raid10), ("0", Level::Raid0)]
+        {
+            assert_eq!(text.parse::<Level>().expect(text), level);
+        }
+        for text in ["", "raid", "raid7", "60", "mirror"] {
+            assert_eq!(text.parse::<Level>().expect_err(text).code, code::LEVEL_INVALID);
+        }
+    }
+
+    #[test]
+    fn level_says_how_many_disks_it_needs() {
+        let refusal = Level::Raid6.admit_members(3).expect_err("three are too few");
+        assert_eq!(
+            refusal.to_string(),
+            "raid6 of 3 disks is not possible; give at least 4 disks or choose another level"
+        );
+        assert!(Level::Raid10.admit_members(5).is_err());
+        assert!(Level::ALL.iter().all(|level| level.admit_members(level.members_min()).is_ok()));
+    }
+}

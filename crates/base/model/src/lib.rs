@@ -1,0 +1,44 @@
+//! What an operator can name, and what the planes say to each other.
+//!
+//! Control tells the data plane what to do with an [`Order`] and hears a [`Report`] or a [`Refusal`].
+//! Everything here is plain data: no clock, no disk, no network.
+
+mod access;
+mod call;
+pub mod code;
+mod disk;
+mod engine;
+mod id;
+mod iqn;
+mod level;
+mod name;
+mod network;
+mod order;
+mod pool;
+mod refusal;
+mod report;
+mod secret;
+mod session;
+mod size;
+mod status;
+mod volume;
+
+pub use access::{Access, Chap, Host, Initiators, Portal, Presentation, TARGET_PORTAL_GROUP, Target};
+pub use call::{Call, Reply};
+pub use code::Code;
+pub use disk::{DiskCounters, DiskReport, DiskState, Label};
+pub use engine::EngineReport;
+pub use id::{DiskId, PoolId, VolumeId};
+pub use iqn::Iqn;
+pub use level::Level;
+pub use name::{DiskName, Name, VolumeName};
+pub use network::Network;
+pub use order::{GroupSpec, Order, VolumeSpec};
+pub use pool::{GroupReport, MemberReport, MemberState, PoolReport, PoolState, Progress};
+pub use refusal::{Kind, Refusal};
+pub use report::Report;
+pub use secret::Secret;
+pub use session::{PortalReport, PortalState, SessionKind, SessionReport};
+pub use size::Size;
+pub use status::{Problem, Severity, StatusReport};
+pub use volume::{Backend, VolumeCounters, VolumeReport, VolumeState};

@@ -1,0 +1,106 @@
+//! Where a host may come from.
+
+use crate::{Refusal, code};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// One address, or a network in CIDR form: `192.168.1.10`, `10.0.0.0/8`, `fd00::/64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// True when `address` is in this network. An IPv4 address inside IPv6 (`::ffff:…`) counts as IPv4.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                let host_bits = 32 - u32::from(self.prefix);
+                (u64::from(ours.to_bits()) >> host_bits) == (u64::from(theirs.to_bits()) >> host_bits)
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                let host_bits = 128 - u32::from(self.prefix);
+                ours.to_bits().checked_shr(host_bits) == theirs.to_bits().checked_shr(host_bits)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let parsed = address.parse::<IpAddr>().ok().and_then(|address| {
+            let longest = if address.is_ipv4() { 32 } else { 128 };
+            let prefix = prefix.map_or(Some(longest), |prefix| prefix.parse().ok())?;
+            (prefix <= longest).then_some(Self { address, prefix })
+        });
+        parsed.ok_or_else(|| {
+            Refusal::new(
+                code::ADDRESS_INVALID,
+                format!("\"{text}\" is neither an address nor a network"),
+                "write 192.168.1.10, 192.168.1.0/24 or fd00::/64",
+            )
+        })
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = Refusal;
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<Network> for String {
+    fn from(network: Network) -> Self {
+        network.to_string()
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = if self.address.is_ipv4() { 32 } else { 128 };
+        if self.prefix == whole { write!(f, "{}", self.address) } else { write!(f, "{}/{}", self.address, self.prefix) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contains(network: &str, address: &str) -> bool {
+        network.parse::<Network>().expect(network).contains(address.parse().expect(address))
+    }
+
+    #[test]
+    fn network_contains_its_own_addresses_only() {
+        assert!(contains("192.168.1.10", "192.168.1.10"));
+        assert!(!contains("192.168.1.10", "192.168.1.11"));
+        assert!(contains("192.168.1.0/24", "192.168.1.255"));
+        assert!(!contains("192.168.1.0/24", "192.168.2.0"));
+        assert!(contains("0.0.0.0/0", "203.0.113.9"));
+        assert!(contains("::/0", "fd00::1"));
+        assert!(contains("fd00::/64", "fd00::ffff"));
+        assert!(!contains("fd00::/64", "fd00:0:0:1::"));
+        assert!(!contains("::/0", "10.0.0.1"));
+        assert!(contains("10.0.0.0/8", "::ffff:10.1.2.3"));
+    }
+
+    #[test]
+    fn network_refuses_nonsense() {
+        for text in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/", "fd00::/129", "host.example"] {
+            assert_eq!(text.parse::<Network>().expect_err(text).code, code::ADDRESS_INVALID);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What control asks of the data plane.
+
+use crate::{Access, Backend, DiskName, Level, Name, PoolId, Size, VolumeId, VolumeName};
+use std::net::SocketAddr;
+
+/// Do this, then say how it is. Every order is done wholly or refused with nothing changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Look at what is at `path` without keeping it open → `Report::Disk`.
+    InspectDisk {
+        /// A block device or a regular file.
+        path: String,
+    },
+    /// Open the disk and know it as `disk` → `Report::Disk`, with the label it bears.
+    OpenDisk {
+        /// The name it has from now on.
+        disk: DiskName,
+        /// A block device or a regular file.
+        path: String,
+    },
+    /// Close a disk that no open pool uses → `Report::Done`.
+    CloseDisk {
+        /// Which.
+        disk: DiskName,
+    },
+    /// Remove our label from an open disk that no open pool uses; without a label of ours nothing is
+    /// written → `Report::Done`, durable.
+    EraseDisk {
+        /// Which.
+        disk: DiskName,
+    },
+    /// Make a pool of open disks and open it → `Report::Pool`, durable. Members get their `DiskId` here.
+    CreatePool {
+        /// Its name, also on the labels.
+        pool: Name,
+        /// Its identity, chosen by control so that a torn creation can be found and undone.
+        id: PoolId,
+        /// Its disk groups, at least one.
+        groups: Vec<GroupSpec>,
+        /// True when foreign content of the disks may be overwritten.
+        force: bool,
+    },
+    /// Find the pool on the disks that are open, in any order, and open it with its volumes →
+    /// `Report::Pool` (degraded when members are missing). Refused with `POOL_INCOMPLETE` when too many are.
+    OpenPool {
+        /// Which, by its labels.
+        id: PoolId,
+    },
+    /// Remove the labels of a pool that has no volumes, and close it → `Report::Done`, durable.
+    DestroyPool {
+        /// Which.
+        pool: Name,
+    },
+    /// Take a member out of its pool, as if it had died → `Report::Pool`, durable.
+    FailDisk {
+        /// Which.
+        disk: DiskName,
+        /// True when the pool may lose data by it.
+        force: bool,
+    },
+    /// Put `replacement` into the place of `failed` and begin to rebuild → `Report::Pool`, durable.
+    ReplaceDisk {
+        /// The member to replace: failed, missing, or healthy with `force`. The name of a disk, open or not.
+        failed: DiskName,
+        /// An open disk that no pool uses.
+        replacement: DiskName,
+        /// True when a healthy member, or foreign content of the replacement, may be given up.
+        force: bool,
+    },
+    /// Make a volume → `Report::Volume`; durable in the pool's own catalogue when it has a pool.
+    CreateVolume(VolumeSpec),
+    /// Grow a volume, online; initiators are told → `Report::Volume`.
+    ResizeVolume {
+        /// Which.
+        volume: VolumeName,
+        /// Its new size, not below the present one.
+        size: Size,
+    },
+    /// Delete a volume that nobody sees → `Report::Done`.
+    DeleteVolume {
+        /// Which.
+        volume: VolumeName,
+    },
+    /// From now on exactly this is who may see what → `Report::Done`. Sessions that lose a volume, or
+    /// their host, lose it before the answer. Presentations of volumes that are not open are kept for
+    /// when they are.
+    SetAccess(Access),
+    /// Listen here → `Report::Portal`.
+    OpenPortal {
+        /// Where. Port 0 is a free port, which the report tells.
+        address: SocketAddr,
+    },
+    /// Listen here no more; its sessions end → `Report::Done`.
+    ClosePortal {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// How the data plane itself is → `Report::Engine`.
+    Status,
+    /// All open disks → `Report::Disks`.
+    Disks,
+    /// All open pools → `Report::Pools`.
+    Pools,
+    /// All open volumes → `Report::Volumes`.
+    Volumes,
+    /// Who is logged in → `Report::Sessions`.
+    Sessions,
+    /// Where we listen → `Report::Portals`.
+    Portals,
+    /// Stop listening, finish what is under way, flush, mark the pools clean, close everything →
+    /// `Report::Done`. No order follows.
+    Stop,
+}
+
+/// One disk group of a pool to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// How it protects.
+    pub level: Level,
+    /// Bytes on one member before the next member's turn.
+    pub chunk: Size,
+    /// Its disks, in the order of their slots.
+    pub disks: Vec<DiskName>,
+}
+
+/// A volume to be made, or to be opened again when it has no pool to remember it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    /// Its name.
+    pub name: VolumeName,
+    /// Its identity, chosen by control.
+    pub id: VolumeId,
+    /// Its size.
+    pub size: Size,
+    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    pub block_bytes: u32,
+    /// What holds its data.
+    pub backend: Backend,
+}

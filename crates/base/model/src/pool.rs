@@ -1,0 +1,170 @@
+//! How a pool is.
+
+use crate::{DiskId, DiskName, Level, Name, PoolId, Size};
+use serde::{Deserialize, Serialize};
+
+/// One pool as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// Its name.
+    pub name: Name,
+    /// Its identity.
+    pub id: PoolId,
+    /// How it is: as bad as its worst group.
+    pub state: PoolState,
+    /// How much its volumes may take together.
+    pub size: Size,
+    /// How much they take.
+    pub used: Size,
+    /// How many volumes it has.
+    pub volumes: u32,
+    /// Its disk groups.
+    pub groups: Vec<GroupReport>,
+}
+
+/// How a pool or a group of it is, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolState {
+    /// All members are in step.
+    Healthy,
+    /// It serves, and a member is being filled.
+    Rebuilding,
+    /// It serves with less protection than it should have.
+    Degraded,
+    /// It does not serve: more members are lost than it bears.
+    Failed,
+    /// It is known, but not open: too many of its disks were not found.
+    Missing,
+}
+
+/// One disk group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// How it protects.
+    pub level: Level,
+    /// Bytes on one member before the next member's turn.
+    pub chunk: Size,
+    /// How it is.
+    pub state: PoolState,
+    /// Its members, by slot.
+    pub members: Vec<MemberReport>,
+    /// How far its rebuild is, while one runs.
+    pub rebuild: Option<Progress>,
+}
+
+/// One member of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberReport {
+    /// Its place in the group.
+    pub slot: u16,
+    /// Which disk belongs there.
+    pub id: DiskId,
+    /// What that disk is called, when it is open (or was when it failed).
+    pub disk: Option<DiskName>,
+    /// How it is.
+    pub state: MemberState,
+    /// Reads and writes of it that failed.
+    pub errors: u64,
+}
+
+/// How a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberState {
+    /// It holds what it should.
+    InSync,
+    /// It is being filled.
+    Rebuilding,
+    /// It is attached, but what it holds is not used any more.
+    Failed,
+    /// It was not found.
+    Missing,
+}
+
+/// How far a long task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Bytes done.
+    pub done_bytes: u64,
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes per second, lately.
+    pub bytes_per_second: u64,
+    /// Seconds until it ends at this rate; none while nobody can tell.
+    pub seconds_left: Option<u64>,
+}
+
+impl Progress {
+    /// How far it is, in whole percent; 100 only at the end.
+    #[must_use]
+    pub fn percent(&self) -> u8 {
+        let done = u128::from(self.done_bytes.min(self.total_bytes)) * 100;
+        let percent = done.checked_div(u128::from(self.total_bytes)).unwrap_or(100);
+        u8::try_from(percent).expect("a part of the whole is at most 100 percent")
+    }
+}
+
+impl PoolReport {
+    /// How far the rebuilds of all groups are, together; none when none runs.
+    #[must_use]
+    pub fn rebuild(&self) -> Option<Progress> {
+        self.groups.iter().filter_map(|group| group.rebuild).reduce(|sum, next| Progress {
+            done_bytes: sum.done_bytes + next.done_bytes,
+            total_bytes: sum.total_bytes + next.total_bytes,
+            bytes_per_second: sum.bytes_per_second + next.bytes_per_second,
+            seconds_left: sum.seconds_left.zip(next.seconds_left).map(|(a, b)| a.max(b)),
+        })
+    }
+
+    /// All members of all groups.
+    pub fn members(&self) -> impl Iterator<Item = &MemberReport> {
+        self.groups.iter().flat_map(|group| &group.members)
+    }
+
+    /// How much is free.
+    #[must_use]
+    pub fn free(&self) -> Size {
+        Size::new(self.size.bytes().saturating_sub(self.used.bytes()))
+    }
+}
+
+impl PoolState {
+    /// The state in one word, as tables show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Rebuilding => "rebuilding",
+            Self::Degraded => "degraded",
+            Self::Failed => "failed",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+impl MemberState {
+    /// The state in one word, as tables show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InSync => "in sync",
+            Self::Rebuilding => "rebuilding",
+            Self::Failed => "failed",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_reaches_a_hundred_percent_only_at_the_end() {
+        let at = |done_bytes, total_bytes| Progress { done_bytes, total_bytes, ..Progress::default() }.percent();
+        assert_eq!((at(0, 10), at(999, 1000), at(1000, 1000)), (0, 99, 100));
+        assert_eq!(at(0, 0), 100);
+        assert_eq!(at(u64::MAX, u64::MAX), 100);
+    }
+}

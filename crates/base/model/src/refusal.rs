@@ -1,0 +1,57 @@
+//! The answer to an operator who erred.
+
+use crate::Code;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Nothing was changed, and this sentence says why and what would be right.
+///
+/// The same text stands in the command line, in the API and later in the console.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub struct Refusal {
+    /// Which rule, for scripts and for the manual.
+    pub code: Code,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right. May be empty where nobody can tell.
+    pub hint: String,
+}
+
+/// What sort of refusal a code is; the API's status follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The request itself makes no sense.
+    Invalid,
+    /// What it names is not there.
+    NotFound,
+    /// It makes sense, but not in the present state.
+    Refused,
+    /// The asker may not ask this.
+    Forbidden,
+    /// The part that should answer is not there, or the machine is out of something.
+    Unavailable,
+    /// Our bug.
+    Internal,
+}
+
+impl Refusal {
+    /// A refusal: what is wrong, and what would be right. Neither ends with a full stop.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: hint.into() }
+    }
+
+    /// The sort of refusal.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.code.kind()
+    }
+}
+
+impl fmt::Display for Refusal {
+    /// One sentence without its full stop: `message; hint`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "; {}", self.hint) }
+    }
+}

@@ -1,0 +1,30 @@
+//! What the data plane answers.
+
+use crate::{DiskReport, EngineReport, PoolReport, PortalReport, SessionReport, VolumeReport};
+
+/// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// It is done, and there is nothing more to say.
+    Done,
+    /// One disk.
+    Disk(DiskReport),
+    /// All disks.
+    Disks(Vec<DiskReport>),
+    /// One pool.
+    Pool(PoolReport),
+    /// All pools.
+    Pools(Vec<PoolReport>),
+    /// One volume.
+    Volume(VolumeReport),
+    /// All volumes.
+    Volumes(Vec<VolumeReport>),
+    /// One portal.
+    Portal(PortalReport),
+    /// All portals.
+    Portals(Vec<PortalReport>),
+    /// All sessions.
+    Sessions(Vec<SessionReport>),
+    /// The data plane itself.
+    Engine(EngineReport),
+}

@@ -1,0 +1,89 @@
+//! Who is connected, and where.
+
+use crate::{Name, Size};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// One session as it is now, told by the data path itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionReport {
+    /// Which session: its TSIH.
+    pub id: u32,
+    /// Discovery or normal.
+    pub kind: SessionKind,
+    /// The initiator's iSCSI name.
+    pub initiator: String,
+    /// The host that this initiator is.
+    pub host: Option<Name>,
+    /// Where the initiator is.
+    pub address: SocketAddr,
+    /// The portal that it reached.
+    pub portal: SocketAddr,
+    /// The target's iSCSI name; none in a discovery session.
+    pub target: Option<String>,
+    /// The logical unit numbers that it sees.
+    pub luns: Vec<u16>,
+    /// True when headers carry a CRC32C.
+    pub header_digest: bool,
+    /// True when data carries a CRC32C.
+    pub data_digest: bool,
+    /// How the initiator proved who it is: `none`, or `CHAP` and the algorithm.
+    pub authentication: String,
+    /// True when we proved who we are, too.
+    pub mutual: bool,
+    /// What was negotiated, by the keys of RFC 7143 §13.
+    pub negotiated: BTreeMap<String, String>,
+    /// SCSI commands done.
+    pub commands: u64,
+    /// Bytes sent to the initiator.
+    pub read_bytes: u64,
+    /// Bytes received from the initiator.
+    pub written_bytes: u64,
+    /// For how many seconds it has been logged in.
+    pub connected_seconds: u64,
+}
+
+/// What a session is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionKind {
+    /// It may only ask which targets there are.
+    Discovery,
+    /// It sends commands.
+    Normal,
+}
+
+/// One portal as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortalReport {
+    /// Where it listens, with its real port.
+    pub address: SocketAddr,
+    /// Its target portal group tag.
+    pub tag: u16,
+    /// How it is.
+    pub state: PortalState,
+    /// How many sessions came in through it.
+    pub sessions: u32,
+}
+
+/// How a portal is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PortalState {
+    /// It listens.
+    Open,
+    /// It is configured, but does not listen.
+    Failed {
+        /// Why, in words.
+        why: String,
+    },
+}
+
+impl SessionReport {
+    /// How much went both ways.
+    #[must_use]
+    pub fn moved(&self) -> Size {
+        Size::new(self.read_bytes.saturating_add(self.written_bytes))
+    }
+}

@@ -1,0 +1,248 @@
+//! Amounts of bytes as operators write and read them.
+
+use crate::{Refusal, code};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes.
+///
+/// Parses `100GiB`, `100G` (the same), `1.5TiB`, `100GB` (decimal) and plain bytes. Displays both
+/// ways, `100 GiB (107.4 GB)`. Serialises as an integer, and is read from an integer or a string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(u64);
+
+/// Binary units, largest first, with the letter that also stands for them alone.
+const BINARY: [(char, &str, u64); 6] = [
+    ('E', "EiB", 1 << 60),
+    ('P', "PiB", 1 << 50),
+    ('T', "TiB", 1 << 40),
+    ('G', "GiB", 1 << 30),
+    ('M', "MiB", 1 << 20),
+    ('K', "KiB", 1 << 10),
+];
+
+/// Decimal units, largest first.
+const DECIMAL: [(&str, u64); 6] = [
+    ("EB", 1_000_000_000_000_000_000),
+    ("PB", 1_000_000_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+];
+
+impl Size {
+    /// No bytes.
+    pub const ZERO: Self = Self(0);
+
+    /// This many bytes.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// `n` times 2^20 bytes.
+    #[must_use]
+    pub const fn mib(n: u64) -> Self {
+        Self(n << 20)
+    }
+
+    /// `n` times 2^30 bytes.
+    #[must_use]
+    pub const fn gib(n: u64) -> Self {
+        Self(n << 30)
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// The amount in binary units with at most two decimals: `1.5 TiB`, `512 B`.
+    #[must_use]
+    pub fn iec(self) -> String {
+        match BINARY.iter().find(|(_, _, unit)| self.0 >= *unit) {
+            Some((_, name, unit)) => format!("{} {name}", scaled(self.0, *unit, 2)),
+            None => format!("{} B", self.0),
+        }
+    }
+
+    /// The amount in decimal units with at most one decimal, as disk vendors say it: `107.4 GB`.
+    #[must_use]
+    pub fn decimal(self) -> String {
+        match DECIMAL.iter().find(|(_, unit)| self.0 >= *unit) {
+            Some((name, unit)) => format!("{} {name}", scaled(self.0, *unit, 1)),
+            None => format!("{} B", self.0),
+        }
+    }
+
+    /// The shortest text that parses back to exactly this amount: `64KiB`, `1000`.
+    #[must_use]
+    pub fn exact(self) -> String {
+        match BINARY.iter().find(|(_, _, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
+            Some((_, name, unit)) => format!("{}{name}", self.0 / unit),
+            None => self.0.to_string(),
+        }
+    }
+}
+
+/// `bytes / unit`, rounded to `decimals` places, without trailing zeros.
+fn scaled(bytes: u64, unit: u64, decimals: u32) -> String {
+    let scale = 10_u128.pow(decimals);
+    let hundredths = (u128::from(bytes) * scale + u128::from(unit) / 2) / u128::from(unit);
+    let (whole, part) = (hundredths / scale, hundredths % scale);
+    let digits = format!("{part:0width$}", width = decimals as usize);
+    let digits = digits.trim_end_matches('0');
+    if digits.is_empty() { whole.to_string() } else { format!("{whole}.{digits}") }
+}
+
+impl FromStr for Size {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let trimmed = text.trim();
+        let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let (number, unit) = trimmed.split_at(split);
+        unit_bytes(unit.trim()).and_then(|unit| multiply(number, unit)).map(Self).ok_or_else(|| {
+            Refusal::new(
+                code::SIZE_INVALID,
+                format!("\"{text}\" is not a size"),
+                "write a number of bytes or a number with a unit, such as 100GiB, 1.5TiB or 100GB",
+            )
+        })
+    }
+}
+
+fn unit_bytes(unit: &str) -> Option<u64> {
+    if unit.is_empty() || unit.eq_ignore_ascii_case("b") {
+        return Some(1);
+    }
+    let binary = BINARY.iter().find(|(letter, name, _)| {
+        unit.eq_ignore_ascii_case(name) || unit.eq_ignore_ascii_case(letter.encode_utf8(&mut [0; 4]))
+    });
+    let decimal = DECIMAL.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name));
+    binary.map(|(_, _, bytes)| *bytes).or(decimal.map(|(_, bytes)| *bytes))
+}
+
+/// `number` times `unit`, when that is a whole number of bytes that fits.
+fn multiply(number: &str, unit: u64) -> Option<u64> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || part.len() > 18 || (part.is_empty() && number.contains('.')) {
+        return None;
+    }
+    let scale = 10_u128.pow(u32::try_from(part.len()).ok()?);
+    let whole = u128::from(whole.parse::<u64>().ok()?);
+    let part = if part.is_empty() { 0 } else { u128::from(part.parse::<u64>().ok()?) };
+    let scaled = (whole * scale).checked_add(part)?.checked_mul(u128::from(unit))?;
+    if scaled.is_multiple_of(scale) { u64::try_from(scaled / scale).ok() } else { None }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 1000 { write!(f, "{} B", self.0) } else { write!(f, "{} ({})", self.iec(), self.decimal()) }
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+struct Visitor;
+
+impl serde::de::Visitor<'_> for Visitor {
+    type Value = Size;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size, such as 1073741824 or \"1GiB\"")
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<Size, E> {
+        Ok(Size(bytes))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Size, E> {
+        u64::try_from(bytes).map(Size).map_err(|_| E::custom("a size is not negative"))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Size, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn size_parses_binary_decimal_and_plain_forms() {
+        for (text, bytes) in [
+            ("100GiB", 100 << 30),
+            ("100G", 100 << 30),
+            ("100 gib", 100 << 30),
+            ("1.5TiB", 3 << 39),
+            ("100GB", 100_000_000_000),
+            ("64k", 65_536),
+            ("512", 512),
+            ("512B", 512),
+            ("0", 0),
+            ("16EiB", u64::MAX),
+        ] {
+            let parsed = text.parse::<Size>();
+            if text == "16EiB" {
+                assert!(parsed.is_err(), "2^64 does not fit");
+            } else {
+                assert_eq!(parsed.expect(text).bytes(), bytes, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn size_refuses_what_is_no_amount() {
+        for text in
+            ["", "GiB", "ten", "1.5", "-1", "1e9", "1..5G", "1.G", ".5G", "10 bananas", "1.0000000001KiB", "1 0G"]
+        {
+            let refusal = text.parse::<Size>().expect_err(text);
+            assert_eq!(refusal.code, code::SIZE_INVALID, "{text}");
+        }
+    }
+
+    #[test]
+    fn size_displays_both_ways() {
+        assert_eq!(Size::gib(100).to_string(), "100 GiB (107.4 GB)");
+        assert_eq!(Size::new(3 << 39).iec(), "1.5 TiB");
+        assert_eq!(Size::new(12_000_138_625_024).to_string(), "10.91 TiB (12 TB)");
+        assert_eq!(Size::new(512).to_string(), "512 B");
+    }
+
+    #[test]
+    fn size_is_an_integer_in_json_and_read_from_text_too() {
+        assert_eq!(serde_json::to_string(&Size::mib(1)).expect("json"), "1048576");
+        assert_eq!(serde_json::from_str::<Size>("\"1MiB\"").expect("text"), Size::mib(1));
+        assert!(serde_json::from_str::<Size>("-1").is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn size_exact_text_round_trips(bytes: u64) {
+            prop_assert_eq!(Size::new(bytes).exact().parse::<Size>().expect("own text").bytes(), bytes);
+        }
+
+        #[test]
+        fn size_parser_never_panics(text in "[0-9.kmgtbieKMGTBIE -]{0,24}") {
+            let _ = text.parse::<Size>();
+        }
+    }
+}

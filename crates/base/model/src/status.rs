@@ -1,0 +1,72 @@
+//! How everything is, in one sentence and then in detail.
+
+use crate::{EngineReport, Name, Size};
+use serde::{Deserialize, Serialize};
+
+/// How the whole array is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// The node's name.
+    pub node: Name,
+    /// The version of the daemon.
+    pub version: String,
+    /// As bad as the worst problem.
+    pub severity: Severity,
+    /// One sentence: `All good`, or the one thing to do.
+    pub verdict: String,
+    /// What is wrong, the worst first.
+    pub problems: Vec<Problem>,
+    /// How many pools are known.
+    pub pools: u32,
+    /// How much they hold together.
+    pub size: Size,
+    /// How much of it is taken.
+    pub used: Size,
+    /// How many disks are known.
+    pub disks: u32,
+    /// How many volumes are known.
+    pub volumes: u32,
+    /// How many hosts are known.
+    pub hosts: u32,
+    /// The data plane.
+    pub engine: EngineReport,
+}
+
+/// How bad something is, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Nothing is wrong.
+    Good,
+    /// Everything serves, and something wants attention.
+    Warning,
+    /// Something does not serve.
+    Critical,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about: `pool tank`.
+    pub subject: String,
+    /// What is so.
+    pub state: String,
+    /// What it means.
+    pub meaning: String,
+    /// What to do about it.
+    pub action: String,
+}
+
+impl Severity {
+    /// The severity in one word, as tables show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
