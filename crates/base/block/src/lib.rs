@@ -9,6 +9,7 @@ mod address;
 mod buf;
 mod device;
 mod error;
+pub mod memory;
 mod rope;
 
 pub use address::{Blocks, Extent, Lba};

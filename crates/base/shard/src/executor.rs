@@ -22,6 +22,8 @@ struct Inner {
 struct Tasks {
     places: Vec<Option<Task>>,
     free: Vec<usize>,
+    /// How often all tasks were dropped: a task that runs meanwhile belongs to an earlier life.
+    life: u64,
 }
 
 struct Task {
@@ -99,6 +101,29 @@ impl Executor {
         tasks.places.len() - tasks.free.len()
     }
 
+    /// How many woken tasks wait to be run.
+    #[must_use]
+    pub fn ready_count(&self) -> usize {
+        self.woken().len()
+    }
+
+    /// Drops every task, also those that the dropped ones spawn while they go. A task that asks for
+    /// this itself is dropped when its turn ends.
+    pub fn clear(&self) {
+        loop {
+            let dropped = {
+                let mut tasks = self.0.tasks.borrow_mut();
+                self.woken().clear();
+                tasks.life += 1;
+                tasks.free.clear();
+                std::mem::take(&mut tasks.places)
+            };
+            if dropped.is_empty() {
+                return;
+            }
+        }
+    }
+
     /// Runs the tasks that are woken now, in the order of waking. What they wake runs in the next turn.
     pub fn run_ready(&self) {
         let turn = self.woken().len();
@@ -143,15 +168,21 @@ impl Executor {
     }
 
     fn run(&self, place: usize) {
-        let (mut future, shared) = {
+        let (mut future, shared, life) = {
             let mut tasks = self.0.tasks.borrow_mut();
-            let Some(task) = tasks.places[place].as_mut() else { return };
+            let life = tasks.life;
+            // A waker of an earlier life may name a place that is not there any more.
+            let Some(task) = tasks.places.get_mut(place).and_then(Option::as_mut) else { return };
             task.waker.queued.store(false, Ordering::Release);
             let Some(future) = task.future.take() else { return };
-            (future, task.waker.clone())
+            (future, task.waker.clone(), life)
         };
         let waker = Waker::from(shared);
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        if self.0.tasks.borrow().life != life {
+            return;
+        }
+        match polled {
             Poll::Pending => {
                 let mut tasks = self.0.tasks.borrow_mut();
                 tasks.places[place].as_mut().expect("a running task keeps its place").future = Some(future);
@@ -215,6 +246,37 @@ mod tests {
     }
 
     #[test]
+    fn executor_clear_drops_every_task_also_the_one_that_asks_for_it() {
+        let executor = Executor::new(Box::new(|| {}));
+        let dropped = Rc::new(Cell::new(0));
+        struct Count(Rc<Cell<u32>>);
+        impl Drop for Count {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() + 1);
+            }
+        }
+        for _ in 0..2 {
+            let guard = Count(dropped.clone());
+            executor.spawn(async move {
+                std::future::pending::<()>().await;
+                drop(guard);
+            });
+        }
+        let (own, guard) = (executor.clone(), Count(dropped.clone()));
+        executor.spawn(async move {
+            own.clear();
+            own.spawn(async {});
+            std::future::pending::<()>().await;
+            drop(guard);
+        });
+        executor.run_ready();
+        assert_eq!((dropped.get(), executor.task_count()), (3, 1), "only what was spawned after is left");
+        executor.run_ready();
+        assert_eq!(executor.task_count(), 0);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the point is a wake from a thread that is no shard")]
     fn executor_wake_from_another_thread_ends_the_sleep() {
         let (tell, told) = std::sync::mpsc::channel();
         let executor = Executor::new(Box::new(move || tell.send(()).expect("the test listens")));

@@ -46,6 +46,11 @@ pub trait World: Clone + 'static {
 
     /// Connects to `address`.
     fn connect(&self, address: SocketAddr, options: StreamOptions) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// The connection in `handle` lives on this shard from now on.
+    ///
+    /// *Errors*: `InvalidInput` for a handle that another kind of world made.
+    fn adopt_stream(&self, handle: StreamHandle) -> io::Result<Self::Stream>;
 }
 
 /// How a disk is opened.
@@ -82,13 +87,16 @@ pub trait Stream {
     /// Pending means that nothing fits; the task is woken when that changes.
     fn poll_write(&self, cx: &mut Context<'_>, from: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
+    /// Nothing more is sent: after what was sent before, the peer reads the end. Reading goes on.
+    fn close_write(&self) -> io::Result<()>;
+
     /// Our address of the connection: the portal that the peer reached.
     fn local_address(&self) -> SocketAddr;
 
     /// The peer's address.
     fn peer_address(&self) -> SocketAddr;
 
-    /// Gives up the stream as a value that another shard can adopt.
+    /// Gives up the stream as a value that another shard can take over with [`World::adopt_stream`].
     fn into_handle(self) -> StreamHandle;
 }
 

@@ -1,0 +1,78 @@
+//! A device that keeps nothing: to measure everything above it.
+
+use super::geometry;
+use crate::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+
+/// The bytes of the one view of zeros that all reads share.
+const ZERO_BYTES: usize = 1 << 20;
+
+/// Reads as zeros without copying; drops what is written.
+#[derive(Debug)]
+pub struct Null {
+    geometry: Geometry,
+    zeros: View,
+}
+
+impl Null {
+    /// A device of `blocks` blocks of `block_bytes` (512 or 4096).
+    #[must_use]
+    pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
+        Self { geometry: geometry(block_bytes, blocks), zeros: View::zeroed(ZERO_BYTES) }
+    }
+}
+
+impl BlockDevice for Null {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry.admit(extent)?;
+        let mut missing = extent.len.bytes(self.geometry.block_bytes);
+        let mut rope = Rope::new();
+        while missing > 0 {
+            let here = missing.min(ZERO_BYTES as u64);
+            rope.push(self.zeros.slice(..usize::try_from(here).expect("at most one view")));
+            missing -= here;
+        }
+        Ok(rope)
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.geometry.extent_of(start, data.len())?;
+        Ok(Written::attest())
+    }
+
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        Ok(Stable::attest())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.geometry.admit(extent)?;
+        Ok(Written::attest())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IoErrorKind, memory::tests::now};
+
+    #[test]
+    fn null_reads_zeros_of_the_asked_length_without_copying() {
+        let null = Null::new(512, Blocks(1 << 20));
+        let rope = now(null.read(Extent::new(8, 5000))).expect("on the device");
+        assert_eq!(rope.len(), 5000 * 512);
+        assert!(rope.parts().all(|part| part.iter().all(|&byte| byte == 0)));
+        assert_eq!(rope.parts().next().map(|part| part.as_ptr()), Some(null.zeros.as_ptr()));
+    }
+
+    #[test]
+    fn null_refuses_what_is_not_on_it() {
+        let null = Null::new(4096, Blocks(8));
+        let error = now(null.read(Extent::new(8, 1))).expect_err("behind the end");
+        assert_eq!(error.kind, IoErrorKind::OutOfRange);
+        let error = now(null.write(Lba(0), View::zeroed(100))).expect_err("no whole block");
+        assert_eq!(error.kind, IoErrorKind::OutOfRange);
+    }
+}

@@ -1,0 +1,196 @@
+//! A disk of memory: sparse, and read without copying.
+
+use super::geometry;
+use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// The unit in which memory is taken and given back.
+const SLAB_BYTES: usize = 64 << 10;
+/// Slabs that one directory points to: 32 MiB.
+const DIRECTORY_SLABS: usize = 512;
+
+/// Keeps what is written in memory, until it is dropped.
+///
+/// A read shares the slabs that it finds. A write changes a slab in place when nobody reads it, and
+/// else leaves the old slab to its readers and changes a copy.
+#[derive(Debug)]
+pub struct Ram {
+    geometry: Geometry,
+    directories: RefCell<Vec<Option<Box<Directory>>>>,
+    zeros: View,
+}
+
+/// Empty views stand for slabs that nobody has written.
+#[derive(Debug)]
+struct Directory([View; DIRECTORY_SLABS]);
+
+/// Where a run of bytes lies: a slab, and a range in it.
+struct Piece {
+    slab: usize,
+    range: Range<usize>,
+}
+
+impl Ram {
+    /// A disk of `blocks` blocks of `block_bytes` (512 or 4096), all zero; it takes memory as it is written.
+    #[must_use]
+    pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
+        let geometry = geometry(block_bytes, blocks);
+        let directory_bytes = (SLAB_BYTES * DIRECTORY_SLABS) as u64;
+        let count = usize::try_from(geometry.bytes().div_ceil(directory_bytes)).expect("memory is addressable");
+        let directories = RefCell::new((0..count).map(|_| None).collect());
+        Self { geometry, directories, zeros: View::zeroed(SLAB_BYTES) }
+    }
+
+    /// Bytes of memory that the disk holds now.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let directories = self.directories.borrow();
+        let slabs = directories.iter().flatten().flat_map(|directory| &directory.0);
+        slabs.filter(|slab| !slab.is_empty()).count() * SLAB_BYTES
+    }
+
+    /// The pieces of `len` bytes from block `start` on, in order.
+    fn pieces(&self, start: Lba, len: usize) -> impl Iterator<Item = Piece> + use<> {
+        let first = Blocks(start.0).bytes(self.geometry.block_bytes);
+        let mut at = usize::try_from(first).expect("memory is addressable");
+        let end = at + len;
+        std::iter::from_fn(move || {
+            let from = at % SLAB_BYTES;
+            let here = (SLAB_BYTES - from).min(end - at);
+            let slab = at / SLAB_BYTES;
+            at += here;
+            (here > 0).then_some(Piece { slab, range: from..from + here })
+        })
+    }
+
+    fn bytes_of(&self, extent: Extent) -> usize {
+        usize::try_from(extent.len.bytes(self.geometry.block_bytes)).expect("memory is addressable")
+    }
+}
+
+impl Directory {
+    fn new() -> Box<Self> {
+        Box::new(Self(std::array::from_fn(|_| View::default())))
+    }
+}
+
+impl BlockDevice for Ram {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry.admit(extent)?;
+        let directories = self.directories.borrow();
+        let mut rope = Rope::new();
+        for piece in self.pieces(extent.start, self.bytes_of(extent)) {
+            let directory = directories[piece.slab / DIRECTORY_SLABS].as_ref();
+            let slab = directory.map(|directory| &directory.0[piece.slab % DIRECTORY_SLABS]);
+            let slab = slab.filter(|slab| !slab.is_empty()).unwrap_or(&self.zeros);
+            rope.push(slab.slice(piece.range));
+        }
+        Ok(rope)
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.geometry.extent_of(start, data.len())?;
+        let mut directories = self.directories.borrow_mut();
+        let mut done = 0;
+        for piece in self.pieces(start, data.len()) {
+            let directory = directories[piece.slab / DIRECTORY_SLABS].get_or_insert_with(Directory::new);
+            let slab = &mut directory.0[piece.slab % DIRECTORY_SLABS];
+            let here = piece.range.len();
+            let old = std::mem::take(slab);
+            let mut buf = if old.is_empty() { Buf::zeroed(SLAB_BYTES) } else { old.thaw() };
+            buf[piece.range].copy_from_slice(&data[done..done + here]);
+            *slab = buf.freeze();
+            done += here;
+        }
+        Ok(Written::attest())
+    }
+
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        Ok(Stable::attest())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.geometry.admit(extent)?;
+        let mut directories = self.directories.borrow_mut();
+        for piece in self.pieces(extent.start, self.bytes_of(extent)) {
+            let Some(directory) = &mut directories[piece.slab / DIRECTORY_SLABS] else { continue };
+            let slab = &mut directory.0[piece.slab % DIRECTORY_SLABS];
+            if slab.is_empty() {
+                continue;
+            }
+            let old = std::mem::take(slab);
+            if piece.range.len() < SLAB_BYTES {
+                let mut buf = old.thaw();
+                buf[piece.range].fill(0);
+                *slab = buf.freeze();
+            }
+        }
+        Ok(Written::attest())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IoErrorKind, memory::tests::now};
+    use proptest::prelude::*;
+
+    const BLOCKS: u64 = 3 * (SLAB_BYTES as u64) / 512 + 5;
+
+    fn filled(blocks: u64, byte: u8) -> View {
+        let mut buf = Buf::zeroed(blocks as usize * 512);
+        buf.fill(byte);
+        buf.freeze()
+    }
+
+    proptest! {
+        #[test]
+        fn ram_reads_what_a_plain_array_would_hold(
+            steps in prop::collection::vec((0..BLOCKS, 1..200u64, 0..3u8, 1..=255u8), 1..40),
+        ) {
+            let ram = Ram::new(512, Blocks(BLOCKS));
+            let mut plain = vec![0u8; BLOCKS as usize * 512];
+            let mut readers = Vec::new();
+            for (start, len, kind, byte) in steps {
+                let extent = Extent::new(start, len.min(BLOCKS - start));
+                let bytes = start as usize * 512..extent.end().0 as usize * 512;
+                match kind {
+                    0 => {
+                        let _: Written = now(ram.write(extent.start, filled(extent.len.0, byte))).expect("on the disk");
+                        plain[bytes].fill(byte);
+                    }
+                    1 => {
+                        let _: Written = now(ram.discard(extent)).expect("on the disk");
+                        plain[bytes].fill(0);
+                    }
+                    _ => readers.push((now(ram.read(extent)).expect("on the disk"), plain[bytes].to_vec())),
+                }
+            }
+            for (rope, expected) in readers {
+                prop_assert!(rope == expected[..], "a reader's bytes never change under it");
+            }
+        }
+    }
+
+    #[test]
+    fn ram_takes_memory_when_written_and_gives_it_back_when_discarded() {
+        let ram = Ram::new(4096, Blocks(1 << 28));
+        assert_eq!(ram.held_bytes(), 0);
+        let _: Written = now(ram.write(Lba(1 << 27), View::zeroed(SLAB_BYTES))).expect("on the disk");
+        assert_eq!(ram.held_bytes(), SLAB_BYTES);
+        let _: Written = now(ram.discard(Extent::new(0, 1 << 28))).expect("on the disk");
+        assert_eq!(ram.held_bytes(), 0);
+    }
+
+    #[test]
+    fn ram_refuses_what_is_not_on_it() {
+        let ram = Ram::new(512, Blocks(8));
+        let error = now(ram.write(Lba(7), View::zeroed(1024))).expect_err("passes the end");
+        assert_eq!(error.kind, IoErrorKind::OutOfRange);
+    }
+}
