@@ -2,19 +2,38 @@
 
 use super::{PAGE_BYTES, Pages};
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// The largest class that is kept: larger buffers go back to the allocator.
+/// The classes that are kept; larger buffers go back to the allocator.
 const CLASSES: usize = 12; // 1 page .. 2^11 pages = 8 MiB
 
 thread_local! {
-    static POOL: RefCell<Pool> = RefCell::new(Pool { free: Default::default(), held_bytes: 0, held_bytes_max: 16 << 20 });
+    static POOL: RefCell<Pool> = RefCell::new(Pool::new());
 }
+
+/// What each thread has taken and not given back. A buffer may be given back by another thread than took
+/// it, so one number alone may be negative; their sum is what is in use.
+static TAKEN: Mutex<Vec<Arc<AtomicI64>>> = Mutex::new(Vec::new());
 
 struct Pool {
     free: [Vec<Arc<Pages>>; CLASSES],
     held_bytes: usize,
     held_bytes_max: usize,
+    taken: Arc<AtomicI64>,
+}
+
+impl Pool {
+    fn new() -> Self {
+        let taken = Arc::new(AtomicI64::new(0));
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).push(taken.clone());
+        Self { free: Default::default(), held_bytes: 0, held_bytes_max: 16 << 20, taken }
+    }
+
+    fn count_taken(&self, bytes: i64) {
+        // One writer, its thread: a load and a store cost less than a locked addition.
+        self.taken.store(self.taken.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+    }
 }
 
 /// The pool of this thread keeps at most `bytes` of free pages from now on; what it holds beyond is released.
@@ -35,17 +54,26 @@ pub fn held_bytes() -> usize {
     POOL.with_borrow(|pool| pool.held_bytes)
 }
 
+/// Bytes of buffers that are in use now, over all threads. Takes a lock: for turns and reports, not for commands.
+#[must_use]
+pub fn taken_bytes() -> u64 {
+    let threads = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let sum: i64 = threads.iter().map(|taken| taken.load(Ordering::Relaxed)).sum();
+    u64::try_from(sum).unwrap_or(0)
+}
+
 fn class_of(len: usize) -> usize {
     len.div_ceil(PAGE_BYTES).max(1).next_power_of_two().trailing_zeros() as usize
 }
 
-fn class_bytes(class: usize) -> usize {
+const fn class_bytes(class: usize) -> usize {
     PAGE_BYTES << class
 }
 
 pub(super) fn take(len: usize) -> Arc<Pages> {
     let class = class_of(len);
     let kept = POOL.with_borrow_mut(|pool| {
+        pool.count_taken(class_bytes(class) as i64);
         let pages = pool.free.get_mut(class)?.pop()?;
         pool.held_bytes -= class_bytes(class);
         Some(pages)
@@ -62,9 +90,26 @@ pub(super) fn give(mut pages: Arc<Pages>) {
     // A thread that is going away has no pool any more; its pages go back to the allocator.
     let _ = POOL.try_with(|pool| {
         let mut pool = pool.borrow_mut();
+        pool.count_taken(-(class_bytes(class) as i64));
         if class < CLASSES && pool.held_bytes + class_bytes(class) <= pool.held_bytes_max {
             pool.held_bytes += class_bytes(class);
             pool.free[class].push(pages);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buf;
+
+    #[test]
+    fn taken_bytes_are_given_back_from_whichever_thread_drops_them() {
+        // Other tests of this process take buffers at the same time, so a large one is looked for.
+        const LARGE: u64 = 64 << 20;
+        let buf = Buf::recycled(LARGE as usize);
+        assert!(taken_bytes() >= LARGE);
+        std::thread::scope(|scope| scope.spawn(move || drop(buf)).join().expect("dropping does not panic"));
+        assert!(taken_bytes() < LARGE);
+    }
 }
