@@ -1,0 +1,94 @@
+//! What each test of the suite is expected to say, from docs/conformance.
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// How one test ends.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+pub enum Expectation {
+    /// All its assertions hold and it left nothing out.
+    Pass,
+    /// It leaves something out, for the reason given.
+    Skip,
+    /// It fails by the suite's own fault, at one of the places given and nowhere else.
+    Exception,
+}
+
+/// The row of one test.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    name: String,
+    pub expect: Expectation,
+    #[serde(default)]
+    pub reason: String,
+    /// `file.c:line` of the assertions that may fail; `crash` allows the client's own death.
+    #[serde(default)]
+    pub only_at: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Which suite, for the reader.
+    suite: String,
+    /// How many tests the suite has.
+    count: usize,
+    test: Vec<Row>,
+}
+
+/// The expectations for every test of one suite.
+#[derive(Debug)]
+pub struct Expected {
+    pub rows: BTreeMap<String, Row>,
+}
+
+impl Expected {
+    /// Reads a table; every name is there once, and the count is true.
+    pub fn parse(text: &str) -> Result<Self> {
+        let file: File = toml::from_str(text).context("the table is malformed")?;
+        ensure!(!file.suite.is_empty(), "the table names no suite");
+        ensure!(file.count == file.test.len(), "the table says {} tests and has {}", file.count, file.test.len());
+        let mut rows = BTreeMap::new();
+        for row in file.test {
+            let name = row.name.clone();
+            ensure!(row.expect == Expectation::Pass || !row.reason.trim().is_empty(), "`{name}` gives no reason");
+            ensure!(
+                (row.expect == Expectation::Exception) == !row.only_at.is_empty(),
+                "`{name}`: an exception, and nothing else, says where it may fail (`only_at`)"
+            );
+            ensure!(rows.insert(name.clone(), row).is_none(), "`{name}` is there twice");
+        }
+        Ok(Self { rows })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(text: &str) -> String {
+        format!("{:#}", Expected::parse(text).unwrap_err())
+    }
+
+    #[test]
+    fn table_with_every_kind_of_row_is_read() {
+        let text = "suite = \"x\"\ncount = 3\n[[test]]\nname = \"A.a\"\nexpect = \"pass\"\n\
+                    [[test]]\nname = \"A.b\"\nexpect = \"skip\"\nreason = \"later\"\n\
+                    [[test]]\nname = \"A.c\"\nexpect = \"exception\"\nreason = \"theirs\"\nonly_at = [\"c.c:157\"]\n";
+        assert_eq!(Expected::parse(text).unwrap().rows.len(), 3);
+    }
+
+    #[test]
+    fn table_with_a_wrong_count_a_missing_reason_or_a_name_twice_is_refused() {
+        let row = "[[test]]\nname = \"A.a\"\nexpect = \"pass\"\n";
+        assert!(error_of(&format!("suite = \"x\"\ncount = 2\n{row}")).contains("says 2 tests and has 1"));
+        assert!(error_of(&format!("suite = \"x\"\ncount = 2\n{row}{row}")).contains("twice"));
+        let skip = "[[test]]\nname = \"A.b\"\nexpect = \"skip\"\n";
+        assert!(error_of(&format!("suite = \"x\"\ncount = 1\n{skip}")).contains("no reason"));
+        let vague = "[[test]]\nname = \"A.c\"\nexpect = \"exception\"\nreason = \"theirs\"\n";
+        assert!(error_of(&format!("suite = \"x\"\ncount = 1\n{vague}")).contains("only_at"));
+    }
+}

@@ -1,0 +1,50 @@
+//! What CI and developers run: `cargo xtask tidy`, `conformance`, `power-cut`, `vm`, `bench`.
+//!
+//! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
+//! not go well.
+
+mod conformance;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "xtask", about = "What CI and developers run", disable_version_flag = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Holds the rules of the house: crate edges, unsafe, lengths, names, requirement rows, scripts
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// True when the task found everything as it should be.
+fn run(task: Task) -> Result<bool> {
+    match task {
+        Task::Tidy => tidy::run(&workspace_root()),
+    }
+}
+
+/// The folder of the workspace's Cargo.toml.
+fn workspace_root() -> PathBuf {
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    here.ancestors().nth(3).expect("xtask lies three folders below the root").to_path_buf()
+}

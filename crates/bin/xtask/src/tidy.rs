@@ -1,0 +1,55 @@
+//! The rules that a machine can hold, each a small check with a test that shows it failing.
+
+mod edges;
+mod locks;
+mod ratchet;
+mod rows;
+mod rust;
+mod scripts;
+mod tree;
+
+use anyhow::Result;
+use std::fmt;
+use std::path::Path;
+
+/// One broken rule: where, and what is wrong in a sentence.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    place: String,
+    what: String,
+}
+
+impl Finding {
+    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: place.into(), what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// Runs every check over the checkout at `root` and prints what it finds; true when that is nothing.
+pub fn run(root: &Path) -> Result<bool> {
+    let tree = tree::Tree::read(root)?;
+    let sources = rust::Source::parse_all(&tree)?;
+    let ratchet = ratchet::Ratchet::read(root)?;
+    let mut findings = edges::check(root)?;
+    for source in &sources {
+        findings.extend(source.check());
+    }
+    findings.extend(ratchet.check(&sources));
+    findings.extend(rust::check_paths(&tree));
+    findings.extend(tree::check_marks(&tree));
+    findings.extend(rows::check(&tree, &rust::test_names(&sources)));
+    findings.extend(scripts::check(root, &tree)?);
+    findings.extend(locks::check(&tree));
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("tidy: {} files, {} findings", tree.files.len(), findings.len());
+    Ok(findings.is_empty())
+}

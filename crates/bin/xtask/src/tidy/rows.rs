@@ -1,0 +1,163 @@
+//! The requirement tables in docs/conformance: rows are whole, and their tests exist.
+
+use super::Finding;
+use super::tree::{TextFile, Tree};
+use crate::conformance::expected::Expected;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+const FOLDER: &str = "docs/conformance/";
+
+/// A requirement table: `[[row]]` with a section, our paraphrase, and how it stands.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    /// The standard, its edition, and whatever the reader should know.
+    #[serde(default)]
+    standard: Option<String>,
+    row: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    section: String,
+    text: String,
+    status: Status,
+    /// The test that shows it, or several.
+    #[serde(default)]
+    test: Names,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Done,
+    Exception,
+    Todo,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(untagged)]
+enum Names {
+    #[default]
+    None,
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Names {
+    fn each(&self) -> &[String] {
+        match self {
+            Self::None => &[],
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
+}
+
+/// Finds broken rows, and rows that name a test which does not exist.
+pub fn check(tree: &Tree, tests: &BTreeSet<String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.ending(".toml").filter(|file| file.path.starts_with(FOLDER)) {
+        if file.path.starts_with("docs/conformance/libiscsi") {
+            if let Err(error) = Expected::parse(&file.text) {
+                findings.push(Finding::new(&file.path, format!("{error:#}")));
+            }
+            continue;
+        }
+        match toml::from_str::<Table>(&file.text) {
+            Ok(table) => findings.extend(table.faults(tests).into_iter().map(|what| Finding::new(&file.path, what))),
+            Err(error) => findings.push(malformed(file, &error)),
+        }
+    }
+    findings
+}
+
+fn malformed(file: &TextFile, error: &toml::de::Error) -> Finding {
+    let start = error.span().map_or(0, |span| span.start);
+    let line = file.text.get(..start).unwrap_or_default().lines().count().max(1);
+    Finding::new(format!("{}:{line}", file.path), error.message().to_owned())
+}
+
+impl Table {
+    fn faults(&self, tests: &BTreeSet<String>) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.standard.as_deref() == Some("") {
+            faults.push("the standard has no name".to_owned());
+        }
+        for row in &self.row {
+            faults
+                .extend(row.faults(tests).into_iter().map(|what| format!("{} \"{}\": {what}", row.section, row.text)));
+        }
+        faults
+    }
+}
+
+impl Row {
+    fn faults(&self, tests: &BTreeSet<String>) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.section.trim().is_empty() || self.text.trim().is_empty() {
+            faults.push("a row names its section and says what is asked".to_owned());
+        }
+        match self.status {
+            Status::Done if self.test.each().is_empty() => {
+                faults.push("`done` names the test that shows it".to_owned())
+            }
+            Status::Exception if self.reason.as_deref().is_none_or(|reason| reason.trim().is_empty()) => {
+                faults.push("an exception has a reason".to_owned());
+            }
+            _ => {}
+        }
+        for name in self.test.each() {
+            // `module::path::name` is allowed; the last part is the function.
+            let function = name.rsplit("::").next().unwrap_or(name);
+            if !tests.contains(function) {
+                faults.push(format!("there is no test `{name}`"));
+            }
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        let file = TextFile { path: "docs/conformance/rfc7143.toml".into(), text: text.into() };
+        let tests = BTreeSet::from(["window_admits_in_order".to_owned()]);
+        check(&Tree { files: vec![file] }, &tests).into_iter().map(|finding| finding.to_string()).collect()
+    }
+
+    #[test]
+    fn whole_rows_pass() {
+        let text = "[[row]]\nsection = \"4.2\"\ntext = \"in order\"\nstatus = \"done\"\ntest = \"window::window_admits_in_order\"\n\
+                    [[row]]\nsection = \"4.3\"\ntext = \"later\"\nstatus = \"todo\"\n\
+                    [[row]]\nsection = \"4.4\"\ntext = \"never\"\nstatus = \"exception\"\nreason = \"obsolete\"\n";
+        assert_eq!(faults(text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn done_row_without_a_test_or_with_one_that_does_not_exist_is_found() {
+        let row = "[[row]]\nsection = \"4.2\"\ntext = \"in order\"\nstatus = \"done\"\n";
+        assert!(faults(row)[0].contains("names the test"));
+        assert!(faults(&format!("{row}test = [\"no_such_test\"]\n"))[0].contains("there is no test `no_such_test`"));
+    }
+
+    #[test]
+    fn exception_without_a_reason_and_row_that_is_malformed_are_found() {
+        let row = "[[row]]\nsection = \"4.2\"\ntext = \"in order\"\n";
+        assert!(faults(&format!("{row}status = \"exception\"\n"))[0].contains("has a reason"));
+        assert!(faults(&format!("{row}status = \"perhaps\"\n"))[0].starts_with("docs/conformance/rfc7143.toml:"));
+        assert!(faults(&format!("{row}status = \"todo\"\ncolour = 1\n"))[0].contains("colour"));
+    }
+
+    #[test]
+    fn libiscsi_table_that_is_malformed_is_found() {
+        let file = TextFile { path: "docs/conformance/libiscsi-1.19.toml".into(), text: "[[test]]\nname = 1\n".into() };
+        assert_eq!(check(&Tree { files: vec![file] }, &BTreeSet::new()).len(), 1);
+    }
+}

@@ -1,0 +1,129 @@
+//! Rust sources as syntax: names, lengths, `unsafe`, and unfinished work.
+
+mod visit;
+
+use super::Finding;
+use super::tree::{TextFile, Tree};
+use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+
+/// Words that name nothing.
+const EMPTY_WORDS: [&str; 10] =
+    ["manager", "managers", "util", "utils", "utility", "common", "helper", "helpers", "misc", "mgr"];
+/// First words of function names that say nothing which the noun does not.
+const EMPTY_VERBS: [&str; 3] = ["get", "do", "process"];
+
+/// One function: where it starts, and its lines from `fn` to the closing brace.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Function {
+    pub name: String,
+    pub line: usize,
+    pub lines: usize,
+}
+
+/// What the checks ask of one source file.
+#[derive(Debug, Default)]
+pub struct Source {
+    pub path: String,
+    /// Lines outside `#[cfg(test)]`; zero for a file of tests.
+    pub production_lines: usize,
+    /// The functions outside `#[cfg(test)]`.
+    pub functions: Vec<Function>,
+    /// Every name that the file gives, with its line.
+    names: Vec<(Name, usize)>,
+    unsafe_lines: Vec<usize>,
+    unfinished: Vec<(String, usize)>,
+    tests: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Name {
+    Function(String),
+    Other(String),
+}
+
+impl Source {
+    /// Parses every Rust file of the tree.
+    pub fn parse_all(tree: &Tree) -> Result<Vec<Self>> {
+        tree.ending(".rs").map(Self::parse).collect()
+    }
+
+    fn parse(file: &TextFile) -> Result<Self> {
+        let syntax = syn::parse_file(&file.text).with_context(|| format!("{} does not parse", file.path))?;
+        Ok(visit::read(&file.path, &file.text, &syntax))
+    }
+
+    /// Finds broken rules within the file.
+    pub fn check(&self) -> Vec<Finding> {
+        let at = |line: usize| format!("{}:{line}", self.path);
+        let mut findings = Vec::new();
+        if !may_be_unsafe(&self.path) {
+            let what = "`unsafe` lives in a `sys` module of base/simd or a crate of world";
+            findings.extend(self.unsafe_lines.iter().map(|&line| Finding::new(at(line), what)));
+        }
+        for (what, line) in &self.unfinished {
+            findings.push(Finding::new(at(*line), format!("`{what}` is unfinished work")));
+        }
+        for (name, line) in &self.names {
+            findings.extend(name.fault().map(|what| Finding::new(at(*line), what)));
+        }
+        findings
+    }
+}
+
+impl Name {
+    fn fault(&self) -> Option<String> {
+        let (Self::Function(name) | Self::Other(name)) = self;
+        let words = words_of(name);
+        if let Some(word) = words.iter().find(|word| EMPTY_WORDS.contains(&word.as_str())) {
+            return Some(format!("`{name}`: \"{word}\" says nothing; name what it is"));
+        }
+        let first = words.first().filter(|_| matches!(self, Self::Function(_)) && words.len() > 1)?;
+        EMPTY_VERBS
+            .contains(&first.as_str())
+            .then(|| format!("`{name}`: \"{first}_\" says nothing; name what is true when it returns"))
+    }
+}
+
+/// The words of a name in snake or camel case, in lower case.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut lower_before = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && lower_before) {
+            words.push(String::new());
+        }
+        if c.is_alphanumeric() {
+            words.last_mut().expect("there is always a word").extend(c.to_lowercase());
+        }
+        lower_before = c.is_lowercase() || c.is_numeric();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn may_be_unsafe(path: &str) -> bool {
+    let in_crate = path.starts_with("crates/base/simd/") || path.starts_with("crates/world/uring/");
+    in_crate && path.split('/').any(|part| part == "sys" || part == "sys.rs")
+}
+
+/// Finds files and folders of sources whose names say nothing.
+pub fn check_paths(tree: &Tree) -> Vec<Finding> {
+    let mut findings = BTreeSet::new();
+    for file in tree.files.iter().filter(|file| file.path.starts_with("crates/")) {
+        for part in file.path.split('/') {
+            if let Some(what) = Name::Other(part.to_owned()).fault() {
+                findings.insert(Finding::new(&file.path, what));
+            }
+        }
+    }
+    findings.into_iter().collect()
+}
+
+/// The names of all tests in the sources.
+pub fn test_names(sources: &[Source]) -> BTreeSet<String> {
+    sources.iter().flat_map(|source| source.tests.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! One walk over a file's syntax that collects what the checks ask.
+
+use super::{Function, Name, Source};
+use proc_macro2::Span;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Attribute, Ident, Meta};
+
+/// What the checks ask of the file at `path`.
+pub fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
+    let all_tests = path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests" || part == "benches");
+    let mut walk = Walk { source: Source { path: path.to_owned(), ..Source::default() }, test_depth: 0, test_lines: 0 };
+    if all_tests {
+        walk.test_depth = 1;
+    }
+    walk.visit_file(syntax);
+    if !all_tests {
+        walk.source.production_lines = text.lines().count() - walk.test_lines;
+    }
+    walk.source
+}
+
+struct Walk {
+    source: Source,
+    /// How many enclosing items are tests.
+    test_depth: usize,
+    test_lines: usize,
+}
+
+impl Walk {
+    fn name(&mut self, ident: &Ident) {
+        self.source.names.push((Name::Other(ident.to_string()), ident.span().start().line));
+    }
+
+    fn function(&mut self, attributes: &[Attribute], signature: &syn::Signature, body: Span) {
+        let name = signature.ident.to_string();
+        let line = signature.fn_token.span.start().line;
+        self.source.names.push((Name::Function(name.clone()), line));
+        if let syn::Safety::Unsafe(token) = &signature.safety {
+            self.mark_unsafe(token.span());
+        }
+        for attribute in attributes {
+            let path = attribute.path();
+            if path.segments.last().is_some_and(|segment| segment.ident == "test") {
+                self.source.tests.push(name.clone());
+            }
+            if path.is_ident("ignore") {
+                self.source.unfinished.push(("#[ignore]".into(), line));
+            }
+        }
+        if self.test_depth == 0 {
+            self.source.functions.push(Function { name, line, lines: body.end().line + 1 - line });
+        }
+    }
+
+    fn mark_unsafe(&mut self, span: Span) {
+        self.source.unsafe_lines.push(span.start().line);
+    }
+
+    fn inside<T: Spanned>(&mut self, attributes: &[Attribute], item: &T, visit: impl FnOnce(&mut Self)) {
+        let is_test = attributes.iter().any(is_cfg_test);
+        if is_test && self.test_depth == 0 {
+            let span = item.span();
+            self.test_lines += span.end().line + 1 - span.start().line;
+        }
+        self.test_depth += usize::from(is_test);
+        visit(self);
+        self.test_depth -= usize::from(is_test);
+    }
+}
+
+fn is_cfg_test(attribute: &Attribute) -> bool {
+    match &attribute.meta {
+        Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        _ => false,
+    }
+}
+
+impl<'a> Visit<'a> for Walk {
+    fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
+        self.name(&item.ident);
+        self.inside(&item.attrs, item, |walk| visit::visit_item_mod(walk, item));
+    }
+
+    fn visit_item_fn(&mut self, item: &'a syn::ItemFn) {
+        self.inside(&item.attrs, item, |walk| {
+            walk.function(&item.attrs, &item.sig, item.block.span());
+            visit::visit_item_fn(walk, item);
+        });
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'a syn::ImplItemFn) {
+        self.inside(&item.attrs, item, |walk| {
+            walk.function(&item.attrs, &item.sig, item.block.span());
+            visit::visit_impl_item_fn(walk, item);
+        });
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'a syn::TraitItemFn) {
+        self.function(&item.attrs, &item.sig, item.span());
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_item_impl(&mut self, item: &'a syn::ItemImpl) {
+        if let Some(unsafety) = &item.unsafety {
+            self.mark_unsafe(unsafety.span());
+        }
+        self.inside(&item.attrs, item, |walk| visit::visit_item_impl(walk, item));
+    }
+
+    fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
+        self.name(&item.ident);
+        visit::visit_item_struct(self, item);
+    }
+
+    fn visit_item_enum(&mut self, item: &'a syn::ItemEnum) {
+        self.name(&item.ident);
+        visit::visit_item_enum(self, item);
+    }
+
+    fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
+        self.name(&item.ident);
+        visit::visit_item_trait(self, item);
+    }
+
+    fn visit_item_type(&mut self, item: &'a syn::ItemType) {
+        self.name(&item.ident);
+        visit::visit_item_type(self, item);
+    }
+
+    fn visit_item_const(&mut self, item: &'a syn::ItemConst) {
+        self.name(&item.ident);
+        visit::visit_item_const(self, item);
+    }
+
+    fn visit_expr_unsafe(&mut self, expression: &'a syn::ExprUnsafe) {
+        self.mark_unsafe(expression.span());
+        visit::visit_expr_unsafe(self, expression);
+    }
+
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        let name = call.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        if name == "todo" || name == "unimplemented" {
+            self.source.unfinished.push((format!("{name}!"), call.span().start().line));
+        }
+        if name == "proptest" {
+            self.proptest(call);
+        }
+        visit::visit_macro(self, call);
+    }
+}
+
+impl Walk {
+    /// Reads the test names of a `proptest!` block, whose argument lists are no Rust syntax.
+    fn proptest(&mut self, call: &syn::Macro) {
+        let mut after_fn = false;
+        for token in call.tokens.clone() {
+            if let proc_macro2::TokenTree::Ident(ident) = &token {
+                if after_fn {
+                    self.source.tests.push(ident.to_string());
+                }
+                after_fn = ident == "fn";
+            } else {
+                after_fn = false;
+            }
+        }
+    }
+}
