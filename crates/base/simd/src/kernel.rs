@@ -1,0 +1,61 @@
+//! One set of loops per instruction set. Which one runs is decided once, from what the CPU says.
+
+use crate::{scalar, sys};
+use std::sync::LazyLock;
+
+/// The data columns of a stripe in order; one that is `None` stands for zeros.
+pub type Columns<'a> = [Option<&'a [u8]>];
+
+/// A set of loops that this CPU can run. Obtained from [`best`] and [`available`] only, so that one
+/// which the CPU lacks cannot be called.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    pub(crate) name: &'static str,
+    pub(crate) xor_into: fn(target: &mut [u8], source: &[u8]),
+    pub(crate) xor: fn(sources: &[&[u8]], out: &mut [u8]),
+    /// P and Q of the columns' bytes from `from` on, as many as `p` and `q` are long.
+    pub(crate) pq: fn(columns: &Columns<'_>, from: usize, p: &mut [u8], q: &mut [u8]),
+    /// `target ^= c·source`.
+    pub(crate) multiply_into: fn(target: &mut [u8], source: &[u8], c: u8),
+    /// `target = c·target`.
+    pub(crate) scale: fn(target: &mut [u8], c: u8),
+}
+
+impl Kernel {
+    /// The instruction set, as people call it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// See [`crate::xor::xor`]; the lengths are judged there.
+    pub fn xor(&self, sources: &[&[u8]], out: &mut [u8]) {
+        (self.xor)(sources, out);
+    }
+
+    /// See [`crate::parity::pq`]; the lengths are judged there.
+    pub fn pq(&self, columns: &Columns<'_>, p: &mut [u8], q: &mut [u8]) {
+        (self.pq)(columns, 0, p, q);
+    }
+
+    /// `target ^= c·source`, byte for byte in GF(2^8).
+    ///
+    /// *Panics*: when the lengths differ.
+    pub fn multiply_into(&self, target: &mut [u8], source: &[u8], c: u8) {
+        assert_eq!(target.len(), source.len(), "a product is added to as many bytes");
+        (self.multiply_into)(target, source, c);
+    }
+}
+
+/// The fastest kernel of this CPU.
+#[must_use]
+pub fn best() -> &'static Kernel {
+    static BEST: LazyLock<&'static Kernel> =
+        LazyLock::new(|| available().last().expect("the scalar kernel runs everywhere"));
+    &BEST
+}
+
+/// Every kernel that this CPU can run, the slowest first.
+pub fn available() -> impl Iterator<Item = &'static Kernel> {
+    std::iter::once(&scalar::KERNEL).chain(sys::detected())
+}

@@ -1,0 +1,28 @@
+//! The kernels of x86-64. All `unsafe` of this crate is here: loads and stores of a whole vector from
+//! an array of its size, and the step from "the CPU says that it can" to code that relies on it.
+
+use crate::kernel::Kernel;
+
+#[cfg(target_arch = "x86_64")]
+#[macro_use]
+mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod gfni256;
+#[cfg(target_arch = "x86_64")]
+mod gfni512;
+#[cfg(target_arch = "x86_64")]
+mod ssse3;
+
+/// The kernels beside the scalar one that this CPU can run, the slowest first.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn detected() -> impl Iterator<Item = &'static Kernel> {
+    [ssse3::kernel(), avx2::kernel(), gfni256::kernel(), gfni512::kernel()].into_iter().flatten()
+}
+
+/// None yet: other CPUs run the scalar kernel.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn detected() -> impl Iterator<Item = &'static Kernel> {
+    std::iter::empty()
+}
