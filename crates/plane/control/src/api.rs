@@ -1,0 +1,221 @@
+//! REST, version 1: plural nouns under `/api/v1`, JSON in and out, problems as RFC 9457 has them.
+//!
+//! Every answer is an object with `schema` and one more key, the noun: `{"schema":1,"pools":[…]}`.
+
+mod body;
+mod problem;
+
+pub use problem::Problem;
+
+use crate::Control;
+use crate::request::{
+    Force, NewDisk, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Replace, Resize, Unpresent,
+};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use body::{Asked, Body, Named};
+use model::{DiskName, Name, Refusal, VolumeName, code};
+use serde::Serialize;
+use std::future::Future;
+use std::sync::Arc;
+
+/// The version of the answers' form. Keys are added without raising it, never renamed or removed.
+pub const SCHEMA: u32 = 1;
+
+/// The longest request that is read.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+
+type Shared = State<Arc<Control>>;
+type Answer = Result<Response, Problem>;
+
+/// The whole API over `control`.
+pub fn router(control: Arc<Control>) -> Router {
+    let v1 = Router::new()
+        .route("/status", get(status))
+        .route("/disks", get(disks).post(add_disk))
+        .route("/disks/{name}", get(disk).delete(remove_disk))
+        .route("/disks/{name}/fail", post(fail_disk))
+        .route("/disks/{name}/replace", post(replace_disk))
+        .route("/pools", get(pools).post(create_pool))
+        .route("/pools/{name}", get(pool).delete(destroy_pool))
+        .route("/pools/{name}/import", post(import_pool))
+        .route("/volumes", get(volumes).post(create_volume))
+        .route("/volumes/{*name}", get(volume).patch(resize_volume).delete(delete_volume))
+        .route("/hosts", get(hosts).post(add_host))
+        .route("/hosts/{name}", axum::routing::delete(remove_host))
+        .route("/targets", get(targets).post(add_target))
+        .route("/targets/{name}", axum::routing::delete(remove_target))
+        .route("/presentations", get(presentations).post(present).delete(unpresent))
+        .route("/sessions", get(sessions))
+        .route("/portals", get(portals))
+        .with_state(control);
+    Router::new()
+        .nest("/api/v1", v1)
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+}
+
+async fn status(State(control): Shared) -> Answer {
+    answer("status", control.status().await?)
+}
+
+async fn disks(State(control): Shared) -> Answer {
+    answer("disks", control.disks().await?)
+}
+
+async fn disk(State(control): Shared, Named(name): Named<DiskName>) -> Answer {
+    answer("disk", control.disk_report(&name).await?)
+}
+
+async fn add_disk(State(control): Shared, Body(request): Body<NewDisk>) -> Answer {
+    created("disk", to_its_end(async move { control.add_disk(request).await }).await?)
+}
+
+async fn remove_disk(State(control): Shared, Named(name): Named<DiskName>) -> Answer {
+    to_its_end(async move { control.remove_disk(&name).await }).await?;
+    Ok(gone())
+}
+
+async fn fail_disk(State(control): Shared, Named(name): Named<DiskName>, Body(how): Body<Force>) -> Answer {
+    answer("pool", to_its_end(async move { control.fail_disk(&name, how.force).await }).await?)
+}
+
+async fn replace_disk(State(control): Shared, Named(name): Named<DiskName>, Body(by): Body<Replace>) -> Answer {
+    answer("pool", to_its_end(async move { control.replace_disk(&name, by).await }).await?)
+}
+
+async fn pools(State(control): Shared) -> Answer {
+    answer("pools", control.pools().await?)
+}
+
+async fn pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("pool", control.pool_report(&name).await?)
+}
+
+async fn create_pool(State(control): Shared, Body(request): Body<NewPool>) -> Answer {
+    created("pool", to_its_end(async move { control.create_pool(request).await }).await?)
+}
+
+async fn import_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("pool", to_its_end(async move { control.import_pool(&name).await }).await?)
+}
+
+async fn destroy_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    to_its_end(async move { control.destroy_pool(&name).await }).await?;
+    Ok(gone())
+}
+
+async fn volumes(State(control): Shared) -> Answer {
+    answer("volumes", control.volumes().await?)
+}
+
+async fn volume(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {
+    answer("volume", control.volume_report(&name).await?)
+}
+
+async fn create_volume(State(control): Shared, Body(request): Body<NewVolume>) -> Answer {
+    created("volume", to_its_end(async move { control.create_volume(request).await }).await?)
+}
+
+async fn resize_volume(State(control): Shared, Named(name): Named<VolumeName>, Body(to): Body<Resize>) -> Answer {
+    answer("volume", to_its_end(async move { control.resize_volume(&name, to).await }).await?)
+}
+
+async fn delete_volume(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {
+    to_its_end(async move { control.delete_volume(&name).await }).await?;
+    Ok(gone())
+}
+
+async fn hosts(State(control): Shared) -> Answer {
+    answer("hosts", control.hosts())
+}
+
+async fn add_host(State(control): Shared, Body(request): Body<NewHost>) -> Answer {
+    created("host", to_its_end(async move { control.add_host(request).await }).await?)
+}
+
+async fn remove_host(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    to_its_end(async move { control.remove_host(&name).await }).await?;
+    Ok(gone())
+}
+
+async fn targets(State(control): Shared) -> Answer {
+    answer("targets", control.targets())
+}
+
+async fn add_target(State(control): Shared, Body(request): Body<NewTarget>) -> Answer {
+    created("target", to_its_end(async move { control.add_target(request).await }).await?)
+}
+
+async fn remove_target(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    to_its_end(async move { control.remove_target(&name).await }).await?;
+    Ok(gone())
+}
+
+async fn presentations(State(control): Shared) -> Answer {
+    answer("presentations", control.presentations())
+}
+
+async fn present(State(control): Shared, Body(request): Body<NewPresentation>) -> Answer {
+    created("presentation", to_its_end(async move { control.present(request).await }).await?)
+}
+
+async fn unpresent(State(control): Shared, Asked(request): Asked<Unpresent>) -> Answer {
+    to_its_end(async move { control.unpresent(&request).await }).await?;
+    Ok(gone())
+}
+
+async fn sessions(State(control): Shared) -> Answer {
+    answer("sessions", control.sessions().await?)
+}
+
+async fn portals(State(control): Shared) -> Answer {
+    answer("portals", control.portal_reports().await?)
+}
+
+async fn no_route(uri: Uri) -> Problem {
+    let message = format!("the API has no {}", uri.path().escape_debug());
+    Problem(Refusal::new(code::ROUTE_UNKNOWN, message, "see docs/operate/cli.md"))
+}
+
+async fn no_method(uri: Uri) -> Problem {
+    let message = format!("{} does not take this method", uri.path().escape_debug());
+    Problem(Refusal::new(code::REQUEST_INVALID, message, "see docs/operate/cli.md"))
+}
+
+/// Runs a change to its end, also when the asker hangs up: half a change is no change.
+async fn to_its_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::spawn(change).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a change broke off");
+        Err(Refusal::new(code::INTERNAL, "the change broke off", "report this with the daemon's log"))
+    })
+}
+
+fn answer<T: Serialize>(noun: &str, value: T) -> Answer {
+    json(StatusCode::OK, noun, value)
+}
+
+fn created<T: Serialize>(noun: &str, value: T) -> Answer {
+    json(StatusCode::CREATED, noun, value)
+}
+
+fn json<T: Serialize>(status: StatusCode, noun: &str, value: T) -> Answer {
+    let value = serde_json::to_value(value).map_err(|error| {
+        tracing::error!(%error, noun, "cannot be said in JSON");
+        Refusal::new(code::INTERNAL, "the answer cannot be said in JSON", "report this with the daemon's log")
+    })?;
+    let mut object = serde_json::Map::new();
+    object.insert("schema".to_owned(), SCHEMA.into());
+    object.insert(noun.to_owned(), value);
+    Ok((status, axum::Json(object)).into_response())
+}
+
+fn gone() -> Response {
+    StatusCode::NO_CONTENT.into_response()
+}

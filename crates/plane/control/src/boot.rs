@@ -1,0 +1,224 @@
+//! From what is kept and what the disks say to an array that serves.
+//!
+//! Nothing here blocks the rest: a disk that is missing degrades its pool, a pool that is missing is
+//! reported, and everything else serves.
+
+use crate::control::Turn;
+use crate::state::{State, TargetRecord, VolumeRecord};
+use crate::{Control, Engine, Settings, Store, search};
+use model::{
+    DiskName, Iqn, Name, Order, PortalReport, PortalState, Refusal, TARGET_PORTAL_GROUP, VolumeId, VolumeName,
+    VolumeSpec,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The name of the target that is there from the first start on.
+pub const DEFAULT_TARGET: &str = "default";
+
+impl Control {
+    /// The array serves as it did before: its disks are found, its pools open, its hosts let in.
+    ///
+    /// *Errors*: the state cannot be read or written, or the data plane is gone. Missing disks, pools,
+    /// files and portals are no errors: they are logged and stand in the status.
+    pub async fn start(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
+        let control = Self::new(settings, store, engine);
+        {
+            let turn = control.turn().await;
+            control.add_default_target(&turn)?;
+            control.open_disks(&turn).await?;
+            control.wipe_pending(&turn).await?;
+            control.open_pools(&turn).await?;
+            control.open_volumes().await;
+            control.drop_dangling(&turn).await?;
+            control.open_portals().await?;
+        }
+        Ok(control)
+    }
+
+    /// The target is made once and then stays, whatever the node is called later: hosts know it.
+    fn add_default_target(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        if !self.state().targets.is_empty() {
+            return Ok(());
+        }
+        let iqn: Iqn = format!("{}:{}", self.settings.target_base, self.settings.node).parse()?;
+        let name: Name = DEFAULT_TARGET.parse().expect("the default target's name is a name");
+        self.commit(turn, |state| {
+            state.targets.insert(name, TargetRecord { iqn });
+        })
+    }
+
+    /// Every disk that can be found is open, and remembered where it was found.
+    pub(crate) async fn open_disks(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let open: BTreeSet<DiskName> =
+            self.engine.disks(Order::Disks).await?.into_iter().filter_map(|disk| disk.name).collect();
+        let state = self.state();
+        let mut lost = Vec::new();
+        for name in state.disks.keys().filter(|name| !open.contains(*name)) {
+            if !self.open_where_it_was(turn, name).await? {
+                lost.push(name.clone());
+            }
+        }
+        if lost.is_empty() { Ok(()) } else { self.open_elsewhere(turn, &lost).await }
+    }
+
+    /// True when the disk is open at the path where it was last.
+    async fn open_where_it_was(&self, turn: &Turn<'_>, name: &DiskName) -> Result<bool, Refusal> {
+        let state = self.state();
+        let record = state.disk(name)?;
+        let report = match self.engine.disk(Order::OpenDisk { disk: name.clone(), path: record.path.clone() }).await {
+            Ok(report) => report,
+            Err(refusal) => {
+                tracing::warn!(disk = %name, "{refusal}");
+                return Ok(false);
+            }
+        };
+        if record.id.is_some() && report.label.disk() != record.id {
+            tracing::warn!(disk = %name, path = record.path, "another disk is where it was");
+            self.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
+            return Ok(false);
+        }
+        self.commit(turn, |state| {
+            if let Some(record) = state.disks.get_mut(name) {
+                record.id = report.label.disk();
+            }
+        })?;
+        Ok(true)
+    }
+
+    /// Looks for `lost` disks by what their labels say, in every folder that a disk was ever in.
+    async fn open_elsewhere(&self, turn: &Turn<'_>, lost: &[DiskName]) -> Result<(), Refusal> {
+        let state = self.state();
+        let was_in = state.disks.values().filter_map(|record| Path::new(&record.path).parent()).map(Path::to_path_buf);
+        let folders: BTreeSet<PathBuf> = was_in.chain(self.settings.disk_search.iter().cloned()).collect();
+        let found = search::labelled(&self.engine, &folders).await;
+        for name in lost {
+            let path = state.disk(name)?.id.and_then(|id| found.get(&id));
+            let Some(path) = path else {
+                tracing::warn!(disk = %name, "not found");
+                continue;
+            };
+            match self.engine.disk(Order::OpenDisk { disk: name.clone(), path: path.clone() }).await {
+                Ok(_) => {
+                    tracing::info!(disk = %name, path, "found under another name");
+                    self.commit(turn, |state| {
+                        if let Some(record) = state.disks.get_mut(name) {
+                            record.path.clone_from(path);
+                        }
+                    })?;
+                }
+                Err(refusal) => tracing::warn!(disk = %name, "{refusal}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left of pools that were being made or destroyed is gone. A disk that cannot be reached
+    /// keeps its pool pending, so that it is wiped when it comes back.
+    async fn wipe_pending(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let open: BTreeMap<DiskName, _> = self
+            .engine
+            .disks(Order::Disks)
+            .await?
+            .into_iter()
+            .filter_map(|disk| disk.name.clone().map(|name| (name, disk)))
+            .collect();
+        for (id, pending) in &self.state().pending {
+            let mut wiped = true;
+            for disk in &pending.disks {
+                let Some(report) = open.get(disk) else {
+                    wiped &= !self.state().disks.contains_key(disk);
+                    continue;
+                };
+                if report.label.pool().is_some_and(|(pool, _)| pool == *id) {
+                    wiped &= self.engine.done(Order::EraseDisk { disk: disk.clone() }).await.is_ok();
+                }
+            }
+            tracing::info!(pool = %pending.pool, wiped, "was being made or destroyed when the daemon ended");
+            if wiped {
+                self.commit(turn, |state| {
+                    for disk in &pending.disks {
+                        if let Some(record) = state.disks.get_mut(disk) {
+                            record.id = None;
+                        }
+                    }
+                    state.pending.remove(id);
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every pool that enough disks were found of is open.
+    async fn open_pools(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        for (name, record) in &self.state().pools {
+            match self.engine.pool(Order::OpenPool { id: record.id }).await {
+                Ok(pool) => self.commit(turn, |state| state.learn(&pool))?,
+                Err(refusal) => tracing::error!(pool = %name, "{refusal}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Every volume without a pool is there again; RAM disks are empty.
+    async fn open_volumes(&self) {
+        for (name, record) in &self.state().volumes {
+            if let Err(refusal) = self.engine.volume(Order::CreateVolume(record.spec(name))).await {
+                tracing::error!(volume = %name, "{refusal}");
+            }
+        }
+    }
+
+    /// Presentations of volumes that are certainly gone are gone. A pool that is not open proves nothing.
+    pub(crate) async fn drop_dangling(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let pools: BTreeSet<Name> = self.engine.pools(Order::Pools).await?.into_iter().map(|pool| pool.name).collect();
+        let volumes: BTreeSet<(VolumeName, VolumeId)> =
+            self.engine.volumes(Order::Volumes).await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
+        let gone = |state: &State, volume: &VolumeName, id: VolumeId| match volume.pool() {
+            Some(pool) if pools.contains(pool) => !volumes.contains(&(volume.clone(), id)),
+            Some(pool) => !state.pools.contains_key(pool),
+            None => state.volumes.get(volume).is_none_or(|record| record.id != id),
+        };
+        self.commit(turn, |state| {
+            let mut presentations = std::mem::take(&mut state.presentations);
+            presentations.retain(|presentation| {
+                let gone = gone(state, &presentation.volume, presentation.volume_id);
+                if gone {
+                    tracing::warn!(volume = %presentation.volume, host = %presentation.host, "presented, but gone");
+                }
+                !gone
+            });
+            state.presentations = presentations;
+        })
+    }
+
+    /// Hosts are let in as the state says, through every portal that could be opened.
+    async fn open_portals(&self) -> Result<(), Refusal> {
+        self.apply_access().await?;
+        for address in &self.settings.portals {
+            let portal = match self.engine.portal(Order::OpenPortal { address: *address }).await {
+                Ok(portal) => portal,
+                Err(refusal) => {
+                    tracing::error!(portal = %address, "{refusal}");
+                    let state = PortalState::Failed { why: refusal.message };
+                    PortalReport { address: *address, tag: TARGET_PORTAL_GROUP, state, sessions: 0 }
+                }
+            };
+            self.remember_portal(portal);
+        }
+        self.apply_access().await
+    }
+}
+
+impl VolumeRecord {
+    /// The order that opens the volume.
+    pub(crate) fn spec(&self, name: &VolumeName) -> VolumeSpec {
+        VolumeSpec {
+            name: name.clone(),
+            id: self.id,
+            size: self.size,
+            block_bytes: self.block_bytes,
+            backend: self.backend.clone(),
+        }
+    }
+}

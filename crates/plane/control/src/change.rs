@@ -1,0 +1,10 @@
+//! What an operator can change, one file a noun.
+//!
+//! Every change takes its turn, checks what only control knows, tells the data plane where disks are
+//! concerned, commits, and then answers.
+
+pub(crate) mod disks;
+pub(crate) mod hosts;
+pub(crate) mod pools;
+pub(crate) mod presentations;
+pub(crate) mod volumes;

@@ -1,0 +1,249 @@
+//! Disks: known, forgotten, failed, replaced.
+
+use crate::Control;
+use crate::request::{NewDisk, Replace};
+use crate::state::DiskRecord;
+use crate::store::sync_dir;
+use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, Size, code};
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+impl Control {
+    /// The disk is open and known.
+    ///
+    /// *Errors*: the name or the disk is known already, or it cannot be opened. A file that was to be
+    /// created is then not there.
+    pub async fn add_disk(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        let path = admit_path(&request.path)?;
+        let name = match request.name {
+            Some(name) if state.disks.contains_key(&name) => return Err(disk_name_taken(&name)),
+            Some(name) => name,
+            None => free_name(&path, |name| state.disks.contains_key(name)),
+        };
+        if let Some(size) = request.create {
+            create_file(&path, size)?;
+        }
+        let added = async {
+            self.admit_unknown(&path)?;
+            let report = self.engine.disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone() }).await?;
+            let record = DiskRecord { path: request.path.clone(), id: report.label.disk() };
+            let known = record.id.and_then(|id| self.known_as(id));
+            let committed = match known {
+                Some(other) => Err(disk_known(&path, &other)),
+                None => self.commit(&turn, |state| {
+                    state.disks.insert(name.clone(), record);
+                }),
+            };
+            if committed.is_err() {
+                self.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
+            }
+            committed.map(|()| report)
+        };
+        let added = added.await;
+        if added.is_err()
+            && request.create.is_some()
+            && let Err(error) = fs::remove_file(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "made for a disk that was refused, and not removed");
+        }
+        added
+    }
+
+    /// The disk is no longer known. What is on it stays.
+    ///
+    /// *Errors*: there is none of this name, or an open pool uses it.
+    pub async fn remove_disk(&self, name: &DiskName) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        self.state().disk(name)?;
+        let report = self.open_disk(name).await?;
+        if let Some(report) = &report {
+            admit_unused(name, report)?;
+        }
+        let before = self.state();
+        self.commit(&turn, |state| {
+            state.disks.remove(name);
+        })?;
+        if report.is_some() {
+            let closed = self.engine.done(Order::CloseDisk { disk: name.clone() }).await;
+            return self.or_restore(&turn, closed, &before);
+        }
+        Ok(())
+    }
+
+    /// The disk is out of its pool, as if it had died.
+    ///
+    /// *Errors*: it is not known or in no pool, has failed already, or the pool would lose data and
+    /// `force` is false.
+    pub async fn fail_disk(&self, name: &DiskName, force: bool) -> Result<PoolReport, Refusal> {
+        let _turn = self.turn().await;
+        self.state().disk(name)?;
+        match self.open_disk(name).await?.map(|report| report.state) {
+            None => return Err(missing(name)),
+            Some(DiskState::Failed) => {
+                return Err(Refusal::new(
+                    code::DISK_FAILED_ALREADY,
+                    format!("disk {name} has failed already"),
+                    format!("replace it with blockyard disk replace {name} NEW"),
+                ));
+            }
+            Some(_) => {}
+        }
+        self.engine.pool(Order::FailDisk { disk: name.clone(), force }).await
+    }
+
+    /// Another disk has the place of `name`, and the rebuild has begun.
+    ///
+    /// *Errors*: one of them is not known, the first is healthy and `force` is false, the second is
+    /// missing, in use, too small or holds something that is not ours.
+    pub async fn replace_disk(&self, name: &DiskName, request: Replace) -> Result<PoolReport, Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        state.disk(name)?;
+        state.disk(&request.replacement)?;
+        if *name == request.replacement {
+            return Err(Refusal::new(
+                code::DISK_IN_USE,
+                format!("disk {name} cannot replace itself"),
+                "name another disk as the replacement",
+            ));
+        }
+        let Some(replacement) = self.open_disk(&request.replacement).await? else {
+            return Err(missing(&request.replacement));
+        };
+        admit_unused(&request.replacement, &replacement)?;
+        let healthy = self.open_disk(name).await?.is_some_and(|disk| disk.state == DiskState::InUse);
+        if healthy && !request.force {
+            return Err(Refusal::new(
+                code::DISK_HEALTHY,
+                format!("disk {name} is healthy"),
+                "name the disk that failed, or repeat with --force to replace a healthy one",
+            ));
+        }
+        let order = Order::ReplaceDisk { failed: name.clone(), replacement: request.replacement, force: request.force };
+        let pool = self.engine.pool(order).await?;
+        self.commit(&turn, |state| state.learn(&pool))?;
+        Ok(pool)
+    }
+
+    /// The disk as the data plane sees it; none when it is not open.
+    pub(crate) async fn open_disk(&self, name: &DiskName) -> Result<Option<DiskReport>, Refusal> {
+        let disks = self.engine.disks(Order::Disks).await?;
+        Ok(disks.into_iter().find(|disk| disk.name.as_ref() == Some(name)))
+    }
+
+    fn known_as(&self, id: model::DiskId) -> Option<DiskName> {
+        self.state().disks.iter().find(|(_, record)| record.id == Some(id)).map(|(name, _)| name.clone())
+    }
+
+    /// Admits a path that no known disk and no volume is at, under whatever name.
+    fn admit_unknown(&self, path: &Path) -> Result<(), Refusal> {
+        let state = self.state();
+        let Ok(real) = fs::canonicalize(path) else {
+            return Err(Refusal::new(
+                code::DISK_UNREADABLE,
+                format!("there is nothing at {}", path.display()),
+                "give the path of a block device or a regular file, or make one with --create SIZE",
+            ));
+        };
+        let same = |other: &str| fs::canonicalize(other).is_ok_and(|other| other == real);
+        if let Some((name, _)) = state.disks.iter().find(|(_, record)| same(&record.path)) {
+            return Err(disk_known(path, name));
+        }
+        let backs = |record: &crate::state::VolumeRecord| match &record.backend {
+            model::Backend::File { path } => same(path),
+            _ => false,
+        };
+        match state.volumes.iter().find(|(_, record)| backs(record)) {
+            Some((volume, _)) => Err(Refusal::new(
+                code::DISK_IN_USE,
+                format!("{} holds the volume {volume}", path.display()),
+                "name another disk",
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Admits an absolute path without steps back, so that what is refused and what is opened is the same.
+pub fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
+    let path = Path::new(text);
+    let steps_back = path.components().any(|part| part == std::path::Component::ParentDir);
+    if path.is_absolute() && !steps_back && !text.contains('\0') {
+        return Ok(path.to_path_buf());
+    }
+    Err(Refusal::new(
+        code::REQUEST_INVALID,
+        format!("\"{}\" is not a path from the root", text.escape_debug()),
+        "write it from / on and without ..",
+    ))
+}
+
+/// A sparse file of this size is at `path`, which was free, and survives power loss.
+pub fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
+    let refused = |error: std::io::Error| {
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            let hint = "leave out --create to use it as it is, or choose another path";
+            return Refusal::new(code::NAME_TAKEN, format!("{} exists", path.display()), hint);
+        }
+        Refusal::new(
+            code::IO_FAILED,
+            format!("{} of {} cannot be made: {error}", path.display(), size),
+            "choose a folder that exists, may be written and has room",
+        )
+    };
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
+    let sized = file.set_len(size.bytes()).and_then(|()| file.sync_all());
+    let named = sized.and_then(|()| path.parent().map_or(Ok(()), sync_dir));
+    named.map_err(|error| {
+        // The file is of no use to anybody; that it may stay behind is in the sentence's error.
+        let _ = fs::remove_file(path);
+        refused(error)
+    })
+}
+
+/// The last part of the path if it is a free name, else the first free of `d0`, `d1`…
+fn free_name(path: &Path, taken: impl Fn(&DiskName) -> bool) -> DiskName {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+    stem.filter(|name| !taken(name)).unwrap_or_else(|| {
+        let numbered = |n: u32| format!("d{n}").parse::<DiskName>().expect("a letter and digits are a name");
+        (0..).map(numbered).find(|name| !taken(name)).expect("there are fewer disks than numbers")
+    })
+}
+
+/// Admits a disk that no open pool uses.
+pub fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), Refusal> {
+    match report.state {
+        DiskState::InUse | DiskState::Rebuilding => {
+            let pool = report.label.pool().map_or("a pool".to_owned(), |(_, pool)| format!("pool {pool}"));
+            Err(Refusal::new(
+                code::DISK_IN_USE,
+                format!("disk {name} is in use by {pool}"),
+                "name a free disk, see blockyard disk list",
+            ))
+        }
+        DiskState::Free | DiskState::Failed | DiskState::Missing => Ok(()),
+    }
+}
+
+pub fn missing(name: &DiskName) -> Refusal {
+    Refusal::new(
+        code::DISK_MISSING,
+        format!("disk {name} is known but was not found"),
+        "attach it and start again, or name another disk",
+    )
+}
+
+fn disk_name_taken(name: &DiskName) -> Refusal {
+    Refusal::new(code::NAME_TAKEN, format!("there is a disk {name} already"), "choose another --name")
+}
+
+fn disk_known(path: &Path, name: &DiskName) -> Refusal {
+    Refusal::new(
+        code::DISK_KNOWN,
+        format!("{} is known as disk {name}", path.display()),
+        "use that name, or remove it first with blockyard disk remove",
+    )
+}

@@ -1,0 +1,190 @@
+//! Hosts and targets: known, forgotten.
+
+use crate::Control;
+use crate::request::{NewChap, NewHost, NewTarget};
+use crate::state::{ChapRecord, HostRecord, State, TargetRecord};
+use crate::view::{HostReport, TargetReport};
+use model::{Iqn, Name, Refusal, code};
+
+impl Control {
+    /// The host is known and may log in; it sees nothing yet.
+    ///
+    /// *Errors*: its name or one of its initiators is taken, it has no initiator, or its CHAP settings
+    /// do not fit together.
+    pub async fn add_host(&self, request: NewHost) -> Result<HostReport, Refusal> {
+        let turn = self.turn().await;
+        let name = request.name.clone();
+        admit_host(&self.state(), &request)?;
+        let record = self.record(request)?;
+        let report = HostReport::of(&name, &record, 0);
+        self.commit_access(&turn, |state| {
+            state.hosts.insert(name, record);
+        })
+        .await?;
+        Ok(report)
+    }
+
+    /// The host is no longer known, and its sessions have ended.
+    ///
+    /// *Errors*: there is none of this name, or it sees volumes.
+    pub async fn remove_host(&self, name: &Name) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        if !state.hosts.contains_key(name) {
+            return Err(unknown_host(name));
+        }
+        if let Some(presentation) = state.presentations.iter().find(|presentation| presentation.host == *name) {
+            return Err(Refusal::new(
+                code::HOST_IN_USE,
+                format!("host {name} sees volume {}", presentation.volume),
+                format!("end that first with blockyard unpresent {} {name}", presentation.volume),
+            ));
+        }
+        self.commit_access(&turn, |state| {
+            state.hosts.remove(name);
+        })
+        .await
+    }
+
+    /// The target is served.
+    ///
+    /// *Errors*: its name or its iSCSI name is taken.
+    pub async fn add_target(&self, request: NewTarget) -> Result<TargetReport, Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        let iqn: Iqn = match request.iqn {
+            Some(iqn) => iqn,
+            None => format!("{}:{}.{}", self.settings.target_base, self.settings.node, request.name).parse()?,
+        };
+        let taken = |message: String| Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        if state.targets.contains_key(&request.name) {
+            return taken(format!("there is a target {} already", request.name));
+        }
+        if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
+            return taken(format!("target {other} has the iSCSI name {iqn}"));
+        }
+        let report = TargetReport { name: request.name.clone(), iqn: iqn.clone(), presentations: 0 };
+        self.commit_access(&turn, |state| {
+            state.targets.insert(request.name, TargetRecord { iqn });
+        })
+        .await?;
+        Ok(report)
+    }
+
+    /// The target is served no more.
+    ///
+    /// *Errors*: there is none of this name, it is the last one, or volumes are presented through it.
+    pub async fn remove_target(&self, name: &Name) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        if !state.targets.contains_key(name) {
+            return Err(unknown_target(name));
+        }
+        let presented = state.presentations.iter().any(|presentation| presentation.target == *name);
+        if presented || state.targets.len() == 1 {
+            let why = if presented { "volumes are presented through it" } else { "it is the only one" };
+            return Err(Refusal::new(
+                code::TARGET_IN_USE,
+                format!("target {name} cannot go because {why}"),
+                "end the presentations or add another target first",
+            ));
+        }
+        self.commit_access(&turn, |state| {
+            state.targets.remove(name);
+        })
+        .await
+    }
+
+    fn record(&self, request: NewHost) -> Result<HostRecord, Refusal> {
+        let chap = |chap: NewChap, user: &Name| -> Result<ChapRecord, Refusal> {
+            let user = chap.user.unwrap_or_else(|| user.to_string());
+            admit_user(&user)?;
+            Ok(ChapRecord { user, secret: chap.secret.secret()? })
+        };
+        let own = request.chap.map(|own| chap(own, &request.name)).transpose()?;
+        let mutual = request.mutual_chap.map(|mutual| chap(mutual, &self.settings.node)).transpose()?;
+        match (&own, &mutual) {
+            (None, Some(_)) => Err(Refusal::new(
+                code::CHAP_INVALID,
+                format!("host {} is to check us without being checked", request.name),
+                "give its own CHAP secret as well as the mutual one",
+            )),
+            (Some(own), Some(mutual)) if own.secret == mutual.secret => Err(Refusal::new(
+                code::SECRETS_EQUAL,
+                format!("host {} has the same CHAP secret in both directions", request.name),
+                "give two different ones, or each side could answer with the other's own challenge",
+            )),
+            _ => Ok(HostRecord {
+                any: request.any,
+                initiators: request.initiators,
+                networks: request.networks,
+                chap: own,
+                mutual_chap: mutual,
+            }),
+        }
+    }
+}
+
+fn admit_host(state: &State, request: &NewHost) -> Result<(), Refusal> {
+    let name = &request.name;
+    if state.hosts.contains_key(name) {
+        return Err(Refusal::new(
+            code::NAME_TAKEN,
+            format!("there is a host {name} already"),
+            "choose another name, or remove it first with blockyard host remove",
+        ));
+    }
+    if request.any != request.initiators.is_empty() {
+        return Err(Refusal::new(
+            code::HOST_EMPTY,
+            format!("host {name} must be either some initiators or any"),
+            "give at least one --initiator IQN, or --any",
+        ));
+    }
+    if request.any
+        && let Some((other, _)) = state.hosts.iter().find(|(_, record)| record.any)
+    {
+        return Err(Refusal::new(
+            code::IQN_TAKEN,
+            format!("host {other} stands for any initiator already"),
+            "name the initiators of this one",
+        ));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for iqn in &request.initiators {
+        let owner = state.hosts.iter().find(|(_, record)| record.initiators.contains(iqn)).map(|(owner, _)| owner);
+        if let Some(owner) = owner {
+            return Err(Refusal::new(
+                code::IQN_TAKEN,
+                format!("initiator {iqn} belongs to host {owner}"),
+                "present to that host, or remove it first with blockyard host remove",
+            ));
+        }
+        if !seen.insert(iqn) {
+            let message = format!("initiator {iqn} is named twice");
+            return Err(Refusal::new(code::IQN_TAKEN, message, "name each initiator once"));
+        }
+    }
+    Ok(())
+}
+
+/// Admits a CHAP name: 1 to 255 bytes of text, which is what one login key carries.
+fn admit_user(user: &str) -> Result<(), Refusal> {
+    if (1..=255).contains(&user.len()) && !user.contains('\0') {
+        return Ok(());
+    }
+    let message = format!("a CHAP name of {} bytes is not possible", user.len());
+    Err(Refusal::new(code::CHAP_INVALID, message, "use 1 to 255 bytes of text"))
+}
+
+pub fn unknown_host(name: &Name) -> Refusal {
+    Refusal::new(
+        code::HOST_UNKNOWN,
+        format!("there is no host {name}"),
+        "see blockyard host list, or add it with blockyard host add",
+    )
+}
+
+pub fn unknown_target(name: &Name) -> Refusal {
+    Refusal::new(code::TARGET_UNKNOWN, format!("there is no target {name}"), "see blockyard target list")
+}

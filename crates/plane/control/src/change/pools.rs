@@ -1,0 +1,168 @@
+//! Pools: made, found again, destroyed.
+
+use crate::Control;
+use crate::change::disks::{admit_unused, missing};
+use crate::control::random;
+use crate::request::{NewGroup, NewPool};
+use crate::state::PendingRecord;
+use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, code};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes on one member before the next member's turn, unless told otherwise.
+const CHUNK: Size = Size::new(64 << 10);
+
+impl Control {
+    /// The pool is made of the disks and open.
+    ///
+    /// *Errors*: the name is taken, a group has too few disks, a disk is unknown, missing, in use or
+    /// named twice; and what the data plane refuses. Nothing is changed then.
+    pub async fn create_pool(&self, request: NewPool) -> Result<PoolReport, Refusal> {
+        let turn = self.turn().await;
+        if self.state().pools.contains_key(&request.name) {
+            return Err(pool_name_taken(&request.name));
+        }
+        let disks = self.admit_groups(&request.groups).await?;
+        let id = PoolId::from_random(random()?);
+        let pending = PendingRecord { pool: request.name.clone(), disks };
+        self.commit(&turn, |state| {
+            state.pending.insert(id, pending);
+        })?;
+        let groups = request.groups.into_iter().map(spec).collect();
+        let made = self.engine.pool(Order::CreatePool { pool: request.name, id, groups, force: request.force }).await;
+        let committed = self.commit(&turn, |state| {
+            state.pending.remove(&id);
+            if let Ok(pool) = &made {
+                state.learn(pool);
+            }
+        });
+        if let (Ok(pool), Err(_)) = (&made, &committed) {
+            // The pending record is still there: whatever this leaves is wiped at the next start.
+            self.engine.done(Order::DestroyPool { pool: pool.name.clone() }).await?;
+        }
+        committed.and(made)
+    }
+
+    /// A pool that was found on its disks alone is one of ours and open, with its volumes.
+    ///
+    /// *Errors*: no disk of it is known, two pools have the name, or too many disks are missing.
+    pub async fn import_pool(&self, name: &Name) -> Result<PoolReport, Refusal> {
+        let turn = self.turn().await;
+        self.open_disks(&turn).await?;
+        if self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {
+            return Err(Refusal::new(
+                code::NAME_TAKEN,
+                format!("pool {name} is open already"),
+                "see it with blockyard pool show",
+            ));
+        }
+        let id = match self.state().pools.get(name) {
+            Some(record) => record.id,
+            None => self.labelled_pool(name).await?,
+        };
+        let pool = self.engine.pool(Order::OpenPool { id }).await?;
+        self.commit(&turn, |state| state.learn(&pool))?;
+        self.drop_dangling(&turn).await?;
+        self.apply_access().await?;
+        Ok(pool)
+    }
+
+    /// The pool is gone, and its disks are free.
+    ///
+    /// *Errors*: there is none of this name, it has volumes, or it is not open.
+    pub async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        let before = self.state();
+        let record = before.pools.get(name).ok_or_else(|| unknown(name))?;
+        let pools = self.engine.pools(Order::Pools).await?;
+        let Some(pool) = pools.into_iter().find(|pool| pool.name == *name) else {
+            return Err(Refusal::new(
+                code::POOL_INCOMPLETE,
+                format!("pool {name} is not open because its disks were not found"),
+                "attach them and run blockyard pool import, or remove its disks with blockyard disk remove",
+            ));
+        };
+        if pool.volumes > 0 {
+            return Err(Refusal::new(
+                code::POOL_IN_USE,
+                format!("pool {name} has {} volume{}", pool.volumes, if pool.volumes == 1 { "" } else { "s" }),
+                "delete them first, see blockyard volume list",
+            ));
+        }
+        let disks: Vec<DiskName> = pool.members().filter_map(|member| member.disk.clone()).collect();
+        self.commit(&turn, |state| {
+            for disk in &disks {
+                if let Some(record) = state.disks.get_mut(disk) {
+                    record.id = None;
+                }
+            }
+            state.pools.remove(name);
+            state.pending.insert(record.id, PendingRecord { pool: name.clone(), disks });
+        })?;
+        let destroyed = self.engine.done(Order::DestroyPool { pool: name.clone() }).await;
+        self.or_restore(&turn, destroyed, &before)?;
+        self.commit(&turn, |state| {
+            state.pending.remove(&record.id);
+        })
+    }
+
+    /// Admits groups of enough disks that are known, open, free and named once; these are the disks.
+    async fn admit_groups(&self, groups: &[NewGroup]) -> Result<Vec<DiskName>, Refusal> {
+        if groups.is_empty() {
+            let hint = "name the disks of at least one group";
+            return Err(Refusal::new(code::TOO_FEW_MEMBERS, "a pool of no disks is not possible", hint));
+        }
+        let open: BTreeMap<DiskName, _> = self
+            .engine
+            .disks(Order::Disks)
+            .await?
+            .into_iter()
+            .filter_map(|disk| disk.name.clone().map(|name| (name, disk)))
+            .collect();
+        let mut seen = BTreeSet::new();
+        for group in groups {
+            group.level.admit_members(group.disks.len())?;
+            for disk in &group.disks {
+                self.state().disk(disk)?;
+                admit_unused(disk, open.get(disk).ok_or_else(|| missing(disk))?)?;
+                if !seen.insert(disk.clone()) {
+                    let message = format!("disk {disk} is named twice");
+                    return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
+                }
+            }
+        }
+        Ok(seen.into_iter().collect())
+    }
+
+    /// The one pool that labels of open disks call `name`.
+    async fn labelled_pool(&self, name: &Name) -> Result<PoolId, Refusal> {
+        let disks = self.engine.disks(Order::Disks).await?;
+        let pools = disks.iter().filter_map(|disk| disk.label.pool()).filter(|(_, label)| *label == name);
+        let ids: BTreeSet<PoolId> = pools.map(|(id, _)| id).collect();
+        let mut ids = ids.into_iter();
+        match (ids.next(), ids.next()) {
+            (Some(id), None) => Ok(id),
+            (None, _) => Err(Refusal::new(
+                code::POOL_UNKNOWN,
+                format!("no known disk belongs to a pool {name}"),
+                "add its disks first with blockyard disk add",
+            )),
+            (Some(_), Some(_)) => Err(Refusal::new(
+                code::NAME_TAKEN,
+                format!("the known disks belong to two different pools called {name}"),
+                "remove the disks of the other one with blockyard disk remove",
+            )),
+        }
+    }
+}
+
+fn spec(group: NewGroup) -> GroupSpec {
+    GroupSpec { level: group.level, chunk: group.chunk.unwrap_or(CHUNK), disks: group.disks }
+}
+
+pub fn unknown(name: &Name) -> Refusal {
+    Refusal::new(code::POOL_UNKNOWN, format!("there is no pool {name}"), "see blockyard pool list")
+}
+
+fn pool_name_taken(name: &Name) -> Refusal {
+    Refusal::new(code::NAME_TAKEN, format!("there is a pool {name} already"), "choose another name")
+}

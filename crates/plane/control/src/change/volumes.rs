@@ -1,0 +1,193 @@
+//! Volumes: made, grown, deleted.
+
+use crate::Control;
+use crate::change::disks::{admit_path, create_file};
+use crate::change::pools;
+use crate::control::random;
+use crate::request::{NewBackend, NewVolume, Resize};
+use crate::state::VolumeRecord;
+use model::{Backend, Order, Refusal, Size, VolumeId, VolumeName, VolumeReport, VolumeSpec, code};
+use std::fs;
+use std::path::Path;
+
+/// Bytes of a logical block, unless told otherwise: every host takes it.
+const BLOCK_BYTES: u32 = 512;
+
+impl Control {
+    /// The volume is there, empty (or as the file is), and nobody sees it yet.
+    ///
+    /// *Errors*: the name is taken, there is no such pool, the size or the block size is not possible,
+    /// the file is in use; and what the data plane refuses.
+    pub async fn create_volume(&self, request: NewVolume) -> Result<VolumeReport, Refusal> {
+        let turn = self.turn().await;
+        let name = request.name.clone();
+        if self.volume(&name).await?.is_some() || self.state().volumes.contains_key(&name) {
+            let message = format!("there is a volume {name} already");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        }
+        let backend = self.admit_backend(&request)?;
+        let block_bytes = request.block_bytes.unwrap_or(BLOCK_BYTES);
+        if !matches!(block_bytes, 512 | 4096) {
+            let message = format!("blocks of {block_bytes} bytes are not possible");
+            return Err(Refusal::new(code::BLOCK_SIZE_INVALID, message, "choose 512 or 4096"));
+        }
+        let (size, created) = self.size_of(&request, &backend).await?;
+        let id = VolumeId::from_random(random()?);
+        let record = VolumeRecord { id, size, block_bytes, backend };
+        let made = self.make_volume(&turn, &name, record).await;
+        if let (Err(_), Some(path)) = (&made, created)
+            && let Err(error) = fs::remove_file(&path)
+        {
+            tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
+        }
+        made
+    }
+
+    /// The volume has the new size, and its initiators are told.
+    ///
+    /// *Errors*: there is none of this name, it would shrink, or there is no room.
+    pub async fn resize_volume(&self, name: &VolumeName, request: Resize) -> Result<VolumeReport, Refusal> {
+        let turn = self.turn().await;
+        let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
+        if request.size < volume.size {
+            return Err(Refusal::new(
+                code::VOLUME_SHRINK,
+                format!("volume {name} has {} and does not shrink to {}", volume.size, request.size),
+                "give a larger size, or make a smaller volume and copy",
+            ));
+        }
+        let order = Order::ResizeVolume { volume: name.clone(), size: request.size };
+        let grown = self.engine.volume(order).await?;
+        self.commit(&turn, |state| {
+            if let Some(record) = state.volumes.get_mut(name) {
+                record.size = grown.size;
+            }
+        })?;
+        Ok(grown)
+    }
+
+    /// The volume and what was on it are gone. A file or a block device below it stays as it is.
+    ///
+    /// *Errors*: there is none of this name, or a host sees it.
+    pub async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        let known = state.volumes.contains_key(name);
+        let open = self.volume(name).await?.is_some();
+        if !known && !open {
+            return Err(unknown(name));
+        }
+        if let Some(presentation) = state.presentations_of(name).next() {
+            return Err(Refusal::new(
+                code::VOLUME_IN_USE,
+                format!("volume {name} is presented to host {}", presentation.host),
+                format!("end that first with blockyard unpresent {name} {}", presentation.host),
+            ));
+        }
+        if known {
+            self.commit(&turn, |state| {
+                state.volumes.remove(name);
+            })?;
+        }
+        if open {
+            let deleted = self.engine.done(Order::DeleteVolume { volume: name.clone() }).await;
+            return self.or_restore(&turn, deleted, &state);
+        }
+        Ok(())
+    }
+
+    /// The volume as the data plane sees it; none when it is not open.
+    pub(crate) async fn volume(&self, name: &VolumeName) -> Result<Option<VolumeReport>, Refusal> {
+        Ok(self.engine.volumes(Order::Volumes).await?.into_iter().find(|volume| volume.name == *name))
+    }
+
+    /// What holds the volume's data, by its name and by what was asked for.
+    fn admit_backend(&self, request: &NewVolume) -> Result<Backend, Refusal> {
+        let name = &request.name;
+        match (name.pool(), &request.backend) {
+            (Some(pool), None) if self.state().pools.contains_key(pool) => {
+                Ok(Backend::Pool { stripe_unit: request.stripe_unit })
+            }
+            (Some(pool), None) => Err(pools::unknown(pool)),
+            (Some(pool), Some(_)) => Err(Refusal::new(
+                code::REQUEST_INVALID,
+                format!("volume {name} lies in pool {pool} and can have no backend of its own"),
+                "leave out the backend, or give it a name without a pool",
+            )),
+            (None, None) => Err(Refusal::new(
+                code::REQUEST_INVALID,
+                format!("volume {name} has neither a pool nor a backend"),
+                "name it POOL/VOLUME, or give --file PATH, --ram or --null",
+            )),
+            (None, Some(NewBackend::Ram {})) => Ok(Backend::Ram),
+            (None, Some(NewBackend::Null {})) => Ok(Backend::Null),
+            (None, Some(NewBackend::File { path })) => self.admit_file(path),
+        }
+    }
+
+    /// Admits a path that no disk of ours and no other volume is at.
+    fn admit_file(&self, text: &str) -> Result<Backend, Refusal> {
+        let path = admit_path(text)?;
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let same = |other: &str| real(Path::new(other)) == real(&path);
+        let state = self.state();
+        let taken = |what: String| Refusal::new(code::DISK_IN_USE, format!("{text} is {what}"), "choose another path");
+        if let Some((disk, _)) = state.disks.iter().find(|(_, record)| same(&record.path)) {
+            return Err(taken(format!("disk {disk}")));
+        }
+        let file = |backend: &Backend| matches!(backend, Backend::File { path } if same(path));
+        if let Some((volume, _)) = state.volumes.iter().find(|(_, record)| file(&record.backend)) {
+            return Err(taken(format!("the file of volume {volume}")));
+        }
+        Ok(Backend::File { path: text.to_owned() })
+    }
+
+    /// The size that the volume gets, and the file that was created for it, if one was.
+    async fn size_of(&self, request: &NewVolume, backend: &Backend) -> Result<(Size, Option<String>), Refusal> {
+        let (size, created) = match (backend, request.size) {
+            (Backend::File { path }, None) => {
+                (self.engine.disk(Order::InspectDisk { path: path.clone() }).await?.size, None)
+            }
+            (Backend::File { path }, Some(size)) if !Path::new(path).exists() && size > Size::ZERO => {
+                create_file(Path::new(path), size)?;
+                (size, Some(path.clone()))
+            }
+            (_, Some(size)) => (size, None),
+            (_, None) => {
+                let message = format!("volume {} has no size", request.name);
+                return Err(Refusal::new(code::VOLUME_SIZE, message, "give one, such as 100GiB"));
+            }
+        };
+        if size == Size::ZERO {
+            let message = format!("volume {} would hold nothing", request.name);
+            return Err(Refusal::new(code::VOLUME_SIZE, message, "give a size above zero, such as 100GiB"));
+        }
+        Ok((size, created))
+    }
+
+    /// Makes the volume in the data plane, and remembers it when it has no pool that does.
+    async fn make_volume(
+        &self,
+        turn: &crate::control::Turn<'_>,
+        name: &VolumeName,
+        record: VolumeRecord,
+    ) -> Result<VolumeReport, Refusal> {
+        let spec: VolumeSpec = record.spec(name);
+        let made = self.engine.volume(Order::CreateVolume(spec)).await?;
+        if name.pool().is_some() {
+            return Ok(made);
+        }
+        let record = VolumeRecord { size: made.size, ..record };
+        let committed = self.commit(turn, |state| {
+            state.volumes.insert(name.clone(), record);
+        });
+        if committed.is_err() {
+            self.engine.done(Order::DeleteVolume { volume: name.clone() }).await?;
+        }
+        committed.map(|()| made)
+    }
+}
+
+pub fn unknown(name: &VolumeName) -> Refusal {
+    Refusal::new(code::VOLUME_UNKNOWN, format!("there is no volume {name}"), "see blockyard volume list")
+}

@@ -1,0 +1,132 @@
+//! The one place that changes the desired state.
+
+use crate::state::{DiskRecord, PoolRecord};
+use crate::{Engine, Settings, State, Store};
+use model::{Order, PoolReport, PortalReport, PortalState, Refusal, code};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::MutexGuard;
+
+/// The control plane: the state, the data plane that makes it so, and one change at a time.
+pub struct Control {
+    pub(crate) settings: Settings,
+    pub(crate) store: Store,
+    pub(crate) engine: Engine,
+    change: tokio::sync::Mutex<()>,
+    portals: Mutex<Vec<PortalReport>>,
+}
+
+/// Held by the change that is under way.
+pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
+
+impl Control {
+    pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Self {
+        Self { settings, store, engine, change: tokio::sync::Mutex::default(), portals: Mutex::default() }
+    }
+
+    /// The desired state as it is now.
+    #[must_use]
+    pub fn state(&self) -> Arc<State> {
+        self.store.state()
+    }
+
+    /// The facts that the daemon was started with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Every change under way has ended, the data plane has stopped cleanly, and no change follows.
+    ///
+    /// *Errors*: what the data plane could not do; it has stopped as far as it could.
+    pub async fn stop(&self) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        let stopped = self.engine.done(Order::Stop).await;
+        // A change that still waits for its turn never gets it.
+        std::mem::forget(turn);
+        stopped
+    }
+
+    /// Waits until no other change is under way.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        self.change.lock().await
+    }
+
+    /// The edited state is the state, durably. Only with the turn.
+    pub(crate) fn commit(&self, _turn: &Turn<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
+        let mut next = State::clone(&self.state());
+        edit(&mut next);
+        self.store.commit(next)
+    }
+
+    /// The edited state is the state, durably, and the data plane lets in accordingly. When it refuses,
+    /// the state is what it was.
+    pub(crate) async fn commit_access(&self, turn: &Turn<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
+        let before = self.state();
+        self.commit(turn, edit)?;
+        let applied = self.apply_access().await;
+        self.or_restore(turn, applied, &before)
+    }
+
+    /// What the data plane answered. When it refused, the state is what it was `before`.
+    pub(crate) fn or_restore(&self, turn: &Turn<'_>, done: Result<(), Refusal>, before: &State) -> Result<(), Refusal> {
+        if done.is_err() {
+            self.commit(turn, |state| state.clone_from(before))?;
+        }
+        done
+    }
+
+    /// The data plane lets in as the state says.
+    pub(crate) async fn apply_access(&self) -> Result<(), Refusal> {
+        let open: Vec<SocketAddr> = self
+            .portals()
+            .iter()
+            .filter(|portal| portal.state == PortalState::Open)
+            .map(|portal| portal.address)
+            .collect();
+        self.engine.done(Order::SetAccess(self.state().access(&open))).await
+    }
+
+    /// The portals that were asked for at the start, also those that could not be opened.
+    pub(crate) fn portals(&self) -> Vec<PortalReport> {
+        self.portals.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn remember_portal(&self, portal: PortalReport) {
+        self.portals.lock().unwrap_or_else(PoisonError::into_inner).push(portal);
+    }
+}
+
+impl State {
+    /// The pool is one of ours, and each of its members that has a name is known by its identity.
+    pub(crate) fn learn(&mut self, pool: &PoolReport) {
+        self.pools.insert(pool.name.clone(), PoolRecord { id: pool.id });
+        for member in pool.members() {
+            if let Some(record) = member.disk.as_ref().and_then(|disk| self.disks.get_mut(disk)) {
+                record.id = Some(member.id);
+            }
+        }
+    }
+
+    /// What we know of the disk called `name`.
+    pub(crate) fn disk(&self, name: &model::DiskName) -> Result<&DiskRecord, Refusal> {
+        self.disks.get(name).ok_or_else(|| {
+            Refusal::new(
+                code::DISK_UNKNOWN,
+                format!("there is no disk {name}"),
+                "see blockyard disk list, or add it with blockyard disk add",
+            )
+        })
+    }
+}
+
+/// Sixteen bytes that nobody can predict.
+///
+/// *Errors*: the operating system has none to give.
+pub(crate) fn random() -> Result<[u8; 16], Refusal> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Refusal::new(code::IO_FAILED, format!("the system gives no random numbers: {error}"), "repair the system")
+    })?;
+    Ok(bytes)
+}

@@ -1,0 +1,39 @@
+//! What the array should be, who asks for it, and how it comes back after a crash.
+//!
+//! One task at a time changes the [`State`]; it is kept in one small file by [`Store`]; the data plane
+//! is told by `model::Order` and answers with `model::Report`. The [`api`] is REST over a Unix socket.
+//!
+//! # What a crash leaves
+//!
+//! Each change has one instant at which it becomes true, and everything before it can be undone:
+//!
+//! | what | who knows it | the instant |
+//! |---|---|---|
+//! | disk added, removed; host, target, presentation; volume without a pool | our store | the store's commit |
+//! | pool made | the disks | the store's commit that records it; until then a *pending* record names the disks to wipe |
+//! | pool destroyed | the disks | the commit of a *pending* record; what is left of the labels is wiped at the next start |
+//! | volume in a pool made, grown, deleted; disk failed, replaced | the pool itself | the pool's own commit |
+//!
+//! The store only remembers where to look for a disk. What the disk is, its label says.
+
+pub mod api;
+mod boot;
+mod change;
+mod control;
+mod engine;
+pub mod request;
+mod search;
+mod server;
+mod settings;
+mod state;
+mod store;
+mod verdict;
+mod view;
+
+pub use control::Control;
+pub use engine::Engine;
+pub use server::{Listening, listen, serve};
+pub use settings::Settings;
+pub use state::State;
+pub use store::{Store, VERSIONS_KEPT};
+pub use view::{HostReport, PresentationReport, TargetReport};

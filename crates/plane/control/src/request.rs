@@ -1,0 +1,260 @@
+//! What the API is asked: the bodies of its requests.
+
+use model::{DiskName, Iqn, Level, Name, Network, Refusal, Secret, Size, VolumeName, code};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Know a disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewDisk {
+    /// A block device or a regular file, as an absolute path.
+    pub path: String,
+    /// What to call it; made from the path when absent.
+    #[serde(default)]
+    pub name: Option<DiskName>,
+    /// Make a sparse file of this size first.
+    #[serde(default)]
+    pub create: Option<Size>,
+}
+
+/// Whether to do what is refused for safety's sake.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Force {
+    /// True to do it.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Replace a disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replace {
+    /// The disk that takes its place.
+    pub replacement: DiskName,
+    /// True to replace a healthy disk, or to overwrite what is on the replacement.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Make a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPool {
+    /// Its name.
+    pub name: Name,
+    /// Its disk groups.
+    pub groups: Vec<NewGroup>,
+    /// True to overwrite what is on the disks.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A disk group of a new pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewGroup {
+    /// How it protects.
+    pub level: Level,
+    /// Its chunk size; 64 KiB when absent.
+    #[serde(default)]
+    pub chunk: Option<Size>,
+    /// Its disks.
+    pub disks: Vec<DiskName>,
+}
+
+/// Make a volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewVolume {
+    /// Its name: `pool/volume`, or a bare name with a backend.
+    pub name: VolumeName,
+    /// Its size; that of the file when absent and there is one.
+    #[serde(default)]
+    pub size: Option<Size>,
+    /// Bytes of a logical block, 512 or 4096; 512 when absent.
+    #[serde(default)]
+    pub block_bytes: Option<u32>,
+    /// Bytes in one disk group before the next group's turn.
+    #[serde(default)]
+    pub stripe_unit: Option<Size>,
+    /// What holds the data of a volume without a pool.
+    #[serde(default)]
+    pub backend: Option<NewBackend>,
+}
+
+/// What holds the data of a volume without a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum NewBackend {
+    /// A file or a block device.
+    File {
+        /// Where, as an absolute path.
+        path: String,
+    },
+    /// Memory.
+    Ram {},
+    /// Nothing.
+    Null {},
+}
+
+/// Grow a volume.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resize {
+    /// Its new size.
+    pub size: Size,
+}
+
+/// Know a host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewHost {
+    /// Its name.
+    pub name: Name,
+    /// Its initiators.
+    #[serde(default)]
+    pub initiators: Vec<Iqn>,
+    /// True when it stands for every initiator that no other host names.
+    #[serde(default)]
+    pub any: bool,
+    /// Where it may come from; anywhere when empty.
+    #[serde(default)]
+    pub networks: Vec<Network>,
+    /// What it must prove.
+    #[serde(default)]
+    pub chap: Option<NewChap>,
+    /// What we prove.
+    #[serde(default)]
+    pub mutual_chap: Option<NewChap>,
+}
+
+/// A CHAP name and secret.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewChap {
+    /// CHAP_N; the host's name when absent (the node's name for what we prove).
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The secret.
+    pub secret: SecretText,
+}
+
+/// A secret on its way to the daemon: as text, or as `{"hex": "…"}` when it is no text.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SecretText {
+    /// The secret's bytes are this text's.
+    Text(String),
+    /// The secret's bytes in hexadecimal.
+    Hex {
+        /// Two digits a byte.
+        hex: String,
+    },
+}
+
+/// Serve another target.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewTarget {
+    /// Its name among ours.
+    pub name: Name,
+    /// Its iSCSI name; made from the node's and this name when absent.
+    #[serde(default)]
+    pub iqn: Option<Iqn>,
+}
+
+/// Show a volume to a host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPresentation {
+    /// The volume.
+    pub volume: VolumeName,
+    /// The host.
+    pub host: Name,
+    /// The target; `default` when absent.
+    #[serde(default)]
+    pub target: Option<Name>,
+    /// The logical unit number; the lowest free one when absent.
+    #[serde(default)]
+    pub lun: Option<u16>,
+    /// True when the host may not write.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// Which presentation to end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unpresent {
+    /// The volume.
+    pub volume: VolumeName,
+    /// The host.
+    pub host: Name,
+    /// Only through this target; through every target when absent.
+    #[serde(default)]
+    pub target: Option<Name>,
+}
+
+impl SecretText {
+    /// The form in which these bytes travel.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Hex { hex: to_hex(bytes) },
+        }
+    }
+
+    /// The secret.
+    ///
+    /// *Errors*: too short, too long, or no hexadecimal.
+    pub fn secret(self) -> Result<Secret, Refusal> {
+        let bytes = match self {
+            Self::Text(text) => text.into_bytes(),
+            Self::Hex { hex } => from_hex(&hex).ok_or_else(|| {
+                Refusal::new(code::SECRET_INVALID, "the secret is no hexadecimal", "write two digits a byte")
+            })?,
+        };
+        Secret::new(bytes)
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText(…)")
+    }
+}
+
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|c| c.to_digit(16)).collect();
+    let (pairs, odd) = digits.as_ref()?.as_chunks::<2>();
+    let byte = |[high, low]: &[u32; 2]| u8::try_from(high * 16 + low).ok();
+    if odd.is_empty() { pairs.iter().map(byte).collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_text_carries_any_bytes() {
+        for bytes in [b"twelve bytes".to_vec(), vec![0xff; 16], b"nul\0 # \"quoted\"".to_vec()] {
+            let json = serde_json::to_string(&SecretText::of(&bytes)).expect("json");
+            let back: SecretText = serde_json::from_str(&json).expect("own json");
+            assert_eq!(back.secret().expect("long enough").expose(), bytes);
+        }
+    }
+
+    #[test]
+    fn hex_refuses_halves_and_other_letters() {
+        assert_eq!(from_hex("0aFf"), Some(vec![10, 255]));
+        assert_eq!(from_hex("0aF"), None);
+        assert_eq!(from_hex("0g"), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! Finding disks that are no longer where they were.
+
+use crate::Engine;
+use model::{DiskId, Order};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirEntry};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// How many files of the searched folders are looked at; a folder of a million files is a mistake.
+const CANDIDATES_MAX: usize = 4096;
+
+/// Files smaller than this hold no disk.
+const FILE_BYTES_MIN: u64 = 1 << 20;
+
+/// Where each disk that bears a label of ours is, among the block devices and files of `folders`.
+pub async fn labelled(engine: &Engine, folders: &BTreeSet<PathBuf>) -> BTreeMap<DiskId, String> {
+    let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
+    let mut found = BTreeMap::new();
+    for path in candidates {
+        // A path that cannot be looked at is not the disk that is sought.
+        let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone() }).await else { continue };
+        if let Some(id) = report.label.disk() {
+            found.entry(id).or_insert(path);
+        }
+    }
+    found
+}
+
+/// The paths in `folder` that may be disks, in the order of their names.
+fn candidates(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<String> = entries.filter_map(Result::ok).filter(may_be_disk).filter_map(path_text).collect();
+    paths.sort();
+    paths
+}
+
+fn may_be_disk(entry: &DirEntry) -> bool {
+    // Follows links: /dev/disk/by-id holds nothing else.
+    fs::metadata(entry.path())
+        .is_ok_and(|meta| meta.file_type().is_block_device() || (meta.is_file() && meta.len() >= FILE_BYTES_MIN))
+}
+
+fn path_text(entry: DirEntry) -> Option<String> {
+    entry.path().into_os_string().into_string().ok()
+}

@@ -1,0 +1,178 @@
+//! What the array should be, as far as its disks do not know it themselves.
+
+use model::{
+    Access, Backend, Chap, DiskId, DiskName, Host, Initiators, Iqn, Name, Network, PoolId, Portal, Presentation,
+    Secret, Size, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// The desired state: one value, replaced as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The disks that we know, and where they were last.
+    pub disks: BTreeMap<DiskName, DiskRecord>,
+    /// The pools that should be open.
+    pub pools: BTreeMap<Name, PoolRecord>,
+    /// Pools that were being made or destroyed: whatever of them is on these disks is to be wiped.
+    pub pending: BTreeMap<PoolId, PendingRecord>,
+    /// Volumes that have no pool to remember them.
+    pub volumes: BTreeMap<VolumeName, VolumeRecord>,
+    /// Hosts.
+    pub hosts: BTreeMap<Name, HostRecord>,
+    /// Targets.
+    pub targets: BTreeMap<Name, TargetRecord>,
+    /// Who sees what.
+    pub presentations: Vec<PresentationRecord>,
+}
+
+/// A disk that we know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskRecord {
+    /// Where it was last.
+    pub path: String,
+    /// Which disk it is; none before it joins a pool.
+    pub id: Option<DiskId>,
+}
+
+/// A pool that should be open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRecord {
+    /// Which.
+    pub id: PoolId,
+}
+
+/// A pool that was being made or destroyed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingRecord {
+    /// What it was, or was to be, called.
+    pub pool: Name,
+    /// The disks that may bear its label.
+    pub disks: Vec<DiskName>,
+}
+
+/// A volume without a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    /// Which.
+    pub id: VolumeId,
+    /// Its size.
+    pub size: Size,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// What holds its data.
+    pub backend: Backend,
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRecord {
+    /// True when it stands for every initiator that no other host names.
+    pub any: bool,
+    /// Its initiators.
+    pub initiators: Vec<Iqn>,
+    /// Where it may come from; anywhere when empty.
+    pub networks: Vec<Network>,
+    /// What it must prove.
+    pub chap: Option<ChapRecord>,
+    /// What we prove.
+    pub mutual_chap: Option<ChapRecord>,
+}
+
+/// A CHAP name and secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChapRecord {
+    /// CHAP_N.
+    pub user: String,
+    /// The secret, in hexadecimal: it may be any bytes.
+    #[serde(with = "secret_hex")]
+    pub secret: Secret,
+}
+
+/// A target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetRecord {
+    /// Its iSCSI name.
+    pub iqn: Iqn,
+}
+
+/// Who sees what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PresentationRecord {
+    /// The volume.
+    pub volume: VolumeName,
+    /// Which volume of that name.
+    pub volume_id: VolumeId,
+    /// The host.
+    pub host: Name,
+    /// The target.
+    pub target: Name,
+    /// Under which number.
+    pub lun: u16,
+    /// True when the host may not write.
+    pub read_only: bool,
+}
+
+impl State {
+    /// What the data plane needs to decide who may see what.
+    #[must_use]
+    pub fn access(&self, portals: &[SocketAddr]) -> Access {
+        let portal = |address: &SocketAddr| Portal { address: *address, tag: TARGET_PORTAL_GROUP };
+        let target = |(name, record): (&Name, &TargetRecord)| Target { name: name.clone(), iqn: record.iqn.clone() };
+        Access {
+            targets: self.targets.iter().map(target).collect(),
+            portals: portals.iter().map(portal).collect(),
+            hosts: self.hosts.iter().map(|(name, record)| record.host(name)).collect(),
+            presentations: self.presentations.iter().map(PresentationRecord::presentation).collect(),
+        }
+    }
+
+    /// The presentations of a volume.
+    pub fn presentations_of<'a>(&'a self, volume: &'a VolumeName) -> impl Iterator<Item = &'a PresentationRecord> {
+        self.presentations.iter().filter(move |presentation| presentation.volume == *volume)
+    }
+}
+
+impl HostRecord {
+    fn host(&self, name: &Name) -> Host {
+        let chap = |record: &ChapRecord| Chap { user: record.user.clone(), secret: record.secret.clone() };
+        Host {
+            name: name.clone(),
+            initiators: if self.any { Initiators::Any } else { Initiators::Listed(self.initiators.clone()) },
+            networks: self.networks.clone(),
+            chap: self.chap.as_ref().map(chap),
+            mutual_chap: self.mutual_chap.as_ref().map(chap),
+        }
+    }
+}
+
+impl PresentationRecord {
+    fn presentation(&self) -> Presentation {
+        Presentation {
+            volume: self.volume.clone(),
+            volume_id: self.volume_id,
+            host: self.host.clone(),
+            target: self.target.clone(),
+            lun: self.lun,
+            read_only: self.read_only,
+        }
+    }
+}
+
+/// Secrets in the store's own file, and only there.
+mod secret_hex {
+    use model::Secret;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&crate::request::to_hex(secret.expose()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = crate::request::from_hex(&text).ok_or_else(|| D::Error::custom("a secret is hexadecimal"))?;
+        Secret::new(bytes).map_err(D::Error::custom)
+    }
+}

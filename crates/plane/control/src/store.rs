@@ -1,0 +1,180 @@
+//! The desired state, kept.
+//!
+//! One redb file holds the whole state as JSON, once for each of the latest versions. A state of the
+//! largest array that we serve is some hundred kilobytes, so a change writes it whole: what is read
+//! back is one value that once was true, never a mixture.
+
+use crate::State;
+use model::{Refusal, code};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many versions of the state are kept, the present one among them.
+pub const VERSIONS_KEPT: u64 = 32;
+
+/// The form of the state. Raised when an older daemon would misread it.
+const SCHEMA: u64 = 1;
+
+/// Facts about the file: `schema`.
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// The state by version, as JSON.
+const VERSIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("versions");
+
+/// The file's name in the state directory.
+const FILE: &str = "state.redb";
+
+/// Memory for the file's pages.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// The state in its file. While it lives no other daemon can open the same directory.
+pub struct Store {
+    path: PathBuf,
+    database: Database,
+    current: Mutex<(u64, Arc<State>)>,
+}
+
+impl Store {
+    /// The state of `dir` is read, and nobody else can open it until this is dropped.
+    ///
+    /// A directory or a file that is not there is made, readable by its owner alone.
+    ///
+    /// *Errors*: another daemon has it, a newer version wrote it, it is damaged, or the operating system refuses.
+    pub fn open(dir: &Path) -> Result<Self, Refusal> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| unwritable(dir, &e))?;
+        let path = dir.join(FILE);
+        let file = open_private(&path).map_err(|e| unwritable(&path, &e))?;
+        let database = Builder::new().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| unopened(&path, &e))?;
+        sync_dir(dir).map_err(|e| unwritable(dir, &e))?;
+        let (version, state) = read(&database, &path)?;
+        Ok(Self { path, database, current: Mutex::new((version, Arc::new(state))) })
+    }
+
+    /// The state as it was committed last.
+    #[must_use]
+    pub fn state(&self) -> Arc<State> {
+        self.current().1.clone()
+    }
+
+    /// The number of the present version; 0 before the first commit.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.current().0
+    }
+
+    /// `next` is the state. A state that is the present one already is not written again.
+    ///
+    /// *Errors*: it could not be written; the state is then what it was. *Durability*: it survives power loss.
+    pub fn commit(&self, next: State) -> Result<(), Refusal> {
+        let mut current = self.current();
+        if *current.1 == next {
+            return Ok(());
+        }
+        let version = current.0 + 1;
+        write(&self.database, version, &next).map_err(|e| unwritable(&self.path, &e))?;
+        *current = (version, Arc::new(next));
+        Ok(())
+    }
+
+    /// The versions that are kept, oldest first.
+    ///
+    /// *Errors*: the file cannot be read.
+    pub fn versions(&self) -> Result<Vec<u64>, Refusal> {
+        let keys = || -> Result<Vec<u64>, redb::Error> {
+            let table = self.database.begin_read()?.open_table(VERSIONS)?;
+            table.iter()?.map(|row| Ok(row?.0.value())).collect()
+        };
+        keys().map_err(|e| damaged(&self.path, &e))
+    }
+
+    fn current(&self) -> MutexGuard<'_, (u64, Arc<State>)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens or makes a file that its owner alone may read, also one that was made otherwise.
+fn open_private(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+/// The names in `dir` survive power loss.
+pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// The latest version and its number; an empty state with number 0 when there is none.
+fn read(database: &Database, path: &Path) -> Result<(u64, State), Refusal> {
+    let rows = || -> Result<_, redb::Error> {
+        let transaction = database.begin_read()?;
+        let schema = match transaction.open_table(META) {
+            Ok(meta) => meta.get("schema")?.map(|schema| schema.value()),
+            Err(redb::TableError::TableDoesNotExist(_)) => None,
+            Err(other) => return Err(other.into()),
+        };
+        let latest = match transaction.open_table(VERSIONS) {
+            Ok(versions) => versions.last()?.map(|(version, json)| (version.value(), json.value().to_vec())),
+            Err(redb::TableError::TableDoesNotExist(_)) => None,
+            Err(other) => return Err(other.into()),
+        };
+        Ok((schema, latest))
+    };
+    let (schema, latest) = rows().map_err(|e| damaged(path, &e))?;
+    if let Some(newer) = schema.filter(|schema| *schema > SCHEMA) {
+        return Err(Refusal::new(
+            code::STATE_NEWER,
+            format!("{} has form {newer} and this version knows {SCHEMA}", path.display()),
+            "start the version that wrote it, or a newer one",
+        ));
+    }
+    let Some((version, json)) = latest else { return Ok((0, State::default())) };
+    let state = serde_json::from_slice(&json).map_err(|e| damaged(path, &e))?;
+    Ok((version, state))
+}
+
+fn write(database: &Database, version: u64, state: &State) -> Result<(), Box<dyn std::error::Error>> {
+    let json = serde_json::to_vec(state)?;
+    let transaction = database.begin_write()?;
+    {
+        transaction.open_table(META)?.insert("schema", SCHEMA)?;
+        let mut versions = transaction.open_table(VERSIONS)?;
+        versions.insert(version, json.as_slice())?;
+        versions.retain_in(..(version + 1).saturating_sub(VERSIONS_KEPT), |_, _| false)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn unopened(path: &Path, error: &DatabaseError) -> Refusal {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => Refusal::new(
+            code::STATE_LOCKED,
+            format!("another daemon uses {}", path.display()),
+            "stop it first, or give this one its own --state-dir",
+        ),
+        other => damaged(path, other),
+    }
+}
+
+fn damaged(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(
+        code::STATE_DAMAGED,
+        format!("{} cannot be read as a state: {error}", path.display()),
+        "put back a copy of it, or move it away and add the disks again: pools are found on their disks",
+    )
+}
+
+fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(
+        code::STATE_UNWRITABLE,
+        format!("{} cannot be written: {error}", path.display()),
+        "make room or give the daemon the right to write there",
+    )
+}
+
+#[cfg(test)]
+mod tests;

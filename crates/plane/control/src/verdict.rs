@@ -1,0 +1,146 @@
+//! How everything is, in one sentence: what is so, what it means, what to do.
+
+use crate::Control;
+use model::{
+    DiskReport, DiskState, EngineReport, MemberState, Order, PoolReport, PoolState, PortalReport, PortalState, Problem,
+    Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
+};
+
+impl Control {
+    /// How the whole array is.
+    pub async fn status(&self) -> Result<StatusReport, Refusal> {
+        let engine = self.engine.status(Order::Status).await?;
+        let disks = self.disks().await?;
+        let pools = self.pools().await?;
+        let volumes = self.volumes().await?;
+        let portals = self.portal_reports().await?;
+        let mut problems: Vec<Problem> = pools
+            .iter()
+            .filter_map(of_pool)
+            .chain(disks.iter().filter_map(|disk| of_disk(disk, &pools)))
+            .chain(volumes.iter().filter_map(of_volume))
+            .chain(portals.iter().filter_map(of_portal))
+            .collect();
+        problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let total = |amount: fn(&PoolReport) -> Size| Size::new(pools.iter().map(|pool| amount(pool).bytes()).sum());
+        Ok(StatusReport {
+            node: self.settings.node.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            severity: problems.first().map_or(Severity::Good, |problem| problem.severity),
+            verdict: verdict(&problems),
+            pools: count(pools.len()),
+            size: total(|pool| pool.size),
+            used: total(|pool| pool.used),
+            disks: count(disks.len()),
+            volumes: count(volumes.len()),
+            hosts: count(self.state().hosts.len()),
+            engine: EngineReport { ..engine },
+            problems,
+        })
+    }
+}
+
+/// One sentence: all is good, or the worst thing and what to do about it.
+fn verdict(problems: &[Problem]) -> String {
+    match problems {
+        [] => "All good".to_owned(),
+        [only] => format!("{} is {}: {}", only.subject, only.state, only.action),
+        [worst, rest @ ..] => {
+            format!("{} is {}: {} ({} more below)", worst.subject, worst.state, worst.action, rest.len())
+        }
+    }
+}
+
+fn of_pool(pool: &PoolReport) -> Option<Problem> {
+    let name = &pool.name;
+    let (severity, state, meaning, action) = match pool.state {
+        PoolState::Healthy => return None,
+        PoolState::Rebuilding => {
+            let percent = pool.rebuild().map_or(0, |progress| progress.percent());
+            let state = format!("rebuilding, {percent} % done");
+            (Severity::Warning, state, spare_failures(pool), "nothing to do but wait".to_owned())
+        }
+        PoolState::Degraded => (Severity::Warning, "degraded".to_owned(), spare_failures(pool), replace(pool)),
+        PoolState::Failed => (
+            Severity::Critical,
+            "failed".to_owned(),
+            "more disks are lost than it bears, and its volumes do not serve".to_owned(),
+            format!("attach its disks again and run blockyard pool import {name}, or restore from a copy"),
+        ),
+        PoolState::Missing => (
+            Severity::Critical,
+            "missing".to_owned(),
+            "too many of its disks were not found, and its volumes do not serve".to_owned(),
+            format!("attach its disks and run blockyard pool import {name}"),
+        ),
+    };
+    Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })
+}
+
+/// How many more disks may fail, in words.
+fn spare_failures(pool: &PoolReport) -> String {
+    let spare = pool.groups.iter().map(|group| {
+        let lost = group.members.iter().filter(|member| member.state != MemberState::InSync).count();
+        group.level.tolerated(group.members.len()).saturating_sub(lost)
+    });
+    match spare.min().unwrap_or(0) {
+        0 => "it serves, but the next disk that fails may take data with it".to_owned(),
+        1 => "it serves, and bears one more failed disk".to_owned(),
+        n => format!("it serves, and bears {n} more failed disks"),
+    }
+}
+
+/// The command that repairs the first lost member.
+fn replace(pool: &PoolReport) -> String {
+    let lost = pool.members().find(|member| matches!(member.state, MemberState::Failed | MemberState::Missing));
+    let name = lost.and_then(|member| member.disk.as_ref()).map_or("DISK".to_owned(), ToString::to_string);
+    format!("replace the lost disk with blockyard disk replace {name} NEW")
+}
+
+/// A disk that its pool does not speak for.
+fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
+    let name = disk.name.as_ref()?;
+    let spoken_for = pools.iter().flat_map(PoolReport::members).any(|member| member.disk.as_ref() == Some(name));
+    let pool_missing = pools.iter().any(|pool| pool.state == PoolState::Missing);
+    if spoken_for || pool_missing {
+        return None;
+    }
+    let (state, action) = match disk.state {
+        DiskState::Missing => ("missing", format!("attach it, or forget it with blockyard disk remove {name}")),
+        DiskState::Failed => ("failed", format!("take it out, and forget it with blockyard disk remove {name}")),
+        DiskState::Free | DiskState::InUse | DiskState::Rebuilding => return None,
+    };
+    Some(Problem {
+        severity: Severity::Warning,
+        subject: format!("disk {name}"),
+        state: state.to_owned(),
+        meaning: "no pool uses it".to_owned(),
+        action,
+    })
+}
+
+fn of_volume(volume: &VolumeReport) -> Option<Problem> {
+    // A volume in a pool fares as its pool does, which has its own line.
+    if volume.state == VolumeState::Online || volume.name.pool().is_some() {
+        return None;
+    }
+    Some(Problem {
+        severity: Severity::Critical,
+        subject: format!("volume {}", volume.name),
+        state: volume.state.as_str().to_owned(),
+        meaning: "what holds its data does not answer, and hosts get errors".to_owned(),
+        action: "bring its file or device back and start the daemon again".to_owned(),
+    })
+}
+
+fn of_portal(portal: &PortalReport) -> Option<Problem> {
+    let PortalState::Failed { why } = &portal.state else { return None };
+    Some(Problem {
+        severity: Severity::Critical,
+        subject: format!("portal {}", portal.address),
+        state: "not listening".to_owned(),
+        meaning: format!("{why}, so no host reaches us there"),
+        action: "free the address or correct the configuration, and start the daemon again".to_owned(),
+    })
+}

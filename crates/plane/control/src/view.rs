@@ -1,0 +1,235 @@
+//! How everything is, seen from above: what the data plane says, and what it cannot know.
+
+use crate::Control;
+use crate::change::disks::missing;
+use crate::change::{pools, volumes};
+use crate::state::{ChapRecord, HostRecord, PresentationRecord};
+use model::{
+    DiskCounters, DiskName, DiskReport, DiskState, Iqn, Label, Name, Network, Order, PoolReport, PoolState,
+    PortalReport, PortalState, Refusal, SessionReport, Size, VolumeCounters, VolumeId, VolumeName, VolumeReport,
+    VolumeState,
+};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// A host, without its secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostReport {
+    /// Its name.
+    pub name: Name,
+    /// True when it stands for every initiator that no other host names.
+    pub any: bool,
+    /// Its initiators.
+    pub initiators: Vec<Iqn>,
+    /// Where it may come from; anywhere when empty.
+    pub networks: Vec<Network>,
+    /// The CHAP name that it must prove; none when it need not.
+    pub chap_user: Option<String>,
+    /// The CHAP name that we prove; none when we do not.
+    pub mutual_chap_user: Option<String>,
+    /// How many volumes it sees.
+    pub presentations: u32,
+}
+
+/// A target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetReport {
+    /// Its name among ours.
+    pub name: Name,
+    /// Its iSCSI name.
+    pub iqn: Iqn,
+    /// How many presentations go through it.
+    pub presentations: u32,
+}
+
+/// Who sees what, and what the host needs to know to see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PresentationReport {
+    /// The volume.
+    pub volume: VolumeName,
+    /// Which volume of that name.
+    pub volume_id: VolumeId,
+    /// The host.
+    pub host: Name,
+    /// The target, by its name among ours.
+    pub target: Name,
+    /// The target's iSCSI name.
+    pub iqn: Iqn,
+    /// Under which number.
+    pub lun: u16,
+    /// True when the host may not write.
+    pub read_only: bool,
+    /// Where the target is reached.
+    pub portals: Vec<SocketAddr>,
+    /// The CHAP name that the host must prove; none when it need not.
+    pub chap_user: Option<String>,
+    /// The CHAP name that we prove; none when we do not.
+    pub mutual_chap_user: Option<String>,
+}
+
+impl Control {
+    /// All disks that are known, also those that were not found.
+    pub async fn disks(&self) -> Result<Vec<DiskReport>, Refusal> {
+        let mut disks = self.engine.disks(Order::Disks).await?;
+        let open: Vec<DiskName> = disks.iter().filter_map(|disk| disk.name.clone()).collect();
+        let state = self.state();
+        let lost = state.disks.iter().filter(|(name, _)| !open.contains(name));
+        disks.extend(lost.map(|(name, record)| DiskReport {
+            name: Some(name.clone()),
+            path: record.path.clone(),
+            size: Size::ZERO,
+            logical_block_bytes: 0,
+            physical_block_bytes: 0,
+            label: Label::None,
+            state: DiskState::Missing,
+            counters: DiskCounters::default(),
+        }));
+        disks.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(disks)
+    }
+
+    /// All pools that are known, also those that are not open. Missing members have their names.
+    pub async fn pools(&self) -> Result<Vec<PoolReport>, Refusal> {
+        let mut pools = self.engine.pools(Order::Pools).await?;
+        let state = self.state();
+        for member in pools.iter_mut().flat_map(|pool| &mut pool.groups).flat_map(|group| &mut group.members) {
+            if member.disk.is_none() {
+                let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
+                member.disk = known.map(|(name, _)| name.clone());
+            }
+        }
+        let open: Vec<Name> = pools.iter().map(|pool| pool.name.clone()).collect();
+        let lost = state.pools.iter().filter(|(name, _)| !open.contains(name));
+        pools.extend(lost.map(|(name, record)| PoolReport {
+            name: name.clone(),
+            id: record.id,
+            state: PoolState::Missing,
+            size: Size::ZERO,
+            used: Size::ZERO,
+            volumes: 0,
+            groups: Vec::new(),
+        }));
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(pools)
+    }
+
+    /// All volumes that are known, also those whose file was not found.
+    pub async fn volumes(&self) -> Result<Vec<VolumeReport>, Refusal> {
+        let mut volumes = self.engine.volumes(Order::Volumes).await?;
+        let open: Vec<VolumeName> = volumes.iter().map(|volume| volume.name.clone()).collect();
+        let state = self.state();
+        let lost = state.volumes.iter().filter(|(name, _)| !open.contains(name));
+        volumes.extend(lost.map(|(name, record)| VolumeReport {
+            name: name.clone(),
+            id: record.id,
+            size: record.size,
+            block_bytes: record.block_bytes,
+            backend: record.backend.clone(),
+            state: VolumeState::Missing,
+            counters: VolumeCounters::default(),
+        }));
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(volumes)
+    }
+
+    /// One disk. *Errors*: there is none of this name.
+    pub async fn disk_report(&self, name: &DiskName) -> Result<DiskReport, Refusal> {
+        self.state().disk(name)?;
+        let disks = self.disks().await?;
+        disks.into_iter().find(|disk| disk.name.as_ref() == Some(name)).ok_or_else(|| missing(name))
+    }
+
+    /// One pool. *Errors*: there is none of this name.
+    pub async fn pool_report(&self, name: &Name) -> Result<PoolReport, Refusal> {
+        self.pools().await?.into_iter().find(|pool| pool.name == *name).ok_or_else(|| pools::unknown(name))
+    }
+
+    /// One volume. *Errors*: there is none of this name.
+    pub async fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
+        self.volumes().await?.into_iter().find(|volume| volume.name == *name).ok_or_else(|| volumes::unknown(name))
+    }
+
+    /// All hosts.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<HostReport> {
+        let state = self.state();
+        let sees = |name: &Name| state.presentations.iter().filter(|record| record.host == *name).count();
+        state.hosts.iter().map(|(name, record)| HostReport::of(name, record, sees(name))).collect()
+    }
+
+    /// All targets.
+    #[must_use]
+    pub fn targets(&self) -> Vec<TargetReport> {
+        let state = self.state();
+        let shows = |name: &Name| state.presentations.iter().filter(|record| record.target == *name).count();
+        let report = |(name, record): (&Name, &crate::state::TargetRecord)| TargetReport {
+            name: name.clone(),
+            iqn: record.iqn.clone(),
+            presentations: count(shows(name)),
+        };
+        state.targets.iter().map(report).collect()
+    }
+
+    /// All presentations, by host and number.
+    #[must_use]
+    pub fn presentations(&self) -> Vec<PresentationReport> {
+        let state = self.state();
+        let mut all: Vec<_> = state.presentations.iter().map(|record| self.presentation_report(record)).collect();
+        all.sort_by(|a, b| (&a.host, &a.target, a.lun).cmp(&(&b.host, &b.target, b.lun)));
+        all
+    }
+
+    /// Who is logged in.
+    pub async fn sessions(&self) -> Result<Vec<SessionReport>, Refusal> {
+        self.engine.sessions(Order::Sessions).await
+    }
+
+    /// Where we listen, and where we should but cannot.
+    pub async fn portal_reports(&self) -> Result<Vec<PortalReport>, Refusal> {
+        let mut portals = self.engine.portals(Order::Portals).await?;
+        portals.extend(self.portals().into_iter().filter(|portal| portal.state != PortalState::Open));
+        portals.sort_by_key(|portal| portal.address);
+        Ok(portals)
+    }
+
+    pub(crate) fn presentation_report(&self, record: &PresentationRecord) -> PresentationReport {
+        let state = self.state();
+        let target = state.targets.get(&record.target).expect("a target with presentations is not removed");
+        let host = state.hosts.get(&record.host).expect("a host with presentations is not removed");
+        let open = self.portals().into_iter().filter(|portal| portal.state == PortalState::Open);
+        PresentationReport {
+            volume: record.volume.clone(),
+            volume_id: record.volume_id,
+            host: record.host.clone(),
+            target: record.target.clone(),
+            iqn: target.iqn.clone(),
+            lun: record.lun,
+            read_only: record.read_only,
+            portals: open.map(|portal| portal.address).collect(),
+            chap_user: host.chap.as_ref().map(user),
+            mutual_chap_user: host.mutual_chap.as_ref().map(user),
+        }
+    }
+}
+
+impl HostReport {
+    pub(crate) fn of(name: &Name, record: &HostRecord, presentations: usize) -> Self {
+        Self {
+            name: name.clone(),
+            any: record.any,
+            initiators: record.initiators.clone(),
+            networks: record.networks.clone(),
+            chap_user: record.chap.as_ref().map(user),
+            mutual_chap_user: record.mutual_chap.as_ref().map(user),
+            presentations: count(presentations),
+        }
+    }
+}
+
+fn user(chap: &ChapRecord) -> String {
+    chap.user.clone()
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
