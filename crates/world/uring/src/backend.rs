@@ -1,0 +1,87 @@
+//! The two ways to the kernel behind one face.
+
+mod poll;
+mod workers;
+
+use crate::operation::{Done, Operation, Token};
+use crate::options::{Io, Options};
+use crate::sys::ring::Ring;
+use poll::Poller;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a turn may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    No,
+    AtMost(Duration),
+    Forever,
+}
+
+/// Carries operations to the kernel and back.
+pub(crate) enum Backend {
+    Ring(Box<Ring>),
+    Poller(Box<Poller>),
+}
+
+impl Backend {
+    /// The backend that `options` ask for. A write to `wake` ends the sleep of one with workers;
+    /// the others are woken by waiting for it like for any socket.
+    pub fn open(options: &Options, wake: &Arc<OwnedFd>) -> io::Result<Self> {
+        let poller =
+            || Poller::new(options.disk_threads_max, wake.clone()).map(|poller| Self::Poller(Box::new(poller)));
+        match options.io {
+            Io::Threads => poller(),
+            Io::Uring => Ring::new(options.queue_entries).map(|ring| Self::Ring(Box::new(ring))),
+            Io::Auto => match Ring::new(options.queue_entries) {
+                Ok(ring) => Ok(Self::Ring(Box::new(ring))),
+                Err(error) => {
+                    warn_once(&error);
+                    poller()
+                }
+            },
+        }
+    }
+
+    /// See [`Ring::start`].
+    pub fn start(&mut self, token: Token, operation: Operation) {
+        match self {
+            Self::Ring(ring) => ring.start(token, operation),
+            Self::Poller(poller) => poller.start(token, operation),
+        }
+    }
+
+    /// See [`Ring::cancel_poll`].
+    pub fn cancel_poll(&mut self, token: Token) {
+        match self {
+            Self::Ring(ring) => ring.cancel_poll(token),
+            Self::Poller(poller) => poller.cancel_poll(token),
+        }
+    }
+
+    /// See [`Ring::turn`].
+    pub fn turn(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
+        match self {
+            Self::Ring(ring) => ring.turn(wait, done),
+            Self::Poller(poller) => poller.turn(wait, done),
+        }
+    }
+
+    /// True when a turn may find something without waiting.
+    pub fn has_news(&mut self) -> bool {
+        match self {
+            Self::Ring(ring) => ring.has_news(),
+            // Only the kernel knows, and asking it is a turn.
+            Self::Poller(_) => true,
+        }
+    }
+}
+
+fn warn_once(error: &io::Error) {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        tracing::warn!("io_uring cannot be used here ({error}); sockets use epoll and disks a few threads instead");
+    });
+}

@@ -1,0 +1,186 @@
+//! Disks, and files that stand for disks.
+
+mod fault;
+mod open;
+mod orphans;
+
+pub(crate) use orphans::OrphanGuard;
+
+use crate::operation::{Landed, Operation, Token};
+use crate::world::Inner;
+use block::{BlockDevice, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use fault::Faults;
+use orphans::Orphans;
+use rustix::io::Errno;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A block device or a regular file, held exclusively by this process.
+pub struct Disk {
+    world: Rc<Inner>,
+    file: Arc<OwnedFd>,
+    geometry: Geometry,
+    access: Access,
+    faults: Faults,
+    orphans: Orphans,
+}
+
+/// How the kernel lets us at the disk.
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    /// Memory and addresses must be multiples of this (1 when the page cache is between).
+    align: usize,
+    is_file: bool,
+    read_only: bool,
+    can_punch: bool,
+}
+
+/// What is asked of the disk, for the log.
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Read,
+    Write,
+    Flush,
+    Discard,
+}
+
+impl Disk {
+    fn bytes(&self, extent: Extent) -> Range<u64> {
+        let block = self.geometry.block_bytes;
+        extent.start.0 * u64::from(block)..extent.end().0 * u64::from(block)
+    }
+
+    /// Admits an operation on `extent`, once nothing that was abandoned may still change those bytes.
+    async fn enter(&self, extent: Extent) -> Result<Range<u64>, IoError> {
+        self.geometry.admit(extent)?;
+        let bytes = self.bytes(extent);
+        self.orphans.gone_from(&bytes).await;
+        self.faults.admit(extent)?;
+        Ok(bytes)
+    }
+
+    async fn enter_writing(&self, extent: Extent) -> Result<Range<u64>, IoError> {
+        if self.access.read_only {
+            return Err(IoError::new(IoErrorKind::ReadOnly, extent));
+        }
+        self.enter(extent).await
+    }
+
+    /// The operation's result. When this future is dropped, the operation keeps its memory until it has
+    /// landed, and what it may change (`changes`) is kept from later operations.
+    async fn carry(&self, operation: Operation, changes: Option<&Range<u64>>) -> Landed {
+        let token = self.world.reactor.borrow_mut().start(operation);
+        let mut flight = Flight { disk: self, token: Some(token), changes };
+        let landed = poll_fn(|cx| self.world.reactor.borrow_mut().poll(token, cx)).await;
+        flight.token = None;
+        landed
+    }
+}
+
+struct Flight<'a> {
+    disk: &'a Disk,
+    token: Option<Token>,
+    changes: Option<&'a Range<u64>>,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token {
+            let guard = || self.changes.map(|bytes| self.disk.orphans.adopt(bytes.clone()));
+            self.disk.world.reactor.borrow_mut().abandon_disk(token, guard);
+        }
+    }
+}
+
+impl BlockDevice for Disk {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        let bytes = self.enter(extent).await?;
+        let len = usize::try_from(bytes.end - bytes.start).expect("a read fits into memory");
+        let (offset, mut buf, mut filled) = (bytes.start, Buf::recycled(len), 0);
+        while filled < len {
+            let landed = self.carry(Operation::Read { file: self.file.clone(), offset, buf, filled }, None).await;
+            let Operation::Read { buf: read, .. } = landed.operation else { unreachable!("a read lands as a read") };
+            buf = read;
+            match landed.result {
+                Ok(0) => {
+                    self.faults.end_reached(extent, self.access.is_file)?;
+                    buf[filled..].fill(0);
+                    filled = len;
+                }
+                Ok(count) => {
+                    filled += count;
+                    if filled < len && !filled.is_multiple_of(self.access.align) {
+                        // Direct I/O is cut within a block only by the end of a file.
+                        self.faults.end_reached(extent, self.access.is_file)?;
+                        buf[filled..].fill(0);
+                        filled = len;
+                    }
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return Err(self.faults.record(Verb::Read, errno, extent)),
+            }
+        }
+        Ok(buf.freeze().into())
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry.extent_of(start, data.len())?;
+        let bytes = self.enter_writing(extent).await?;
+        let mut data = if data.is_aligned(self.access.align) { data } else { Buf::copy_of(&data).freeze() };
+        let (offset, len, mut written) = (bytes.start, data.len(), 0);
+        while written < len {
+            let operation = Operation::Write { file: self.file.clone(), offset, data, written };
+            let landed = self.carry(operation, Some(&bytes)).await;
+            let Operation::Write { data: kept, .. } = landed.operation else {
+                unreachable!("a write lands as a write")
+            };
+            data = kept;
+            match landed.result {
+                Ok(count) => {
+                    // What was cut within a block is written again from the block's start.
+                    let next = (written + count) / self.access.align * self.access.align;
+                    if next == written {
+                        return Err(self.faults.record(Verb::Write, Errno::NOSPC, extent));
+                    }
+                    written = next;
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return Err(self.faults.record(Verb::Write, errno, extent)),
+            }
+        }
+        Ok(Written::attest())
+    }
+
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        let all = self.geometry.all();
+        self.faults.admit(all)?;
+        if self.geometry.volatile_cache && !self.access.read_only {
+            let landed = self.carry(Operation::Flush { file: self.file.clone() }, None).await;
+            if let Err(errno) = landed.result {
+                return Err(self.faults.record(Verb::Flush, errno, all));
+            }
+            // Another flush may have failed while this one was under way.
+            self.faults.admit(all)?;
+        }
+        Ok(Stable::attest())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        let bytes = self.enter_writing(extent).await?;
+        if self.access.can_punch && !extent.is_empty() {
+            let (offset, len) = (bytes.start, bytes.end - bytes.start);
+            let operation = Operation::Punch { file: self.file.clone(), offset, len };
+            if let Err(errno) = self.carry(operation, Some(&bytes)).await.result {
+                return Err(self.faults.record(Verb::Discard, errno, extent));
+            }
+        }
+        Ok(Written::attest())
+    }
+}

@@ -1,0 +1,172 @@
+//! Opening a disk: exclusively, past the page cache where possible, and learning its shape.
+
+use super::fault::Faults;
+use super::orphans::Orphans;
+use super::{Access, Disk};
+use crate::world::Inner;
+use block::{Blocks, Buf, Geometry};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+use shard::DiskOptions;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Disk {
+    /// See [`World::open_disk`](shard::World::open_disk).
+    pub(crate) fn open(world: Rc<Inner>, path: &str, options: DiskOptions) -> io::Result<Self> {
+        if options.block_bytes != 512 && options.block_bytes != 4096 {
+            let said = format!("a block has 512 or 4096 bytes, not {}", options.block_bytes);
+            return Err(io::Error::new(ErrorKind::InvalidInput, said));
+        }
+        let is_file = file_or_device(&rustix::fs::stat(path)?, path)?;
+        let (file, direct) = open_exclusively(path, is_file, options)?;
+        let stat = rustix::fs::fstat(&file)?;
+        // The path may have come to name something else meanwhile.
+        if file_or_device(&stat, path)? != is_file {
+            return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} changes while it is opened")));
+        }
+        let shape = if is_file { Shape::of_file(&file, &stat)? } else { Shape::of_device(&file, &stat)? };
+        if shape.logical_bytes > options.block_bytes {
+            let said =
+                format!("{path} has blocks of {} bytes and cannot be used with smaller ones", shape.logical_bytes);
+            return Err(io::Error::new(ErrorKind::InvalidInput, said));
+        }
+        let geometry = Geometry {
+            block_bytes: options.block_bytes,
+            blocks: Blocks(shape.bytes / u64::from(options.block_bytes)),
+            physical_block_bytes: shape.physical_bytes.max(options.block_bytes),
+            optimal_bytes: shape.optimal_bytes.max(shape.physical_bytes).max(options.block_bytes),
+            // What lies in the page cache is lost with the power too.
+            volatile_cache: shape.volatile_cache || !direct,
+            discard_zeroes: shape.can_punch,
+        };
+        let align = match direct {
+            true if is_file => options.block_bytes as usize,
+            true => shape.logical_bytes as usize,
+            false => 1,
+        };
+        let access = Access { align, is_file, read_only: options.read_only, can_punch: shape.can_punch };
+        tracing::debug!(path, ?geometry, ?access, "disk opened");
+        let faults = Faults::none(path.to_owned());
+        Ok(Self { world, file: Arc::new(file), geometry, access, faults, orphans: Orphans::default() })
+    }
+}
+
+/// True for a regular file, false for a block device.
+fn file_or_device(stat: &Stat, path: &str) -> io::Result<bool> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(true),
+        FileType::BlockDevice => Ok(false),
+        _ => {
+            Err(io::Error::new(ErrorKind::InvalidInput, format!("{path} is neither a block device nor a regular file")))
+        }
+    }
+}
+
+/// The file, and whether it goes past the page cache.
+fn open_exclusively(path: &str, is_file: bool, options: DiskOptions) -> io::Result<(OwnedFd, bool)> {
+    let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
+    flags |= if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    if !is_file {
+        // On a block device this needs no O_CREAT and means: nobody else, not mounted, in no array.
+        flags |= OFlags::EXCL;
+    }
+    let busy = || io::Error::new(ErrorKind::ResourceBusy, format!("{path} is in use by another process"));
+    let open = |flags| match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(Errno::BUSY) => Err(busy()),
+        result => Ok(result),
+    };
+    let (file, direct) = match open(flags | OFlags::DIRECT)? {
+        Ok(file) if does_direct(&file, options.block_bytes) => (file, true),
+        Ok(file) => {
+            drop(file);
+            (open(flags)??, false)
+        }
+        Err(Errno::INVAL) => (open(flags)??, false),
+        Err(errno) => return Err(errno.into()),
+    };
+    if is_file {
+        let lock = if options.read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        match rustix::fs::flock(&file, lock) {
+            Err(Errno::WOULDBLOCK) => return Err(busy()),
+            result => result?,
+        }
+    }
+    Ok((file, direct))
+}
+
+/// True when direct I/O works in units of `block_bytes`. An empty file shows nothing, and holds no block.
+fn does_direct(file: &OwnedFd, block_bytes: u32) -> bool {
+    let mut buf = Buf::recycled(block_bytes as usize);
+    // At the second block, because a unit of 4096 would be satisfied by offset 0.
+    !matches!(rustix::io::pread(file, &mut buf[..], u64::from(block_bytes)), Err(Errno::INVAL))
+}
+
+/// What the kernel says about a disk.
+struct Shape {
+    bytes: u64,
+    logical_bytes: u32,
+    physical_bytes: u32,
+    optimal_bytes: u32,
+    volatile_cache: bool,
+    can_punch: bool,
+}
+
+impl Shape {
+    fn of_file(file: &OwnedFd, stat: &Stat) -> io::Result<Self> {
+        let block = u32::try_from(stat.st_blksize).unwrap_or(4096).clamp(512, 4096);
+        // Behind the end, so that nothing is changed: it only tells whether the file system can.
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let bytes = u64::try_from(stat.st_size).expect("a file's size is not negative");
+        let can_punch = match rustix::fs::fallocate(file, mode, bytes, 4096) {
+            Ok(()) => true,
+            Err(Errno::OPNOTSUPP | Errno::BADF | Errno::NOSYS) => false,
+            Err(errno) => return Err(errno.into()),
+        };
+        let (logical_bytes, physical_bytes, optimal_bytes) = (512, block, block);
+        Ok(Self { bytes, logical_bytes, physical_bytes, optimal_bytes, volatile_cache: true, can_punch })
+    }
+
+    fn of_device(file: &OwnedFd, stat: &Stat) -> io::Result<Self> {
+        let queue = Queue::of(stat.st_rdev);
+        Ok(Self {
+            bytes: rustix::fs::seek(file, SeekFrom::End(0))?,
+            logical_bytes: rustix::fs::ioctl_blksszget(file)?,
+            physical_bytes: rustix::fs::ioctl_blkpbszget(file)?,
+            optimal_bytes: queue.number("optimal_io_size"),
+            // Believe in a cache unless told that there is none.
+            volatile_cache: queue.text("write_cache").is_none_or(|cache| cache != "write through"),
+            // Only then does punching cost less than writing zeros by hand.
+            can_punch: queue.number("write_zeroes_max_bytes") > 0 && queue.number("discard_max_bytes") > 0,
+        })
+    }
+}
+
+/// The attributes of a device's request queue in sysfs.
+struct Queue(String);
+
+impl Queue {
+    fn of(device: u64) -> Self {
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let here = format!("/sys/dev/block/{major}:{minor}/queue");
+        // A partition has the queue of the disk that it is on.
+        let whole = format!("/sys/dev/block/{major}:{minor}/../queue");
+        Self(if std::path::Path::new(&here).exists() { here } else { whole })
+    }
+
+    fn text(&self, attribute: &str) -> Option<String> {
+        let text = std::fs::read_to_string(format!("{}/{attribute}", self.0)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    fn number(&self, attribute: &str) -> u32 {
+        let number: Option<u64> = self.text(attribute).and_then(|text| text.parse().ok());
+        u32::try_from(number.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,84 @@
+//! Writes whose futures were dropped: the kernel still does them, so nothing may overtake them.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// The byte ranges of one disk that abandoned operations may still change. Almost always empty.
+#[derive(Default)]
+pub(super) struct Orphans(Rc<RefCell<Vec<Orphan>>>);
+
+struct Orphan {
+    id: u64,
+    bytes: Range<u64>,
+    waiting: Vec<Waker>,
+}
+
+/// An abandoned operation; its range is free again when this is dropped.
+pub(crate) struct OrphanGuard {
+    orphans: Rc<RefCell<Vec<Orphan>>>,
+    id: u64,
+}
+
+impl Orphans {
+    /// `bytes` are kept from others until the guard is dropped.
+    pub fn adopt(&self, bytes: Range<u64>) -> OrphanGuard {
+        let mut orphans = self.0.borrow_mut();
+        let id = orphans.last().map_or(0, |last| last.id + 1);
+        orphans.push(Orphan { id, bytes, waiting: Vec::new() });
+        OrphanGuard { orphans: self.0.clone(), id }
+    }
+
+    /// Nothing that was abandoned may change `bytes` any more.
+    pub async fn gone_from(&self, bytes: &Range<u64>) {
+        poll_fn(|cx| {
+            let mut orphans = self.0.borrow_mut();
+            match orphans.iter_mut().find(|orphan| orphan.overlaps(bytes)) {
+                Some(orphan) => {
+                    orphan.waiting.push(cx.waker().clone());
+                    Poll::Pending
+                }
+                None => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+}
+
+impl Orphan {
+    fn overlaps(&self, bytes: &Range<u64>) -> bool {
+        self.bytes.start < bytes.end && bytes.start < self.bytes.end
+    }
+}
+
+impl Drop for OrphanGuard {
+    fn drop(&mut self) {
+        let mut orphans = self.orphans.borrow_mut();
+        if let Some(at) = orphans.iter().position(|orphan| orphan.id == self.id) {
+            orphans.remove(at).waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::Context;
+
+    #[test]
+    fn orphan_holds_back_what_overlaps_it_and_nothing_else() {
+        let orphans = Orphans::default();
+        let guard = orphans.adopt(512..1024);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pin!(orphans.gone_from(&(0..512))).poll(&mut cx).is_ready());
+        let later = 1000..2000;
+        let mut waiting = pin!(orphans.gone_from(&later));
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        drop(guard);
+        assert!(waiting.poll(&mut cx).is_ready());
+    }
+}

@@ -1,0 +1,110 @@
+//! Threads that are shards.
+
+use crate::options::Options;
+use crate::stop::Stop;
+use crate::world::Uring;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use shard::World;
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+/// Makes this thread a shard until `main` ends, and returns what it gives.
+///
+/// Tasks that are left then are dropped; disk operations under way are waited for, up to two seconds.
+///
+/// *Errors*: the reactor could not be set up, or the kernel refused to go on.
+pub fn run<T: 'static>(options: &Options, main: impl AsyncFnOnce(Uring) -> T + 'static) -> io::Result<T> {
+    run_until(options, Stop::default(), || {}, main)
+}
+
+fn run_until<T: 'static>(
+    options: &Options,
+    stop: Stop,
+    ready: impl FnOnce(),
+    main: impl AsyncFnOnce(Uring) -> T + 'static,
+) -> io::Result<T> {
+    if let Some(cpu) = options.cpu {
+        pin(cpu)?;
+    }
+    let world = Uring::new(options, stop)?;
+    ready();
+    let output = Rc::new(RefCell::new(None));
+    let (inside, slot) = (world.clone(), output.clone());
+    world.spawn(async move {
+        let value = main(inside).await;
+        *slot.borrow_mut() = Some(value);
+    });
+    let driven = world.drive(|| output.borrow().is_some());
+    // Tasks hold the world, which holds the tasks.
+    world.0.executor.clear();
+    driven?;
+    Ok(output.take().expect("a shard is driven until its main future has ended"))
+}
+
+fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no core {cpu}")));
+    }
+    let mut cores = CpuSet::new();
+    cores.set(cpu);
+    Ok(sched_setaffinity(None, &cores)?)
+}
+
+/// A shard on a thread of its own.
+#[derive(Debug)]
+pub struct Shard<T> {
+    thread: JoinHandle<io::Result<T>>,
+    stop: Stop,
+}
+
+/// A new thread named `name` is a shard, and runs `main` until it ends.
+///
+/// *Errors*: no thread, no such core, or the reactor could not be set up.
+pub fn spawn_shard<T: Send + 'static>(
+    name: &str,
+    options: Options,
+    main: impl AsyncFnOnce(Uring) -> T + Send + 'static,
+) -> io::Result<Shard<T>> {
+    let stop = Stop::default();
+    let inside = stop.clone();
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // The parent waits for this, or has died.
+        let ready = move || tell.send(()).unwrap_or(());
+        run_until(&options, inside, ready, main)
+    })?;
+    if told.recv().is_err() {
+        // It ended before it was ready, so it has an error to tell.
+        return match thread.join() {
+            Ok(Err(error)) => Err(error),
+            _ => Err(io::Error::other("the shard's thread died while it was set up")),
+        };
+    }
+    Ok(Shard { thread, stop })
+}
+
+impl<T> Shard<T> {
+    /// The main future has been told to end; see [`Uring::stopped`].
+    pub fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// The handle with which others can stop the shard.
+    #[must_use]
+    pub fn stop_handle(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// What the main future gave, once it has ended.
+    ///
+    /// *Errors*: the kernel refused to go on. *Panics*: when the shard has.
+    pub fn join(self) -> io::Result<T> {
+        match self.thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The [`World`](shard::World) on Linux: one completion loop per core.
+//!
+//! [`run`] makes the calling thread a shard; [`spawn_shard`] makes a thread for one. A shard sleeps in
+//! one system call, in io_uring where that is allowed and in epoll where it is not ([`Io`]), until a
+//! socket, a disk, a timer or another shard has something for it.
+//!
+//! Memory that the kernel reads or writes is owned by the operation, never by the task that asked:
+//! see [`Operation`](operation::Operation) and `sys::ring`, the only module with `unsafe`.
+
+mod backend;
+mod clock;
+mod disk;
+mod flight;
+mod launch;
+mod net;
+mod operation;
+mod options;
+mod reactor;
+mod spin;
+mod stop;
+mod sys;
+mod world;
+
+pub use disk::Disk;
+pub use launch::{Shard, run, spawn_shard};
+pub use net::{TcpListener, TcpStream};
+pub use options::{Io, Options};
+pub use stop::Stop;
+pub use world::Uring;

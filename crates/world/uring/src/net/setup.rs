@@ -1,0 +1,53 @@
+//! Socket options, set on every socket itself and never inherited from the system's defaults.
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
+use shard::StreamOptions;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A peer that acknowledges nothing for so long is gone; iSCSI's own NOPs notice earlier.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// A TCP socket of the address' family that does not block.
+pub(super) fn new_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?)
+}
+
+/// The connection is set up as `options` say.
+pub(super) fn configure(socket: &OwnedFd, options: &StreamOptions) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    let silence_ms = u32::try_from(SILENCE_MAX.as_millis()).expect("half a minute fits");
+    sockopt::set_tcp_user_timeout(socket, silence_ms)?;
+    match options.congestion.as_deref().map(|name| (name, sockopt::set_tcp_congestion(socket, name))) {
+        // ENOENT: no such module; EPERM: the system does not allow it to this process.
+        Some((name, Err(errno @ (Errno::NOENT | Errno::PERM)))) => {
+            warn_once(name, errno);
+            Ok(())
+        }
+        Some((_, result)) => Ok(result?),
+        None => Ok(()),
+    }
+}
+
+fn warn_once(name: &str, errno: Errno) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned()) {
+        tracing::warn!(
+            "congestion control {name:?} cannot be used here ({errno}); connections use the system's default"
+        );
+    }
+}

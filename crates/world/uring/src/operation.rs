@@ -1,0 +1,87 @@
+//! What a shard asks of the kernel, with the memory that the kernel uses meanwhile.
+
+use block::{Buf, View};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The number of an operation under way; a backend reports its end exactly once.
+pub(crate) type Token = u32;
+
+/// One request to the kernel. It owns its memory and keeps its file open until it has landed.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    /// Waits until `socket` is ready for `interest`, or has an error.
+    Poll { socket: Arc<OwnedFd>, interest: Interest },
+    /// Reads from `offset + filled` on into `buf[filled..]`.
+    Read { file: Arc<OwnedFd>, offset: u64, buf: Buf, filled: usize },
+    /// Writes `data[written..]` at `offset + written`.
+    Write { file: Arc<OwnedFd>, offset: u64, data: View, written: usize },
+    /// Makes what was written durable.
+    Flush { file: Arc<OwnedFd> },
+    /// Turns a range into a hole that reads as zeros.
+    Punch { file: Arc<OwnedFd>, offset: u64, len: u64 },
+}
+
+/// What a socket is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interest {
+    Read,
+    Write,
+}
+
+/// An operation that the kernel is done with.
+#[derive(Debug)]
+pub(crate) struct Landed {
+    pub operation: Operation,
+    /// Bytes transferred, where that means something.
+    pub result: Result<usize, Errno>,
+}
+
+/// An operation that the kernel is done with, and its number.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub token: Token,
+    pub landed: Landed,
+}
+
+/// The longest transfer that is asked for at once; the rest is a continuation.
+pub(crate) const TRANSFER_BYTES_MAX: usize = 1 << 30;
+
+impl Operation {
+    /// True when the kernel may touch our memory or a disk: not to be forgotten before it has landed.
+    pub fn is_disk(&self) -> bool {
+        !matches!(self, Self::Poll { .. })
+    }
+
+    /// Does the operation on this thread and sleeps until it is done.
+    pub fn perform(mut self) -> Landed {
+        let result = loop {
+            match self.attempt() {
+                Err(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        Landed { operation: self, result }
+    }
+
+    fn attempt(&mut self) -> Result<usize, Errno> {
+        match self {
+            Self::Poll { .. } => unreachable!("readiness is waited for in the backend, never on a worker"),
+            Self::Read { file, offset, buf, filled } => {
+                let end = buf.len().min(*filled + TRANSFER_BYTES_MAX);
+                rustix::io::pread(file, &mut buf[*filled..end], *offset + *filled as u64)
+            }
+            Self::Write { file, offset, data, written } => {
+                let end = data.len().min(*written + TRANSFER_BYTES_MAX);
+                rustix::io::pwrite(file, &data[*written..end], *offset + *written as u64)
+            }
+            Self::Flush { file } => rustix::fs::fdatasync(file).map(|()| 0),
+            Self::Punch { file, offset, len } => rustix::fs::fallocate(file, PUNCH_FLAGS, *offset, *len).map(|()| 0),
+        }
+    }
+}
+
+/// Works on files and, since Linux 4.9, on block devices, where it writes zeros by unmapping if the disk can.
+pub(crate) const PUNCH_FLAGS: rustix::fs::FallocateFlags =
+    rustix::fs::FallocateFlags::PUNCH_HOLE.union(rustix::fs::FallocateFlags::KEEP_SIZE);

@@ -1,0 +1,37 @@
+//! How a shard meets the kernel.
+
+use std::time::Duration;
+
+/// How a shard is set up. The defaults suit one shard per core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Which interface of the kernel carries the I/O.
+    pub io: Io,
+    /// Operations that fit into one submission; more are submitted in several. A power of two.
+    pub queue_entries: u32,
+    /// Threads that do the disk I/O of this shard where io_uring is not there; they sleep when idle.
+    pub disk_threads_max: usize,
+    /// How long the shard looks for work before it sleeps: trades CPU for latency at low depth.
+    /// It is not spent while looking has not paid of late.
+    pub spin: Duration,
+    /// The core that the shard is pinned to.
+    pub cpu: Option<usize>,
+}
+
+/// Which interface of the kernel carries the I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Io {
+    /// io_uring where it is allowed, else epoll and threads, with a line in the log.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    Uring,
+    /// epoll for sockets, a few threads for disks.
+    Threads,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { io: Io::Auto, queue_entries: 256, disk_threads_max: 4, spin: Duration::ZERO, cpu: None }
+    }
+}

@@ -1,0 +1,94 @@
+//! The reactor of one shard: starts operations and brings their results to those who wait.
+
+use crate::backend::{Backend, Wait};
+use crate::disk::OrphanGuard;
+use crate::flight::Flights;
+use crate::operation::{Done, Interest, Landed, Operation, Token};
+use crate::options::Options;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// The kernel's side of one shard.
+pub(crate) struct Reactor {
+    backend: Backend,
+    flights: Flights,
+    /// Written by others to end our sleep; waited for all the time.
+    bell: Arc<OwnedFd>,
+    bell_token: Token,
+    done: Vec<Done>,
+}
+
+/// A descriptor whose ring ends the sleep of a shard.
+pub(crate) fn new_bell() -> io::Result<Arc<OwnedFd>> {
+    Ok(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+}
+
+/// Ends the sleep of the shard that waits for `bell`, from any thread.
+pub(crate) fn ring_bell(bell: &OwnedFd) {
+    // The only failure is a counter that is full: then it rings already.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+impl Reactor {
+    /// A reactor that the given bell wakes.
+    pub fn new(options: &Options, bell: Arc<OwnedFd>) -> io::Result<Self> {
+        let mut backend = Backend::open(options, &bell)?;
+        let mut flights = Flights::default();
+        let bell_token = flights.take_off();
+        backend.start(bell_token, wait_for_bell(&bell));
+        Ok(Self { backend, flights, bell, bell_token, done: Vec::new() })
+    }
+
+    /// Starts `operation`; its result is polled for under the token.
+    pub fn start(&mut self, operation: Operation) -> Token {
+        let token = self.flights.take_off();
+        self.backend.start(token, operation);
+        token
+    }
+
+    /// See [`Flights::poll`].
+    pub fn poll(&mut self, token: Token, cx: &mut Context<'_>) -> Poll<Landed> {
+        self.flights.poll(token, cx)
+    }
+
+    /// Gives up waiting for a socket.
+    pub fn abandon_poll(&mut self, token: Token) {
+        if self.flights.abandon(token, || None) {
+            self.backend.cancel_poll(token);
+        }
+    }
+
+    /// Leaves a disk operation to itself; `guard` is asked for when it is still under way.
+    pub fn abandon_disk(&mut self, token: Token, guard: impl FnOnce() -> Option<OrphanGuard>) {
+        self.flights.abandon(token, guard);
+    }
+
+    /// Submits what was started, waits as told, and wakes those whose operations have landed.
+    pub fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        let mut done = std::mem::take(&mut self.done);
+        let turned = self.backend.turn(wait, &mut done);
+        for Done { token, landed } in done.drain(..) {
+            if token == self.bell_token {
+                let mut count = [0; 8];
+                let _ = rustix::io::read(&self.bell, &mut count);
+                self.backend.start(token, landed.operation);
+            } else {
+                self.flights.land(token, landed);
+            }
+        }
+        self.done = done;
+        turned
+    }
+
+    /// See [`Backend::has_news`].
+    pub fn has_news(&mut self) -> bool {
+        self.backend.has_news()
+    }
+}
+
+fn wait_for_bell(bell: &Arc<OwnedFd>) -> Operation {
+    Operation::Poll { socket: bell.clone(), interest: Interest::Read }
+}

@@ -1,0 +1,3 @@
+//! The only room of this crate with `unsafe`: what the kernel does with our memory behind our back.
+
+pub(crate) mod ring;

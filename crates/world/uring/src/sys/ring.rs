@@ -1,0 +1,243 @@
+//! io_uring, made safe by ownership: an operation is moved in, and comes out when the kernel is done.
+
+use crate::backend::Wait;
+use crate::operation::{Done, Interest, Landed, Operation, PUNCH_FLAGS, TRANSFER_BYTES_MAX, Token};
+use io_uring::squeue::Entry;
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{Builder, IoUring, opcode};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// The completion of a request that was only there to cancel another.
+const NOBODY: u64 = u64::MAX;
+
+/// How long a ring that is dropped waits for the kernel to let go of our memory.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A ring and the operations that are in it.
+///
+/// The invariant of this module: **from the push of an entry until its completion is reaped, the
+/// operation lies in `flying` and nobody touches it.** Its buffers are heap memory that does not move
+/// with it, its files stay open, and a `View` has no writers. What has not landed when the ring goes
+/// is leaked, never freed.
+pub(crate) struct Ring {
+    ring: IoUring,
+    flying: Vec<Option<Operation>>,
+    flying_count: usize,
+    /// Completions that were reaped while a full submission queue was emptied.
+    early: Vec<Done>,
+}
+
+impl Ring {
+    /// A ring that has shown that it carries a request.
+    ///
+    /// *Errors*: what the kernel says where io_uring is forbidden, missing or too old.
+    pub fn new(entries: u32) -> io::Result<Self> {
+        let ring = build(entries)?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
+        }
+        let mut ring = Self { ring, flying: Vec::new(), flying_count: 0, early: Vec::new() };
+        // A filter may allow the set-up and forbid the rest.
+        ring.push(&opcode::Nop::new().build().user_data(NOBODY));
+        ring.ring.submit_and_wait(1)?;
+        ring.reap_early();
+        Ok(ring)
+    }
+
+    /// Hands `operation` to the kernel with the next submission; it comes back once, under `token`.
+    ///
+    /// *Panics*: when `token` is under way already.
+    pub fn start(&mut self, token: Token, operation: Operation) {
+        let place = token as usize;
+        if self.flying.len() <= place {
+            self.flying.resize_with(place + 1, || None);
+        }
+        assert!(self.flying[place].is_none(), "operation {token} is under way already");
+        let operation = self.flying[place].insert(operation);
+        let entry = entry_of(operation).user_data(u64::from(token));
+        self.flying_count += 1;
+        self.push(&entry);
+    }
+
+    /// Asks the kernel to give up waiting for a socket; the operation lands as always, soon.
+    pub fn cancel_poll(&mut self, token: Token) {
+        // Not POLL_REMOVE: that leaves a poll armed for ever whose event comes at the same moment and
+        // is taken by another (seen with a stream that moved to another shard).
+        self.push(&opcode::AsyncCancel::new(u64::from(token)).build().user_data(NOBODY));
+    }
+
+    /// Submits what was started, waits as told, and adds what has landed to `done`.
+    pub fn turn(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
+        done.append(&mut self.early);
+        let wait = if done.is_empty() { wait } else { Wait::No };
+        match self.enter(wait) {
+            Ok(_) => {}
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error),
+        }
+        self.reap(done);
+        Ok(())
+    }
+
+    /// True when a turn would find something without waiting. Costs no system call.
+    pub fn has_news(&mut self) -> bool {
+        let submission = self.ring.submission();
+        let waiting = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        waiting || !self.ring.completion().is_empty()
+    }
+
+    fn enter(&mut self, wait: Wait) -> io::Result<usize> {
+        match wait {
+            Wait::No => {
+                let submission = self.ring.submission();
+                let idle = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
+                drop(submission);
+                if idle { Ok(0) } else { self.ring.submit() }
+            }
+            Wait::AtMost(duration) => {
+                let timeout = Timespec::from(duration);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+            }
+            Wait::Forever => self.ring.submit_and_wait(1),
+        }
+    }
+
+    fn push(&mut self, entry: &Entry) {
+        loop {
+            // SAFETY: every pointer and descriptor of an entry belongs to the operation that lies in
+            // `flying` under the entry's user data (entries for NOBODY have neither). It stays there,
+            // unmoved and untouched, until `reap` has seen its completion; see the type's invariant.
+            let pushed = unsafe { self.ring.submission().push(entry) };
+            if pushed.is_ok() {
+                return;
+            }
+            match self.ring.submit() {
+                Ok(_) => {}
+                // The completion queue is full too: make room there first.
+                Err(error) if is_passing(&error) => self.reap_early(),
+                Err(error) => panic!("io_uring takes no submissions any more: {error}"),
+            }
+        }
+    }
+
+    fn reap_early(&mut self) {
+        let mut early = std::mem::take(&mut self.early);
+        self.reap(&mut early);
+        self.early = early;
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        for completion in self.ring.completion() {
+            if completion.user_data() == NOBODY {
+                continue;
+            }
+            let token = Token::try_from(completion.user_data()).expect("user data is a token of ours");
+            let operation = self.flying[token as usize].take().expect("an operation completes once");
+            self.flying_count -= 1;
+            let result = usize::try_from(completion.result())
+                .map_err(|_| Errno::from_raw_os_error(completion.result().saturating_neg()));
+            done.push(Done { token, landed: Landed { operation, result } });
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let polls: Vec<Token> =
+            (0..).zip(&self.flying).filter(|(_, flying)| is_poll(flying)).map(|(at, _)| at).collect();
+        for token in polls {
+            self.cancel_poll(token);
+        }
+        let deadline = Instant::now() + FAREWELL;
+        let mut done = Vec::new();
+        while self.flying_count > 0 && Instant::now() < deadline {
+            if self.turn(Wait::AtMost(Duration::from_millis(100)), &mut done).is_err() {
+                break;
+            }
+            done.clear();
+        }
+        if self.flying_count > 0 {
+            tracing::warn!(
+                operations = self.flying_count,
+                "a disk did not answer until the end; its buffers are left to it"
+            );
+            // The kernel may still write there.
+            std::mem::forget(std::mem::take(&mut self.flying));
+        }
+    }
+}
+
+fn is_poll(flying: &Option<Operation>) -> bool {
+    flying.as_ref().is_some_and(|operation| !operation.is_disk())
+}
+
+/// The best ring that this kernel has: 6.1 knows deferred task work, older ones less.
+fn build(entries: u32) -> io::Result<IoUring> {
+    let shapes: [fn(&mut Builder); 3] = [
+        |builder| {
+            builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+        },
+        |builder| {
+            builder.setup_coop_taskrun().setup_taskrun_flag();
+        },
+        |_| {},
+    ];
+    let mut last = None;
+    for shape in shapes {
+        let mut builder = IoUring::builder();
+        builder.setup_clamp().setup_submit_all().setup_cqsize(entries.saturating_mul(4));
+        shape(&mut builder);
+        match builder.build(entries) {
+            Ok(ring) => return Ok(ring),
+            // EINVAL is how an older kernel says that it does not know a flag.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.expect("there are shapes to try"))
+}
+
+/// The request for `operation`, whose pointers lead into the memory that it owns.
+fn entry_of(operation: &mut Operation) -> Entry {
+    match operation {
+        Operation::Poll { socket, interest } => {
+            let flags = match interest {
+                Interest::Read => PollFlags::IN | PollFlags::RDHUP,
+                Interest::Write => PollFlags::OUT,
+            };
+            opcode::PollAdd::new(fd(socket), u32::from(flags.bits())).build()
+        }
+        Operation::Read { file, offset, buf, filled } => {
+            let at = *offset + *filled as u64;
+            let into = &mut buf[*filled..];
+            let len = into.len().min(TRANSFER_BYTES_MAX) as u32;
+            opcode::Read::new(fd(file), into.as_mut_ptr(), len).offset(at).build()
+        }
+        Operation::Write { file, offset, data, written } => {
+            let at = *offset + *written as u64;
+            let from = &data[*written..];
+            let len = from.len().min(TRANSFER_BYTES_MAX) as u32;
+            opcode::Write::new(fd(file), from.as_ptr(), len).offset(at).build()
+        }
+        Operation::Flush { file } => opcode::Fsync::new(fd(file)).flags(FsyncFlags::DATASYNC).build(),
+        Operation::Punch { file, offset, len } => {
+            let mode = PUNCH_FLAGS.bits().cast_signed();
+            opcode::Fallocate::new(fd(file), *len).offset(*offset).mode(mode).build()
+        }
+    }
+}
+
+fn fd(file: &OwnedFd) -> Fd {
+    Fd(file.as_raw_fd())
+}
+
+/// The wait ended early, or the completion queue was full: nothing is lost, the next turn goes on.
+fn is_passing(error: &io::Error) -> bool {
+    let passing = [Errno::TIME, Errno::INTR, Errno::BUSY, Errno::AGAIN];
+    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}

@@ -1,0 +1,158 @@
+//! One shard's view of Linux.
+
+use crate::backend::Wait;
+use crate::clock;
+use crate::disk::Disk;
+use crate::net::{self, TcpListener, TcpStream};
+use crate::options::Options;
+use crate::reactor::{Reactor, new_bell, ring_bell};
+use crate::spin::Spin;
+use crate::stop::Stop;
+use shard::time::{Sleep, Timers};
+use shard::{DiskOptions, Executor, StreamHandle, StreamOptions, Time, World};
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Rounds of ready tasks between two looks at the kernel: what tasks do for each other needs no system call.
+const ROUNDS_PER_TURN: usize = 8;
+
+/// The [`World`] of the shard that this thread is.
+#[derive(Clone)]
+pub struct Uring(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    pub executor: Executor,
+    pub reactor: RefCell<Reactor>,
+    timers: Timers,
+    stop: Stop,
+    spin: RefCell<Spin>,
+}
+
+impl Uring {
+    /// A world on this thread. Its tasks run while [`Uring::drive`] does.
+    pub(crate) fn new(options: &Options, stop: Stop) -> io::Result<Self> {
+        let bell = new_bell()?;
+        let reactor = RefCell::new(Reactor::new(options, bell.clone())?);
+        let executor = Executor::new(Box::new(move || ring_bell(&bell)));
+        let spin = RefCell::new(Spin::new(options.spin));
+        Ok(Self(Rc::new(Inner { executor, reactor, timers: Timers::default(), stop, spin })))
+    }
+
+    /// Is ready once this shard's [`Stop`] was pulled.
+    pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
+        let stop = self.0.stop.clone();
+        poll_fn(move |cx| stop.poll(cx))
+    }
+
+    /// The handle that makes [`Uring::stopped`] ready, also for other threads.
+    #[must_use]
+    pub fn stop_handle(&self) -> Stop {
+        self.0.stop.clone()
+    }
+
+    /// Turns the reactor until `is_over`: run tasks, fire timers, submit, wait, reap.
+    pub(crate) fn drive(&self, is_over: impl Fn() -> bool) -> io::Result<()> {
+        let inner = &*self.0;
+        while !is_over() {
+            for _ in 0..ROUNDS_PER_TURN {
+                inner.executor.run_ready();
+                if is_over() || !inner.executor.is_ready() {
+                    break;
+                }
+            }
+            inner.timers.fire(clock::now());
+            if !inner.executor.is_ready() && !is_over() {
+                inner.search()?;
+            }
+            if !is_over() && inner.executor.announce_sleep() {
+                let slept = inner.reactor.borrow_mut().turn(inner.until_next_timer());
+                inner.executor.announce_awake();
+                slept?;
+            } else {
+                inner.reactor.borrow_mut().turn(Wait::No)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn until_next_timer(&self) -> Wait {
+        match self.timers.next().map(|next| next.since(clock::now())) {
+            None => Wait::Forever,
+            Some(Duration::ZERO) => Wait::No,
+            Some(duration) => Wait::AtMost(duration),
+        }
+    }
+
+    /// Looks for work without sleeping, while that pays.
+    fn search(&self) -> io::Result<()> {
+        let mut spin = self.spin.borrow_mut();
+        let Some(limit) = spin.chance() else { return Ok(()) };
+        // What was started must be with the kernel before anything can come back.
+        self.reactor.borrow_mut().turn(Wait::No)?;
+        let end = clock::now() + limit;
+        while !self.executor.is_ready() {
+            if clock::now() >= end {
+                spin.learn(false);
+                return Ok(());
+            }
+            if self.reactor.borrow_mut().has_news() {
+                self.reactor.borrow_mut().turn(Wait::No)?;
+            }
+            std::hint::spin_loop();
+        }
+        spin.learn(true);
+        Ok(())
+    }
+}
+
+impl World for Uring {
+    type Disk = Disk;
+    type Stream = TcpStream;
+    type Listener = TcpListener;
+
+    fn now(&self) -> Time {
+        clock::now()
+    }
+
+    fn random(&self, out: &mut [u8]) {
+        let mut rest = out;
+        while !rest.is_empty() {
+            let flags = rustix::rand::GetRandomFlags::empty();
+            match rustix::rand::getrandom(&mut *rest, flags) {
+                Ok(filled) => rest = &mut rest[filled..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => panic!("the kernel gives no random bytes: {errno}"),
+            }
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.executor.spawn(task);
+    }
+
+    fn sleep_until(&self, at: Time) -> Sleep {
+        self.0.timers.sleep_until(at)
+    }
+
+    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<Disk> {
+        Disk::open(self.0.clone(), path, options)
+    }
+
+    fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        TcpListener::bind(self.0.clone(), address)
+    }
+
+    async fn connect(&self, address: SocketAddr, options: StreamOptions) -> io::Result<TcpStream> {
+        net::connect(self.0.clone(), address, &options).await
+    }
+
+    fn adopt_stream(&self, handle: StreamHandle) -> io::Result<TcpStream> {
+        TcpStream::adopt(self.0.clone(), handle)
+    }
+}

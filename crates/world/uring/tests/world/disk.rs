@@ -1,0 +1,201 @@
+//! Files as disks.
+
+use crate::on_both;
+use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View, Written};
+use shard::{DiskOptions, World};
+use std::future::{Future, poll_fn};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::pin::pin;
+use std::task::Poll;
+use uring::{Disk, Uring};
+
+const OPTIONS: DiskOptions = DiskOptions { block_bytes: 512, read_only: false };
+
+struct Scratch {
+    folder: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// A folder where direct I/O works, if there is one: a tempfs may be in memory.
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") }
+    }
+
+    fn file(&self, name: &str, bytes: u64) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
+        path.to_str().expect("a name in UTF-8").to_owned()
+    }
+}
+
+fn open(world: &Uring, path: &str) -> Disk {
+    world.open_disk(path, OPTIONS).expect("a disk")
+}
+
+fn pattern(bytes: usize, seed: u8) -> View {
+    let mut buf = Buf::recycled(bytes);
+    buf.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 512) as u8 ^ seed);
+    buf.freeze()
+}
+
+async fn write(disk: &Disk, start: u64, data: View) {
+    let _: Written = disk.write(Lba(start), data).await.expect("the disk is well");
+}
+
+async fn read(disk: &Disk, start: u64, blocks: u64) -> View {
+    disk.read(Extent::new(start, blocks)).await.expect("the disk is well").into_view()
+}
+
+on_both! {
+    disk_reads_what_was_written_and_zeros_elsewhere(world) {
+        let scratch = Scratch::new();
+        let path = scratch.file("disk", 4 << 20);
+        {
+            let disk = open(&world, &path);
+            assert_eq!(disk.geometry().blocks, Blocks(8192));
+            assert!(disk.geometry().volatile_cache, "a file lies behind caches");
+            write(&disk, 17, pattern(64 << 10, 1)).await;
+            let _ = disk.flush(Written::attest()).await.expect("the disk is well");
+            assert_eq!(read(&disk, 17, 128).await[..], pattern(64 << 10, 1)[..]);
+            assert!(read(&disk, 4000, 64).await.iter().all(|&byte| byte == 0));
+        }
+        world.sleep(std::time::Duration::from_millis(1)).await;
+        assert_eq!(read(&open(&world, &path), 17, 128).await[..], pattern(64 << 10, 1)[..]);
+    }
+
+    disk_writes_views_that_are_not_aligned(world) {
+        let scratch = Scratch::new();
+        let disk = open(&world, &scratch.file("disk", 1 << 20));
+        let odd = pattern(8192, 3).slice(48..48 + 4096);
+        write(&disk, 5, odd.clone()).await;
+        assert_eq!(read(&disk, 5, 8).await[..], odd[..]);
+    }
+
+    disk_discards_to_zeros(world) {
+        let scratch = Scratch::new();
+        let disk = open(&world, &scratch.file("disk", 1 << 20));
+        write(&disk, 0, pattern(64 << 10, 9)).await;
+        let _: Written = disk.discard(Extent::new(8, 16)).await.expect("the disk is well");
+        if disk.geometry().discard_zeroes {
+            assert!(read(&disk, 8, 16).await.iter().all(|&byte| byte == 0));
+        }
+        assert_eq!(read(&disk, 24, 8).await[..], pattern(64 << 10, 9)[24 * 512..32 * 512]);
+    }
+
+    disk_refuses_what_passes_its_end(world) {
+        let scratch = Scratch::new();
+        let disk = open(&world, &scratch.file("disk", 8192));
+        let error = disk.read(Extent::new(15, 2)).await.expect_err("passes the end");
+        assert_eq!(error.kind, IoErrorKind::OutOfRange);
+        let error = disk.write(Lba(15), View::zeroed(1024)).await.expect_err("passes the end");
+        assert_eq!(error.kind, IoErrorKind::OutOfRange);
+    }
+
+    disk_opened_read_only_refuses_writes(world) {
+        let scratch = Scratch::new();
+        let path = scratch.file("disk", 8192);
+        let disk = world.open_disk(&path, DiskOptions { read_only: true, ..OPTIONS }).expect("a disk");
+        assert_eq!(read(&disk, 0, 1).await.len(), 512);
+        let error = disk.write(Lba(0), View::zeroed(512)).await.expect_err("read only");
+        assert_eq!(error.kind, IoErrorKind::ReadOnly);
+    }
+
+    disk_that_is_open_is_busy_for_others(world) {
+        let scratch = Scratch::new();
+        let path = scratch.file("disk", 8192);
+        let disk = open(&world, &path);
+        let error = world.open_disk(&path, OPTIONS).err().expect("it is open");
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+        drop(disk);
+        assert!(world.open_disk(&path, OPTIONS).is_ok());
+    }
+
+    what_is_no_disk_is_refused(world) {
+        let scratch = Scratch::new();
+        let folder = scratch.folder.path().to_str().expect("UTF-8");
+        assert_eq!(world.open_disk(folder, OPTIONS).err().expect("a folder").kind(), ErrorKind::InvalidInput);
+        assert_eq!(world.open_disk("/dev/null", OPTIONS).err().expect("a character").kind(), ErrorKind::InvalidInput);
+        let missing = Path::new(folder).join("missing");
+        let missing = missing.to_str().expect("UTF-8");
+        assert_eq!(world.open_disk(missing, OPTIONS).err().expect("missing").kind(), ErrorKind::NotFound);
+    }
+
+    file_that_was_cut_reads_as_zeros_behind_its_end(world) {
+        let scratch = Scratch::new();
+        let path = scratch.file("disk", 64 << 10);
+        let disk = open(&world, &path);
+        write(&disk, 0, pattern(64 << 10, 5)).await;
+        std::fs::File::options().write(true).open(&path).and_then(|file| file.set_len(5000)).expect("cut");
+        let got = read(&disk, 0, 128).await;
+        assert_eq!(got[..4608], pattern(64 << 10, 5)[..4608]);
+        assert!(got[5000..].iter().all(|&byte| byte == 0));
+    }
+
+    many_operations_at_once_all_land(world) {
+        let scratch = Scratch::new();
+        let disk = std::rc::Rc::new(open(&world, &scratch.file("disk", 8 << 20)));
+        let (post, inbox) = shard::mailbox::channel();
+        for task in 0..200u64 {
+            let (disk, post) = (disk.clone(), post.clone());
+            world.spawn(async move {
+                write(&disk, task * 64, pattern(32 << 10, task as u8)).await;
+                let same = read(&disk, task * 64, 64).await[..] == pattern(32 << 10, task as u8)[..];
+                post.send(same).expect("the test listens");
+            });
+        }
+        drop(post);
+        let mut landed = 0;
+        while let Some(same) = inbox.receive().await {
+            assert!(same);
+            landed += 1;
+        }
+        assert_eq!(landed, 200);
+    }
+
+    dropped_write_keeps_its_memory_and_is_never_overtaken(world) {
+        let scratch = Scratch::new();
+        let disk = open(&world, &scratch.file("disk", 16 << 20));
+        for round in 0..50u8 {
+            {
+                let mut first = pin!(disk.write(Lba(0), pattern(1 << 20, round)));
+                poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending())).await;
+            }
+            // The pool would hand the dropped pages to this write if they were free.
+            write(&disk, 100, pattern(1 << 20, !round)).await;
+            assert!(read(&disk, 100, 2048).await[..] == pattern(1 << 20, !round)[..], "round {round}");
+        }
+    }
+
+    dropped_read_never_writes_into_memory_of_others(world) {
+        let scratch = Scratch::new();
+        let disk = open(&world, &scratch.file("disk", 16 << 20));
+        write(&disk, 0, pattern(4 << 20, 0x55)).await;
+        for _ in 0..30 {
+            {
+                let mut first = pin!(disk.read(Extent::new(0, 8192)));
+                poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending())).await;
+            }
+            let innocent = Buf::zeroed(4 << 20);
+            world.sleep(std::time::Duration::from_millis(2)).await;
+            assert!(innocent.iter().all(|&byte| byte == 0));
+        }
+    }
+}
+
+#[test]
+fn shard_that_ends_waits_for_writes_under_way() {
+    let scratch = Scratch::new();
+    let path = scratch.file("disk", 16 << 20);
+    for io in [uring::Io::Auto, uring::Io::Threads] {
+        let again = path.clone();
+        crate::run_on(io, |world| async move {
+            let disk = open(&world, &again);
+            let mut first = pin!(disk.write(Lba(0), pattern(8 << 20, 0x77)));
+            poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending())).await;
+        });
+        let bytes = std::fs::read(&path).expect("the file");
+        assert!(bytes[..8 << 20] == pattern(8 << 20, 0x77)[..]);
+        std::fs::write(&path, vec![0; 16 << 20]).expect("the file");
+    }
+}
