@@ -1,0 +1,15 @@
+//! RFC 7143 as pure state machines, for both roles.
+
+mod login;
+pub mod pdu;
+mod receive;
+mod session;
+mod standin;
+pub mod target;
+mod transmit;
+mod violation;
+
+pub use login::LoginStatus;
+pub use session::TaskId;
+pub use transmit::Gathered;
+pub use violation::Violation;

@@ -1,0 +1,78 @@
+//! What follows a header: how many bytes of additional headers, and how many of data.
+
+use super::{Bhs, Opcode, field};
+use crate::Violation;
+
+/// The most bytes that a data segment can have: its length field has 24 bits.
+pub const DATA_SEGMENT_BYTES_MAX: usize = 0x00ff_ffff;
+
+/// The lengths of the segments behind a basic header, without digests and without padding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentLengths {
+    /// Bytes of all additional header segments together: always a multiple of four, at most 1,020.
+    pub ahs_bytes: usize,
+    /// Bytes of the data segment, below 2^24.
+    pub data_bytes: usize,
+}
+
+impl SegmentLengths {
+    /// Nothing follows the header.
+    pub const NONE: Self = Self { ahs_bytes: 0, data_bytes: 0 };
+
+    /// Only a data segment of `data_bytes` follows.
+    #[must_use]
+    pub const fn data(data_bytes: usize) -> Self {
+        Self { ahs_bytes: 0, data_bytes }
+    }
+
+    /// What the header claims. Nothing of it has been judged yet.
+    #[inline]
+    #[must_use]
+    pub fn parse(header: &Bhs) -> Self {
+        let word = field::u32_at::<4>(header);
+        Self { ahs_bytes: (word >> 24) as usize * 4, data_bytes: (word & 0x00ff_ffff) as usize }
+    }
+
+    /// Bytes of the data segment as sent: padded to a multiple of four.
+    #[inline]
+    #[must_use]
+    pub const fn padded_data_bytes(self) -> usize {
+        padded(self.data_bytes)
+    }
+
+    /// The second word of a header.
+    ///
+    /// *Panics*: when a length does not fit its field; we never build such a PDU.
+    #[inline]
+    fn word(self) -> [u8; 4] {
+        assert!(
+            self.ahs_bytes <= 1020 && self.ahs_bytes.is_multiple_of(4),
+            "additional headers fill whole words, at most 255"
+        );
+        assert!(self.data_bytes <= DATA_SEGMENT_BYTES_MAX, "a data segment is shorter than 16 MiB");
+        ((self.ahs_bytes as u32 / 4) << 24 | self.data_bytes as u32).to_be_bytes()
+    }
+}
+
+/// `bytes` rounded up to the next multiple of four, as every segment is sent.
+///
+/// *Source*: RFC 7143 §11.1.
+#[inline]
+#[must_use]
+pub const fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(4)
+}
+
+/// The header is blank but for its first two bytes and its lengths.
+#[inline]
+pub(super) fn begin(header: &mut Bhs, opcode: Opcode, immediate: bool, flags: u8, lengths: SegmentLengths) {
+    *header = [0; super::BHS_BYTES];
+    field::put::<0, 2>(header, [opcode as u8 | field::bit(immediate, super::opcode::IMMEDIATE), flags]);
+    field::put::<4, 4>(header, lengths.word());
+}
+
+/// The PDU claims no additional header segment.
+#[inline]
+pub(super) fn refuse_ahs(header: &Bhs) -> Result<(), Violation> {
+    if field::u8_at::<4>(header) == 0 { Ok(()) } else { Err(Violation::AhsOutsideScsiCommand) }
+}

@@ -1,0 +1,133 @@
+//! Login Request: a step of an initiator through the login.
+
+use super::{Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, Opcode, SegmentLengths, StatSn, Tsih, field, lengths};
+use crate::Violation;
+
+const TRANSIT: u8 = 0x80;
+const CONTINUE: u8 = 0x40;
+
+/// The header of a Login Request; its data segment is text.
+///
+/// *Source*: RFC 7143 §11.12.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoginRequest {
+    /// The stage that this belongs to, and the one it asks for.
+    pub transit: Transit,
+    /// The highest version that the initiator speaks.
+    pub version_max: u8,
+    /// The lowest version that the initiator speaks.
+    pub version_min: u8,
+    /// The initiator's part of the session's identifier.
+    pub isid: Isid,
+    /// The session to join, or zero for a new one.
+    pub tsih: Tsih,
+    /// The same through the whole login.
+    pub initiator_task_tag: InitiatorTaskTag,
+    /// The connection's number.
+    pub cid: Cid,
+    /// The first CmdSN of the session.
+    pub cmd_sn: CmdSn,
+    /// The next status expected, from the second request on.
+    pub exp_stat_sn: StatSn,
+}
+
+/// A stage of the login.
+///
+/// *Source*: RFC 7143 §11.12.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// SecurityNegotiation.
+    Security = 0,
+    /// LoginOperationalNegotiation.
+    Operational = 1,
+    /// FullFeaturePhase.
+    FullFeature = 3,
+}
+
+/// Where in the login a PDU stands: its flags, and CSG and NSG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transit {
+    /// CSG: the stage of this PDU; never full feature.
+    pub current: Stage,
+    /// NSG when the T bit is set: the sender is ready to go there.
+    pub next: Option<Stage>,
+    /// The C bit: the text goes on in the next PDU. Never together with the T bit.
+    pub continues: bool,
+}
+
+impl LoginRequest {
+    /// The fields of a header whose opcode is Login Request.
+    ///
+    /// *Errors*: [`Violation::StageReserved`], [`Violation::StageDoesNotAdvance`], [`Violation::TransitTextContinues`].
+    pub fn parse(header: &Bhs) -> Result<Self, Violation> {
+        Ok(Self {
+            transit: Transit::parse(field::u8_at::<1>(header))?,
+            version_max: field::u8_at::<2>(header),
+            version_min: field::u8_at::<3>(header),
+            isid: Isid(field::bytes_at::<8, 6>(header)),
+            tsih: Tsih(field::u16_at::<14>(header)),
+            initiator_task_tag: InitiatorTaskTag(field::u32_at::<16>(header)),
+            cid: Cid(field::u16_at::<20>(header)),
+            cmd_sn: CmdSn(field::u32_at::<24>(header)),
+            exp_stat_sn: StatSn(field::u32_at::<28>(header)),
+        })
+    }
+
+    /// The header holds these fields and the lengths of what follows.
+    pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
+        lengths::begin(header, Opcode::LoginRequest, true, self.transit.flags(), follows);
+        field::put::<2, 2>(header, [self.version_max, self.version_min]);
+        field::put::<8, 6>(header, self.isid.0);
+        field::put::<14, 2>(header, self.tsih.0.to_be_bytes());
+        field::put::<16, 4>(header, self.initiator_task_tag.0.to_be_bytes());
+        field::put::<20, 2>(header, self.cid.0.to_be_bytes());
+        field::put::<24, 4>(header, self.cmd_sn.0.to_be_bytes());
+        field::put::<28, 4>(header, self.exp_stat_sn.0.to_be_bytes());
+    }
+}
+
+impl Transit {
+    /// Text of `current`, without asking to leave it.
+    #[must_use]
+    pub fn stay(current: Stage) -> Self {
+        Self { current, next: None, continues: false }
+    }
+
+    /// Text of `current`, ready to go to `next`.
+    #[must_use]
+    pub fn to(current: Stage, next: Stage) -> Self {
+        Self { current, next: Some(next), continues: false }
+    }
+
+    /// Shared with Login Response, which has the same byte.
+    pub(super) fn parse(flags: u8) -> Result<Self, Violation> {
+        let current = Stage::parse(flags >> 2 & 3)?;
+        let continues = flags & CONTINUE != 0;
+        let next = if flags & TRANSIT == 0 { None } else { Some(Stage::parse(flags & 3)?) };
+        if current == Stage::FullFeature || next.is_some_and(|next| next <= current) {
+            return Err(Violation::StageDoesNotAdvance);
+        }
+        if continues && next.is_some() {
+            return Err(Violation::TransitTextContinues);
+        }
+        Ok(Self { current, next, continues })
+    }
+
+    /// Shared with Login Response.
+    pub(super) fn flags(self) -> u8 {
+        let transit = self.next.map_or(0, |next| TRANSIT | next as u8);
+        transit | field::bit(self.continues, CONTINUE) | (self.current as u8) << 2
+    }
+}
+
+impl Stage {
+    fn parse(code: u8) -> Result<Self, Violation> {
+        match code {
+            0 => Ok(Self::Security),
+            1 => Ok(Self::Operational),
+            3 => Ok(Self::FullFeature),
+            _ => Err(Violation::StageReserved),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! SCSI Command: a task for the target, often with the first of its data.
+
+use super::{Bhs, CmdSn, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, field, lengths, opcode};
+use crate::Violation;
+
+const FINAL: u8 = 0x80;
+const READ: u8 = 0x40;
+const WRITE: u8 = 0x20;
+const ATTRIBUTE: u8 = 0x07;
+
+/// The header of a SCSI Command.
+///
+/// *Source*: RFC 7143 §11.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScsiCommand {
+    /// Delivered at once, outside the order of CmdSN.
+    pub immediate: bool,
+    /// No unsolicited Data-Out follows.
+    pub is_final: bool,
+    /// Data is expected to flow to the initiator.
+    pub read: bool,
+    /// Data is expected to flow to the target.
+    pub write: bool,
+    /// The task attribute.
+    pub attribute: TaskAttribute,
+    /// The logical unit.
+    pub lun: Lun,
+    /// The task.
+    pub initiator_task_tag: InitiatorTaskTag,
+    /// Bytes that the initiator expects to move: of the write when both directions are set.
+    pub expected_data_transfer_bytes: u32,
+    /// Its place in the session.
+    pub cmd_sn: CmdSn,
+    /// Statuses up to here, without it, have arrived.
+    pub exp_stat_sn: StatSn,
+    /// The CDB, or its first 16 bytes when an additional header carries more.
+    pub cdb: [u8; 16],
+}
+
+/// How a task is ordered among others.
+///
+/// *Source*: RFC 7143 §11.3.1, SAM-5 §8.6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "the names are the standard's")]
+pub enum TaskAttribute {
+    #[default]
+    Untagged = 0,
+    Simple = 1,
+    Ordered = 2,
+    HeadOfQueue = 3,
+    Aca = 4,
+}
+
+impl ScsiCommand {
+    /// The fields of a header whose opcode is SCSI Command.
+    ///
+    /// *Errors*: [`Violation::TaskAttributeReserved`], [`Violation::FinalClearWithoutWrite`].
+    #[inline]
+    pub fn parse(header: &Bhs) -> Result<Self, Violation> {
+        let flags = field::u8_at::<1>(header);
+        if flags & (FINAL | WRITE) == 0 {
+            return Err(Violation::FinalClearWithoutWrite);
+        }
+        Ok(Self {
+            immediate: opcode::is_immediate(header),
+            is_final: flags & FINAL != 0,
+            read: flags & READ != 0,
+            write: flags & WRITE != 0,
+            attribute: TaskAttribute::parse(flags & ATTRIBUTE)?,
+            lun: Lun(field::u64_at::<8>(header)),
+            initiator_task_tag: InitiatorTaskTag(field::u32_at::<16>(header)),
+            expected_data_transfer_bytes: field::u32_at::<20>(header),
+            cmd_sn: CmdSn(field::u32_at::<24>(header)),
+            exp_stat_sn: StatSn(field::u32_at::<28>(header)),
+            cdb: field::bytes_at::<32, 16>(header),
+        })
+    }
+
+    /// The header holds these fields and the lengths of what follows.
+    #[inline]
+    pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
+        let flags = field::bit(self.is_final, FINAL)
+            | field::bit(self.read, READ)
+            | field::bit(self.write, WRITE)
+            | self.attribute as u8;
+        lengths::begin(header, Opcode::ScsiCommand, self.immediate, flags, follows);
+        field::put::<8, 8>(header, self.lun.0.to_be_bytes());
+        field::put::<16, 4>(header, self.initiator_task_tag.0.to_be_bytes());
+        field::put::<20, 4>(header, self.expected_data_transfer_bytes.to_be_bytes());
+        field::put::<24, 4>(header, self.cmd_sn.0.to_be_bytes());
+        field::put::<28, 4>(header, self.exp_stat_sn.0.to_be_bytes());
+        field::put::<32, 16>(header, self.cdb);
+    }
+}
+
+impl TaskAttribute {
+    fn parse(code: u8) -> Result<Self, Violation> {
+        Ok(match code {
+            0 => Self::Untagged,
+            1 => Self::Simple,
+            2 => Self::Ordered,
+            3 => Self::HeadOfQueue,
+            4 => Self::Aca,
+            _ => return Err(Violation::TaskAttributeReserved),
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! Task Management Function Request: what shall become of tasks that run.
+
+use super::{Bhs, CmdSn, DataSn, InitiatorTaskTag, Lun, Opcode, SegmentLengths, StatSn, field, lengths, opcode};
+use crate::Violation;
+
+const FINAL: u8 = 0x80;
+
+/// The header of a Task Management Function Request.
+///
+/// *Source*: RFC 7143 §11.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskManagementRequest {
+    /// Delivered at once, outside the order of CmdSN.
+    pub immediate: bool,
+    /// What to do.
+    pub function: TaskFunction,
+    /// The logical unit, where the function has one.
+    pub lun: Lun,
+    /// The request itself.
+    pub initiator_task_tag: InitiatorTaskTag,
+    /// The task to abort or to move, else reserved.
+    pub referenced_task_tag: InitiatorTaskTag,
+    /// The request's place in the session.
+    pub cmd_sn: CmdSn,
+    /// Statuses up to here, without it, have arrived.
+    pub exp_stat_sn: StatSn,
+    /// The CmdSN of the task to abort.
+    pub ref_cmd_sn: CmdSn,
+    /// The next data PDU that a moved task expects.
+    pub exp_data_sn: DataSn,
+}
+
+/// A task management function.
+///
+/// *Source*: RFC 7143 §11.5.1; those with Query and Nexus in their names: RFC 7144 §4.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the standard's")]
+pub enum TaskFunction {
+    AbortTask,
+    AbortTaskSet,
+    ClearAca,
+    ClearTaskSet,
+    LogicalUnitReset,
+    TargetWarmReset,
+    TargetColdReset,
+    TaskReassign,
+    QueryTask,
+    QueryTaskSet,
+    NexusReset,
+    QueryAsynchronousEvent,
+    /// A code that no standard assigns; to be answered "not supported".
+    Other(u8),
+}
+
+/// The functions in the order of their codes, from 1.
+const FUNCTIONS: [TaskFunction; 12] = [
+    TaskFunction::AbortTask,
+    TaskFunction::AbortTaskSet,
+    TaskFunction::ClearAca,
+    TaskFunction::ClearTaskSet,
+    TaskFunction::LogicalUnitReset,
+    TaskFunction::TargetWarmReset,
+    TaskFunction::TargetColdReset,
+    TaskFunction::TaskReassign,
+    TaskFunction::QueryTask,
+    TaskFunction::QueryTaskSet,
+    TaskFunction::NexusReset,
+    TaskFunction::QueryAsynchronousEvent,
+];
+
+impl TaskManagementRequest {
+    /// The fields of a header whose opcode is Task Management Function Request.
+    pub fn parse(header: &Bhs) -> Result<Self, Violation> {
+        Ok(Self {
+            immediate: opcode::is_immediate(header),
+            function: TaskFunction::parse(field::u8_at::<1>(header) & !FINAL),
+            lun: Lun(field::u64_at::<8>(header)),
+            initiator_task_tag: InitiatorTaskTag(field::u32_at::<16>(header)),
+            referenced_task_tag: InitiatorTaskTag(field::u32_at::<20>(header)),
+            cmd_sn: CmdSn(field::u32_at::<24>(header)),
+            exp_stat_sn: StatSn(field::u32_at::<28>(header)),
+            ref_cmd_sn: CmdSn(field::u32_at::<32>(header)),
+            exp_data_sn: DataSn(field::u32_at::<36>(header)),
+        })
+    }
+
+    /// The header holds these fields and the lengths of what follows.
+    pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
+        let flags = FINAL | self.function.code();
+        lengths::begin(header, Opcode::TaskManagementRequest, self.immediate, flags, follows);
+        field::put::<8, 8>(header, self.lun.0.to_be_bytes());
+        field::put::<16, 4>(header, self.initiator_task_tag.0.to_be_bytes());
+        field::put::<20, 4>(header, self.referenced_task_tag.0.to_be_bytes());
+        field::put::<24, 4>(header, self.cmd_sn.0.to_be_bytes());
+        field::put::<28, 4>(header, self.exp_stat_sn.0.to_be_bytes());
+        field::put::<32, 4>(header, self.ref_cmd_sn.0.to_be_bytes());
+        field::put::<36, 4>(header, self.exp_data_sn.0.to_be_bytes());
+    }
+}
+
+impl TaskFunction {
+    fn parse(code: u8) -> Self {
+        let known = code.checked_sub(1).and_then(|index| FUNCTIONS.get(usize::from(index)));
+        known.copied().unwrap_or(Self::Other(code))
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            Self::Other(code) => code & !FINAL,
+            known => FUNCTIONS.iter().zip(1..).find_map(|(&f, code)| (f == known).then_some(code)).unwrap_or_default(),
+        }
+    }
+}
