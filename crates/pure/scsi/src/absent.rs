@@ -1,0 +1,94 @@
+//! Answers that need no unit: for a LUN where there is none (SPC-4 §4.5.5, SAM-5 §4.6.4), and for the
+//! list of those that are.
+
+use crate::cdb::Cdb;
+use crate::command::Outcome;
+use crate::lun::Lun;
+use crate::operation::{Operation, Verb};
+use crate::reply::Reply;
+use crate::request::{Request, Shape};
+use crate::sense::{AdditionalSense, Sense};
+use block::Rope;
+
+/// No unit can be here: peripheral qualifier 3, device type 1Fh.
+const NO_UNIT: u8 = 0x7F;
+
+/// Nothing that reads or writes blocks is asked of a unit that is not there.
+const NO_SHAPE: Shape = Shape { block_bytes: 512, blocks: 0, transfer_bytes_max: 0, unmap: true, read_only: false };
+
+/// Answers a command to a LUN that does not exist for the nexus, which sees `luns`.
+///
+/// INQUIRY says that no unit can be there, REPORT LUNS lists those that are, REQUEST SENSE and
+/// everything else say 25/00.
+#[must_use]
+pub fn execute(cdb: Cdb, luns: &[Lun]) -> Outcome {
+    let unsupported = Sense::illegal(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
+    let answer = match Operation::find(cdb, true) {
+        Ok(operation) if operation.is_quiet() => answer(operation, cdb, luns, unsupported),
+        _ => Err(unsupported),
+    };
+    answer.map_or_else(Outcome::check, Outcome::good)
+}
+
+/// Answers REPORT LUNS (SPC-4 §6.33) for a nexus that sees `luns`, through whichever LUN it asked.
+///
+/// The caller tells the units of that nexus that it heard
+/// ([`LogicalUnit::lun_inventory_reported`](crate::LogicalUnit::lun_inventory_reported)).
+#[must_use]
+pub fn report_luns(cdb: Cdb, luns: &[Lun]) -> Outcome {
+    match luns_of(cdb, luns) {
+        Ok(data_in) => Outcome::good(data_in),
+        Err(sense) => Outcome::check(sense),
+    }
+}
+
+fn answer(operation: &'static Operation, cdb: Cdb, luns: &[Lun], unsupported: Sense) -> Result<Rope, Sense> {
+    let request = Request::parse(operation, cdb, &NO_SHAPE)?;
+    let allocation = request.need.data_in;
+    match operation.verb {
+        Verb::Inquiry => inquiry_of_no_unit(cdb, allocation),
+        Verb::ReportLuns => luns_of(cdb, luns),
+        Verb::RequestSense => {
+            let mut reply = Reply::new();
+            reply.bytes(&Sense { descriptor_format: cdb.bit(1, 0), ..unsupported }.emit());
+            Ok(reply.cut(allocation))
+        }
+        _ => Err(unsupported),
+    }
+}
+
+fn inquiry_of_no_unit(cdb: Cdb, allocation: u64) -> Result<Rope, Sense> {
+    let (vital, page) = (cdb.bit(1, 0), cdb.u8_at(2));
+    let mut reply = Reply::new();
+    match (vital, page) {
+        (false, 0) => reply.bytes(&[NO_UNIT, 0, 0x06, 0x12, 31]).pad_to(36),
+        // The only page is the list of pages.
+        (true, 0) => reply.bytes(&[NO_UNIT, 0, 0, 1, 0]),
+        _ => return Err(Sense::cdb_byte(2)),
+    };
+    Ok(reply.cut(allocation))
+}
+
+pub(crate) fn luns_of(cdb: Cdb, luns: &[Lun]) -> Result<Rope, Sense> {
+    let request = Request::parse(Operation::find(cdb, true)?, cdb, &NO_SHAPE)?;
+    let allocation = request.need.data_in;
+    let luns = match cdb.u8_at(2) {
+        // All that are not well known, or all; and there are no well-known ones.
+        0x00 | 0x02 => luns,
+        0x01 => &[],
+        _ => return Err(Sense::cdb_byte(2)),
+    };
+    if allocation < 16 {
+        return Err(Sense::cdb_byte(6));
+    }
+    let mut reply = Reply::new();
+    let list_bytes = u32::try_from(luns.len().saturating_mul(8)).expect("a target has at most 16,384 units");
+    reply.u32(list_bytes).u32(0);
+    for lun in luns {
+        reply.u64(lun.0);
+    }
+    Ok(reply.cut(allocation))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Command descriptor blocks, and the fields in them. Nothing here can fail or index past an end.
+
+use crate::operation::Operation;
+use std::fmt;
+
+/// The longest command that any operation here has, in bytes.
+pub(crate) const CDB_BYTES_MAX: usize = 16;
+
+/// A command descriptor block.
+///
+/// No operation that is served has more than 16 bytes, so of a longer one (7Fh, up to 260 bytes) only
+/// the first 16 are kept: its operation code is refused. A shorter one is read as if zeros followed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Cdb(u128);
+
+impl Cdb {
+    /// The command in `bytes`.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut first = [0; CDB_BYTES_MAX];
+        for (to, from) in first.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        Self(u128::from_be_bytes(first))
+    }
+
+    /// The first 16 bytes.
+    #[must_use]
+    pub fn bytes(self) -> [u8; CDB_BYTES_MAX] {
+        self.0.to_be_bytes()
+    }
+
+    /// Which operation is asked for.
+    #[must_use]
+    pub fn operation_code(self) -> u8 {
+        self.u8_at(0)
+    }
+
+    /// What the standards call the operation, or "unknown operation".
+    #[must_use]
+    pub fn operation_name(self) -> &'static str {
+        Operation::find(self, true).map_or("unknown operation", |operation| operation.name)
+    }
+
+    pub(crate) const fn word(self) -> u128 {
+        self.0
+    }
+
+    pub(crate) const fn u8_at(self, byte: u32) -> u8 {
+        self.field(byte, 1) as u8
+    }
+
+    pub(crate) const fn u16_at(self, byte: u32) -> u16 {
+        self.field(byte, 2) as u16
+    }
+
+    pub(crate) const fn u24_at(self, byte: u32) -> u32 {
+        self.field(byte, 3) as u32
+    }
+
+    pub(crate) const fn u32_at(self, byte: u32) -> u32 {
+        self.field(byte, 4) as u32
+    }
+
+    pub(crate) const fn u64_at(self, byte: u32) -> u64 {
+        self.field(byte, 8)
+    }
+
+    pub(crate) const fn bit(self, byte: u32, bit: u32) -> bool {
+        (self.u8_at(byte) >> bit) & 1 == 1
+    }
+
+    /// The `bytes` bytes from `byte` on as a big-endian number; both are constants of this crate.
+    const fn field(self, byte: u32, bytes: u32) -> u64 {
+        debug_assert!(bytes >= 1 && bytes <= 8 && byte + bytes <= CDB_BYTES_MAX as u32);
+        ((self.0 << (8 * byte)) >> (128 - 8 * bytes)) as u64
+    }
+}
+
+impl fmt::Debug for Cdb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.operation_name())?;
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cdb_fields_are_big_endian_and_zero_behind_the_end() {
+        let cdb = Cdb::new(&[0x88, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(cdb.operation_code(), 0x88);
+        assert_eq!((cdb.u8_at(1), cdb.u16_at(1), cdb.u24_at(1), cdb.u32_at(1)), (1, 0x0102, 0x010203, 0x01020304));
+        assert_eq!(cdb.u64_at(2), 0x0203_0405_0607_0809);
+        assert_eq!(cdb.u32_at(10), 0);
+        assert!(cdb.bit(3, 0) && !cdb.bit(4, 0) && cdb.bit(8, 3));
+        assert_eq!(Cdb::new(&[7; 260]).bytes(), [7; 16]);
+        assert_eq!(Cdb::new(&[]).operation_code(), 0);
+    }
+}

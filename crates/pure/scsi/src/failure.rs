@@ -1,0 +1,59 @@
+//! Why a command did not end with GOOD, and the one place where a medium's errors become sense.
+
+use crate::command::{Outcome, Status};
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use block::{IoError, IoErrorKind};
+
+/// A command that did not do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Check(Sense),
+    Status(Status),
+}
+
+impl Failure {
+    /// The outcome, with sense in the format that the control mode page asks for.
+    pub fn outcome(self, descriptor_format: bool) -> Outcome {
+        match self {
+            Self::Check(sense) => Outcome::check(Sense { descriptor_format, ..sense }),
+            Self::Status(status) => Outcome::status(status),
+        }
+    }
+}
+
+impl From<Sense> for Failure {
+    fn from(sense: Sense) -> Self {
+        Self::Check(sense)
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// The sense of an error on reading.
+pub(crate) fn read_failure(error: IoError) -> Failure {
+    sense_of(error, AdditionalSense::UNRECOVERED_READ_ERROR).into()
+}
+
+/// The sense of an error on writing, flushing or discarding.
+pub(crate) fn write_failure(error: IoError) -> Failure {
+    sense_of(error, AdditionalSense::WRITE_ERROR).into()
+}
+
+/// A device that is gone, or that failed a flush, is a hardware error and not "not ready": that would
+/// invite the initiator to ask again until it hears GOOD, over writes that are lost.
+fn sense_of(error: IoError, medium: AdditionalSense) -> Sense {
+    let (key, code) = match error.kind {
+        IoErrorKind::Medium => (SenseKey::MediumError, medium),
+        IoErrorKind::Gone => (SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE),
+        IoErrorKind::OutOfRange => (SenseKey::IllegalRequest, AdditionalSense::LBA_OUT_OF_RANGE),
+        IoErrorKind::NoSpace => (SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED),
+        IoErrorKind::ReadOnly => (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED),
+        IoErrorKind::Unsupported => (SenseKey::IllegalRequest, AdditionalSense::INVALID_OPERATION_CODE),
+    };
+    let sense = Sense::new(key, code);
+    if error.kind == IoErrorKind::Medium { sense.with_information(error.extent.start.0) } else { sense }
+}

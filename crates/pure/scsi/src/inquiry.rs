@@ -1,0 +1,52 @@
+//! INQUIRY (SPC-4 §6.6): what the unit is.
+
+pub(crate) mod vpd;
+
+use crate::cdb::Cdb;
+use crate::command::NexusId;
+use crate::failure::Failure;
+use crate::reply::Reply;
+use crate::sense::Sense;
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Rope};
+
+/// The standards that the unit follows, as version descriptors: SAM-5, SPC-4, SBC-3, iSCSI.
+const VERSIONS: [u16; 4] = [0x00A0, 0x0460, 0x04C0, 0x0960];
+
+/// Standard INQUIRY data with all eight version descriptors.
+const STANDARD_BYTES: usize = 96;
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) fn inquire(&self, nexus: NexusId, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+        let page = cdb.u8_at(2);
+        let reply = match (cdb.bit(1, 0), page) {
+            (true, page) => self.vital_page(nexus, page)?,
+            (false, 0) => self.standard_inquiry(),
+            // A page code without EVPD asks for nothing.
+            (false, _) => return Err(Sense::cdb_byte(2).into()),
+        };
+        Ok(reply.cut(allocation))
+    }
+
+    fn standard_inquiry(&self) -> Reply {
+        let mut reply = Reply::new();
+        reply.u8(0x00); // a direct access block device is here
+        reply.u8(0x00); // the medium is not removable
+        reply.u8(0x06); // SPC-4
+        reply.u8(0x10 | 0x02); // HISUP; response data format 2
+        reply.u8((STANDARD_BYTES - 5) as u8);
+        reply.u8(0x00); // no protection, no third-party copy, no target port groups
+        reply.u8(0x10); // MULTIP: there may be several ports
+        reply.u8(0x02); // CMDQUE: the task set of SAM-5
+        reply.text(&self.identity.vendor, 8).text(&self.identity.product, 16).text(&self.identity.revision, 4);
+        reply.pad_to(58);
+        for version in VERSIONS {
+            reply.u16(version);
+        }
+        reply.pad_to(STANDARD_BYTES);
+        reply
+    }
+}
+
+#[cfg(test)]
+mod tests;

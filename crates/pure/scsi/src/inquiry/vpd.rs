@@ -1,0 +1,173 @@
+//! The vital product data pages (SPC-4 §7.8, SBC-4 §6.6).
+
+use crate::command::NexusId;
+use crate::identity::{Provisioning, TargetPort};
+use crate::reply::Reply;
+use crate::request::Shape;
+use crate::sense::Sense;
+use crate::unit::LogicalUnit;
+use block::BlockDevice;
+
+const SUPPORTED_PAGES: u8 = 0x00;
+const UNIT_SERIAL_NUMBER: u8 = 0x80;
+const DEVICE_IDENTIFICATION: u8 = 0x83;
+const EXTENDED_INQUIRY: u8 = 0x86;
+const BLOCK_LIMITS: u8 = 0xB0;
+const BLOCK_CHARACTERISTICS: u8 = 0xB1;
+const BLOCK_PROVISIONING: u8 = 0xB2;
+
+/// Every page, in the ascending order in which they are listed.
+const PAGES: [u8; 7] = [
+    SUPPORTED_PAGES,
+    UNIT_SERIAL_NUMBER,
+    DEVICE_IDENTIFICATION,
+    EXTENDED_INQUIRY,
+    BLOCK_LIMITS,
+    BLOCK_CHARACTERISTICS,
+    BLOCK_PROVISIONING,
+];
+
+/// Pages 86, B0 and B1 have a fixed length.
+const LONG_PAGE_BYTES: usize = 64;
+/// The most blocks that one UNMAP may name, over all of its descriptors.
+pub(crate) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
+/// The most descriptors in one UNMAP.
+pub(crate) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
+/// Serial numbers are cut to this many characters.
+const SERIAL_CHARACTERS_MAX: usize = 64;
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(super) fn vital_page(&self, nexus: NexusId, page: u8) -> Result<Reply, Sense> {
+        let mut reply = Reply::new();
+        reply.u8(0x00).u8(page).u16(0);
+        match page {
+            SUPPORTED_PAGES => {
+                reply.bytes(&PAGES);
+            }
+            UNIT_SERIAL_NUMBER => {
+                let serial = &self.identity.serial;
+                reply.text(serial, serial.len().min(SERIAL_CHARACTERS_MAX));
+            }
+            DEVICE_IDENTIFICATION => self.emit_designators(nexus, &mut reply),
+            EXTENDED_INQUIRY => self.emit_extended_inquiry(&mut reply),
+            BLOCK_LIMITS => self.emit_block_limits(&mut reply),
+            BLOCK_CHARACTERISTICS => {
+                // A rate of 1 is "non-rotating"; 0 says nothing, for disks of any rate may lie below.
+                reply.u16(u16::from(!self.options.rotational)).pad_to(LONG_PAGE_BYTES);
+            }
+            BLOCK_PROVISIONING => self.emit_provisioning(&mut reply),
+            _ => return Err(Sense::cdb_byte(2)),
+        }
+        reply.set_length16(2);
+        Ok(reply)
+    }
+
+    fn emit_designators(&self, nexus: NexusId, reply: &mut Reply) {
+        let identity = &self.identity;
+        let mut vendor_based = Reply::new();
+        vendor_based.text(&identity.vendor, 8).text(&identity.product, 16);
+        vendor_based.text(&identity.serial, identity.serial.len().min(SERIAL_CHARACTERS_MAX));
+        let naa_name = format!("naa.{}", hex(&identity.naa));
+        emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0x3, &identity.naa);
+        emit_designator(reply, Association::LogicalUnit, CodeSet::Ascii, 0x1, vendor_based.as_bytes());
+        emit_designator(reply, Association::LogicalUnit, CodeSet::Utf8, 0x8, &padded_name(&naa_name));
+        let mut uuid = vec![0x10, 0x00];
+        uuid.extend(identity.uuid);
+        emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0xA, &uuid);
+        if let Some(port) = self.nexuses.port(nexus) {
+            emit_port(reply, &port);
+        }
+    }
+
+    fn emit_extended_inquiry(&self, reply: &mut Reply) {
+        reply.u8(0x00); // no protection information
+        reply.u8(0x07); // HEADSUP, ORDSUP, SIMPSUP
+        reply.u8(0x00); // V_SUP is zero: no volatile cache behind GOOD
+        reply.pad_to(LONG_PAGE_BYTES);
+    }
+
+    fn emit_block_limits(&self, reply: &mut Reply) {
+        let shape = self.shape();
+        let geometry = self.device.geometry();
+        let transfer_max = clamp(shape.transfer_blocks_max());
+        let optimal = blocks_in(geometry.optimal_bytes, &shape);
+        let physical = blocks_in(geometry.physical_block_bytes, &shape);
+        let granularity = u16::try_from(optimal).or(u16::try_from(physical)).unwrap_or(0);
+        reply.u8(0x00); // WSNZ is zero: WRITE SAME of no count runs to the end
+        reply.u8(shape.compare_blocks_max() as u8);
+        reply.u16(granularity).u32(transfer_max);
+        // The optimum is a multiple of the granularity, and no more than the maximum.
+        reply.u32(if optimal <= transfer_max { transfer_max - transfer_max % optimal.max(1) } else { transfer_max });
+        reply.u32(0); // PRE-FETCH has no limit
+        let unmap = |value| if shape.unmap { value } else { 0 };
+        reply.u32(unmap(UNMAP_BLOCKS_MAX)).u32(unmap(UNMAP_DESCRIPTORS_MAX));
+        reply.u32(unmap(physical)).u32(unmap(0x8000_0000)); // UGAVALID, alignment 0
+        reply.u64(shape.write_same_blocks_max());
+        reply.pad_to(LONG_PAGE_BYTES);
+    }
+
+    fn emit_provisioning(&self, reply: &mut Reply) {
+        let zeros = if self.reads_zeros_where_unmapped(self.device.geometry()) { 0x04 } else { 0 };
+        // LBPU, LBPWS and LBPWS10 with UNMAP, none without; no thresholds, no anchors.
+        let (supported, kind) = match self.options.provisioning {
+            Provisioning::Full => (0x00, 0),
+            Provisioning::Resource => (0xE0 | zeros, 1),
+            Provisioning::Thin => (0xE0 | zeros, 2),
+        };
+        reply.u8(0).u8(supported).u8(kind).u8(0);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Association {
+    LogicalUnit = 0x00,
+    TargetPort = 0x10,
+    TargetDevice = 0x20,
+}
+
+#[derive(Clone, Copy)]
+enum CodeSet {
+    Binary = 1,
+    Ascii = 2,
+    Utf8 = 3,
+}
+
+/// PROTOCOL IDENTIFIER 5h, which counts only together with PIV.
+const ISCSI: u8 = 0x50;
+const PROTOCOL_VALID: u8 = 0x80;
+
+fn emit_designator(reply: &mut Reply, association: Association, code_set: CodeSet, kind: u8, designator: &[u8]) {
+    let (protocol, valid) = match association {
+        Association::LogicalUnit => (0, 0),
+        Association::TargetPort | Association::TargetDevice => (ISCSI, PROTOCOL_VALID),
+    };
+    let length = u8::try_from(designator.len()).expect("names of our own making are short");
+    reply.u8(protocol | code_set as u8).u8(valid | association as u8 | kind).u8(0).u8(length).bytes(designator);
+}
+
+fn emit_port(reply: &mut Reply, port: &TargetPort) {
+    let port_name = format!("{},t,0x{:04x}", port.target_name, port.portal_group_tag);
+    let [high, low] = port.relative_port.to_be_bytes();
+    emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x4, &[0, 0, high, low]);
+    emit_designator(reply, Association::TargetPort, CodeSet::Utf8, 0x8, &padded_name(&port_name));
+    emit_designator(reply, Association::TargetDevice, CodeSet::Utf8, 0x8, &padded_name(&port.target_name));
+}
+
+/// A SCSI name string: ended by a zero, and a multiple of four bytes (SPC-4 §7.8.6.11).
+fn padded_name(name: &str) -> Vec<u8> {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.resize((bytes.len() + 1).next_multiple_of(4), 0);
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+fn blocks_in(bytes: u32, shape: &Shape) -> u32 {
+    bytes / shape.block_bytes.max(1)
+}
+
+fn clamp(blocks: u64) -> u32 {
+    u32::try_from(blocks).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,39 @@
+//! The SCSI device server: SPC-4, SBC-4 and SAM-5 of a disk, over any [`block::BlockDevice`].
+//!
+//! A [`LogicalUnit`] takes [`Command`]s and gives [`Outcome`]s; [`judge`] says before the data comes
+//! what a command moves, or that it is refused; [`absent`] answers for units that do not exist. One
+//! table, `operation.rs`, says what there is to be asked.
+
+pub mod absent;
+mod attention;
+mod capacity;
+mod cdb;
+mod command;
+mod compare;
+mod failure;
+mod identity;
+mod inquiry;
+mod log;
+mod lun;
+mod mode;
+mod operation;
+mod power;
+mod reply;
+mod report;
+mod request;
+mod sense;
+mod task_set;
+mod unit;
+mod unmap;
+mod verify;
+mod write_same;
+
+pub use cdb::Cdb;
+pub use command::{
+    Command, DataNeed, ManagementOutcome, NexusId, Outcome, Status, TaskAttribute, TaskManagement, TaskTag,
+};
+pub use identity::{Identity, Options, Provisioning, TargetPort};
+pub use lun::Lun;
+pub use request::{Shape, judge};
+pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};
+pub use unit::LogicalUnit;

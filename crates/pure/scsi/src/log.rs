@@ -1,0 +1,150 @@
+//! LOG SENSE (SPC-4 §6.8, §7.3): counters that are counted, and nothing else.
+
+use crate::cdb::Cdb;
+use crate::failure::Failure;
+use crate::reply::Reply;
+use crate::sense::Sense;
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Rope};
+use std::cell::Cell;
+
+const SUPPORTED_PAGES: u8 = 0x00;
+const WRITE_ERRORS: u8 = 0x02;
+const READ_ERRORS: u8 = 0x03;
+const BACKGROUND_SCAN: u8 = 0x15;
+const STATISTICS: u8 = 0x19;
+const INFORMATIONAL_EXCEPTIONS: u8 = 0x2F;
+/// Every page, in ascending order.
+const PAGES: [u8; 6] =
+    [SUPPORTED_PAGES, WRITE_ERRORS, READ_ERRORS, BACKGROUND_SCAN, STATISTICS, INFORMATIONAL_EXCEPTIONS];
+
+/// A counter that target and initiator let run on, in binary (DU, TSD, FORMAT AND LINKING 00b).
+const COUNTER: u8 = 0x00;
+/// A binary list parameter.
+const LIST: u8 = 0x03;
+
+/// What a unit has done since it came up.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    reads: Cell<u64>,
+    writes: Cell<u64>,
+    blocks_read: Cell<u64>,
+    blocks_written: Cell<u64>,
+    read_errors: Cell<u64>,
+    write_errors: Cell<u64>,
+}
+
+impl Counters {
+    pub fn count_read(&self, blocks: u64) {
+        add(&self.reads, 1);
+        add(&self.blocks_read, blocks);
+    }
+
+    pub fn count_write(&self, blocks: u64) {
+        add(&self.writes, 1);
+        add(&self.blocks_written, blocks);
+    }
+
+    pub fn count_read_error(&self) {
+        add(&self.read_errors, 1);
+    }
+
+    pub fn count_write_error(&self) {
+        add(&self.write_errors, 1);
+    }
+}
+
+fn add(counter: &Cell<u64>, more: u64) {
+    counter.set(counter.get().wrapping_add(more));
+}
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) fn log_sense(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+        let (control, page) = (cdb.u8_at(2) >> 6, cdb.u8_at(2) & 0x3F);
+        let (subpage, pointer) = (cdb.u8_at(3), cdb.u16_at(5));
+        // Only cumulative values are kept: there are no thresholds and no defaults.
+        if control != 1 {
+            return Err(Sense::cdb_bit(2, 7).into());
+        }
+        let mut reply = Reply::new();
+        match (page, subpage) {
+            (SUPPORTED_PAGES, 0x00) => {
+                reply.u8(page).u8(0).u16(0).bytes(&PAGES);
+            }
+            // With subpages: the same pages, each with its subpage 0, and this one itself.
+            (SUPPORTED_PAGES, 0xFF) => {
+                reply.u8(0x40 | page).u8(0xFF).u16(0).bytes(&[0, 0, 0, 0xFF]);
+                PAGES.iter().skip(1).for_each(|&page| {
+                    reply.u8(page).u8(0);
+                });
+            }
+            (page, 0) if PAGES.contains(&page) => {
+                let parameters = self.log_parameters(page);
+                if parameters.last().is_none_or(|last| last.code < pointer) {
+                    return Err(Sense::cdb_byte(5).into());
+                }
+                reply.u8(page).u8(0).u16(0);
+                parameters.iter().filter(|parameter| parameter.code >= pointer).for_each(|p| p.emit(&mut reply));
+            }
+            (page, _) if PAGES.contains(&page) => return Err(Sense::cdb_byte(3).into()),
+            _ => return Err(Sense::cdb_bit(2, 5).into()),
+        }
+        reply.set_length16(2);
+        Ok(reply.cut(allocation))
+    }
+
+    fn log_parameters(&self, page: u8) -> Vec<Parameter> {
+        let counters = &self.counters;
+        let block_bytes = u64::from(self.device.geometry().block_bytes);
+        let errors = |blocks: &Cell<u64>, errors: &Cell<u64>| {
+            // Total bytes processed, total uncorrected errors.
+            vec![
+                Parameter::counter(0x0005, blocks.get().wrapping_mul(block_bytes)),
+                Parameter::counter(0x0006, errors.get()),
+            ]
+        };
+        match page {
+            WRITE_ERRORS => errors(&counters.blocks_written, &counters.write_errors),
+            READ_ERRORS => errors(&counters.blocks_read, &counters.read_errors),
+            // No scan is active, and none was made: members are scrubbed below, out of sight of SCSI.
+            BACKGROUND_SCAN => vec![Parameter::list(0x0000, vec![0; 12])],
+            STATISTICS => vec![Parameter::list(0x0001, self.statistics())],
+            // No exception; the temperature is not known.
+            INFORMATIONAL_EXCEPTIONS => vec![Parameter::list(0x0000, vec![0x00, 0x00, 0xFF, 0x00])],
+            _ => Vec::new(),
+        }
+    }
+
+    /// General access statistics: commands and blocks; times are not kept, and zero.
+    fn statistics(&self) -> Vec<u8> {
+        let counters = &self.counters;
+        let kept = [&counters.reads, &counters.writes, &counters.blocks_written, &counters.blocks_read];
+        let mut values: Vec<u8> = kept.into_iter().flat_map(|counter| counter.get().to_be_bytes()).collect();
+        values.resize(64, 0);
+        values
+    }
+}
+
+struct Parameter {
+    code: u16,
+    control: u8,
+    value: Vec<u8>,
+}
+
+impl Parameter {
+    fn counter(code: u16, value: u64) -> Self {
+        Self { code, control: COUNTER, value: value.to_be_bytes().to_vec() }
+    }
+
+    fn list(code: u16, value: Vec<u8>) -> Self {
+        Self { code, control: LIST, value }
+    }
+
+    fn emit(&self, reply: &mut Reply) {
+        let length = u8::try_from(self.value.len()).expect("a log parameter of our own is short");
+        reply.u16(self.code).u8(self.control).u8(length).bytes(&self.value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Mode parameters, and MODE SENSE (SPC-4 §6.11 to §6.14, §7.5; SBC-4 §6.5).
+
+mod pages;
+mod select;
+
+use crate::cdb::Cdb;
+use crate::failure::Failure;
+use crate::reply::Reply;
+use crate::sense::{AdditionalSense, Sense};
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Geometry, Rope};
+pub(crate) use pages::ModeParameters;
+use pages::{ALL_PAGES, PAGES, Page};
+
+/// WP and DPOFUA in the device-specific parameter.
+const WRITE_PROTECTED: u8 = 0x80;
+const DPO_FUA: u8 = 0x10;
+
+/// Which values MODE SENSE asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageControl {
+    Current,
+    Changeable,
+    Default,
+}
+
+/// The two forms of the mode parameter header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    Short,
+    Long,
+}
+
+impl Header {
+    pub fn of(cdb: Cdb) -> Self {
+        if cdb.operation_code() < 0x20 { Self::Short } else { Self::Long }
+    }
+
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Short => 4,
+            Self::Long => 8,
+        }
+    }
+}
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) fn mode_sense(&self, cdb: Cdb, allocation: u64, geometry: Geometry) -> Result<Rope, Failure> {
+        let header = Header::of(cdb);
+        let control = match cdb.u8_at(2) >> 6 {
+            0 => PageControl::Current,
+            1 => PageControl::Changeable,
+            2 => PageControl::Default,
+            _ => return Err(Sense::illegal(AdditionalSense::SAVING_PARAMETERS_NOT_SUPPORTED).into()),
+        };
+        let pages = pages_of(cdb)?;
+        let descriptor = if cdb.bit(1, 3) {
+            Vec::new()
+        } else {
+            let long = header == Header::Long && cdb.bit(1, 4);
+            block_descriptor(geometry, long)
+        };
+        let mut body = Reply::new();
+        body.bytes(&descriptor);
+        for page in pages {
+            body.bytes(&page.values(control, self.mode.get()));
+        }
+        let reply = self.with_header(header, &descriptor, &body);
+        Ok(reply.cut(allocation))
+    }
+
+    fn with_header(&self, header: Header, descriptor: &[u8], body: &Reply) -> Reply {
+        let protected = self.options.read_only || self.mode.get().software_write_protect;
+        let specific = DPO_FUA | if protected { WRITE_PROTECTED } else { 0 };
+        let mut reply = Reply::new();
+        match header {
+            Header::Short => {
+                let length = u8::try_from(body.len() + 3).expect("all pages together are short");
+                reply.u8(length).u8(0).u8(specific).u8(descriptor.len() as u8);
+            }
+            Header::Long => {
+                let length = u16::try_from(body.len() + 6).expect("all pages together are short");
+                let long_lba = u8::from(descriptor.len() == LONG_DESCRIPTOR_BYTES);
+                reply.u16(length).u8(0).u8(specific).u8(long_lba).u8(0).u16(descriptor.len() as u16);
+            }
+        }
+        reply.bytes(body.as_bytes());
+        reply
+    }
+}
+
+/// The pages that MODE SENSE asks for.
+fn pages_of(cdb: Cdb) -> Result<Vec<&'static Page>, Sense> {
+    let (code, subpage) = (cdb.u8_at(2) & 0x3F, cdb.u8_at(3));
+    let pages: Vec<_> = PAGES.iter().filter(|page| code == ALL_PAGES || page.code == code).collect();
+    if pages.is_empty() {
+        return Err(Sense::cdb_bit(2, 5));
+    }
+    // No page has subpages, so "all subpages" adds none.
+    if !matches!(subpage, 0x00 | 0xFF) {
+        return Err(Sense::cdb_byte(3));
+    }
+    Ok(pages)
+}
+
+pub(crate) const SHORT_DESCRIPTOR_BYTES: usize = 8;
+pub(crate) const LONG_DESCRIPTOR_BYTES: usize = 16;
+
+/// The mode parameter block descriptor: how many blocks, of how many bytes.
+pub(crate) fn block_descriptor(geometry: Geometry, long: bool) -> Vec<u8> {
+    let mut descriptor = Reply::new();
+    if long {
+        descriptor.u64(geometry.blocks.0).u32(0).u32(geometry.block_bytes);
+    } else {
+        // The length of a block has three bytes here, below a reserved one.
+        descriptor.u32(u32::try_from(geometry.blocks.0).unwrap_or(u32::MAX)).u32(geometry.block_bytes);
+    }
+    descriptor.as_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! MODE SELECT: a list is taken whole or refused whole.
+#![warn(clippy::arithmetic_side_effects)]
+
+use super::pages::{ModeParameters, PAGES};
+use super::{Header, LONG_DESCRIPTOR_BYTES, SHORT_DESCRIPTOR_BYTES, block_descriptor};
+use crate::attention::UnitAttention;
+use crate::failure::Failure;
+use crate::sense::{AdditionalSense, Sense};
+use crate::unit::{Job, LogicalUnit};
+use block::{BlockDevice, Geometry, Rope};
+
+const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) fn mode_select(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+        if !job.request.cdb.bit(1, 4) {
+            // Without PF the list is in a format of the vendor, and this vendor has none.
+            return Err(Sense::cdb_bit(1, 4).into());
+        }
+        let list = job.whole_data()?;
+        if list.is_empty() {
+            return Ok(Rope::new());
+        }
+        let before = self.mode.get();
+        let after = parameters_of(&list, Header::of(job.request.cdb), job.geometry, before)?;
+        if after != before {
+            self.mode.set(after);
+            self.nexuses.establish_for_others(Some(job.nexus), UnitAttention::ModeParametersChanged);
+        }
+        Ok(Rope::new())
+    }
+}
+
+/// What the parameters are after `list`.
+fn parameters_of(
+    list: &[u8],
+    header: Header,
+    geometry: Geometry,
+    mut parameters: ModeParameters,
+) -> Result<ModeParameters, Sense> {
+    let (medium, medium_at, descriptor_bytes, long) = match (header, list) {
+        (Header::Short, &[_, medium, _, length, ..]) => (medium, 1, usize::from(length), false),
+        (Header::Long, &[_, _, medium, _, flags, _, high, low, ..]) => {
+            (medium, 2, usize::from(u16::from_be_bytes([high, low])), flags & 1 == 1)
+        }
+        _ => return Err(TOO_SHORT),
+    };
+    if medium != 0 {
+        return Err(Sense::parameter(medium_at, None));
+    }
+    check_descriptor(list, header, descriptor_bytes, long, geometry)?;
+    let mut at = header.bytes().saturating_add(descriptor_bytes);
+    let mut rest = list.get(at..).ok_or(TOO_SHORT)?;
+    while let Some((&code, behind)) = rest.split_first() {
+        // PS is reserved here and may have come back from MODE SENSE.
+        let page = PAGES.iter().find(|page| page.code == code & 0x7F).ok_or(pointer(at, 0, Some(5)))?;
+        let &length = behind.first().ok_or(TOO_SHORT)?;
+        if usize::from(length).saturating_add(2) != page.len() {
+            return Err(pointer(at, 1, None));
+        }
+        let (new, next) = rest.split_at_checked(page.len()).ok_or(TOO_SHORT)?;
+        parameters = page.apply(new, parameters).map_err(|(byte, bit)| pointer(at, byte, Some(bit)))?;
+        at = at.saturating_add(page.len());
+        rest = next;
+    }
+    Ok(parameters)
+}
+
+/// A block descriptor may say what is so, and leave the number of blocks open; it changes nothing.
+fn check_descriptor(
+    list: &[u8],
+    header: Header,
+    descriptor_bytes: usize,
+    long: bool,
+    geometry: Geometry,
+) -> Result<(), Sense> {
+    let length_at = if header == Header::Short { 3 } else { 6 };
+    let own_bytes = if long { LONG_DESCRIPTOR_BYTES } else { SHORT_DESCRIPTOR_BYTES };
+    if descriptor_bytes == 0 {
+        return Ok(());
+    }
+    if descriptor_bytes != own_bytes {
+        return Err(Sense::parameter(length_at, None));
+    }
+    let start = header.bytes();
+    let given = list.get(start..start.saturating_add(own_bytes)).ok_or(TOO_SHORT)?;
+    let own = block_descriptor(geometry, long);
+    let count_bytes = if long { 8 } else { 4 };
+    let (given_count, given_rest) = given.split_at(count_bytes);
+    let (own_count, own_rest) = own.split_at(count_bytes);
+    let open = given_count.iter().all(|&byte| byte == 0) || given_count.iter().all(|&byte| byte == 0xFF);
+    if !open && given_count != own_count {
+        return Err(pointer(start, 0, None));
+    }
+    match given_rest.iter().zip(own_rest).position(|(given, own)| given != own) {
+        None => Ok(()),
+        Some(byte) => Err(pointer(start, count_bytes.saturating_add(byte), None)),
+    }
+}
+
+fn pointer(start: usize, byte: usize, bit: Option<u8>) -> Sense {
+    Sense::parameter(u16::try_from(start.saturating_add(byte)).unwrap_or(u16::MAX), bit)
+}

@@ -1,0 +1,304 @@
+//! The one table of what a logical unit can be asked: it drives dispatch, the check of reserved bits,
+//! what a command moves, and REPORT SUPPORTED OPERATION CODES.
+
+use crate::cdb::{CDB_BYTES_MAX, Cdb};
+use crate::sense::{AdditionalSense, Sense};
+
+/// What an operation does; the lengths of a CDB are variants of one verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    CompareAndWrite,
+    Inquiry,
+    LogSense,
+    ModeSelect,
+    ModeSense,
+    OrWrite,
+    PreFetch,
+    Read,
+    ReadCapacity10,
+    ReadCapacity16,
+    ReportLuns,
+    ReportSupportedOperationCodes,
+    ReportSupportedTaskManagement,
+    RequestSense,
+    StartStopUnit,
+    SynchronizeCache,
+    TestUnitReady,
+    Unmap,
+    Verify,
+    Write,
+    WriteAndVerify,
+    WriteSame,
+}
+
+/// What an operation moves, and where its CDB says how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    None,
+    /// An answer of at most the allocation length in the `bytes` bytes at `at`.
+    Answer {
+        at: u32,
+        bytes: u32,
+    },
+    /// An answer of one length.
+    FixedAnswer(u8),
+    /// A parameter list of the length in the `bytes` bytes at `at`.
+    List {
+        at: u32,
+        bytes: u32,
+    },
+    /// The blocks of the extent, to the initiator.
+    BlocksIn,
+    /// The blocks of the extent, from the initiator.
+    BlocksOut,
+    /// The blocks of the extent twice: to compare with, and to write.
+    BlocksTwice,
+    /// What BYTCHK says: nothing, the blocks, or one block.
+    ByteCheck,
+    /// One block, or none where NDOB is set.
+    OneBlock,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub name: &'static str,
+    pub verb: Verb,
+    pub data: Data,
+    pub cdb_bytes: u8,
+    flags: u8,
+    /// The CDB usage data of REPORT SUPPORTED OPERATION CODES: ones where a bit is looked at.
+    usage: [u8; CDB_BYTES_MAX],
+    /// Ones where a bit may be anything.
+    free: u128,
+}
+
+/// Not served while the unit is stopped.
+const MEDIUM: u8 = 1;
+/// Refused while the unit is write-protected.
+const WRITES: u8 = 2;
+/// The operation code has service actions.
+const ACTION: u8 = 4;
+/// Answered although a unit attention is pending, which stays pending.
+const QUIET: u8 = 8;
+/// Known only where UNMAP is offered.
+const UNMAPS: u8 = 16;
+/// Runs alone on its blocks.
+const ALONE: u8 = 32;
+
+/// FUA_NV of SBC-2: without meaning where every acknowledged block is stable.
+const FUA_NV: (usize, u8) = (1, 0x02);
+/// SYNC_NV of SBC-2.
+const SYNC_NV: (usize, u8) = (1, 0x04);
+/// The group number of CDBs of 10, 12 and 16 bytes: groups are not counted.
+const GROUP_10: (usize, u8) = (6, 0x3F);
+const GROUP_12: (usize, u8) = (10, 0x3F);
+const GROUP_16: (usize, u8) = (14, 0x3F);
+
+use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, List, None as Nothing, OneBlock};
+
+/// In order of operation code and service action. The last column lists the bits that are ignored.
+#[rustfmt::skip]
+pub(crate) static OPERATIONS: [Operation; 37] = [
+    row("TEST UNIT READY", Verb::TestUnitReady, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
+    row("REQUEST SENSE", Verb::RequestSense, Answer { at: 4, bytes: 1 }, QUIET, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
+    row("READ (6)", Verb::Read, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("WRITE (6)", Verb::Write, BlocksOut, MEDIUM | WRITES, &[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("INQUIRY", Verb::Inquiry, Answer { at: 3, bytes: 2 }, QUIET, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("MODE SELECT (6)", Verb::ModeSelect, List { at: 4, bytes: 1 }, 0, &[0x15, 0x10, 0, 0, 0xFF, 0], &[]),
+    row("MODE SENSE (6)", Verb::ModeSense, Answer { at: 4, bytes: 1 }, 0, &[0x1A, 0x08, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("START STOP UNIT", Verb::StartStopUnit, Nothing, 0, &[0x1B, 0x01, 0, 0, 0x05, 0], &[]),
+    row("READ CAPACITY (10)", Verb::ReadCapacity10, FixedAnswer(8), MEDIUM, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
+    row("READ (10)", Verb::Read, BlocksIn, MEDIUM, &[0x28, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
+    row("WRITE (10)", Verb::Write, BlocksOut, MEDIUM | WRITES, &[0x2A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
+    row("WRITE AND VERIFY (10)", Verb::WriteAndVerify, BlocksOut, MEDIUM | WRITES | ALONE, &[0x2E, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("VERIFY (10)", Verb::Verify, ByteCheck, MEDIUM, &[0x2F, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("PRE-FETCH (10)", Verb::PreFetch, Nothing, MEDIUM, &[0x34, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("SYNCHRONIZE CACHE (10)", Verb::SynchronizeCache, Nothing, MEDIUM, &[0x35, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[SYNC_NV, GROUP_10]),
+    row("WRITE SAME (10)", Verb::WriteSame, OneBlock, MEDIUM | WRITES, &[0x41, 0x08, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("UNMAP", Verb::Unmap, List { at: 7, bytes: 2 }, MEDIUM | WRITES | UNMAPS, &[0x42, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("LOG SENSE", Verb::LogSense, Answer { at: 7, bytes: 2 }, 0, &[0x4D, 0, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("MODE SELECT (10)", Verb::ModeSelect, List { at: 7, bytes: 2 }, 0, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("MODE SENSE (10)", Verb::ModeSense, Answer { at: 7, bytes: 2 }, 0, &[0x5A, 0x18, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("READ (16)", Verb::Read, BlocksIn, MEDIUM, &[0x88, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
+    row("COMPARE AND WRITE", Verb::CompareAndWrite, BlocksTwice, MEDIUM | WRITES | ALONE, &[0x89, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
+    row("WRITE (16)", Verb::Write, BlocksOut, MEDIUM | WRITES, &[0x8A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
+    row("ORWRITE (16)", Verb::OrWrite, BlocksOut, MEDIUM | WRITES | ALONE, &[0x8B, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
+    row("WRITE AND VERIFY (16)", Verb::WriteAndVerify, BlocksOut, MEDIUM | WRITES | ALONE, &[0x8E, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("VERIFY (16)", Verb::Verify, ByteCheck, MEDIUM, &[0x8F, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("PRE-FETCH (16)", Verb::PreFetch, Nothing, MEDIUM, &[0x90, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("SYNCHRONIZE CACHE (16)", Verb::SynchronizeCache, Nothing, MEDIUM, &[0x91, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[SYNC_NV, GROUP_16]),
+    row("WRITE SAME (16)", Verb::WriteSame, OneBlock, MEDIUM | WRITES, &[0x93, 0x09, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("READ CAPACITY (16)", Verb::ReadCapacity16, Answer { at: 10, bytes: 4 }, MEDIUM | ACTION, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT LUNS", Verb::ReportLuns, Answer { at: 6, bytes: 4 }, QUIET, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("READ (12)", Verb::Read, BlocksIn, MEDIUM, &[0xA8, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
+    row("WRITE (12)", Verb::Write, BlocksOut, MEDIUM | WRITES, &[0xAA, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
+    row("WRITE AND VERIFY (12)", Verb::WriteAndVerify, BlocksOut, MEDIUM | WRITES | ALONE, &[0xAE, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
+    row("VERIFY (12)", Verb::Verify, ByteCheck, MEDIUM, &[0xAF, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
+];
+
+const fn row(
+    name: &'static str,
+    verb: Verb,
+    data: Data,
+    flags: u8,
+    used: &'static [u8],
+    ignored: &'static [(usize, u8)],
+) -> Operation {
+    let mut usage = [0; CDB_BYTES_MAX];
+    let mut free = [0; CDB_BYTES_MAX];
+    let mut byte = 0;
+    while byte < used.len() {
+        usage[byte] = used[byte];
+        free[byte] = used[byte];
+        byte += 1;
+    }
+    while byte < CDB_BYTES_MAX {
+        // What follows the CDB in its 16-byte place is padding of the transport.
+        free[byte] = 0xFF;
+        byte += 1;
+    }
+    // The operation code and the service action were looked at to find the row.
+    free[0] = 0xFF;
+    if flags & ACTION != 0 {
+        free[1] |= 0x1F;
+    }
+    let mut at = 0;
+    while at < ignored.len() {
+        free[ignored[at].0] |= ignored[at].1;
+        at += 1;
+    }
+    Operation { name, verb, data, cdb_bytes: used.len() as u8, flags, usage, free: u128::from_be_bytes(free) }
+}
+
+/// The first row of each operation code, or 255.
+static FIRST_ROW: [u8; 256] = {
+    let mut rows = [0xFF; 256];
+    let mut at = OPERATIONS.len();
+    while at > 0 {
+        at -= 1;
+        rows[OPERATIONS[at].usage[0] as usize] = at as u8;
+    }
+    rows
+};
+
+impl Operation {
+    /// The row that `cdb` asks for.
+    ///
+    /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action, where only that is unknown.
+    pub fn find(cdb: Cdb, unmap_offered: bool) -> Result<&'static Self, Sense> {
+        let mut rows = Self::of_code(cdb.operation_code(), unmap_offered).peekable();
+        if rows.peek().is_none() {
+            return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
+        }
+        let action = cdb.u8_at(1) & 0x1F;
+        rows.find(|row| row.action().is_none_or(|own| own == action)).ok_or(Sense::cdb_bit(1, 4))
+    }
+
+    /// The rows of an operation code: one, or one for each service action.
+    pub fn of_code(code: u8, unmap_offered: bool) -> impl Iterator<Item = &'static Self> {
+        let first = usize::from(FIRST_ROW[usize::from(code)]);
+        let rows = OPERATIONS.get(first..).unwrap_or_default().iter();
+        rows.take_while(move |row| row.code() == code).filter(move |row| unmap_offered || !row.has(UNMAPS))
+    }
+
+    pub fn code(&self) -> u8 {
+        self.usage[0]
+    }
+
+    pub fn action(&self) -> Option<u8> {
+        self.has(ACTION).then_some(self.usage[1])
+    }
+
+    pub fn needs_medium(&self) -> bool {
+        self.has(MEDIUM)
+    }
+
+    pub fn writes(&self) -> bool {
+        self.has(WRITES)
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.has(QUIET)
+    }
+
+    pub fn runs_alone(&self) -> bool {
+        self.has(ALONE)
+    }
+
+    /// True when the operation exists for a unit that offers UNMAP or does not.
+    pub fn is_known(&self, unmap_offered: bool) -> bool {
+        unmap_offered || !self.has(UNMAPS)
+    }
+
+    /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.
+    pub fn check_reserved(&self, cdb: Cdb) -> Result<(), Sense> {
+        let reserved = cdb.word() & !self.free;
+        if reserved == 0 {
+            return Ok(());
+        }
+        let bit = reserved.leading_zeros();
+        Err(Sense::cdb_bit((bit / 8) as u16, (7 - bit % 8) as u8))
+    }
+
+    /// The CDB usage data, as long as the CDB.
+    pub fn usage(&self, unmap_offered: bool) -> Vec<u8> {
+        let mut usage = self.usage[..usize::from(self.cdb_bytes)].to_vec();
+        if self.verb == Verb::WriteSame && !unmap_offered {
+            usage[1] &= !UNMAP_BIT;
+        }
+        usage
+    }
+
+    /// How long an initiator should wait for it, in seconds; 0 is no advice.
+    pub fn timeout_s(&self) -> u32 {
+        if self.has(MEDIUM) { 60 } else { 0 }
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// UNMAP in byte 1 of WRITE SAME.
+const UNMAP_BIT: u8 = 0x08;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_in_order_and_found_by_their_codes() {
+        for pair in OPERATIONS.windows(2) {
+            assert!((pair[0].code(), pair[0].action()) < (pair[1].code(), pair[1].action()), "{}", pair[1].name);
+        }
+        for row in &OPERATIONS {
+            let found = Operation::find(Cdb::new(&row.usage), true).expect("the row is in the table");
+            assert_eq!(found.name, row.name);
+        }
+    }
+
+    #[test]
+    fn operation_that_is_unknown_is_refused_as_code_or_as_service_action() {
+        assert_eq!(Operation::find(Cdb::new(&[0xFF]), true).unwrap_err().code, AdditionalSense(0x20, 0));
+        assert_eq!(Operation::find(Cdb::new(&[0x9E, 0x1F]), true).unwrap_err(), Sense::cdb_bit(1, 4));
+        assert_eq!(Operation::find(Cdb::new(&[0x42]), false).unwrap_err().code, AdditionalSense(0x20, 0));
+        assert!(Operation::find(Cdb::new(&[0x42]), true).is_ok());
+    }
+
+    #[test]
+    fn operation_codes_say_how_long_their_cdb_is() {
+        for row in &OPERATIONS {
+            let expected = match row.code() >> 5 {
+                0 => 6,
+                1 | 2 => 10,
+                4 => 16,
+                5 => 12,
+                _ => unreachable!("no row has such a code"),
+            };
+            assert_eq!(row.cdb_bytes, expected, "{}", row.name);
+        }
+    }
+}

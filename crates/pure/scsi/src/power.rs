@@ -1,0 +1,58 @@
+//! START STOP UNIT, SYNCHRONIZE CACHE and REQUEST SENSE: the state of the unit as a whole.
+
+use crate::cdb::Cdb;
+use crate::command::NexusId;
+use crate::failure::{Failure, write_failure};
+use crate::reply::Reply;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Geometry, Rope, Written};
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// START STOP UNIT (SBC-4 §5.32). Power conditions and LOEJ are reserved bits here: the unit has no
+    /// power condition page, and its medium cannot be ejected.
+    pub(crate) async fn start_stop(&self, cdb: Cdb, geometry: Geometry) -> Result<Rope, Failure> {
+        let (start, no_flush) = (cdb.bit(4, 0), cdb.bit(4, 2));
+        if !start && !no_flush {
+            self.make_stable(earlier_writes(), geometry).await?;
+        }
+        self.stopped.set(!start);
+        Ok(Rope::new())
+    }
+
+    /// SYNCHRONIZE CACHE (SBC-4 §5.33). What was answered is stable already; the flush is for what
+    /// aborted commands left behind, and tells of a device that failed one. IMMED allows an early answer
+    /// and does not ask for one.
+    pub(crate) async fn synchronize_cache(&self) -> Result<Rope, Failure> {
+        match self.device.flush(earlier_writes()).await {
+            Ok(_stable) => Ok(Rope::new()),
+            Err(error) => {
+                self.counters.count_write_error();
+                Err(write_failure(error))
+            }
+        }
+    }
+
+    /// REQUEST SENSE (SPC-4 §6.39): what the nexus has not been told, or the state of the unit.
+    pub(crate) fn request_sense(&self, nexus: NexusId, cdb: Cdb) -> Rope {
+        let mut sense = match self.nexuses.take(nexus) {
+            Some(attention) => attention.sense(),
+            None if self.stopped.get() => {
+                Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED)
+            }
+            None => Sense::new(SenseKey::NoSense, AdditionalSense::NONE),
+        };
+        sense.descriptor_format = cdb.bit(1, 0);
+        let mut reply = Reply::new();
+        reply.bytes(&sense.emit());
+        reply.cut(u64::from(cdb.u8_at(4)))
+    }
+}
+
+/// Stands for the writes of commands that ended before: the device accepted them then.
+fn earlier_writes() -> Written {
+    Written::attest()
+}
+
+#[cfg(test)]
+mod tests;

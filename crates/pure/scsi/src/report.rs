@@ -1,0 +1,94 @@
+//! REPORT SUPPORTED OPERATION CODES and REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-4 §6.35, §6.36).
+
+use crate::cdb::Cdb;
+use crate::failure::Failure;
+use crate::identity::Provisioning;
+use crate::operation::{OPERATIONS, Operation};
+use crate::reply::Reply;
+use crate::sense::Sense;
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Rope};
+
+const TIMEOUTS_BYTES: u16 = 10;
+/// SUPPORT: the command is not supported, or as the standard says.
+const NOT_SUPPORTED: u8 = 1;
+const SUPPORTED: u8 = 3;
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) fn report_operations(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+        let unmap = self.options.provisioning != Provisioning::Full;
+        let timeouts = cdb.bit(2, 7);
+        let (code, action) = (cdb.u8_at(3), cdb.u16_at(4));
+        let mut rows = Operation::of_code(code, unmap).peekable();
+        let first = rows.peek().copied();
+        let with_actions = first.is_some_and(|row| row.action().is_some());
+        let of_action = |row: &&Operation| row.action().is_none_or(|own| u16::from(own) == action);
+        let reply = match cdb.u8_at(2) & 0x07 {
+            0 => all_operations(unmap, timeouts),
+            // By operation code alone: not for one that has service actions.
+            1 if with_actions => return Err(Sense::cdb_bit(2, 2).into()),
+            1 => one_operation(first, unmap, timeouts),
+            // By service action: not for a code that has none.
+            2 if first.is_some() && !with_actions => return Err(Sense::cdb_bit(2, 2).into()),
+            2 => one_operation(rows.find(of_action), unmap, timeouts),
+            // Whichever it has; without service actions only action 0 is meant.
+            3 if !with_actions => one_operation(first.filter(|_| action == 0), unmap, timeouts),
+            3 => one_operation(rows.find(of_action), unmap, timeouts),
+            _ => return Err(Sense::cdb_bit(2, 2).into()),
+        };
+        Ok(reply.cut(allocation))
+    }
+
+    pub(crate) fn report_task_management(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+        if allocation < 4 {
+            return Err(Sense::cdb_byte(6).into());
+        }
+        let mut reply = Reply::new();
+        // ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
+        reply.u8(0x80 | 0x40 | 0x10 | 0x08 | 0x02);
+        if cdb.bit(2, 7) {
+            // The extended form has time-outs behind; there is no advice in them.
+            reply.bytes(&[0, 0, 12]).pad_to(16);
+        } else {
+            reply.pad_to(4);
+        }
+        Ok(reply.cut(allocation))
+    }
+}
+
+fn all_operations(unmap: bool, timeouts: bool) -> Reply {
+    let mut list = Reply::new();
+    for row in OPERATIONS.iter().filter(|row| row.is_known(unmap)) {
+        let flags = if timeouts { 0x02 } else { 0 } | u8::from(row.action().is_some());
+        list.u8(row.code()).u8(0).u16(u16::from(row.action().unwrap_or(0)));
+        list.u8(0).u8(flags).u16(u16::from(row.cdb_bytes));
+        if timeouts {
+            emit_timeouts(&mut list, row);
+        }
+    }
+    let mut reply = Reply::new();
+    reply.u32(u32::try_from(list.len()).expect("the table is short")).bytes(list.as_bytes());
+    reply
+}
+
+fn one_operation(row: Option<&Operation>, unmap: bool, timeouts: bool) -> Reply {
+    let mut reply = Reply::new();
+    let Some(row) = row else {
+        reply.u8(0).u8(NOT_SUPPORTED).u16(0);
+        return reply;
+    };
+    let usage = row.usage(unmap);
+    reply.u8(0).u8(SUPPORTED | if timeouts { 0x80 } else { 0 }).u16(u16::from(row.cdb_bytes)).bytes(&usage);
+    if timeouts {
+        emit_timeouts(&mut reply, row);
+    }
+    reply
+}
+
+/// The command timeouts descriptor: no advice on the nominal time, and the recommended one.
+fn emit_timeouts(reply: &mut Reply, row: &Operation) {
+    reply.u16(TIMEOUTS_BYTES).u16(0).u32(0).u32(row.timeout_s());
+}
+
+#[cfg(test)]
+mod tests;

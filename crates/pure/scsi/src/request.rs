@@ -1,0 +1,197 @@
+//! A CDB that was understood and found possible: its operation, its blocks, what it moves.
+#![warn(clippy::arithmetic_side_effects)]
+
+use crate::cdb::Cdb;
+use crate::command::DataNeed;
+use crate::operation::{Data, Operation, Verb};
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use block::Extent;
+
+/// The most blocks that one COMPARE AND WRITE can name.
+pub(crate) const COMPARE_BLOCKS_MAX: u32 = 255;
+/// The most bytes that one WRITE SAME writes. A long one would hold up its task set and its abort.
+pub(crate) const WRITE_SAME_BYTES_MAX: u64 = 256 << 20;
+
+/// What a CDB is judged against. A copy may be kept where the unit itself is not at hand: one that is
+/// out of date costs the initiator a retry, never data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of one logical block.
+    pub block_bytes: u32,
+    /// How many logical blocks the unit has.
+    pub blocks: u64,
+    /// The longest transfer of one command, in bytes.
+    pub transfer_bytes_max: u32,
+    /// True when UNMAP is offered.
+    pub unmap: bool,
+    /// True when the unit never takes writes.
+    pub read_only: bool,
+}
+
+impl Shape {
+    /// The most blocks that one command may move.
+    pub(crate) fn transfer_blocks_max(&self) -> u64 {
+        u64::from(self.transfer_bytes_max).checked_div(u64::from(self.block_bytes)).unwrap_or(0)
+    }
+
+    /// The most blocks that one WRITE SAME may name.
+    pub(crate) fn write_same_blocks_max(&self) -> u64 {
+        WRITE_SAME_BYTES_MAX.checked_div(u64::from(self.block_bytes)).unwrap_or(0)
+    }
+
+    /// The most blocks that one COMPARE AND WRITE may name: its data holds each of them twice.
+    pub(crate) fn compare_blocks_max(&self) -> u32 {
+        let fit = u32::try_from(self.transfer_blocks_max() / 2).unwrap_or(u32::MAX);
+        COMPARE_BLOCKS_MAX.min(fit)
+    }
+}
+
+/// Says what a command is about to move, from its CDB alone.
+///
+/// *Errors*: the sense of a command that cannot be done. Its data need not be waited for: it is
+/// executed without data, and answered with this sense or with what ranks before it (a unit attention).
+pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
+    let operation = Operation::find(cdb, shape.unmap)?;
+    if operation.writes() && shape.read_only {
+        return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
+    }
+    Request::parse(operation, cdb, shape).map(|request| request.need)
+}
+
+/// One command, understood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub operation: &'static Operation,
+    pub cdb: Cdb,
+    /// The blocks that it names; empty where it names none.
+    pub extent: Extent,
+    pub need: DataNeed,
+}
+
+impl Request {
+    /// Reads the CDB of `operation`.
+    ///
+    /// *Errors*: 24/00 with a field pointer; 21/00 for blocks that the unit does not have.
+    pub fn parse(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
+        operation.check_reserved(cdb)?;
+        let extent = match operation.verb {
+            Verb::Read
+            | Verb::Write
+            | Verb::WriteAndVerify
+            | Verb::Verify
+            | Verb::OrWrite
+            | Verb::CompareAndWrite
+            | Verb::PreFetch
+            | Verb::SynchronizeCache
+            | Verb::WriteSame => extent_of(operation, cdb, shape)?,
+            _ => Extent::default(),
+        };
+        let mut request = Self { operation, cdb, extent, need: DataNeed::default() };
+        request.check_fields(shape)?;
+        request.need = request.need(shape);
+        Ok(request)
+    }
+
+    /// BYTCHK of VERIFY and WRITE AND VERIFY.
+    pub fn byte_check(&self) -> u8 {
+        (self.cdb.u8_at(1) >> 1) & 0x03
+    }
+
+    /// UNMAP of WRITE SAME.
+    pub fn unmaps(&self) -> bool {
+        self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 3)
+    }
+
+    /// NDOB of WRITE SAME (16): no data comes, and zeros are meant.
+    pub fn has_no_data_out(&self) -> bool {
+        self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 0)
+    }
+
+    fn check_fields(&self, shape: &Shape) -> Result<(), Sense> {
+        match self.operation.verb {
+            Verb::Verify if self.byte_check() == 2 => Err(Sense::cdb_bit(1, 2)),
+            Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
+            Verb::WriteSame if self.unmaps() && !shape.unmap => Err(Sense::cdb_bit(1, 3)),
+            _ => Ok(()),
+        }
+    }
+
+    fn need(&self, shape: &Shape) -> DataNeed {
+        let (one, all) = (u64::from(shape.block_bytes), self.bytes(shape));
+        let (data_in, data_out) = match self.operation.data {
+            Data::None => (0, 0),
+            Data::Answer { at, bytes } => (number_at(self.cdb, at, bytes), 0),
+            Data::FixedAnswer(bytes) => (u64::from(bytes), 0),
+            Data::List { at, bytes } => (0, number_at(self.cdb, at, bytes)),
+            Data::BlocksIn => (all, 0),
+            Data::BlocksOut => (0, all),
+            Data::BlocksTwice => (0, all.saturating_mul(2)),
+            Data::ByteCheck => match self.byte_check() {
+                1 => (0, all),
+                3 if !self.extent.is_empty() => (0, one),
+                _ => (0, 0),
+            },
+            Data::OneBlock if self.has_no_data_out() => (0, 0),
+            Data::OneBlock => (0, one),
+        };
+        DataNeed { data_out, data_in }
+    }
+
+    /// The bytes of the extent, which is on the unit.
+    fn bytes(&self, shape: &Shape) -> u64 {
+        self.extent.len.bytes(shape.block_bytes)
+    }
+}
+
+fn number_at(cdb: Cdb, at: u32, bytes: u32) -> u64 {
+    match bytes {
+        1 => u64::from(cdb.u8_at(at)),
+        2 => u64::from(cdb.u16_at(at)),
+        _ => u64::from(cdb.u32_at(at)),
+    }
+}
+
+/// Reads the blocks that a media CDB names, and admits only what the unit has and one command may name.
+fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, Sense> {
+    let (lba, blocks, blocks_at) = address_of(operation, cdb);
+    let out_of_range = Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE);
+    // A command for no blocks may stand at the very end, not behind it.
+    let behind = shape.blocks.checked_sub(lba).ok_or(out_of_range)?;
+    if blocks > behind {
+        return Err(out_of_range);
+    }
+    let (blocks, blocks_max) = match operation.verb {
+        // No count means all blocks to the end.
+        Verb::WriteSame if blocks == 0 => (behind, shape.write_same_blocks_max()),
+        Verb::WriteSame => (blocks, shape.write_same_blocks_max()),
+        Verb::SynchronizeCache if blocks == 0 => (behind, u64::MAX),
+        Verb::SynchronizeCache | Verb::PreFetch => (blocks, u64::MAX),
+        Verb::CompareAndWrite => (blocks, u64::from(shape.compare_blocks_max())),
+        _ => (blocks, shape.transfer_blocks_max()),
+    };
+    if blocks > blocks_max {
+        return Err(Sense::cdb_byte(blocks_at));
+    }
+    Extent::checked(lba, blocks).ok_or(out_of_range)
+}
+
+/// The first block, the number of blocks, and the byte where that number begins.
+fn address_of(operation: &Operation, cdb: Cdb) -> (u64, u64, u16) {
+    match operation.cdb_bytes {
+        6 => {
+            // A length of zero means 256 blocks here, and nowhere else.
+            let blocks = match cdb.u8_at(4) {
+                0 => 256,
+                blocks => u64::from(blocks),
+            };
+            (u64::from(cdb.u24_at(1) & 0x1F_FFFF), blocks, 4)
+        }
+        10 => (u64::from(cdb.u32_at(2)), u64::from(cdb.u16_at(7)), 7),
+        12 => (u64::from(cdb.u32_at(2)), u64::from(cdb.u32_at(6)), 6),
+        _ if operation.verb == Verb::CompareAndWrite => (cdb.u64_at(2), u64::from(cdb.u8_at(13)), 13),
+        _ => (cdb.u64_at(2), u64::from(cdb.u32_at(10)), 10),
+    }
+}
+
+#[cfg(test)]
+mod tests;

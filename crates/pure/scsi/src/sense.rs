@@ -1,0 +1,192 @@
+//! Sense data: why a command ended as it did (SPC-4 §4.5).
+
+use smallvec::SmallVec;
+
+/// The kind of trouble (SPC-4 table 49).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SenseKey {
+    /// Nothing to report.
+    NoSense = 0x0,
+    /// The logical unit does not take media commands now.
+    NotReady = 0x2,
+    /// The blocks cannot be read or written.
+    MediumError = 0x3,
+    /// The device failed.
+    HardwareError = 0x4,
+    /// The command asks for what cannot be asked.
+    IllegalRequest = 0x5,
+    /// Something changed that the nexus has not been told yet.
+    UnitAttention = 0x6,
+    /// The blocks may not be written.
+    DataProtect = 0x7,
+    /// The command was given up.
+    AbortedCommand = 0xB,
+    /// The blocks differ from the data that came.
+    Miscompare = 0xE,
+}
+
+/// An additional sense code and its qualifier, as in "21/00".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AdditionalSense(pub u8, pub u8);
+
+#[rustfmt::skip]
+impl AdditionalSense {
+    pub(crate) const NONE: Self = Self(0x00, 0x00);
+    pub(crate) const INITIALIZING_COMMAND_REQUIRED: Self = Self(0x04, 0x02);
+    pub(crate) const WRITE_ERROR: Self = Self(0x0C, 0x00);
+    pub(crate) const INVALID_FIELD_IN_INFORMATION_UNIT: Self = Self(0x0E, 0x03);
+    pub(crate) const UNRECOVERED_READ_ERROR: Self = Self(0x11, 0x00);
+    pub(crate) const PARAMETER_LIST_LENGTH_ERROR: Self = Self(0x1A, 0x00);
+    pub(crate) const MISCOMPARE_DURING_VERIFY: Self = Self(0x1D, 0x00);
+    pub(crate) const INVALID_OPERATION_CODE: Self = Self(0x20, 0x00);
+    pub(crate) const LBA_OUT_OF_RANGE: Self = Self(0x21, 0x00);
+    pub(crate) const INVALID_FIELD_IN_CDB: Self = Self(0x24, 0x00);
+    pub(crate) const LOGICAL_UNIT_NOT_SUPPORTED: Self = Self(0x25, 0x00);
+    pub(crate) const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self(0x26, 0x00);
+    pub(crate) const WRITE_PROTECTED: Self = Self(0x27, 0x00);
+    pub(crate) const SOFTWARE_WRITE_PROTECTED: Self = Self(0x27, 0x02);
+    pub(crate) const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);
+    pub(crate) const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self(0x39, 0x00);
+    pub(crate) const INTERNAL_TARGET_FAILURE: Self = Self(0x44, 0x00);
+    pub(crate) const INVALID_MESSAGE: Self = Self(0x49, 0x00);
+}
+
+/// Where the wrong field is (SPC-4 §4.5.2.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldPointer {
+    /// True for the CDB, false for the parameter list.
+    pub in_cdb: bool,
+    /// Which byte the field begins in.
+    pub byte: u16,
+    /// The leftmost bit of the field in that byte, where the field does not begin with the byte.
+    pub bit: Option<u8>,
+}
+
+/// Sense data, before it is bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sense {
+    /// The kind of trouble.
+    pub key: SenseKey,
+    /// What it is.
+    pub code: AdditionalSense,
+    /// Which block, or which byte of the data for a miscompare of COMPARE AND WRITE.
+    pub information: Option<u64>,
+    /// Which field, for an illegal request.
+    pub field: Option<FieldPointer>,
+    /// True when the nexus is to get it in descriptor format (D_SENSE of the control mode page).
+    pub descriptor_format: bool,
+}
+
+/// Sense data as it goes on the wire.
+pub type SenseBytes = SmallVec<[u8; 32]>;
+
+impl Sense {
+    pub(crate) const fn new(key: SenseKey, code: AdditionalSense) -> Self {
+        Self { key, code, information: None, field: None, descriptor_format: false }
+    }
+
+    pub(crate) const fn illegal(code: AdditionalSense) -> Self {
+        Self::new(SenseKey::IllegalRequest, code)
+    }
+
+    /// 24/00, pointing at the field that begins at `bit` of `byte`.
+    pub(crate) const fn cdb_bit(byte: u16, bit: u8) -> Self {
+        let mut sense = Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
+        sense.field = Some(FieldPointer { in_cdb: true, byte, bit: Some(bit) });
+        sense
+    }
+
+    /// 24/00, pointing at the field that begins with `byte`.
+    pub(crate) const fn cdb_byte(byte: u16) -> Self {
+        let mut sense = Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
+        sense.field = Some(FieldPointer { in_cdb: true, byte, bit: None });
+        sense
+    }
+
+    /// 26/00, pointing at `byte` (and `bit`) of the parameter list.
+    pub(crate) const fn parameter(byte: u16, bit: Option<u8>) -> Self {
+        let mut sense = Self::illegal(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
+        sense.field = Some(FieldPointer { in_cdb: false, byte, bit });
+        sense
+    }
+
+    pub(crate) const fn with_information(mut self, information: u64) -> Self {
+        self.information = Some(information);
+        self
+    }
+
+    /// The bytes that the initiator gets, in the format that it asked for.
+    #[must_use]
+    pub fn emit(&self) -> SenseBytes {
+        if self.descriptor_format { self.emit_descriptor() } else { self.emit_fixed() }
+    }
+
+    fn emit_fixed(&self) -> SenseBytes {
+        let mut bytes = SenseBytes::from_slice(&[0; 18]);
+        let AdditionalSense(code, qualifier) = self.code;
+        // Fixed format has 32 bits for the information; what does not fit is not valid.
+        let information = self.information.and_then(|information| u32::try_from(information).ok());
+        bytes[0] = 0x70 | if information.is_some() { 0x80 } else { 0 };
+        bytes[2] = self.key as u8;
+        bytes[3..7].copy_from_slice(&information.unwrap_or(0).to_be_bytes());
+        bytes[7] = 10;
+        bytes[12] = code;
+        bytes[13] = qualifier;
+        bytes[15..18].copy_from_slice(&self.key_specific());
+        bytes
+    }
+
+    fn emit_descriptor(&self) -> SenseBytes {
+        let AdditionalSense(code, qualifier) = self.code;
+        let mut bytes = SenseBytes::from_slice(&[0x72, self.key as u8, code, qualifier, 0, 0, 0, 0]);
+        if let Some(information) = self.information {
+            bytes.extend_from_slice(&[0x00, 0x0A, 0x80, 0]);
+            bytes.extend_from_slice(&information.to_be_bytes());
+        }
+        if self.field.is_some() {
+            bytes.extend_from_slice(&[0x02, 0x06, 0, 0]);
+            bytes.extend_from_slice(&self.key_specific());
+            bytes.push(0);
+        }
+        bytes[7] = (bytes.len() - 8) as u8;
+        bytes
+    }
+
+    fn key_specific(&self) -> [u8; 3] {
+        let Some(FieldPointer { in_cdb, byte, bit }) = self.field else { return [0; 3] };
+        let [high, low] = byte.to_be_bytes();
+        let pointed = 0x80 | if in_cdb { 0x40 } else { 0 };
+        [pointed | bit.map_or(0, |bit| 0x08 | (bit & 7)), high, low]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sense_fixed_format_is_18_bytes_with_field_pointer() {
+        let bytes = Sense::cdb_bit(1, 7).emit();
+        assert_eq!(bytes[..], [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x24, 0, 0, 0xCF, 0, 1]);
+        assert_eq!(Sense::parameter(0x0104, None).emit()[15..], [0x80, 1, 4]);
+    }
+
+    #[test]
+    fn sense_information_that_does_not_fit_the_fixed_format_is_not_valid() {
+        let sense = Sense::new(SenseKey::MediumError, AdditionalSense::UNRECOVERED_READ_ERROR);
+        let fits = sense.with_information(0xFFFF_FFFF).emit();
+        assert_eq!((fits[0], &fits[3..7]), (0xF0, &[0xFF; 4][..]));
+        let large = sense.with_information(0x1_0000_0000).emit();
+        assert_eq!((large[0], &large[3..7]), (0x70, &[0; 4][..]));
+    }
+
+    #[test]
+    fn sense_descriptor_format_carries_64_bits_and_the_field_pointer() {
+        let mut sense = Sense::cdb_byte(2).with_information(0x0102_0304_0506_0708);
+        sense.descriptor_format = true;
+        let expected: &[u8] =
+            &[0x72, 5, 0x24, 0, 0, 0, 0, 20, 0, 10, 0x80, 0, 1, 2, 3, 4, 5, 6, 7, 8, 2, 6, 0, 0, 0xC0, 0, 2, 0];
+        assert_eq!(&sense.emit()[..], expected);
+    }
+}

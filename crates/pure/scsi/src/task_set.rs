@@ -1,0 +1,287 @@
+//! The task set: which tasks are under way, which must wait for which, and which are aborted (SAM-5 §8).
+//!
+//! There is one task set for all nexuses (TST = 0). A task waits for others for two reasons: its task
+//! attribute, and its blocks, where it or the other runs alone on them. A task that has begun waits for
+//! nobody, and a head-of-queue task only for tasks that have begun, so no two wait for each other.
+
+use crate::command::{NexusId, Status, TaskAttribute, TaskTag};
+use block::Extent;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+/// The tasks of one logical unit.
+#[derive(Debug)]
+pub(crate) struct TaskSet {
+    tasks: RefCell<Tasks>,
+    tasks_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    places: Vec<Option<Task>>,
+    free: Vec<usize>,
+    arrivals: u64,
+    /// Tasks that others may have to wait for: ordered, head of queue, alone on their blocks.
+    restraining: usize,
+    waiting: usize,
+    /// Those who wait for aborted tasks to end.
+    watchers: Vec<Waker>,
+}
+
+/// What a task asks of the task set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub nexus: NexusId,
+    pub tag: TaskTag,
+    pub attribute: TaskAttribute,
+    /// The blocks that it touches; empty when none.
+    pub extent: Extent,
+    /// True when nobody else may touch them meanwhile.
+    pub alone: bool,
+}
+
+#[derive(Debug)]
+struct Task {
+    claim: Claim,
+    arrival: u64,
+    begun: bool,
+    aborted: bool,
+    waker: Option<Waker>,
+}
+
+/// Which tasks a task management function means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Affected {
+    One(NexusId, TaskTag),
+    OfNexus(NexusId),
+    All,
+}
+
+impl TaskSet {
+    pub fn new(tasks_max: usize) -> Self {
+        Self { tasks: RefCell::default(), tasks_max }
+    }
+
+    /// Takes a task in. It has begun at once unless others restrain it.
+    ///
+    /// *Errors*: `TaskSetFull`.
+    pub fn enter(&self, claim: Claim) -> Result<Ticket<'_>, Status> {
+        let mut tasks = self.tasks.borrow_mut();
+        if tasks.count() >= self.tasks_max {
+            return Err(Status::TaskSetFull);
+        }
+        let arrival = tasks.arrivals;
+        tasks.arrivals += 1;
+        let restrains = claim.restrains();
+        let mut task = Task { claim, arrival, begun: true, aborted: false, waker: None };
+        if restrains || tasks.restraining > 0 {
+            task.begun = !Restraints::of(&tasks).hold(&task, &tasks);
+        }
+        tasks.restraining += usize::from(restrains);
+        tasks.waiting += usize::from(!task.begun);
+        Ok(Ticket { set: self, place: tasks.put(task) })
+    }
+
+    /// Marks the affected tasks as aborted: those that wait end now, those that have begun end without
+    /// an answer. True when there was one.
+    pub fn abort(&self, affected: Affected) -> bool {
+        let mut wakers = Vec::new();
+        let mut any = false;
+        for task in self.tasks.borrow_mut().places.iter_mut().flatten() {
+            if affected.covers(&task.claim) {
+                any = true;
+                task.aborted = true;
+                wakers.extend(task.waker.take());
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        any
+    }
+
+    /// The nexuses that have a task.
+    pub fn nexuses(&self) -> Vec<NexusId> {
+        self.tasks.borrow().places.iter().flatten().map(|task| task.claim.nexus).collect()
+    }
+
+    /// Is ready when none of the affected tasks that are here now is here any more.
+    pub async fn ended(&self, affected: Affected) {
+        let before = self.tasks.borrow().arrivals;
+        poll_fn(|cx| {
+            let mut tasks = self.tasks.borrow_mut();
+            let remains = |task: &Task| task.arrival < before && affected.covers(&task.claim);
+            if !tasks.places.iter().flatten().any(remains) {
+                return Poll::Ready(());
+            }
+            if !tasks.watchers.iter().any(|watcher| watcher.will_wake(cx.waker())) {
+                tasks.watchers.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn leave(&self, place: usize) {
+        let mut wakers = Vec::new();
+        {
+            let mut tasks = self.tasks.borrow_mut();
+            let task = tasks.take(place);
+            tasks.waiting -= usize::from(!task.begun);
+            tasks.restraining -= usize::from(task.claim.restrains());
+            if task.aborted {
+                wakers.append(&mut tasks.watchers);
+            }
+            if tasks.waiting > 0 {
+                tasks.begin_unrestrained(&mut wakers);
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Tasks {
+    fn count(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    fn put(&mut self, task: Task) -> usize {
+        match self.free.pop() {
+            Some(place) => {
+                self.places[place] = Some(task);
+                place
+            }
+            None => {
+                self.places.push(Some(task));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    fn take(&mut self, place: usize) -> Task {
+        self.free.push(place);
+        self.places[place].take().expect("a ticket keeps its place")
+    }
+
+    fn at(&mut self, place: usize) -> &mut Task {
+        self.places[place].as_mut().expect("a ticket keeps its place")
+    }
+
+    fn begin_unrestrained(&mut self, wakers: &mut Vec<Waker>) {
+        let restraints = Restraints::of(self);
+        for place in 0..self.places.len() {
+            let Some(task) = &self.places[place] else { continue };
+            if task.begun || restraints.hold(task, self) {
+                continue;
+            }
+            let task = self.at(place);
+            task.begun = true;
+            wakers.extend(task.waker.take());
+            self.waiting -= 1;
+        }
+    }
+}
+
+/// What holds tasks back, gathered in one walk so that each waiting task is judged by comparison alone.
+struct Restraints {
+    head_of_queue: bool,
+    oldest: u64,
+    oldest_ordered: u64,
+    any_alone: bool,
+}
+
+impl Restraints {
+    fn of(tasks: &Tasks) -> Self {
+        let mut found = Self { head_of_queue: false, oldest: u64::MAX, oldest_ordered: u64::MAX, any_alone: false };
+        for task in tasks.places.iter().flatten() {
+            found.oldest = found.oldest.min(task.arrival);
+            found.any_alone |= task.claim.alone;
+            match task.claim.attribute {
+                TaskAttribute::HeadOfQueue => found.head_of_queue = true,
+                TaskAttribute::Ordered => found.oldest_ordered = found.oldest_ordered.min(task.arrival),
+                TaskAttribute::Simple | TaskAttribute::Aca => {}
+            }
+        }
+        found
+    }
+
+    /// True when `task`, which has not begun, must wait.
+    fn hold(&self, task: &Task, tasks: &Tasks) -> bool {
+        let by_attribute = match task.claim.attribute {
+            TaskAttribute::HeadOfQueue => false,
+            TaskAttribute::Ordered => self.head_of_queue || self.oldest < task.arrival,
+            TaskAttribute::Simple | TaskAttribute::Aca => self.head_of_queue || self.oldest_ordered < task.arrival,
+        };
+        by_attribute || ((task.claim.alone || self.any_alone) && tasks.contend_for_blocks(task))
+    }
+}
+
+impl Tasks {
+    /// True when a task that has begun, or an earlier one, holds blocks of `task`.
+    fn contend_for_blocks(&self, task: &Task) -> bool {
+        let waits_its_turn = task.claim.attribute != TaskAttribute::HeadOfQueue;
+        self.places.iter().flatten().any(|other| {
+            other.arrival != task.arrival
+                && (other.begun || (waits_its_turn && other.arrival < task.arrival))
+                && (task.claim.alone || other.claim.alone)
+                && other.claim.extent.overlaps(task.claim.extent)
+        })
+    }
+}
+
+impl Claim {
+    fn restrains(&self) -> bool {
+        self.alone || matches!(self.attribute, TaskAttribute::Ordered | TaskAttribute::HeadOfQueue)
+    }
+}
+
+impl Affected {
+    fn covers(self, claim: &Claim) -> bool {
+        match self {
+            Self::One(nexus, tag) => (claim.nexus, claim.tag) == (nexus, tag),
+            Self::OfNexus(nexus) => claim.nexus == nexus,
+            Self::All => true,
+        }
+    }
+}
+
+/// A task's place in the task set; dropping it ends the task.
+#[derive(Debug)]
+#[must_use = "the task is in the task set only while its ticket lives"]
+pub(crate) struct Ticket<'a> {
+    set: &'a TaskSet,
+    place: usize,
+}
+
+impl Ticket<'_> {
+    /// Is ready when the task may run.
+    ///
+    /// *Errors*: `TaskAborted`, when it was aborted before.
+    pub fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        let mut tasks = self.set.tasks.borrow_mut();
+        let task = tasks.at(self.place);
+        if task.aborted {
+            return Poll::Ready(Err(Status::TaskAborted));
+        }
+        if task.begun {
+            return Poll::Ready(Ok(()));
+        }
+        if !task.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            task.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Refuses to go on with a task that was aborted.
+    pub fn check_live(&self) -> Result<(), Status> {
+        if self.set.tasks.borrow_mut().at(self.place).aborted { Err(Status::TaskAborted) } else { Ok(()) }
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.set.leave(self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests;

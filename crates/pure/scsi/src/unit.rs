@@ -1,0 +1,145 @@
+//! A logical unit: a block device as initiators see it.
+
+mod execute;
+mod nexus;
+
+use crate::attention::UnitAttention;
+use crate::command::{ManagementOutcome, NexusId, TaskManagement};
+use crate::identity::{Identity, Options, Provisioning, TargetPort};
+use crate::log::Counters;
+use crate::mode::ModeParameters;
+use crate::request::Shape;
+use crate::task_set::{Affected, TaskSet};
+use block::BlockDevice;
+pub(crate) use execute::{Job, blocks_of};
+use nexus::Nexuses;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The device server and the task set of one logical unit (SAM-5 §4.5.20), over any block device.
+///
+/// It belongs to one shard. Its state is what SCSI knows of the unit: nexuses and what they have not
+/// been told, tasks under way, mode parameters, counters.
+#[derive(Debug)]
+pub struct LogicalUnit<D> {
+    pub(crate) device: D,
+    pub(crate) identity: Identity,
+    pub(crate) options: Options,
+    pub(crate) tasks: TaskSet,
+    pub(crate) nexuses: Nexuses,
+    pub(crate) mode: Cell<ModeParameters>,
+    pub(crate) stopped: Cell<bool>,
+    pub(crate) counters: Counters,
+}
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// A logical unit that no nexus reaches yet.
+    #[must_use]
+    pub fn new(device: D, identity: Identity, options: Options) -> Self {
+        Self {
+            device,
+            identity,
+            options,
+            tasks: TaskSet::new(options.tasks_max),
+            nexuses: Nexuses::default(),
+            mode: Cell::default(),
+            stopped: Cell::new(false),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Who the unit is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What CDBs are judged against now. It changes when the device grows.
+    pub fn shape(&self) -> Shape {
+        let geometry = self.device.geometry();
+        Shape {
+            block_bytes: geometry.block_bytes,
+            blocks: geometry.blocks.0,
+            transfer_bytes_max: self.options.transfer_bytes_max,
+            unmap: self.options.provisioning != Provisioning::Full,
+            read_only: self.options.read_only,
+        }
+    }
+
+    /// `nexus` reaches the unit through `port` from now on, and will be told once that everything it
+    /// knew of the unit may be wrong (29/00).
+    pub fn attach(&self, nexus: NexusId, port: Rc<TargetPort>) {
+        self.nexuses.attach(nexus, port);
+    }
+
+    /// `nexus` is lost (SAM-5 §6.3.4): its tasks are aborted, and what it was to be told is forgotten.
+    ///
+    /// Its tasks that have begun still run to their end, which comes as
+    /// [`Status::TaskAborted`](crate::Status::TaskAborted): keep polling them, so that no write of an
+    /// old session lands after those of its successor.
+    pub fn detach(&self, nexus: NexusId) {
+        self.tasks.abort(Affected::OfNexus(nexus));
+        self.nexuses.detach(nexus);
+    }
+
+    /// Is ready when no task of `nexus` is under way any more: what a successor's login waits for.
+    pub async fn quiesced(&self, nexus: NexusId) {
+        self.tasks.ended(Affected::OfNexus(nexus)).await;
+    }
+
+    /// Carries out a task management function for `nexus`. When it returns, none of the affected tasks
+    /// runs any more and none will be answered.
+    ///
+    /// Tasks that have begun are waited for, not torn out of the device, so that nothing that they write
+    /// lands later. Their futures must be polled meanwhile.
+    pub async fn manage(&self, nexus: NexusId, function: TaskManagement) -> ManagementOutcome {
+        let affected = match function {
+            TaskManagement::AbortTask(tag) => Affected::One(nexus, tag),
+            TaskManagement::AbortTaskSet => Affected::OfNexus(nexus),
+            TaskManagement::ClearTaskSet | TaskManagement::LogicalUnitReset | TaskManagement::TargetReset => {
+                Affected::All
+            }
+        };
+        let cleared = self.tasks.nexuses();
+        let found = self.tasks.abort(affected);
+        match function {
+            TaskManagement::AbortTask(_) if !found => return ManagementOutcome::TaskDoesNotExist,
+            TaskManagement::AbortTask(_) | TaskManagement::AbortTaskSet => {}
+            TaskManagement::ClearTaskSet => {
+                let others = cleared.into_iter().filter(|&other| other != nexus);
+                others.for_each(|other| self.nexuses.establish(other, UnitAttention::CommandsCleared));
+            }
+            TaskManagement::LogicalUnitReset | TaskManagement::TargetReset => self.reset(),
+        }
+        self.tasks.ended(affected).await;
+        ManagementOutcome::Complete
+    }
+
+    /// The number of blocks changed; every nexus is told (2A/09).
+    pub fn capacity_changed(&self) {
+        self.nexuses.establish_for_all(UnitAttention::CapacityChanged);
+    }
+
+    /// The set of units beside this one changed; every nexus is told (3F/0E).
+    pub fn lun_inventory_changed(&self) {
+        self.nexuses.establish_for_all(UnitAttention::LunsChanged);
+    }
+
+    /// `nexus` has read the list of units elsewhere; it need not be told that it changed.
+    pub fn lun_inventory_reported(&self, nexus: NexusId) {
+        self.nexuses.clear(nexus, UnitAttention::LunsChanged);
+    }
+
+    fn reset(&self) {
+        self.mode.set(ModeParameters::default());
+        self.stopped.set(false);
+        self.nexuses.establish_for_all(UnitAttention::Reset);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

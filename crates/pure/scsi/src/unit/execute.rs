@@ -1,0 +1,238 @@
+//! The way of a command through the unit: told, understood, let in, done.
+
+use super::LogicalUnit;
+use crate::absent;
+use crate::cdb::Cdb;
+use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute};
+use crate::failure::{Failure, read_failure, write_failure};
+use crate::lun::Lun;
+use crate::operation::{Operation, Verb};
+use crate::request::Request;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::task_set::{Claim, Ticket};
+use block::{BlockDevice, Extent, Geometry, Lba, Rope, View, Written};
+use std::future::poll_fn;
+
+/// A command on its way.
+pub(crate) struct Job<'a> {
+    pub nexus: NexusId,
+    pub request: Request,
+    pub data_out: View,
+    pub data_out_expected: u64,
+    pub geometry: Geometry,
+    pub ticket: &'a Ticket<'a>,
+}
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// Executes `command` for `nexus`, ordered among the other tasks as its attribute says.
+    ///
+    /// READ and WRITE are done at the first poll when the device does them at once, without an
+    /// allocation. REPORT LUNS is answered as if this were the target's only unit: a caller with several
+    /// answers it itself ([`absent::report_luns`]).
+    ///
+    /// *Durability*: after GOOD, what was written survives power loss, as the device's `flush` says.
+    pub async fn execute(&self, nexus: NexusId, command: Command) -> Outcome {
+        match self.run(nexus, command).await {
+            Ok(data_in) => Outcome::good(data_in),
+            Err(failure) => failure.outcome(self.mode.get().descriptor_sense),
+        }
+    }
+
+    async fn run(&self, nexus: NexusId, command: Command) -> Result<Rope, Failure> {
+        let geometry = self.device.geometry();
+        let request = self.admit(nexus, command.cdb)?;
+        let ticket = self.tasks.enter(claim_of(nexus, &command, &request, geometry)?)?;
+        poll_fn(|cx| ticket.poll_begun(cx)).await?;
+        let answer = match request.operation.verb {
+            Verb::Read => self.read(request.extent, geometry).await,
+            Verb::Write => self.write(request, command, geometry).await,
+            _ => {
+                let Command { data_out, data_out_expected, .. } = command;
+                let job = Job { nexus, request, data_out, data_out_expected, geometry, ticket: &ticket };
+                Box::pin(self.perform(job)).await
+            }
+        };
+        // An aborted task is not answered, whatever it came to.
+        ticket.check_live()?;
+        answer
+    }
+
+    /// Tells the nexus what it must hear first, and refuses what cannot be done.
+    fn admit(&self, nexus: NexusId, cdb: Cdb) -> Result<Request, Failure> {
+        let shape = self.shape();
+        let operation = Operation::find(cdb, shape.unmap);
+        let quiet = operation.is_ok_and(Operation::is_quiet);
+        if !self.nexuses.is_all_told()
+            && !quiet
+            && let Some(attention) = self.nexuses.take(nexus)
+        {
+            return Err(attention.sense().into());
+        }
+        let operation = operation?;
+        if self.stopped.get() && operation.needs_medium() {
+            return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED).into());
+        }
+        if operation.writes() {
+            self.check_writable()?;
+        }
+        Ok(Request::parse(operation, cdb, &shape)?)
+    }
+
+    fn check_writable(&self) -> Result<(), Sense> {
+        let protected = |code| Err(Sense::new(SenseKey::DataProtect, code));
+        if self.options.read_only {
+            protected(AdditionalSense::WRITE_PROTECTED)
+        } else if self.mode.get().software_write_protect {
+            protected(AdditionalSense::SOFTWARE_WRITE_PROTECTED)
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn read(&self, extent: Extent, geometry: Geometry) -> Result<Rope, Failure> {
+        if extent.is_empty() {
+            self.counters.count_read(0);
+            return Ok(Rope::new());
+        }
+        let data = self.read_blocks(extent, geometry).await?;
+        self.counters.count_read(extent.len.0);
+        Ok(data)
+    }
+
+    /// Reads blocks for a command that is no READ.
+    pub(crate) async fn read_blocks(&self, extent: Extent, geometry: Geometry) -> Result<Rope, Failure> {
+        match self.device.read(extent).await {
+            Ok(data) => {
+                let bytes = extent.len.bytes(geometry.block_bytes);
+                assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
+                Ok(data)
+            }
+            Err(error) => {
+                self.counters.count_read_error();
+                Err(read_failure(error))
+            }
+        }
+    }
+
+    async fn write(&self, request: Request, command: Command, geometry: Geometry) -> Result<Rope, Failure> {
+        let need = request.need.data_out;
+        let data = blocks_of(command.data_out, command.data_out_expected, need, geometry)?;
+        self.write_data(request.extent.start, data, geometry).await?;
+        Ok(Rope::new())
+    }
+
+    /// Writes `data` from `start` on and makes it stable; counts it as a WRITE.
+    pub(crate) async fn write_data(&self, start: Lba, data: View, geometry: Geometry) -> Result<(), Failure> {
+        let blocks = data.len() as u64 / u64::from(geometry.block_bytes);
+        if blocks > 0 {
+            let written = self.write_blocks(start, data).await?;
+            self.make_stable(written, geometry).await?;
+        }
+        self.counters.count_write(blocks);
+        Ok(())
+    }
+
+    pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
+        self.device.write(start, data).await.map_err(|error| {
+            self.counters.count_write_error();
+            write_failure(error)
+        })
+    }
+
+    /// What was written survives power loss. WCE is zero: nothing is answered before.
+    pub(crate) async fn make_stable(&self, written: Written, geometry: Geometry) -> Result<(), Failure> {
+        if !geometry.volatile_cache {
+            return Ok(());
+        }
+        match self.device.flush(written).await {
+            Ok(_stable) => Ok(()),
+            Err(error) => {
+                self.counters.count_write_error();
+                Err(write_failure(error))
+            }
+        }
+    }
+
+    /// Everything but READ and WRITE.
+    async fn perform(&self, job: Job<'_>) -> Result<Rope, Failure> {
+        let (cdb, allocation) = (job.request.cdb, job.request.need.data_in);
+        match job.request.operation.verb {
+            Verb::Read | Verb::Write => unreachable!("READ and WRITE do not come here"),
+            // The extent was checked; what fits into no cache is not fetched, and that is GOOD (SBC-4 PRE-FETCH).
+            Verb::PreFetch | Verb::TestUnitReady => Ok(Rope::new()),
+            Verb::Inquiry => self.inquire(job.nexus, cdb, allocation),
+            Verb::ReportLuns => {
+                self.lun_inventory_reported(job.nexus);
+                Ok(absent::luns_of(cdb, &[Lun::of(0)])?)
+            }
+            Verb::RequestSense => Ok(self.request_sense(job.nexus, cdb)),
+            Verb::ReadCapacity10 => Ok(self.read_capacity_10(job.geometry)),
+            Verb::ReadCapacity16 => Ok(self.read_capacity_16(job.geometry, allocation)),
+            Verb::ModeSense => self.mode_sense(cdb, allocation, job.geometry),
+            Verb::ModeSelect => self.mode_select(&job),
+            Verb::LogSense => self.log_sense(cdb, allocation),
+            Verb::ReportSupportedOperationCodes => self.report_operations(cdb, allocation),
+            Verb::ReportSupportedTaskManagement => self.report_task_management(cdb, allocation),
+            Verb::StartStopUnit => self.start_stop(cdb, job.geometry).await,
+            Verb::SynchronizeCache => self.synchronize_cache().await,
+            Verb::Verify => self.verify(&job).await,
+            Verb::WriteAndVerify => self.write_and_verify(&job).await,
+            Verb::WriteSame => self.write_same(&job).await,
+            Verb::Unmap => self.unmap(&job).await,
+            Verb::CompareAndWrite => self.compare_and_write(&job).await,
+            Verb::OrWrite => self.or_write(&job).await,
+        }
+    }
+}
+
+fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geometry) -> Result<Claim, Failure> {
+    if command.attribute == TaskAttribute::Aca {
+        return Err(Sense::illegal(AdditionalSense::INVALID_MESSAGE).into());
+    }
+    let extent = match request.operation.verb {
+        // Its blocks stand in its list, which is not read yet.
+        Verb::Unmap => geometry.all(),
+        // They touch no content.
+        Verb::PreFetch | Verb::SynchronizeCache => Extent::default(),
+        _ => request.extent,
+    };
+    let alone = request.operation.runs_alone();
+    Ok(Claim { nexus, tag: command.tag, attribute: command.attribute, extent, alone })
+}
+
+/// The data that came with a command which needs `need` bytes: as much of it as the initiator has.
+///
+/// *Errors*: BUSY when data that the initiator has was not brought along (it was judged against an
+/// older shape of the unit): nothing is done, and the initiator asks again.
+pub(crate) fn data_of(data_out: View, expected: u64, need: u64) -> Result<View, Failure> {
+    let given = usize::try_from(need.min(expected)).map_err(|_| Status::Busy)?;
+    if data_out.len() < given {
+        return Err(Status::Busy.into());
+    }
+    Ok(if data_out.len() == given { data_out } else { data_out.slice(..given) })
+}
+
+/// The blocks that came: all of them, or the first when the initiator has fewer than it names.
+///
+/// *Errors*: 0E/03 when what it has is no whole number of blocks; nothing is written then.
+pub(crate) fn blocks_of(data_out: View, expected: u64, need: u64, geometry: Geometry) -> Result<View, Failure> {
+    let data = data_of(data_out, expected, need)?;
+    if data.len().is_multiple_of(geometry.block_bytes as usize) {
+        Ok(data)
+    } else {
+        Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into())
+    }
+}
+
+impl Job<'_> {
+    /// The whole parameter list or data, exactly as long as the CDB says.
+    ///
+    /// *Errors*: 0E/03 when the initiator has less.
+    pub fn whole_data(&self) -> Result<View, Failure> {
+        let need = self.request.need.data_out;
+        if self.data_out_expected < need {
+            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
+        }
+        data_of(self.data_out.clone(), self.data_out_expected, need)
+    }
+}

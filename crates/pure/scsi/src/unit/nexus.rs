@@ -1,0 +1,79 @@
+//! The nexuses of a logical unit, and what each has not been told yet.
+
+use crate::attention::{Pending, UnitAttention};
+use crate::command::NexusId;
+use crate::identity::TargetPort;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Who reaches the unit.
+#[derive(Debug, Default)]
+pub(crate) struct Nexuses {
+    known: RefCell<BTreeMap<NexusId, Known>>,
+    /// How many of them have something to be told: a command looks at this and, when it is zero, no further.
+    untold: Cell<usize>,
+}
+
+#[derive(Debug)]
+struct Known {
+    port: Rc<TargetPort>,
+    pending: Pending,
+}
+
+impl Nexuses {
+    pub fn attach(&self, nexus: NexusId, port: Rc<TargetPort>) {
+        self.detach(nexus);
+        self.known.borrow_mut().insert(nexus, Known { port, pending: Pending::default() });
+        self.establish(nexus, UnitAttention::PowerOn);
+    }
+
+    pub fn detach(&self, nexus: NexusId) {
+        if self.known.borrow_mut().remove(&nexus).is_some_and(|known| !known.pending.is_empty()) {
+            self.untold.set(self.untold.get() - 1);
+        }
+    }
+
+    /// The port through which `nexus` comes.
+    pub fn port(&self, nexus: NexusId) -> Option<Rc<TargetPort>> {
+        self.known.borrow().get(&nexus).map(|known| known.port.clone())
+    }
+
+    pub fn is_all_told(&self) -> bool {
+        self.untold.get() == 0
+    }
+
+    /// Takes what `nexus` is to be told first.
+    pub fn take(&self, nexus: NexusId) -> Option<UnitAttention> {
+        let mut taken = None;
+        self.change(nexus, |pending| taken = pending.take());
+        taken
+    }
+
+    pub fn establish(&self, nexus: NexusId, attention: UnitAttention) {
+        self.change(nexus, |pending| pending.establish(attention));
+    }
+
+    pub fn clear(&self, nexus: NexusId, attention: UnitAttention) {
+        self.change(nexus, |pending| pending.clear(attention));
+    }
+
+    pub fn establish_for_all(&self, attention: UnitAttention) {
+        self.establish_for_others(None, attention);
+    }
+
+    /// Establishes `attention` for all but `one`.
+    pub fn establish_for_others(&self, one: Option<NexusId>, attention: UnitAttention) {
+        let nexuses: Vec<_> = self.known.borrow().keys().copied().filter(|&nexus| Some(nexus) != one).collect();
+        nexuses.into_iter().for_each(|nexus| self.establish(nexus, attention));
+    }
+
+    fn change(&self, nexus: NexusId, change: impl FnOnce(&mut Pending)) {
+        let mut known = self.known.borrow_mut();
+        let Some(Known { pending, .. }) = known.get_mut(&nexus) else { return };
+        let before = usize::from(!pending.is_empty());
+        change(pending);
+        let after = usize::from(!pending.is_empty());
+        self.untold.set(self.untold.get() + after - before);
+    }
+}

@@ -1,0 +1,77 @@
+//! UNMAP (SBC-4 §5.41).
+
+use crate::failure::{Failure, write_failure};
+use crate::inquiry::vpd::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
+use crate::sense::{AdditionalSense, Sense};
+use crate::unit::{Job, LogicalUnit};
+use block::{BlockDevice, Extent, Geometry, Rope, Written};
+
+const HEADER_BYTES: usize = 8;
+const DESCRIPTOR_BYTES: usize = 16;
+/// UNMAP BLOCK DESCRIPTOR DATA LENGTH in the header.
+const LENGTH_AT: u16 = 2;
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// Either every descriptor is possible, or none is carried out.
+    pub(crate) async fn unmap(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+        let list = job.whole_data()?;
+        if list.is_empty() {
+            return Ok(Rope::new());
+        }
+        let extents = extents_of(&list, job.geometry)?;
+        let mut all: Option<Written> = None;
+        for extent in extents {
+            job.ticket.check_live()?;
+            let written = self.device.discard(extent).await.map_err(write_failure)?;
+            all = Some(match all {
+                None => written,
+                Some(earlier) => written.and(earlier),
+            });
+        }
+        if let Some(written) = all {
+            self.make_stable(written, job.geometry).await?;
+        }
+        Ok(Rope::new())
+    }
+}
+
+/// Reads the list; the extents that come out are not empty and on the unit.
+fn extents_of(list: &[u8], geometry: Geometry) -> Result<Vec<Extent>, Sense> {
+    let too_short = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
+    let (header, rest) = list.split_at_checked(HEADER_BYTES).ok_or(too_short)?;
+    let length = number(header.get(usize::from(LENGTH_AT)..4).ok_or(too_short)?);
+    let length = usize::try_from(length).map_err(|_| too_short)?;
+    // Bytes behind the last whole descriptor are none.
+    let (descriptors, _) = rest.get(..length).ok_or(too_short)?.as_chunks::<DESCRIPTOR_BYTES>();
+    if descriptors.len() > UNMAP_DESCRIPTORS_MAX as usize {
+        return Err(Sense::parameter(LENGTH_AT, None));
+    }
+    let mut extents = Vec::with_capacity(descriptors.len());
+    let mut total = 0_u64;
+    for (nth, descriptor) in descriptors.iter().enumerate() {
+        let (lba, count) = descriptor.split_at(8);
+        let (lba, blocks) = (number(lba), number(count.get(..4).unwrap_or_default()));
+        let out_of_range = Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE);
+        // No blocks at the very end are in order, as for any command of no blocks.
+        if geometry.blocks.0.checked_sub(lba).is_none_or(|behind| blocks > behind) {
+            return Err(out_of_range);
+        }
+        total = total.saturating_add(blocks);
+        if total > u64::from(UNMAP_BLOCKS_MAX) {
+            let at = HEADER_BYTES + nth * DESCRIPTOR_BYTES + 8;
+            return Err(Sense::parameter(u16::try_from(at).unwrap_or(u16::MAX), None));
+        }
+        if blocks > 0 {
+            extents.push(Extent::checked(lba, blocks).ok_or(out_of_range)?);
+        }
+    }
+    Ok(extents)
+}
+
+/// Up to eight bytes as a big-endian number.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! VERIFY and WRITE AND VERIFY (SBC-4 §5.44 to §5.49, §5.56 to §5.61).
+
+use crate::failure::Failure;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::unit::LogicalUnit;
+use crate::unit::{Job, blocks_of};
+use block::{BlockDevice, Blocks, Extent, Rope};
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) async fn verify(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+        let (request, geometry) = (&job.request, job.geometry);
+        let data = match request.byte_check() {
+            0 => None,
+            1 => Some(blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?),
+            _ => Some(job.whole_data()?),
+        };
+        // A short list of blocks is compared as far as it goes.
+        let extent = match (&data, request.byte_check()) {
+            (Some(data), 1) => Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent },
+            _ => request.extent,
+        };
+        if extent.is_empty() {
+            return Ok(Rope::new());
+        }
+        let stored = self.read_blocks(extent, geometry).await?;
+        if let Some(data) = data {
+            compare(&stored, &data, extent, block_bytes(job))?;
+        }
+        Ok(Rope::new())
+    }
+
+    pub(crate) async fn write_and_verify(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+        let (request, geometry) = (&job.request, job.geometry);
+        let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
+        let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
+        self.write_data(extent.start, data.clone(), geometry).await?;
+        if extent.is_empty() {
+            return Ok(Rope::new());
+        }
+        job.ticket.check_live()?;
+        let stored = self.read_blocks(extent, geometry).await?;
+        if request.byte_check() == 1 {
+            compare(&stored, &data, extent, block_bytes(job))?;
+        }
+        Ok(Rope::new())
+    }
+}
+
+fn block_bytes(job: &Job<'_>) -> u64 {
+    u64::from(job.geometry.block_bytes)
+}
+
+/// Compares what is stored with `data`, which is repeated where it is shorter.
+///
+/// *Errors*: MISCOMPARE, with the first block that differs.
+fn compare(stored: &Rope, data: &[u8], extent: Extent, block_bytes: u64) -> Result<(), Failure> {
+    match first_difference(stored, data) {
+        None => Ok(()),
+        Some(byte) => {
+            let miscompare = Sense::new(SenseKey::Miscompare, AdditionalSense::MISCOMPARE_DURING_VERIFY);
+            Err(miscompare.with_information(extent.start.0 + byte as u64 / block_bytes).into())
+        }
+    }
+}
+
+/// Where `stored` first differs from `data`, repeated as often as it takes.
+pub(crate) fn first_difference(stored: &Rope, data: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    for part in stored.parts() {
+        let mut rest: &[u8] = part;
+        while !rest.is_empty() {
+            let expected = &data[at % data.len()..];
+            let len = rest.len().min(expected.len());
+            let (here, behind) = rest.split_at(len);
+            // Whole runs are compared first: that is one memcmp, and all but always enough.
+            if here != &expected[..len] {
+                let within = here.iter().zip(expected).position(|(a, b)| a != b);
+                return Some(at + within.expect("runs that differ differ somewhere"));
+            }
+            at += len;
+            rest = behind;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

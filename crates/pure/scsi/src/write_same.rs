@@ -1,0 +1,71 @@
+//! WRITE SAME (SBC-4 §5.54, §5.55): one block, many times.
+
+use crate::failure::{Failure, write_failure};
+use crate::sense::{AdditionalSense, Sense};
+use crate::unit::{Job, LogicalUnit};
+use block::{BlockDevice, Blocks, Buf, Extent, Rope, View};
+
+/// How much is written at a time; between two pieces an abort is noticed.
+const PIECE_BYTES: u64 = 1 << 20;
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) async fn write_same(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+        let (request, geometry) = (&job.request, job.geometry);
+        let extent = request.extent;
+        let pattern = if request.has_no_data_out() {
+            View::zeroed(geometry.block_bytes as usize)
+        } else if job.data_out_expected == request.need.data_out {
+            job.whole_data()?
+        } else {
+            // One block is one block: neither a part of it nor several.
+            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
+        };
+        if extent.is_empty() {
+            return Ok(Rope::new());
+        }
+        // Unmapping is allowed where the blocks then read as what would have been written.
+        let zeros = pattern.iter().all(|&byte| byte == 0);
+        if request.unmaps() && zeros && self.reads_zeros_where_unmapped(geometry) {
+            let written = self.device.discard(extent).await.map_err(write_failure)?;
+            self.make_stable(written, geometry).await?;
+        } else {
+            self.write_repeated(job, extent, &pattern).await?;
+        }
+        Ok(Rope::new())
+    }
+
+    async fn write_repeated(&self, job: &Job<'_>, extent: Extent, pattern: &View) -> Result<(), Failure> {
+        let block_bytes = u64::from(job.geometry.block_bytes);
+        let piece_blocks = (PIECE_BYTES / block_bytes).min(extent.len.0);
+        let piece = repeated(pattern, piece_blocks);
+        let mut all = None;
+        let mut rest = extent;
+        while !rest.is_empty() {
+            job.ticket.check_live()?;
+            let here = rest.len.0.min(piece_blocks);
+            // The piece is shorter than what memory holds, so its length fits.
+            let data = piece.slice(..(here * block_bytes) as usize);
+            let written = self.write_blocks(rest.start, data).await?;
+            all = Some(match all {
+                None => written,
+                Some(earlier) => written.and(earlier),
+            });
+            rest = Extent { start: rest.start + Blocks(here), len: rest.len - Blocks(here) };
+        }
+        if let Some(written) = all {
+            self.make_stable(written, job.geometry).await?;
+        }
+        Ok(())
+    }
+}
+
+fn repeated(pattern: &[u8], times: u64) -> View {
+    let mut piece = Buf::recycled(pattern.len() * times as usize);
+    for block in piece.chunks_exact_mut(pattern.len()) {
+        block.copy_from_slice(pattern);
+    }
+    piece.freeze()
+}
+
+#[cfg(test)]
+mod tests;
