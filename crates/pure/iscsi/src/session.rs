@@ -1,0 +1,96 @@
+//! What belongs to a session and not to a connection: the order of its requests and the tasks that live.
+//!
+//! One connection has one session today. Both are apart so that several connections can share one later.
+
+pub(crate) mod tasks;
+pub(crate) mod window;
+
+use crate::Violation;
+use crate::pdu::{CmdSn, InitiatorTaskTag};
+use tasks::{Tagged, Tasks};
+use window::CommandWindow;
+
+pub use tasks::TaskId;
+
+/// The command window and the tasks behind it. `H` is what waits for its turn, `T` a task.
+#[derive(Debug)]
+pub(crate) struct Session<H, T> {
+    pub(crate) window: CommandWindow<H>,
+    tasks: Tasks<T>,
+    ordered_max: u32,
+    immediate_max: u32,
+    /// Tasks that came in the order of CmdSN; MaxCmdSN is counted from the places that they leave.
+    ordered: u32,
+    immediate: u32,
+}
+
+impl<H, T: Tagged> Session<H, T> {
+    /// A session that expects `first` and has places for so many tasks of either kind.
+    pub(crate) fn new(first: CmdSn, ordered_max: u32, immediate_max: u32) -> Self {
+        let window = CommandWindow::new(first, ordered_max);
+        Self { window, tasks: Tasks::new(), ordered_max, immediate_max, ordered: 0, immediate: 0 }
+    }
+
+    /// The tag can be that of a new task, and there is a place for it.
+    pub(crate) fn admit(&self, tag: InitiatorTaskTag, immediate: bool) -> Result<(), Violation> {
+        if tag.is_reserved() {
+            return Err(Violation::TaskTagReserved);
+        }
+        if self.tasks.by_tag(tag).is_some() {
+            return Err(Violation::TaskTagInUse);
+        }
+        if immediate && self.immediate >= self.immediate_max {
+            return Err(Violation::TooManyImmediate);
+        }
+        Ok(())
+    }
+
+    /// The task lives.
+    ///
+    /// *Panics*: when [`Session::admit`] was not asked, or a task in order is outside the window.
+    pub(crate) fn insert(&mut self, task: T) -> TaskId {
+        let count = if task.is_immediate() { &mut self.immediate } else { &mut self.ordered };
+        *count += 1;
+        assert!(self.ordered <= self.ordered_max, "the window opens no more places than there are");
+        self.tasks.insert(task)
+    }
+
+    /// The task is forgotten; its place is open again.
+    pub(crate) fn remove(&mut self, id: TaskId) -> Option<T> {
+        let task = self.tasks.remove(id)?;
+        let count = if task.is_immediate() { &mut self.immediate } else { &mut self.ordered };
+        *count -= 1;
+        self.open();
+        Some(task)
+    }
+
+    /// MaxCmdSN follows the free places.
+    pub(crate) fn open(&mut self) {
+        self.window.open(self.ordered_max - self.ordered);
+    }
+
+    /// The task that `id` names, while it lives.
+    pub(crate) fn find(&self, id: TaskId) -> Option<&T> {
+        self.tasks.find(id)
+    }
+
+    /// The task that `id` names, while it lives.
+    pub(crate) fn find_mut(&mut self, id: TaskId) -> Option<&mut T> {
+        self.tasks.find_mut(id)
+    }
+
+    /// The task with `tag`.
+    pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Option<TaskId> {
+        self.tasks.by_tag(tag)
+    }
+
+    /// The tasks for which `test` is true.
+    pub(crate) fn matching(&self, mut test: impl FnMut(&T) -> bool) -> Vec<TaskId> {
+        self.tasks.iter().filter(|(_, task)| test(task)).map(|(id, _)| id).collect()
+    }
+
+    /// How many tasks live.
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+}

@@ -1,0 +1,222 @@
+//! The tasks of a session: a slab whose places are used again, and a table that finds them by tag.
+
+use crate::pdu::InitiatorTaskTag;
+
+/// Names one task of one connection; never names a later one in the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Tasks in numbered places. Grows to its largest use and allocates nothing after that.
+#[derive(Debug)]
+pub(crate) struct Tasks<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+    tags: TagTable,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    task: Option<T>,
+}
+
+/// What the table needs to know of a task.
+pub(crate) trait Tagged {
+    /// The tag that the initiator gave it.
+    fn tag(&self) -> InitiatorTaskTag;
+    /// True when it was delivered outside the order of CmdSN.
+    fn is_immediate(&self) -> bool;
+}
+
+impl<T: Tagged> Tasks<T> {
+    pub(crate) fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new(), tags: TagTable::default() }
+    }
+
+    /// How many tasks there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Gives `task` a place.
+    ///
+    /// *Panics*: when its tag is in use; callers have looked.
+    pub(crate) fn insert(&mut self, task: T) -> TaskId {
+        let tag = task.tag();
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { generation: 0, task: None });
+            u32::try_from(self.places.len() - 1).expect("the window bounds the places")
+        });
+        self.tags.insert(tag.0, index);
+        let place = &mut self.places[index as usize];
+        place.task = Some(task);
+        TaskId { index, generation: place.generation }
+    }
+
+    /// The task that `id` names, while it lives.
+    pub(crate) fn find(&self, id: TaskId) -> Option<&T> {
+        self.places.get(id.index as usize).filter(|place| place.generation == id.generation)?.task.as_ref()
+    }
+
+    /// The task that `id` names, while it lives.
+    pub(crate) fn find_mut(&mut self, id: TaskId) -> Option<&mut T> {
+        self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)?.task.as_mut()
+    }
+
+    /// The task with `tag`.
+    pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Option<TaskId> {
+        let index = self.tags.find(tag.0)?;
+        Some(TaskId { index, generation: self.places.get(index as usize)?.generation })
+    }
+
+    /// Takes the task out; its place and tag are free, its id names nothing any more.
+    pub(crate) fn remove(&mut self, id: TaskId) -> Option<T> {
+        let place = self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)?;
+        let task = place.task.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(id.index);
+        self.tags.remove(task.tag().0);
+        Some(task)
+    }
+
+    /// All tasks, by place.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TaskId, &T)> {
+        self.places.iter().enumerate().filter_map(|(index, place)| {
+            let id = TaskId { index: u32::try_from(index).ok()?, generation: place.generation };
+            place.task.as_ref().map(|task| (id, task))
+        })
+    }
+}
+
+/// Tags to places, by open addressing: at most half full, so that a look-up touches a line or two.
+#[derive(Debug, Default)]
+struct TagTable {
+    entries: Vec<Option<(u32, u32)>>,
+    used: usize,
+}
+
+impl TagTable {
+    fn home(&self, tag: u32) -> usize {
+        // Multiplication spreads counted tags; who picks colliding ones only slows a look-up to the window's length.
+        (tag.wrapping_mul(0x9e37_79b1) >> 8) as usize & (self.entries.len() - 1)
+    }
+
+    fn position(&self, tag: u32) -> Option<usize> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let mask = self.entries.len() - 1;
+        let mut at = self.home(tag);
+        while let Some((found, _)) = self.entries[at] {
+            if found == tag {
+                return Some(at);
+            }
+            at = (at + 1) & mask;
+        }
+        None
+    }
+
+    fn find(&self, tag: u32) -> Option<u32> {
+        self.position(tag).and_then(|at| self.entries[at]).map(|(_, index)| index)
+    }
+
+    fn insert(&mut self, tag: u32, index: u32) {
+        assert!(self.position(tag).is_none(), "a tag in use was refused before");
+        if (self.used + 1) * 2 > self.entries.len() {
+            let larger = vec![None; (self.entries.len() * 2).max(16)];
+            for (tag, index) in std::mem::replace(&mut self.entries, larger).into_iter().flatten() {
+                self.place(tag, index);
+            }
+        }
+        self.place(tag, index);
+        self.used += 1;
+    }
+
+    fn place(&mut self, tag: u32, index: u32) {
+        let mask = self.entries.len() - 1;
+        let mut at = self.home(tag);
+        while self.entries[at].is_some() {
+            at = (at + 1) & mask;
+        }
+        self.entries[at] = Some((tag, index));
+    }
+
+    fn remove(&mut self, tag: u32) {
+        let mut hole = self.position(tag).expect("a task has its tag in the table");
+        let mask = self.entries.len() - 1;
+        let mut at = (hole + 1) & mask;
+        // Whoever was pushed behind the hole moves up, so that look-ups need no tombstones.
+        while let Some((tag, index)) = self.entries[at] {
+            if at.wrapping_sub(self.home(tag)) & mask >= at.wrapping_sub(hole) & mask {
+                self.entries[hole] = Some((tag, index));
+                hole = at;
+            }
+            at = (at + 1) & mask;
+        }
+        self.entries[hole] = None;
+        self.used -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Debug)]
+    struct Plain(u32);
+
+    impl Tagged for Plain {
+        fn tag(&self) -> InitiatorTaskTag {
+            InitiatorTaskTag(self.0)
+        }
+
+        fn is_immediate(&self) -> bool {
+            false
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn tasks_are_found_by_tag_and_by_id_until_they_are_removed(
+            steps in prop::collection::vec((any::<bool>(), 0u32..40, 0u32..3), 0..200),
+        ) {
+            let mut tasks = Tasks::new();
+            let mut model = BTreeMap::new();
+            for (insert, low, high) in steps {
+                // Tags that share their low bits collide in the table.
+                let tag = low | high << 30;
+                match (insert, model.get(&tag).copied()) {
+                    (true, None) => { model.insert(tag, tasks.insert(Plain(tag))); }
+                    (false, Some(id)) => {
+                        model.remove(&tag);
+                        prop_assert_eq!(tasks.remove(id).map(|task| task.0), Some(tag));
+                        prop_assert!(tasks.find(id).is_none() && tasks.remove(id).is_none());
+                    }
+                    (_, known) => prop_assert_eq!(tasks.by_tag(InitiatorTaskTag(tag)), known),
+                }
+                prop_assert_eq!(tasks.len(), model.len());
+                for (&tag, &id) in &model {
+                    prop_assert_eq!(tasks.by_tag(InitiatorTaskTag(tag)), Some(id));
+                    prop_assert_eq!(tasks.find(id).map(|task| task.0), Some(tag));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn task_id_never_names_a_later_task_in_the_same_place() {
+        let mut tasks = Tasks::new();
+        let first = tasks.insert(Plain(7));
+        tasks.remove(first);
+        let second = tasks.insert(Plain(7));
+        assert_eq!(first.index, second.index);
+        assert!(tasks.find(first).is_none());
+        assert!(tasks.find(second).is_some());
+    }
+}

@@ -1,0 +1,162 @@
+//! The command window: which CmdSN may come, in which order requests are taken, and how many more may follow.
+
+use crate::pdu::CmdSn;
+
+/// Orders the requests of a session by CmdSN and opens no more places than there are.
+///
+/// Source: RFC 7143 §4.2.2.1.
+#[derive(Debug)]
+pub(crate) struct CommandWindow<T> {
+    expected: CmdSn,
+    maximum: CmdSn,
+    /// Requests that came before an earlier one did, by the low bits of their CmdSN. Empty until the first hole.
+    held: Vec<Option<T>>,
+    held_count: u32,
+    places: u32,
+}
+
+/// Where a CmdSN lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It is ExpCmdSN.
+    Next,
+    /// It is in the window, and an earlier one is missing.
+    Ahead,
+    /// It is outside the window, or came already: ignored in silence.
+    Outside,
+}
+
+impl<T> CommandWindow<T> {
+    /// A window that expects `first` and is open for `places` requests.
+    pub(crate) fn new(first: CmdSn, places: u32) -> Self {
+        let maximum = first.plus(places).minus(1);
+        Self { expected: first, maximum, held: Vec::new(), held_count: 0, places }
+    }
+
+    /// ExpCmdSN: the next request that will be taken.
+    pub(crate) fn expected(&self) -> CmdSn {
+        self.expected
+    }
+
+    /// MaxCmdSN: the last request that may come.
+    pub(crate) fn maximum(&self) -> CmdSn {
+        self.maximum
+    }
+
+    /// Says where `cmd_sn` lies.
+    pub(crate) fn judge(&self, cmd_sn: CmdSn) -> Arrival {
+        let distance = cmd_sn.since(self.expected);
+        let open = self.maximum.next().since(self.expected);
+        if distance >= open {
+            Arrival::Outside
+        } else if distance == 0 {
+            Arrival::Next
+        } else if self.held_count > 0 && self.held.get(self.place(cmd_sn)).is_some_and(Option::is_some) {
+            Arrival::Outside
+        } else {
+            Arrival::Ahead
+        }
+    }
+
+    /// True when a request with `cmd_sn` may come now.
+    pub(crate) fn is_open_for(&self, cmd_sn: CmdSn) -> bool {
+        self.judge(cmd_sn) != Arrival::Outside
+    }
+
+    /// True when no request may come in order.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.maximum.next() == self.expected
+    }
+
+    /// The expected request was taken.
+    pub(crate) fn advance(&mut self) {
+        self.expected = self.expected.next();
+    }
+
+    /// Keeps `request`, which [`CommandWindow::judge`] found to be ahead, until its turn comes.
+    pub(crate) fn hold(&mut self, cmd_sn: CmdSn, request: T) {
+        if self.held.is_empty() {
+            self.held.resize_with(self.places.next_power_of_two() as usize, || None);
+        }
+        let place = self.place(cmd_sn);
+        let old = self.held.get_mut(place).and_then(|held| held.replace(request));
+        assert!(old.is_none(), "the window is not wider than the places");
+        self.held_count += 1;
+    }
+
+    /// The held request whose turn it is; the window advances past it.
+    pub(crate) fn take_held(&mut self) -> Option<T> {
+        if self.held_count == 0 {
+            return None;
+        }
+        let place = self.place(self.expected);
+        let request = self.held.get_mut(place)?.take()?;
+        self.held_count -= 1;
+        self.advance();
+        Some(request)
+    }
+
+    /// MaxCmdSN follows the number of `free` places. It never goes back.
+    pub(crate) fn open(&mut self, free: u32) {
+        // Held requests have a place but their CmdSN is not yet behind ExpCmdSN.
+        let width = (free + self.held_count).min(self.places);
+        if width > self.maximum.next().since(self.expected) {
+            self.maximum = self.expected.plus(width).minus(1);
+        }
+    }
+
+    fn place(&self, cmd_sn: CmdSn) -> usize {
+        cmd_sn.0 as usize & self.held.len().wrapping_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_takes_what_is_next_and_ignores_what_is_outside() {
+        let mut window = CommandWindow::<u8>::new(CmdSn(u32::MAX), 4);
+        assert_eq!(window.judge(CmdSn(u32::MAX - 1)), Arrival::Outside);
+        assert_eq!(window.judge(CmdSn(u32::MAX)), Arrival::Next);
+        assert_eq!(window.judge(CmdSn(2)), Arrival::Ahead);
+        assert_eq!(window.judge(CmdSn(3)), Arrival::Outside);
+        window.advance();
+        assert_eq!(window.judge(CmdSn(u32::MAX)), Arrival::Outside, "a CmdSN below the window came already");
+        assert_eq!(window.judge(CmdSn(3)), Arrival::Outside, "MaxCmdSN waits for a free place");
+        window.open(4);
+        assert_eq!(window.maximum(), CmdSn(3));
+    }
+
+    #[test]
+    fn window_holds_what_is_ahead_until_the_hole_closes() {
+        let mut window = CommandWindow::new(CmdSn(10), 4);
+        window.hold(CmdSn(11), 'b');
+        window.hold(CmdSn(13), 'd');
+        assert_eq!(window.judge(CmdSn(11)), Arrival::Outside, "it came already");
+        assert_eq!(window.take_held(), None);
+        window.open(2);
+        assert_eq!(window.maximum(), CmdSn(13), "held requests have their places");
+        window.advance();
+        assert_eq!(window.take_held(), Some('b'));
+        assert_eq!(window.take_held(), None);
+        window.advance();
+        assert_eq!(window.take_held(), Some('d'));
+        assert_eq!(window.expected(), CmdSn(14));
+    }
+
+    #[test]
+    fn window_closes_when_no_place_is_free_and_never_goes_back() {
+        let mut window = CommandWindow::<u8>::new(CmdSn(1), 2);
+        window.advance();
+        window.open(1);
+        window.advance();
+        window.open(0);
+        assert_eq!(window.maximum(), CmdSn(2));
+        assert_eq!(window.judge(CmdSn(3)), Arrival::Outside);
+        window.open(1);
+        assert_eq!(window.maximum(), CmdSn(3));
+        window.open(0);
+        assert_eq!(window.maximum(), CmdSn(3), "what was promised stays promised");
+    }
+}

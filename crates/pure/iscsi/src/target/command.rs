@@ -1,0 +1,305 @@
+//! SCSI commands on their way in: judged by the header, filled with data, handed out in order.
+
+use super::data_out::{Arrived, DataOut};
+use super::event::{Cdb, Command, Event, Gate, Response, Verdict};
+use super::full_feature::{FullFeature, Placement, Turn};
+use super::link::Link;
+use super::task::{CommandTask, Kind, Progress, Task};
+use crate::Violation;
+use crate::pdu::{self, Ahs, R2t, R2tSn, ScsiCommand, SegmentLengths, TargetTransferTag, TaskAttribute};
+use crate::session::TaskId;
+use block::{Buf, View};
+
+/// SAM-5 §5.3.1.
+const TASK_SET_FULL: u8 = 0x28;
+
+impl FullFeature {
+    /// Judges a SCSI Command; when it may go on, the task lives and says where its immediate data goes.
+    pub(crate) fn begin_command(
+        &mut self,
+        link: &mut Link,
+        header: &ScsiCommand,
+        additional: &[u8],
+        data_bytes: usize,
+        gate: &mut impl Gate,
+    ) -> Result<Placement, Violation> {
+        if !self.in_window(header.immediate, header.cmd_sn) {
+            return Ok(Placement::Skip(None));
+        }
+        if self.is_discovery() {
+            return Err(Violation::OnlyDiscovery);
+        }
+        self.session.admit(header.initiator_task_tag, header.immediate)?;
+        let mut command = CommandTask::parse(header, additional)?;
+        self.check_unsolicited(header, data_bytes)?;
+        self.judge(link, header, &mut command, data_bytes, gate);
+        let placement = match command.progress {
+            Progress::Receiving => Some(0),
+            _ => None,
+        };
+        let id = self.session.insert(Task {
+            tag: header.initiator_task_tag,
+            lun: header.lun,
+            cmd_sn: header.cmd_sn,
+            immediate: header.immediate,
+            doomed_by: None,
+            kind: Kind::Command(command),
+        });
+        // A refused command has its turn too, but is never handed out.
+        let turn = if placement.is_some() && !header.immediate { Turn::Command(id) } else { Turn::Pass };
+        self.take_turn(link, header.immediate, header.cmd_sn, turn);
+        Ok(match placement {
+            Some(offset) if data_bytes > 0 => Placement::Command { task: id, offset },
+            _ => Placement::Skip(Some(id)),
+        })
+    }
+
+    /// Judges a Data-Out; says where its data goes.
+    pub(crate) fn begin_data_out(&mut self, header: &pdu::DataOut, data_bytes: usize) -> Result<Placement, Violation> {
+        // The data of a task that was aborted or answered early cannot be called back by anybody: it is
+        // thrown away. What names no task at all looks the same.
+        let Some(id) = self.session.by_tag(header.initiator_task_tag) else { return Ok(Placement::Skip(None)) };
+        let limits = self.data_out_limits;
+        let task = self.session.find_mut(id).expect("the tag names it");
+        let lun = task.lun;
+        let command = task.command_mut().ok_or(Violation::DataWithoutWrite)?;
+        let solicited = !header.target_transfer_tag.is_reserved();
+        if solicited {
+            if header.target_transfer_tag != transfer_tag(id, command.data_out.answering()) {
+                return Err(Violation::TransferTagUnknown);
+            }
+            if header.lun != lun {
+                return Err(Violation::LunOfTransferWrong);
+            }
+        }
+        let arrived = Arrived {
+            solicited,
+            data_sn: header.data_sn.0,
+            offset: header.buffer_offset_bytes,
+            len: u32::try_from(data_bytes).map_err(|_| Violation::DataSegmentTooLong)?,
+            last: header.is_final,
+        };
+        command.data_out.admit(arrived, &limits)?;
+        command.placing = true;
+        match command.progress {
+            Progress::Receiving if data_bytes > 0 => {
+                Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize })
+            }
+            _ => Ok(Placement::Skip(Some(id))),
+        }
+    }
+
+    /// The memory for the data of the command, while a payload is being put there.
+    pub(crate) fn take_buf(&mut self, id: TaskId) -> Option<Buf> {
+        self.session.find_mut(id)?.command_mut()?.buf.take()
+    }
+
+    /// The payload of a PDU that came whole is put in its place.
+    pub(crate) fn put_data(&mut self, link: &mut Link, id: TaskId, offset: usize, data: &[u8]) {
+        let mut buf = self.take_buf(id);
+        if let Some(buf) = &mut buf {
+            buf[offset..offset + data.len()].copy_from_slice(data);
+        }
+        self.finish_data(link, id, buf);
+    }
+
+    /// A payload of the command has come and was thrown away, or there was none.
+    pub(crate) fn finish_skipped(&mut self, link: &mut Link, id: Option<TaskId>) {
+        if let Some(id) = id {
+            self.finish_data(link, id, None);
+        }
+    }
+
+    /// A payload of the command has come, into `buf` where it was taken before.
+    pub(crate) fn finish_data(&mut self, link: &mut Link, id: TaskId, buf: Option<Buf>) {
+        let Some(task) = self.session.find_mut(id) else { return };
+        let immediate = task.immediate;
+        let Some(command) = task.command_mut() else { return };
+        command.placing = false;
+        if buf.is_some() {
+            command.buf = buf;
+        }
+        match command.progress {
+            Progress::Receiving if !command.is_ready() => self.solicit(link, id),
+            Progress::Receiving if immediate => self.hand_out(link, id),
+            Progress::Receiving => self.deliver(link),
+            Progress::Refused if !command.data_out.is_owed() => self.start_response(link, id),
+            Progress::Refused | Progress::Running | Progress::Responding => {}
+        }
+    }
+
+    /// Hands out every waiting command that has its data and whose order allows it.
+    pub(crate) fn deliver(&mut self, link: &mut Link) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let (mut earlier, mut barrier) = (false, false);
+        waiting.retain(|&id| {
+            let Some(command) = self.session.find(id).and_then(Task::command) else { return false };
+            let attribute = command.attribute;
+            let allowed = match attribute {
+                TaskAttribute::HeadOfQueue => true,
+                TaskAttribute::Ordered => !earlier,
+                _ => !barrier,
+            };
+            if allowed && command.is_ready() {
+                self.hand_out(link, id);
+                return false;
+            }
+            earlier = true;
+            barrier |= attribute == TaskAttribute::Ordered;
+            true
+        });
+        self.waiting = waiting;
+    }
+
+    fn check_unsolicited(&self, header: &ScsiCommand, data_bytes: usize) -> Result<(), Violation> {
+        let announced = !header.is_final;
+        if announced && self.negotiated.initial_r2t {
+            return Err(Violation::UnexpectedUnsolicitedData);
+        }
+        if data_bytes == 0 {
+            return Ok(());
+        }
+        if !header.write {
+            return Err(Violation::DataWithoutWrite);
+        }
+        if !self.negotiated.immediate_data {
+            return Err(Violation::UnexpectedImmediateData);
+        }
+        if data_bytes > self.data_out_limits.first_burst_bytes_max as usize {
+            return Err(Violation::FirstBurstTooLong);
+        }
+        if data_bytes > header.expected_data_transfer_bytes as usize {
+            return Err(Violation::DataTooLong);
+        }
+        Ok(())
+    }
+
+    /// Asks the gate, then takes memory for the data or keeps the answer.
+    fn judge(
+        &mut self,
+        link: &Link,
+        header: &ScsiCommand,
+        command: &mut CommandTask,
+        data_bytes: usize,
+        gate: &mut impl Gate,
+    ) {
+        let limits = self.data_out_limits;
+        let most = link.config.data_out_bytes_max.max(limits.first_burst_bytes_max);
+        let total = command.expected_out_bytes.min(most);
+        // The payload passed FirstBurstLength's check, so it fits.
+        let immediate_bytes = u32::try_from(data_bytes).unwrap_or(u32::MAX);
+        command.placing = data_bytes > 0;
+        command.data_out = DataOut::start(total, immediate_bytes, !header.is_final, &limits);
+        let verdict = gate.judge(header.lun, &command.cdb, command.expected_out_bytes, command.expected_in_bytes);
+        let held = self.held_bytes + total as usize;
+        let refusal = match verdict {
+            Verdict::Refuse(response) => Some(response),
+            Verdict::Take if self.held_bytes > 0 && held > link.config.data_out_held_bytes_max => {
+                Some(Response { transfer_bytes: Some(0), ..Response::status(TASK_SET_FULL) })
+            }
+            Verdict::Take => None,
+        };
+        match refusal {
+            Some(response) => {
+                command.data_out.forgo();
+                command.progress = Progress::Refused;
+                command.response = Some(response);
+            }
+            None if total > 0 => {
+                // Every byte is overwritten before the command is handed out.
+                command.buf = Some(Buf::recycled(total as usize));
+                command.held_bytes = total as usize;
+                self.held_bytes = held;
+            }
+            None => {}
+        }
+    }
+
+    fn hand_out(&mut self, link: &mut Link, id: TaskId) {
+        let Some(task) = self.session.find_mut(id) else { return };
+        let (lun, immediate) = (task.lun, task.immediate);
+        let Some(command) = task.command_mut() else { return };
+        command.progress = Progress::Running;
+        link.events.push_back(Event::Command(Command {
+            task: id,
+            lun,
+            cdb: std::mem::take(&mut command.cdb),
+            attribute: command.attribute,
+            immediate,
+            data_out: command.buf.take().map_or_else(View::default, Buf::freeze),
+            expected_data_out_bytes: command.expected_out_bytes,
+            expected_data_in_bytes: command.expected_in_bytes,
+        }));
+    }
+
+    /// Sends the R2Ts that are due.
+    fn solicit(&mut self, link: &mut Link, id: TaskId) {
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        let limits = self.data_out_limits;
+        let Some(task) = self.session.find_mut(id) else { return };
+        let (lun, initiator_task_tag) = (task.lun, task.tag);
+        let Some(command) = task.command_mut() else { return };
+        while let Some(solicitation) = command.data_out.poll_solicitation(&limits) {
+            let r2t = R2t {
+                lun,
+                initiator_task_tag,
+                target_transfer_tag: transfer_tag(id, solicitation.r2t_sn),
+                stat_sn: link.stat_sn,
+                exp_cmd_sn,
+                max_cmd_sn,
+                r2t_sn: R2tSn(solicitation.r2t_sn),
+                buffer_offset_bytes: solicitation.offset,
+                desired_data_transfer_bytes: solicitation.len,
+            };
+            let mut header = [0; 48];
+            r2t.emit(SegmentLengths::NONE, &mut header);
+            link.transmit.push(&header, &[]);
+        }
+    }
+}
+
+impl CommandTask {
+    fn parse(header: &ScsiCommand, additional: &[u8]) -> Result<Self, Violation> {
+        let mut cdb = Cdb::from(header.cdb);
+        let mut read_bytes = None;
+        if !additional.is_empty() {
+            let ahs = Ahs::parse(additional)?;
+            cdb.extend_from_slice(ahs.extended_cdb.unwrap_or_default());
+            read_bytes = ahs.expected_read_bytes;
+        }
+        let expected = header.expected_data_transfer_bytes;
+        let expected_in_bytes = match (header.read, header.write) {
+            (true, true) => read_bytes.ok_or(Violation::BidirectionalWithoutReadLength)?,
+            (true, false) => expected,
+            (false, _) => 0,
+        };
+        Ok(Self {
+            cdb,
+            attribute: header.attribute,
+            read: header.read,
+            write: header.write,
+            expected_out_bytes: if header.write { expected } else { 0 },
+            expected_in_bytes,
+            held_bytes: 0,
+            data_out: DataOut::default(),
+            placing: false,
+            buf: None,
+            progress: Progress::Receiving,
+            response: None,
+            data_in_bytes: 0,
+            data_in_pdus: 0,
+        })
+    }
+
+    /// True when all its data lies in its memory.
+    fn is_ready(&self) -> bool {
+        self.progress == Progress::Receiving && self.data_out.is_complete() && !self.placing
+    }
+}
+
+/// The tag of an R2T: the place of the task, and a number that differs from those of tasks before in the same place.
+fn transfer_tag(id: TaskId, r2t_sn: u32) -> TargetTransferTag {
+    let low = id.generation.wrapping_mul(0x9e5) ^ r2t_sn;
+    // Places are fewer than 2^16 - 1, so the reserved tag never comes out.
+    TargetTransferTag(id.index << 16 | low & 0xffff)
+}

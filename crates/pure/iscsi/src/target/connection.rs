@@ -1,0 +1,424 @@
+//! One connection of a target: bytes and time go in, events and bytes come out.
+
+use super::Config;
+use super::event::{Event, Gate, Response, TargetRecord};
+use super::full_feature::{FullFeature, Placement};
+use super::link::Link;
+use super::login::LoginPhase;
+use super::timers::{Due, Pulse, Timers};
+use crate::LoginStatus;
+use crate::Violation;
+use crate::pdu::{AsyncEvent, Bhs, Lun, TaskFunctionOutcome};
+use crate::receive::{Fault, Head, Receive, Step};
+use crate::session::TaskId;
+use crate::standin::Grant;
+use crate::transmit::Gathered;
+use block::Buf;
+use shard::Time;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A target's side of one TCP connection, from its first byte to its last.
+///
+/// The driver receives into [`Connection::receive_into`] and says so with [`Connection::handle_received`], acts
+/// on [`Connection::poll_event`], sends what [`Connection::gather`] gives, and calls
+/// [`Connection::handle_timeout`] when [`Connection::poll_timeout`] is due. Nothing here waits, reads a clock or
+/// draws a random number, and everything is bounded by [`Config`].
+#[derive(Debug)]
+pub struct Connection {
+    receive: Receive,
+    core: Core,
+}
+
+/// All but the bytes on their way in, so that a PDU can be read where it lies in the buffer.
+#[derive(Debug)]
+struct Core {
+    link: Link,
+    phase: Phase,
+    timers: Timers,
+    incoming: Incoming,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Login(Box<LoginPhase>),
+    FullFeature(Box<FullFeature>),
+    /// Output that is left is sent; what comes is thrown away.
+    Closing,
+    Closed,
+}
+
+/// Whose payload is being received.
+#[derive(Debug)]
+enum Incoming {
+    Nothing,
+    Command(TaskId),
+    Skipped(Option<TaskId>),
+    Whole(Bhs),
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The initiator logged out.
+    LoggedOut,
+    /// The initiator closed the TCP connection without a logout.
+    PeerClosed,
+    /// The initiator broke a rule.
+    Violation(Violation),
+    /// The login was refused.
+    LoginRefused(LoginStatus),
+    /// The login took too long.
+    LoginTimeout,
+    /// The initiator did not answer a ping.
+    PeerSilent,
+    /// The initiator did not read.
+    OutputStuck,
+    /// The initiator was asked to log out and did not.
+    LogoutOverdue,
+    /// The driver ended it.
+    Dropped,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LoggedOut => f.write_str("the initiator logged out"),
+            Self::PeerClosed => f.write_str("the initiator closed the connection"),
+            Self::Violation(violation) => write!(f, "the initiator broke the protocol: {violation}"),
+            Self::LoginRefused(status) => write!(f, "the login was refused: {status}"),
+            Self::LoginTimeout => f.write_str("the login took too long"),
+            Self::PeerSilent => f.write_str("the initiator did not answer a ping"),
+            Self::OutputStuck => f.write_str("the initiator did not read"),
+            Self::LogoutOverdue => f.write_str("the initiator was asked to log out and did not"),
+            Self::Dropped => f.write_str("the connection was dropped"),
+        }
+    }
+}
+
+impl Connection {
+    /// A connection that waits for a login.
+    ///
+    /// *Shape*: `random` are bytes that nobody can predict, other ones for each connection.
+    /// *Panics*: when `config` has a bound outside what its field says.
+    #[must_use]
+    pub fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
+        config.check();
+        let timers = Timers::new(now, &config);
+        let phase = Phase::Login(Box::new(LoginPhase::new(&config, random)));
+        let receive = Receive::new(LoginPhase::receive_limits());
+        Self { receive, core: Core { link: Link::new(config), phase, timers, incoming: Incoming::Nothing } }
+    }
+
+    /// Where the next received bytes belong.
+    ///
+    /// Empty while nothing shall be received: more answers wait than may, or the connection is over. Then the
+    /// driver sends, and asks again.
+    pub fn receive_into(&mut self) -> &mut [u8] {
+        if self.core.is_listening() { self.receive.space() } else { &mut [] }
+    }
+
+    /// `len` bytes were received into [`Connection::receive_into`]. Every PDU that they complete was acted on.
+    ///
+    /// *Panics*: when there was less space.
+    pub fn handle_received(&mut self, len: usize, now: Time, gate: &mut impl Gate) {
+        if !self.core.is_open() || len == 0 {
+            return;
+        }
+        self.receive.handle_filled(len);
+        self.core.timers.handle_heard(now, self.core.pulse());
+        loop {
+            match self.receive.poll() {
+                Ok(Step::Wait) => break,
+                Ok(Step::Pdu { head, data }) => self.core.handle_pdu(head, data, now, gate),
+                Ok(Step::Head { head, data_bytes }) => match self.core.begin(head, data_bytes, gate) {
+                    Some((buf, offset)) => self.receive.place(buf, offset),
+                    None => self.receive.skip(),
+                },
+                Ok(Step::Payload(buf)) => self.core.handle_payload(buf),
+                Err(fault) => self.core.handle_fault(&fault),
+            }
+            if self.core.link.closing.is_some() {
+                break;
+            }
+            if let Some(limits) = self.core.take_receive_limits() {
+                self.receive.set_limits(limits);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// The next event, when there is one.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.core.link.events.pop_front()
+    }
+
+    /// The login goes on as `grant` says.
+    pub fn grant(&mut self, grant: Grant, now: Time) {
+        if let Phase::Login(login) = &mut self.core.phase {
+            login.grant(&mut self.core.link, grant);
+            self.core.advance_login(now);
+            if let Some(limits) = self.core.take_receive_limits() {
+                self.receive.set_limits(limits);
+            }
+            self.settle(now);
+        }
+    }
+
+    /// The login ends with `status`.
+    pub fn refuse(&mut self, status: LoginStatus, now: Time) {
+        if let Phase::Login(login) = &mut self.core.phase {
+            login.refuse(&mut self.core.link, status);
+            self.settle(now);
+        }
+    }
+
+    /// The command is answered. Without effect when it was aborted meanwhile.
+    ///
+    /// Residuals are counted here, and what passes the expected length is not sent.
+    pub fn respond(&mut self, task: TaskId, response: Response) {
+        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+            full_feature.respond(&mut self.core.link, task, response);
+        }
+    }
+
+    /// The task management function is answered; when it is complete, nothing is sent any more for the
+    /// commands that it affected.
+    pub fn respond_task_management(&mut self, task: TaskId, outcome: TaskFunctionOutcome) {
+        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+            full_feature.respond_task_management(&mut self.core.link, task, outcome);
+        }
+    }
+
+    /// SendTargets is answered with these targets.
+    pub fn respond_targets(&mut self, task: TaskId, targets: &[TargetRecord]) {
+        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+            full_feature.respond_targets(&mut self.core.link, task, targets);
+        }
+    }
+
+    /// The task is forgotten without an answer.
+    pub fn abort(&mut self, task: TaskId) {
+        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+            full_feature.abort(&mut self.core.link, task);
+        }
+    }
+
+    /// An asynchronous message is queued, with sense data where the event carries it.
+    pub fn send_async(&mut self, lun: Lun, event: AsyncEvent, sense: &[u8]) {
+        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+            full_feature.send_async(&mut self.core.link, lun, event, sense);
+        }
+    }
+
+    /// The initiator is asked to log out; if it has not within `within`, the connection ends.
+    pub fn request_logout(&mut self, within: Duration, now: Time) {
+        let within_s = u16::try_from(within.as_secs()).unwrap_or(u16::MAX);
+        self.send_async(Lun(0), AsyncEvent::LogoutRequested { within_s }, &[]);
+        if matches!(self.core.phase, Phase::FullFeature(_)) {
+            self.core.timers.set_deadline(Some((now + within, super::CloseReason::LogoutOverdue)));
+        }
+    }
+
+    /// The connection is over at once; what was not sent is forgotten.
+    pub fn close(&mut self) {
+        self.end(CloseReason::Dropped);
+        self.finish();
+    }
+
+    /// Adds slices of what waits to be sent, for one vectored send.
+    pub fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+        self.core.link.transmit.gather(into);
+    }
+
+    /// The first `len` bytes of what was gathered have been sent.
+    pub fn handle_transmitted(&mut self, len: usize) {
+        self.core.link.transmit.handle_transmitted(len);
+        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+            full_feature.pump(&mut self.core.link);
+        }
+        if matches!(self.core.phase, Phase::Closing) && !self.wants_to_send() {
+            self.finish();
+        }
+    }
+
+    /// True while something waits to be sent.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        self.core.link.transmit.queued_bytes() > 0
+    }
+
+    /// When [`Connection::handle_timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        (!self.is_closed()).then(|| self.core.timers.next(&self.core.link.config))
+    }
+
+    /// What is due at `now` has happened.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.is_closed() {
+            return;
+        }
+        let pulse = self.core.pulse();
+        match self.core.timers.handle_timeout(now, &self.core.link.config, pulse) {
+            Due::Nothing => {}
+            Due::Close(reason) => {
+                self.end(reason);
+                self.finish();
+            }
+            Due::Ping => {
+                self.receive.shrink();
+                self.core.link.transmit.shrink();
+                if let Phase::FullFeature(full_feature) = &mut self.core.phase
+                    && !full_feature.is_discovery()
+                {
+                    full_feature.send_ping(&mut self.core.link);
+                }
+            }
+        }
+    }
+
+    /// The peer has closed its side: nothing more will come.
+    pub fn handle_peer_closed(&mut self) {
+        self.end(CloseReason::PeerClosed);
+        self.finish();
+    }
+
+    /// True when nothing is left to do but to close the socket.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.core.phase, Phase::Closed)
+    }
+
+    /// Ends the connection if something asked for it.
+    fn settle(&mut self, now: Time) {
+        if let Some(reason) = self.core.link.closing {
+            self.end(reason);
+            let deadline = now + self.core.link.config.answer_timeout;
+            self.core.timers.set_deadline(Some((deadline, CloseReason::OutputStuck)));
+            if !self.wants_to_send() {
+                self.finish();
+            }
+        }
+    }
+
+    /// All tasks and their memory are given back; output that is queued may still leave.
+    fn end(&mut self, reason: CloseReason) {
+        if !self.core.is_open() {
+            return;
+        }
+        self.core.link.close(reason);
+        self.core.phase = Phase::Closing;
+        self.core.incoming = Incoming::Nothing;
+        self.receive.clear();
+        self.core.link.events.push_back(Event::Closed(reason));
+    }
+
+    fn finish(&mut self) {
+        self.core.link.transmit.clear();
+        self.core.phase = Phase::Closed;
+    }
+}
+
+impl Core {
+    fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Login(_) | Phase::FullFeature(_))
+    }
+
+    fn is_listening(&self) -> bool {
+        self.is_open() && !self.link.transmit.is_flooded()
+    }
+
+    fn pulse(&self) -> Pulse {
+        Pulse {
+            queued_bytes: self.link.transmit.queued_bytes(),
+            transmitted_bytes: self.link.transmit.transmitted_bytes(),
+            listening: self.is_listening(),
+        }
+    }
+
+    fn handle_pdu(&mut self, head: Head<'_>, data: &[u8], now: Time, gate: &mut impl Gate) {
+        match &mut self.phase {
+            Phase::Login(login) => {
+                login.handle_pdu(&mut self.link, head, data);
+                self.advance_login(now);
+            }
+            Phase::FullFeature(full_feature) => {
+                let link = &mut self.link;
+                let handled = match full_feature.begin(link, head, data.len(), gate) {
+                    Ok(Placement::Whole) => full_feature.handle_whole(link, head.basic, data),
+                    Ok(Placement::Command { task, offset }) => {
+                        full_feature.put_data(link, task, offset, data);
+                        Ok(())
+                    }
+                    Ok(Placement::Skip(task)) => {
+                        full_feature.finish_skipped(link, task);
+                        Ok(())
+                    }
+                    Err(violation) => Err(violation),
+                };
+                if let Err(violation) = handled {
+                    full_feature.handle_violation(link, violation, Some(head.basic));
+                }
+            }
+            Phase::Closing | Phase::Closed => {}
+        }
+    }
+
+    fn advance_login(&mut self, _now: Time) {}
+
+    fn take_receive_limits(&mut self) -> Option<crate::receive::Limits> {
+        None
+    }
+
+    /// Says where a large payload goes; nowhere when there is no place.
+    fn begin(&mut self, head: Head<'_>, data_bytes: usize, gate: &mut impl Gate) -> Option<(Buf, usize)> {
+        let Phase::FullFeature(full_feature) = &mut self.phase else { return None };
+        let placement = full_feature.begin(&mut self.link, head, data_bytes, gate).unwrap_or_else(|violation| {
+            full_feature.handle_violation(&mut self.link, violation, Some(head.basic));
+            Placement::Skip(None)
+        });
+        match placement {
+            Placement::Command { task, offset } => {
+                self.incoming = Incoming::Command(task);
+                full_feature.take_buf(task).map(|buf| (buf, offset))
+            }
+            Placement::Skip(task) => {
+                self.incoming = Incoming::Skipped(task);
+                None
+            }
+            Placement::Whole => {
+                self.incoming = Incoming::Whole(*head.basic);
+                // A data segment is at most our own MaxRecvDataSegmentLength, so this is bounded.
+                Some((Buf::recycled(data_bytes), 0))
+            }
+        }
+    }
+
+    fn handle_payload(&mut self, buf: Option<Buf>) {
+        let Phase::FullFeature(full_feature) = &mut self.phase else { return };
+        let link = &mut self.link;
+        match std::mem::replace(&mut self.incoming, Incoming::Nothing) {
+            Incoming::Nothing => {}
+            Incoming::Command(task) => full_feature.finish_data(link, task, buf),
+            Incoming::Skipped(task) => full_feature.finish_skipped(link, task),
+            Incoming::Whole(header) => {
+                let data = buf.as_deref().unwrap_or_default();
+                if let Err(violation) = full_feature.handle_whole(link, &header, data) {
+                    full_feature.handle_violation(link, violation, Some(&header));
+                }
+            }
+        }
+    }
+
+    fn handle_fault(&mut self, fault: &Fault) {
+        match &mut self.phase {
+            Phase::Login(login) => login.handle_fault(&mut self.link, fault.violation),
+            Phase::FullFeature(full_feature) => {
+                full_feature.handle_violation(&mut self.link, fault.violation, fault.header.as_ref());
+            }
+            Phase::Closing | Phase::Closed => {}
+        }
+    }
+}

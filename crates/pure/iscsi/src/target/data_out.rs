@@ -1,0 +1,158 @@
+//! What a command's data-out must look like: immediate, unsolicited, then one sequence for each R2T, in order.
+//!
+//! DataPDUInOrder and DataSequenceInOrder are always Yes at ERL 0 with us, so every byte has one place and one turn.
+
+use crate::Violation;
+
+/// The negotiated limits on data-out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) first_burst_bytes_max: u32,
+    pub(crate) burst_bytes_max: u32,
+    pub(crate) outstanding_r2t_max: u32,
+}
+
+/// How far the data-out of one command has come.
+#[derive(Debug, Default)]
+pub(crate) struct DataOut {
+    /// What the command takes in all.
+    total_bytes: u32,
+    /// What has come, without holes; the offset of the next byte.
+    received_bytes: u32,
+    /// Where unsolicited Data-Out must end at the latest, while more of it is announced.
+    unsolicited_end: Option<u32>,
+    /// Where the sequences of the R2Ts begin.
+    solicited_from: u32,
+    /// Up to where R2Ts have asked.
+    solicited_to: u32,
+    /// DataSN of the next Data-Out of the running sequence.
+    data_sn: u32,
+    /// R2TSN of the next R2T.
+    r2t_sn: u32,
+    /// The R2T that the initiator answers now.
+    answering: u32,
+}
+
+/// The facts of one Data-Out that its sequence decides on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    /// True when it answers the R2T that [`DataOut::answering`] names.
+    pub(crate) solicited: bool,
+    pub(crate) data_sn: u32,
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+    pub(crate) last: bool,
+}
+
+/// What an R2T asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Solicitation {
+    pub(crate) r2t_sn: u32,
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+}
+
+impl DataOut {
+    /// The data-out of a command that takes `total_bytes`, brought `immediate_bytes` with it and announced
+    /// more unsolicited data or not.
+    pub(crate) fn start(total_bytes: u32, immediate_bytes: u32, announced: bool, limits: &Limits) -> Self {
+        let unsolicited_end = announced.then(|| limits.first_burst_bytes_max.min(total_bytes));
+        Self {
+            total_bytes,
+            received_bytes: immediate_bytes,
+            unsolicited_end,
+            solicited_from: immediate_bytes,
+            solicited_to: immediate_bytes,
+            ..Self::default()
+        }
+    }
+
+    /// True when every byte has come and none is announced.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.unsolicited_end.is_none() && self.received_bytes >= self.total_bytes
+    }
+
+    /// True while Data-Out may come that nobody can call back: announced without R2T, or asked for.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.unsolicited_end.is_some() || self.received_bytes < self.solicited_to
+    }
+
+    /// The R2T that the initiator answers now, or will next.
+    pub(crate) fn answering(&self) -> u32 {
+        self.answering
+    }
+
+    /// How many R2Ts were sent.
+    pub(crate) fn solicitations(&self) -> u32 {
+        self.r2t_sn
+    }
+
+    /// No R2T follows: the command has its answer already, and what is announced is thrown away.
+    pub(crate) fn forgo(&mut self) {
+        self.total_bytes = self.unsolicited_end.unwrap_or(0).max(self.solicited_to);
+    }
+
+    /// The Data-Out fits; its data counts as received from now on.
+    pub(crate) fn admit(&mut self, arrived: Arrived, limits: &Limits) -> Result<(), Violation> {
+        let Arrived { solicited, .. } = arrived;
+        let end = self.sequence_end(solicited, limits)?;
+        if arrived.data_sn != self.data_sn {
+            return Err(Violation::DataSnWrong);
+        }
+        if arrived.offset != self.received_bytes {
+            return Err(Violation::BufferOffsetWrong);
+        }
+        let reached = arrived.offset.checked_add(arrived.len).filter(|&reached| reached <= end);
+        let reached = reached.ok_or(Violation::SequenceTooLong)?;
+        // An R2T is answered in full; unsolicited data may end early, and what is missing is asked for.
+        if (solicited && arrived.last != (reached == end)) || (!solicited && !arrived.last && reached == end) {
+            return Err(Violation::FinalBitWrong);
+        }
+        self.received_bytes = reached;
+        self.data_sn = self.data_sn.wrapping_add(1);
+        if arrived.last {
+            self.end_sequence(solicited);
+        }
+        Ok(())
+    }
+
+    /// The next R2T, when one is due.
+    pub(crate) fn poll_solicitation(&mut self, limits: &Limits) -> Option<Solicitation> {
+        let outstanding = self.r2t_sn - self.answering;
+        if self.unsolicited_end.is_some()
+            || self.solicited_to >= self.total_bytes
+            || outstanding >= limits.outstanding_r2t_max
+        {
+            return None;
+        }
+        let (offset, r2t_sn) = (self.solicited_to, self.r2t_sn);
+        let len = limits.burst_bytes_max.min(self.total_bytes - offset);
+        self.solicited_to += len;
+        self.r2t_sn += 1;
+        Some(Solicitation { r2t_sn, offset, len })
+    }
+
+    fn sequence_end(&self, solicited: bool, limits: &Limits) -> Result<u32, Violation> {
+        match (solicited, self.unsolicited_end) {
+            (false, Some(end)) => Ok(end),
+            (false, None) => Err(Violation::UnexpectedUnsolicitedData),
+            (true, None) if self.received_bytes < self.solicited_to => {
+                let bursts = u64::from(self.answering) + 1;
+                let end = u64::from(self.solicited_from) + bursts * u64::from(limits.burst_bytes_max);
+                Ok(u32::try_from(end).unwrap_or(u32::MAX).min(self.solicited_to))
+            }
+            (true, _) => Err(Violation::TransferTagUnknown),
+        }
+    }
+
+    fn end_sequence(&mut self, solicited: bool) {
+        self.data_sn = 0;
+        if solicited {
+            self.answering += 1;
+        } else {
+            self.unsolicited_end = None;
+            self.solicited_from = self.received_bytes;
+            self.solicited_to = self.received_bytes;
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The end of a session by agreement, and the messages that ask for it.
+
+use super::CloseReason;
+use super::full_feature::FullFeature;
+use super::link::Link;
+use super::respond::with_length;
+use crate::pdu::{
+    AsyncEvent, AsyncMessage, LogoutOutcome, LogoutReason, LogoutRequest, LogoutResponse, Lun, SegmentLengths,
+};
+
+impl FullFeature {
+    /// Source: RFC 7143 §11.14, §11.15. There is one connection: closing it and closing the session are the same.
+    pub(crate) fn handle_logout(&mut self, link: &mut Link, request: &LogoutRequest) {
+        let ours = request.cid == self.negotiated.cid;
+        let outcome = match request.reason {
+            LogoutReason::CloseSession => LogoutOutcome::Closed,
+            LogoutReason::CloseConnection if ours => LogoutOutcome::Closed,
+            LogoutReason::CloseConnection => LogoutOutcome::CidNotFound,
+            LogoutReason::RemoveForRecovery => LogoutOutcome::RecoveryNotSupported,
+        };
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        let response = LogoutResponse {
+            outcome,
+            initiator_task_tag: request.initiator_task_tag,
+            stat_sn: link.take_stat_sn(),
+            exp_cmd_sn,
+            max_cmd_sn,
+            time2wait_s: self.negotiated.time2wait_s,
+            time2retain_s: 0,
+        };
+        let mut header = [0; 48];
+        response.emit(SegmentLengths::NONE, &mut header);
+        link.transmit.push(&header, &[]);
+        if outcome == LogoutOutcome::Closed {
+            link.close(CloseReason::LoggedOut);
+        }
+    }
+
+    /// Tells the initiator something that it did not ask for.
+    pub(crate) fn send_async(&mut self, link: &mut Link, lun: Lun, event: AsyncEvent, sense: &[u8]) {
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        let message = AsyncMessage { lun, stat_sn: link.take_stat_sn(), exp_cmd_sn, max_cmd_sn, event };
+        let mut header = [0; 48];
+        let data = if sense.is_empty() { Default::default() } else { with_length(sense) };
+        message.emit(SegmentLengths::data(data.len()), &mut header);
+        link.transmit.push(&header, &data);
+    }
+}

@@ -1,0 +1,99 @@
+//! A task of the target, from its header to its last response.
+
+use super::data_out::DataOut;
+use super::event::{Cdb, Response, SendTargets};
+use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, TargetTransferTag, TaskAttribute, TaskFunction};
+use crate::session::TaskId;
+use crate::session::tasks::Tagged;
+use block::Buf;
+
+/// A request that lives until it is answered.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) tag: InitiatorTaskTag,
+    pub(crate) lun: Lun,
+    pub(crate) cmd_sn: CmdSn,
+    /// Outside the order of CmdSN, and of the places that MaxCmdSN is counted from.
+    pub(crate) immediate: bool,
+    /// The task management function that will end it.
+    pub(crate) doomed_by: Option<TaskId>,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all tasks are commands, and places are used again")]
+pub(crate) enum Kind {
+    Command(CommandTask),
+    TaskManagement(TaskFunction),
+    Text(TextTask),
+}
+
+/// A SCSI command.
+#[derive(Debug)]
+pub(crate) struct CommandTask {
+    pub(crate) cdb: Cdb,
+    pub(crate) attribute: TaskAttribute,
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) expected_out_bytes: u32,
+    pub(crate) expected_in_bytes: u32,
+    /// Bytes of memory that it counts for.
+    pub(crate) held_bytes: usize,
+    pub(crate) data_out: DataOut,
+    /// True while a payload that counts as received is on its way to its place.
+    pub(crate) placing: bool,
+    /// Where its data-out goes; absent when there is none, when it is thrown away, and while a payload is
+    /// being received into it.
+    pub(crate) buf: Option<Buf>,
+    pub(crate) progress: Progress,
+    pub(crate) response: Option<Response>,
+    /// Bytes of data-in that were sent.
+    pub(crate) data_in_bytes: u32,
+    pub(crate) data_in_pdus: u32,
+}
+
+/// Where a command stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Its data comes.
+    Receiving,
+    /// It has its answer, which waits for data that was announced and is thrown away.
+    Refused,
+    /// The driver has it.
+    Running,
+    /// Its answer is being sent.
+    Responding,
+}
+
+/// A text exchange.
+#[derive(Debug)]
+pub(crate) struct TextTask {
+    /// What was asked, while the driver has it.
+    pub(crate) asked: Option<SendTargets>,
+    /// The tag of the next part of the exchange.
+    pub(crate) transfer_tag: TargetTransferTag,
+    /// Keys that came and are not answered: the text so far.
+    pub(crate) request: Vec<u8>,
+    /// What is left to answer.
+    pub(crate) answer: Vec<u8>,
+}
+
+impl Tagged for Task {
+    fn tag(&self) -> InitiatorTaskTag {
+        self.tag
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.immediate
+    }
+}
+
+impl Task {
+    pub(crate) fn command(&self) -> Option<&CommandTask> {
+        if let Kind::Command(command) = &self.kind { Some(command) } else { None }
+    }
+
+    pub(crate) fn command_mut(&mut self) -> Option<&mut CommandTask> {
+        if let Kind::Command(command) = &mut self.kind { Some(command) } else { None }
+    }
+}

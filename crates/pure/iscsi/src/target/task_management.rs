@@ -1,0 +1,145 @@
+//! Task management: which tasks a function affects, and the order of its answer behind theirs.
+//!
+//! With one connection to a session the order of the bytes is the acknowledgement that RFC 7143 §4.2.3
+//! asks for: what was sent for an affected task arrives before the function's answer, and nothing is sent
+//! for it after. Outstanding R2Ts are not waited for: initiators stop answering them once they abort, and
+//! what they send all the same is thrown away.
+
+use super::event::{Event, TaskManagement};
+use super::full_feature::{FullFeature, Turn};
+use super::link::Link;
+use super::task::{Kind, Progress, Task};
+use crate::Violation;
+use crate::pdu::{
+    InitiatorTaskTag, SegmentLengths, TaskFunction, TaskFunctionOutcome, TaskManagementRequest, TaskManagementResponse,
+};
+use crate::session::TaskId;
+
+impl FullFeature {
+    pub(crate) fn handle_task_management(
+        &mut self,
+        link: &mut Link,
+        request: TaskManagementRequest,
+    ) -> Result<(), Violation> {
+        if !self.in_window(request.immediate, request.cmd_sn) {
+            return Ok(());
+        }
+        if self.is_discovery() {
+            return Err(Violation::OnlyDiscovery);
+        }
+        self.session.admit(request.initiator_task_tag, request.immediate)?;
+        let id = self.session.insert(Task {
+            tag: request.initiator_task_tag,
+            lun: request.lun,
+            cmd_sn: request.cmd_sn,
+            immediate: request.immediate,
+            doomed_by: None,
+            kind: Kind::TaskManagement(request.function),
+        });
+        let turn = Turn::TaskManagement(id, request);
+        self.take_turn(link, request.immediate, request.cmd_sn, turn);
+        Ok(())
+    }
+
+    /// The turn of the function has come.
+    pub(crate) fn start_task_management(&mut self, link: &mut Link, id: TaskId, request: &TaskManagementRequest) {
+        use TaskFunction as F;
+        match request.function {
+            F::AbortTask => self.abort_task(link, id, request),
+            F::AbortTaskSet | F::ClearTaskSet | F::LogicalUnitReset | F::TargetWarmReset | F::TargetColdReset => {
+                self.doom(id, request);
+                self.deliver(link);
+                self.ask(link, id, request, None);
+            }
+            F::TaskReassign => {
+                self.respond_task_management(link, id, TaskFunctionOutcome::ReassignmentNotSupported);
+            }
+            // ACA is not offered (NormACA is zero), and the functions of iSCSIProtocolLevel 2 were not agreed on.
+            F::ClearAca | F::QueryTask | F::QueryTaskSet | F::NexusReset | F::QueryAsynchronousEvent | F::Other(_) => {
+                self.respond_task_management(link, id, TaskFunctionOutcome::FunctionNotSupported);
+            }
+        }
+    }
+
+    /// The driver's answer to a function. When it is complete, nothing more is sent for the tasks it affected.
+    pub(crate) fn respond_task_management(&mut self, link: &mut Link, id: TaskId, outcome: TaskFunctionOutcome) {
+        if !self.session.find(id).is_some_and(|task| matches!(task.kind, Kind::TaskManagement(_))) {
+            return;
+        }
+        for doomed in self.session.matching(|task| task.doomed_by == Some(id)) {
+            if outcome == TaskFunctionOutcome::Complete {
+                self.remove(doomed);
+            } else if let Some(task) = self.session.find_mut(doomed) {
+                task.doomed_by = None;
+            }
+        }
+        let Some(task) = self.remove(id) else { return };
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        let stat_sn = link.take_stat_sn();
+        let response =
+            TaskManagementResponse { outcome, initiator_task_tag: task.tag, stat_sn, exp_cmd_sn, max_cmd_sn };
+        let mut header = [0; 48];
+        response.emit(SegmentLengths::NONE, &mut header);
+        link.transmit.push(&header, &[]);
+    }
+
+    /// Source: RFC 7143 §11.5.1, §11.5.5, §11.6.1.
+    fn abort_task(&mut self, link: &mut Link, id: TaskId, request: &TaskManagementRequest) {
+        let Some(referenced) = self.find_command(request.referenced_task_tag, request) else {
+            let outcome = self.abort_missing(link, request);
+            return self.respond_task_management(link, id, outcome);
+        };
+        let Some(task) = self.session.find_mut(referenced) else { return };
+        if task.command().is_some_and(|command| command.progress == Progress::Running) {
+            task.doomed_by = Some(id);
+            return self.ask(link, id, request, Some(referenced));
+        }
+        self.remove(referenced);
+        self.deliver(link);
+        self.respond_task_management(link, id, TaskFunctionOutcome::Complete);
+    }
+
+    /// A command that is not here and lies in the window is considered received, and never runs.
+    fn abort_missing(&mut self, link: &mut Link, request: &TaskManagementRequest) -> TaskFunctionOutcome {
+        let window = &self.session.window;
+        let expected = window.expected();
+        let ahead = request.ref_cmd_sn == expected || expected.precedes(request.ref_cmd_sn);
+        if ahead && request.ref_cmd_sn.precedes(request.cmd_sn) && window.is_open_for(request.ref_cmd_sn) {
+            self.take_turn(link, false, request.ref_cmd_sn, Turn::Pass);
+            return TaskFunctionOutcome::Complete;
+        }
+        TaskFunctionOutcome::TaskDoesNotExist
+    }
+
+    fn find_command(&self, tag: InitiatorTaskTag, request: &TaskManagementRequest) -> Option<TaskId> {
+        let id = self.session.by_tag(tag)?;
+        let task = self.session.find(id)?;
+        (task.lun == request.lun && task.command().is_some()).then_some(id)
+    }
+
+    /// Drops the affected commands that nobody has seen, and marks those that the driver has.
+    fn doom(&mut self, id: TaskId, request: &TaskManagementRequest) {
+        let everywhere = matches!(request.function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
+        let affected = self.session.matching(|task| {
+            task.command().is_some()
+                && (everywhere || task.lun == request.lun)
+                && (task.immediate || task.cmd_sn.precedes(request.cmd_sn))
+        });
+        for affected in affected {
+            let Some(task) = self.session.find_mut(affected) else { continue };
+            match task.command().map(|command| command.progress) {
+                Some(Progress::Running | Progress::Responding) => {
+                    task.doomed_by.get_or_insert(id);
+                }
+                _ => {
+                    self.remove(affected);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, link: &mut Link, task: TaskId, request: &TaskManagementRequest, referenced: Option<TaskId>) {
+        let (function, lun) = (request.function, request.lun);
+        link.events.push_back(Event::TaskManagement(TaskManagement { task, function, lun, referenced }));
+    }
+}

@@ -1,0 +1,180 @@
+//! Text exchanges in full feature phase: SendTargets, and keys that may change while a session lives.
+//!
+//! One exchange is under way at a time; a new one ends the one before. Both its text and its answer are bounded.
+
+use super::event::{Event, SendTargets, TargetRecord};
+use super::full_feature::{FullFeature, Turn};
+use super::link::Link;
+use super::task::{Kind, Task, TextTask};
+use crate::Violation;
+use crate::pdu::{SegmentLengths, TargetTransferTag, TextRequest, TextResponse};
+use crate::session::TaskId;
+use crate::standin::Pairs;
+use std::fmt::Write;
+
+/// The text of one exchange.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+impl FullFeature {
+    pub(crate) fn handle_text(&mut self, link: &mut Link, request: &TextRequest, data: &[u8]) -> Result<(), Violation> {
+        if !self.in_window(request.immediate, request.cmd_sn) {
+            return Ok(());
+        }
+        let id = self.find_text(request)?;
+        self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
+        let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
+        if text.request.len() + data.len() > TEXT_BYTES_MAX {
+            return Err(Violation::TextTooLong);
+        }
+        text.request.extend_from_slice(data);
+        if request.continues {
+            if data.is_empty() {
+                return Err(Violation::ContinuesWithoutText);
+            }
+            self.push_text(link, id, &[], false);
+            return Ok(());
+        }
+        if !text.answer.is_empty() && data.is_empty() {
+            self.send_text(link, id);
+            return Ok(());
+        }
+        let asked = std::mem::take(&mut text.request);
+        self.answer_text(link, id, &asked)
+    }
+
+    /// The driver's answer to SendTargets; without effect when the exchange was given up.
+    pub(crate) fn respond_targets(&mut self, link: &mut Link, id: TaskId, targets: &[TargetRecord]) {
+        let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return };
+        if text.asked.take().is_none() {
+            return;
+        }
+        for target in targets {
+            push_pair(&mut text.answer, "TargetName", &target.name);
+            for (address, group) in &target.portals {
+                let mut portal = String::new();
+                write!(portal, "{address},{group}").expect("a string takes what is written");
+                push_pair(&mut text.answer, "TargetAddress", &portal);
+            }
+        }
+        self.send_text(link, id);
+    }
+
+    /// The exchange that the request belongs to: a running one by its tags, or a new one.
+    fn find_text(&mut self, request: &TextRequest) -> Result<TaskId, Violation> {
+        if !request.target_transfer_tag.is_reserved() {
+            let id = self.session.by_tag(request.initiator_task_tag).ok_or(Violation::TransferTagUnknown)?;
+            return match self.session.find(id).map(|task| &task.kind) {
+                Some(Kind::Text(text)) if text.transfer_tag == request.target_transfer_tag => Ok(id),
+                _ => Err(Violation::TransferTagUnknown),
+            };
+        }
+        if let Some(before) = self.text.take() {
+            self.remove(before);
+        }
+        self.session.admit(request.initiator_task_tag, request.immediate)?;
+        self.next_text_tag = self.next_text_tag.wrapping_add(1) & 0x7fff_ffff;
+        let id = self.session.insert(Task {
+            tag: request.initiator_task_tag,
+            lun: request.lun,
+            cmd_sn: request.cmd_sn,
+            immediate: request.immediate,
+            doomed_by: None,
+            kind: Kind::Text(TextTask {
+                asked: None,
+                transfer_tag: TargetTransferTag(self.next_text_tag),
+                request: Vec::new(),
+                answer: Vec::new(),
+            }),
+        });
+        self.text = Some(id);
+        Ok(id)
+    }
+
+    /// All text of the initiator has come.
+    fn answer_text(&mut self, link: &mut Link, id: TaskId, asked: &[u8]) -> Result<(), Violation> {
+        let mut answer = Vec::new();
+        let mut which = None;
+        for pair in Pairs::parse(asked) {
+            let (key, value) = pair?;
+            match key {
+                "SendTargets" => match self.judge_send_targets(value) {
+                    Some(asked) => which = Some(asked),
+                    None => push_pair(&mut answer, key, "Reject"),
+                },
+                // A declaration; it needs no answer.
+                "MaxRecvDataSegmentLength" => match value.parse() {
+                    Ok(bytes @ 512..=0x00ff_ffff) => self.negotiated.peer_data_segment_bytes_max = bytes,
+                    _ => push_pair(&mut answer, key, "Reject"),
+                },
+                "InitiatorAlias" => {}
+                _ if crate::standin::is_login_key(key) => push_pair(&mut answer, key, "Reject"),
+                _ => push_pair(&mut answer, key, "NotUnderstood"),
+            }
+        }
+        let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
+        text.answer = answer;
+        match which {
+            Some(which) => {
+                text.asked = Some(which.clone());
+                link.events.push_back(Event::SendTargets { task: id, which });
+            }
+            None => self.send_text(link, id),
+        }
+        Ok(())
+    }
+
+    /// In a normal session the initiator learns of its own target only. Source: RFC 7143 Appendix C.
+    fn judge_send_targets(&self, value: &str) -> Option<SendTargets> {
+        if self.is_discovery() {
+            return match value {
+                "All" => Some(SendTargets::All),
+                "" => None,
+                name => Some(SendTargets::Named(name.to_owned())),
+            };
+        }
+        let own = self.negotiated.target_name.as_ref()?.to_string();
+        (value.is_empty() || value == own).then_some(SendTargets::Named(own))
+    }
+
+    /// Sends what is left of the answer, as much as the initiator takes at once.
+    fn send_text(&mut self, link: &mut Link, id: TaskId) {
+        let most = self.negotiated.peer_data_segment_bytes_max as usize;
+        let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return };
+        let rest = text.answer.split_off(text.answer.len().min(most));
+        let part = std::mem::replace(&mut text.answer, rest);
+        let last = text.answer.is_empty();
+        self.push_text(link, id, &part, last);
+    }
+
+    fn push_text(&mut self, link: &mut Link, id: TaskId, data: &[u8], last: bool) {
+        let Some(task) = self.session.find(id) else { return };
+        let (initiator_task_tag, lun) = (task.tag, task.lun);
+        let Kind::Text(text) = &task.kind else { return };
+        let transfer_tag = text.transfer_tag;
+        if last {
+            self.remove(id);
+            self.text = None;
+        }
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        let response = TextResponse {
+            is_final: last,
+            continues: !last && !data.is_empty(),
+            lun,
+            initiator_task_tag,
+            target_transfer_tag: if last { TargetTransferTag::RESERVED } else { transfer_tag },
+            stat_sn: link.take_stat_sn(),
+            exp_cmd_sn,
+            max_cmd_sn,
+        };
+        let mut header = [0; 48];
+        response.emit(SegmentLengths::data(data.len()), &mut header);
+        link.transmit.push(&header, data);
+    }
+}
+
+fn push_pair(text: &mut Vec<u8>, key: &str, value: &str) {
+    text.extend_from_slice(key.as_bytes());
+    text.push(b'=');
+    text.extend_from_slice(value.as_bytes());
+    text.push(0);
+}

@@ -1,0 +1,280 @@
+//! The bytes on their way out: headers and small payloads lie contiguous in one run, large payloads are
+//! referenced where they are. One vectored send takes all of it.
+
+use crate::receive::Digests;
+use block::{Rope, View};
+use simd::crc32c::{crc32c, crc32c_append};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
+
+/// Payloads up to this size are copied beside their header, which costs less than a reference of their own.
+pub(crate) const INLINE_BYTES_MAX: usize = 8 << 10;
+/// A piece of a large payload below this size is copied all the same.
+const REFERENCE_BYTES_MIN: usize = 1 << 10;
+/// Copied bytes up to which answers are queued; the rest waits in its tasks.
+const ROOM_FLAT_BYTES: usize = 256 << 10;
+/// Bytes of all kinds up to which answers are queued: more than a socket takes at once.
+const ROOM_BYTES: usize = 4 << 20;
+/// Copied bytes from which nothing more is received: only answers that no task bounds (echoes, Rejects) come here.
+const FLOODED_FLAT_BYTES: usize = ROOM_FLAT_BYTES + (128 << 10);
+/// What an idle connection keeps of the contiguous run.
+const IDLE_BYTES: usize = 4 << 10;
+
+/// The pieces of one vectored send.
+pub type Gathered<'a> = SmallVec<[IoSlice<'a>; 64]>;
+
+/// Output that was queued and not yet taken by the socket.
+#[derive(Debug, Default)]
+pub(crate) struct Transmit {
+    /// Headers and small payloads in the order of sending; the bytes before `start` have left.
+    flat: Vec<u8>,
+    start: usize,
+    pieces: VecDeque<Piece>,
+    queued_bytes: usize,
+    transmitted_bytes: u64,
+    /// Which digests the PDUs carry from now on.
+    pub(crate) digests: Digests,
+}
+
+#[derive(Debug)]
+enum Piece {
+    /// So many bytes, the next ones of the flat run.
+    Flat(usize),
+    /// Bytes that lie elsewhere.
+    View(View),
+}
+
+impl Transmit {
+    /// Bytes that were queued and have not left.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    /// True while more answers may be queued.
+    pub(crate) fn has_room(&self) -> bool {
+        self.flat.len() - self.start < ROOM_FLAT_BYTES && self.queued_bytes < ROOM_BYTES
+    }
+
+    /// True when so many answers are queued that questions must wait.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.flat.len() - self.start >= FLOODED_FLAT_BYTES
+    }
+
+    /// All bytes that ever left.
+    pub(crate) fn transmitted_bytes(&self) -> u64 {
+        self.transmitted_bytes
+    }
+
+    /// A PDU with `header` and a copy of `data` is queued.
+    pub(crate) fn push(&mut self, header: &[u8; 48], data: &[u8]) {
+        self.push_header(header, &[]);
+        self.push_flat(data);
+        self.push_trailer(data.len(), || crc32c(data));
+    }
+
+    /// A PDU with `header`, additional header segments and a copy of `data` is queued.
+    pub(crate) fn push_extended(&mut self, header: &[u8; 48], additional: &[u8], data: &[u8]) {
+        self.push_header(header, additional);
+        self.push_flat(data);
+        self.push_trailer(data.len(), || crc32c(data));
+    }
+
+    /// A PDU with `header` and the bytes of `data` in `range` is queued; large bytes are not copied.
+    pub(crate) fn push_rope(&mut self, header: &[u8; 48], data: &Rope, range: Range<usize>) {
+        self.push_header(header, &[]);
+        let len = range.len();
+        let mut crc = 0;
+        let mut at = 0;
+        for part in data.parts() {
+            let from = range.start.clamp(at, at + part.len()) - at;
+            let to = range.end.clamp(at, at + part.len()) - at;
+            at += part.len();
+            if from == to {
+                continue;
+            }
+            if self.digests.data {
+                crc = crc32c_append(crc, &part[from..to]);
+            }
+            if len <= INLINE_BYTES_MAX || to - from < REFERENCE_BYTES_MIN {
+                self.push_flat(&part[from..to]);
+            } else {
+                self.queued_bytes += to - from;
+                self.pieces.push_back(Piece::View(part.slice(from..to)));
+            }
+        }
+        self.push_trailer(len, || crc);
+    }
+
+    /// Adds slices for what is queued, in order, until all is there or `into` has no place of its own left.
+    pub(crate) fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+        let mut rest = &self.flat[self.start..];
+        for piece in &self.pieces {
+            if into.len() == into.inline_size() {
+                return;
+            }
+            match piece {
+                Piece::Flat(len) => {
+                    let (head, tail) = rest.split_at(*len);
+                    into.push(IoSlice::new(head));
+                    rest = tail;
+                }
+                Piece::View(view) => into.push(IoSlice::new(view)),
+            }
+        }
+    }
+
+    /// The first `len` queued bytes are forgotten: they have left.
+    ///
+    /// *Panics*: when fewer are queued.
+    pub(crate) fn handle_transmitted(&mut self, mut len: usize) {
+        assert!(len <= self.queued_bytes, "{len} bytes left where {} were queued", self.queued_bytes);
+        self.queued_bytes -= len;
+        self.transmitted_bytes += len as u64;
+        while len > 0 {
+            let front = self.pieces.front_mut().expect("pieces sum up to the queued bytes");
+            let piece_bytes = match front {
+                Piece::Flat(bytes) => *bytes,
+                Piece::View(view) => view.len(),
+            };
+            let taken = len.min(piece_bytes);
+            len -= taken;
+            match front {
+                Piece::Flat(bytes) => {
+                    self.start += taken;
+                    *bytes -= taken;
+                }
+                Piece::View(view) if taken < piece_bytes => *view = view.slice(taken..),
+                Piece::View(_) => {}
+            }
+            if taken == piece_bytes {
+                self.pieces.pop_front();
+            }
+        }
+        self.reclaim();
+    }
+
+    /// Gives back memory that an idle connection does not need.
+    pub(crate) fn shrink(&mut self) {
+        if self.queued_bytes == 0 {
+            self.flat.shrink_to(IDLE_BYTES);
+            self.pieces.shrink_to(16);
+        }
+    }
+
+    /// Forgets everything that has not left.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { transmitted_bytes: self.transmitted_bytes, digests: self.digests, ..Self::default() };
+    }
+
+    fn reclaim(&mut self) {
+        if self.start == self.flat.len() {
+            self.flat.clear();
+            self.start = 0;
+        } else if self.start > self.flat.len() / 2 {
+            // What remains is smaller than what left since the last move, so a byte is moved once on average.
+            self.flat.copy_within(self.start.., 0);
+            self.flat.truncate(self.flat.len() - self.start);
+            self.start = 0;
+        }
+    }
+
+    fn push_header(&mut self, header: &[u8; 48], additional: &[u8]) {
+        self.push_flat(header);
+        self.push_flat(additional);
+        if self.digests.header {
+            self.push_flat(&crc32c_append(crc32c(header), additional).to_le_bytes());
+        }
+    }
+
+    /// The padding to a multiple of four bytes, and the digest over payload and padding.
+    fn push_trailer(&mut self, data_bytes: usize, crc: impl FnOnce() -> u32) {
+        const ZEROS: [u8; 4] = [0; 4];
+        let padding = &ZEROS[..data_bytes.next_multiple_of(4) - data_bytes];
+        self.push_flat(padding);
+        if self.digests.data && data_bytes > 0 {
+            self.push_flat(&crc32c_append(crc(), padding).to_le_bytes());
+        }
+    }
+
+    fn push_flat(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.flat.extend_from_slice(bytes);
+        self.queued_bytes += bytes.len();
+        match self.pieces.back_mut() {
+            Some(Piece::Flat(len)) => *len += bytes.len(),
+            _ => self.pieces.push_back(Piece::Flat(bytes.len())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::Buf;
+    use proptest::prelude::*;
+
+    fn drain(transmit: &mut Transmit, mut step: impl FnMut() -> usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        while transmit.queued_bytes() > 0 {
+            let mut slices = Gathered::new();
+            transmit.gather(&mut slices);
+            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            let taken = step().clamp(1, all.len());
+            out.extend_from_slice(&all[..taken]);
+            transmit.handle_transmitted(taken);
+        }
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn transmit_sends_the_same_bytes_whatever_the_socket_takes(
+            lens in prop::collection::vec(0usize..20_000, 1..20), steps in prop::collection::vec(1usize..30_000, 1..20),
+            header_digest: bool, data_digest: bool,
+        ) {
+            let mut transmit = Transmit { digests: Digests { header: header_digest, data: data_digest }, ..Default::default() };
+            let mut expected = Vec::new();
+            for (n, &len) in lens.iter().enumerate() {
+                let header = [n as u8; 48];
+                let data: Vec<u8> = (0..len).map(|i| (i * 7 + n) as u8).collect();
+                let mut rope = Rope::from(Buf::copy_of(&data[..len / 3]));
+                rope.push(Buf::copy_of(&data[len / 3..]).freeze());
+                transmit.push_rope(&header, &rope, 0..len);
+                expected.extend_from_slice(&header);
+                if header_digest { expected.extend_from_slice(&crc32c(&header).to_le_bytes()); }
+                let from = expected.len();
+                expected.extend_from_slice(&data);
+                expected.resize(from + len.next_multiple_of(4), 0);
+                if data_digest && len > 0 {
+                    let crc = crc32c(&expected[from..]);
+                    expected.extend_from_slice(&crc.to_le_bytes());
+                }
+            }
+            let mut steps = steps.iter().cycle();
+            let sent = drain(&mut transmit, || *steps.next().expect("endless"));
+            prop_assert!(sent == expected);
+            prop_assert_eq!(transmit.transmitted_bytes(), expected.len() as u64);
+        }
+    }
+
+    #[test]
+    fn transmit_references_large_payloads_and_copies_small_ones() {
+        let mut transmit = Transmit::default();
+        let large = Rope::from(Buf::zeroed(64 << 10));
+        transmit.push(&[1; 48], &[2; 100]);
+        transmit.push_rope(&[3; 48], &large, 0..4096);
+        transmit.push_rope(&[3; 48], &large, 4096..65536);
+        transmit.push(&[1; 48], &[]);
+        let mut slices = Gathered::new();
+        transmit.gather(&mut slices);
+        let lens: Vec<usize> = slices.iter().map(|slice| slice.len()).collect();
+        assert_eq!(lens, [148 + 48 + 4096 + 48, 61440, 48]);
+        let part = large.parts().next().expect("one part");
+        assert_eq!(slices[1].as_ptr(), part[4096..].as_ptr(), "the payload was not copied");
+    }
+}
