@@ -26,4 +26,5 @@ pub use launch::{Shard, run, spawn_shard};
 pub use net::{TcpListener, TcpStream};
 pub use options::{Io, Options};
 pub use stop::Stop;
+pub use sys::interfaces::interface_addresses;
 pub use world::Uring;

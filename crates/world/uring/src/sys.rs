@@ -1,3 +1,4 @@
 //! The only room of this crate with `unsafe`: what the kernel does with our memory behind our back.
 
+pub(crate) mod interfaces;
 pub(crate) mod ring;
