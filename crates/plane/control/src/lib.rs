@@ -21,6 +21,8 @@ mod boot;
 mod change;
 mod control;
 mod engine;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 pub mod request;
 mod search;
 mod server;
@@ -37,3 +39,6 @@ pub use settings::Settings;
 pub use state::State;
 pub use store::{Store, VERSIONS_KEPT};
 pub use view::{HostReport, PresentationReport, TargetReport};
+
+#[cfg(test)]
+mod tests;

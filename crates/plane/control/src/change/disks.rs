@@ -177,7 +177,7 @@ pub fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
     Err(Refusal::new(
         code::REQUEST_INVALID,
         format!("\"{}\" is not a path from the root", text.escape_debug()),
-        "write it from / on and without ..",
+        "write it from / on, without steps back",
     ))
 }
 

@@ -1,0 +1,236 @@
+//! A data plane of files and memory: it obeys every order and serves nobody.
+//!
+//! For tests of everything above it. Labels and catalogues stand in the first page of each disk's file,
+//! so that a pool survives a restart and is found under other names, as a real one is.
+
+mod label;
+mod pool;
+
+use crate::Engine;
+use label::OnDisk;
+use model::{
+    Access, Call, DiskCounters, DiskName, DiskReport, DiskState, EngineReport, MemberState, Name, Order, PortalReport,
+    PortalState, Refusal, Report, SessionReport, Size, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName, VolumeReport,
+    VolumeSpec, VolumeState, code,
+};
+use pool::Pool;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Called before (`false`) and after (`true`) each order that changes something, and in the midst of
+/// those that write to several disks.
+pub type Watch = Box<dyn FnMut(&Order, bool) + Send>;
+
+/// The data plane that serves nobody.
+#[derive(Default)]
+pub struct Fake {
+    /// Who is said to be logged in.
+    pub sessions: Vec<SessionReport>,
+    /// Sees each change, to make crash images between them.
+    pub watch: Option<Watch>,
+    /// Where the latest access snapshot is left, for tests to look at.
+    pub access: Arc<Mutex<Access>>,
+    disks: BTreeMap<DiskName, PathBuf>,
+    pools: BTreeMap<Name, Pool>,
+    loose: BTreeMap<VolumeName, VolumeSpec>,
+    portals: Vec<SocketAddr>,
+}
+
+impl Fake {
+    /// The fake runs on a thread of its own until it is told to stop or every [`Engine`] is gone.
+    ///
+    /// *Panics*: when the system gives no thread.
+    #[must_use]
+    pub fn start(mut self) -> (Engine, JoinHandle<()>) {
+        let (post, inbox) = shard::mailbox::channel::<Call>();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers");
+            runtime.block_on(async {
+                while let Some(call) = inbox.receive().await {
+                    let last = matches!(call.order, Order::Stop);
+                    let answer = self.obey_watched(&call.order);
+                    call.answer(answer);
+                    if last {
+                        break;
+                    }
+                }
+            });
+        });
+        (Engine::new(post), thread)
+    }
+
+    fn obey_watched(&mut self, order: &Order) -> Result<Report, Refusal> {
+        use Order::{Disks, Pools, Portals, Sessions, Status, Volumes};
+        let changes = !matches!(order, Disks | Pools | Volumes | Sessions | Portals | Status);
+        if changes {
+            self.note(order, false);
+        }
+        let answer = self.obey(order);
+        if changes {
+            self.note(order, true);
+        }
+        answer
+    }
+
+    fn note(&mut self, order: &Order, done: bool) {
+        if let Some(watch) = &mut self.watch {
+            watch(order, done);
+        }
+    }
+
+    fn obey(&mut self, order: &Order) -> Result<Report, Refusal> {
+        match order {
+            Order::InspectDisk { path } => self.inspect(None, path).map(Report::Disk),
+            Order::OpenDisk { disk, path } => self.open_disk(disk, path).map(Report::Disk),
+            Order::CloseDisk { disk } => Ok(self.close_disk(disk)),
+            Order::EraseDisk { disk } => label::erase(&self.disks[disk]).map(|()| Report::Done),
+            Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
+            Order::OpenPool { id } => self.open_pool(*id),
+            Order::DestroyPool { pool } => self.destroy_pool(pool),
+            Order::FailDisk { disk, force } => self.fail_disk(disk, *force),
+            Order::ReplaceDisk { failed, replacement, force } => self.replace_disk(failed, replacement, *force),
+            Order::CreateVolume(spec) => self.create_volume(spec).map(Report::Volume),
+            Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).map(Report::Volume),
+            Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),
+            Order::SetAccess(access) => {
+                *self.access.lock().unwrap_or_else(PoisonError::into_inner) = access.clone();
+                Ok(Report::Done)
+            }
+            Order::OpenPortal { address } => self.open_portal(*address),
+            Order::ClosePortal { address } => {
+                self.portals.retain(|portal| portal != address);
+                Ok(Report::Done)
+            }
+            Order::Status => Ok(Report::Engine(EngineReport { shards: 1, io: "none".into(), ..Default::default() })),
+            Order::Disks => self
+                .disks
+                .iter()
+                .map(|(name, path)| self.inspect(Some(name), &text(path)))
+                .collect::<Result<_, _>>()
+                .map(Report::Disks),
+            Order::Pools => {
+                Ok(Report::Pools(self.pools.values_mut().map(|pool| pool.advance().report(&self.disks)).collect()))
+            }
+            Order::Volumes => Ok(Report::Volumes(self.volumes())),
+            Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
+            Order::Portals => Ok(Report::Portals(self.portals.iter().map(|address| portal(*address)).collect())),
+            Order::Stop => Ok(Report::Done),
+        }
+    }
+
+    fn inspect(&self, name: Option<&DiskName>, path: &str) -> Result<DiskReport, Refusal> {
+        let (size, label) = label::read(path.as_ref())?;
+        let member = name.and_then(|name| self.pools.values().find_map(|pool| pool.member_state(&self.disks, name)));
+        let state = match member {
+            Some(MemberState::InSync) => DiskState::InUse,
+            Some(MemberState::Rebuilding) => DiskState::Rebuilding,
+            Some(MemberState::Failed) => DiskState::Failed,
+            Some(MemberState::Missing) | None => DiskState::Free,
+        };
+        Ok(DiskReport {
+            name: name.cloned(),
+            path: path.to_owned(),
+            size,
+            logical_block_bytes: 512,
+            physical_block_bytes: 4096,
+            label: label.report(),
+            state,
+            counters: DiskCounters::default(),
+        })
+    }
+
+    fn open_disk(&mut self, disk: &DiskName, path: &str) -> Result<DiskReport, Refusal> {
+        let report = self.inspect(Some(disk), path)?;
+        self.disks.insert(disk.clone(), path.into());
+        Ok(report)
+    }
+
+    fn close_disk(&mut self, disk: &DiskName) -> Report {
+        self.disks.remove(disk);
+        Report::Done
+    }
+
+    fn open_portal(&mut self, address: SocketAddr) -> Result<Report, Refusal> {
+        if self.portals.contains(&address) || address.port() == 1 {
+            let message = format!("{address} cannot be listened on: address in use");
+            return Err(Refusal::new(code::PORTAL_UNUSABLE, message, "choose another"));
+        }
+        self.portals.push(address);
+        Ok(Report::Portal(portal(address)))
+    }
+
+    fn volumes(&self) -> Vec<VolumeReport> {
+        let pooled = self.pools.values().flat_map(Pool::volumes);
+        pooled.chain(self.loose.values().cloned()).map(|spec| volume(&spec)).collect()
+    }
+
+    fn create_volume(&mut self, spec: &VolumeSpec) -> Result<VolumeReport, Refusal> {
+        match spec.name.pool().and_then(|pool| self.pools.get_mut(pool)) {
+            Some(pool) => pool.create_volume(&self.disks, spec)?,
+            None => {
+                if let model::Backend::File { path } = &spec.backend {
+                    label::read(path.as_ref())?;
+                }
+                self.loose.insert(spec.name.clone(), spec.clone());
+            }
+        }
+        Ok(volume(spec))
+    }
+
+    fn resize_volume(&mut self, name: &VolumeName, size: Size) -> Result<VolumeReport, Refusal> {
+        let spec = match name.pool().and_then(|pool| self.pools.get_mut(pool)) {
+            Some(pool) => pool.resize_volume(&self.disks, name, size)?,
+            None => {
+                let spec = self.loose.get_mut(name).expect("control asks for volumes that are open");
+                spec.size = size;
+                spec.clone()
+            }
+        };
+        Ok(volume(&spec))
+    }
+
+    fn delete_volume(&mut self, name: &VolumeName) -> Result<(), Refusal> {
+        match name.pool().and_then(|pool| self.pools.get_mut(pool)) {
+            Some(pool) => pool.delete_volume(&self.disks, name),
+            None => {
+                self.loose.remove(name);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn volume(spec: &VolumeSpec) -> VolumeReport {
+    VolumeReport {
+        name: spec.name.clone(),
+        id: spec.id,
+        size: spec.size,
+        block_bytes: spec.block_bytes,
+        backend: spec.backend.clone(),
+        state: VolumeState::Online,
+        counters: VolumeCounters::default(),
+    }
+}
+
+fn portal(address: SocketAddr) -> PortalReport {
+    PortalReport { address, tag: TARGET_PORTAL_GROUP, state: PortalState::Open, sessions: 0 }
+}
+
+fn text(path: &std::path::Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl OnDisk {
+    fn report(&self) -> model::Label {
+        match self {
+            Self::Nothing => model::Label::None,
+            Self::Foreign => model::Label::Foreign { what: "data of an unknown kind".to_owned() },
+            Self::Ours(label) => {
+                model::Label::Ours { pool: label.pool.id, pool_name: label.pool.name.clone(), disk: label.disk }
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The fake's pools: members, states and a catalogue, and no data.
+
+use super::Fake;
+use super::label::{self, Label, OnDisk};
+use model::{
+    Backend, DiskId, DiskName, GroupReport, GroupSpec, Level, MemberReport, MemberState, Name, Order, PoolId,
+    PoolReport, PoolState, Progress, Refusal, Report, Size, VolumeId, VolumeName, VolumeSpec, code,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Smaller disks are refused.
+const DISK_BYTES_MIN: u64 = 16 << 20;
+
+/// How many times the pools must be asked for before a rebuild has ended.
+const REBUILD_TURNS: u64 = 4;
+
+type Disks = BTreeMap<DiskName, PathBuf>;
+
+/// An open pool.
+pub struct Pool {
+    catalogue: Catalogue,
+    rebuild_turns: u64,
+}
+
+/// All that a pool's disks know of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Catalogue {
+    pub id: PoolId,
+    pub name: Name,
+    generation: u64,
+    size: Size,
+    groups: Vec<Group>,
+    volumes: Vec<Volume>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Group {
+    level: Level,
+    chunk: Size,
+    members: Vec<(DiskId, MemberState)>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Volume {
+    name: Name,
+    id: VolumeId,
+    size: Size,
+    block_bytes: u32,
+}
+
+impl Fake {
+    pub(super) fn create_pool(
+        &mut self,
+        name: &Name,
+        id: PoolId,
+        specs: &[GroupSpec],
+        force: bool,
+    ) -> Result<Report, Refusal> {
+        let mut groups = Vec::new();
+        let mut paths = Vec::new();
+        let mut size = 0;
+        for spec in specs {
+            let mut smallest = u64::MAX;
+            let mut members = Vec::new();
+            for disk in &spec.disks {
+                let path = self.disks[disk].clone();
+                smallest = smallest.min(admit_disk(disk, &path, force)?);
+                let disk = DiskId::from_random(crate::control::random()?);
+                paths.push((disk, path));
+                members.push((disk, MemberState::InSync));
+            }
+            size += smallest * spec.level.data_members(members.len()) as u64;
+            groups.push(Group { level: spec.level, chunk: spec.chunk, members });
+        }
+        let size = Size::new(size);
+        let catalogue = Catalogue { id, name: name.clone(), generation: 1, size, groups, volumes: Vec::new() };
+        for (disk, path) in paths {
+            label::write(&path, &Label { disk, pool: catalogue.clone() })?;
+            self.note(&Order::OpenPool { id }, false);
+        }
+        self.pools.insert(name.clone(), Pool { catalogue, rebuild_turns: 0 });
+        Ok(Report::Pool(self.pools[name].report(&self.disks)))
+    }
+
+    pub(super) fn open_pool(&mut self, id: PoolId) -> Result<Report, Refusal> {
+        let found: Vec<Label> =
+            labels(&self.disks).into_iter().filter(|(_, label)| label.pool.id == id).map(|(_, label)| label).collect();
+        let newest = found.iter().max_by_key(|label| label.pool.generation);
+        let incomplete =
+            || Refusal::new(code::POOL_INCOMPLETE, "too many disks of the pool are missing", "attach them");
+        let mut catalogue = newest.ok_or_else(incomplete)?.pool.clone();
+        for group in &mut catalogue.groups {
+            for (disk, state) in &mut group.members {
+                if !found.iter().any(|label| label.disk == *disk) {
+                    *state = MemberState::Missing;
+                }
+            }
+        }
+        if catalogue.state() == PoolState::Failed {
+            return Err(incomplete());
+        }
+        let name = catalogue.name.clone();
+        self.pools.insert(name.clone(), Pool { catalogue, rebuild_turns: 0 });
+        Ok(Report::Pool(self.pools[&name].report(&self.disks)))
+    }
+
+    pub(super) fn destroy_pool(&mut self, name: &Name) -> Result<Report, Refusal> {
+        let pool = self.pools.remove(name).expect("control destroys pools that are open");
+        for (disk, found) in labels(&self.disks) {
+            if found.pool.id == pool.catalogue.id {
+                label::erase(&self.disks[&disk])?;
+                self.note(&Order::DestroyPool { pool: name.clone() }, false);
+            }
+        }
+        Ok(Report::Done)
+    }
+
+    pub(super) fn fail_disk(&mut self, disk: &DiskName, force: bool) -> Result<Report, Refusal> {
+        let id = label_of(&self.disks, disk).map(|label| label.disk);
+        let pool = self.pools.values_mut().find(|pool| id.is_some_and(|id| pool.catalogue.has(id)));
+        let Some((pool, id)) = pool.zip(id) else {
+            let message = format!("disk {disk} belongs to no pool");
+            return Err(Refusal::new(code::DISK_NOT_MEMBER, message, "name a member, see blockyard pool show"));
+        };
+        let mut next = pool.catalogue.clone();
+        *next.member(id).expect("just found") = MemberState::Failed;
+        if next.state() == PoolState::Failed && !force {
+            let message = format!("without disk {disk} pool {} would lose data", next.name);
+            return Err(Refusal::new(
+                code::POOL_WOULD_FAIL,
+                message,
+                "replace the disk that failed before, or repeat with --force",
+            ));
+        }
+        pool.catalogue = next;
+        pool.save(&self.disks)?;
+        Ok(Report::Pool(pool.report(&self.disks)))
+    }
+
+    pub(super) fn replace_disk(&mut self, failed: &DiskName, by: &DiskName, force: bool) -> Result<Report, Refusal> {
+        admit_disk(by, &self.disks[by], force)?;
+        let open = labels(&self.disks);
+        let id = label_of(&self.disks, failed).map(|label| label.disk);
+        let lost = |catalogue: &Catalogue| {
+            let members = catalogue.groups.iter().flat_map(|group| &group.members);
+            members.map(|(id, _)| *id).find(|id| open.values().all(|label| label.disk != *id))
+        };
+        let pool = self.pools.values_mut().find_map(|pool| {
+            let id = id.filter(|id| pool.catalogue.has(*id)).or_else(|| lost(&pool.catalogue));
+            id.map(|id| (pool, id))
+        });
+        let Some((pool, id)) = pool else {
+            let message = format!("disk {failed} belongs to no pool");
+            return Err(Refusal::new(code::DISK_NOT_MEMBER, message, "name a member, see blockyard pool show"));
+        };
+        let new = DiskId::from_random(crate::control::random()?);
+        let members = pool.catalogue.groups.iter_mut().flat_map(|group| &mut group.members);
+        for member in members.filter(|(member, _)| *member == id) {
+            *member = (new, MemberState::Rebuilding);
+        }
+        pool.rebuild_turns = 0;
+        label::write(&self.disks[by], &Label { disk: new, pool: pool.catalogue.clone() })?;
+        pool.save(&self.disks)?;
+        Ok(Report::Pool(pool.report(&self.disks)))
+    }
+}
+
+impl Pool {
+    /// A rebuild that runs is one step further.
+    pub fn advance(&mut self) -> &Self {
+        self.rebuild_turns += 1;
+        if self.rebuild_turns > REBUILD_TURNS {
+            for (_, state) in self.catalogue.groups.iter_mut().flat_map(|group| &mut group.members) {
+                if *state == MemberState::Rebuilding {
+                    *state = MemberState::InSync;
+                }
+            }
+        }
+        self
+    }
+
+    pub fn report(&self, disks: &Disks) -> PoolReport {
+        let catalogue = &self.catalogue;
+        let names: BTreeMap<DiskId, DiskName> =
+            labels(disks).into_iter().map(|(name, label)| (label.disk, name)).collect();
+        let member = |(slot, (id, state)): (usize, &(DiskId, MemberState))| MemberReport {
+            slot: u16::try_from(slot).expect("few members"),
+            id: *id,
+            disk: names.get(id).cloned(),
+            state: *state,
+            errors: 0,
+        };
+        let group = |group: &Group| {
+            let state = group.state();
+            GroupReport {
+                level: group.level,
+                chunk: group.chunk,
+                state,
+                members: group.members.iter().enumerate().map(member).collect(),
+                rebuild: (state == PoolState::Rebuilding).then(|| self.progress()),
+            }
+        };
+        PoolReport {
+            name: catalogue.name.clone(),
+            id: catalogue.id,
+            state: catalogue.state(),
+            size: catalogue.size,
+            used: Size::new(catalogue.used()),
+            volumes: u32::try_from(catalogue.volumes.len()).expect("few volumes"),
+            groups: catalogue.groups.iter().map(group).collect(),
+        }
+    }
+
+    pub fn member_state(&self, disks: &Disks, disk: &DiskName) -> Option<MemberState> {
+        let id = label_of(disks, disk)?.disk;
+        self.catalogue
+            .groups
+            .iter()
+            .flat_map(|group| &group.members)
+            .find(|(member, _)| *member == id)
+            .map(|(_, state)| *state)
+    }
+
+    pub fn volumes(&self) -> Vec<VolumeSpec> {
+        self.catalogue.volumes.iter().map(|volume| volume.spec(&self.catalogue.name)).collect()
+    }
+
+    pub fn create_volume(&mut self, disks: &Disks, spec: &VolumeSpec) -> Result<(), Refusal> {
+        self.admit_growth(spec.size.bytes())?;
+        let (name, id) = (spec.name.volume().clone(), spec.id);
+        self.catalogue.volumes.push(Volume { name, id, size: spec.size, block_bytes: spec.block_bytes });
+        self.save(disks)
+    }
+
+    pub fn resize_volume(&mut self, disks: &Disks, name: &VolumeName, size: Size) -> Result<VolumeSpec, Refusal> {
+        let index = self.index(name);
+        self.admit_growth(size.bytes() - self.catalogue.volumes[index].size.bytes())?;
+        self.catalogue.volumes[index].size = size;
+        self.save(disks)?;
+        Ok(self.catalogue.volumes[index].spec(&self.catalogue.name))
+    }
+
+    pub fn delete_volume(&mut self, disks: &Disks, name: &VolumeName) -> Result<(), Refusal> {
+        self.catalogue.volumes.remove(self.index(name));
+        self.save(disks)
+    }
+
+    fn index(&self, name: &VolumeName) -> usize {
+        let position = self.catalogue.volumes.iter().position(|volume| volume.name == *name.volume());
+        position.expect("control asks for volumes that are there")
+    }
+
+    fn admit_growth(&self, bytes: u64) -> Result<(), Refusal> {
+        let free = self.catalogue.size.bytes().saturating_sub(self.catalogue.used());
+        if bytes <= free {
+            return Ok(());
+        }
+        let message = format!("pool {} has {} free", self.catalogue.name, Size::new(free));
+        Err(Refusal::new(code::POOL_FULL, message, "ask for less or delete a volume"))
+    }
+
+    fn save(&mut self, disks: &Disks) -> Result<(), Refusal> {
+        self.catalogue.generation += 1;
+        for (disk, label) in labels(disks) {
+            if label.pool.id == self.catalogue.id {
+                label::write(&disks[&disk], &Label { disk: label.disk, pool: self.catalogue.clone() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&self) -> Progress {
+        let total_bytes = self.catalogue.size.bytes();
+        let done_bytes = total_bytes / REBUILD_TURNS * self.rebuild_turns.min(REBUILD_TURNS);
+        let seconds_left = Some(REBUILD_TURNS.saturating_sub(self.rebuild_turns));
+        Progress { done_bytes, total_bytes, bytes_per_second: total_bytes / REBUILD_TURNS, seconds_left }
+    }
+}
+
+impl Catalogue {
+    fn state(&self) -> PoolState {
+        self.groups.iter().map(Group::state).max().expect("a pool has groups")
+    }
+
+    fn used(&self) -> u64 {
+        self.volumes.iter().map(|volume| volume.size.bytes()).sum()
+    }
+
+    fn has(&self, id: DiskId) -> bool {
+        self.groups.iter().flat_map(|group| &group.members).any(|(member, _)| *member == id)
+    }
+
+    fn member(&mut self, id: DiskId) -> Option<&mut MemberState> {
+        let mut members = self.groups.iter_mut().flat_map(|group| &mut group.members);
+        members.find(|(member, _)| *member == id).map(|(_, state)| state)
+    }
+}
+
+impl Group {
+    fn state(&self) -> PoolState {
+        let is = |wanted: &[MemberState]| self.members.iter().filter(|(_, state)| wanted.contains(state)).count();
+        let lost = is(&[MemberState::Failed, MemberState::Missing]);
+        let rebuilding = is(&[MemberState::Rebuilding]);
+        match (lost, rebuilding) {
+            (0, 0) => PoolState::Healthy,
+            _ if lost + rebuilding > self.level.tolerated(self.members.len()) => PoolState::Failed,
+            (0, _) => PoolState::Rebuilding,
+            _ => PoolState::Degraded,
+        }
+    }
+}
+
+impl Volume {
+    fn spec(&self, pool: &Name) -> VolumeSpec {
+        VolumeSpec {
+            name: VolumeName::in_pool(pool.clone(), self.name.clone()),
+            id: self.id,
+            size: self.size,
+            block_bytes: self.block_bytes,
+            backend: Backend::Pool { stripe_unit: None },
+        }
+    }
+}
+
+/// The bytes of a disk that may become a member.
+fn admit_disk(disk: &DiskName, path: &std::path::Path, force: bool) -> Result<u64, Refusal> {
+    let (size, found) = label::read(path)?;
+    if size.bytes() < DISK_BYTES_MIN {
+        let hint = format!("use disks of at least {}", Size::new(DISK_BYTES_MIN));
+        return Err(Refusal::new(code::DISK_TOO_SMALL, format!("disk {disk} has only {size}"), hint));
+    }
+    match found {
+        OnDisk::Nothing => Ok(size.bytes()),
+        _ if force => Ok(size.bytes()),
+        OnDisk::Foreign | OnDisk::Ours(_) => {
+            let hint = "use another disk, or repeat with --force to overwrite it";
+            Err(Refusal::new(code::DISK_FOREIGN, format!("disk {disk} is not empty"), hint))
+        }
+    }
+}
+
+fn label_of(disks: &Disks, disk: &DiskName) -> Option<Label> {
+    match label::read(disks.get(disk)?) {
+        Ok((_, OnDisk::Ours(label))) => Some(*label),
+        _ => None,
+    }
+}
+
+fn labels(disks: &Disks) -> BTreeMap<DiskName, Label> {
+    disks.keys().filter_map(|disk| label_of(disks, disk).map(|label| (disk.clone(), label))).collect()
+}

@@ -1,0 +1,130 @@
+//! Control over a data plane that serves nobody.
+
+mod access;
+mod api;
+mod crash;
+mod refusals;
+mod restart;
+
+use crate::fake::Fake;
+use crate::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewVolume};
+use crate::{Control, Settings, Store};
+use model::{Access, Level, PoolReport, Refusal, Size, VolumeReport};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// An array in a folder of its own.
+pub struct Array {
+    pub control: Arc<Control>,
+    pub dir: TempDir,
+    access: Arc<Mutex<Access>>,
+}
+
+impl Array {
+    /// An array that knows nothing yet.
+    pub async fn new() -> Self {
+        Self::on(tempfile::tempdir().expect("a folder"), Fake::default()).await
+    }
+
+    /// The array that `dir` holds, over `fake`.
+    pub async fn on(dir: TempDir, fake: Fake) -> Self {
+        let access = fake.access.clone();
+        let control = Arc::new(boot(dir.path(), fake).await);
+        Self { control, dir, access }
+    }
+
+    /// The same array after the daemon was stopped (or killed) and started again.
+    pub async fn restarted(self) -> Self {
+        let Self { control, dir, .. } = self;
+        drop(control);
+        Self::on(dir, Fake::default()).await
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        disks(self.dir.path())
+    }
+
+    /// What the data plane was told last about who may see what.
+    pub fn access(&self) -> Access {
+        self.access.lock().expect("not poisoned").clone()
+    }
+
+    /// Makes and adds disks `d0`… of 32 MiB.
+    pub async fn add_disks(&self, names: &[&str]) {
+        for name in names {
+            self.control.add_disk(new_disk(&self.folder(), name, Size::mib(32))).await.expect("a disk");
+        }
+    }
+
+    pub async fn create_pool(&self, name: &str, level: Level, disks: &[&str]) -> Result<PoolReport, Refusal> {
+        self.control.create_pool(new_pool(name, level, disks)).await
+    }
+
+    pub async fn create_volume(&self, name: &str, size: Size) -> Result<VolumeReport, Refusal> {
+        self.control.create_volume(new_volume(name, Some(size))).await
+    }
+
+    /// Four disks, a RAID-6 pool `tank`, a volume `tank/vm1`, a host `web` that sees it.
+    pub async fn furnish(&self) {
+        self.add_disks(&["d0", "d1", "d2", "d3"]).await;
+        self.create_pool("tank", Level::Raid6, &["d0", "d1", "d2", "d3"]).await.expect("a pool");
+        self.create_volume("tank/vm1", Size::mib(8)).await.expect("a volume");
+        self.control.add_host(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
+        self.control.present(new_presentation("tank/vm1", "web")).await.expect("a presentation");
+    }
+}
+
+pub async fn boot(dir: &Path, fake: Fake) -> Control {
+    std::fs::create_dir_all(disks(dir)).expect("a folder");
+    let settings = Settings {
+        state_dir: dir.join("state"),
+        socket: dir.join("socket"),
+        node: "node1".parse().expect("a name"),
+        target_base: "iqn.2026-11.io.blockyard".to_owned(),
+        portals: vec!["127.0.0.1:3260".parse().expect("an address")],
+        disk_search: Vec::new(),
+    };
+    let store = Store::open(&settings.state_dir).expect("a store");
+    let (engine, _thread) = fake.start();
+    Control::start(settings, store, engine).await.expect("starts")
+}
+
+pub fn disks(dir: &Path) -> PathBuf {
+    dir.join("disks")
+}
+
+pub fn new_disk(folder: &Path, name: &str, size: Size) -> NewDisk {
+    let path = folder.join(format!("{name}.img")).to_string_lossy().into_owned();
+    NewDisk { path, name: Some(name.parse().expect("a name")), create: Some(size) }
+}
+
+pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
+    let disks = disks.iter().map(|disk| disk.parse().expect("a name")).collect();
+    NewPool { name: name.parse().expect("a name"), groups: vec![NewGroup { level, chunk: None, disks }], force: false }
+}
+
+pub fn new_volume(name: &str, size: Option<Size>) -> NewVolume {
+    NewVolume { name: name.parse().expect("a name"), size, block_bytes: None, stripe_unit: None, backend: None }
+}
+
+pub fn new_host(name: &str, initiators: &[&str]) -> NewHost {
+    NewHost {
+        name: name.parse().expect("a name"),
+        initiators: initiators.iter().map(|iqn| iqn.parse().expect("an iSCSI name")).collect(),
+        any: false,
+        networks: Vec::new(),
+        chap: None,
+        mutual_chap: None,
+    }
+}
+
+pub fn new_presentation(volume: &str, host: &str) -> NewPresentation {
+    NewPresentation {
+        volume: volume.parse().expect("a name"),
+        host: host.parse().expect("a name"),
+        target: None,
+        lun: None,
+        read_only: false,
+    }
+}

@@ -1,0 +1,64 @@
+//! What the data plane is told about who may see what.
+
+use super::{Array, new_host, new_presentation};
+use crate::request::{NewBackend, NewChap, NewHost, NewPresentation, NewTarget, NewVolume, SecretText, Unpresent};
+use model::{Initiators, Size};
+
+fn ram(name: &str) -> NewVolume {
+    NewVolume { backend: Some(NewBackend::Ram {}), ..super::new_volume(name, Some(Size::mib(1))) }
+}
+
+#[tokio::test]
+async fn presentations_take_the_lowest_free_number_of_their_host_and_target() {
+    let array = Array::new().await;
+    let control = &array.control;
+    for name in ["a", "b", "c"] {
+        control.create_volume(ram(name)).await.expect("a volume");
+    }
+    control.add_host(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
+    control.add_target(NewTarget { name: "fast".parse().expect("a name"), iqn: None }).await.expect("a target");
+    let lun = |request| async move { control.present(request).await.expect("is seen").lun };
+
+    assert_eq!(lun(new_presentation("a", "web")).await, 0);
+    assert_eq!(lun(NewPresentation { lun: Some(7), ..new_presentation("b", "web") }).await, 7);
+    assert_eq!(lun(new_presentation("c", "web")).await, 1);
+    let fast = Some("fast".parse().expect("a name"));
+    assert_eq!(lun(NewPresentation { target: fast, ..new_presentation("a", "web") }).await, 0);
+    let gone = Unpresent { volume: "a".parse().expect("a name"), host: "web".parse().expect("a name"), target: None };
+    control.unpresent(&gone).await.expect("no longer seen");
+    assert_eq!(lun(new_presentation("a", "web")).await, 0);
+    assert_eq!(array.access().presentations.len(), 3, "both presentations of a are gone, one came back");
+}
+
+#[tokio::test]
+async fn access_snapshot_says_what_the_state_says() {
+    let array = Array::new().await;
+    let control = &array.control;
+    assert_eq!(array.access().targets[0].iqn.as_str(), "iqn.2026-11.io.blockyard:node1");
+    assert_eq!(array.access().portals.len(), 1);
+
+    let chap = |user: Option<&str>, secret: &str| NewChap {
+        user: user.map(str::to_owned),
+        secret: SecretText::Text(secret.to_owned()),
+    };
+    let host = NewHost {
+        networks: vec!["192.168.1.0/24".parse().expect("a network")],
+        chap: Some(chap(None, "secret of the host")),
+        mutual_chap: Some(chap(Some("us"), "secret of ours")),
+        ..new_host("web", &["iqn.2001-04.com.example:web"])
+    };
+    let report = control.add_host(host).await.expect("a host");
+    assert_eq!(report.chap_user.as_deref(), Some("web"), "the host's name is its CHAP name");
+    assert!(!serde_json::to_string(&report).expect("json").contains("secret of"));
+    control.add_host(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
+
+    let access = array.access();
+    let web = access.hosts.iter().find(|host| host.name.as_str() == "web").expect("known");
+    assert_eq!(web.chap.as_ref().map(|chap| chap.secret.expose()), Some(b"secret of the host".as_slice()));
+    assert_eq!(web.mutual_chap.as_ref().map(|chap| chap.user.as_str()), Some("us"));
+    assert_eq!(web.networks.len(), 1);
+    assert!(access.hosts.iter().any(|host| host.initiators == Initiators::Any));
+
+    control.remove_host(&"web".parse().expect("a name")).await.expect("removed");
+    assert!(array.access().hosts.iter().all(|host| host.name.as_str() != "web"));
+}

@@ -1,0 +1,202 @@
+//! A crash at any instant leaves the old state or the new.
+//!
+//! Before and after each order, and between the writes of one order to several disks, the whole folder
+//! is copied. Each copy is then started as if the daemon had died there.
+
+use super::{Array, boot, disks, new_disk, new_host, new_pool, new_volume};
+use crate::Control;
+use crate::fake::Fake;
+use crate::request::{NewBackend, NewVolume, Replace, Resize, Unpresent};
+use model::{Level, Name, Refusal, Size};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// What an operator can see of the array, without what may differ from start to start.
+async fn seen(control: &Control) -> String {
+    let state = control.state();
+    let pools = control.pools().await.expect("pools");
+    let pools: Vec<_> = pools
+        .iter()
+        .map(|pool| (&pool.name, pool.members().map(|member| (&member.disk, member.state)).collect::<Vec<_>>()))
+        .collect();
+    let volumes = control.volumes().await.expect("volumes");
+    let volumes: Vec<_> = volumes.iter().map(|volume| (&volume.name, volume.size)).collect();
+    let disks = control.disks().await.expect("disks");
+    let disks: Vec<_> = disks
+        .iter()
+        .map(|disk| (&disk.name, disk.state, disk.label.pool().map(|(_, name)| name), disk.label.disk().is_some()))
+        .collect();
+    let presentations: Vec<_> = control.presentations().into_iter().map(|seen| (seen.volume, seen.host)).collect();
+    assert!(state.pending.is_empty(), "nothing stays pending");
+    assert!(disks.iter().all(|(name, ..)| name.as_ref().is_some_and(|name| state.disks.contains_key(name))));
+    format!("{disks:?} {pools:?} {volumes:?} {:?} {presentations:?}", state.hosts.keys())
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("reads") {
+        let entry = entry.expect("reads");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy_all(&entry.path(), &target);
+        } else {
+            // Of a disk only the front part is ever written by the fake; the rest is a hole, and stays one.
+            let size = entry.metadata().expect("a size").len();
+            let mut front = Vec::new();
+            let whole = entry.path().extension().is_none_or(|kind| kind != "img");
+            let file = fs::File::open(entry.path()).expect("opens");
+            file.take(if whole { u64::MAX } else { 64 << 10 }).read_to_end(&mut front).expect("reads");
+            fs::write(&target, &front).expect("writes");
+            fs::File::options().write(true).open(&target).expect("opens").set_len(size).expect("sized");
+        }
+    }
+}
+
+/// Runs `change` on a furnished array and starts every crash image that it leaves on its way.
+async fn old_or_new<F>(change: impl FnOnce(Arc<Control>, PathBuf) -> F)
+where
+    F: Future<Output = Result<(), Refusal>>,
+{
+    let array = Array::new().await;
+    array.furnish().await;
+    array.add_disks(&["e0", "e1", "h0", "h1"]).await;
+    array.create_pool("spare", Level::Raid1, &["e0", "e1"]).await.expect("a pool");
+    array.create_pool("twin", Level::Raid1, &["h0", "h1"]).await.expect("a pool");
+    array.create_volume("twin/old", Size::mib(4)).await.expect("a volume");
+    array.control.create_volume(null("loose")).await.expect("a volume");
+    array.add_disks(&["f0", "f1"]).await;
+    let Array { control, dir, .. } = array;
+    drop(control);
+
+    let root = dir.path().join("live");
+    let images = dir.path().join("images");
+    fs::create_dir(&root).expect("a folder");
+    // The array moves into a folder of its own, so that its images are not in each other's way.
+    for part in ["state", "disks"] {
+        fs::rename(dir.path().join(part), root.join(part)).expect("moves");
+    }
+    rehome(dir.path(), &root).await;
+    let taken = Arc::new(Mutex::new(0));
+    let (counter, from, to) = (taken.clone(), root.clone(), images.clone());
+    let watching = Arc::new(Mutex::new(false));
+    let on = watching.clone();
+    let mut fake = Fake::default();
+    fake.watch = Some(Box::new(move |_, _| {
+        if *on.lock().expect("not poisoned") {
+            let mut count = counter.lock().expect("not poisoned");
+            copy_all(&from, &to.join(count.to_string()));
+            *count += 1;
+        }
+    }));
+    let control = Arc::new(boot(&root, fake).await);
+    let old = seen(&control).await;
+    *watching.lock().expect("not poisoned") = true;
+    change(control.clone(), disks(&root)).await.expect("the change is made");
+    *watching.lock().expect("not poisoned") = false;
+    let new = seen(&control).await;
+    assert_ne!(old, new, "the change can be seen");
+    drop(control);
+
+    let count = *taken.lock().expect("not poisoned");
+    assert!(count >= 2, "there are instants to die at");
+    for image in 0..count {
+        fs::remove_dir_all(&root).expect("removes");
+        fs::rename(images.join(image.to_string()), &root).expect("puts the image there");
+        let found = seen(&boot(&root, Fake::default()).await).await;
+        assert!(
+            found == old || found == new,
+            "image {image} of {count}:\n{found}\nis neither old\n{old}\nnor new\n{new}"
+        );
+    }
+}
+
+/// A volume without a pool and without data.
+fn null(name: &str) -> NewVolume {
+    NewVolume { backend: Some(NewBackend::Null {}), ..new_volume(name, Some(Size::mib(4))) }
+}
+
+/// The disks that were under `from` are known where they are now, under `to`.
+async fn rehome(from: &Path, to: &Path) {
+    let store = crate::Store::open(&to.join("state")).expect("a store");
+    let mut state = crate::State::clone(&store.state());
+    for record in state.disks.values_mut() {
+        let inside = Path::new(&record.path).strip_prefix(from).expect("was inside").to_path_buf();
+        record.path = to.join(inside).to_string_lossy().into_owned();
+    }
+    store.commit(state).expect("commits");
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+#[tokio::test]
+async fn crash_while_a_disk_is_added_or_removed() {
+    old_or_new(
+        |control, folder| async move { control.add_disk(new_disk(&folder, "g0", Size::mib(32))).await.map(|_| ()) },
+    )
+    .await;
+    old_or_new(|control, _| async move { control.remove_disk(&name("f0")).await }).await;
+}
+
+#[tokio::test]
+async fn crash_while_a_pool_is_made_or_destroyed() {
+    old_or_new(|control, _| async move {
+        control.create_pool(new_pool("pond", Level::Raid1, &["f0", "f1"])).await.map(|_| ())
+    })
+    .await;
+    old_or_new(|control, _| async move { control.destroy_pool(&name("spare")).await }).await;
+}
+
+#[tokio::test]
+async fn crash_while_a_volume_is_made_grown_or_deleted() {
+    old_or_new(|control, _| async move {
+        control.create_volume(new_volume("tank/vm2", Some(Size::mib(4)))).await.map(|_| ())
+    })
+    .await;
+    old_or_new(|control, _| async move {
+        let name = "tank/vm1".parse().expect("a name");
+        control.resize_volume(&name, Resize { size: Size::mib(16) }).await.map(|_| ())
+    })
+    .await;
+    old_or_new(|control, _| async move {
+        let seen = Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None };
+        control.unpresent(&seen).await
+    })
+    .await;
+    old_or_new(|control, _| async move { control.delete_volume(&"twin/old".parse().expect("a name")).await }).await;
+}
+
+#[tokio::test]
+async fn crash_while_hosts_and_loose_volumes_change() {
+    old_or_new(|control, _| async move {
+        control.add_host(new_host("db", &["iqn.2001-04.com.example:db"])).await.map(|_| ())
+    })
+    .await;
+    old_or_new(|control, _| async move { control.create_volume(null("more")).await.map(|_| ()) }).await;
+}
+
+#[tokio::test]
+async fn crash_while_a_loose_volume_is_deleted() {
+    old_or_new(|control, _| async move { control.delete_volume(&"loose".parse().expect("a name")).await }).await;
+}
+
+#[tokio::test]
+async fn crash_while_a_disk_fails() {
+    old_or_new(|control, _| async move { control.fail_disk(&name("d0"), false).await.map(|_| ()) }).await;
+}
+
+#[tokio::test]
+async fn crash_while_a_disk_is_replaced() {
+    let array = Array::new().await;
+    array.furnish().await;
+    array.add_disks(&["f0"]).await;
+    array.control.fail_disk(&name("d0"), false).await.expect("failed");
+    let replace = Replace { replacement: name("f0"), force: false };
+    array.control.replace_disk(&name("d0"), replace).await.expect("replaced");
+    let array = array.restarted().await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert!(pool.members().any(|member| member.disk == Some(name("f0"))));
+}

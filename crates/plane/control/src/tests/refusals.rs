@@ -1,0 +1,208 @@
+//! Each bad wish gets its sentence and changes nothing.
+
+use super::{Array, new_disk, new_host, new_pool, new_presentation, new_volume};
+use crate::request::{
+    NewBackend, NewChap, NewDisk, NewHost, NewPresentation, NewVolume, Replace, Resize, SecretText, Unpresent,
+};
+use model::{Code, Level, Refusal, Size, code};
+use std::fmt::Debug;
+use std::fs;
+
+/// The outcome is a refusal with this code and one full sentence.
+#[track_caller]
+fn refused<T: Debug>(outcome: Result<T, Refusal>, code: Code) -> Refusal {
+    let refusal = outcome.expect_err("is refused");
+    assert_eq!(refusal.code, code, "{refusal}");
+    assert!(!refusal.message.is_empty() && !refusal.hint.is_empty(), "{refusal:?}");
+    assert!(!refusal.to_string().ends_with('.') && !refusal.to_string().contains('\n'), "{refusal}");
+    refusal
+}
+
+fn name(text: &str) -> model::Name {
+    text.parse().expect("a name")
+}
+
+#[tokio::test]
+async fn disk_that_cannot_be_added_leaves_nothing_behind() {
+    let array = Array::new().await;
+    array.add_disks(&["d0"]).await;
+    let before = array.control.state();
+    let control = &array.control;
+    let folder = array.folder();
+    let disk = |file: &str, name_: Option<&str>, create| NewDisk {
+        path: folder.join(file).to_string_lossy().into_owned(),
+        name: name_.map(name),
+        create,
+    };
+
+    refused(control.add_disk(disk("d1.img", Some("d0"), Some(Size::mib(1)))).await, code::NAME_TAKEN);
+    refused(control.add_disk(disk("d0.img", Some("d1"), None)).await, code::DISK_KNOWN);
+    refused(control.add_disk(disk("d0.img", Some("d1"), Some(Size::mib(1)))).await, code::NAME_TAKEN);
+    refused(control.add_disk(disk("none.img", None, None)).await, code::DISK_UNREADABLE);
+    std::os::unix::fs::symlink(folder.join("d0.img"), folder.join("alias")).expect("links");
+    refused(control.add_disk(disk("alias", None, None)).await, code::DISK_KNOWN);
+    let relative = NewDisk { path: "d9.img".into(), name: None, create: None };
+    refused(control.add_disk(relative).await, code::REQUEST_INVALID);
+    refused(control.add_disk(disk("../d9.img", None, Some(Size::mib(1)))).await, code::REQUEST_INVALID);
+
+    assert_eq!(array.control.state(), before);
+    assert!(!folder.join("d1.img").exists(), "a file that was made for a refused disk is gone");
+    assert!(folder.join("d0.img").exists(), "a file that was there before stays");
+}
+
+#[tokio::test]
+async fn pool_that_cannot_be_made_changes_nothing() {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1", "d2", "d3", "d4"]).await;
+    let control = &array.control;
+    control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(1))).await.expect("a disk");
+    fs::write(array.folder().join("used.img"), vec![7; 32 << 20]).expect("writes");
+    let used = array.folder().join("used.img").to_string_lossy().into_owned();
+    control.add_disk(NewDisk { path: used, name: None, create: None }).await.expect("a disk");
+    let before = control.state();
+    let create = |level, disks: &[&str]| control.create_pool(new_pool("tank", level, disks));
+
+    let few = refused(create(Level::Raid6, &["d0", "d1", "d2"]).await, code::TOO_FEW_MEMBERS);
+    assert_eq!(few.to_string(), "raid6 of 3 disks is not possible; give at least 4 disks or choose another level");
+    refused(create(Level::Raid1, &["d0", "d0"]).await, code::DISK_IN_USE);
+    refused(create(Level::Raid1, &["d0", "d9"]).await, code::DISK_UNKNOWN);
+    refused(create(Level::Raid1, &["d0", "tiny"]).await, code::DISK_TOO_SMALL);
+    refused(create(Level::Raid1, &["d0", "used"]).await, code::DISK_FOREIGN);
+    assert_eq!(control.state(), before, "what was refused left no record");
+
+    create(Level::Raid1, &["d0", "d1"]).await.expect("a pool");
+    refused(create(Level::Raid1, &["d2", "d3"]).await, code::NAME_TAKEN);
+    let other = control.create_pool(new_pool("other", Level::Raid1, &["d1", "d2"])).await;
+    refused(other, code::DISK_IN_USE);
+    assert!(control.state().pending.is_empty());
+}
+
+#[tokio::test]
+async fn pool_and_volume_in_use_are_not_destroyed() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let control = &array.control;
+    let before = control.state();
+    let volume = "tank/vm1".parse().expect("a name");
+
+    refused(control.destroy_pool(&name("tank")).await, code::POOL_IN_USE);
+    refused(control.delete_volume(&volume).await, code::VOLUME_IN_USE);
+    refused(control.remove_host(&name("web")).await, code::HOST_IN_USE);
+    refused(control.remove_disk(&name("d0")).await, code::DISK_IN_USE);
+    refused(control.remove_target(&name("default")).await, code::TARGET_IN_USE);
+    refused(control.destroy_pool(&name("pond")).await, code::POOL_UNKNOWN);
+    assert_eq!(control.state(), before);
+
+    let unpresent = Unpresent { volume: volume.clone(), host: name("web"), target: None };
+    control.unpresent(&unpresent).await.expect("no longer seen");
+    control.delete_volume(&volume).await.expect("deleted");
+    control.destroy_pool(&name("tank")).await.expect("destroyed");
+    control.remove_disk(&name("d0")).await.expect("removed");
+}
+
+#[tokio::test]
+async fn volume_that_cannot_be_made_changes_nothing() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let control = &array.control;
+    let before = control.state();
+    let create = |name: &str, size| control.create_volume(new_volume(name, size));
+
+    refused(create("tank/vm1", Some(Size::mib(1))).await, code::NAME_TAKEN);
+    refused(create("pond/vm1", Some(Size::mib(1))).await, code::POOL_UNKNOWN);
+    refused(create("tank/big", Some(Size::gib(1))).await, code::POOL_FULL);
+    refused(create("tank/none", Some(Size::ZERO)).await, code::VOLUME_SIZE);
+    refused(create("tank/none", None).await, code::VOLUME_SIZE);
+    refused(create("loose", Some(Size::mib(1))).await, code::REQUEST_INVALID);
+    let odd = NewVolume { block_bytes: Some(520), ..new_volume("tank/odd", Some(Size::mib(1))) };
+    refused(control.create_volume(odd).await, code::BLOCK_SIZE_INVALID);
+    let both = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume("tank/both", Some(Size::mib(1))) };
+    refused(control.create_volume(both).await, code::REQUEST_INVALID);
+    let disk = array.folder().join("d0.img").to_string_lossy().into_owned();
+    let stolen = NewVolume { backend: Some(NewBackend::File { path: disk }), ..new_volume("stolen", None) };
+    refused(control.create_volume(stolen).await, code::DISK_IN_USE);
+
+    let shrunk = control.resize_volume(&"tank/vm1".parse().expect("a name"), Resize { size: Size::mib(4) }).await;
+    refused(shrunk, code::VOLUME_SHRINK);
+    let absent = control.resize_volume(&"tank/vm9".parse().expect("a name"), Resize { size: Size::mib(4) }).await;
+    refused(absent, code::VOLUME_UNKNOWN);
+    assert_eq!(control.state(), before);
+}
+
+#[tokio::test]
+async fn disk_is_failed_once_and_replaced_only_when_it_failed() {
+    let array = Array::new().await;
+    array.furnish().await;
+    array.add_disks(&["d4", "d5"]).await;
+    let control = &array.control;
+    let by = |replacement: &str, force| Replace { replacement: name(replacement), force };
+    let replace = |disk: &'static str, how| async move { control.replace_disk(&name(disk), how).await };
+
+    refused(replace("d0", by("d4", false)).await, code::DISK_HEALTHY);
+    refused(replace("d0", by("d0", false)).await, code::DISK_IN_USE);
+    refused(replace("d0", by("d1", false)).await, code::DISK_IN_USE);
+    refused(replace("d0", by("d9", false)).await, code::DISK_UNKNOWN);
+    refused(replace("d9", by("d4", false)).await, code::DISK_UNKNOWN);
+    refused(control.fail_disk(&name("d4"), false).await, code::DISK_NOT_MEMBER);
+
+    control.fail_disk(&name("d0"), false).await.expect("failed");
+    refused(control.fail_disk(&name("d0"), false).await, code::DISK_FAILED_ALREADY);
+    control.fail_disk(&name("d1"), false).await.expect("failed");
+    refused(control.fail_disk(&name("d2"), false).await, code::POOL_WOULD_FAIL);
+    let pool = replace("d0", by("d4", false)).await.expect("replaced");
+    assert!(pool.members().any(|member| member.disk == Some(name("d4"))));
+    assert!(control.state().disks[&name("d4")].id.is_some(), "the replacement is known by its identity");
+}
+
+#[tokio::test]
+async fn host_that_does_not_fit_is_refused() {
+    let array = Array::new().await;
+    let control = &array.control;
+    control.add_host(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
+    let before = control.state();
+    let secret = |text: &str| NewChap { user: None, secret: SecretText::Text(text.to_owned()) };
+
+    refused(control.add_host(new_host("web", &["iqn.2001-04.com.example:x"])).await, code::NAME_TAKEN);
+    let stolen = control.add_host(new_host("thief", &["IQN.2001-04.com.Example:WEB"])).await;
+    refused(stolen, code::IQN_TAKEN);
+    refused(control.add_host(new_host("empty", &[])).await, code::HOST_EMPTY);
+    let twice = control.add_host(new_host("twice", &["iqn.2001-04.com.example:a", "iqn.2001-04.com.example:a"])).await;
+    refused(twice, code::IQN_TAKEN);
+    let db = || new_host("db", &["iqn.2001-04.com.example:db"]);
+    let short = NewHost { chap: Some(secret("short")), ..db() };
+    refused(control.add_host(short).await, code::SECRET_INVALID);
+    let (own, mutual) = (Some(secret("the same secret")), Some(secret("the same secret")));
+    let equal = NewHost { chap: own, mutual_chap: mutual.clone(), ..db() };
+    refused(control.add_host(equal).await, code::SECRETS_EQUAL);
+    refused(control.add_host(NewHost { mutual_chap: mutual, ..db() }).await, code::CHAP_INVALID);
+    let both = NewHost { any: true, ..db() };
+    refused(control.add_host(both).await, code::HOST_EMPTY);
+    assert_eq!(control.state(), before);
+
+    control.add_host(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
+    let second = NewHost { any: true, ..new_host("others", &[]) };
+    refused(control.add_host(second).await, code::IQN_TAKEN);
+}
+
+#[tokio::test]
+async fn presentation_that_does_not_fit_is_refused() {
+    let array = Array::new().await;
+    array.furnish().await;
+    array.create_volume("tank/vm2", Size::mib(8)).await.expect("a volume");
+    let control = &array.control;
+    let before = control.state();
+    let at = |lun| NewPresentation { lun: Some(lun), ..new_presentation("tank/vm2", "web") };
+
+    let taken = refused(control.present(at(0)).await, code::LUN_TAKEN);
+    assert!(taken.hint.ends_with("such as 1"), "{taken}");
+    refused(control.present(at(16_384)).await, code::LUN_INVALID);
+    let again = control.present(new_presentation("tank/vm1", "web")).await;
+    refused(again, code::PRESENTED_ALREADY);
+    refused(control.present(new_presentation("tank/vm9", "web")).await, code::VOLUME_UNKNOWN);
+    refused(control.present(new_presentation("tank/vm2", "nobody")).await, code::HOST_UNKNOWN);
+    let nowhere = NewPresentation { target: Some(name("nowhere")), ..new_presentation("tank/vm2", "web") };
+    refused(control.present(nowhere).await, code::TARGET_UNKNOWN);
+    let unseen = Unpresent { volume: "tank/vm2".parse().expect("a name"), host: name("web"), target: None };
+    refused(control.unpresent(&unseen).await, code::PRESENTATION_UNKNOWN);
+    assert_eq!(control.state(), before);
+}

@@ -1,0 +1,152 @@
+//! What comes back after the daemon was stopped, and what if something is missing.
+
+use super::{Array, new_presentation};
+use crate::fake::Fake;
+use crate::request::{NewBackend, NewDisk, NewVolume};
+use model::{DiskState, Level, MemberState, Name, PoolState, Severity, Size, VolumeState};
+use std::fs;
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+#[tokio::test]
+async fn array_comes_back_as_it_was() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let ram = NewVolume { backend: Some(NewBackend::Ram {}), ..super::new_volume("scratch", Some(Size::mib(1))) };
+    array.control.create_volume(ram).await.expect("a volume");
+    let (state, access) = (array.control.state(), array.access());
+    let volumes = array.control.volumes().await.expect("volumes");
+
+    let array = array.restarted().await;
+    assert_eq!(array.control.state(), state);
+    assert_eq!(array.access(), access);
+    assert_eq!(array.control.volumes().await.expect("volumes"), volumes);
+    let status = array.control.status().await.expect("a status");
+    assert_eq!((status.severity, status.verdict.as_str()), (Severity::Good, "All good"));
+}
+
+#[tokio::test]
+async fn pool_is_found_under_other_names_in_any_order() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let folder = array.folder();
+    let shuffle =
+        [("d0.img", "x"), ("d1.img", "d0.img"), ("d2.img", "d1.img"), ("x", "d2.img"), ("d3.img", "else.raw")];
+    for (from, to) in shuffle {
+        fs::rename(folder.join(from), folder.join(to)).expect("renames");
+    }
+    let array = array.restarted().await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert_eq!(pool.state, PoolState::Healthy);
+    let state = array.control.state();
+    for (disk, file) in [("d0", "d2.img"), ("d1", "d0.img"), ("d2", "d1.img"), ("d3", "else.raw")] {
+        assert!(state.disks[&name(disk)].path.ends_with(file), "{disk} is remembered where it was found");
+    }
+}
+
+#[tokio::test]
+async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let volume = array.control.volumes().await.expect("volumes").remove(0);
+    fs::remove_dir_all(array.dir.path().join("state")).expect("forgets everything");
+    let array = array.restarted().await;
+    assert!(array.control.pools().await.expect("pools").is_empty());
+    for disk in ["d3", "d1", "d0"] {
+        let path = array.folder().join(format!("{disk}.img")).to_string_lossy().into_owned();
+        array.control.add_disk(NewDisk { path, name: None, create: None }).await.expect("a disk");
+    }
+    let pool = array.control.import_pool(&name("tank")).await.expect("found");
+    assert_eq!(pool.state, PoolState::Degraded, "d2 was not added");
+    assert_eq!(array.control.volumes().await.expect("volumes"), vec![volume]);
+    assert!(array.control.import_pool(&name("tank")).await.is_err(), "it is open already");
+}
+
+#[tokio::test]
+async fn missing_disk_degrades_and_is_named() {
+    let array = Array::new().await;
+    array.furnish().await;
+    fs::rename(array.folder().join("d2.img"), array.dir.path().join("away")).expect("takes away");
+    let array = array.restarted().await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert_eq!(pool.state, PoolState::Degraded);
+    let lost = pool.members().find(|member| member.state == MemberState::Missing).expect("one is missing");
+    assert_eq!(lost.disk, Some(name("d2")), "a missing member keeps its name");
+    let disk = array.control.disk_report(&name("d2")).await.expect("known");
+    assert_eq!(disk.state, DiskState::Missing);
+    let status = array.control.status().await.expect("a status");
+    assert_eq!(status.severity, Severity::Warning);
+    assert_eq!(status.verdict, "pool tank is degraded: replace the lost disk with blockyard disk replace d2 NEW");
+    assert_eq!(status.problems[0].meaning, "it serves, and bears one more failed disk");
+}
+
+#[tokio::test]
+async fn missing_pool_is_reported_and_blocks_nothing_else() {
+    let array = Array::new().await;
+    array.furnish().await;
+    array.add_disks(&["e0", "e1"]).await;
+    array.create_pool("pond", Level::Raid1, &["e0", "e1"]).await.expect("a pool");
+    let away = array.dir.path().join("away");
+    fs::create_dir(&away).expect("a folder");
+    for disk in ["d0.img", "d1.img", "d2.img"] {
+        fs::rename(array.folder().join(disk), away.join(disk)).expect("takes away");
+    }
+    let array = array.restarted().await;
+    let states: Vec<_> =
+        array.control.pools().await.expect("pools").into_iter().map(|pool| (pool.name, pool.state)).collect();
+    assert_eq!(states, [(name("pond"), PoolState::Healthy), (name("tank"), PoolState::Missing)]);
+    assert_eq!(array.control.presentations().len(), 1, "a pool that is not open proves nothing");
+    let status = array.control.status().await.expect("a status");
+    assert_eq!(status.severity, Severity::Critical);
+    assert_eq!(status.problems.len(), 1, "its disks are not told one by one: {:?}", status.problems);
+
+    for disk in ["d0.img", "d1.img", "d2.img"] {
+        fs::rename(away.join(disk), array.folder().join(disk)).expect("brings back");
+    }
+    let pool = array.control.import_pool(&name("tank")).await.expect("is back");
+    assert_eq!(pool.state, PoolState::Healthy);
+    assert_eq!(array.access().presentations.len(), 1);
+}
+
+#[tokio::test]
+async fn presentation_of_a_vanished_volume_is_dropped_and_never_shows_another() {
+    let array = Array::new().await;
+    array.furnish().await;
+    // The volume is deleted and made anew, and then an old copy of the state is put back.
+    let control = &array.control;
+    let unpresent =
+        crate::request::Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None };
+    let kept = array.dir.path().join("kept");
+    fs::copy(array.dir.path().join("state/state.redb"), &kept).expect("copies");
+    control.unpresent(&unpresent).await.expect("no longer seen");
+    control.delete_volume(&unpresent.volume).await.expect("deleted");
+    array.create_volume("tank/vm1", Size::mib(4)).await.expect("another of the same name");
+    let Array { control, dir, .. } = array;
+    drop(control);
+    fs::copy(&kept, dir.path().join("state/state.redb")).expect("the old state is put back");
+    let array = Array::on(dir, Fake::default()).await;
+    assert!(array.control.presentations().is_empty(), "the old presentation does not show the new volume");
+    assert!(array.access().presentations.is_empty());
+    array.control.present(new_presentation("tank/vm1", "web")).await.expect("the new one can be shown");
+}
+
+#[tokio::test]
+async fn file_volume_that_vanished_is_missing_and_the_rest_serves() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let path = array.dir.path().join("image.raw").to_string_lossy().into_owned();
+    let file = NewVolume {
+        backend: Some(NewBackend::File { path: path.clone() }),
+        ..super::new_volume("image", Some(Size::mib(2)))
+    };
+    let made = array.control.create_volume(file).await.expect("a volume and its file");
+    assert_eq!(fs::metadata(&path).expect("is there").len(), made.size.bytes());
+    fs::remove_file(&path).expect("removes");
+    let array = array.restarted().await;
+    let volume = array.control.volume_report(&made.name).await.expect("known");
+    assert_eq!(volume.state, VolumeState::Missing);
+    assert_eq!(array.control.status().await.expect("a status").severity, Severity::Critical);
+    array.control.delete_volume(&made.name).await.expect("can be forgotten");
+}
