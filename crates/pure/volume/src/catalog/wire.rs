@@ -1,0 +1,412 @@
+//! The catalog as bytes: a sequence of records, each a type, a length and a payload.
+//!
+//! A type that a reader does not know is passed over when its record says so, else refused: that is how
+//! later kinds of objects come in. `docs/on-disk.md` has the byte maps.
+
+use super::{
+    Catalog, Column, GROUPS_MAX, GroupRecord, MEMBERS_MAX, MemberRecord, MemberState, PoolPhase, SEGMENTS_MAX,
+    SLABS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
+};
+use block::Blocks;
+use uuid::Uuid;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Why bytes are no catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogError {
+    /// The bytes end before what they announce, or go on behind it.
+    #[error("the catalog is cut short")]
+    Short,
+    /// A record of an unknown type must not be passed over.
+    #[error("the catalog has a record of type {0}, which this version does not know")]
+    UnknownType(u16),
+    /// A field has a value that no program of ours writes.
+    #[error("the catalog is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+const TYPE_POOL: u16 = 1;
+const TYPE_GROUP: u16 = 2;
+const TYPE_VOLUME: u16 = 3;
+/// A reader that does not know the type passes the record over.
+const FLAG_SKIPPABLE: u16 = 1;
+/// Records begin at multiples of this.
+const ALIGN: usize = 8;
+
+/// What a record has beside its payload: a header, and what fills it up to the next.
+const RECORD_BYTES: usize = size_of::<RecordHeader>() + ALIGN;
+
+const SET_RUNS: u8 = 0;
+const SET_WORDS: u8 = 1;
+
+macro_rules! wire {
+    ($($(#[$doc:meta])* struct $name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {$(
+        $(#[$doc])*
+        #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+        #[repr(C)]
+        struct $name { $($field: $kind),* }
+    )*};
+}
+
+wire! {
+    struct RecordHeader { kind: U16, flags: U16, payload_bytes: U32 }
+    struct PoolWire { pool: [u8; 16], owner_epoch: U64, slab_bytes: U64, phase: u8, name_bytes: u8, reserved: [u8; 6] }
+    struct GroupWire {
+        id: [u8; 16], level: u8, clean: u8, members: U16, chunk_bytes: U32,
+        member_blocks: U64, slab_blocks: U32, slabs: U32, reserved: [u8; 16],
+    }
+    struct MemberWire { disk: [u8; 16], front: U64, since: U64, state: u8, reserved: [u8; 7] }
+    struct VolumeWire {
+        id: [u8; 16], size_bytes: U64, created_at: U64, block_bytes: U32, stripe_unit_bytes: U32,
+        segments: U32, name_bytes: u8, reserved: [u8; 11],
+    }
+    struct SegmentWire { rows: U32, rounds: U32, columns: U16, set: u8, reserved: u8, items: U32 }
+    struct ColumnWire { first_slab: U32, unit_blocks: U32, group: U16, reserved: [u8; 6] }
+    struct RunWire { first: U32, slabs: U32 }
+}
+
+impl Catalog {
+    /// The catalog as it lies behind a slot's header.
+    #[must_use]
+    pub fn emit(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4096);
+        record(&mut out, TYPE_POOL, |out| {
+            let phase = match self.phase {
+                PoolPhase::Forming => 0,
+                PoolPhase::Live => 1,
+                PoolPhase::Destroyed => 2,
+            };
+            put(
+                out,
+                &PoolWire {
+                    pool: *self.pool.as_bytes(),
+                    owner_epoch: self.owner_epoch.into(),
+                    slab_bytes: self.slab_bytes.into(),
+                    phase,
+                    name_bytes: name_bytes(&self.name),
+                    reserved: [0; 6],
+                },
+            );
+            out.extend_from_slice(self.name.as_bytes());
+        });
+        for group in &self.groups {
+            record(&mut out, TYPE_GROUP, |out| group.emit(out));
+        }
+        for volume in &self.volumes {
+            record(&mut out, TYPE_VOLUME, |out| volume.emit(out));
+        }
+        out
+    }
+
+    /// The catalog in `bytes`, checked to be free of contradictions.
+    ///
+    /// *Errors*: for any bytes that [`Catalog::emit`] of some version does not give. Memory is bounded by
+    /// the limits of this module whatever the bytes say.
+    pub fn parse(bytes: &[u8]) -> Result<Self, CatalogError> {
+        let mut rest = Cursor(bytes);
+        let mut catalog: Option<Self> = None;
+        let mut room = Room { slabs: SLABS_MAX, segments: SEGMENTS_MAX };
+        while !rest.0.is_empty() {
+            let header: RecordHeader = rest.read()?;
+            let mut payload = Cursor(rest.take(header.payload_bytes.get() as usize)?);
+            rest.pad(header.payload_bytes.get() as usize)?;
+            match (header.kind.get(), &mut catalog) {
+                (TYPE_POOL, None) => catalog = Some(Self::parse_pool(&mut payload)?),
+                (TYPE_GROUP, Some(catalog)) if catalog.groups.len() < GROUPS_MAX => {
+                    catalog.groups.push(GroupRecord::parse(&mut payload)?);
+                }
+                (TYPE_VOLUME, Some(catalog)) if catalog.volumes.len() < VOLUMES_MAX => {
+                    catalog.volumes.push(VolumeRecord::parse(&mut payload, &mut room)?);
+                }
+                (TYPE_POOL | TYPE_GROUP | TYPE_VOLUME, _) => {
+                    return Err(CatalogError::Damaged("records are out of order or too many"));
+                }
+                _ if header.flags.get() & FLAG_SKIPPABLE != 0 => continue,
+                (kind, _) => return Err(CatalogError::UnknownType(kind)),
+            }
+            payload.end()?;
+        }
+        let catalog = catalog.ok_or(CatalogError::Short)?;
+        catalog.check()?;
+        Ok(catalog)
+    }
+
+    /// The most bytes that [`Catalog::emit`] can give however slabs become initialised and members change.
+    #[must_use]
+    pub fn emitted_bytes_max(&self) -> usize {
+        let group = |group: &GroupRecord| size_of::<GroupWire>() + group.members.len() * size_of::<MemberWire>();
+        let groups: usize = self.groups.iter().map(|record| RECORD_BYTES + group(record)).sum();
+        let volumes: usize = self.volumes.iter().map(VolumeRecord::emitted_bytes_max).sum();
+        RECORD_BYTES + size_of::<PoolWire>() + self.name.len() + groups + volumes
+    }
+
+    fn parse_pool(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
+        let wire: PoolWire = payload.read()?;
+        let phase = match wire.phase {
+            0 => PoolPhase::Forming,
+            1 => PoolPhase::Live,
+            2 => PoolPhase::Destroyed,
+            _ => return Err(CatalogError::Damaged("unknown phase of the pool")),
+        };
+        Ok(Self {
+            pool: Uuid::from_bytes(wire.pool),
+            name: payload.text(wire.name_bytes)?,
+            phase,
+            owner_epoch: wire.owner_epoch.get(),
+            slab_bytes: wire.slab_bytes.get(),
+            groups: Vec::new(),
+            volumes: Vec::new(),
+        })
+    }
+}
+
+impl GroupRecord {
+    fn emit(&self, out: &mut Vec<u8>) {
+        put(
+            out,
+            &GroupWire {
+                id: *self.id.as_bytes(),
+                level: self.level,
+                clean: u8::from(self.clean),
+                members: u16::try_from(self.members.len()).expect("bounded by MEMBERS_MAX").into(),
+                chunk_bytes: self.chunk_bytes.into(),
+                member_blocks: self.member_blocks.0.into(),
+                slab_blocks: self.slab_blocks.into(),
+                slabs: self.slabs.into(),
+                reserved: [0; 16],
+            },
+        );
+        for member in &self.members {
+            let (state, front) = match member.state {
+                MemberState::InService => (0, 0),
+                MemberState::Rebuilding { front } => (1, front.0),
+                MemberState::Failed => (2, 0),
+                MemberState::Missing => (3, 0),
+            };
+            let (disk, since) = (*member.disk.as_bytes(), member.since.into());
+            put(out, &MemberWire { disk, front: front.into(), since, state, reserved: [0; 7] });
+        }
+    }
+
+    fn parse(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
+        let wire: GroupWire = payload.read()?;
+        let count = usize::from(wire.members.get());
+        if count == 0 || count > MEMBERS_MAX {
+            return Err(CatalogError::Damaged("a group has no members or too many"));
+        }
+        let members = (0..count).map(|_| MemberRecord::parse(payload)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            id: Uuid::from_bytes(wire.id),
+            level: wire.level,
+            clean: match wire.clean {
+                0 => false,
+                1 => true,
+                _ => return Err(CatalogError::Damaged("a group is neither clean nor dirty")),
+            },
+            chunk_bytes: wire.chunk_bytes.get(),
+            member_blocks: Blocks(wire.member_blocks.get()),
+            slab_blocks: wire.slab_blocks.get(),
+            slabs: wire.slabs.get(),
+            members,
+        })
+    }
+}
+
+impl MemberRecord {
+    fn parse(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
+        let wire: MemberWire = payload.read()?;
+        let state = match wire.state {
+            0 => MemberState::InService,
+            1 => MemberState::Rebuilding { front: Blocks(wire.front.get()) },
+            2 => MemberState::Failed,
+            3 => MemberState::Missing,
+            _ => return Err(CatalogError::Damaged("unknown state of a member")),
+        };
+        Ok(Self { disk: Uuid::from_bytes(wire.disk), state, since: wire.since.get() })
+    }
+}
+
+impl VolumeRecord {
+    /// The most bytes that the volume's record can have.
+    pub(crate) fn emitted_bytes_max(&self) -> usize {
+        let segments: usize = self.segments.iter().map(Segment::emitted_bytes_max).sum();
+        RECORD_BYTES + size_of::<VolumeWire>() + self.name.len() + segments
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        put(
+            out,
+            &VolumeWire {
+                id: *self.id.as_bytes(),
+                size_bytes: self.size_bytes.into(),
+                created_at: self.created_at.into(),
+                block_bytes: self.block_bytes.into(),
+                stripe_unit_bytes: self.stripe_unit_bytes.into(),
+                segments: u32::try_from(self.segments.len()).expect("bounded by SEGMENTS_MAX").into(),
+                name_bytes: name_bytes(&self.name),
+                reserved: [0; 11],
+            },
+        );
+        out.extend_from_slice(self.name.as_bytes());
+        for segment in &self.segments {
+            segment.emit(out);
+        }
+    }
+
+    fn parse(payload: &mut Cursor<'_>, room: &mut Room) -> Result<Self, CatalogError> {
+        let wire: VolumeWire = payload.read()?;
+        let name = payload.text(wire.name_bytes)?;
+        let count = wire.segments.get() as usize;
+        room.segments = room.segments.checked_sub(count).ok_or(CatalogError::Damaged("there are too many segments"))?;
+        let segments = (0..count).map(|_| Segment::parse(payload, room)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            id: Uuid::from_bytes(wire.id),
+            name,
+            size_bytes: wire.size_bytes.get(),
+            block_bytes: wire.block_bytes.get(),
+            stripe_unit_bytes: wire.stripe_unit_bytes.get(),
+            created_at: wire.created_at.get(),
+            segments,
+        })
+    }
+}
+
+impl Segment {
+    /// Bytes of the segment when its set is written as words, the longer of the two forms that `emit` would choose.
+    fn emitted_bytes_max(&self) -> usize {
+        let fixed = size_of::<SegmentWire>() + self.columns.len() * size_of::<ColumnWire>();
+        fixed + size_of_val(self.initialised.words())
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        let words = self.initialised.words();
+        let runs = self.initialised.runs().take(words.len() + 1).count();
+        let (set, items) = if runs <= words.len() { (SET_RUNS, runs) } else { (SET_WORDS, words.len()) };
+        put(
+            out,
+            &SegmentWire {
+                rows: self.rows.into(),
+                rounds: self.rounds.into(),
+                columns: u16::try_from(self.columns.len()).expect("bounded by GROUPS_MAX").into(),
+                set,
+                reserved: 0,
+                items: u32::try_from(items).expect("bounded by SLABS_MAX").into(),
+            },
+        );
+        for column in &self.columns {
+            let (first_slab, unit_blocks) = (column.first_slab.into(), column.unit_blocks.into());
+            put(out, &ColumnWire { first_slab, unit_blocks, group: column.group.into(), reserved: [0; 6] });
+        }
+        if set == SET_RUNS {
+            self.initialised.runs().for_each(|(first, slabs)| {
+                put(out, &RunWire { first: first.into(), slabs: slabs.into() });
+            });
+        } else {
+            words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        }
+    }
+
+    fn parse(payload: &mut Cursor<'_>, room: &mut Room) -> Result<Self, CatalogError> {
+        let wire: SegmentWire = payload.read()?;
+        let (rows, count) = (wire.rows.get(), u32::from(wire.columns.get()));
+        if count == 0 || count as usize > GROUPS_MAX {
+            return Err(CatalogError::Damaged("a segment has no columns or too many"));
+        }
+        // Memory for the set is taken only after the sum over the whole pool was found possible.
+        let slabs = rows.checked_mul(count);
+        room.slabs = slabs
+            .and_then(|slabs| room.slabs.checked_sub(slabs))
+            .ok_or(CatalogError::Damaged("volumes have more slabs than a pool can"))?;
+        let columns = (0..count).map(|_| Column::parse(payload)).collect::<Result<_, _>>()?;
+        let set = SlabSet::none(rows * count);
+        let initialised = match wire.set {
+            SET_RUNS => parse_runs(payload, wire.items.get(), set)?,
+            SET_WORDS => parse_words(payload, wire.items.get(), set.len())?,
+            _ => return Err(CatalogError::Damaged("unknown form of a set")),
+        };
+        Ok(Self { rows, rounds: wire.rounds.get(), columns, initialised })
+    }
+}
+
+impl Column {
+    fn parse(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
+        let wire: ColumnWire = payload.read()?;
+        Ok(Self { group: wire.group.get(), first_slab: wire.first_slab.get(), unit_blocks: wire.unit_blocks.get() })
+    }
+}
+
+fn parse_runs(payload: &mut Cursor<'_>, count: u32, mut set: SlabSet) -> Result<SlabSet, CatalogError> {
+    let mut free_from = 0;
+    for _ in 0..count {
+        let run: RunWire = payload.read()?;
+        let first = run.first.get();
+        let end =
+            first.checked_add(run.slabs.get()).filter(|&end| first >= free_from && first < end && end <= set.len());
+        let end = end.ok_or(CatalogError::Damaged("runs of a set are out of order"))?;
+        (first..end).for_each(|slab| set.insert(slab));
+        free_from = end;
+    }
+    Ok(set)
+}
+
+fn parse_words(payload: &mut Cursor<'_>, count: u32, len: u32) -> Result<SlabSet, CatalogError> {
+    if count != len.div_ceil(64) {
+        return Err(CatalogError::Damaged("a set has the wrong length"));
+    }
+    let words = (0..count).map(|_| payload.read::<U64>().map(U64::get)).collect::<Result<_, _>>()?;
+    SlabSet::of_words(words, len).ok_or(CatalogError::Damaged("a set holds slabs that are not there"))
+}
+
+/// What the limits of a pool still leave while its volumes are read.
+struct Room {
+    slabs: u32,
+    segments: usize,
+}
+
+/// Bytes that are not read yet.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], CatalogError> {
+        let (head, rest) = self.0.split_at_checked(bytes).ok_or(CatalogError::Short)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn read<T: FromBytes>(&mut self) -> Result<T, CatalogError> {
+        T::read_from_bytes(self.take(size_of::<T>())?).map_err(|_| CatalogError::Short)
+    }
+
+    fn text(&mut self, bytes: u8) -> Result<String, CatalogError> {
+        let text = std::str::from_utf8(self.take(usize::from(bytes))?);
+        text.map(str::to_owned).map_err(|_| CatalogError::Damaged("a name is no text"))
+    }
+
+    /// Passes over what fills a payload up to the next record.
+    fn pad(&mut self, payload_bytes: usize) -> Result<(), CatalogError> {
+        self.take(payload_bytes.next_multiple_of(ALIGN) - payload_bytes).map(drop)
+    }
+
+    fn end(&self) -> Result<(), CatalogError> {
+        if self.0.is_empty() { Ok(()) } else { Err(CatalogError::Damaged("a record is longer than its content")) }
+    }
+}
+
+fn put(out: &mut Vec<u8>, wire: &(impl IntoBytes + Immutable)) {
+    out.extend_from_slice(wire.as_bytes());
+}
+
+fn name_bytes(name: &str) -> u8 {
+    u8::try_from(name.len()).expect("bounded by NAME_BYTES_MAX")
+}
+
+fn record(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    put(out, &RecordHeader { kind: kind.into(), flags: 0.into(), payload_bytes: 0.into() });
+    let start = out.len();
+    payload(out);
+    let bytes = u32::try_from(out.len() - start).expect("a catalog is shorter than 4 GiB");
+    out[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
+    out.resize(out.len().next_multiple_of(ALIGN), 0);
+}

@@ -1,0 +1,154 @@
+//! What an operator can get wrong about a pool, each a sentence.
+
+use crate::assembly::PoolRefusal;
+use crate::layout::DISK_BYTES_MIN;
+use block::IoError;
+use uuid::Uuid;
+
+/// Why an operation on a pool was refused or failed. Unless it says otherwise, nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// A disk is smaller than the least that can be a member.
+    #[error("the disk has {bytes} bytes, but a member needs at least {} (64 MiB)", DISK_BYTES_MIN)]
+    DiskTooSmall {
+        /// Which, by the identity that it was to get.
+        disk: Uuid,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A replacement offers less than the other members of its group use.
+    #[error("the disk has room for {bytes} bytes of data, but its group needs {needed_bytes} of each member")]
+    ReplacementTooSmall {
+        /// What it offers.
+        bytes: u64,
+        /// What the group uses of each member.
+        needed_bytes: u64,
+    },
+    /// A disk belongs to a pool that may be in use.
+    #[error("the disk belongs to pool \"{pool_name}\" ({pool}); destroy that pool, or force it")]
+    DiskOfPool {
+        /// Which disk, by the identity that it was to get.
+        disk: Uuid,
+        /// Whose it is.
+        pool: Uuid,
+        /// What that pool is called.
+        pool_name: String,
+    },
+    /// A disk holds something that is not ours.
+    #[error("the disk holds {what}; erase it, or force it")]
+    DiskForeign {
+        /// Which disk, by the identity that it was to get.
+        disk: Uuid,
+        /// What was found, in words.
+        what: String,
+    },
+    /// A disk could not be read or written while it was being made a member.
+    #[error("the disk cannot be used: {error}")]
+    DiskFails {
+        /// Which disk, by the identity that it was to get.
+        disk: Uuid,
+        /// What it answered.
+        error: IoError,
+    },
+    /// A group of the pool could not be read or written.
+    #[error("group {group} of the pool fails: {error}")]
+    GroupFails {
+        /// Which group, by its place.
+        group: u16,
+        /// What it answered.
+        error: IoError,
+    },
+    /// The blocks of a device are not of 4096 bytes.
+    #[error("the device has blocks of {block_bytes} bytes; pools are made of devices with blocks of 4096 bytes")]
+    BlockSize {
+        /// What it has.
+        block_bytes: u32,
+    },
+    /// The plan of a pool contradicts itself or a limit.
+    #[error("the pool cannot be made: {0}")]
+    Plan(&'static str),
+    /// The pool was found, but cannot be opened as it is.
+    #[error(transparent)]
+    Refused(#[from] PoolRefusal),
+    /// A name is empty, too long or has control characters.
+    #[error("\"{0}\" is not a name: use 1 to 63 bytes without control characters")]
+    NameInvalid(String),
+    /// Another volume has the name.
+    #[error("the pool has a volume \"{0}\" already")]
+    NameTaken(String),
+    /// Another volume has the identity.
+    #[error("the pool has a volume with identity {0} already")]
+    IdTaken(Uuid),
+    /// No volume has the identity.
+    #[error("the pool has no volume {0}")]
+    VolumeUnknown(Uuid),
+    /// The size is zero or no multiple of the volume's block size.
+    #[error("{bytes} bytes is no size for a volume: it must be a positive multiple of {block_bytes} bytes")]
+    VolumeSize {
+        /// What was asked for.
+        bytes: u64,
+        /// The volume's block size.
+        block_bytes: u32,
+    },
+    /// The volume would be larger than any can be.
+    #[error("{bytes} bytes is too large: a volume has at most 64 TiB")]
+    VolumeTooLarge {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// A volume was asked to become smaller.
+    #[error("the volume has {bytes} bytes and cannot shrink to {asked_bytes}: volumes only grow")]
+    VolumeShrink {
+        /// Its size.
+        bytes: u64,
+        /// What was asked for.
+        asked_bytes: u64,
+    },
+    /// A block size that hosts do not know.
+    #[error("{0} is no block size for a volume: use 512 or 4096")]
+    VolumeBlockSize(u32),
+    /// A stripe unit that does not fit the pool.
+    #[error("{0} bytes is no stripe unit here: use a multiple of 4096 bytes that is no longer than a slab")]
+    StripeUnit(u32),
+    /// The pool has too little free space.
+    #[error("the pool has {free_bytes} bytes free, but {needed_bytes} are needed")]
+    Full {
+        /// What is free, in bytes that volumes can use.
+        free_bytes: u64,
+        /// What was needed.
+        needed_bytes: u64,
+    },
+    /// The pool has as many volumes as it can.
+    #[error("the pool has 1024 volumes, and cannot have more")]
+    TooManyVolumes,
+    /// The catalog has no room for what was asked.
+    #[error("the catalog of the pool is full: its volumes lie in too many pieces; delete a volume, or make fewer")]
+    CatalogFull,
+    /// No member of the pool is this disk.
+    #[error("no member of the pool is disk {0}")]
+    MemberUnknown(Uuid),
+    /// A disk that serves was to be replaced, or brought into a state that does not follow from its present one.
+    #[error("disk {disk} is {is}, so it cannot become {asked}")]
+    MemberState {
+        /// Which disk.
+        disk: Uuid,
+        /// How it is.
+        is: &'static str,
+        /// What was asked for.
+        asked: &'static str,
+    },
+    /// The identity of a new member is taken.
+    #[error("the pool has a disk {0} already")]
+    DiskKnown(Uuid),
+    /// A group was named that is not there.
+    #[error("the pool has no group {0}")]
+    GroupUnknown(u16),
+    /// No disk takes the catalog any more: what was asked may be done or not done, and nothing can be asked again.
+    #[error(
+        "the catalog could not be written to any disk of the pool; it takes no more changes until it is opened again"
+    )]
+    CatalogLost,
+    /// A pool with volumes was to be destroyed.
+    #[error("the pool has {0} volumes; delete them first")]
+    HasVolumes(usize),
+}

@@ -1,0 +1,259 @@
+//! The label of a member disk: which pool and which disk it is, and where its areas lie.
+//!
+//! Three copies, two at the head and one at the end, are written when a disk joins a pool and never in
+//! one flush. Everything that changes later is in the catalog slots.
+
+use crate::layout::{BLOCK_BYTES, DATA_START, SLOT_STARTS, data_area};
+use block::{Blocks, Extent};
+use simd::crc32c::crc32c;
+use uuid::Uuid;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The first bytes of a label.
+pub const MAGIC: [u8; 8] = *b"BLKYDLBL";
+/// The format version that this code writes and the newest that it reads.
+pub const VERSION: u32 = 1;
+/// The longest name of a pool or a volume, in bytes.
+pub const NAME_BYTES_MAX: usize = 63;
+
+/// Features a reader must know before it opens the pool; every bit that is not in here is refused.
+const INCOMPAT_KNOWN: u64 = 0;
+/// Where in the block the checksum stands, the same in every version.
+const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
+
+/// Feature bits of a format: what an implementation that does not know a bit may still do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// May be ignored.
+    pub compat: u64,
+    /// May be ignored by those who only read.
+    pub ro_compat: u64,
+    /// Forbids to open the pool.
+    pub incompat: u64,
+}
+
+/// What a label says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Which pool the disk belongs to.
+    pub pool: Uuid,
+    /// What the pool is called.
+    pub pool_name: String,
+    /// Which disk it is.
+    pub disk: Uuid,
+    /// The pool's generation when the disk was labelled.
+    pub generation: u64,
+    /// The size of the disk when it was labelled, in blocks of 4096 bytes.
+    pub device_blocks: Blocks,
+    /// The area that its array may use.
+    pub data: Extent,
+    /// When it was labelled, in seconds since 1970.
+    pub labelled_at: u64,
+    /// Which program wrote it.
+    pub created_by: String,
+    /// The features of the pool when the disk was labelled.
+    pub features: Features,
+}
+
+/// Why a block is no label that we can use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLabel {
+    /// The block does not claim to be a label.
+    #[error("there is no label")]
+    Absent,
+    /// The block claims to be a label, but its checksum or its content is wrong.
+    #[error("the label is damaged")]
+    Damaged,
+    /// A newer program wrote it in a way that this one does not understand.
+    #[error(
+        "the disk has format version {version} with features {incompat:#x}, which this version does not know; \
+         open it with {created_by} or newer"
+    )]
+    Newer {
+        /// Its format version.
+        version: u32,
+        /// Its features that forbid to open it.
+        incompat: u64,
+        /// The program that wrote it.
+        created_by: String,
+    },
+}
+
+/// The fixed part of the block. The fields up to `incompat`, and `created_by`, stay where they are in every version.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Wire {
+    magic: [u8; 8],
+    version: U32,
+    checksum: U32,
+    compat: U64,
+    ro_compat: U64,
+    incompat: U64,
+    created_by: [u8; 32],
+    pool: [u8; 16],
+    disk: [u8; 16],
+    generation: U64,
+    device_blocks: U64,
+    data_start: U64,
+    data_blocks: U64,
+    slot_starts: [U64; 2],
+    labelled_at: U64,
+    copy: u8,
+    reserved: [u8; 7],
+    pool_name: [u8; 64],
+}
+
+impl Label {
+    /// The block of copy number `copy` (0 and 1 at the head, 2 at the end).
+    pub(crate) fn emit(&self, copy: u8) -> [u8; BLOCK_BYTES as usize] {
+        let mut wire = Wire::new_zeroed();
+        wire.magic = MAGIC;
+        wire.version = VERSION.into();
+        wire.compat = self.features.compat.into();
+        wire.ro_compat = self.features.ro_compat.into();
+        wire.incompat = self.features.incompat.into();
+        put_text(&mut wire.created_by, &self.created_by);
+        wire.pool = *self.pool.as_bytes();
+        wire.disk = *self.disk.as_bytes();
+        wire.generation = self.generation.into();
+        wire.device_blocks = self.device_blocks.0.into();
+        wire.data_start = self.data.start.0.into();
+        wire.data_blocks = self.data.len.0.into();
+        wire.slot_starts = SLOT_STARTS.map(U64::new);
+        wire.labelled_at = self.labelled_at.into();
+        wire.copy = copy;
+        put_text(&mut wire.pool_name, &self.pool_name);
+        seal(&wire, CHECKSUM_AT)
+    }
+
+    /// The label in `block`.
+    ///
+    /// *Shape*: one block of 4096 bytes; any other length holds no label.
+    pub fn parse(block: &[u8]) -> Result<Self, NoLabel> {
+        let Ok((wire, _)) = Wire::ref_from_prefix(block) else { return Err(NoLabel::Absent) };
+        if block.len() != BLOCK_BYTES as usize || wire.magic != MAGIC {
+            return Err(NoLabel::Absent);
+        }
+        if !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
+            return Err(NoLabel::Damaged);
+        }
+        let created_by = take_text(&wire.created_by).ok_or(NoLabel::Damaged)?;
+        let (version, incompat) = (wire.version.get(), wire.incompat.get());
+        if version > VERSION || incompat & !INCOMPAT_KNOWN != 0 {
+            return Err(NoLabel::Newer { version, incompat: incompat & !INCOMPAT_KNOWN, created_by });
+        }
+        wire.read(created_by).ok_or(NoLabel::Damaged)
+    }
+}
+
+impl Wire {
+    /// The label, if it describes areas as version 1 lays them out.
+    fn read(&self, created_by: String) -> Option<Label> {
+        let data = Extent::checked(self.data_start.get(), self.data_blocks.get())?;
+        let device_blocks = Blocks(self.device_blocks.get());
+        let fits = data_area(device_blocks).is_some_and(|area| area.contains(data));
+        let as_laid_out = data.start.0 == DATA_START && self.slot_starts.map(U64::get) == SLOT_STARTS;
+        (self.version.get() == VERSION && fits && as_laid_out).then_some(())?;
+        Some(Label {
+            pool: Uuid::from_bytes(self.pool),
+            pool_name: take_text(&self.pool_name)?,
+            disk: Uuid::from_bytes(self.disk),
+            generation: self.generation.get(),
+            device_blocks,
+            data,
+            labelled_at: self.labelled_at.get(),
+            created_by,
+            features: Features {
+                compat: self.compat.get(),
+                ro_compat: self.ro_compat.get(),
+                incompat: self.incompat.get(),
+            },
+        })
+    }
+}
+
+/// A block that begins with `wire` and carries its own checksum at `checksum_at`.
+pub(crate) fn seal<W: IntoBytes + Immutable>(
+    wire: &W,
+    checksum_at: std::ops::Range<usize>,
+) -> [u8; BLOCK_BYTES as usize] {
+    let mut block = [0; BLOCK_BYTES as usize];
+    wire.write_to_prefix(&mut block).expect("a header is smaller than a block");
+    let checksum = crc32c(&block);
+    block[checksum_at].copy_from_slice(&checksum.to_le_bytes());
+    block
+}
+
+/// True when `checksum`, which stands at `checksum_at`, is that of the block with zeros in its place.
+pub(crate) fn is_sealed(block: &[u8], checksum: u32, checksum_at: std::ops::Range<usize>) -> bool {
+    let mut unsealed = block.to_vec();
+    let Some(place) = unsealed.get_mut(checksum_at) else { return false };
+    place.fill(0);
+    crc32c(&unsealed) == checksum
+}
+
+/// Puts as much of `text` as leaves room for a zero byte at its end.
+fn put_text(place: &mut [u8], text: &str) {
+    let mut len = text.len().min(place.len() - 1);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    place[..len].copy_from_slice(&text.as_bytes()[..len]);
+}
+
+/// The text up to the first zero byte, if it has no control characters.
+fn take_text(place: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(place.split(|&byte| byte == 0).next()?).ok()?;
+    (!text.contains(char::is_control)).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label() -> Label {
+        Label {
+            pool: Uuid::from_u128(1),
+            pool_name: "tank".into(),
+            disk: Uuid::from_u128(2),
+            generation: 3,
+            device_blocks: Blocks(20000),
+            data: data_area(Blocks(20000)).unwrap(),
+            labelled_at: 1_700_000_000,
+            created_by: "blockyard 0.1.0".into(),
+            features: Features { compat: 1, ..Features::default() },
+        }
+    }
+
+    #[test]
+    fn label_parses_to_what_was_emitted() {
+        assert_eq!(Label::parse(&label().emit(2)), Ok(label()));
+    }
+
+    #[test]
+    fn label_with_any_byte_changed_is_damaged_or_absent() {
+        let good = label().emit(0);
+        for at in 0..good.len() {
+            let mut bad = good;
+            bad[at] ^= 0x10;
+            let expected = if at < 8 { NoLabel::Absent } else { NoLabel::Damaged };
+            assert_eq!(Label::parse(&bad), Err(expected), "byte {at}");
+        }
+        assert_eq!(Label::parse(&good[..4095]), Err(NoLabel::Absent));
+    }
+
+    #[test]
+    fn label_with_an_unknown_incompat_bit_names_who_can_open_it() {
+        let features = Features { incompat: 4, ..Features::default() };
+        let refused = Label::parse(&Label { features, created_by: "blockyard 7.1".into(), ..label() }.emit(0));
+        let sentence = refused.unwrap_err().to_string();
+        assert!(sentence.contains("features 0x4") && sentence.contains("blockyard 7.1 or newer"), "{sentence}");
+    }
+
+    #[test]
+    fn label_whose_areas_pass_the_disk_is_damaged() {
+        let data = Extent::new(DATA_START, 20000);
+        assert_eq!(Label::parse(&Label { data, ..label() }.emit(0)), Err(NoLabel::Damaged));
+    }
+}

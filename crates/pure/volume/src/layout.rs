@@ -1,0 +1,61 @@
+//! Where the areas of a member disk lie. `docs/on-disk.md` draws the same map and says why.
+
+use block::{Blocks, Extent};
+
+/// Bytes of a block of everything inside the engine.
+pub const BLOCK_BYTES: u32 = 4096;
+const MIB_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES as u64;
+
+/// The smallest disk that can be a member, in bytes.
+pub const DISK_BYTES_MIN: u64 = 64 << 20;
+/// The largest catalog body, in bytes: a slot without its header block.
+pub const BODY_BYTES_MAX: usize = (4 << 20) - BLOCK_BYTES as usize;
+
+/// The blocks of the two label copies at the head of the disk; a third lies at the end.
+pub(crate) const HEAD_LABELS: [u64; 2] = [0, MIB_BLOCKS / 2];
+/// Where each catalog slot begins: generation `n` goes into slot `n % 2`.
+pub(crate) const SLOT_STARTS: [u64; 2] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS];
+/// Where the data area of format version 1 begins.
+pub(crate) const DATA_START: u64 = 16 * MIB_BLOCKS;
+/// What is kept free of data behind the data area, for the label copy at the end.
+const TAIL_BLOCKS: u64 = MIB_BLOCKS;
+
+/// The area of a disk with `blocks` blocks that an array may use, or `None` when the disk is smaller than
+/// [`DISK_BYTES_MIN`]. It begins at and fills whole MiB.
+#[must_use]
+pub fn data_area(blocks: Blocks) -> Option<Extent> {
+    if blocks.0 < DISK_BYTES_MIN / u64::from(BLOCK_BYTES) {
+        return None;
+    }
+    let whole = blocks.0 / MIB_BLOCKS * MIB_BLOCKS;
+    Some(Extent::new(DATA_START, whole - DATA_START - TAIL_BLOCKS))
+}
+
+/// The block of the label copy at the end of a disk with `blocks` blocks.
+pub(crate) fn tail_label(blocks: Blocks) -> u64 {
+    blocks.0 - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_areas_do_not_overlap() {
+        let slot_blocks = 4 * MIB_BLOCKS;
+        assert!(HEAD_LABELS[1] < SLOT_STARTS[0]);
+        assert_eq!(SLOT_STARTS[0] + slot_blocks, SLOT_STARTS[1]);
+        assert!(SLOT_STARTS[1] + slot_blocks <= DATA_START);
+        assert_eq!(BODY_BYTES_MAX as u64 + u64::from(BLOCK_BYTES), slot_blocks * u64::from(BLOCK_BYTES));
+    }
+
+    #[test]
+    fn layout_data_area_is_whole_mebibytes_and_leaves_the_tail() {
+        for blocks in [16384, 16385, 16639, 16640, 1 << 28] {
+            let data = data_area(Blocks(blocks)).unwrap();
+            assert_eq!((data.start.0 % 256, data.len.0 % 256), (0, 0));
+            assert!(data.end().0 <= tail_label(Blocks(blocks)) - 255 + 255 && data.end().0 + 256 <= blocks);
+        }
+        assert_eq!(data_area(Blocks(16383)), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! Pools and volumes: what lies on a member disk, how a pool is found again from its disks alone, and
+//! how volumes are made of slabs of its disk groups.
+//!
+//! The way of a pool: [`probe`] every disk, [`assemble`] what was found, build one array per group over
+//! [`Window`]s of the members' data areas, then [`Pool::open`]. The crate knows disks and groups only as
+//! [`block::BlockDevice`]s with blocks of 4096 bytes, and keeps everything that a pool must remember in
+//! its [`Catalog`], a copy of which lies on every member disk.
+
+mod assembly;
+pub mod catalog;
+mod error;
+pub mod label;
+pub mod layout;
+mod map;
+mod pool;
+mod probe;
+mod sectors;
+mod signature;
+pub mod slot;
+mod space;
+mod store;
+mod volume;
+mod window;
+
+pub use assembly::{DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, Standing, Survey, assemble};
+pub use catalog::{Catalog, GroupRecord, MemberRecord, MemberState, PoolPhase, VolumeRecord};
+pub use error::PoolError;
+pub use label::Label;
+pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area};
+pub use pool::{CreatePool, GroupPlan, GroupStatus, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
+pub use probe::{Contents, Probe, probe, wipe};
+pub use sectors::Sectors;
+pub use uuid::Uuid;
+pub use volume::Volume;
+pub use window::Window;

@@ -1,0 +1,271 @@
+//! Making a pool of disks, and making disks of a pool.
+
+use super::Pool;
+use super::volumes::is_name;
+use crate::catalog::{Catalog, GROUPS_MAX, GroupRecord, MEMBERS_MAX, MemberRecord, MemberState, PoolPhase, SLABS_MAX};
+use crate::error::PoolError;
+use crate::label::{Features, Label};
+use crate::layout::{BLOCK_BYTES, data_area};
+use crate::probe::{Contents, probe, wipe, write_label};
+use crate::store::{Store, bring_up};
+use block::{BlockDevice, Blocks, IoError};
+use futures_util::future::join_all;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// The least size of a slab that is chosen for a pool, in bytes.
+const SLAB_BYTES_MIN: u64 = 16 << 20;
+/// The generation of a pool that is being made.
+const FIRST: u64 = 1;
+
+/// A pool to be made.
+pub struct CreatePool<D> {
+    /// Which pool it will be.
+    pub id: Uuid,
+    /// What it will be called.
+    pub name: String,
+    /// The least size of a slab: a power of two of at least 1 MiB, or 0 to choose one.
+    pub slab_bytes: u64,
+    /// Its groups, in the order of the devices that serve them.
+    pub groups: Vec<GroupPlan<D>>,
+    /// The time, in seconds since 1970.
+    pub now: u64,
+    /// The program and its version, as the labels shall tell it.
+    pub created_by: String,
+    /// True when foreign content of the disks may be overwritten.
+    pub force: bool,
+}
+
+/// A group to be made.
+pub struct GroupPlan<D> {
+    /// Which group it will be.
+    pub id: Uuid,
+    /// Its RAID level, in the code of who builds the array.
+    pub level: u8,
+    /// Bytes on one member before the next member's turn.
+    pub chunk_bytes: u32,
+    /// How many blocks of its data area each member gives; the array was built over exactly these.
+    pub member_blocks: Blocks,
+    /// Its disks, in the order of their positions.
+    pub members: Vec<NewDisk<D>>,
+}
+
+/// A disk that is to become a member.
+pub struct NewDisk<D> {
+    /// Which disk it will be.
+    pub id: Uuid,
+    /// The whole disk.
+    pub device: D,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+    /// The pool is on its disks, without volumes, and open.
+    ///
+    /// *Shape*: `groups` are the devices of the plan's groups, in order. *Durability*: when it returns; after
+    /// a crash before that the disks hold no pool, and may be used again without force. *Errors*: `Plan`,
+    /// `NameInvalid`, `BlockSize`, `DiskTooSmall`, `DiskOfPool`, `DiskForeign` before anything is written; `DiskFails`
+    /// and `CatalogLost` after that, with the disks wiped as far as they can be.
+    pub async fn create(plan: CreatePool<D>, groups: Vec<G>) -> Result<Self, PoolError> {
+        let catalog = draft(&plan, &groups)?;
+        for disk in plan.groups.iter().flat_map(|group| &group.members) {
+            admit_size(disk)?;
+        }
+        if !plan.force {
+            for disk in plan.groups.iter().flat_map(|group| &group.members) {
+                admit_disk(disk).await?;
+            }
+        }
+        let (now, created_by) = (plan.now, made_by_us(&plan.created_by));
+        let members = plan.groups.into_iter().flat_map(|group| group.members);
+        let disks: Vec<(Uuid, Rc<D>)> = members.map(|disk| (disk.id, Rc::new(disk.device))).collect();
+        let formed = form(&catalog, &disks, now, &created_by).await;
+        let store = Store::new(catalog, FIRST, disks);
+        let committed = match formed {
+            Ok(()) => go_live(&store).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = committed {
+            // Half a pool is refused when it is found; wiping only spares the operator the sentence.
+            join_all(store.disks().iter().map(|(_, disk)| wipe(&**disk))).await;
+            return Err(error);
+        }
+        Ok(Self::of(store, groups))
+    }
+
+    /// The pool is no more, and its disks are blank.
+    ///
+    /// *Durability*: when it returns. From its first commit on the pool is refused when it is found, so a
+    /// crash leaves it whole or gone. *Errors*: `HasVolumes`, `CatalogLost`.
+    pub async fn destroy(self) -> Result<(), PoolError> {
+        let ((), change) = self.shared.store.change(|catalog| {
+            if !catalog.volumes.is_empty() {
+                return Err(PoolError::HasVolumes(catalog.volumes.len()));
+            }
+            catalog.phase = PoolPhase::Destroyed;
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await?;
+        // A disk that cannot be wiped keeps a catalog that says that the pool is gone.
+        join_all(self.shared.store.disks().iter().map(|(_, disk)| wipe(&**disk))).await;
+        Ok(())
+    }
+}
+
+/// The catalog of the pool that `plan` describes, not yet live.
+fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> Result<Catalog, PoolError> {
+    if !is_name(&plan.name) {
+        return Err(PoolError::NameInvalid(plan.name.clone()));
+    }
+    let counts = (1..=GROUPS_MAX).contains(&plan.groups.len()) && plan.groups.len() == groups.len();
+    if !counts || plan.groups.iter().any(|group| !(1..=MEMBERS_MAX).contains(&group.members.len())) {
+        return Err(PoolError::Plan("it needs 1 to 64 groups of 1 to 64 disks, and a device for each group"));
+    }
+    if plan.slab_bytes != 0 && (!plan.slab_bytes.is_power_of_two() || plan.slab_bytes < 1 << 20) {
+        return Err(PoolError::Plan("the size of a slab is a power of two of at least 1 MiB"));
+    }
+    for device in groups {
+        let block_bytes = device.geometry().block_bytes;
+        if block_bytes != BLOCK_BYTES {
+            return Err(PoolError::BlockSize { block_bytes });
+        }
+    }
+    let slab_bytes = if plan.slab_bytes == 0 { choose_slab_bytes(groups) } else { plan.slab_bytes };
+    let records = plan.groups.iter().zip(groups).map(|(group, device)| draft_group(group, device, slab_bytes));
+    let catalog = Catalog {
+        pool: plan.id,
+        name: plan.name.clone(),
+        phase: PoolPhase::Forming,
+        owner_epoch: 0,
+        slab_bytes,
+        groups: records.collect::<Result<_, _>>()?,
+        volumes: Vec::new(),
+    };
+    match catalog.check() {
+        Ok(()) => Ok(catalog),
+        Err(crate::catalog::CatalogError::Damaged(what)) => Err(PoolError::Plan(what)),
+        Err(_) => Err(PoolError::Plan("it exceeds a limit")),
+    }
+}
+
+fn draft_group<D: BlockDevice, G: BlockDevice>(
+    plan: &GroupPlan<D>,
+    device: &G,
+    slab_bytes: u64,
+) -> Result<GroupRecord, PoolError> {
+    let geometry = device.geometry();
+    let stripe_bytes = u64::from(geometry.optimal_bytes.max(BLOCK_BYTES));
+    if !stripe_bytes.is_multiple_of(u64::from(BLOCK_BYTES)) {
+        return Err(PoolError::Plan("a stripe is no whole number of blocks of 4096 bytes"));
+    }
+    let slab_blocks = slab_bytes.next_multiple_of(stripe_bytes) / u64::from(BLOCK_BYTES);
+    let slabs = geometry.blocks.0 / slab_blocks;
+    if slabs == 0 {
+        return Err(PoolError::Plan("a group is smaller than one slab; use larger disks or smaller slabs"));
+    }
+    let too_many = |_| PoolError::Plan("its slabs are too small for its size; choose larger ones");
+    let state = MemberState::InService;
+    Ok(GroupRecord {
+        id: plan.id,
+        level: plan.level,
+        clean: true,
+        chunk_bytes: plan.chunk_bytes,
+        member_blocks: plan.member_blocks,
+        slab_blocks: u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?,
+        slabs: u32::try_from(slabs).map_err(too_many)?,
+        members: plan.members.iter().map(|disk| MemberRecord { disk: disk.id, state, since: FIRST }).collect(),
+    })
+}
+
+/// The smallest slab of which a pool of `groups` has not too many: a catalog counts each.
+fn choose_slab_bytes<G: BlockDevice>(groups: &[G]) -> u64 {
+    let bytes: u64 = groups.iter().map(|group| group.geometry().bytes()).sum();
+    let mut slab_bytes = SLAB_BYTES_MIN;
+    while bytes / slab_bytes > u64::from(SLABS_MAX) {
+        slab_bytes *= 2;
+    }
+    slab_bytes
+}
+
+/// All disks bear their labels and a catalog that says that the pool is not made yet.
+async fn form<D: BlockDevice>(
+    catalog: &Catalog,
+    disks: &[(Uuid, Rc<D>)],
+    now: u64,
+    created_by: &str,
+) -> Result<(), PoolError> {
+    let body: Rc<[u8]> = catalog.emit().into();
+    let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
+        // First it stops being what it was. A disk with half of this done has no label, or an unfinished pool's.
+        let _ = wipe(&*disk).await?;
+        bring_up(id, disk.clone(), catalog.pool, FIRST, body.clone()).await?;
+        let blocks = disk.geometry().blocks;
+        let label = Label {
+            pool: catalog.pool,
+            pool_name: catalog.name.clone(),
+            disk: id,
+            generation: FIRST,
+            device_blocks: blocks,
+            data: data_area(blocks).expect("the disk was admitted"),
+            labelled_at: now,
+            created_by: created_by.to_owned(),
+            features: Features::default(),
+        };
+        write_label(&*disk, &label).await
+    };
+    let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
+    for ((id, _), outcome) in disks.iter().zip(outcomes) {
+        outcome.map_err(|error| PoolError::DiskFails { disk: *id, error })?;
+    }
+    Ok(())
+}
+
+/// The pool is made: every label is stable, so the next commit may say so.
+async fn go_live<D: BlockDevice + 'static>(store: &Store<D>) -> Result<(), PoolError> {
+    let ((), change) = store.change(|catalog| {
+        catalog.phase = PoolPhase::Live;
+        Ok(())
+    })?;
+    store.committed(change).await
+}
+
+/// Admits a disk that is large enough and has the right blocks.
+fn admit_size<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), PoolError> {
+    let geometry = disk.device.geometry();
+    if geometry.block_bytes != BLOCK_BYTES {
+        return Err(PoolError::BlockSize { block_bytes: geometry.block_bytes });
+    }
+    match data_area(geometry.blocks) {
+        Some(_) => Ok(()),
+        None => Err(PoolError::DiskTooSmall { disk: disk.id, bytes: geometry.bytes() }),
+    }
+}
+
+/// Admits a disk on which nobody has anything to lose.
+pub(super) async fn admit_disk<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), PoolError> {
+    admit_size(disk)?;
+    let foreign = |what: String| Err(PoolError::DiskForeign { disk: disk.id, what });
+    match probe(&disk.device).await.contents {
+        Contents::Blank => Ok(()),
+        Contents::Foreign(what) => foreign(what.to_owned()),
+        Contents::Newer(sentence) => foreign(format!("a label of a newer version ({sentence})")),
+        Contents::Damaged => foreign("a damaged label of a pool".to_owned()),
+        Contents::Unreadable(error) => Err(PoolError::DiskFails { disk: disk.id, error }),
+        Contents::Member(member) => {
+            let live = member.newest().is_none_or(|found| found.catalog.phase == PoolPhase::Live);
+            match (member.overwritten, live) {
+                (Some(what), _) => foreign(what.to_owned()),
+                (None, false) => Ok(()),
+                (None, true) => Err(PoolError::DiskOfPool {
+                    disk: disk.id,
+                    pool: member.label.pool,
+                    pool_name: member.label.pool_name.clone(),
+                }),
+            }
+        }
+    }
+}
+
+/// What the label tells of who wrote it: text that fits and has no control characters.
+pub(super) fn made_by_us(created_by: &str) -> String {
+    created_by.chars().filter(|letter| !letter.is_control()).take(31).collect()
+}

@@ -1,0 +1,151 @@
+//! Members that fail, are filled again, and are replaced.
+
+use super::Pool;
+use super::create::{NewDisk, admit_disk, made_by_us};
+use crate::catalog::{MemberRecord, MemberState};
+use crate::error::PoolError;
+use crate::label::Label;
+use crate::layout::{BLOCK_BYTES, data_area};
+use crate::probe::{Contents, probe, wipe, write_label};
+use crate::store::SINCE_NEXT;
+use block::{BlockDevice, Blocks, Extent};
+use std::rc::Rc;
+use uuid::Uuid;
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+    /// `on_failed` hears of every disk that could not take a commit and is therefore marked failed: its
+    /// array must not use it any more.
+    pub fn on_member_failed(&self, on_failed: impl Fn(Uuid) + 'static) {
+        self.shared.store.on_failed(Rc::new(on_failed));
+    }
+
+    /// The catalog says that the member is in `state`. A failed member is never believed again, whatever
+    /// happens after this returns; so this returns before a write that the member missed is acknowledged.
+    ///
+    /// *Durability*: when it returns. *Errors*: `MemberUnknown`, `CatalogLost`; `MemberState` for a state that
+    /// does not follow from the present one: failed from all, rebuilt and in service from rebuilding only.
+    pub async fn set_member_state(&self, disk: Uuid, state: MemberState) -> Result<(), PoolError> {
+        let ((), change) = self.shared.store.change(|catalog| {
+            let member = catalog.member_mut(disk).ok_or(PoolError::MemberUnknown(disk))?;
+            let follows = match (member.state, state) {
+                (MemberState::InService | MemberState::Rebuilding { .. }, MemberState::Failed) => true,
+                (MemberState::Rebuilding { .. }, MemberState::Rebuilding { .. } | MemberState::InService) => true,
+                (is, asked) => is == asked,
+            };
+            if !follows {
+                return Err(PoolError::MemberState { disk, is: member.state.word(), asked: state.word() });
+            }
+            if !member.state.is_like(state) {
+                member.since = SINCE_NEXT;
+            }
+            member.state = state;
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await
+    }
+
+    /// `replacement` has the place of the member `lost`, and is to be filled from the beginning.
+    ///
+    /// Its label is written first; until the catalog names it, a crash leaves a disk that the pool does not
+    /// count. *Durability*: when it returns. *Errors*: `MemberUnknown`; `MemberState` when `lost` still takes part;
+    /// `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`, `DiskFails`, `CatalogLost`.
+    pub async fn replace_member(
+        &self,
+        lost: Uuid,
+        replacement: NewDisk<D>,
+        now: u64,
+        created_by: &str,
+        force: bool,
+    ) -> Result<(), PoolError> {
+        let id = replacement.id;
+        let needed = self.admit_replacement(lost, id)?;
+        let blocks = replacement.device.geometry().blocks;
+        let bytes = blocks.bytes(BLOCK_BYTES);
+        let data = data_area(blocks).ok_or(PoolError::DiskTooSmall { disk: id, bytes })?;
+        if data.len < needed {
+            let (bytes, needed_bytes) = (data.len.bytes(BLOCK_BYTES), needed.bytes(BLOCK_BYTES));
+            return Err(PoolError::ReplacementTooSmall { bytes, needed_bytes });
+        }
+        if !force && !self.is_given_up(&replacement.device).await {
+            admit_disk(&replacement).await?;
+        }
+        let device = Rc::new(replacement.device);
+        let label = self.label(id, data, blocks, now, created_by);
+        let prepared = async {
+            let _ = wipe(&*device).await?;
+            write_label(&*device, &label).await
+        };
+        prepared.await.map_err(|error| PoolError::DiskFails { disk: id, error })?;
+        // Others may have changed the catalog meanwhile.
+        self.admit_replacement(lost, id)?;
+        self.shared.store.attach(id, device);
+        let ((), change) = self.shared.store.change(|catalog| {
+            let member = catalog.member_mut(lost).ok_or(PoolError::MemberUnknown(lost))?;
+            let state = MemberState::Rebuilding { front: Blocks(0) };
+            *member = MemberRecord { disk: id, state, since: SINCE_NEXT };
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await?;
+        self.admit_reached(id)
+    }
+
+    /// How much of its data area the replacement of `lost` must give.
+    fn admit_replacement(&self, lost: Uuid, id: Uuid) -> Result<Blocks, PoolError> {
+        self.shared.store.look(|catalog| {
+            let member = catalog.member(lost).ok_or(PoolError::MemberUnknown(lost))?;
+            if member.state.takes_part() {
+                return Err(PoolError::MemberState { disk: lost, is: member.state.word(), asked: "replaced" });
+            }
+            if id != lost && catalog.member(id).is_some() {
+                return Err(PoolError::DiskKnown(id));
+            }
+            let group = catalog.groups.iter().find(|group| group.members.iter().any(|member| member.disk == lost));
+            Ok(group.expect("a member is in a group").member_blocks)
+        })
+    }
+
+    /// True when `device` bears a label of this pool that the pool does not count on: there is nothing to lose on it.
+    async fn is_given_up(&self, device: &D) -> bool {
+        let probed = probe(device).await;
+        let Contents::Member(member) = &probed.contents else { return false };
+        let counted =
+            |disk| self.shared.store.look(|catalog| catalog.member(disk).map(|member| member.state.takes_part()));
+        member.label.pool == self.id() && member.overwritten.is_none() && counted(member.label.disk) != Some(true)
+    }
+
+    fn label(&self, disk: Uuid, data: Extent, device_blocks: Blocks, now: u64, created_by: &str) -> Label {
+        let generation = self.shared.store.generation();
+        self.shared.store.look(|catalog| Label {
+            pool: catalog.pool,
+            pool_name: catalog.name.clone(),
+            disk,
+            generation,
+            device_blocks,
+            data,
+            labelled_at: now,
+            created_by: made_by_us(created_by),
+            features: crate::label::Features::default(),
+        })
+    }
+
+    /// Whether a new member took the commit that made it one.
+    fn admit_reached(&self, disk: Uuid) -> Result<(), PoolError> {
+        let state = self.shared.store.look(|catalog| catalog.member(disk).map(|member| member.state));
+        match state {
+            Some(state) if state.takes_part() => Ok(()),
+            Some(state) => Err(PoolError::MemberState { disk, is: state.word(), asked: "filled" }),
+            None => Err(PoolError::MemberUnknown(disk)),
+        }
+    }
+}
+
+impl MemberState {
+    fn word(self) -> &'static str {
+        match self {
+            Self::InService => "in service",
+            Self::Rebuilding { .. } => "being rebuilt",
+            Self::Failed => "failed",
+            Self::Missing => "missing",
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Opening a pool that was found.
+
+use super::Pool;
+use crate::assembly::FoundPool;
+use crate::catalog::MemberState;
+use crate::error::PoolError;
+use crate::probe::write_label;
+use crate::store::{SINCE_NEXT, Store, bring_up};
+use block::{BlockDevice, IoError};
+use futures_util::future::join_all;
+use std::rc::Rc;
+use uuid::Uuid;
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+    /// The pool is open, and its catalog says which of its members take part: what the last crash left
+    /// half done is done, members that were not found are missing, and damaged copies of labels are whole.
+    ///
+    /// *Shape*: the caller has admitted the pool ([`FoundPool::admit`]); `disk` gives the device of a probe,
+    /// by its place among the probes; `groups` are the arrays over the members that take part, in the order
+    /// of the catalog. *Durability*: when it returns. Opening again what was just opened writes nothing.
+    /// *Errors*: `Refused`; `Plan` when a group is smaller than the catalog says; `CatalogLost`.
+    pub async fn open(found: &FoundPool, mut disk: impl FnMut(usize) -> D, groups: Vec<G>) -> Result<Self, PoolError> {
+        if let Some(refusal) = &found.refusal {
+            return Err(refusal.clone().into());
+        }
+        admit_groups(found, &groups)?;
+        let positions = found.groups.iter().flat_map(|group| &group.positions);
+        let disks: Vec<(Uuid, Rc<D>)> = positions
+            .filter(|position| position.standing.takes_part())
+            .filter_map(|position| Some((position.disk, Rc::new(disk(position.probe?)))))
+            .collect();
+        let unreachable = complete(found, &disks).await;
+        let lost: Vec<Uuid> = found.lost().map(|position| position.disk).collect();
+        let store = Store::new((*found.catalog).clone(), found.generation, disks);
+        if !lost.is_empty() || !unreachable.is_empty() {
+            let ((), change) = store.change(|catalog| {
+                let mut set = |disk: Uuid, state: MemberState| {
+                    let member = catalog.member_mut(disk).expect("positions are the catalog's members");
+                    (member.state, member.since) = (state, SINCE_NEXT);
+                };
+                lost.iter().for_each(|&disk| set(disk, MemberState::Missing));
+                unreachable.iter().for_each(|&disk| set(disk, MemberState::Failed));
+                Ok(())
+            })?;
+            store.committed(change).await?;
+        }
+        Ok(Self::of(store, groups))
+    }
+}
+
+/// Admits devices as large as the catalog says that the groups are.
+fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), PoolError> {
+    let records = &found.catalog.groups;
+    let fits = records.len() == groups.len()
+        && records.iter().zip(groups).all(|(record, device)| {
+            let geometry = device.geometry();
+            let blocks = u64::from(record.slab_blocks) * u64::from(record.slabs);
+            geometry.block_bytes == crate::layout::BLOCK_BYTES && blocks <= geometry.blocks.0
+        });
+    if fits { Ok(()) } else { Err(PoolError::Plan("a group is smaller than its catalog says, or is not there")) }
+}
+
+/// Every disk holds the newest commit, and whole labels; returns those that could not be brought to it.
+///
+/// The newest commit may have reached some disks only. It must be on all before another is written, for a
+/// member that takes part may be one commit behind, never two.
+async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) -> Vec<Uuid> {
+    let body: Rc<[u8]> = Rc::from(&found.body[..]);
+    let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
+        if found.behind.contains(&id) {
+            bring_up(id, disk.clone(), found.catalog.pool, found.generation, body.clone()).await?;
+        }
+        match found.torn_labels.iter().find(|label| label.disk == id) {
+            Some(label) => write_label(&*disk, label).await,
+            None => Ok(()),
+        }
+    };
+    let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
+    let failed = disks.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_err());
+    failed.map(|((id, _), _)| *id).collect()
+}

@@ -1,0 +1,113 @@
+//! How a pool is, at one instant.
+
+use super::Pool;
+use crate::catalog::GroupRecord;
+use crate::layout::BLOCK_BYTES;
+use crate::space::SpaceMap;
+use block::{BlockDevice, Blocks};
+use uuid::Uuid;
+
+/// A pool as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// Which pool.
+    pub id: Uuid,
+    /// What it is called.
+    pub name: String,
+    /// The newest commit.
+    pub generation: u64,
+    /// Its groups, by place.
+    pub groups: Vec<GroupStatus>,
+    /// Its volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// Bytes that volumes can use, together.
+    pub bytes: u64,
+    /// Bytes that no volume uses.
+    pub free_bytes: u64,
+}
+
+/// A group as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// What the catalog says.
+    pub record: GroupRecord,
+    /// Slabs that no volume uses.
+    pub free_slabs: u32,
+}
+
+/// A volume as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeStatus {
+    /// Which volume.
+    pub id: Uuid,
+    /// What it is called in its pool.
+    pub name: String,
+    /// Its size as hosts see it.
+    pub size_bytes: u64,
+    /// Bytes of a logical block as hosts see it.
+    pub block_bytes: u32,
+    /// When it was made, in seconds since 1970.
+    pub created_at: u64,
+    /// Bytes of all of its slabs.
+    pub allocated_bytes: u64,
+    /// Slabs that hold what it wrote; the others read as zeros.
+    pub initialised_slabs: u64,
+    /// All of its slabs.
+    pub slabs: u64,
+    /// The groups that it lies on, by place.
+    pub groups: Vec<u16>,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+    /// The pool as it is now.
+    #[must_use]
+    pub fn status(&self) -> PoolStatus {
+        let generation = self.shared.store.generation();
+        self.shared.store.look(|catalog| {
+            let space = SpaceMap::of(catalog);
+            let groups: Vec<GroupStatus> = catalog
+                .groups
+                .iter()
+                .zip(space.free_slabs())
+                .map(|(record, free_slabs)| GroupStatus { record: record.clone(), free_slabs })
+                .collect();
+            let sum = |slabs: fn(&GroupStatus) -> u32| groups.iter().map(|group| group.bytes_of(slabs(group))).sum();
+            PoolStatus {
+                id: catalog.pool,
+                name: catalog.name.clone(),
+                generation,
+                bytes: sum(|group| group.record.slabs),
+                free_bytes: sum(|group| group.free_slabs),
+                volumes: catalog.volumes.iter().map(VolumeStatus::of).collect(),
+                groups,
+            }
+        })
+    }
+}
+
+impl GroupStatus {
+    fn bytes_of(&self, slabs: u32) -> u64 {
+        Blocks(u64::from(slabs) * u64::from(self.record.slab_blocks)).bytes(BLOCK_BYTES)
+    }
+}
+
+impl VolumeStatus {
+    fn of(record: &crate::catalog::VolumeRecord) -> Self {
+        let sets = || record.segments.iter().map(|segment| &segment.initialised);
+        let columns = record.segments.iter().flat_map(|segment| &segment.columns);
+        let mut groups: Vec<u16> = columns.map(|column| column.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        Self {
+            id: record.id,
+            name: record.name.clone(),
+            size_bytes: record.size_bytes,
+            block_bytes: record.block_bytes,
+            created_at: record.created_at,
+            allocated_bytes: Blocks(record.allocated_blocks()).bytes(BLOCK_BYTES),
+            initialised_slabs: sets().map(|set| u64::from(set.count())).sum(),
+            slabs: sets().map(|set| u64::from(set.len())).sum(),
+            groups,
+        }
+    }
+}

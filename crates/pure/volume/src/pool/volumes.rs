@@ -1,0 +1,184 @@
+//! Making, growing, opening and deleting volumes.
+
+use super::Pool;
+use crate::catalog::{Catalog, SEGMENTS_MAX, VOLUME_BYTES_MAX, VOLUMES_MAX, VolumeRecord};
+use crate::error::PoolError;
+use crate::label::NAME_BYTES_MAX;
+use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
+use crate::space::{SpaceMap, Units};
+use crate::volume::Volume;
+use block::BlockDevice;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// A volume to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumePlan {
+    /// Which volume it will be.
+    pub id: Uuid,
+    /// What it will be called; no other volume of the pool is.
+    pub name: String,
+    /// Its size as hosts see it, a multiple of `block_bytes`.
+    pub size_bytes: u64,
+    /// Bytes of a logical block as hosts see it: 512 or 4096.
+    pub block_bytes: u32,
+    /// Bytes on one group before the next group's turn; 0 for one full stripe of each group.
+    pub stripe_unit_bytes: u32,
+    /// The time, in seconds since 1970.
+    pub created_at: u64,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+    /// The pool has the volume, and it reads as zeros.
+    ///
+    /// *Durability*: when it returns. *Errors*: `NameInvalid`, `NameTaken`, `IdTaken`, `VolumeBlockSize`,
+    /// `VolumeSize`, `VolumeTooLarge`, `StripeUnit`, `TooManyVolumes`, `Full`, `CatalogFull`, `CatalogLost`.
+    pub async fn create_volume(&self, plan: VolumePlan) -> Result<Rc<Volume<D, G>>, PoolError> {
+        let id = plan.id;
+        let stripes = self.stripe_bytes();
+        let ((), change) = self.shared.store.change(|catalog| {
+            admit_plan(&plan, catalog)?;
+            let mut record = VolumeRecord {
+                id: plan.id,
+                name: plan.name,
+                size_bytes: plan.size_bytes,
+                block_bytes: plan.block_bytes,
+                stripe_unit_bytes: plan.stripe_unit_bytes,
+                created_at: plan.created_at,
+                segments: Vec::new(),
+            };
+            allocate(&mut record, catalog, &stripes)?;
+            admit_size(catalog, &record, None)?;
+            catalog.volumes.push(record);
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await?;
+        self.open_volume(id).await
+    }
+
+    /// The volume, open. All who open it share one.
+    ///
+    /// *Errors*: `VolumeUnknown`, `CatalogLost`.
+    pub async fn open_volume(&self, id: Uuid) -> Result<Rc<Volume<D, G>>, PoolError> {
+        // What is not committed yet must not be used, so that nothing is acknowledged of a volume that a crash undoes.
+        self.shared.store.committed(self.shared.store.latest()).await?;
+        if let Some(volume) = self.shared.opened(id) {
+            return Ok(volume);
+        }
+        let volume = Volume::open(self.shared.clone(), id).ok_or(PoolError::VolumeUnknown(id))?;
+        let volume = Rc::new(volume);
+        let mut open = self.shared.open.borrow_mut();
+        open.retain(|_, volume| volume.strong_count() > 0);
+        open.insert(id, Rc::downgrade(&volume));
+        Ok(volume)
+    }
+
+    /// The volume has `size_bytes`; what is new reads as zeros. Who has it open sees the new size.
+    ///
+    /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `VolumeSize`, `VolumeTooLarge`, `VolumeShrink`,
+    /// `Full`, `CatalogFull`, `CatalogLost`.
+    pub async fn resize_volume(&self, id: Uuid, size_bytes: u64) -> Result<(), PoolError> {
+        let stripes = self.stripe_bytes();
+        let ((), change) = self.shared.store.change(|catalog| {
+            let at = catalog.volumes.iter().position(|volume| volume.id == id).ok_or(PoolError::VolumeUnknown(id))?;
+            let mut record = catalog.volumes[at].clone();
+            if size_bytes < record.size_bytes {
+                return Err(PoolError::VolumeShrink { bytes: record.size_bytes, asked_bytes: size_bytes });
+            }
+            admit_bytes(size_bytes, record.block_bytes)?;
+            record.size_bytes = size_bytes;
+            allocate(&mut record, catalog, &stripes)?;
+            admit_size(catalog, &record, Some(at))?;
+            catalog.volumes[at] = record;
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await?;
+        if let Some(volume) = self.shared.opened(id) {
+            volume.grow(size_bytes);
+        }
+        Ok(())
+    }
+
+    /// The pool has the volume no more, and its slabs are free. Who has it open gets `Gone` from now on.
+    ///
+    /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `CatalogLost`.
+    pub async fn delete_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        if self.shared.store.look(|catalog| catalog.volume(id).is_none()) {
+            return Err(PoolError::VolumeUnknown(id));
+        }
+        // Nobody writes to its slabs any more when they become another volume's.
+        if let Some(volume) = self.shared.opened(id) {
+            volume.close().await;
+        }
+        let ((), change) = self.shared.store.change(|catalog| {
+            let at = catalog.volumes.iter().position(|volume| volume.id == id).ok_or(PoolError::VolumeUnknown(id))?;
+            catalog.volumes.remove(at);
+            Ok(())
+        })?;
+        self.shared.open.borrow_mut().remove(&id);
+        self.shared.store.committed(change).await
+    }
+
+    /// Bytes of a full stripe of each group, in order.
+    fn stripe_bytes(&self) -> Vec<u32> {
+        self.shared.gates.iter().map(|gate| gate.device().geometry().optimal_bytes).collect()
+    }
+}
+
+fn admit_plan(plan: &VolumePlan, catalog: &Catalog) -> Result<(), PoolError> {
+    if !is_name(&plan.name) {
+        return Err(PoolError::NameInvalid(plan.name.clone()));
+    }
+    if catalog.volumes.iter().any(|volume| volume.name == plan.name) {
+        return Err(PoolError::NameTaken(plan.name.clone()));
+    }
+    if catalog.volume(plan.id).is_some() {
+        return Err(PoolError::IdTaken(plan.id));
+    }
+    if !matches!(plan.block_bytes, 512 | BLOCK_BYTES) {
+        return Err(PoolError::VolumeBlockSize(plan.block_bytes));
+    }
+    if catalog.volumes.len() >= VOLUMES_MAX {
+        return Err(PoolError::TooManyVolumes);
+    }
+    admit_bytes(plan.size_bytes, plan.block_bytes)
+}
+
+/// True for what can be the name of a pool or a volume.
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control)
+}
+
+fn admit_bytes(bytes: u64, block_bytes: u32) -> Result<(), PoolError> {
+    if bytes == 0 || !bytes.is_multiple_of(u64::from(block_bytes)) {
+        return Err(PoolError::VolumeSize { bytes, block_bytes });
+    }
+    if bytes > VOLUME_BYTES_MAX {
+        return Err(PoolError::VolumeTooLarge { bytes });
+    }
+    Ok(())
+}
+
+/// Gives `record` the slabs that its size still needs.
+fn allocate(record: &mut VolumeRecord, catalog: &Catalog, stripe_bytes: &[u32]) -> Result<(), PoolError> {
+    let needed = record.size_bytes.div_ceil(u64::from(BLOCK_BYTES));
+    let missing = needed.saturating_sub(record.allocated_blocks());
+    let units = Units::choose(record.stripe_unit_bytes, stripe_bytes, &catalog.groups)?;
+    let segments = SpaceMap::of(catalog).take(&catalog.groups, &units, missing)?;
+    record.append(segments);
+    Ok(())
+}
+
+/// Refuses what could make the catalog outgrow its slot, now or when all slabs are written in the worst order:
+/// what is admitted here can always be committed.
+fn admit_size(catalog: &Catalog, record: &VolumeRecord, replaces: Option<usize>) -> Result<(), PoolError> {
+    let others =
+        || catalog.volumes.iter().enumerate().filter(|(at, _)| Some(*at) != replaces).map(|(_, volume)| volume);
+    let segments: usize = others().map(|volume| volume.segments.len()).sum();
+    let bytes = catalog.emitted_bytes_max() + record.emitted_bytes_max();
+    let replaced = replaces.map_or(0, |at| catalog.volumes[at].emitted_bytes_max());
+    if segments + record.segments.len() > SEGMENTS_MAX || bytes - replaced > BODY_BYTES_MAX {
+        return Err(PoolError::CatalogFull);
+    }
+    Ok(())
+}

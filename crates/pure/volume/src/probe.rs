@@ -1,0 +1,200 @@
+//! Looking at one disk, and making it forget that it was ours.
+
+use crate::catalog::{Catalog, CatalogError};
+use crate::label::{Label, NoLabel};
+use crate::layout::{BLOCK_BYTES, DISK_BYTES_MIN, HEAD_LABELS, SLOT_STARTS, tail_label};
+use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
+use crate::slot::{Header, NoSlot};
+use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// What was found on one disk.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The size of the disk, in blocks of 4096 bytes.
+    pub blocks: Blocks,
+    /// What is on it.
+    pub contents: Contents,
+}
+
+/// What is on a disk.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    /// Nothing that anybody would miss, as far as we can tell.
+    Blank,
+    /// Something that is not ours: a file system, a partition table, another product's label.
+    Foreign(&'static str),
+    /// It is ours, but a newer version's; the sentence says which.
+    Newer(String),
+    /// A label of ours, no copy of which is whole.
+    Damaged,
+    /// It is or was a member of a pool of ours.
+    Member(Box<Member>),
+    /// It cannot be read.
+    Unreadable(IoError),
+}
+
+/// A disk with a label.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// What the label says.
+    pub label: Label,
+    /// Which copies of the label are whole: two at the head, one at the end.
+    pub copies: [bool; 3],
+    /// What somebody else has written over the head of the disk.
+    pub overwritten: Option<&'static str>,
+    /// The catalogs of the two slots, where they are whole and belong to this pool and disk; the newer one first.
+    pub catalogs: Vec<FoundCatalog>,
+}
+
+/// A whole catalog in a slot.
+#[derive(Clone, Debug)]
+pub struct FoundCatalog {
+    /// Which commit it is.
+    pub generation: u64,
+    /// The checksum of its bytes: with the generation, which commit it is beyond doubt.
+    pub checksum: u32,
+    /// What it says.
+    pub catalog: Rc<Catalog>,
+    pub(crate) body: View,
+}
+
+/// What lies on `disk`. Nothing is written.
+///
+/// *Panics*: when the blocks of `disk` are not of 4096 bytes.
+pub async fn probe<D: BlockDevice>(disk: &D) -> Probe {
+    let geometry = disk.geometry();
+    assert_eq!(geometry.block_bytes, BLOCK_BYTES, "members have blocks of 4096 bytes");
+    let contents = match look(disk, geometry.blocks).await {
+        Ok(contents) => contents,
+        Err(error) => Contents::Unreadable(error),
+    };
+    Probe { blocks: geometry.blocks, contents }
+}
+
+async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoError> {
+    let head_blocks = blocks.0.min((HEAD_BYTES / BLOCK_BYTES as usize) as u64);
+    let tail_blocks = blocks.0.min((TAIL_BYTES / BLOCK_BYTES as usize) as u64);
+    let head = disk.read(Extent::new(0, head_blocks)).await?.into_view();
+    let tail = disk.read(Extent::new(blocks.0 - tail_blocks, tail_blocks)).await?.into_view();
+    let foreign = recognise(&head, &tail);
+    if blocks.bytes(BLOCK_BYTES) < DISK_BYTES_MIN {
+        return Ok(foreign.map_or(Contents::Blank, Contents::Foreign));
+    }
+    let last = tail.len() - BLOCK_BYTES as usize;
+    let copies = [label_at(&head, HEAD_LABELS[0]), label_at(&head, HEAD_LABELS[1]), Label::parse(&tail[last..])];
+    for copy in &copies {
+        if let Err(newer @ NoLabel::Newer { .. }) = copy {
+            return Ok(Contents::Newer(newer.to_string()));
+        }
+    }
+    let Some(label) = copies.iter().find_map(|copy| copy.as_ref().ok()).cloned() else {
+        let was_ours = copies.contains(&Err(NoLabel::Damaged));
+        let rest = if was_ours { Contents::Damaged } else { Contents::Blank };
+        return Ok(foreign.map_or(rest, Contents::Foreign));
+    };
+    let copies = copies.map(|copy| copy.as_ref() == Ok(&label));
+    let mut catalogs = Vec::with_capacity(2);
+    for start in SLOT_STARTS {
+        match read_slot(disk, start, &label).await? {
+            SlotContents::Catalog(catalog) => catalogs.push(catalog),
+            SlotContents::Newer(sentence) => return Ok(Contents::Newer(sentence)),
+            SlotContents::Nothing => {}
+        }
+    }
+    catalogs.sort_by_key(|found| std::cmp::Reverse(found.generation));
+    Ok(Contents::Member(Box::new(Member { label, copies, overwritten: foreign, catalogs })))
+}
+
+fn label_at(head: &[u8], block: u64) -> Result<Label, NoLabel> {
+    let at = usize::try_from(Blocks(block).bytes(BLOCK_BYTES)).expect("the head is short");
+    head.get(at..at + BLOCK_BYTES as usize).map_or(Err(NoLabel::Absent), Label::parse)
+}
+
+enum SlotContents {
+    Nothing,
+    Newer(String),
+    Catalog(FoundCatalog),
+}
+
+async fn read_slot<D: BlockDevice>(disk: &D, start: u64, label: &Label) -> Result<SlotContents, IoError> {
+    let block = disk.read(Extent::new(start, 1)).await?.into_view();
+    let header = match Header::parse(&block) {
+        Ok(header) if header.pool == label.pool && header.disk == label.disk => header,
+        Err(newer @ NoSlot::Newer { .. }) => return Ok(SlotContents::Newer(newer.to_string())),
+        Ok(_) | Err(NoSlot::Torn) => return Ok(SlotContents::Nothing),
+    };
+    let body_blocks = header.body_bytes.div_ceil(BLOCK_BYTES as usize) as u64;
+    let body = disk.read(Extent::new(start + 1, body_blocks)).await?.into_view();
+    let body = body.slice(..header.body_bytes.min(body.len()));
+    if !header.matches(&body) {
+        return Ok(SlotContents::Nothing);
+    }
+    Ok(match Catalog::parse(&body) {
+        Ok(catalog) if catalog.pool == label.pool => SlotContents::Catalog(FoundCatalog {
+            generation: header.generation,
+            checksum: header.body_checksum,
+            catalog: Rc::new(catalog),
+            body,
+        }),
+        Err(error @ CatalogError::UnknownType(_)) => SlotContents::Newer(error.to_string()),
+        Ok(_) | Err(_) => SlotContents::Nothing,
+    })
+}
+
+/// `disk` bears no label of ours, and no mark of another owner where we look for one.
+///
+/// *Durability*: when it returns.
+pub async fn wipe<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
+    let blocks = disk.geometry().blocks;
+    let head = View::zeroed(HEAD_BYTES.min(bytes(blocks)));
+    let tail = View::zeroed(TAIL_BYTES.min(bytes(blocks)));
+    let tail_start = Lba(blocks.0 - (tail.len() / BLOCK_BYTES as usize) as u64);
+    let mut written = disk.write(Lba(0), head).await?.and(disk.write(tail_start, tail).await?);
+    for start in SLOT_STARTS.into_iter().filter(|&start| start < blocks.0) {
+        written = written.and(disk.write(Lba(start), View::zeroed(BLOCK_BYTES as usize)).await?);
+    }
+    disk.flush(written).await
+}
+
+fn bytes(blocks: Blocks) -> usize {
+    usize::try_from(blocks.bytes(BLOCK_BYTES)).unwrap_or(usize::MAX)
+}
+
+/// All copies of `label` are on `disk`, the first one last: never two copies that were written over in one flush.
+///
+/// *Durability*: when it returns.
+pub(crate) async fn write_label<D: BlockDevice>(disk: &D, label: &Label) -> Result<(), IoError> {
+    let tail = tail_label(disk.geometry().blocks);
+    for (copy, block) in [(1_u8, HEAD_LABELS[1]), (2, tail), (0, HEAD_LABELS[0])] {
+        let written: Written = disk.write(Lba(block), block::Buf::copy_of(&label.emit(copy)).freeze()).await?;
+        let _: Stable = disk.flush(written).await?;
+    }
+    Ok(())
+}
+
+impl Probe {
+    /// The disk's label, when it is ours.
+    #[must_use]
+    pub fn member(&self) -> Option<&Member> {
+        match &self.contents {
+            Contents::Member(member) => Some(member),
+            _ => None,
+        }
+    }
+
+    /// Which pool and disk it is, when it is ours.
+    #[must_use]
+    pub fn identity(&self) -> Option<(Uuid, Uuid)> {
+        self.member().map(|member| (member.label.pool, member.label.disk))
+    }
+}
+
+impl Member {
+    /// The newest catalog on the disk.
+    #[must_use]
+    pub fn newest(&self) -> Option<&FoundCatalog> {
+        self.catalogs.first()
+    }
+}

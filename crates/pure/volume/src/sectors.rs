@@ -1,0 +1,150 @@
+//! 512-byte logical blocks over a device with 4096-byte blocks: what disks call 512e.
+
+use crate::layout::BLOCK_BYTES;
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use shard::RangeLocks;
+use std::cell::Cell;
+
+const SECTOR_BYTES: u32 = 512;
+/// Sectors of one block of the device below.
+const PER_BLOCK: u64 = (BLOCK_BYTES / SECTOR_BYTES) as u64;
+
+/// A device with blocks of 4096 bytes, addressed in sectors of 512.
+///
+/// Requests that begin and end on a block's border pass straight through. A write that does not reads
+/// the blocks at its ends first; writes of one block are then done one after the other.
+#[derive(Debug)]
+pub struct Sectors<D> {
+    device: D,
+    sectors: Cell<Blocks>,
+    locks: RangeLocks,
+}
+
+impl<D: BlockDevice> Sectors<D> {
+    /// All sectors of `device`.
+    ///
+    /// *Panics*: when the blocks of `device` are not of 4096 bytes.
+    pub fn new(device: D) -> Self {
+        let geometry = device.geometry();
+        assert_eq!(geometry.block_bytes, BLOCK_BYTES, "sectors lie on blocks of 4096 bytes");
+        let sectors = Cell::new(Blocks(geometry.blocks.0 * PER_BLOCK));
+        Self { device, sectors, locks: RangeLocks::new() }
+    }
+
+    /// The device shows `sectors` sectors from now on, after it has grown or to hide what fills its last block.
+    ///
+    /// *Panics*: when the device below is smaller.
+    pub fn show(&self, sectors: Blocks) {
+        assert!(
+            sectors.0 <= self.device.geometry().blocks.0 * PER_BLOCK,
+            "the device has less than {sectors:?} sectors"
+        );
+        self.sectors.set(sectors);
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The blocks below that hold `sectors`.
+    fn blocks_of(sectors: Extent) -> Extent {
+        let start = sectors.start.0 / PER_BLOCK;
+        Extent::new(start, sectors.end().0.div_ceil(PER_BLOCK) - start)
+    }
+
+    fn is_aligned(sectors: Extent) -> bool {
+        sectors.start.0.is_multiple_of(PER_BLOCK) && sectors.len.0.is_multiple_of(PER_BLOCK)
+    }
+
+    /// An error below, told in sectors.
+    fn above(&self, error: IoError) -> IoError {
+        let all = self.geometry().all();
+        let told = Extent::checked(
+            error.extent.start.0.saturating_mul(PER_BLOCK),
+            error.extent.len.0.saturating_mul(PER_BLOCK),
+        );
+        error.at(told.unwrap_or(all).intersection(all))
+    }
+
+    async fn write_parts(&self, sectors: Extent, data: View) -> Result<Written, IoError> {
+        let blocks = Self::blocks_of(sectors);
+        let old = self.device.read(Extent { start: blocks.start, len: Blocks(1) }).await?;
+        let mut whole = block::Buf::recycled(bytes(blocks.len.0, BLOCK_BYTES));
+        let (first, rest) = whole.split_at_mut(BLOCK_BYTES as usize);
+        old.copy_to(first);
+        if let Some(last_at) = rest.len().checked_sub(BLOCK_BYTES as usize) {
+            let last = Extent { start: Lba(blocks.end().0 - 1), len: Blocks(1) };
+            self.device.read(last).await?.copy_to(&mut rest[last_at..]);
+        }
+        let from = bytes(sectors.start.0 % PER_BLOCK, SECTOR_BYTES);
+        whole[from..from + data.len()].copy_from_slice(&data);
+        self.device.write(blocks.start, whole.freeze()).await
+    }
+}
+
+fn bytes(blocks: u64, block_bytes: u32) -> usize {
+    usize::try_from(Blocks(blocks).bytes(block_bytes)).expect("a request fits in memory")
+}
+
+impl<D: BlockDevice> BlockDevice for Sectors<D> {
+    fn geometry(&self) -> Geometry {
+        let below = self.device.geometry();
+        Geometry { block_bytes: SECTOR_BYTES, blocks: self.sectors.get(), ..below }
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry().admit(extent)?;
+        let rope = self.device.read(Self::blocks_of(extent)).await.map_err(|error| self.above(error))?;
+        if Self::is_aligned(extent) {
+            return Ok(rope);
+        }
+        let from = bytes(extent.start.0 % PER_BLOCK, SECTOR_BYTES);
+        Ok(rope.slice(from..from + bytes(extent.len.0, SECTOR_BYTES)))
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        let blocks = Self::blocks_of(extent);
+        let range = blocks.start.0..blocks.end().0;
+        let written = if Self::is_aligned(extent) {
+            // Whole blocks may pass each other, but never a write that reads a part of them first.
+            let _guard = self.locks.shared(range).await;
+            self.device.write(blocks.start, data).await
+        } else {
+            let _guard = self.locks.exclusive(range).await;
+            self.write_parts(extent, data).await
+        };
+        written.map_err(|error| self.above(error))
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        self.device.flush(after).await.map_err(|error| self.above(error))
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.geometry().admit(extent)?;
+        // Only whole blocks can be forgotten; sectors of the others are zeroed where the device promises zeros.
+        let first = extent.start.0.div_ceil(PER_BLOCK);
+        let end = extent.end().0 / PER_BLOCK;
+        if first >= end {
+            return self.clear(extent).await;
+        }
+        let head = Extent::new(extent.start.0, first * PER_BLOCK - extent.start.0);
+        let tail = Extent::new(end * PER_BLOCK, extent.end().0 - end * PER_BLOCK);
+        let guard = self.locks.exclusive(first..end).await;
+        let whole = self.device.discard(Extent::new(first, end - first)).await.map_err(|error| self.above(error))?;
+        drop(guard);
+        Ok(whole.and(self.clear(head).await?).and(self.clear(tail).await?))
+    }
+}
+
+impl<D: BlockDevice> Sectors<D> {
+    /// Sectors of a part of a block read as zeros when discarded blocks of the device do.
+    async fn clear(&self, sectors: Extent) -> Result<Written, IoError> {
+        if sectors.is_empty() || !self.device.geometry().discard_zeroes {
+            return Ok(Written::attest());
+        }
+        self.write(sectors.start, View::zeroed(bytes(sectors.len.0, SECTOR_BYTES))).await
+    }
+}

@@ -1,0 +1,161 @@
+//! The two catalog slots of a member disk: a header block, and the catalog behind it.
+//!
+//! Generation `n` is written to slot `n % 2` of every member in one write, so the slot of `n - 1` stays
+//! whole until `n` is stable.
+
+use crate::label::{Features, VERSION, is_sealed, seal};
+use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX, SLOT_STARTS};
+use block::{Buf, Lba, View};
+use simd::crc32c::crc32c;
+use uuid::Uuid;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The first bytes of a slot.
+pub const MAGIC: [u8; 8] = *b"BLKYDCAT";
+const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
+
+/// What the header block of a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Which pool's catalog it is.
+    pub pool: Uuid,
+    /// On which disk it lies.
+    pub disk: Uuid,
+    /// Which commit it is.
+    pub generation: u64,
+    /// How long the catalog is, in bytes; at most [`BODY_BYTES_MAX`].
+    pub body_bytes: usize,
+    /// The CRC32C of the catalog.
+    pub body_checksum: u32,
+    /// What a reader must know.
+    pub features: Features,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Wire {
+    magic: [u8; 8],
+    version: U32,
+    checksum: U32,
+    compat: U64,
+    ro_compat: U64,
+    incompat: U64,
+    pool: [u8; 16],
+    disk: [u8; 16],
+    generation: U64,
+    body_bytes: U32,
+    body_checksum: U32,
+}
+
+/// Why a block is no header that we can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSlot {
+    /// Empty, torn or damaged: the slot holds nothing.
+    #[error("the slot holds nothing")]
+    Torn,
+    /// A newer program wrote it in a way that this one does not understand.
+    #[error("the catalog has format version {version} with features {incompat:#x}, which this version does not know")]
+    Newer {
+        /// Its format version.
+        version: u32,
+        /// Its features that forbid to open it.
+        incompat: u64,
+    },
+}
+
+impl Header {
+    /// The header in `block`.
+    pub fn parse(block: &[u8]) -> Result<Self, NoSlot> {
+        let Ok((wire, _)) = Wire::ref_from_prefix(block) else { return Err(NoSlot::Torn) };
+        let whole = block.len() == BLOCK_BYTES as usize && wire.magic == MAGIC;
+        if !whole || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
+            return Err(NoSlot::Torn);
+        }
+        let (version, incompat) = (wire.version.get(), wire.incompat.get());
+        if version > VERSION || incompat != 0 {
+            return Err(NoSlot::Newer { version, incompat });
+        }
+        let body_bytes = wire.body_bytes.get() as usize;
+        (version == VERSION && body_bytes <= BODY_BYTES_MAX)
+            .then(|| Self {
+                pool: Uuid::from_bytes(wire.pool),
+                disk: Uuid::from_bytes(wire.disk),
+                generation: wire.generation.get(),
+                body_bytes,
+                body_checksum: wire.body_checksum.get(),
+                features: Features { compat: wire.compat.get(), ro_compat: wire.ro_compat.get(), incompat },
+            })
+            .ok_or(NoSlot::Torn)
+    }
+
+    /// True when `body` is the catalog that the header speaks of.
+    #[must_use]
+    pub fn matches(&self, body: &[u8]) -> bool {
+        body.len() == self.body_bytes && crc32c(body) == self.body_checksum
+    }
+
+    fn emit(&self) -> [u8; BLOCK_BYTES as usize] {
+        let mut wire = Wire::new_zeroed();
+        wire.magic = MAGIC;
+        wire.version = VERSION.into();
+        wire.compat = self.features.compat.into();
+        wire.ro_compat = self.features.ro_compat.into();
+        wire.incompat = self.features.incompat.into();
+        wire.pool = *self.pool.as_bytes();
+        wire.disk = *self.disk.as_bytes();
+        wire.generation = self.generation.into();
+        wire.body_bytes = u32::try_from(self.body_bytes).expect("a body fits in its slot").into();
+        wire.body_checksum = self.body_checksum.into();
+        seal(&wire, CHECKSUM_AT)
+    }
+}
+
+/// Where generation `generation` lies on every member disk.
+pub(crate) fn place(generation: u64) -> Lba {
+    Lba(SLOT_STARTS[usize::from(!generation.is_multiple_of(2))])
+}
+
+/// The blocks of a slot: the header for `disk`, then `body`, then zeros.
+///
+/// *Panics*: when the body is longer than [`BODY_BYTES_MAX`]; what could make it so is refused before.
+pub(crate) fn emit(pool: Uuid, disk: Uuid, generation: u64, body: &[u8]) -> View {
+    assert!(body.len() <= BODY_BYTES_MAX, "a catalog of {} bytes does not fit in its slot", body.len());
+    let features = Features::default();
+    let header = Header { pool, disk, generation, body_bytes: body.len(), body_checksum: crc32c(body), features };
+    let block_bytes = BLOCK_BYTES as usize;
+    let mut slot = Buf::zeroed(block_bytes + body.len().next_multiple_of(block_bytes));
+    slot[..block_bytes].copy_from_slice(&header.emit());
+    slot[block_bytes..block_bytes + body.len()].copy_from_slice(body);
+    slot.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_header_matches_its_own_body_alone() {
+        let slot = emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"catalog");
+        let header = Header::parse(&slot[..4096]).unwrap();
+        assert_eq!((header.generation, header.disk), (9, Uuid::from_u128(2)));
+        assert!(header.matches(b"catalog"));
+        assert!(!header.matches(b"catalof") && !header.matches(b"catalog\0"));
+    }
+
+    #[test]
+    fn slot_header_with_any_byte_changed_is_torn() {
+        let slot = emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"");
+        for at in 0..4096 {
+            let mut bad = slot[..4096].to_vec();
+            bad[at] ^= 1;
+            assert_eq!(Header::parse(&bad), Err(NoSlot::Torn), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn slot_of_a_generation_is_never_that_of_the_one_before() {
+        assert_ne!(place(7), place(8));
+        assert_eq!(place(7), place(9));
+    }
+}

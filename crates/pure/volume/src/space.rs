@@ -1,0 +1,171 @@
+//! Which slabs are free, and which a new or growing volume gets. Derived from the catalog, kept nowhere.
+
+use crate::catalog::{Catalog, Column, GroupRecord, SEGMENTS_MAX, Segment, SlabSet, VolumeRecord};
+use crate::error::PoolError;
+use crate::layout::BLOCK_BYTES;
+
+/// The shortest turn of a group in a volume that leaves it to us, in bytes.
+const UNIT_BYTES_MIN: u32 = 64 << 10;
+
+/// A run of free slabs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: u32,
+    slabs: u32,
+}
+
+/// The free slabs of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct SpaceMap {
+    /// For each group, in order.
+    free: Vec<Vec<Run>>,
+}
+
+impl SpaceMap {
+    /// What the volumes of `catalog` leave free.
+    pub(crate) fn of(catalog: &Catalog) -> Self {
+        let mut used: Vec<Vec<Run>> = vec![Vec::new(); catalog.groups.len()];
+        for segment in catalog.volumes.iter().flat_map(|volume| &volume.segments) {
+            for column in &segment.columns {
+                used[usize::from(column.group)].push(Run { first: column.first_slab, slabs: segment.rows });
+            }
+        }
+        let free = catalog.groups.iter().zip(used).map(|(group, used)| gaps(group.slabs, used)).collect();
+        Self { free }
+    }
+
+    /// How many slabs of each group are free, in order.
+    pub(crate) fn free_slabs(&self) -> impl Iterator<Item = u32> {
+        self.free.iter().map(|runs| runs.iter().map(|run| run.slabs).sum())
+    }
+
+    /// Takes slabs for `blocks` more blocks, in rows over all groups that have some left.
+    pub(crate) fn take(
+        &mut self,
+        groups: &[GroupRecord],
+        units: &Units,
+        blocks: u64,
+    ) -> Result<Vec<Segment>, PoolError> {
+        let free_bytes = self.free_blocks(groups) * u64::from(BLOCK_BYTES);
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut missing = blocks;
+        while missing > 0 {
+            let Some(segment) = self.take_rows(groups, units, missing) else {
+                return Err(PoolError::Full { free_bytes, needed_bytes: blocks * u64::from(BLOCK_BYTES) });
+            };
+            missing = missing.saturating_sub(segment.blocks());
+            segments.push(segment);
+            if segments.len() > SEGMENTS_MAX {
+                return Err(PoolError::CatalogFull);
+            }
+        }
+        Ok(segments)
+    }
+
+    fn free_blocks(&self, groups: &[GroupRecord]) -> u64 {
+        self.free_slabs().zip(groups).map(|(slabs, group)| u64::from(slabs) * u64::from(group.slab_blocks)).sum()
+    }
+
+    /// As many rows for `missing` blocks as the longest free runs have in common.
+    fn take_rows(&mut self, groups: &[GroupRecord], units: &Units, missing: u64) -> Option<Segment> {
+        let longest = |runs: &Vec<Run>| (0..runs.len()).max_by_key(|&at| (runs[at].slabs, std::cmp::Reverse(at)));
+        let picks: Vec<(usize, usize)> =
+            self.free.iter().enumerate().filter_map(|(group, runs)| Some((group, longest(runs)?))).collect();
+        let common = picks.iter().map(|&(group, at)| self.free[group][at].slabs).min()?;
+        let alone = picks.len() == 1;
+        let unit = |group: usize| if alone { groups[group].slab_blocks } else { units.of(group) };
+        let rounds = picks.iter().map(|&(group, _)| groups[group].slab_blocks / unit(group)).min()?;
+        let round_blocks: u64 = picks.iter().map(|&(group, _)| u64::from(unit(group))).sum();
+        let needed = missing.div_ceil(round_blocks * u64::from(rounds));
+        let rows = common.min(u32::try_from(needed).unwrap_or(u32::MAX));
+        let columns: Vec<Column> = picks
+            .iter()
+            .map(|&(group, at)| Column {
+                group: u16::try_from(group).expect("bounded by GROUPS_MAX"),
+                first_slab: self.free[group][at].first,
+                unit_blocks: unit(group),
+            })
+            .collect();
+        for (group, at) in picks {
+            let run = &mut self.free[group][at];
+            run.first += rows;
+            run.slabs -= rows;
+            self.free[group].retain(|run| run.slabs > 0);
+        }
+        let slabs = rows * u32::try_from(columns.len()).expect("bounded by GROUPS_MAX");
+        Some(Segment { rows, rounds, columns, initialised: SlabSet::none(slabs) })
+    }
+}
+
+/// What `used` leaves of `slabs` slabs.
+fn gaps(slabs: u32, mut used: Vec<Run>) -> Vec<Run> {
+    used.sort_unstable_by_key(|run| run.first);
+    let mut free = Vec::new();
+    let mut at = 0;
+    for run in used.iter().chain([&Run { first: slabs, slabs: 0 }]) {
+        if run.first > at {
+            free.push(Run { first: at, slabs: run.first - at });
+        }
+        at = run.first + run.slabs;
+    }
+    free
+}
+
+/// How many blocks each group has of one turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Units(Vec<u32>);
+
+impl Units {
+    /// `unit_bytes` on every group, or for 0 one full stripe of each (several, where a stripe is short).
+    ///
+    /// *Shape*: `stripe_bytes` are those of the groups. *Errors*: a unit that is no whole number of blocks or
+    /// longer than a slab.
+    pub(crate) fn choose(unit_bytes: u32, stripe_bytes: &[u32], groups: &[GroupRecord]) -> Result<Self, PoolError> {
+        let mut units = Vec::with_capacity(groups.len());
+        for (group, &stripe_bytes) in groups.iter().zip(stripe_bytes) {
+            let bytes = match unit_bytes {
+                0 => stripe_bytes.max(1) * UNIT_BYTES_MIN.div_ceil(stripe_bytes.max(1)),
+                _ => unit_bytes,
+            };
+            let blocks = bytes / BLOCK_BYTES;
+            if unit_bytes != 0 && (!bytes.is_multiple_of(BLOCK_BYTES) || blocks > group.slab_blocks) {
+                return Err(PoolError::StripeUnit(unit_bytes));
+            }
+            units.push(blocks.clamp(1, group.slab_blocks));
+        }
+        Ok(Self(units))
+    }
+
+    fn of(&self, group: usize) -> u32 {
+        self.0[group]
+    }
+}
+
+impl VolumeRecord {
+    /// Adds `segments` behind the volume's own, as one with the last where they continue it.
+    pub(crate) fn append(&mut self, segments: Vec<Segment>) {
+        for segment in segments {
+            match self.segments.last_mut() {
+                Some(last) if continues(last, &segment) => {
+                    last.rows += segment.rows;
+                    let slabs = last.initialised.len() + segment.initialised.len();
+                    last.initialised.extend_to(slabs);
+                }
+                _ => self.segments.push(segment),
+            }
+        }
+    }
+
+    /// Blocks of all slabs of the volume.
+    pub(crate) fn allocated_blocks(&self) -> u64 {
+        self.segments.iter().map(Segment::blocks).sum()
+    }
+}
+
+fn continues(last: &Segment, next: &Segment) -> bool {
+    let same_columns = last.columns.len() == next.columns.len()
+        && last.columns.iter().zip(&next.columns).all(|(a, b)| {
+            (a.group, a.unit_blocks) == (b.group, b.unit_blocks) && a.first_slab + last.rows == b.first_slab
+        });
+    same_columns && last.rounds == next.rounds
+}

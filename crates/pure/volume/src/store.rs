@@ -1,0 +1,238 @@
+//! The catalog on its disks: one commit at a time, shared by all whose changes it carries.
+//!
+//! A commit writes generation n+1 beside generation n on every member that takes part, flushes it, and is
+//! done when all of them have it. A member that cannot be reached is marked failed, and generation n+2
+//! says so on the others before anybody hears of the commit.
+
+use crate::catalog::{Catalog, MemberState};
+use crate::error::PoolError;
+use crate::slot;
+use block::{BlockDevice, IoError, Stable, View};
+use futures_util::FutureExt;
+use futures_util::future::{LocalBoxFuture, join_all};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use uuid::Uuid;
+
+/// Stands for "the generation that commits this" until a commit puts it there.
+pub(crate) const SINCE_NEXT: u64 = u64::MAX;
+
+/// A number that grows with every change of the catalog; see [`Store::committed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[must_use = "a change is durable only once it is committed"]
+pub(crate) struct Change(u64);
+
+type OnFailed = Rc<dyn Fn(Uuid)>;
+
+/// The catalog, and the disks that it lies on.
+pub(crate) struct Store<D> {
+    state: RefCell<State<D>>,
+}
+
+struct State<D> {
+    catalog: Catalog,
+    /// The newest generation that was written anywhere.
+    generation: u64,
+    changed: u64,
+    committed: u64,
+    lost: bool,
+    disks: Vec<(Uuid, Rc<D>)>,
+    running: Option<Running>,
+    waiting: Vec<Waker>,
+    on_failed: OnFailed,
+}
+
+/// A commit under way. It belongs to the store, not to who asked for it: when one waiter is dropped the
+/// next goes on with it, because half a commit cannot be taken back.
+struct Running {
+    change: u64,
+    /// For each disk that was written, whether it has the commit now.
+    outcome: LocalBoxFuture<'static, Vec<(Uuid, Result<(), IoError>)>>,
+}
+
+impl<D: BlockDevice + 'static> Store<D> {
+    /// The store of a pool whose members that take part hold `catalog` as `generation`.
+    pub(crate) fn new(catalog: Catalog, generation: u64, disks: Vec<(Uuid, Rc<D>)>) -> Self {
+        let state = State {
+            catalog,
+            generation,
+            changed: 0,
+            committed: 0,
+            lost: false,
+            disks,
+            running: None,
+            waiting: Vec::new(),
+            on_failed: Rc::new(|_| {}),
+        };
+        Self { state: RefCell::new(state) }
+    }
+
+    /// `on_failed` hears of every disk that a commit could not reach, before the commit goes on without it.
+    pub(crate) fn on_failed(&self, on_failed: OnFailed) {
+        self.state.borrow_mut().on_failed = on_failed;
+    }
+
+    /// What `look` sees in the catalog as it is now, committed or not.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Catalog) -> R) -> R {
+        look(&self.state.borrow().catalog)
+    }
+
+    /// The newest generation that was written.
+    pub(crate) fn generation(&self) -> u64 {
+        self.state.borrow().generation
+    }
+
+    /// The change that everything so far is part of.
+    pub(crate) fn latest(&self) -> Change {
+        Change(self.state.borrow().changed)
+    }
+
+    /// The catalog is as `change` makes it; not committed yet. An error changes nothing if `change` did not.
+    pub(crate) fn change<R>(
+        &self,
+        change: impl FnOnce(&mut Catalog) -> Result<R, PoolError>,
+    ) -> Result<(R, Change), PoolError> {
+        let mut state = self.state.borrow_mut();
+        if state.lost {
+            return Err(PoolError::CatalogLost);
+        }
+        let made = change(&mut state.catalog)?;
+        state.changed += 1;
+        Ok((made, Change(state.changed)))
+    }
+
+    /// `disk` takes part from the next commit on, if the catalog says so by then.
+    pub(crate) fn attach(&self, id: Uuid, disk: Rc<D>) {
+        let mut state = self.state.borrow_mut();
+        state.disks.retain(|(known, _)| *known != id);
+        state.disks.push((id, disk));
+    }
+
+    /// The disks that are attached, whether they take part or not.
+    pub(crate) fn disks(&self) -> Vec<(Uuid, Rc<D>)> {
+        self.state.borrow().disks.clone()
+    }
+
+    /// `change` and all before it survive power loss.
+    ///
+    /// *Errors*: `CatalogLost` when no disk took it; nothing can be committed any more then.
+    pub(crate) async fn committed(&self, change: Change) -> Result<(), PoolError> {
+        let _next = WakeOthers(self);
+        poll_fn(|cx| self.poll_committed(change, cx)).await
+    }
+
+    fn poll_committed(&self, change: Change, cx: &mut Context<'_>) -> Poll<Result<(), PoolError>> {
+        loop {
+            let mut running = {
+                let mut state = self.state.borrow_mut();
+                if state.committed >= change.0 {
+                    return Poll::Ready(Ok(()));
+                }
+                if state.lost {
+                    return Poll::Ready(Err(PoolError::CatalogLost));
+                }
+                match state.running.take() {
+                    Some(running) => running,
+                    None => state.start(),
+                }
+            };
+            // The state is not borrowed here: a disk may call back into the pool.
+            let polled = running.outcome.poll_unpin(cx);
+            match polled {
+                Poll::Pending => {
+                    let mut state = self.state.borrow_mut();
+                    state.running = Some(running);
+                    state.waiting.push(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Poll::Ready(outcome) => self.end(running.change, outcome),
+            }
+        }
+    }
+
+    /// Takes in how a commit went. When a disk missed it the next commit says so, and nobody is answered before.
+    fn end(&self, change: u64, outcome: Vec<(Uuid, Result<(), IoError>)>) {
+        let (failed, on_failed) = {
+            let mut state = self.state.borrow_mut();
+            let failed: Vec<Uuid> =
+                outcome.iter().filter(|(_, result)| result.is_err()).map(|(disk, _)| *disk).collect();
+            state.lost = failed.len() == outcome.len();
+            if failed.is_empty() {
+                state.committed = change;
+            } else {
+                state.changed += 1;
+            }
+            for disk in &failed {
+                if let Some(member) = state.catalog.member_mut(*disk) {
+                    member.state = MemberState::Failed;
+                    member.since = SINCE_NEXT;
+                }
+            }
+            state.waiting.drain(..).for_each(Waker::wake);
+            (failed, state.on_failed.clone())
+        };
+        failed.into_iter().for_each(|disk| on_failed(disk));
+    }
+}
+
+impl<D: BlockDevice + 'static> State<D> {
+    /// Begins to write the catalog as it is now.
+    fn start(&mut self) -> Running {
+        self.generation += 1;
+        let generation = self.generation;
+        let members = self.catalog.groups.iter_mut().flat_map(|group| &mut group.members);
+        members.filter(|member| member.since == SINCE_NEXT).for_each(|member| member.since = generation);
+        let body: Rc<[u8]> = self.catalog.emit().into();
+        let catalog = &self.catalog;
+        let takes_part = |disk: &Uuid| catalog.member(*disk).is_some_and(|member| member.state.takes_part());
+        let writes: Vec<_> = self
+            .disks
+            .iter()
+            .filter(|(id, _)| takes_part(id))
+            .map(|(id, disk)| write_slot(*id, disk.clone(), catalog.pool, generation, body.clone()))
+            .collect();
+        Running { change: self.changed, outcome: join_all(writes).boxed_local() }
+    }
+}
+
+/// Puts `body` into the slot of `generation` of one disk, durably.
+async fn write_slot<D: BlockDevice>(
+    id: Uuid,
+    disk: Rc<D>,
+    pool: Uuid,
+    generation: u64,
+    body: Rc<[u8]>,
+) -> (Uuid, Result<(), IoError>) {
+    let data: View = slot::emit(pool, id, generation, &body);
+    let result = async {
+        let written = disk.write(slot::place(generation), data).await?;
+        let _: Stable = disk.flush(written).await?;
+        Ok(())
+    };
+    (id, result.await)
+}
+
+/// One disk holds `body` as `generation`.
+///
+/// *Durability*: when it returns.
+pub(crate) async fn bring_up<D: BlockDevice>(
+    id: Uuid,
+    disk: Rc<D>,
+    pool: Uuid,
+    generation: u64,
+    body: Rc<[u8]>,
+) -> Result<(), IoError> {
+    write_slot(id, disk, pool, generation, body).await.1
+}
+
+/// Lets another waiter go on when one leaves, done or dropped.
+struct WakeOthers<'a, D>(&'a Store<D>);
+
+impl<D> Drop for WakeOthers<'_, D> {
+    fn drop(&mut self) {
+        let waiting = std::mem::take(&mut self.0.state.borrow_mut().waiting);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}

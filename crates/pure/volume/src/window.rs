@@ -1,0 +1,96 @@
+//! A run of a device's blocks as a device.
+
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+
+/// The blocks of one extent of a device, counted from 0.
+#[derive(Debug)]
+pub struct Window<D> {
+    device: D,
+    area: Extent,
+}
+
+impl<D: BlockDevice> Window<D> {
+    /// The blocks of `area`.
+    ///
+    /// *Panics*: when the device ends before the area does.
+    pub fn new(device: D, area: Extent) -> Self {
+        assert!(device.geometry().all().contains(area), "{area} do not lie on the device");
+        Self { device, area }
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Where on the device the window lies.
+    pub fn area(&self) -> Extent {
+        self.area
+    }
+
+    fn below(&self, extent: Extent) -> Extent {
+        Extent { start: self.area.start + (extent.start - Lba(0)), len: extent.len }
+    }
+
+    /// An error below, told in the window's own addresses.
+    fn above(&self, error: IoError) -> IoError {
+        let shared = self.area.intersection(error.extent);
+        let start = Lba(shared.start.0.saturating_sub(self.area.start.0));
+        error.at(Extent { start, len: shared.len })
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Window<D> {
+    fn geometry(&self) -> Geometry {
+        Geometry { blocks: self.area.len, ..self.device.geometry() }
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry().admit(extent)?;
+        self.device.read(self.below(extent)).await.map_err(|error| self.above(error))
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        self.device.write(self.below(extent).start, data).await.map_err(|error| self.above(error))
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        self.device.flush(after).await.map_err(|error| self.above(error))
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.geometry().admit(extent)?;
+        self.device.discard(self.below(extent)).await.map_err(|error| self.above(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::memory::Ram;
+    use block::{Blocks, Buf, IoErrorKind};
+    use futures_util::FutureExt;
+
+    #[test]
+    fn window_shows_its_blocks_alone() {
+        let window = Window::new(Ram::new(4096, Blocks(8)), Extent::new(2, 4));
+        assert_eq!(window.geometry().blocks, Blocks(4));
+        let mut block = Buf::zeroed(4096);
+        block.fill(7);
+        let _ = window.write(Lba(3), block.freeze()).now_or_never().unwrap().unwrap();
+        let below = window.device().read(Extent::new(5, 1)).now_or_never().unwrap().unwrap();
+        assert!(below == [7; 4096][..]);
+        let beyond = window.read(Extent::new(3, 2)).now_or_never().unwrap().unwrap_err();
+        assert_eq!(beyond.kind, IoErrorKind::OutOfRange, "the blocks behind the window are somebody else's");
+        let beyond = window.write(Lba(4), Buf::zeroed(4096).freeze()).now_or_never().unwrap().unwrap_err();
+        assert_eq!(beyond.kind, IoErrorKind::OutOfRange);
+    }
+
+    #[test]
+    fn window_error_is_told_in_its_own_addresses() {
+        let window = Window::new(Ram::new(4096, Blocks(8)), Extent::new(2, 4));
+        let below = IoError::new(block::IoErrorKind::Medium, Extent::new(3, 1));
+        assert_eq!(window.above(below).extent, Extent::new(1, 1));
+    }
+}
