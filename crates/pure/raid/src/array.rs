@@ -1,0 +1,292 @@
+//! The array: its public face, and what its parts share.
+
+use crate::background::Background;
+use crate::error::{ArrayError, FailError, RebuildError, ReplaceError};
+use crate::failure::{FailureLog, Failures};
+use crate::geometry::{BLOCK_BYTES, Layout, MemberSet};
+use crate::level::Level;
+use crate::member::{Member, MemberState, Usable};
+use crate::rebuild::{RebuildOwner, Rebuilt};
+use crate::status::{Status, Tally};
+use crate::verify::{Progress, Verified};
+use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use shard::{RangeGuard, RangeLocks};
+use std::cell::Cell;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+
+/// Several devices that serve as one, and go on serving when some fail.
+///
+/// Lives on one shard; its operations run concurrently there. Members are best wrapped in
+/// [`shard::GroupCommit`], so that concurrent flushes share one.
+///
+/// A stripe is protected once it was written whole or resynced: parity over blocks that nobody ever
+/// wrote is not believed, nor kept. Whoever hands out stripes writes zeros to them first.
+pub struct Array<D: BlockDevice + 'static>(Rc<Core<D>>);
+
+/// What the parts of an array share.
+pub(crate) struct Core<D> {
+    pub(crate) layout: Layout,
+    pub(crate) members: Box<[Member<D>]>,
+    pub(crate) log: Rc<dyn FailureLog>,
+    /// One lock per stripe.
+    pub(crate) locks: RangeLocks,
+    pub(crate) background: Rc<Background>,
+    pub(crate) failures: Failures,
+    pub(crate) tally: Tally,
+    /// Stripes whose mirrors may differ after an unclean stop, from the first to before the second.
+    pub(crate) suspect: Cell<(u64, u64)>,
+    /// Whose turn it is among mirrors that are equally good to read from.
+    pub(crate) turn: Cell<u16>,
+}
+
+impl<D: BlockDevice + 'static> Array<D> {
+    /// The array of these members, in the order of their places; a missing one is `None`.
+    ///
+    /// *Errors*: a sentence for the operator, when a member does not fit the layout or too many are
+    /// missing. Nothing is read or written.
+    pub fn new(layout: Layout, members: Vec<Option<D>>, log: Rc<dyn FailureLog>) -> Result<Self, ArrayError> {
+        if members.len() != usize::from(layout.members()) {
+            return Err(ArrayError::MemberCount { expected: layout.members(), members: members.len() });
+        }
+        for (member, device) in (0..).zip(&members) {
+            device.as_ref().map_or(Ok(()), |device| admit(&layout, member, &device.geometry()))?;
+        }
+        let missing: MemberSet = (0..).zip(&members).filter(|(_, device)| device.is_none()).map(|(m, _)| m).collect();
+        if !layout.survives(missing) {
+            return Err(ArrayError::TooManyMissing { level: layout.level(), missing: usize::from(missing.len()) });
+        }
+        Ok(Self(Rc::new(Core {
+            layout,
+            members: members.into_iter().map(Member::new).collect(),
+            log,
+            locks: RangeLocks::new(),
+            background: Rc::default(),
+            failures: Failures::default(),
+            tally: Tally::default(),
+            suspect: Cell::default(),
+            turn: Cell::default(),
+        })))
+    }
+
+    /// The shape of the array.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.0.layout
+    }
+
+    /// Data blocks of a stripe.
+    #[must_use]
+    pub fn stripe_blocks(&self) -> u64 {
+        self.0.layout.stripe_blocks()
+    }
+
+    /// How many members may fail, whichever they are.
+    #[must_use]
+    pub fn tolerates(&self) -> u16 {
+        self.0.layout.level().tolerates(self.0.layout.members())
+    }
+
+    /// The device in the place of `member`, failed or not.
+    #[must_use]
+    pub fn device(&self, member: u16) -> Option<Rc<D>> {
+        self.0.members.get(usize::from(member))?.device()
+    }
+
+    /// What the array is and has done.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.0.status()
+    }
+
+    /// `member` is not used any more, and that is durable.
+    ///
+    /// *Errors*: see [`FailError`]; the member stays in service unless it says `NotRecorded`.
+    pub async fn fail(&self, member: u16) -> Result<(), FailError> {
+        let state = self.0.members.get(usize::from(member)).ok_or(FailError::NoSuchMember(member))?.state();
+        match state {
+            MemberState::Failed | MemberState::Missing => return Err(FailError::NotInService(member)),
+            MemberState::InService | MemberState::Rebuilding { .. } if !self.0.spares(member) => {
+                return Err(FailError::Needed(member));
+            }
+            MemberState::InService | MemberState::Rebuilding { .. } => {}
+        }
+        let everywhere = self.geometry().all();
+        self.0.lose(member, IoError::new(IoErrorKind::Gone, everywhere));
+        self.0.failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
+    }
+
+    /// `device` is in the place of `member`, which had failed or was missing, and waits for
+    /// [`Array::rebuild`].
+    ///
+    /// *Errors*: see [`ReplaceError`]; nothing has changed then.
+    pub fn replace(&self, member: u16, device: D) -> Result<(), ReplaceError> {
+        let place = self.0.members.get(usize::from(member)).ok_or(ReplaceError::NoSuchMember(member))?;
+        match place.state() {
+            MemberState::InService | MemberState::Rebuilding { .. } => return Err(ReplaceError::InUse(member)),
+            MemberState::Failed | MemberState::Missing => {}
+        }
+        admit(&self.0.layout, member, &device.geometry())?;
+        place.replace(device);
+        Ok(())
+    }
+
+    /// `member`, which was replaced, holds what it should in `stripes`, and is in service.
+    ///
+    /// *Shape*: `stripes` in ascending order, without overlap; they include every stripe in use. The
+    /// host is served meanwhile. *Errors*: see [`RebuildError`]. *Durability*: all that was rebuilt is
+    /// flushed before [`RebuildOwner::commit`] is asked, and the member is in service after that.
+    pub async fn rebuild(
+        &self,
+        member: u16,
+        stripes: &[Range<u64>],
+        owner: &mut impl RebuildOwner,
+    ) -> Result<Rebuilt, RebuildError> {
+        self.0.rebuild(member, stripes, owner).await
+    }
+
+    /// Parity and mirrors of `stripes` agree with the data, as after an unclean stop they may not.
+    ///
+    /// Data is taken for true; of mirrors the first that is in service. What cannot be judged because
+    /// data is lost is left as it is and counted. The host is served meanwhile; until the end, mirrors
+    /// of these stripes are read from the first copy only. `pace` is called after every few stripes.
+    pub async fn resync(&self, stripes: Range<u64>, pace: impl AsyncFnMut(Progress)) -> Result<Verified, IoError> {
+        self.0.resync(stripes, pace).await
+    }
+
+    /// How many of `stripes` have parity or mirrors that disagree with the data. Repairs nothing.
+    pub async fn scrub_check(&self, stripes: Range<u64>, pace: impl AsyncFnMut(Progress)) -> Result<Verified, IoError> {
+        self.0.scrub_check(stripes, pace).await
+    }
+
+    /// From now on reading `extent` of `member` is a medium error, until it is written.
+    ///
+    /// For the owner, to say again after a restart what [`Rebuilt::unreadable`] said.
+    pub fn mark_unreadable(&self, member: u16, extent: Extent) {
+        self.0.members[usize::from(member)].mark_unreadable(extent);
+    }
+}
+
+impl<D: BlockDevice + 'static> Drop for Array<D> {
+    fn drop(&mut self) {
+        // Work in the background holds the core, which holds the work.
+        self.0.background.abandon();
+    }
+}
+
+/// Admits a device that can take the place of `member`.
+fn admit(layout: &Layout, member: u16, geometry: &Geometry) -> Result<(), ArrayError> {
+    if geometry.block_bytes != BLOCK_BYTES {
+        return Err(ArrayError::BlockSize { member, block_bytes: geometry.block_bytes });
+    }
+    let (blocks, needed) = (geometry.blocks.0, layout.member_blocks().0);
+    if blocks < needed {
+        return Err(ArrayError::MemberTooSmall { member, blocks, needed });
+    }
+    Ok(())
+}
+
+impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
+    fn geometry(&self) -> Geometry {
+        let layout = &self.0.layout;
+        let members = self.0.members.iter().filter_map(Member::device).map(|device| device.geometry());
+        let (mut physical, mut volatile, mut zeroes) = (BLOCK_BYTES, false, true);
+        for member in members {
+            physical = physical.max(member.physical_block_bytes);
+            volatile |= member.volatile_cache;
+            zeroes &= member.discard_zeroes;
+        }
+        let stripe_bytes = layout.stripe_blocks() * u64::from(BLOCK_BYTES);
+        let optimal = if layout.columns() == 1 { physical } else { u32::try_from(stripe_bytes).unwrap_or(u32::MAX) };
+        Geometry {
+            block_bytes: BLOCK_BYTES,
+            blocks: layout.blocks(),
+            physical_block_bytes: physical,
+            optimal_bytes: optimal.max(physical),
+            volatile_cache: volatile,
+            // With parity, what is no whole stripe keeps its content.
+            discard_zeroes: zeroes && !layout.has_parity(),
+        }
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.0.admit(extent)?;
+        self.0.read(extent).await
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let blocks = (data.len() / BLOCK_BYTES as usize) as u64;
+        let extent = Extent::checked(start.0, blocks);
+        match extent {
+            Some(extent) if data.len().is_multiple_of(BLOCK_BYTES as usize) => {
+                self.0.admit(extent)?;
+                self.0.write(extent, data).await
+            }
+            _ => Err(IoError::new(IoErrorKind::OutOfRange, Extent::new(start.0, 0))),
+        }
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        self.0.flush(after).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.0.admit(extent)?;
+        self.0.discard(extent).await
+    }
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// Which members can be used in `stripe`, as things stand.
+    pub(crate) fn usable(&self, stripe: u64) -> Usable {
+        let mut usable = Usable { read: MemberSet::NONE, write: MemberSet::NONE };
+        for (number, member) in (0..).zip(&self.members) {
+            let (read, write) = member.usable(stripe);
+            usable.read = if read { usable.read.with(number) } else { usable.read };
+            usable.write = if write { usable.write.with(number) } else { usable.write };
+        }
+        usable
+    }
+
+    pub(crate) fn member(&self, member: u16) -> &Member<D> {
+        &self.members[usize::from(member)]
+    }
+
+    /// Keeps writers out of `stripes`.
+    pub(crate) async fn lock_shared(&self, stripes: Range<u64>) -> RangeGuard {
+        let mut acquire = pin!(self.locks.shared(stripes));
+        self.background.until(|cx| acquire.as_mut().poll(cx)).await
+    }
+
+    /// Keeps everybody else out of `stripes`.
+    pub(crate) async fn lock_exclusive(&self, stripes: Range<u64>) -> RangeGuard {
+        let mut acquire = pin!(self.locks.exclusive(stripes));
+        self.background.until(|cx| acquire.as_mut().poll(cx)).await
+    }
+
+    /// Reads from a member; one that is gone is lost at once.
+    pub(crate) async fn read_member(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
+        let place = self.member(member);
+        let tenure = place.tenure.get();
+        let result = place.read(extent).await;
+        if let Err(error) = result
+            && error.kind == IoErrorKind::Gone
+            && tenure == place.tenure.get()
+        {
+            self.lose(member, error);
+        }
+        result
+    }
+
+    fn admit(&self, extent: Extent) -> Result<(), IoError> {
+        let all = Extent::new(0, self.layout.blocks().0);
+        if all.contains(extent) { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange, extent)) }
+    }
+
+    /// True for a level of which nothing can be restored, and whose stripes need no lock.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.layout.level() == Level::Raid0
+    }
+}

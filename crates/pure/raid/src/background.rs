@@ -1,0 +1,294 @@
+//! Work that must end even when the command that began it is dropped.
+//!
+//! A stripe half written is wrong parity, so the writes of a stripe, once begun, are carried to their
+//! end: when their future is dropped early, they move here and are driven by whichever command comes
+//! next. A stripe's lock travels with its writes, so nobody sees the stripe before they are done.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The work of one array that has no command of its own any more.
+pub(crate) struct Background {
+    work: RefCell<Vec<Work>>,
+    /// How much there is, also while `work` is taken out to be polled.
+    count: Cell<usize>,
+    polling: Cell<bool>,
+    next_id: Cell<u64>,
+    hub: Arc<Hub>,
+    /// Wakes the hub.
+    waker: Waker,
+}
+
+/// Wakes every command that waits: any of them drives all of the work.
+#[derive(Default)]
+struct Hub {
+    waiting: Mutex<BTreeMap<u64, Waker>>,
+}
+
+impl Wake for Hub {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let waiting: Vec<Waker> = self.waiting().values().cloned().collect();
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Hub {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command that waits; forgotten when it does not any more.
+struct Waiting<'a> {
+    hub: &'a Hub,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.hub.waiting().remove(&self.id);
+    }
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        let hub = Arc::<Hub>::default();
+        let waker = Waker::from(hub.clone());
+        let (work, count, polling, next_id) = Default::default();
+        Self { work, count, polling, next_id, hub, waker }
+    }
+}
+
+impl Background {
+    /// Carries `work` to its end; begins at once, and goes on whenever a command waits.
+    pub(crate) fn start(&self, work: impl Future<Output = ()> + 'static) {
+        self.count.set(self.count.get() + 1);
+        self.work.borrow_mut().push(Box::pin(work));
+        self.turn();
+    }
+
+    /// `work` with the promise that it ends, dropped or not.
+    pub(crate) fn finish<T: 'static>(self: &Rc<Self>, work: impl Future<Output = T> + 'static) -> Finish<T> {
+        Finish { work: Some(Box::pin(work)), background: self.clone() }
+    }
+
+    /// Is ready once `ready` says so; drives the work meanwhile, for it may be what is waited for.
+    pub(crate) async fn until<T>(&self, mut ready: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+        let mut waiting = None;
+        poll_fn(|cx| {
+            if self.count.get() > 0 {
+                self.turn();
+            }
+            let polled = ready(cx);
+            // Work that waits itself is polled whenever anybody who waits is woken.
+            if polled.is_pending() && !cx.waker().will_wake(&self.waker) {
+                let waiting = waiting.get_or_insert_with(|| self.waiting());
+                self.hub.waiting().insert(waiting.id, cx.waker().clone());
+            }
+            polled
+        })
+        .await
+    }
+
+    /// Drops all work; the array is going away.
+    pub(crate) fn abandon(&self) {
+        let work = std::mem::take(&mut *self.work.borrow_mut());
+        drop(work);
+    }
+
+    fn waiting(&self) -> Waiting<'_> {
+        self.next_id.set(self.next_id.get() + 1);
+        Waiting { hub: &self.hub, id: self.next_id.get() }
+    }
+
+    /// Polls everything once, also what begins meanwhile.
+    fn turn(&self) {
+        if self.polling.replace(true) {
+            return;
+        }
+        let mut cx = Context::from_waker(&self.waker);
+        let (mut pending, mut ended) = (Vec::new(), false);
+        loop {
+            let fresh = std::mem::take(&mut *self.work.borrow_mut());
+            if fresh.is_empty() {
+                break;
+            }
+            for mut work in fresh {
+                match work.as_mut().poll(&mut cx) {
+                    Poll::Pending => pending.push(work),
+                    Poll::Ready(()) => {
+                        ended = true;
+                        self.count.set(self.count.get() - 1);
+                    }
+                }
+            }
+        }
+        self.work.borrow_mut().extend(pending);
+        self.polling.set(false);
+        if ended {
+            // What ended may be what others wait for.
+            self.waker.wake_by_ref();
+        }
+    }
+}
+
+/// See [`Background::finish`].
+pub(crate) struct Finish<T: 'static> {
+    work: Option<Pin<Box<dyn Future<Output = T>>>>,
+    background: Rc<Background>,
+}
+
+impl<T> Future for Finish<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let polled = self.work.as_mut().expect("a future is not polled after it was ready").as_mut().poll(cx);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl<T> Drop for Finish<T> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.background.start(async move { drop(work.await) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    /// Work that is done once the gate is open, and a waker to be called then.
+    #[derive(Clone, Default)]
+    struct Gate(Rc<(Cell<bool>, RefCell<Option<Waker>>)>);
+
+    impl Gate {
+        async fn pass(self) {
+            poll_fn(|cx| {
+                *self.0.1.borrow_mut() = Some(cx.waker().clone());
+                if self.0.0.get() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+
+        fn open(&self) {
+            self.0.0.set(true);
+            self.0.1.borrow_mut().take().expect("the work was polled").wake();
+        }
+    }
+
+    #[derive(Default)]
+    struct Count(Mutex<u32>);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            *self.0.lock().expect("no panic") += 1;
+        }
+    }
+
+    #[test]
+    fn work_of_a_dropped_command_ends_when_another_drives_it() {
+        let background = Rc::new(Background::default());
+        let (gate, done) = (Gate::default(), Rc::new(Cell::new(false)));
+        let (inner, tell) = (gate.clone(), done.clone());
+        let mut command = background.finish(async move {
+            inner.pass().await;
+            tell.set(true);
+        });
+        assert!((&mut command).now_or_never().is_none());
+        drop(command);
+        let counts = [Arc::new(Count::default()), Arc::new(Count::default())];
+        let wait = || background.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending });
+        let mut waits = [Box::pin(wait()), Box::pin(wait())];
+        for (wait, count) in waits.iter_mut().zip(&counts) {
+            let waker = Waker::from(count.clone());
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        gate.open();
+        assert!(counts.iter().all(|count| *count.0.lock().expect("no panic") == 1), "all who wait are woken");
+        assert!(waits.iter_mut().all(|wait| wait.now_or_never().is_some()));
+        assert_eq!(background.count.get(), 0);
+        drop(waits);
+        assert!(background.hub.waiting().is_empty(), "nobody waits any more");
+    }
+
+    #[test]
+    fn work_dropped_while_others_wait_already_is_driven_by_them() {
+        let background = Rc::new(Background::default());
+        let (gate, done) = (Gate::default(), Rc::new(Cell::new(false)));
+        let (inner, tell) = (gate.clone(), done.clone());
+        let mut command = background.finish(async move {
+            inner.pass().await;
+            tell.set(true);
+        });
+        assert!((&mut command).now_or_never().is_none());
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut wait = Box::pin(background.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending }));
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(command);
+        gate.open();
+        assert_eq!(*count.0.lock().expect("no panic"), 1);
+        assert!(wait.now_or_never().is_some());
+    }
+
+    #[test]
+    fn work_that_waits_for_other_work_is_woken_by_its_end() {
+        let background = Rc::new(Background::default());
+        let (gate, first, second) = (Gate::default(), Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+        let (own, done, again) = (background.clone(), second.clone(), first.clone());
+        background.start(async move {
+            own.until(|_| if again.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+            done.set(true);
+        });
+        let (inner, tell) = (gate.clone(), first.clone());
+        background.start(async move {
+            inner.pass().await;
+            tell.set(true);
+        });
+        let wait = || background.until(|_| if second.get() { Poll::Ready(()) } else { Poll::Pending });
+        let executor = shard::Executor::new(Box::new(|| {}));
+        let ended = Rc::new(Cell::new(false));
+        let tell = ended.clone();
+        assert!(wait().now_or_never().is_none());
+        let (own, done) = (background.clone(), second.clone());
+        executor.spawn(async move {
+            own.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+            tell.set(true);
+        });
+        executor.run_ready();
+        gate.open();
+        (0..4).for_each(|_| executor.run_ready());
+        assert!(ended.get());
+    }
+
+    #[test]
+    fn work_that_is_abandoned_is_dropped() {
+        let background = Rc::new(Background::default());
+        let held = Rc::new(());
+        let own = held.clone();
+        background.start(async move {
+            let _own = own;
+            std::future::pending::<()>().await;
+        });
+        assert_eq!(Rc::strong_count(&held), 2);
+        background.abandon();
+        assert_eq!(Rc::strong_count(&held), 1);
+    }
+}

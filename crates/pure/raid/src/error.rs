@@ -1,0 +1,126 @@
+//! What an operator is told when an array cannot be made, or a member cannot be failed, replaced or rebuilt.
+
+use crate::geometry::{BLOCK_BYTES, CHUNK_BYTES, MEMBERS_MAX};
+use crate::level::Level;
+use block::IoError;
+
+/// Why there can be no such array. Nothing was read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArrayError {
+    /// The level needs more members.
+    #[error("{level} needs at least {} members, not {members}", level.members_min())]
+    TooFewMembers {
+        /// The level that was asked for.
+        level: Level,
+        /// How many members there were.
+        members: usize,
+    },
+    /// No array has that many members.
+    #[error("an array has at most {MEMBERS_MAX} members, not {members}")]
+    TooManyMembers {
+        /// How many members there were.
+        members: usize,
+    },
+    /// RAID-10 is made of pairs.
+    #[error("RAID-10 needs an even number of members, not {members}")]
+    OddMembers {
+        /// How many members there were.
+        members: usize,
+    },
+    /// The chunk size cannot be used.
+    #[error("a chunk is a power of two from {} to {} bytes, not {chunk_bytes}", CHUNK_BYTES.start(), CHUNK_BYTES.end())]
+    ChunkSize {
+        /// The chunk size that was asked for.
+        chunk_bytes: u32,
+    },
+    /// A member is addressed in other blocks than the array.
+    #[error("member {member} has blocks of {block_bytes} bytes; an array needs members with blocks of {BLOCK_BYTES}")]
+    BlockSize {
+        /// Which member.
+        member: u16,
+        /// The size of its blocks.
+        block_bytes: u32,
+    },
+    /// Not one chunk fits on a member.
+    #[error("the smallest member has {blocks} blocks; it must hold at least one chunk of {chunk_blocks} blocks")]
+    TooSmall {
+        /// Blocks of the smallest member.
+        blocks: u64,
+        /// Blocks of a chunk.
+        chunk_blocks: u64,
+    },
+    /// A member is smaller than the array was laid out for.
+    #[error("member {member} has {blocks} blocks; this array needs members of at least {needed} blocks")]
+    MemberTooSmall {
+        /// Which member.
+        member: u16,
+        /// Its blocks.
+        blocks: u64,
+        /// What the layout needs.
+        needed: u64,
+    },
+    /// There is another number of places than the layout has.
+    #[error("the layout has {expected} members, not {members}")]
+    MemberCount {
+        /// How many places the layout has.
+        expected: u16,
+        /// How many were given.
+        members: usize,
+    },
+    /// What is there does not suffice to serve every block.
+    #[error("{missing} members are missing; {level} cannot serve its data without them")]
+    TooManyMissing {
+        /// The level of the array.
+        level: Level,
+        /// How many are missing.
+        missing: usize,
+    },
+}
+
+/// Why a member was not failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FailError {
+    /// The array has no such member.
+    #[error("the array has no member {0}")]
+    NoSuchMember(u16),
+    /// It is failed or missing already.
+    #[error("member {0} is not in service")]
+    NotInService(u16),
+    /// The array could not serve its data without it.
+    #[error("the array cannot serve its data without member {0}")]
+    Needed(u16),
+    /// The failure could not be made durable, or the array has stopped.
+    #[error("the failure was not recorded: {0}")]
+    NotRecorded(IoError),
+}
+
+/// Why a member was not replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplaceError {
+    /// The array has no such member.
+    #[error("the array has no member {0}")]
+    NoSuchMember(u16),
+    /// Its place is taken by a member that works.
+    #[error("member {0} is in service or being rebuilt; fail it before it is replaced")]
+    InUse(u16),
+    /// The device does not fit into the array.
+    #[error(transparent)]
+    Unfit(#[from] ArrayError),
+}
+
+/// Why a rebuild ended before its end. The member is not in service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RebuildError {
+    /// The array has no such member.
+    #[error("the array has no member {0}")]
+    NoSuchMember(u16),
+    /// Nothing was put in its place, or the rebuild is running already.
+    #[error("member {0} does not wait for a rebuild")]
+    NotWaiting(u16),
+    /// The replacement failed, or was taken out, while it was rebuilt.
+    #[error("the replacement of member {0} failed during the rebuild")]
+    ReplacementLost(u16),
+    /// The array does not serve any more, or the owner could not commit.
+    #[error("the rebuild stopped: {0}")]
+    Stopped(IoError),
+}

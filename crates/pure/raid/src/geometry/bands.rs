@@ -1,0 +1,88 @@
+//! Which rows of which columns a write of part of a stripe touches.
+
+use super::Rows;
+use smallvec::{SmallVec, smallvec};
+
+/// The rows of one column that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The data column.
+    pub column: u16,
+    /// Its rows.
+    pub rows: Rows,
+    /// Where the new content begins, in blocks of the data that is written.
+    pub at: u64,
+}
+
+/// Rows whose parity changes together, and what is written in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// The rows from the first to the last that is touched; their parity is written.
+    pub rows: Rows,
+    /// The columns that are touched, in order.
+    pub touches: SmallVec<[Touch; 8]>,
+}
+
+/// The bands of a write of `len` blocks from block `offset` of a stripe's data on.
+///
+/// There is one, but for a write that crosses into the next chunk and is so short that its two ends share
+/// no row: then each end is a band, so that no parity between them is read or written.
+#[must_use]
+pub fn bands(chunk_blocks: u64, offset: u64, len: u64) -> SmallVec<[Band; 2]> {
+    let end = offset + len;
+    let mut touches: SmallVec<[Touch; 8]> = SmallVec::new();
+    let mut at = offset;
+    while at < end {
+        let (column, row) = (at / chunk_blocks, at % chunk_blocks);
+        let rows = Rows::new(row, chunk_blocks.min(row + end - at));
+        let column = u16::try_from(column).expect("a stripe has fewer columns than members");
+        touches.push(Touch { column, rows, at: at - offset });
+        at += rows.len();
+    }
+    match touches[..] {
+        [one] => smallvec![Band { rows: one.rows, touches: smallvec![one] }],
+        [head, tail] if tail.rows.end < head.rows.start => {
+            [head, tail].map(|touch| Band { rows: touch.rows, touches: smallvec![touch] }).into()
+        }
+        _ => smallvec![Band { rows: Rows::new(0, chunk_blocks), touches }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows_of(bands: &[Band]) -> Vec<(u64, u64, usize)> {
+        bands.iter().map(|band| (band.rows.start, band.rows.end, band.touches.len())).collect()
+    }
+
+    #[test]
+    fn bands_of_a_small_write_are_its_own_rows_only() {
+        assert_eq!(rows_of(&bands(16, 20, 1)), [(4, 5, 1)]);
+        assert_eq!(rows_of(&bands(16, 16, 16)), [(0, 16, 1)]);
+    }
+
+    #[test]
+    fn bands_of_a_short_write_over_a_chunk_border_are_two() {
+        assert_eq!(rows_of(&bands(16, 15, 2)), [(15, 16, 1), (0, 1, 1)]);
+        assert_eq!(rows_of(&bands(16, 8, 16)), [(0, 16, 2)], "ends that meet are one");
+        assert_eq!(rows_of(&bands(1, 1, 2)), [(0, 1, 2)]);
+    }
+
+    #[test]
+    fn bands_cover_every_written_block_once_in_order() {
+        for (offset, len) in [(0, 48), (5, 30), (15, 2), (31, 17), (47, 1), (15, 18)] {
+            let found = bands(16, offset, len);
+            let mut blocks = Vec::new();
+            for touch in found.iter().flat_map(|band| &band.touches) {
+                blocks.extend((0..touch.rows.len()).map(|n| {
+                    let lba = u64::from(touch.column) * 16 + touch.rows.start + n;
+                    assert_eq!(lba - offset, touch.at + n);
+                    lba
+                }));
+            }
+            assert_eq!(blocks, (offset..offset + len).collect::<Vec<_>>());
+            assert!(found.iter().all(|band| band.touches.iter().all(|touch| band.rows.contains(touch.rows))));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Sets of members, as bits.
+
+use std::fmt;
+use std::ops::{BitAnd, BitOr, Sub};
+
+/// Some of an array's members.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemberSet(u64);
+
+impl MemberSet {
+    /// No member.
+    pub const NONE: Self = Self(0);
+
+    /// The members from zero to before `count`.
+    #[must_use]
+    pub fn first(count: u16) -> Self {
+        (0..count).collect()
+    }
+
+    /// This member only.
+    #[must_use]
+    pub fn only(member: u16) -> Self {
+        Self(1 << member)
+    }
+
+    /// True when `member` is one of them.
+    #[must_use]
+    pub fn contains(self, member: u16) -> bool {
+        self.0 & (1 << member) != 0
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(self) -> u16 {
+        u16::try_from(self.0.count_ones()).expect("64 bits at most")
+    }
+
+    /// True when there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// These, and `member`.
+    #[must_use]
+    pub fn with(self, member: u16) -> Self {
+        self | Self::only(member)
+    }
+
+    /// The members, in order.
+    pub fn iter(self) -> impl Iterator<Item = u16> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let member = u16::try_from(rest.trailing_zeros()).expect("64 bits at most");
+            (rest != 0).then(|| {
+                rest &= rest - 1;
+                member
+            })
+        })
+    }
+}
+
+impl BitOr for MemberSet {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitAnd for MemberSet {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl Sub for MemberSet {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl FromIterator<u16> for MemberSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(members: I) -> Self {
+        members.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+impl fmt::Debug for MemberSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_set_holds_what_is_put_in_also_the_last_member() {
+        let set: MemberSet = [3, 0, 63].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3, 63]);
+        assert_eq!(set.len(), 3);
+        assert!(set.contains(63) && !set.contains(62));
+        assert_eq!((set - MemberSet::only(3)).with(1), [0, 1, 63].into_iter().collect());
+        assert_eq!(MemberSet::first(64).len(), 64);
+    }
+}

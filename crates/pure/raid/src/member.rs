@@ -1,0 +1,243 @@
+//! One place of an array: the device in it, what state it is in, and what it has done.
+
+use crate::geometry::{MemberSet, bytes};
+use crate::status::MemberStatus;
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Whether a member takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// It holds all that it should.
+    InService,
+    /// It failed and is not used any more.
+    Failed,
+    /// There was nothing in its place when the array was assembled.
+    Missing,
+    /// A replacement: it holds what it should below `front_stripe`.
+    Rebuilding {
+        /// The first stripe that is not rebuilt yet.
+        front_stripe: u64,
+    },
+}
+
+/// The members whose blocks of one stripe can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usable {
+    /// These hold what they should.
+    pub(crate) read: MemberSet,
+    /// These are written.
+    pub(crate) write: MemberSet,
+}
+
+/// A place of the array.
+pub(crate) struct Member<D> {
+    device: RefCell<Option<Rc<D>>>,
+    state: Cell<MemberState>,
+    /// The stripes that a rebuild restores, once that is known; beyond them a replacement is written but not believed.
+    rebuilt_stripes: RefCell<Option<Vec<Range<u64>>>>,
+    /// Changes when another device takes the place.
+    pub(crate) tenure: Cell<u64>,
+    /// True while a rebuild of this place runs.
+    pub(crate) rebuild_runs: Cell<bool>,
+    /// Blocks that could not be restored: reading them is a medium error until they are written.
+    unreadable: RefCell<BTreeSet<u64>>,
+    /// Writes that have ended, and how many of them the last good flush has covered.
+    written: Cell<u64>,
+    flushed: Cell<u64>,
+    /// Where the last read ended; another that begins there costs a disk no seek.
+    pub(crate) read_end: Cell<Lba>,
+    pub(crate) counts: Counts,
+}
+
+/// What a place has done since the array was assembled.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) in_flight: Cell<u32>,
+    pub(crate) reads: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
+    pub(crate) flushes: Cell<u64>,
+    pub(crate) discards: Cell<u64>,
+    pub(crate) errors: Cell<u64>,
+    pub(crate) heals: Cell<u64>,
+}
+
+/// One more.
+pub(crate) fn count(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
+}
+
+/// An operation that is under way; dropped when it ends, however it ends.
+struct InFlight<'a>(&'a Cell<u32>);
+
+impl<'a> InFlight<'a> {
+    fn new(counter: &'a Cell<u32>) -> Self {
+        counter.set(counter.get() + 1);
+        Self(counter)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl<D: BlockDevice> Member<D> {
+    /// A place with `device` in service, or missing.
+    pub(crate) fn new(device: Option<D>) -> Self {
+        let state = if device.is_some() { MemberState::InService } else { MemberState::Missing };
+        Self {
+            device: RefCell::new(device.map(Rc::new)),
+            state: Cell::new(state),
+            rebuilt_stripes: RefCell::default(),
+            tenure: Cell::new(0),
+            rebuild_runs: Cell::new(false),
+            unreadable: RefCell::default(),
+            written: Cell::new(0),
+            flushed: Cell::new(0),
+            read_end: Cell::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MemberState {
+        self.state.get()
+    }
+
+    pub(crate) fn set_state(&self, state: MemberState) {
+        self.state.set(state);
+    }
+
+    /// `device` takes the place and waits for its rebuild.
+    pub(crate) fn replace(&self, device: D) {
+        *self.device.borrow_mut() = Some(Rc::new(device));
+        self.unreadable.borrow_mut().clear();
+        *self.rebuilt_stripes.borrow_mut() = None;
+        self.tenure.set(self.tenure.get() + 1);
+        self.flushed.set(self.written.get());
+        self.state.set(MemberState::Rebuilding { front_stripe: 0 });
+    }
+
+    /// A rebuild of these stripes begins; none of them is believed before it is rebuilt.
+    pub(crate) fn begin_rebuild(&self, stripes: &[Range<u64>]) {
+        let front_stripe = stripes.first().map_or(0, |range| range.start);
+        self.state.set(MemberState::Rebuilding { front_stripe });
+        *self.rebuilt_stripes.borrow_mut() = Some(stripes.to_vec());
+    }
+
+    /// True when the blocks of `stripe` can be read, and when they are to be written.
+    pub(crate) fn usable(&self, stripe: u64) -> (bool, bool) {
+        match self.state.get() {
+            MemberState::InService => (true, true),
+            MemberState::Failed | MemberState::Missing => (false, false),
+            MemberState::Rebuilding { front_stripe } => {
+                let stripes = self.rebuilt_stripes.borrow();
+                let in_rebuild = stripes.as_ref().is_none_or(|some| some.iter().any(|range| range.contains(&stripe)));
+                let restored = in_rebuild && stripe < front_stripe;
+                (restored, restored || !in_rebuild)
+            }
+        }
+    }
+
+    pub(crate) fn device(&self) -> Option<Rc<D>> {
+        self.device.borrow().clone()
+    }
+
+    /// Marks blocks whose content is lost.
+    pub(crate) fn mark_unreadable(&self, extent: Extent) {
+        self.unreadable.borrow_mut().extend(extent.start.0..extent.end().0);
+    }
+
+    pub(crate) async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        count(&self.counts.reads);
+        if let Some(&lost) = self.unreadable.borrow().range(extent.start.0..extent.end().0).next() {
+            return Err(IoError::new(IoErrorKind::Medium, Extent::new(lost, 1)));
+        }
+        let device = self.device_in_use(extent)?;
+        self.read_end.set(extent.end());
+        let _in_flight = InFlight::new(&self.counts.in_flight);
+        let rope = self.note(device.read(extent).await)?;
+        assert_eq!(rope.len(), bytes(extent.len.0), "a device returns the blocks that were asked for");
+        Ok(rope)
+    }
+
+    pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        count(&self.counts.writes);
+        let extent = Extent::new(start.0, data.len() as u64 / u64::from(crate::BLOCK_BYTES));
+        let device = self.device_in_use(extent)?;
+        let _in_flight = InFlight::new(&self.counts.in_flight);
+        let written = self.note(device.write(start, data).await)?;
+        self.wrote(extent);
+        Ok(written)
+    }
+
+    pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        count(&self.counts.discards);
+        let device = self.device_in_use(extent)?;
+        let _in_flight = InFlight::new(&self.counts.in_flight);
+        let written = self.note(device.discard(extent).await)?;
+        self.wrote(extent);
+        Ok(written)
+    }
+
+    /// True when something was written that no flush has covered.
+    pub(crate) fn needs_flush(&self) -> bool {
+        self.flushed.get() < self.written.get() && self.device_in_use(Extent::default()).is_ok()
+    }
+
+    /// Every write that had ended before is durable.
+    pub(crate) async fn flush(&self) -> Result<Stable, IoError> {
+        count(&self.counts.flushes);
+        let device = self.device_in_use(Extent::default())?;
+        let (covered, tenure) = (self.written.get(), self.tenure.get());
+        let _in_flight = InFlight::new(&self.counts.in_flight);
+        let stable = self.note(device.flush(Written::attest()).await)?;
+        if tenure == self.tenure.get() {
+            self.flushed.set(self.flushed.get().max(covered));
+        }
+        Ok(stable)
+    }
+
+    pub(crate) fn status(&self) -> MemberStatus {
+        MemberStatus {
+            state: self.state.get(),
+            reads: self.counts.reads.get(),
+            writes: self.counts.writes.get(),
+            flushes: self.counts.flushes.get(),
+            discards: self.counts.discards.get(),
+            errors: self.counts.errors.get(),
+            heals: self.counts.heals.get(),
+            in_flight: self.counts.in_flight.get(),
+            unreadable_blocks: self.unreadable.borrow().len() as u64,
+        }
+    }
+
+    /// Counted when a write has ended: a flush that began before covers nothing of it.
+    fn wrote(&self, extent: Extent) {
+        count(&self.written);
+        let mut unreadable = self.unreadable.borrow_mut();
+        if !unreadable.is_empty() {
+            unreadable.retain(|block| !(extent.start.0..extent.end().0).contains(block));
+        }
+    }
+
+    fn device_in_use(&self, extent: Extent) -> Result<Rc<D>, IoError> {
+        match self.state.get() {
+            MemberState::InService | MemberState::Rebuilding { .. } => {
+                Ok(self.device().expect("a member that is in use has a device"))
+            }
+            MemberState::Failed | MemberState::Missing => Err(IoError::new(IoErrorKind::Gone, extent)),
+        }
+    }
+
+    fn note<T>(&self, result: Result<T, IoError>) -> Result<T, IoError> {
+        if result.is_err() {
+            count(&self.counts.errors);
+        }
+        result
+    }
+}

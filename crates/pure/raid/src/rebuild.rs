@@ -1,0 +1,156 @@
+//! Filling a replacement while the host is served.
+
+use crate::array::Core;
+use crate::commit::{Op, Ops};
+use crate::error::RebuildError;
+use crate::geometry::{MemberSet, Place, Role};
+use crate::member::MemberState;
+use crate::verify::Progress;
+use block::{BlockDevice, Extent, IoError, Stable};
+use futures_util::future::join_all;
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Who has asked for a rebuild, and keeps the record of it.
+#[expect(async_fn_in_trait, reason = "arrays live on one shard; their futures need not be Send")]
+pub trait RebuildOwner {
+    /// Called after every few stripes; the rebuild goes on when this is ready.
+    async fn pace(&mut self, progress: Progress);
+
+    /// After any crash, `member` is a current member of the array.
+    ///
+    /// Called once, with everything rebuilt and flushed; the member is in service when this is ready.
+    /// A failure of the member that is recorded meanwhile counts as later than this. *Errors*: when that
+    /// cannot be promised; the member then stays as it was.
+    async fn commit(&mut self, member: u16, flushed: Stable, rebuilt: &Rebuilt) -> Result<Stable, IoError>;
+}
+
+/// What a rebuild has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Stripes that were written to the replacement.
+    pub stripes: u64,
+    /// Blocks of the replacement whose content was lost: more members could not read them than the level
+    /// can give back. Reading them is a medium error until they are written.
+    pub unreadable: Vec<Extent>,
+    /// The blocks of the array among them (the others held parity).
+    pub lost: Vec<Extent>,
+}
+
+/// Lets the next rebuild of the place run, however this one ends.
+struct Running<'a>(&'a Cell<bool>);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    pub(crate) async fn rebuild(
+        self: &Rc<Self>,
+        member: u16,
+        stripes: &[Range<u64>],
+        owner: &mut impl RebuildOwner,
+    ) -> Result<Rebuilt, RebuildError> {
+        let place = self.members.get(usize::from(member)).ok_or(RebuildError::NoSuchMember(member))?;
+        let waits = matches!(place.state(), MemberState::Rebuilding { .. });
+        if !waits || place.rebuild_runs.replace(true) {
+            return Err(RebuildError::NotWaiting(member));
+        }
+        let _running = Running(&place.rebuild_runs);
+        place.begin_rebuild(stripes);
+        let tenure = place.tenure.get();
+        let total = stripes.iter().map(|range| range.end - range.start).sum();
+        let mut rebuilt = Rebuilt::default();
+        for step in stripes.iter().flat_map(|range| self.steps(range.clone())) {
+            self.rebuild_step(member, tenure, step.clone(), &mut rebuilt).await?;
+            owner.pace(Progress { done: rebuilt.stripes, total, front_stripe: step.end }).await;
+        }
+        let flushed = self.flush_member(member).await.map_err(|_| RebuildError::ReplacementLost(member))?;
+        let _committed: Stable = owner.commit(member, flushed, &rebuilt).await.map_err(RebuildError::Stopped)?;
+        self.still_rebuilding(member, tenure)?;
+        place.set_state(MemberState::InService);
+        Ok(rebuilt)
+    }
+
+    /// Writes the stripes of `step` to the replacement. Their locks are held until it holds them.
+    async fn rebuild_step(
+        self: &Rc<Self>,
+        member: u16,
+        tenure: u64,
+        step: Range<u64>,
+        rebuilt: &mut Rebuilt,
+    ) -> Result<(), RebuildError> {
+        let guard = self.lock_exclusive(step.clone()).await;
+        self.still_rebuilding(member, tenure)?;
+        let mut ops = Ops::new();
+        let mut unreadable: Vec<(u64, Role, Extent)> = Vec::new();
+        for (stripe, part) in step.clone().zip(join_all(step.clone().map(|s| self.rebuild_stripe(member, s))).await) {
+            let (writes, lost) = part.map_err(RebuildError::Stopped)?;
+            ops.extend(writes);
+            unreadable.extend(lost.into_iter().map(|extent| (stripe, self.layout.role_of(stripe, member), extent)));
+        }
+        self.still_rebuilding(member, tenure)?;
+        let place = self.member(member);
+        for &(stripe, role, extent) in &unreadable {
+            place.mark_unreadable(extent);
+            rebuilt.note(extent, self.array_extent_of(stripe, role, extent));
+        }
+        // Nothing is awaited between the end of the lock and the move of the front: nobody sees one without
+        // the other. A rebuild that is dropped before leaves the front where it was.
+        let everything = Extent::new(0, self.layout.blocks().0);
+        self.carry_out(ops, Some(guard), everything).await.map_err(RebuildError::Stopped)?;
+        self.still_rebuilding(member, tenure)?;
+        place.set_state(MemberState::Rebuilding { front_stripe: step.end });
+        rebuilt.stripes += step.end - step.start;
+        Ok(())
+    }
+
+    /// The writes that restore `member` in `stripe`, and its blocks that nothing can restore.
+    async fn rebuild_stripe(self: &Rc<Self>, member: u16, stripe: u64) -> Result<(Ops, Vec<Extent>), IoError> {
+        let role = self.layout.role_of(stripe, member);
+        let blind = MemberSet::only(member);
+        let (mut ops, mut lost) = (Ops::new(), Vec::new());
+        for part in self.salvage(stripe, role, self.layout.all_rows(), blind).await {
+            let extent = self.layout.member_extent(stripe, part.rows);
+            match part.content {
+                Ok(view) => ops.push(Op::write(member, extent, view)),
+                Err(_) => lost.push(extent),
+            }
+        }
+        self.serving(Extent::new(0, self.layout.blocks().0))?;
+        Ok((ops, lost))
+    }
+
+    /// Fails when the replacement has failed, was taken out or exchanged, or the array has stopped.
+    fn still_rebuilding(&self, member: u16, tenure: u64) -> Result<(), RebuildError> {
+        self.serving(Extent::new(0, self.layout.blocks().0)).map_err(RebuildError::Stopped)?;
+        let place = self.member(member);
+        match place.state() {
+            MemberState::Rebuilding { .. } if place.tenure.get() == tenure => Ok(()),
+            _ => Err(RebuildError::ReplacementLost(member)),
+        }
+    }
+
+    fn array_extent_of(&self, stripe: u64, role: Role, extent: Extent) -> Option<Extent> {
+        let Role::Data { column, .. } = role else { return None };
+        let row = extent.start.0 - stripe * self.layout.chunk_blocks();
+        let start = self.layout.lba_of(Place { stripe, column, row });
+        Some(Extent { start, len: extent.len })
+    }
+}
+
+impl Rebuilt {
+    fn note(&mut self, on_member: Extent, in_array: Option<Extent>) {
+        let join = |runs: &mut Vec<Extent>, run: Extent| match runs.last_mut() {
+            Some(last) if last.end() == run.start => last.len += run.len,
+            _ => runs.push(run),
+        };
+        join(&mut self.unreadable, on_member);
+        if let Some(lost) = in_array {
+            join(&mut self.lost, lost);
+        }
+    }
+}

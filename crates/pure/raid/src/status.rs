@@ -1,0 +1,116 @@
+//! What an array says about itself.
+
+use crate::array::Core;
+use crate::level::Level;
+use crate::member::MemberState;
+use crate::plan::{KINDS, Kind};
+use block::{BlockDevice, IoError};
+use std::cell::Cell;
+
+/// A snapshot of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The level.
+    pub level: Level,
+    /// Blocks of a chunk.
+    pub chunk_blocks: u64,
+    /// How many stripes.
+    pub stripes: u64,
+    /// Why the array does not serve writes any more; absent while it does.
+    pub stopped: Option<IoError>,
+    /// The members, in order.
+    pub members: Vec<MemberStatus>,
+    /// What the array has done.
+    pub counters: Counters,
+}
+
+/// A snapshot of one member. Counts are member operations since the array was assembled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Whether it takes part.
+    pub state: MemberState,
+    /// Reads that were begun.
+    pub reads: u64,
+    /// Writes that were begun.
+    pub writes: u64,
+    /// Flushes that were begun.
+    pub flushes: u64,
+    /// Discards that were begun.
+    pub discards: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Times that unreadable blocks were written back from redundancy.
+    pub heals: u64,
+    /// Operations under way.
+    pub in_flight: u32,
+    /// Blocks whose content could not be restored.
+    pub unreadable_blocks: u64,
+}
+
+/// What an array has done since it was assembled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads by the layer above.
+    pub reads: u64,
+    /// Writes by the layer above.
+    pub writes: u64,
+    /// Pieces of reads that were served from redundancy.
+    pub degraded_reads: u64,
+    /// Times that unreadable blocks were written back from redundancy.
+    pub heals: u64,
+    /// Writes of part of a stripe, by plan, in the order of [`KINDS`]; levels with parity only.
+    pub plans: [PlanCount; KINDS.len()],
+}
+
+/// How often a plan was carried out, and what it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanCount {
+    /// How often.
+    pub times: u64,
+    /// Member reads.
+    pub reads: u64,
+    /// Member writes.
+    pub writes: u64,
+}
+
+impl Counters {
+    /// What `kind` has cost so far.
+    #[must_use]
+    pub fn plan(&self, kind: Kind) -> PlanCount {
+        self.plans[kind as usize]
+    }
+}
+
+/// The counters where they are counted.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Cell<Counters>);
+
+impl Tally {
+    pub(crate) fn add(&self, add: impl FnOnce(&mut Counters)) {
+        let mut counters = self.0.get();
+        add(&mut counters);
+        self.0.set(counters);
+    }
+
+    pub(crate) fn plan(&self, kind: Kind, reads: usize, writes: usize) {
+        self.add(|counters| {
+            let plan = &mut counters.plans[kind as usize];
+            plan.times += 1;
+            plan.reads += reads as u64;
+            plan.writes += writes as u64;
+        });
+    }
+}
+
+impl<D: BlockDevice> Core<D> {
+    pub(crate) fn status(&self) -> Status {
+        Status {
+            level: self.layout.level(),
+            chunk_blocks: self.layout.chunk_blocks(),
+            stripes: self.layout.stripes(),
+            stopped: self.failures.stopped_by(),
+            members: self.members.iter().map(|member| member.status()).collect(),
+            counters: self.tally.0.get(),
+        }
+    }
+}
