@@ -105,6 +105,14 @@ pub(crate) struct Fault {
     pub(crate) header: Option<[u8; HEADER_BYTES]>,
 }
 
+impl Limits {
+    /// Before full feature phase: the default MaxRecvDataSegmentLength, no digests, and a small buffer.
+    pub(crate) fn login() -> Self {
+        let digests = Digests { header: false, data: false };
+        Self { digests, data_segment_bytes_max: 8192, buffer_bytes_max: 12 << 10, places: false }
+    }
+}
+
 impl Receive {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {

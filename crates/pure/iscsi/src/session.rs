@@ -2,6 +2,7 @@
 //!
 //! One connection has one session today. Both are apart so that several connections can share one later.
 
+pub(crate) mod slab;
 pub(crate) mod tasks;
 pub(crate) mod window;
 
@@ -10,7 +11,7 @@ use crate::pdu::{CmdSn, InitiatorTaskTag};
 use tasks::{Tagged, Tasks};
 use window::CommandWindow;
 
-pub use tasks::TaskId;
+pub use slab::TaskId;
 
 /// The command window and the tasks behind it. `H` is what waits for its turn, `T` a task.
 #[derive(Debug)]

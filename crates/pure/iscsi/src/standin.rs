@@ -40,3 +40,5 @@ impl Pairs {
 pub fn is_login_key(_: &str) -> bool {
     false
 }
+#[derive(Clone, Debug, Default)]
+pub struct InitiatorConfig {}

@@ -14,10 +14,10 @@ mod respond;
 mod task;
 mod task_management;
 mod text;
-mod timers;
 
+pub use crate::close::CloseReason;
 pub use config::Config;
-pub use connection::{CloseReason, Connection};
+pub use connection::Connection;
 pub use event::{
     Cdb, Command, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense, TargetRecord, TaskManagement,
     Verdict,

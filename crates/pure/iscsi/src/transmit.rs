@@ -74,16 +74,10 @@ impl Transmit {
         self.push_trailer(data.len(), || crc32c(data));
     }
 
-    /// A PDU with `header`, additional header segments and a copy of `data` is queued.
-    pub(crate) fn push_extended(&mut self, header: &[u8; 48], additional: &[u8], data: &[u8]) {
+    /// A PDU with `header`, `additional` header segments and the bytes of `data` in `range` is queued; large
+    /// bytes are not copied.
+    pub(crate) fn push_rope(&mut self, header: &[u8; 48], additional: &[u8], data: &Rope, range: Range<usize>) {
         self.push_header(header, additional);
-        self.push_flat(data);
-        self.push_trailer(data.len(), || crc32c(data));
-    }
-
-    /// A PDU with `header` and the bytes of `data` in `range` is queued; large bytes are not copied.
-    pub(crate) fn push_rope(&mut self, header: &[u8; 48], data: &Rope, range: Range<usize>) {
-        self.push_header(header, &[]);
         let len = range.len();
         let mut crc = 0;
         let mut at = 0;
@@ -225,6 +219,7 @@ mod tests {
             let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
             let taken = step().clamp(1, all.len());
             out.extend_from_slice(&all[..taken]);
+            drop(slices);
             transmit.handle_transmitted(taken);
         }
         out
@@ -244,7 +239,7 @@ mod tests {
                 let data: Vec<u8> = (0..len).map(|i| (i * 7 + n) as u8).collect();
                 let mut rope = Rope::from(Buf::copy_of(&data[..len / 3]));
                 rope.push(Buf::copy_of(&data[len / 3..]).freeze());
-                transmit.push_rope(&header, &rope, 0..len);
+                transmit.push_rope(&header, &[], &rope, 0..len);
                 expected.extend_from_slice(&header);
                 if header_digest { expected.extend_from_slice(&crc32c(&header).to_le_bytes()); }
                 let from = expected.len();
@@ -267,8 +262,8 @@ mod tests {
         let mut transmit = Transmit::default();
         let large = Rope::from(Buf::zeroed(64 << 10));
         transmit.push(&[1; 48], &[2; 100]);
-        transmit.push_rope(&[3; 48], &large, 0..4096);
-        transmit.push_rope(&[3; 48], &large, 4096..65536);
+        transmit.push_rope(&[3; 48], &[], &large, 0..4096);
+        transmit.push_rope(&[3; 48], &[], &large, 4096..65536);
         transmit.push(&[1; 48], &[]);
         let mut slices = Gathered::new();
         transmit.gather(&mut slices);

@@ -1,26 +1,13 @@
-//! The tasks of a session: a slab whose places are used again, and a table that finds them by tag.
+//! The tasks of a target's session: by place, and by the tag that the initiator gave them.
 
+use super::slab::{Slab, TaskId};
 use crate::pdu::InitiatorTaskTag;
 
-/// Names one task of one connection; never names a later one in the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TaskId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-/// Tasks in numbered places. Grows to its largest use and allocates nothing after that.
+/// Tasks that are found by tag.
 #[derive(Debug)]
 pub(crate) struct Tasks<T> {
-    places: Vec<Place<T>>,
-    free: Vec<u32>,
+    slab: Slab<T>,
     tags: TagTable,
-}
-
-#[derive(Debug)]
-struct Place<T> {
-    generation: u32,
-    task: Option<T>,
 }
 
 /// What the table needs to know of a task.
@@ -33,12 +20,12 @@ pub(crate) trait Tagged {
 
 impl<T: Tagged> Tasks<T> {
     pub(crate) fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), tags: TagTable::default() }
+        Self { slab: Slab::new(), tags: TagTable::default() }
     }
 
     /// How many tasks there are.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slab.len()
     }
 
     /// Gives `task` a place.
@@ -46,48 +33,36 @@ impl<T: Tagged> Tasks<T> {
     /// *Panics*: when its tag is in use; callers have looked.
     pub(crate) fn insert(&mut self, task: T) -> TaskId {
         let tag = task.tag();
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, task: None });
-            u32::try_from(self.places.len() - 1).expect("the window bounds the places")
-        });
-        self.tags.insert(tag.0, index);
-        let place = &mut self.places[index as usize];
-        place.task = Some(task);
-        TaskId { index, generation: place.generation }
+        let id = self.slab.insert(task);
+        self.tags.insert(tag.0, id.index);
+        id
     }
 
     /// The task that `id` names, while it lives.
     pub(crate) fn find(&self, id: TaskId) -> Option<&T> {
-        self.places.get(id.index as usize).filter(|place| place.generation == id.generation)?.task.as_ref()
+        self.slab.find(id)
     }
 
     /// The task that `id` names, while it lives.
     pub(crate) fn find_mut(&mut self, id: TaskId) -> Option<&mut T> {
-        self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)?.task.as_mut()
+        self.slab.find_mut(id)
     }
 
     /// The task with `tag`.
     pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Option<TaskId> {
-        let index = self.tags.find(tag.0)?;
-        Some(TaskId { index, generation: self.places.get(index as usize)?.generation })
+        self.slab.id_at(self.tags.find(tag.0)?)
     }
 
     /// Takes the task out; its place and tag are free, its id names nothing any more.
     pub(crate) fn remove(&mut self, id: TaskId) -> Option<T> {
-        let place = self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)?;
-        let task = place.task.take()?;
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(id.index);
+        let task = self.slab.remove(id)?;
         self.tags.remove(task.tag().0);
         Some(task)
     }
 
     /// All tasks, by place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TaskId, &T)> {
-        self.places.iter().enumerate().filter_map(|(index, place)| {
-            let id = TaskId { index: u32::try_from(index).ok()?, generation: place.generation };
-            place.task.as_ref().map(|task| (id, task))
-        })
+        self.slab.iter()
     }
 }
 

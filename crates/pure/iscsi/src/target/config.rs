@@ -1,5 +1,6 @@
 //! What a portal asks of its connections.
 
+use crate::timers::Patience;
 use std::time::Duration;
 
 /// The bounds and times of a target's connections. One for all connections of a portal.
@@ -44,6 +45,10 @@ impl Default for Config {
 }
 
 impl Config {
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
+    }
+
     /// *Panics*: when a bound is outside what its field says.
     pub(crate) fn check(&self) {
         assert!((1..=0x7fff).contains(&self.commands_max), "1 to 32,767 commands fit a window");

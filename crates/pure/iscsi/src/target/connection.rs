@@ -5,17 +5,16 @@ use super::event::{Event, Gate, Response, TargetRecord};
 use super::full_feature::{FullFeature, Placement};
 use super::link::Link;
 use super::login::LoginPhase;
-use super::timers::{Due, Pulse, Timers};
+use crate::CloseReason;
 use crate::LoginStatus;
-use crate::Violation;
 use crate::pdu::{AsyncEvent, Bhs, Lun, TaskFunctionOutcome};
 use crate::receive::{Fault, Head, Receive, Step};
 use crate::session::TaskId;
 use crate::standin::Grant;
+use crate::timers::{Due, Pulse, Timers};
 use crate::transmit::Gathered;
 use block::Buf;
 use shard::Time;
-use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -58,45 +57,6 @@ enum Incoming {
     Whole(Bhs),
 }
 
-/// Why a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloseReason {
-    /// The initiator logged out.
-    LoggedOut,
-    /// The initiator closed the TCP connection without a logout.
-    PeerClosed,
-    /// The initiator broke a rule.
-    Violation(Violation),
-    /// The login was refused.
-    LoginRefused(LoginStatus),
-    /// The login took too long.
-    LoginTimeout,
-    /// The initiator did not answer a ping.
-    PeerSilent,
-    /// The initiator did not read.
-    OutputStuck,
-    /// The initiator was asked to log out and did not.
-    LogoutOverdue,
-    /// The driver ended it.
-    Dropped,
-}
-
-impl fmt::Display for CloseReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LoggedOut => f.write_str("the initiator logged out"),
-            Self::PeerClosed => f.write_str("the initiator closed the connection"),
-            Self::Violation(violation) => write!(f, "the initiator broke the protocol: {violation}"),
-            Self::LoginRefused(status) => write!(f, "the login was refused: {status}"),
-            Self::LoginTimeout => f.write_str("the login took too long"),
-            Self::PeerSilent => f.write_str("the initiator did not answer a ping"),
-            Self::OutputStuck => f.write_str("the initiator did not read"),
-            Self::LogoutOverdue => f.write_str("the initiator was asked to log out and did not"),
-            Self::Dropped => f.write_str("the connection was dropped"),
-        }
-    }
-}
-
 impl Connection {
     /// A connection that waits for a login.
     ///
@@ -105,9 +65,9 @@ impl Connection {
     #[must_use]
     pub fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
         config.check();
-        let timers = Timers::new(now, &config);
+        let timers = Timers::new(now, config.patience(), config.login_timeout);
         let phase = Phase::Login(Box::new(LoginPhase::new(&config, random)));
-        let receive = Receive::new(LoginPhase::receive_limits());
+        let receive = Receive::new(crate::receive::Limits::login());
         Self { receive, core: Core { link: Link::new(config), phase, timers, incoming: Incoming::Nothing } }
     }
 
@@ -217,7 +177,7 @@ impl Connection {
         let within_s = u16::try_from(within.as_secs()).unwrap_or(u16::MAX);
         self.send_async(Lun(0), AsyncEvent::LogoutRequested { within_s }, &[]);
         if matches!(self.core.phase, Phase::FullFeature(_)) {
-            self.core.timers.set_deadline(Some((now + within, super::CloseReason::LogoutOverdue)));
+            self.core.timers.set_deadline(Some((now + within, CloseReason::LogoutOverdue)));
         }
     }
 
@@ -252,7 +212,7 @@ impl Connection {
     /// When [`Connection::handle_timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        (!self.is_closed()).then(|| self.core.timers.next(&self.core.link.config))
+        (!self.is_closed()).then(|| self.core.timers.next())
     }
 
     /// What is due at `now` has happened.
@@ -261,7 +221,7 @@ impl Connection {
             return;
         }
         let pulse = self.core.pulse();
-        match self.core.timers.handle_timeout(now, &self.core.link.config, pulse) {
+        match self.core.timers.handle_timeout(now, pulse) {
             Due::Nothing => {}
             Due::Close(reason) => {
                 self.end(reason);

@@ -151,7 +151,7 @@ impl CommandTask {
         data_in.emit(SegmentLengths::data(len as usize), &mut header);
         let from = data_in.buffer_offset_bytes as usize;
         let response = self.response.as_ref().expect("a command responds with an answer");
-        link.transmit.push_rope(&header, &response.data_in, from..from + len as usize);
+        link.transmit.push_rope(&header, &[], &response.data_in, from..from + len as usize);
     }
 
     /// What was not moved, and for a bidirectional command what was not read.

@@ -1,11 +1,22 @@
 //! When a connection has been silent, stuck or slow for too long.
 
-use super::{CloseReason, Config};
+use crate::CloseReason;
 use shard::Time;
+use std::time::Duration;
+
+/// How patient a connection is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// How long the peer may be silent before it is pinged.
+    pub(crate) idle_interval: Duration,
+    /// How long a pinged peer may stay silent, and how long output may not move at all.
+    pub(crate) answer_timeout: Duration,
+}
 
 /// What the clock is asked for.
 #[derive(Debug)]
 pub(crate) struct Timers {
+    patience: Patience,
     /// When the peer was last heard.
     heard: Time,
     /// When it was asked whether it is there, and has not been heard since.
@@ -36,9 +47,9 @@ pub(crate) struct Pulse {
 
 impl Timers {
     /// The connection has until the deadline to log in.
-    pub(crate) fn new(now: Time, config: &Config) -> Self {
-        let deadline = Some((now + config.login_timeout, CloseReason::LoginTimeout));
-        Self { heard: now, pinged: None, deadline, stuck: None }
+    pub(crate) fn new(now: Time, patience: Patience, login_timeout: Duration) -> Self {
+        let deadline = Some((now + login_timeout, CloseReason::LoginTimeout));
+        Self { patience, heard: now, pinged: None, deadline, stuck: None }
     }
 
     /// The connection ends at `at`, for `reason`, unless this changes. `None` ends only for silence.
@@ -54,24 +65,24 @@ impl Timers {
     }
 
     /// When something is due at the earliest.
-    pub(crate) fn next(&self, config: &Config) -> Time {
+    pub(crate) fn next(&self) -> Time {
         let silence = match self.pinged {
-            Some(pinged) => pinged + config.answer_timeout,
-            None => self.heard + config.idle_interval,
+            Some(pinged) => pinged + self.patience.answer_timeout,
+            None => self.heard + self.patience.idle_interval,
         };
         let deadline = self.deadline.map_or(silence, |(at, _)| at.min(silence));
-        self.stuck.map_or(deadline, |(since, _)| deadline.min(since + config.answer_timeout))
+        self.stuck.map_or(deadline, |(since, _)| deadline.min(since + self.patience.answer_timeout))
     }
 
     /// What is due at `now`.
-    pub(crate) fn handle_timeout(&mut self, now: Time, config: &Config, pulse: Pulse) -> Due {
+    pub(crate) fn handle_timeout(&mut self, now: Time, pulse: Pulse) -> Due {
         if let Some((_, reason)) = self.deadline.filter(|(at, _)| *at <= now) {
             return Due::Close(reason);
         }
         let stuck_before = self.stuck;
         self.watch_output(now, pulse);
         if let (Some((since, _)), true) = (self.stuck, self.stuck == stuck_before)
-            && since + config.answer_timeout <= now
+            && since + self.patience.answer_timeout <= now
         {
             return Due::Close(CloseReason::OutputStuck);
         }
@@ -81,8 +92,8 @@ impl Timers {
             return Due::Nothing;
         }
         match self.pinged {
-            Some(pinged) if pinged + config.answer_timeout <= now => Due::Close(CloseReason::PeerSilent),
-            None if self.heard + config.idle_interval <= now => {
+            Some(pinged) if pinged + self.patience.answer_timeout <= now => Due::Close(CloseReason::PeerSilent),
+            None if self.heard + self.patience.idle_interval <= now => {
                 self.pinged = Some(now);
                 Due::Ping
             }

@@ -1,0 +1,43 @@
+//! Why a connection ended, in the words that a log repeats.
+
+use crate::{LoginStatus, Violation};
+use std::fmt;
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// There was a logout.
+    LoggedOut,
+    /// The peer closed the TCP connection without a logout.
+    PeerClosed,
+    /// The peer broke a rule.
+    Violation(Violation),
+    /// The login was refused.
+    LoginRefused(LoginStatus),
+    /// The login took too long.
+    LoginTimeout,
+    /// The peer did not answer a ping.
+    PeerSilent,
+    /// The peer did not read.
+    OutputStuck,
+    /// The initiator was asked to log out and did not.
+    LogoutOverdue,
+    /// The driver ended it.
+    Dropped,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LoggedOut => f.write_str("the initiator logged out"),
+            Self::PeerClosed => f.write_str("the peer closed the connection"),
+            Self::Violation(violation) => write!(f, "the peer broke the protocol: {violation}"),
+            Self::LoginRefused(status) => write!(f, "the login was refused: {status}"),
+            Self::LoginTimeout => f.write_str("the login took too long"),
+            Self::PeerSilent => f.write_str("the peer did not answer a ping"),
+            Self::OutputStuck => f.write_str("the peer did not read"),
+            Self::LogoutOverdue => f.write_str("the initiator was asked to log out and did not"),
+            Self::Dropped => f.write_str("the connection was dropped"),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The initiator's side of a connection.
+
+mod command;
+mod config;
+mod connection;
+mod data_in;
+mod event;
+mod full_feature;
+mod login;
+mod requests;
+mod task;
+
+pub use crate::close::CloseReason;
+pub use config::Config;
+pub use connection::Connection;
+pub use event::{Command, Completion, DataIn, Event, Sense, Target};

@@ -1,0 +1,132 @@
+//! Commands on their way out: immediate and unsolicited data with them, the rest as R2Ts ask for it.
+
+use super::connection::Link;
+use super::event::DataIn;
+use super::full_feature::FullFeature;
+use super::task::{CommandTask, Task, tag_of};
+use crate::Violation;
+use crate::pdu::{
+    Ahs, CmdSn, DataOut, DataSn, InitiatorTaskTag, Lun, R2t, ScsiCommand, SegmentLengths, TargetTransferTag,
+};
+use crate::session::TaskId;
+use block::Rope;
+use std::ops::Range;
+
+/// What all Data-Out PDUs of one sequence have in common.
+struct Sequence {
+    lun: Lun,
+    initiator_task_tag: InitiatorTaskTag,
+    target_transfer_tag: TargetTransferTag,
+}
+
+impl FullFeature {
+    /// The command goes out with as much data as the target takes unasked.
+    pub(crate) fn send_command(&mut self, link: &mut Link, id: TaskId, cmd_sn: CmdSn, immediate: bool) {
+        let Some(Task::Command(task)) = self.tasks.find(id) else { return };
+        let command = &task.command;
+        let nothing = Rope::new();
+        let data_out = command.data_out.as_ref().unwrap_or(&nothing);
+        let total = u32::try_from(data_out.len()).expect("a command moves less than 4 GiB");
+        let first_burst = self.negotiated.first_burst_bytes_max.min(total);
+        let segment_bytes_max = self.negotiated.peer_data_segment_bytes_max;
+        let immediate_bytes = if self.negotiated.immediate_data { first_burst.min(segment_bytes_max) } else { 0 };
+        let unsolicited_end = if self.negotiated.initial_r2t { immediate_bytes } else { first_burst };
+        let writes = command.data_out.is_some();
+        let reads = !matches!(command.data_in, DataIn::None);
+        let header = ScsiCommand {
+            immediate,
+            is_final: unsolicited_end == immediate_bytes,
+            read: reads,
+            write: writes,
+            attribute: command.attribute,
+            lun: command.lun,
+            initiator_task_tag: tag_of(id),
+            expected_data_transfer_bytes: if writes { total } else { task.expected_in_bytes },
+            cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            cdb: std::array::from_fn(|at| command.cdb.get(at).copied().unwrap_or(0)),
+        };
+        let ahs = Ahs {
+            extended_cdb: command.cdb.get(16..).filter(|rest| !rest.is_empty()),
+            expected_read_bytes: (reads && writes).then_some(task.expected_in_bytes),
+        };
+        let mut bytes = [0; 48];
+        let lengths = SegmentLengths { ahs_bytes: ahs.bytes(), data_bytes: immediate_bytes as usize };
+        header.emit(lengths, &mut bytes);
+        let mut additional = Vec::new();
+        ahs.emit(&mut additional);
+        link.transmit.push_rope(&bytes, &additional, data_out, 0..immediate_bytes as usize);
+        let sequence = Sequence {
+            lun: command.lun,
+            initiator_task_tag: tag_of(id),
+            target_transfer_tag: TargetTransferTag::RESERVED,
+        };
+        self.send_sequence(link, &sequence, data_out, immediate_bytes..unsolicited_end);
+    }
+
+    /// An R2T is answered in full, at once.
+    pub(crate) fn handle_r2t(&mut self, link: &mut Link, r2t: &R2t) -> Result<(), Violation> {
+        self.handle_window(r2t.exp_cmd_sn, r2t.max_cmd_sn);
+        let id = self.by_tag(r2t.initiator_task_tag)?;
+        let Some(Task::Command(task)) = self.tasks.find_mut(id) else { return Err(Violation::TaskTagUnknown) };
+        if r2t.r2t_sn.0 != task.r2t_sn {
+            return Err(Violation::R2tSnWrong);
+        }
+        task.r2t_sn += 1;
+        let Some(Task::Command(task)) = self.tasks.find(id) else { return Err(Violation::TaskTagUnknown) };
+        let Some(data_out) = &task.command.data_out else { return Err(Violation::R2tOutOfRange) };
+        let end = r2t.buffer_offset_bytes.checked_add(r2t.desired_data_transfer_bytes);
+        let end = end.filter(|&end| end as usize <= data_out.len()).ok_or(Violation::R2tOutOfRange)?;
+        if r2t.desired_data_transfer_bytes > self.negotiated.burst_bytes_max {
+            return Err(Violation::R2tOutOfRange);
+        }
+        let sequence = Sequence {
+            lun: r2t.lun,
+            initiator_task_tag: r2t.initiator_task_tag,
+            target_transfer_tag: r2t.target_transfer_tag,
+        };
+        self.send_sequence(link, &sequence, data_out, r2t.buffer_offset_bytes..end);
+        Ok(())
+    }
+
+    fn send_sequence(&self, link: &mut Link, sequence: &Sequence, data_out: &Rope, range: Range<u32>) {
+        let mut at = range.start;
+        let mut data_sn = DataSn(0);
+        while at < range.end {
+            let len = self.negotiated.peer_data_segment_bytes_max.min(range.end - at);
+            let header = DataOut {
+                is_final: at + len == range.end,
+                lun: sequence.lun,
+                initiator_task_tag: sequence.initiator_task_tag,
+                target_transfer_tag: sequence.target_transfer_tag,
+                exp_stat_sn: self.exp_stat_sn,
+                data_sn,
+                buffer_offset_bytes: at,
+            };
+            let mut bytes = [0; 48];
+            header.emit(SegmentLengths::data(len as usize), &mut bytes);
+            link.transmit.push_rope(&bytes, &[], data_out, at as usize..(at + len) as usize);
+            at += len;
+            data_sn = data_sn.next();
+        }
+    }
+}
+
+impl CommandTask {
+    /// A command that was not sent yet.
+    pub(crate) fn new(mut command: super::Command) -> Self {
+        let (buf, expected) = match std::mem::take(&mut command.data_in) {
+            DataIn::None => (None, 0),
+            DataIn::Discard(bytes) => {
+                command.data_in = DataIn::Discard(bytes);
+                (None, bytes)
+            }
+            DataIn::Into(buf) => {
+                let bytes = u32::try_from(buf.len()).expect("a command moves less than 4 GiB");
+                command.data_in = DataIn::Discard(bytes);
+                (Some(buf), bytes)
+            }
+        };
+        Self { command, buf, expected_in_bytes: expected, received_bytes: 0, data_sn: 0, r2t_sn: 0, status: None }
+    }
+}

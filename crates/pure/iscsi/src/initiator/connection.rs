@@ -1,0 +1,335 @@
+//! One connection of an initiator: requests, bytes and time go in, events and bytes come out.
+
+use super::full_feature::{FullFeature, Placement};
+use super::login::LoginPhase;
+use super::task::{CommandTask, Task};
+use super::{Command, Config, Event};
+use crate::pdu::{Bhs, Lun, TaskFunction};
+use crate::receive::{Fault, Head, Limits, Receive, Step};
+use crate::session::TaskId;
+use crate::timers::{Due, Pulse, Timers};
+use crate::transmit::{Gathered, Transmit};
+use crate::{CloseReason, Violation};
+use block::Buf;
+use shard::Time;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// An initiator's side of one TCP connection, from its first byte to its last.
+///
+/// Driven like [`target::Connection`](crate::target::Connection): bytes come in by
+/// [`Connection::receive_into`] and [`Connection::handle_received`], leave by [`Connection::gather`], and what
+/// they mean comes out of [`Connection::poll_event`]. Many requests may be submitted before one send.
+#[derive(Debug)]
+pub struct Connection {
+    receive: Receive,
+    core: Core,
+}
+
+/// The way out of a connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) config: Rc<Config>,
+    pub(crate) transmit: Transmit,
+    pub(crate) events: VecDeque<Event>,
+    /// Set once the connection shall end.
+    pub(crate) closing: Option<CloseReason>,
+}
+
+/// All but the bytes on their way in, so that a PDU can be read where it lies in the buffer.
+#[derive(Debug)]
+struct Core {
+    link: Link,
+    phase: Phase,
+    timers: Timers,
+    incoming: Incoming,
+    receive_limits: Option<Limits>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Login(Box<LoginPhase>),
+    FullFeature(Box<FullFeature>),
+    Closed,
+}
+
+/// Whose payload is being received.
+#[derive(Debug)]
+enum Incoming {
+    Nothing,
+    Command(TaskId),
+    Skipped(TaskId),
+    Whole(Bhs),
+}
+
+impl Link {
+    /// The connection ends for `reason`, unless it ends already.
+    pub(crate) fn close(&mut self, reason: CloseReason) {
+        self.closing.get_or_insert(reason);
+    }
+}
+
+impl Connection {
+    /// A connection that has its first login request to send.
+    ///
+    /// *Shape*: `random` are bytes that nobody can predict, other ones for each connection.
+    /// *Panics*: when `config` has a bound outside what its field says.
+    #[must_use]
+    pub fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
+        config.check();
+        let timers = Timers::new(now, config.patience(), config.login_timeout);
+        let mut link = Link { config, transmit: Transmit::default(), events: VecDeque::new(), closing: None };
+        let phase = Phase::Login(Box::new(LoginPhase::new(&mut link, random)));
+        let receive = Receive::new(Limits::login());
+        Self { receive, core: Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None } }
+    }
+
+    /// The command is sent once the target's window and its turn allow it.
+    ///
+    /// *Errors*: the command itself, when the connection is not in full feature phase or has as many
+    /// requests as its configuration allows.
+    #[expect(clippy::result_large_err, reason = "the command goes back to its owner")]
+    pub fn submit(&mut self, command: Command) -> Result<TaskId, Command> {
+        let tasks_max = self.core.link.config.tasks_max as usize;
+        match &mut self.core.phase {
+            Phase::FullFeature(full_feature) if full_feature.tasks.len() < tasks_max => {
+                Ok(full_feature.submit(&mut self.core.link, Task::Command(CommandTask::new(command))))
+            }
+            _ => Err(command),
+        }
+    }
+
+    /// A task management function is sent at once. `None` outside full feature phase.
+    pub fn manage(&mut self, function: TaskFunction, lun: Lun, referenced: Option<TaskId>) -> Option<TaskId> {
+        let Phase::FullFeature(full_feature) = &mut self.core.phase else { return None };
+        Some(full_feature.manage(&mut self.core.link, function, lun, referenced))
+    }
+
+    /// A ping with `data` is sent in turn. `None` outside full feature phase.
+    pub fn ping(&mut self, data: &[u8]) -> Option<TaskId> {
+        self.submit_other(Task::Ping { data: data.to_vec() })
+    }
+
+    /// The target is asked for targets: `All`, one by its name, or its own where `which` is empty. `None`
+    /// outside full feature phase.
+    pub fn send_targets(&mut self, which: &str) -> Option<TaskId> {
+        let mut request = b"SendTargets=".to_vec();
+        request.extend_from_slice(which.as_bytes());
+        request.push(0);
+        self.submit_other(Task::Text { request, answer: Vec::new() })
+    }
+
+    /// A logout is sent in turn; [`Event::Closed`] follows its answer. `None` outside full feature phase.
+    pub fn logout(&mut self) -> Option<TaskId> {
+        self.submit_other(Task::Logout)
+    }
+
+    /// Where the next received bytes belong. Empty once the connection is over.
+    pub fn receive_into(&mut self) -> &mut [u8] {
+        if self.is_closed() { &mut [] } else { self.receive.space() }
+    }
+
+    /// `len` bytes were received into [`Connection::receive_into`]. Every PDU that they complete was acted on.
+    ///
+    /// *Panics*: when there was less space.
+    pub fn handle_received(&mut self, len: usize, now: Time) {
+        if self.is_closed() || len == 0 {
+            return;
+        }
+        self.receive.handle_filled(len);
+        self.core.timers.handle_heard(now, self.core.pulse());
+        loop {
+            match self.receive.poll() {
+                Ok(Step::Wait) => break,
+                Ok(Step::Pdu { head, data }) => self.core.handle_pdu(head, data),
+                Ok(Step::Head { head, data_bytes }) => match self.core.begin(head, data_bytes) {
+                    Some((buf, offset)) => self.receive.place(buf, offset),
+                    None => self.receive.skip(),
+                },
+                Ok(Step::Payload(buf)) => self.core.handle_payload(buf),
+                Err(Fault { violation, .. }) => self.core.link.close(CloseReason::Violation(violation)),
+            }
+            if let Some(reason) = self.core.link.closing {
+                return self.end(reason);
+            }
+            if let Some(limits) = self.core.receive_limits.take() {
+                self.receive.set_limits(limits);
+            }
+        }
+    }
+
+    /// The next event, when there is one.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.core.link.events.pop_front()
+    }
+
+    /// Adds slices of what waits to be sent, for one vectored send.
+    pub fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+        self.core.link.transmit.gather(into);
+    }
+
+    /// The first `len` bytes of what was gathered have been sent.
+    pub fn handle_transmitted(&mut self, len: usize) {
+        self.core.link.transmit.handle_transmitted(len);
+        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+            full_feature.pump(&mut self.core.link);
+        }
+    }
+
+    /// True while something waits to be sent.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        self.core.link.transmit.queued_bytes() > 0
+    }
+
+    /// When [`Connection::handle_timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        (!self.is_closed()).then(|| self.core.timers.next())
+    }
+
+    /// What is due at `now` has happened.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.is_closed() {
+            return;
+        }
+        let pulse = self.core.pulse();
+        match self.core.timers.handle_timeout(now, pulse) {
+            Due::Nothing => {}
+            Due::Close(reason) => self.end(reason),
+            Due::Ping => {
+                self.receive.shrink();
+                self.core.link.transmit.shrink();
+                self.core.send_ping();
+            }
+        }
+    }
+
+    /// The peer has closed its side: nothing more will come.
+    pub fn handle_peer_closed(&mut self) {
+        self.end(CloseReason::PeerClosed);
+    }
+
+    /// The connection is over at once; what was not sent is forgotten.
+    pub fn close(&mut self) {
+        self.end(CloseReason::Dropped);
+    }
+
+    /// True when nothing is left to do but to close the socket.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.core.phase, Phase::Closed)
+    }
+
+    fn submit_other(&mut self, task: Task) -> Option<TaskId> {
+        let Phase::FullFeature(full_feature) = &mut self.core.phase else { return None };
+        Some(full_feature.submit(&mut self.core.link, task))
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        if self.is_closed() {
+            return;
+        }
+        self.core.phase = Phase::Closed;
+        self.core.incoming = Incoming::Nothing;
+        self.core.link.transmit.clear();
+        self.receive.clear();
+        self.core.link.events.push_back(Event::Closed(reason));
+    }
+}
+
+impl Core {
+    fn pulse(&self) -> Pulse {
+        Pulse {
+            queued_bytes: self.link.transmit.queued_bytes(),
+            transmitted_bytes: self.link.transmit.transmitted_bytes(),
+            listening: true,
+        }
+    }
+
+    fn send_ping(&mut self) {
+        if let Phase::FullFeature(full_feature) = &mut self.phase {
+            let id = full_feature.tasks.insert(Task::Ping { data: Vec::new() });
+            let cmd_sn = full_feature.cmd_sn;
+            full_feature.send(&mut self.link, id, cmd_sn, true);
+        }
+    }
+
+    fn handle_pdu(&mut self, head: Head<'_>, data: &[u8]) {
+        match &mut self.phase {
+            Phase::Login(login) => {
+                if let Some((full_feature, limits)) = login.handle_pdu(&mut self.link, head, data) {
+                    self.phase = Phase::FullFeature(Box::new(full_feature));
+                    self.receive_limits = Some(limits);
+                    self.timers.set_deadline(None);
+                }
+            }
+            Phase::FullFeature(full_feature) => {
+                let link = &mut self.link;
+                let handled = full_feature.begin(head, data.len()).and_then(|placement| match placement {
+                    Placement::Whole => full_feature.handle_whole(link, head.basic, data),
+                    Placement::Command { task, offset } => {
+                        full_feature.put_data(link, task, offset, data);
+                        Ok(())
+                    }
+                    Placement::Skip(task) => {
+                        full_feature.finish_data(link, task, None);
+                        Ok(())
+                    }
+                });
+                self.judge(handled);
+            }
+            Phase::Closed => {}
+        }
+    }
+
+    /// Says where a large payload goes; nowhere when there is no place.
+    fn begin(&mut self, head: Head<'_>, data_bytes: usize) -> Option<(Buf, usize)> {
+        let Phase::FullFeature(full_feature) = &mut self.phase else { return None };
+        match full_feature.begin(head, data_bytes) {
+            Ok(Placement::Command { task, offset }) => {
+                self.incoming = Incoming::Command(task);
+                full_feature.take_buf(task).map(|buf| (buf, offset))
+            }
+            Ok(Placement::Skip(task)) => {
+                self.incoming = Incoming::Skipped(task);
+                None
+            }
+            Ok(Placement::Whole) => {
+                self.incoming = Incoming::Whole(*head.basic);
+                // A data segment is at most our own MaxRecvDataSegmentLength, so this is bounded.
+                Some((Buf::recycled(data_bytes), 0))
+            }
+            Err(violation) => {
+                self.judge(Err(violation));
+                None
+            }
+        }
+    }
+
+    fn handle_payload(&mut self, buf: Option<Buf>) {
+        let Phase::FullFeature(full_feature) = &mut self.phase else { return };
+        let handled = match std::mem::replace(&mut self.incoming, Incoming::Nothing) {
+            Incoming::Nothing => Ok(()),
+            Incoming::Command(task) => {
+                full_feature.finish_data(&mut self.link, task, buf);
+                Ok(())
+            }
+            Incoming::Skipped(task) => {
+                full_feature.finish_data(&mut self.link, task, None);
+                Ok(())
+            }
+            Incoming::Whole(header) => {
+                full_feature.handle_whole(&mut self.link, &header, buf.as_deref().unwrap_or_default())
+            }
+        };
+        self.judge(handled);
+    }
+
+    /// A target that breaks a rule is left: at error recovery level 0 nothing else helps.
+    fn judge(&mut self, handled: Result<(), Violation>) {
+        if let Err(violation) = handled {
+            self.link.close(CloseReason::Violation(violation));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Answers to commands on their way in: data into its place, then the status.
+
+use super::connection::Link;
+use super::event::{Completion, Event};
+use super::full_feature::{FullFeature, Placement, sense_in};
+use super::task::{CommandTask, Task};
+use crate::Violation;
+use crate::pdu::{DataIn, Residual, ScsiResponse, ServiceResponse};
+use crate::session::TaskId;
+use block::Buf;
+
+impl FullFeature {
+    /// Judges a Data-In; says where its data goes.
+    pub(crate) fn begin_data_in(&mut self, header: &DataIn, data_bytes: usize) -> Result<Placement, Violation> {
+        self.handle_window(header.exp_cmd_sn, header.max_cmd_sn);
+        if let Some(status) = header.status {
+            self.handle_status(status.stat_sn)?;
+        }
+        let id = self.by_tag(header.initiator_task_tag)?;
+        let Some(Task::Command(task)) = self.tasks.find_mut(id) else { return Err(Violation::TaskTagUnknown) };
+        if header.data_sn.0 != task.data_sn {
+            return Err(Violation::DataSnWrong);
+        }
+        if header.buffer_offset_bytes != task.received_bytes {
+            return Err(Violation::BufferOffsetWrong);
+        }
+        let len = u32::try_from(data_bytes).map_err(|_| Violation::DataSegmentTooLong)?;
+        let end = header.buffer_offset_bytes.checked_add(len).filter(|&end| end <= task.expected_in_bytes);
+        task.received_bytes = end.ok_or(Violation::DataTooLong)?;
+        task.data_sn += 1;
+        task.status = header.status;
+        if task.buf.is_some() && data_bytes > 0 {
+            return Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize });
+        }
+        Ok(Placement::Skip(id))
+    }
+
+    /// The memory for the data of the command, while a payload is being put there.
+    pub(crate) fn take_buf(&mut self, id: TaskId) -> Option<Buf> {
+        let Some(Task::Command(task)) = self.tasks.find_mut(id) else { return None };
+        task.buf.take()
+    }
+
+    /// The payload of a PDU that came whole is put in its place.
+    pub(crate) fn put_data(&mut self, link: &mut Link, id: TaskId, offset: usize, data: &[u8]) {
+        if let Some(Task::Command(CommandTask { buf: Some(buf), .. })) = self.tasks.find_mut(id) {
+            buf[offset..offset + data.len()].copy_from_slice(data);
+        }
+        self.finish_data(link, id, None);
+    }
+
+    /// A payload of the command has come, into `buf` where it was taken before. With a status it was the last.
+    pub(crate) fn finish_data(&mut self, link: &mut Link, id: TaskId, buf: Option<Buf>) {
+        let Some(Task::Command(task)) = self.tasks.find_mut(id) else { return };
+        if buf.is_some() {
+            task.buf = buf;
+        }
+        if let Some(status) = task.status {
+            let completion = Completion {
+                task: id,
+                response: ServiceResponse::Completed,
+                status: status.status,
+                sense: super::Sense::new(),
+                data_in: None,
+                data_in_bytes: 0,
+                residual: status.residual,
+                read_residual: Residual::None,
+            };
+            self.complete(link, completion);
+            self.pump(link);
+        }
+    }
+
+    pub(crate) fn handle_scsi_response(
+        &mut self,
+        link: &mut Link,
+        response: &ScsiResponse,
+        data: &[u8],
+    ) -> Result<(), Violation> {
+        self.handle_window(response.exp_cmd_sn, response.max_cmd_sn);
+        self.handle_status(response.stat_sn)?;
+        let task = self.by_tag(response.initiator_task_tag)?;
+        let Some(Task::Command(_)) = self.tasks.find(task) else { return Err(Violation::TaskTagUnknown) };
+        let completion = Completion {
+            task,
+            response: response.response,
+            status: response.status,
+            sense: sense_in(data),
+            data_in: None,
+            data_in_bytes: 0,
+            residual: response.residual,
+            read_residual: response.read_residual,
+        };
+        self.complete(link, completion);
+        Ok(())
+    }
+
+    fn complete(&mut self, link: &mut Link, completion: Completion) {
+        let Some(Task::Command(task)) = self.tasks.remove(completion.task) else { return };
+        let data_in = task.buf.map(|mut buf| {
+            // What did not come is not shown: the memory may hold old bytes.
+            buf.truncate(task.received_bytes as usize);
+            buf
+        });
+        link.events.push_back(Event::Completed(Completion {
+            data_in,
+            data_in_bytes: task.received_bytes,
+            ..completion
+        }));
+    }
+}

@@ -1,0 +1,185 @@
+//! What an initiator asks for beside commands: task management, pings, text and the logout.
+
+use super::connection::Link;
+use super::event::{Event, Target};
+use super::full_feature::FullFeature;
+use super::task::{Task, tag_of};
+use crate::Violation;
+use crate::pdu::{
+    CmdSn, InitiatorTaskTag, LogoutReason, LogoutRequest, Lun, NopIn, NopOut, SegmentLengths, StatSn,
+    TargetTransferTag, TaskFunction, TaskManagementRequest, TextRequest, TextResponse,
+};
+use crate::session::TaskId;
+use crate::standin::Pairs;
+
+/// The longest answer to SendTargets that is taken.
+const TEXT_BYTES_MAX: usize = 4 << 20;
+
+impl FullFeature {
+    /// The request goes out under `cmd_sn`.
+    pub(crate) fn send(&mut self, link: &mut Link, id: TaskId, cmd_sn: CmdSn, immediate: bool) {
+        let initiator_task_tag = tag_of(id);
+        let exp_stat_sn = self.exp_stat_sn;
+        let mut header = [0; 48];
+        match self.tasks.find(id) {
+            Some(Task::Command(_)) => self.send_command(link, id, cmd_sn, immediate),
+            Some(Task::TaskManagement(request)) => {
+                let request = TaskManagementRequest { immediate, initiator_task_tag, cmd_sn, exp_stat_sn, ..*request };
+                request.emit(SegmentLengths::NONE, &mut header);
+                link.transmit.push(&header, &[]);
+            }
+            Some(Task::Ping { data }) => {
+                let target_transfer_tag = TargetTransferTag::RESERVED;
+                let lun = Lun(0);
+                let ping = NopOut { immediate, lun, initiator_task_tag, target_transfer_tag, cmd_sn, exp_stat_sn };
+                ping.emit(SegmentLengths::data(data.len()), &mut header);
+                link.transmit.push(&header, data);
+            }
+            Some(Task::Text { request, .. }) => {
+                let text =
+                    text_request(immediate, initiator_task_tag, TargetTransferTag::RESERVED, cmd_sn, exp_stat_sn);
+                text.emit(SegmentLengths::data(request.len()), &mut header);
+                link.transmit.push(&header, request);
+            }
+            Some(Task::Logout) => {
+                let (reason, cid) = (LogoutReason::CloseSession, self.negotiated.cid);
+                let logout = LogoutRequest { immediate, reason, initiator_task_tag, cid, cmd_sn, exp_stat_sn };
+                logout.emit(SegmentLengths::NONE, &mut header);
+                link.transmit.push(&header, &[]);
+            }
+            None => {}
+        }
+    }
+
+    /// A task management function goes out at once.
+    pub(crate) fn manage(
+        &mut self,
+        link: &mut Link,
+        function: TaskFunction,
+        lun: Lun,
+        referenced: Option<TaskId>,
+    ) -> TaskId {
+        let request = TaskManagementRequest {
+            immediate: true,
+            function,
+            lun,
+            initiator_task_tag: InitiatorTaskTag::RESERVED,
+            referenced_task_tag: referenced.map_or(InitiatorTaskTag::RESERVED, tag_of),
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: StatSn(0),
+            // Commands leave in the order of their numbers on one connection: the target has seen them all.
+            ref_cmd_sn: self.cmd_sn,
+            exp_data_sn: crate::pdu::DataSn(0),
+        };
+        let id = self.tasks.insert(Task::TaskManagement(request));
+        self.send(link, id, self.cmd_sn, true);
+        id
+    }
+
+    /// Tasks that a completed function has aborted are forgotten: nothing comes for them any more.
+    pub(crate) fn forget_aborted(&mut self, request: &TaskManagementRequest) {
+        use TaskFunction as F;
+        if request.function == F::AbortTask {
+            if let Ok(id) = self.by_tag(request.referenced_task_tag) {
+                self.tasks.remove(id);
+            }
+            return;
+        }
+        let everywhere = matches!(request.function, F::TargetWarmReset | F::TargetColdReset);
+        let sets = matches!(request.function, F::AbortTaskSet | F::ClearTaskSet | F::LogicalUnitReset);
+        // What still waits here, the target has not seen.
+        let affected = self.tasks.iter().filter(|(id, task)| match task {
+            Task::Command(task) => {
+                (everywhere || sets && task.command.lun == request.lun) && !self.waiting.contains(id)
+            }
+            _ => false,
+        });
+        for id in affected.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.tasks.remove(id);
+        }
+    }
+
+    /// The target asks whether we are there.
+    pub(crate) fn answer_ping(&self, link: &mut Link, nop_in: &NopIn) {
+        let answer = NopOut {
+            immediate: true,
+            lun: nop_in.lun,
+            initiator_task_tag: InitiatorTaskTag::RESERVED,
+            target_transfer_tag: nop_in.target_transfer_tag,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+        };
+        let mut header = [0; 48];
+        answer.emit(SegmentLengths::NONE, &mut header);
+        link.transmit.push(&header, &[]);
+    }
+
+    pub(crate) fn handle_text(
+        &mut self,
+        link: &mut Link,
+        response: &TextResponse,
+        data: &[u8],
+    ) -> Result<(), Violation> {
+        self.handle_window(response.exp_cmd_sn, response.max_cmd_sn);
+        self.handle_status(response.stat_sn)?;
+        let task = self.by_tag(response.initiator_task_tag)?;
+        let Some(Task::Text { answer, .. }) = self.tasks.find_mut(task) else { return Err(Violation::TaskTagUnknown) };
+        if answer.len() + data.len() > TEXT_BYTES_MAX {
+            return Err(Violation::TextTooLong);
+        }
+        answer.extend_from_slice(data);
+        if !response.is_final {
+            return self.ask_on(link, task, response);
+        }
+        let targets = targets_in(answer)?;
+        self.tasks.remove(task);
+        link.events.push_back(Event::Targets { task, targets });
+        Ok(())
+    }
+
+    /// There is more text; it comes when an empty request asks for it.
+    fn ask_on(&self, link: &mut Link, task: TaskId, response: &TextResponse) -> Result<(), Violation> {
+        if response.target_transfer_tag.is_reserved() {
+            return Err(Violation::TransferTagUnknown);
+        }
+        let text = TextRequest {
+            lun: response.lun,
+            ..text_request(true, tag_of(task), response.target_transfer_tag, self.cmd_sn, self.exp_stat_sn)
+        };
+        let mut header = [0; 48];
+        text.emit(SegmentLengths::NONE, &mut header);
+        link.transmit.push(&header, &[]);
+        Ok(())
+    }
+}
+
+fn text_request(
+    immediate: bool,
+    initiator_task_tag: InitiatorTaskTag,
+    target_transfer_tag: TargetTransferTag,
+    cmd_sn: CmdSn,
+    exp_stat_sn: StatSn,
+) -> TextRequest {
+    TextRequest {
+        immediate,
+        is_final: true,
+        continues: false,
+        lun: Lun(0),
+        initiator_task_tag,
+        target_transfer_tag,
+        cmd_sn,
+        exp_stat_sn,
+    }
+}
+
+fn targets_in(answer: &[u8]) -> Result<Vec<Target>, Violation> {
+    let mut targets: Vec<Target> = Vec::new();
+    for pair in Pairs::parse(answer) {
+        match (pair?, targets.last_mut()) {
+            (("TargetName", name), _) => targets.push(Target { name: name.to_owned(), addresses: Vec::new() }),
+            (("TargetAddress", address), Some(target)) => target.addresses.push(address.to_owned()),
+            _ => {}
+        }
+    }
+    Ok(targets)
+}

@@ -1,0 +1,44 @@
+//! A task of the initiator, from its submission to its end.
+
+use super::event::Command;
+use crate::pdu::{InitiatorTaskTag, TaskManagementRequest};
+use crate::session::TaskId;
+use block::Buf;
+
+/// A request that lives until it is answered.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all tasks are commands, and places are used again")]
+pub(crate) enum Task {
+    Command(CommandTask),
+    TaskManagement(TaskManagementRequest),
+    Ping {
+        data: Vec<u8>,
+    },
+    /// A text exchange, and the answer so far.
+    Text {
+        request: Vec<u8>,
+        answer: Vec<u8>,
+    },
+    Logout,
+}
+
+/// A SCSI command.
+#[derive(Debug)]
+pub(crate) struct CommandTask {
+    pub(crate) command: Command,
+    /// The memory of `command.data_in` while no payload is received into it.
+    pub(crate) buf: Option<Buf>,
+    pub(crate) expected_in_bytes: u32,
+    pub(crate) received_bytes: u32,
+    /// DataSN of the next Data-In. R2TSN of the next R2T.
+    pub(crate) data_sn: u32,
+    pub(crate) r2t_sn: u32,
+    /// What the data that is being placed said about the end of the task.
+    pub(crate) status: Option<crate::pdu::DataInStatus>,
+}
+
+/// The tag of a task says where it is, so that an answer finds it without searching.
+pub(crate) fn tag_of(id: TaskId) -> InitiatorTaskTag {
+    // Places are fewer than 2^16 - 1, so the reserved tag never comes out.
+    InitiatorTaskTag(id.generation << 16 | id.index)
+}
