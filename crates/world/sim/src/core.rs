@@ -1,0 +1,191 @@
+//! What all nodes of a simulated world share: clock, events, scheduler, chance.
+
+use crate::disk::DiskState;
+use crate::net::Net;
+use crate::random::Random;
+use crate::trace::Trace;
+use shard::time::Timers;
+use shard::{Executor, Time};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A run that is not over after so much virtual time never will be.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What happens at a moment of its own.
+pub(crate) type Event = Box<dyn FnOnce(&Rc<Core>)>;
+
+/// Disks by their machine and path.
+pub(crate) type Disks = BTreeMap<(usize, String), Rc<RefCell<DiskState>>>;
+
+/// One simulated world.
+pub(crate) struct Core {
+    pub seed: u64,
+    pub now: Cell<Time>,
+    pub nodes: RefCell<Vec<Rc<Node>>>,
+    pub net: RefCell<Net>,
+    pub disks: RefCell<Disks>,
+    pub entropy: RefCell<Random>,
+    pub time_limit: Cell<Duration>,
+    schedule: RefCell<Random>,
+    events: RefCell<Events>,
+    trace: RefCell<Trace>,
+}
+
+/// A machine: tasks that die together.
+pub(crate) struct Node {
+    pub id: usize,
+    pub addresses: RefCell<Vec<IpAddr>>,
+    pub executor: Executor,
+    pub timers: Timers,
+    /// False from a power cut until the machine is booted.
+    pub is_up: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Events {
+    queue: BTreeMap<(Time, u64), Event>,
+    next_id: u64,
+}
+
+impl Core {
+    pub fn new(seed: u64) -> Rc<Self> {
+        Rc::new(Self {
+            seed,
+            now: Cell::default(),
+            nodes: RefCell::default(),
+            net: RefCell::new(Net::new(Random::new(seed, "network"))),
+            disks: RefCell::default(),
+            entropy: RefCell::new(Random::new(seed, "entropy")),
+            time_limit: Cell::new(TIME_LIMIT),
+            schedule: RefCell::new(Random::new(seed, "schedule")),
+            events: RefCell::default(),
+            trace: RefCell::new(Trace::new()),
+        })
+    }
+
+    /// A machine reached under `address`.
+    pub fn add_node(&self, address: IpAddr) -> Rc<Node> {
+        let mut nodes = self.nodes.borrow_mut();
+        let taken = nodes.iter().any(|node| node.addresses.borrow().contains(&address));
+        assert!(!taken, "the address {address} is another node's");
+        let node = Rc::new(Node {
+            id: nodes.len(),
+            addresses: RefCell::new(vec![address]),
+            executor: Executor::new(Box::new(|| {})),
+            timers: Timers::default(),
+            is_up: Cell::new(true),
+        });
+        nodes.push(node.clone());
+        node
+    }
+
+    /// `event` happens at `at`.
+    pub fn schedule(&self, at: Time, event: Event) {
+        let mut events = self.events.borrow_mut();
+        events.next_id += 1;
+        let id = events.next_id;
+        events.queue.insert((at, id), event);
+    }
+
+    /// Adds to the trace.
+    pub fn record(&self, what: &'static str, who: u64, detail: u64) {
+        self.trace.borrow_mut().record(self.now.get(), what, who, detail);
+    }
+
+    pub fn digest(&self) -> u64 {
+        self.trace.borrow().digest()
+    }
+
+    /// Runs the world until `is_over`.
+    ///
+    /// *Panics*: when nothing can ever happen any more, or the time limit has passed.
+    pub fn drive(self: &Rc<Self>, is_over: impl Fn() -> bool) {
+        while !is_over() {
+            self.happen();
+            if !self.run_a_task() && !is_over() {
+                self.advance();
+            }
+        }
+    }
+
+    /// Everything that is due.
+    fn happen(self: &Rc<Self>) {
+        let now = self.now.get();
+        loop {
+            let event = {
+                let mut events = self.events.borrow_mut();
+                match events.queue.first_entry() {
+                    Some(first) if first.key().0 <= now => first.remove(),
+                    _ => break,
+                }
+            };
+            event(self);
+        }
+        for node in self.nodes.borrow().iter() {
+            node.timers.fire(now);
+        }
+    }
+
+    /// Runs one ready task of any node, whichever the seed says; false when there is none.
+    fn run_a_task(&self) -> bool {
+        let nodes = self.nodes.borrow().clone();
+        let ready: usize = nodes.iter().map(|node| node.executor.ready_count()).sum();
+        if ready == 0 {
+            return false;
+        }
+        let mut choice = self.schedule.borrow_mut().index(ready);
+        for node in &nodes {
+            let here = node.executor.ready_count();
+            if choice < here {
+                self.record("run", node.id as u64, choice as u64);
+                node.executor.run_one(|_| choice);
+                break;
+            }
+            choice -= here;
+        }
+        // A turn of a task takes time too, so that nobody can stop the clock by being busy.
+        let spent = self.schedule.borrow_mut().below(2_000);
+        self.set_now(self.now.get() + Duration::from_nanos(spent));
+        true
+    }
+
+    /// Jumps to the next moment at which something happens.
+    fn advance(&self) {
+        let timers = self.nodes.borrow().iter().filter_map(|node| node.timers.next()).min();
+        let event = self.events.borrow().queue.keys().next().map(|&(at, _)| at);
+        match timers.into_iter().chain(event).min() {
+            Some(next) => self.set_now(self.now.get().max(next)),
+            None => panic!("deadlock: no task is ready, no timer and no event is due\n{}", self.report()),
+        }
+    }
+
+    fn set_now(&self, now: Time) {
+        if now.since(Time::default()) > self.time_limit.get() {
+            panic!("the run is not over after {:?} of its time\n{}", self.time_limit.get(), self.report());
+        }
+        self.now.set(now);
+    }
+
+    /// Where everything stands, in words.
+    pub fn report(&self) -> String {
+        let mut report = format!("seed {}, {} ns into the run\n", self.seed, self.now.get().0);
+        for node in self.nodes.borrow().iter() {
+            let (tasks, addresses) = (node.executor.task_count(), node.addresses.borrow());
+            report += &format!("node {} {addresses:?}: {tasks} tasks wait\n", node.id);
+        }
+        report + &self.trace.borrow().to_string()
+    }
+
+    /// Drops all tasks and events: they hold the world that holds them.
+    pub fn end(&self) {
+        for node in self.nodes.borrow().clone() {
+            node.executor.clear();
+        }
+        let events = std::mem::take(&mut *self.events.borrow_mut());
+        drop(events);
+    }
+}

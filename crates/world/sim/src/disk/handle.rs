@@ -1,0 +1,108 @@
+//! A disk, as a test handles it.
+
+use super::state::DiskState;
+use super::store::Store;
+use super::{ATOM_BYTES, Crash, DiskCounts, DiskFaults, DiskShape};
+use crate::core::Core;
+use crate::random::Random;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A simulated disk, whoever has it open.
+#[derive(Clone)]
+pub struct DiskHandle {
+    core: Rc<Core>,
+    state: Rc<RefCell<DiskState>>,
+}
+
+/// What a disk held at some moment: to put it back later, or onto another disk.
+#[derive(Clone, Debug)]
+pub struct DiskImage(Store);
+
+impl DiskHandle {
+    pub(crate) fn new(core: &Rc<Core>, state: Rc<RefCell<DiskState>>) -> Self {
+        Self { core: core.clone(), state }
+    }
+
+    pub(crate) fn add(core: &Rc<Core>, node: usize, path: &str, shape: DiskShape) -> Self {
+        assert!(shape.bytes.is_multiple_of(ATOM_BYTES as u64), "a disk has whole atoms");
+        let mut disks = core.disks.borrow_mut();
+        let id = disks.len() as u64;
+        let random = Random::new(core.seed, &format!("disk {node} {path}"));
+        let state = Rc::new(RefCell::new(DiskState::new(id, shape, random)));
+        let before = disks.insert((node, path.to_owned()), state.clone());
+        assert!(before.is_none(), "there is a disk {path} already");
+        Self::new(core, state)
+    }
+
+    /// From now on the disk is as bad as `faults` say.
+    pub fn set_faults(&self, faults: DiskFaults) {
+        self.state.borrow_mut().faults = faults;
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counts(&self) -> DiskCounts {
+        self.state.borrow().counts
+    }
+
+    /// The power of this disk is cut and comes back: who has it open loses it, and what was not durable
+    /// is as `crash` says.
+    pub fn crash(&self, crash: Crash) {
+        let mut disk = self.state.borrow_mut();
+        self.core.record("power cut", disk.id, disk.life);
+        disk.crash(crash);
+    }
+
+    /// The disk is pulled out: operations fail with `Gone`, also those under way.
+    pub fn fail(&self) {
+        self.state.borrow_mut().fail();
+    }
+
+    /// The disk is back, with what it held; it must be opened anew.
+    pub fn revive(&self) {
+        self.crash(Crash::AnySubset);
+        let mut disk = self.state.borrow_mut();
+        disk.is_gone = false;
+        disk.is_hung = false;
+    }
+
+    /// The disk does not answer any more, not even with an error, until it is revived or fails.
+    pub fn hang(&self) {
+        self.state.borrow_mut().is_hung = true;
+    }
+
+    /// These bytes cannot be read until they are written.
+    pub fn make_unreadable(&self, bytes: Range<u64>) {
+        self.state.borrow_mut().make_latent(atoms(&bytes));
+    }
+
+    /// One bit in each atom of these bytes flips.
+    pub fn rot(&self, bytes: Range<u64>) {
+        let mut disk = self.state.borrow_mut();
+        atoms(&bytes).for_each(|atom| disk.rot(atom));
+    }
+
+    /// What readers see at `bytes`, whole atoms.
+    #[must_use]
+    pub fn content(&self, bytes: Range<u64>) -> Vec<u8> {
+        self.state.borrow().read(atoms(&bytes)).to_vec()
+    }
+
+    /// What would surely survive a power cut now.
+    #[must_use]
+    pub fn image(&self) -> DiskImage {
+        DiskImage(self.state.borrow().durable())
+    }
+
+    /// The disk holds what `image` does; it must be opened anew.
+    pub fn restore(&self, image: &DiskImage) {
+        self.state.borrow_mut().restore(image.0.clone());
+    }
+}
+
+/// The atoms that `bytes` touch.
+fn atoms(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start / ATOM_BYTES as u64..bytes.end.div_ceil(ATOM_BYTES as u64)
+}

@@ -1,0 +1,295 @@
+//! Operations on a simulated disk, from submission to completion.
+
+use super::ATOM_BYTES;
+use super::state::{DiskState, Flight, Request};
+use crate::core::Core;
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use shard::DiskOptions;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A simulated disk, held exclusively.
+pub struct SimDisk {
+    core: Rc<Core>,
+    state: Rc<RefCell<DiskState>>,
+    geometry: Geometry,
+    is_read_only: bool,
+    life: u64,
+}
+
+impl SimDisk {
+    /// See [`World::open_disk`](shard::World::open_disk).
+    pub(crate) fn open(
+        core: &Rc<Core>,
+        state: Option<Rc<RefCell<DiskState>>>,
+        path: &str,
+        options: DiskOptions,
+    ) -> io::Result<Self> {
+        let state = state.ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("there is no disk {path}")))?;
+        let mut disk = state.borrow_mut();
+        let block_bytes = options.block_bytes;
+        if !matches!(block_bytes, 512 | 4096) || block_bytes < disk.shape.logical_block_bytes {
+            let said = format!("{path} cannot be used with blocks of {block_bytes} bytes");
+            return Err(io::Error::new(ErrorKind::InvalidInput, said));
+        }
+        if disk.is_open {
+            return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} is in use")));
+        }
+        if disk.is_gone {
+            return Err(io::Error::new(ErrorKind::NotFound, format!("{path} is gone")));
+        }
+        disk.is_open = true;
+        let geometry = Geometry {
+            block_bytes,
+            blocks: Blocks(disk.shape.bytes / u64::from(block_bytes)),
+            physical_block_bytes: disk.shape.physical_block_bytes.max(block_bytes),
+            optimal_bytes: disk.shape.physical_block_bytes.max(block_bytes),
+            volatile_cache: disk.shape.volatile_cache,
+            discard_zeroes: true,
+        };
+        let life = disk.life;
+        drop(disk);
+        Ok(Self { core: core.clone(), state, geometry, is_read_only: options.read_only, life })
+    }
+
+    fn atoms(&self, extent: Extent) -> Range<u64> {
+        let per_block = u64::from(self.geometry.block_bytes) / ATOM_BYTES as u64;
+        extent.start.0 * per_block..extent.end().0 * per_block
+    }
+
+    fn admit_write(&self, extent: Extent) -> Result<(), IoError> {
+        self.geometry.admit(extent)?;
+        if self.is_read_only { Err(IoError::new(IoErrorKind::ReadOnly, extent)) } else { Ok(()) }
+    }
+
+    /// Submits `request` and waits for it. It goes on when this future is dropped.
+    async fn carry(&self, extent: Extent, request: Request) -> Result<Rope, IoError> {
+        if self.state.borrow().life != self.life || self.state.borrow().is_gone {
+            return Err(IoError::new(IoErrorKind::Gone, extent));
+        }
+        let id = submit(&self.core, &self.state, request);
+        let waiting = Waiting { disk: self, id };
+        poll_fn(|cx| waiting.poll(cx)).await.map_err(|kind| IoError::new(kind, extent))
+    }
+}
+
+/// Somebody waits for an operation.
+struct Waiting<'a> {
+    disk: &'a SimDisk,
+    id: u64,
+}
+
+impl Waiting<'_> {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Rope, IoErrorKind>> {
+        let mut disk = self.disk.state.borrow_mut();
+        if disk.life != self.disk.life {
+            return Poll::Ready(Err(IoErrorKind::Gone));
+        }
+        let flight = disk.flights.get_mut(&self.id).expect("a flight stays until its future goes");
+        if let Some(result) = flight.result.take() {
+            return Poll::Ready(result);
+        }
+        flight.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut disk = self.disk.state.borrow_mut();
+        if disk.life != self.disk.life {
+            return;
+        }
+        let flight = disk.flights.get_mut(&self.id).expect("a flight stays until its future goes");
+        if flight.has_landed {
+            disk.flights.remove(&self.id);
+        } else {
+            flight.is_orphan = true;
+        }
+    }
+}
+
+impl Flight {
+    fn overlaps(&self, other: &Range<u64>) -> bool {
+        match &self.request {
+            Request::Write { atoms, .. } => atoms.start < other.end && other.start < atoms.end,
+            Request::Read { .. } | Request::Flush { .. } => false,
+        }
+    }
+}
+
+fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> u64 {
+    let mut disk = state.borrow_mut();
+    disk.next_id += 1;
+    let id = disk.next_id;
+    let faults = disk.faults.clone();
+    let mut latency = disk.random.duration(&faults.latency);
+    if disk.random.chance(faults.slow_per_million) {
+        disk.counts.slow += 1;
+        latency = disk.random.duration(&faults.slow);
+    }
+    let mut lands = (!disk.is_hung).then(|| core.now.get() + latency);
+    if let Request::Read { atoms, .. } | Request::Write { atoms, .. } = &request {
+        let orphans = disk.flights.values().filter(|flight| flight.is_orphan && flight.overlaps(atoms));
+        for orphan in orphans {
+            lands = lands.and_then(|lands| Some(lands.max(orphan.lands? + std::time::Duration::from_nanos(1))));
+        }
+    }
+    match &request {
+        Request::Read { .. } => disk.counts.reads += 1,
+        Request::Write { data: Some(_), .. } => disk.counts.writes += 1,
+        Request::Write { data: None, .. } => disk.counts.discards += 1,
+        Request::Flush { .. } => disk.counts.flushes += 1,
+    }
+    if let Request::Write { atoms, data, .. } = &request {
+        disk.begin_write(id, atoms.clone(), data.as_ref());
+    }
+    core.record("submit", disk.id, id);
+    let flight = Flight { request, lands, result: None, waker: None, has_landed: false, is_orphan: false };
+    disk.flights.insert(id, flight);
+    let life = disk.life;
+    drop(disk);
+    if let Some(lands) = lands {
+        let state = state.clone();
+        core.schedule(lands, Box::new(move |core| complete(core, &state, life, id)));
+    }
+    id
+}
+
+/// The operation ends, as the disk's faults will have it.
+fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64) {
+    let disk = &mut *state.borrow_mut();
+    if disk.life != life || disk.is_gone {
+        return;
+    }
+    if disk.is_hung {
+        if let Some(flight) = disk.flights.get_mut(&id) {
+            flight.lands = None;
+        }
+        return;
+    }
+    let Some(flight) = disk.flights.get(&id) else { return };
+    core.record("complete", disk.id, id);
+    let result = match flight.request.clone() {
+        Request::Read { atoms } => complete_read(disk, atoms),
+        Request::Write { atoms, data } => complete_write(disk, id, atoms, data),
+        Request::Flush { covers } => complete_flush(disk, &covers),
+    };
+    let Some(flight) = disk.flights.get_mut(&id) else { return };
+    if flight.is_orphan {
+        disk.flights.remove(&id);
+        return;
+    }
+    flight.land(result);
+}
+
+fn complete_read(disk: &mut DiskState, mut atoms: Range<u64>) -> Result<Rope, IoErrorKind> {
+    if atoms.is_empty() {
+        return Ok(Rope::new());
+    }
+    let faults = disk.faults.clone();
+    let len = atoms.end - atoms.start;
+    if disk.random.chance(faults.bit_rot_per_million) {
+        let atom = atoms.start + disk.random.below(len);
+        disk.rot(atom);
+    }
+    if disk.random.chance(faults.latent_per_million) {
+        let atom = atoms.start + disk.random.below(len);
+        disk.make_latent(atom..atom + 1);
+    }
+    if disk.is_latent(atoms.clone()) {
+        disk.counts.read_errors += 1;
+        return Err(IoErrorKind::Medium);
+    }
+    if disk.random.chance(faults.misdirected_read_per_million) && len < disk.atoms() {
+        disk.counts.reads_misdirected += 1;
+        atoms = elsewhere(disk, &atoms);
+    }
+    Ok(disk.read(atoms).into())
+}
+
+fn complete_write(disk: &mut DiskState, id: u64, atoms: Range<u64>, data: Option<View>) -> Result<Rope, IoErrorKind> {
+    let faults = disk.faults.clone();
+    if disk.random.chance(faults.write_error_per_million) {
+        disk.counts.write_errors += 1;
+        disk.fail_write(id, atoms);
+        return Err(IoErrorKind::Medium);
+    }
+    if disk.random.chance(faults.lost_write_per_million) {
+        disk.counts.writes_lost += 1;
+        disk.lose_write(id, atoms);
+        return Ok(Rope::new());
+    }
+    if disk.random.chance(faults.misdirected_write_per_million) && atoms.end - atoms.start < disk.atoms() {
+        disk.counts.writes_misdirected += 1;
+        let wrong = elsewhere(disk, &atoms);
+        disk.lose_write(id, atoms);
+        disk.begin_write(id, wrong.clone(), data.as_ref());
+        disk.complete_write(id, wrong);
+        return Ok(Rope::new());
+    }
+    disk.complete_write(id, atoms);
+    Ok(Rope::new())
+}
+
+fn complete_flush(disk: &mut DiskState, covers: &BTreeSet<u64>) -> Result<Rope, IoErrorKind> {
+    let faults = disk.faults.clone();
+    if disk.random.chance(faults.flush_error_per_million) {
+        disk.counts.flush_errors += 1;
+        disk.fail();
+        return Err(IoErrorKind::Gone);
+    }
+    disk.make_durable(covers);
+    Ok(Rope::new())
+}
+
+/// As many atoms somewhere else.
+fn elsewhere(disk: &mut DiskState, atoms: &Range<u64>) -> Range<u64> {
+    let len = atoms.end - atoms.start;
+    let start = disk.random.below(disk.atoms() - len);
+    let start = if start >= atoms.start { start + 1 } else { start };
+    start..start + len
+}
+
+impl BlockDevice for SimDisk {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry.admit(extent)?;
+        self.carry(extent, Request::Read { atoms: self.atoms(extent) }).await
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry.extent_of(start, data.len())?;
+        self.admit_write(extent)?;
+        let request = Request::Write { atoms: self.atoms(extent), data: Some(data) };
+        self.carry(extent, request).await.map(|_| Written::attest())
+    }
+
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        let covers = self.state.borrow().completed.clone();
+        self.carry(self.geometry.all(), Request::Flush { covers }).await.map(|_| Stable::attest())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.admit_write(extent)?;
+        let request = Request::Write { atoms: self.atoms(extent), data: None };
+        self.carry(extent, request).await.map(|_| Written::attest())
+    }
+}
+
+impl Drop for SimDisk {
+    fn drop(&mut self) {
+        let mut disk = self.state.borrow_mut();
+        if disk.life == self.life {
+            disk.is_open = false;
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What is on a medium: sparse pages that copies share until they are written.
+
+use super::ATOM_BYTES;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const PAGE_ATOMS: u64 = 8;
+
+/// The content of a disk by atom; what was never written is zero.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Store(BTreeMap<u64, Rc<Page>>);
+
+type Page = [[u8; ATOM_BYTES]; PAGE_ATOMS as usize];
+
+static ZEROS: [u8; ATOM_BYTES] = [0; ATOM_BYTES];
+
+impl Store {
+    /// The atom's bytes.
+    pub fn atom(&self, atom: u64) -> &[u8] {
+        match self.0.get(&(atom / PAGE_ATOMS)) {
+            Some(page) => &page[(atom % PAGE_ATOMS) as usize],
+            None => &ZEROS,
+        }
+    }
+
+    /// The atom's bytes, to be changed.
+    pub fn atom_mut(&mut self, atom: u64) -> &mut [u8] {
+        let page = self.0.entry(atom / PAGE_ATOMS).or_insert_with(|| Rc::new([ZEROS; PAGE_ATOMS as usize]));
+        &mut Rc::make_mut(page)[(atom % PAGE_ATOMS) as usize]
+    }
+}

@@ -1,0 +1,26 @@
+//! The [`World`](shard::World) from a seed: virtual clock, seeded scheduler, bad network, lying disks.
+//!
+//! ```
+//! use shard::World;
+//! let slept = sim::Sim::new(7).run(async |sim| {
+//!     let start = sim.now();
+//!     sim.sleep(std::time::Duration::from_secs(3600)).await;
+//!     sim.now().since(start)
+//! });
+//! assert!(slept.as_secs() >= 3600);
+//! ```
+//!
+//! The same seed gives the same run, event by event: [`Sim::digest`] tells. A run that panics prints
+//! the seed that reproduces it. What a disk and a network may do is said in [`DiskFaults`],
+//! [`Crash`] and [`NetworkFaults`].
+
+mod core;
+mod disk;
+mod net;
+mod node;
+mod random;
+mod trace;
+
+pub use disk::{Crash, DiskCounts, DiskFaults, DiskHandle, DiskImage, DiskShape, SimDisk};
+pub use net::{Network, NetworkCounts, NetworkFaults, SimListener, SimStream};
+pub use node::Sim;

@@ -1,0 +1,128 @@
+//! Clock, scheduler, nodes, and that a seed is a run.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use shard::{Listener, Stream, StreamOptions, World, mailbox};
+use sim::{NetworkFaults, Sim};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A run with tasks, timers, a bad network and chance; what the order of things was, and the digest.
+fn busy_run(seed: u64) -> (Vec<u64>, u64) {
+    Sim::new(seed).run(async |sim| {
+        sim.network().set_faults(NetworkFaults {
+            reset_per_million: 0,
+            refuse_per_million: 0,
+            ..NetworkFaults::rough()
+        });
+        let server = sim.add_node([10, 0, 0, 2].into());
+        let listener = server.listen("10.0.0.2:3260".parse().unwrap()).unwrap();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let (post, inbox) = mailbox::channel();
+        for task in 0..8u64 {
+            let (sim, order, post) = (sim.clone(), order.clone(), post.clone());
+            sim.clone().spawn(async move {
+                sim.sleep(Duration::from_micros(sim.random_below(50))).await;
+                let stream = sim.connect("10.0.0.2:3260".parse().unwrap(), StreamOptions::default()).await.unwrap();
+                poll_fn(|cx| stream.poll_write(cx, &[IoSlice::new(&[task as u8; 100])])).await.unwrap();
+                order.borrow_mut().push(task);
+                post.send(()).unwrap();
+            });
+        }
+        drop(post);
+        let seen = order.clone();
+        server.spawn(async move {
+            while let Ok(stream) = listener.accept(&StreamOptions::default()).await {
+                let mut bytes = [0; 7];
+                let count = poll_fn(|cx| stream.poll_read(cx, &mut bytes)).await.unwrap_or(0);
+                seen.borrow_mut().push(1000 + count as u64);
+            }
+        });
+        while inbox.receive().await.is_some() {}
+        sim.sleep(Duration::from_secs(100)).await;
+        (order.take(), sim.digest())
+    })
+}
+
+#[test]
+fn same_seed_gives_the_same_run_and_another_seed_another() {
+    let runs: Vec<_> = (0..20).map(busy_run).collect();
+    for (seed, run) in (0..20).zip(&runs) {
+        assert_eq!(*run, busy_run(seed), "seed {seed}");
+    }
+    let mut digests: Vec<u64> = runs.iter().map(|run| run.1).collect();
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), 20, "different seeds differ");
+    assert!(runs.iter().any(|run| run.0 != runs[0].0), "the order of tasks depends on the seed");
+}
+
+#[test]
+fn clock_jumps_to_the_next_timer() {
+    let real = std::time::Instant::now();
+    let slept = Sim::new(1).run(async |sim| {
+        let start = sim.now();
+        sim.sleep(Duration::from_secs(24 * 3600)).await;
+        sim.now().since(start)
+    });
+    assert!(slept >= Duration::from_secs(24 * 3600) && slept < Duration::from_secs(24 * 3600 + 1));
+    assert!(real.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+#[should_panic(expected = "deadlock: no task is ready")]
+fn deadlock_is_noticed() {
+    Sim::new(1).run(async |_| std::future::pending::<()>().await);
+}
+
+#[test]
+#[should_panic(expected = "the run is not over after 5s of its time")]
+fn run_without_end_is_noticed() {
+    Sim::new(1).run(async |sim| {
+        sim.set_time_limit(Duration::from_secs(5));
+        loop {
+            sim.sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+#[test]
+fn killed_node_loses_its_tasks_at_once_and_starts_again() {
+    Sim::new(3).run(async |sim| {
+        let node = sim.add_node([10, 0, 0, 2].into());
+        let ticks = Rc::new(RefCell::new(0));
+        let count = ticks.clone();
+        let own = node.clone();
+        node.spawn(async move {
+            loop {
+                own.sleep(Duration::from_millis(10)).await;
+                *count.borrow_mut() += 1;
+            }
+        });
+        sim.sleep(Duration::from_millis(105)).await;
+        node.kill();
+        let before = *ticks.borrow();
+        assert_eq!(before, 10);
+        sim.sleep(Duration::from_secs(1)).await;
+        assert_eq!(*ticks.borrow(), before);
+        let (post, inbox) = mailbox::channel();
+        node.spawn(async move { post.send(7).unwrap() });
+        assert_eq!(inbox.receive().await, Some(7));
+    });
+}
+
+#[test]
+fn random_bytes_come_from_the_seed() {
+    let draw = |seed| {
+        Sim::new(seed).run(async |sim| {
+            let mut bytes = [0; 20];
+            sim.random(&mut bytes);
+            bytes
+        })
+    };
+    assert_eq!(draw(5), draw(5));
+    assert_ne!(draw(5), draw(6));
+}
