@@ -276,7 +276,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the point is a wake from a thread that is no shard")]
     fn executor_wake_from_another_thread_ends_the_sleep() {
         let (tell, told) = std::sync::mpsc::channel();
         let executor = Executor::new(Box::new(move || tell.send(()).expect("the test listens")));

@@ -120,6 +120,11 @@ impl World for Uring {
         clock::now()
     }
 
+    fn unix_seconds(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    }
+
     fn random(&self, out: &mut [u8]) {
         let mut rest = out;
         while !rest.is_empty() {
