@@ -21,6 +21,8 @@ mod power;
 mod reply;
 mod report;
 mod request;
+#[cfg(test)]
+mod rig;
 mod sense;
 mod task_set;
 mod unit;

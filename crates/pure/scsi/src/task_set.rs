@@ -2,7 +2,8 @@
 //!
 //! There is one task set for all nexuses (TST = 0). A task waits for others for two reasons: its task
 //! attribute, and its blocks, where it or the other runs alone on them. A task that has begun waits for
-//! nobody, and a head-of-queue task only for tasks that have begun, so no two wait for each other.
+//! nobody, a head-of-queue task only for what has begun and for earlier ones of its kind, and any other for
+//! those and for earlier tasks: no two ever wait for each other.
 
 use crate::command::{NexusId, Status, TaskAttribute, TaskTag};
 use block::Extent;
@@ -216,12 +217,12 @@ impl Restraints {
 }
 
 impl Tasks {
-    /// True when a task that has begun, or an earlier one, holds blocks of `task`.
+    /// True when a task that has begun, or one that goes first, is on blocks of `task`.
     fn contend_for_blocks(&self, task: &Task) -> bool {
-        let waits_its_turn = task.claim.attribute != TaskAttribute::HeadOfQueue;
+        let is_head = |task: &Task| task.claim.attribute == TaskAttribute::HeadOfQueue;
         self.places.iter().flatten().any(|other| {
             other.arrival != task.arrival
-                && (other.begun || (waits_its_turn && other.arrival < task.arrival))
+                && (other.begun || (other.arrival < task.arrival && (is_head(other) || !is_head(task))))
                 && (task.claim.alone || other.claim.alone)
                 && other.claim.extent.overlaps(task.claim.extent)
         })

@@ -10,7 +10,7 @@ use crate::log::Counters;
 use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::task_set::{Affected, TaskSet};
-use block::BlockDevice;
+use block::{BlockDevice, Geometry};
 pub(crate) use execute::{Job, blocks_of};
 use nexus::Nexuses;
 use std::cell::Cell;
@@ -60,7 +60,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// What CDBs are judged against now. It changes when the device grows.
     pub fn shape(&self) -> Shape {
-        let geometry = self.device.geometry();
+        self.shape_of(self.device.geometry())
+    }
+
+    pub(crate) fn shape_of(&self, geometry: Geometry) -> Shape {
         Shape {
             block_bytes: geometry.block_bytes,
             blocks: geometry.blocks.0,

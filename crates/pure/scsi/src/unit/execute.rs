@@ -40,7 +40,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     async fn run(&self, nexus: NexusId, command: Command) -> Result<Rope, Failure> {
         let geometry = self.device.geometry();
-        let request = self.admit(nexus, command.cdb)?;
+        let request = self.admit(nexus, command.cdb, geometry)?;
         let ticket = self.tasks.enter(claim_of(nexus, &command, &request, geometry)?)?;
         poll_fn(|cx| ticket.poll_begun(cx)).await?;
         let answer = match request.operation.verb {
@@ -58,8 +58,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Tells the nexus what it must hear first, and refuses what cannot be done.
-    fn admit(&self, nexus: NexusId, cdb: Cdb) -> Result<Request, Failure> {
-        let shape = self.shape();
+    fn admit(&self, nexus: NexusId, cdb: Cdb, geometry: Geometry) -> Result<Request, Failure> {
+        let shape = self.shape_of(geometry);
         let operation = Operation::find(cdb, shape.unmap);
         let quiet = operation.is_ok_and(Operation::is_quiet);
         if !self.nexuses.is_all_told()
