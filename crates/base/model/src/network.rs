@@ -15,6 +15,13 @@ pub struct Network {
 }
 
 impl Network {
+    /// The network of `address` with a prefix of this many bits; none when it has fewer.
+    #[must_use]
+    pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        (prefix <= longest).then_some(Self { address, prefix })
+    }
+
     /// True when `address` is in this network. An IPv4 address inside IPv6 (`::ffff:…`) counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -43,7 +50,7 @@ impl FromStr for Network {
         let parsed = address.parse::<IpAddr>().ok().and_then(|address| {
             let longest = if address.is_ipv4() { 32 } else { 128 };
             let prefix = prefix.map_or(Some(longest), |prefix| prefix.parse().ok())?;
-            (prefix <= longest).then_some(Self { address, prefix })
+            Self::new(address, prefix)
         });
         parsed.ok_or_else(|| {
             Refusal::new(

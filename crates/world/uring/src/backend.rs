@@ -45,6 +45,14 @@ impl Backend {
         }
     }
 
+    /// What was chosen.
+    pub fn interface(&self) -> Io {
+        match self {
+            Self::Ring(_) => Io::Uring,
+            Self::Poller(_) => Io::Threads,
+        }
+    }
+
     /// See [`Ring::start`].
     pub fn start(&mut self, token: Token, operation: Operation) {
         match self {

@@ -4,7 +4,7 @@ use crate::backend::{Backend, Wait};
 use crate::disk::OrphanGuard;
 use crate::flight::Flights;
 use crate::operation::{Done, Interest, Landed, Operation, Token};
-use crate::options::Options;
+use crate::options::{Io, Options};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -81,6 +81,11 @@ impl Reactor {
         }
         self.done = done;
         turned
+    }
+
+    /// See [`Backend::interface`].
+    pub fn interface(&self) -> Io {
+        self.backend.interface()
     }
 
     /// See [`Backend::has_news`].

@@ -4,7 +4,7 @@ use crate::backend::Wait;
 use crate::clock;
 use crate::disk::Disk;
 use crate::net::{self, TcpListener, TcpStream};
-use crate::options::Options;
+use crate::options::{Io, Options};
 use crate::reactor::{Reactor, new_bell, ring_bell};
 use crate::spin::Spin;
 use crate::stop::Stop;
@@ -52,6 +52,12 @@ impl Uring {
     #[must_use]
     pub fn stop_handle(&self) -> Stop {
         self.0.stop.clone()
+    }
+
+    /// Which interface of the kernel carries the I/O of this shard: never [`Io::Auto`].
+    #[must_use]
+    pub fn interface(&self) -> Io {
+        self.0.reactor.borrow().interface()
     }
 
     /// Turns the reactor until `is_over`: run tasks, fire timers, submit, wait, reap.
