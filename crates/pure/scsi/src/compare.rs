@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::task_set::Ticket;
 use crate::unit::LogicalUnit;
 use crate::unit::{Job, blocks_of};
 use crate::verify::first_difference;
@@ -13,8 +14,8 @@ use block::{BlockDevice, Blocks, Extent, Rope};
 const BLOCKS_AT: u16 = 13;
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) async fn compare_and_write(&self, job: &Job<'_>) -> Result<Rope, Failure> {
-        let (extent, geometry) = (job.request.extent, job.geometry);
+    pub(crate) async fn compare_and_write(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
+        let extent = job.request.extent;
         // The data is two lists of one length. Other data than that is another command than the CDB says.
         if job.data_out_expected != job.request.need.data_out {
             return Err(Sense::cdb_byte(BLOCKS_AT).into());
@@ -24,18 +25,17 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
         let data = job.whole_data()?;
         let half = data.len() / 2;
-        let stored = self.read_blocks(extent, geometry).await?;
+        let stored = self.read_blocks(extent).await?;
         if let Some(byte) = first_difference(&stored, &data[..half]) {
             let miscompare = Sense::new(SenseKey::Miscompare, AdditionalSense::MISCOMPARE_DURING_VERIFY);
             return Err(miscompare.with_information(byte as u64).into());
         }
         drop(stored);
-        job.ticket.check_live()?;
-        self.write_data(extent.start, data.slice(half..), geometry).await?;
-        Ok(Rope::new())
+        ticket.check_live()?;
+        self.write(extent.start, data.slice(half..)).await
     }
 
-    pub(crate) async fn or_write(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+    pub(crate) async fn or_write(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
         let (request, geometry) = (&job.request, job.geometry);
         let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
         let blocks = Blocks(data.len() as u64 / u64::from(geometry.block_bytes));
@@ -43,13 +43,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if extent.is_empty() {
             return Ok(Rope::new());
         }
-        let mut merged = self.read_blocks(extent, geometry).await?.to_buf();
+        let mut merged = self.read_blocks(extent).await?.to_buf();
         for (stored, new) in merged.iter_mut().zip(data.iter()) {
             *stored |= new;
         }
-        job.ticket.check_live()?;
-        self.write_data(extent.start, merged.freeze(), geometry).await?;
-        Ok(Rope::new())
+        ticket.check_live()?;
+        self.write(extent.start, merged.freeze()).await
     }
 }
 

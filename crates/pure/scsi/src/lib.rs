@@ -35,6 +35,7 @@ pub use command::{
     Command, DataNeed, ManagementOutcome, NexusId, Outcome, Status, TaskAttribute, TaskManagement, TaskTag,
 };
 pub use identity::{Identity, Options, Provisioning, TargetPort};
+pub use log::Statistics;
 pub use lun::Lun;
 pub use request::{Shape, judge};
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};

@@ -29,20 +29,46 @@ pub(crate) struct Counters {
     reads: Cell<u64>,
     writes: Cell<u64>,
     blocks_read: Cell<u64>,
-    blocks_written: Cell<u64>,
+    bytes_written: Cell<u64>,
     read_errors: Cell<u64>,
     write_errors: Cell<u64>,
 }
 
+/// What a unit has done since it came up, for its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commands that read.
+    pub reads: u64,
+    /// Commands that wrote.
+    pub writes: u64,
+    /// Bytes that they read.
+    pub read_bytes: u64,
+    /// Bytes that they wrote.
+    pub written_bytes: u64,
+    /// Reads and writes that the device did not do.
+    pub errors: u64,
+}
+
 impl Counters {
+    pub fn statistics(&self, block_bytes: u32) -> Statistics {
+        let bytes = |blocks: &Cell<u64>| blocks.get().wrapping_mul(u64::from(block_bytes));
+        Statistics {
+            reads: self.reads.get(),
+            writes: self.writes.get(),
+            read_bytes: bytes(&self.blocks_read),
+            written_bytes: bytes(&self.blocks_written),
+            errors: self.read_errors.get() + self.write_errors.get(),
+        }
+    }
+
     pub fn count_read(&self, blocks: u64) {
         add(&self.reads, 1);
         add(&self.blocks_read, blocks);
     }
 
-    pub fn count_write(&self, blocks: u64) {
+    pub fn count_write(&self, bytes: usize) {
         add(&self.writes, 1);
-        add(&self.blocks_written, blocks);
+        add(&self.bytes_written, bytes as u64);
     }
 
     pub fn count_read_error(&self) {
@@ -96,19 +122,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
     fn log_parameters(&self, page: u8) -> Vec<Parameter> {
         let counters = &self.counters;
         let block_bytes = u64::from(self.device.geometry().block_bytes);
-        let errors = |blocks: &Cell<u64>, errors: &Cell<u64>| {
-            // Total bytes processed, total uncorrected errors.
-            vec![
-                Parameter::counter(0x0005, blocks.get().wrapping_mul(block_bytes)),
-                Parameter::counter(0x0006, errors.get()),
-            ]
-        };
+        // Total bytes processed, total uncorrected errors.
+        let errors = |bytes, errors| vec![Parameter::counter(0x0005, bytes), Parameter::counter(0x0006, errors)];
         match page {
-            WRITE_ERRORS => errors(&counters.blocks_written, &counters.write_errors),
-            READ_ERRORS => errors(&counters.blocks_read, &counters.read_errors),
+            WRITE_ERRORS => errors(counters.bytes_written.get(), counters.write_errors.get()),
+            READ_ERRORS => errors(counters.blocks_read.get().wrapping_mul(block_bytes), counters.read_errors.get()),
             // No scan is active, and none was made: members are scrubbed below, out of sight of SCSI.
             BACKGROUND_SCAN => vec![Parameter::list(0x0000, vec![0; 12])],
-            STATISTICS => vec![Parameter::list(0x0001, self.statistics())],
+            STATISTICS => vec![Parameter::list(0x0001, self.statistics_parameter())],
             // No exception; the temperature is not known.
             INFORMATIONAL_EXCEPTIONS => vec![Parameter::list(0x0000, vec![0x00, 0x00, 0xFF, 0x00])],
             _ => Vec::new(),
@@ -116,10 +137,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// General access statistics: commands and blocks; times are not kept, and zero.
-    fn statistics(&self) -> Vec<u8> {
+    fn statistics_parameter(&self) -> Vec<u8> {
         let counters = &self.counters;
-        let kept = [&counters.reads, &counters.writes, &counters.blocks_written, &counters.blocks_read];
-        let mut values: Vec<u8> = kept.into_iter().flat_map(|counter| counter.get().to_be_bytes()).collect();
+        let block_bytes = u64::from(self.device.geometry().block_bytes);
+        let blocks_written = counters.bytes_written.get() / block_bytes;
+        let kept = [counters.reads.get(), counters.writes.get(), blocks_written, counters.blocks_read.get()];
+        let mut values: Vec<u8> = kept.into_iter().flat_map(u64::to_be_bytes).collect();
         values.resize(64, 0);
         values
     }

@@ -4,10 +4,11 @@ mod pages;
 mod select;
 
 use crate::cdb::Cdb;
+use crate::command::NexusId;
 use crate::failure::Failure;
 use crate::reply::Reply;
 use crate::sense::{AdditionalSense, Sense};
-use crate::unit::LogicalUnit;
+use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Geometry, Rope};
 pub(crate) use pages::ModeParameters;
 use pages::{ALL_PAGES, PAGES, Page};
@@ -45,7 +46,8 @@ impl Header {
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn mode_sense(&self, cdb: Cdb, allocation: u64, geometry: Geometry) -> Result<Rope, Failure> {
+    pub(crate) fn mode_sense(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+        let (cdb, allocation, geometry) = (job.request.cdb, job.request.need.data_in, job.geometry);
         let header = Header::of(cdb);
         let control = match cdb.u8_at(2) >> 6 {
             0 => PageControl::Current,
@@ -65,12 +67,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
         for page in pages {
             body.bytes(&page.values(control, self.mode.get()));
         }
-        let reply = self.with_header(header, &descriptor, &body);
+        let reply = self.with_header(job.nexus, header, &descriptor, &body);
         Ok(reply.cut(allocation))
     }
 
-    fn with_header(&self, header: Header, descriptor: &[u8], body: &Reply) -> Reply {
-        let protected = self.options.read_only || self.mode.get().software_write_protect;
+    fn with_header(&self, nexus: NexusId, header: Header, descriptor: &[u8], body: &Reply) -> Reply {
+        let protected = self.is_read_only(nexus) || self.mode.get().software_write_protect;
         let specific = DPO_FUA | if protected { WRITE_PROTECTED } else { 0 };
         let mut reply = Reply::new();
         match header {

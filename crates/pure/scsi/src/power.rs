@@ -2,19 +2,19 @@
 
 use crate::cdb::Cdb;
 use crate::command::NexusId;
-use crate::failure::{Failure, write_failure};
+use crate::failure::Failure;
 use crate::reply::Reply;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::unit::LogicalUnit;
-use block::{BlockDevice, Geometry, Rope, Written};
+use block::{BlockDevice, Rope, Written};
 
 impl<D: BlockDevice> LogicalUnit<D> {
     /// START STOP UNIT (SBC-4 §5.32). Power conditions and LOEJ are reserved bits here: the unit has no
     /// power condition page, and its medium cannot be ejected.
-    pub(crate) async fn start_stop(&self, cdb: Cdb, geometry: Geometry) -> Result<Rope, Failure> {
+    pub(crate) async fn start_stop(&self, cdb: Cdb) -> Result<Rope, Failure> {
         let (start, no_flush) = (cdb.bit(4, 0), cdb.bit(4, 2));
         if !start && !no_flush {
-            self.make_stable(earlier_writes(), geometry).await?;
+            self.make_stable(earlier_writes()).await?;
         }
         self.stopped.set(!start);
         Ok(Rope::new())
@@ -24,13 +24,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// aborted commands left behind, and tells of a device that failed one. IMMED allows an early answer
     /// and does not ask for one.
     pub(crate) async fn synchronize_cache(&self) -> Result<Rope, Failure> {
-        match self.device.flush(earlier_writes()).await {
-            Ok(_stable) => Ok(Rope::new()),
-            Err(error) => {
-                self.counters.count_write_error();
-                Err(write_failure(error))
-            }
-        }
+        self.flush(earlier_writes()).await?;
+        Ok(Rope::new())
     }
 
     /// REQUEST SENSE (SPC-4 §6.39): what the nexus has not been told, or the state of the unit.

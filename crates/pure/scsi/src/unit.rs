@@ -6,7 +6,7 @@ mod nexus;
 use crate::attention::UnitAttention;
 use crate::command::{ManagementOutcome, NexusId, TaskManagement};
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
-use crate::log::Counters;
+use crate::log::{Counters, Statistics};
 use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::task_set::{Affected, TaskSet};
@@ -79,6 +79,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.attach(nexus, port);
     }
 
+    /// `nexus` may not write from now on, or may again; others are not concerned.
+    pub fn set_read_only(&self, nexus: NexusId, read_only: bool) {
+        self.nexuses.set_read_only(nexus, read_only);
+    }
+
     /// `nexus` is lost (SAM-5 §6.3.4): its tasks are aborted, and what it was to be told is forgotten.
     ///
     /// Its tasks that have begun still run to their end, which comes as
@@ -127,9 +132,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.establish_for_all(UnitAttention::CapacityChanged);
     }
 
-    /// The set of units beside this one changed; every nexus is told (3F/0E).
-    pub fn lun_inventory_changed(&self) {
-        self.nexuses.establish_for_all(UnitAttention::LunsChanged);
+    /// The set of units that `nexus` sees beside this one changed; it is told (3F/0E).
+    pub fn lun_inventory_changed(&self, nexus: NexusId) {
+        self.nexuses.establish(nexus, UnitAttention::LunsChanged);
+    }
+
+    /// What the unit has done since it came up.
+    pub fn statistics(&self) -> Statistics {
+        self.counters.statistics(self.device.geometry().block_bytes)
     }
 
     /// `nexus` has read the list of units elsewhere; it need not be told that it changed.

@@ -1,8 +1,9 @@
 //! UNMAP (SBC-4 §5.41).
 
-use crate::failure::{Failure, write_failure};
+use crate::failure::Failure;
 use crate::inquiry::vpd::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use crate::sense::{AdditionalSense, Sense};
+use crate::task_set::Ticket;
 use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Extent, Geometry, Rope, Written};
 
@@ -13,7 +14,7 @@ const LENGTH_AT: u16 = 2;
 
 impl<D: BlockDevice> LogicalUnit<D> {
     /// Either every descriptor is possible, or none is carried out.
-    pub(crate) async fn unmap(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+    pub(crate) async fn unmap(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
         let list = job.whole_data()?;
         if list.is_empty() {
             return Ok(Rope::new());
@@ -21,15 +22,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let extents = extents_of(&list, job.geometry)?;
         let mut all: Option<Written> = None;
         for extent in extents {
-            job.ticket.check_live()?;
-            let written = self.device.discard(extent).await.map_err(write_failure)?;
+            ticket.check_live()?;
+            let written = self.discard(extent).await?;
             all = Some(match all {
                 None => written,
                 Some(earlier) => written.and(earlier),
             });
         }
         if let Some(written) = all {
-            self.make_stable(written, job.geometry).await?;
+            self.make_stable(written).await?;
         }
         Ok(Rope::new())
     }

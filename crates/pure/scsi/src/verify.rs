@@ -2,35 +2,36 @@
 
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::task_set::Ticket;
 use crate::unit::LogicalUnit;
 use crate::unit::{Job, blocks_of};
 use block::{BlockDevice, Blocks, Extent, Rope};
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) async fn verify(&self, job: &Job<'_>) -> Result<Rope, Failure> {
-        let (request, geometry) = (&job.request, job.geometry);
+    pub(crate) async fn verify(&self, job: &Job) -> Result<Rope, Failure> {
+        let request = &job.request;
         if request.extent.is_empty() {
             return Ok(Rope::new());
         }
         // GOOD says that all of it is equal, so all of it must have come.
         let data = job.whole_data()?;
-        let stored = self.read_blocks(request.extent, geometry).await?;
+        let stored = self.read_blocks(request.extent).await?;
         if request.byte_check() != 0 {
             compare(&stored, &data, request.extent, block_bytes(job))?;
         }
         Ok(Rope::new())
     }
 
-    pub(crate) async fn write_and_verify(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+    pub(crate) async fn write_and_verify(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
         let (request, geometry) = (&job.request, job.geometry);
         let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
         let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
-        self.write_data(extent.start, data.clone(), geometry).await?;
+        self.write(extent.start, data.clone()).await?;
         if extent.is_empty() {
             return Ok(Rope::new());
         }
-        job.ticket.check_live()?;
-        let stored = self.read_blocks(extent, geometry).await?;
+        ticket.check_live()?;
+        let stored = self.read_blocks(extent).await?;
         if request.byte_check() == 1 {
             compare(&stored, &data, extent, block_bytes(job))?;
         }
@@ -38,7 +39,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 }
 
-fn block_bytes(job: &Job<'_>) -> u64 {
+fn block_bytes(job: &Job) -> u64 {
     u64::from(job.geometry.block_bytes)
 }
 

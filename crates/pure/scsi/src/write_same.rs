@@ -1,7 +1,8 @@
 //! WRITE SAME (SBC-4 §5.54, §5.55): one block, many times.
 
-use crate::failure::{Failure, write_failure};
+use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense};
+use crate::task_set::Ticket;
 use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Blocks, Buf, Extent, Rope, View};
 
@@ -9,7 +10,7 @@ use block::{BlockDevice, Blocks, Buf, Extent, Rope, View};
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) async fn write_same(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+    pub(crate) async fn write_same(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
         let (request, geometry) = (&job.request, job.geometry);
         let extent = request.extent;
         let pattern = if request.has_no_data_out() {
@@ -26,22 +27,28 @@ impl<D: BlockDevice> LogicalUnit<D> {
         // Unmapping is allowed where the blocks then read as what would have been written.
         let zeros = pattern.iter().all(|&byte| byte == 0);
         if request.unmaps() && zeros && self.reads_zeros_where_unmapped(geometry) {
-            let written = self.device.discard(extent).await.map_err(write_failure)?;
-            self.make_stable(written, geometry).await?;
+            let written = self.discard(extent).await?;
+            self.make_stable(written).await?;
         } else {
-            self.write_repeated(job, extent, &pattern).await?;
+            self.write_repeated(job, ticket, extent, &pattern).await?;
         }
         Ok(Rope::new())
     }
 
-    async fn write_repeated(&self, job: &Job<'_>, extent: Extent, pattern: &View) -> Result<(), Failure> {
+    async fn write_repeated(
+        &self,
+        job: &Job,
+        ticket: &Ticket<'_>,
+        extent: Extent,
+        pattern: &View,
+    ) -> Result<(), Failure> {
         let block_bytes = u64::from(job.geometry.block_bytes);
         let piece_blocks = (PIECE_BYTES / block_bytes).min(extent.len.0);
         let piece = repeated(pattern, piece_blocks);
         let mut all = None;
         let mut rest = extent;
         while !rest.is_empty() {
-            job.ticket.check_live()?;
+            ticket.check_live()?;
             let here = rest.len.0.min(piece_blocks);
             // The piece is shorter than what memory holds, so its length fits.
             let data = piece.slice(..(here * block_bytes) as usize);
@@ -53,7 +60,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             rest = Extent { start: rest.start + Blocks(here), len: rest.len - Blocks(here) };
         }
         if let Some(written) = all {
-            self.make_stable(written, job.geometry).await?;
+            self.make_stable(written).await?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use block::{BlockDevice, Geometry, Rope};
 const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn mode_select(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+    pub(crate) fn mode_select(&self, job: &Job) -> Result<Rope, Failure> {
         if !job.request.cdb.bit(1, 4) {
             // Without PF the list is in a format of the vendor, and this vendor has none.
             return Err(Sense::cdb_bit(1, 4).into());

@@ -10,51 +10,71 @@ use crate::operation::{Operation, Verb};
 use crate::request::Request;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::{Claim, Ticket};
-use block::{BlockDevice, Extent, Geometry, Lba, Rope, View, Written};
-use std::future::poll_fn;
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, View, Written};
+use std::future::{Future, poll_fn};
 
-/// A command on its way.
-pub(crate) struct Job<'a> {
+/// A command that is neither READ nor WRITE, on its way.
+pub(crate) struct Job {
     pub nexus: NexusId,
     pub request: Request,
     pub data_out: View,
     pub data_out_expected: u64,
     pub geometry: Geometry,
-    pub ticket: &'a Ticket<'a>,
+}
+
+/// What is left to do for a task that was let in. Small, for it is moved with every command.
+enum Work {
+    Read(Extent),
+    Write(Lba, View),
+    Other(Box<Job>),
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
     /// Executes `command` for `nexus`, ordered among the other tasks as its attribute says.
     ///
-    /// READ and WRITE are done at the first poll when the device does them at once, without an
-    /// allocation. REPORT LUNS is answered as if this were the target's only unit: a caller with several
-    /// answers it itself ([`absent::report_luns`]).
+    /// The task enters the task set when this is called, so calls are in the order of commands; the
+    /// future does the work. READ and WRITE are done at its first poll when the device does them at
+    /// once, without an allocation. REPORT LUNS is answered as if this were the target's only unit: a
+    /// caller with several answers it itself ([`absent::report_luns`]).
     ///
     /// *Durability*: after GOOD, what was written survives power loss, as the device's `flush` says.
-    pub async fn execute(&self, nexus: NexusId, command: Command) -> Outcome {
-        match self.run(nexus, command).await {
-            Ok(data_in) => Outcome::good(data_in),
-            Err(failure) => failure.outcome(self.mode.get().descriptor_sense),
+    pub fn execute(&self, nexus: NexusId, command: Command) -> impl Future<Output = Outcome> + use<'_, D> {
+        let entered = self.enter(nexus, command);
+        async move {
+            let answer = match entered {
+                Ok((ticket, work)) => match poll_fn(|cx| ticket.poll_begun(cx)).await {
+                    Ok(()) => {
+                        let answer = match work {
+                            Work::Read(extent) => self.read(extent).await,
+                            Work::Write(start, data) => self.write(start, data).await,
+                            Work::Other(job) => Box::pin(self.perform(*job, &ticket)).await,
+                        };
+                        // An aborted task is not answered, whatever it came to.
+                        ticket.check_live().map_err(Failure::Status).and(answer)
+                    }
+                    Err(status) => Err(status.into()),
+                },
+                Err(failure) => Err(failure),
+            };
+            answer.map_or_else(|failure| failure.outcome(self.mode.get().descriptor_sense), Outcome::good)
         }
     }
 
-    async fn run(&self, nexus: NexusId, command: Command) -> Result<Rope, Failure> {
+    /// Judges the command and lets it into the task set.
+    fn enter(&self, nexus: NexusId, command: Command) -> Result<(Ticket<'_>, Work), Failure> {
         let geometry = self.device.geometry();
         let request = self.admit(nexus, command.cdb, geometry)?;
-        let ticket = self.tasks.enter(claim_of(nexus, &command, &request, geometry)?)?;
-        poll_fn(|cx| ticket.poll_begun(cx)).await?;
-        let answer = match request.operation.verb {
-            Verb::Read => self.read(request.extent, geometry).await,
-            Verb::Write => self.write(request, command, geometry).await,
-            _ => {
-                let Command { data_out, data_out_expected, .. } = command;
-                let job = Job { nexus, request, data_out, data_out_expected, geometry, ticket: &ticket };
-                Box::pin(self.perform(job)).await
+        let claim = claim_of(nexus, &command, &request, geometry)?;
+        let Command { data_out, data_out_expected, .. } = command;
+        let work = match request.operation.verb {
+            Verb::Read => Work::Read(request.extent),
+            Verb::Write => {
+                let data = blocks_of(data_out, data_out_expected, request.need.data_out, geometry)?;
+                Work::Write(request.extent.start, data)
             }
+            _ => Work::Other(Box::new(Job { nexus, request, data_out, data_out_expected, geometry })),
         };
-        // An aborted task is not answered, whatever it came to.
-        ticket.check_live()?;
-        answer
+        Ok((self.tasks.enter(claim)?, work))
     }
 
     /// Tells the nexus what it must hear first, and refuses what cannot be done.
@@ -73,14 +93,19 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED).into());
         }
         if operation.writes() {
-            self.check_writable()?;
+            self.check_writable(nexus)?;
         }
         Ok(Request::parse(operation, cdb, &shape)?)
     }
 
-    fn check_writable(&self) -> Result<(), Sense> {
+    /// True when `nexus` may not write, or nobody may.
+    pub(crate) fn is_read_only(&self, nexus: NexusId) -> bool {
+        self.options.read_only || self.nexuses.is_read_only(nexus)
+    }
+
+    fn check_writable(&self, nexus: NexusId) -> Result<(), Sense> {
         let protected = |code| Err(Sense::new(SenseKey::DataProtect, code));
-        if self.options.read_only {
+        if self.is_read_only(nexus) {
             protected(AdditionalSense::WRITE_PROTECTED)
         } else if self.mode.get().software_write_protect {
             protected(AdditionalSense::SOFTWARE_WRITE_PROTECTED)
@@ -89,21 +114,17 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    async fn read(&self, extent: Extent, geometry: Geometry) -> Result<Rope, Failure> {
-        if extent.is_empty() {
-            self.counters.count_read(0);
-            return Ok(Rope::new());
-        }
-        let data = self.read_blocks(extent, geometry).await?;
+    async fn read(&self, extent: Extent) -> Result<Rope, Failure> {
+        let data = if extent.is_empty() { Rope::new() } else { self.read_blocks(extent).await? };
         self.counters.count_read(extent.len.0);
         Ok(data)
     }
 
-    /// Reads blocks for a command that is no READ.
-    pub(crate) async fn read_blocks(&self, extent: Extent, geometry: Geometry) -> Result<Rope, Failure> {
+    /// Reads blocks, at least one, for whatever command.
+    pub(crate) async fn read_blocks(&self, extent: Extent) -> Result<Rope, Failure> {
+        let bytes = extent.len.bytes(self.device.geometry().block_bytes);
         match self.device.read(extent).await {
             Ok(data) => {
-                let bytes = extent.len.bytes(geometry.block_bytes);
                 assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
                 Ok(data)
             }
@@ -114,47 +135,44 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    async fn write(&self, request: Request, command: Command, geometry: Geometry) -> Result<Rope, Failure> {
-        let need = request.need.data_out;
-        let data = blocks_of(command.data_out, command.data_out_expected, need, geometry)?;
-        self.write_data(request.extent.start, data, geometry).await?;
+    /// Writes `data` from `start` on and makes it stable; counts it as a WRITE.
+    pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Rope, Failure> {
+        let bytes = data.len();
+        if bytes > 0 {
+            let written = self.write_blocks(start, data).await?;
+            self.make_stable(written).await?;
+        }
+        self.counters.count_write(bytes);
         Ok(Rope::new())
     }
 
-    /// Writes `data` from `start` on and makes it stable; counts it as a WRITE.
-    pub(crate) async fn write_data(&self, start: Lba, data: View, geometry: Geometry) -> Result<(), Failure> {
-        let blocks = data.len() as u64 / u64::from(geometry.block_bytes);
-        if blocks > 0 {
-            let written = self.write_blocks(start, data).await?;
-            self.make_stable(written, geometry).await?;
-        }
-        self.counters.count_write(blocks);
-        Ok(())
+    pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
+        self.device.write(start, data).await.map_err(|error| self.write_error(error))
     }
 
-    pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
-        self.device.write(start, data).await.map_err(|error| {
-            self.counters.count_write_error();
-            write_failure(error)
-        })
+    pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
+        self.device.discard(extent).await.map_err(|error| self.write_error(error))
     }
 
     /// What was written survives power loss. WCE is zero: nothing is answered before.
-    pub(crate) async fn make_stable(&self, written: Written, geometry: Geometry) -> Result<(), Failure> {
-        if !geometry.volatile_cache {
-            return Ok(());
-        }
+    pub(crate) async fn make_stable(&self, written: Written) -> Result<(), Failure> {
+        if self.device.geometry().volatile_cache { self.flush(written).await } else { Ok(()) }
+    }
+
+    pub(crate) async fn flush(&self, written: Written) -> Result<(), Failure> {
         match self.device.flush(written).await {
             Ok(_stable) => Ok(()),
-            Err(error) => {
-                self.counters.count_write_error();
-                Err(write_failure(error))
-            }
+            Err(error) => Err(self.write_error(error)),
         }
     }
 
+    fn write_error(&self, error: IoError) -> Failure {
+        self.counters.count_write_error();
+        write_failure(error)
+    }
+
     /// Everything but READ and WRITE.
-    async fn perform(&self, job: Job<'_>) -> Result<Rope, Failure> {
+    async fn perform(&self, job: Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
         let (cdb, allocation) = (job.request.cdb, job.request.need.data_in);
         match job.request.operation.verb {
             Verb::Read | Verb::Write => unreachable!("READ and WRITE do not come here"),
@@ -168,19 +186,19 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::RequestSense => Ok(self.request_sense(job.nexus, cdb)),
             Verb::ReadCapacity10 => Ok(self.read_capacity_10(job.geometry)),
             Verb::ReadCapacity16 => Ok(self.read_capacity_16(job.geometry, allocation)),
-            Verb::ModeSense => self.mode_sense(cdb, allocation, job.geometry),
+            Verb::ModeSense => self.mode_sense(&job),
             Verb::ModeSelect => self.mode_select(&job),
             Verb::LogSense => self.log_sense(cdb, allocation),
             Verb::ReportSupportedOperationCodes => self.report_operations(cdb, allocation),
             Verb::ReportSupportedTaskManagement => self.report_task_management(cdb, allocation),
-            Verb::StartStopUnit => self.start_stop(cdb, job.geometry).await,
+            Verb::StartStopUnit => self.start_stop(cdb).await,
             Verb::SynchronizeCache => self.synchronize_cache().await,
             Verb::Verify => self.verify(&job).await,
-            Verb::WriteAndVerify => self.write_and_verify(&job).await,
-            Verb::WriteSame => self.write_same(&job).await,
-            Verb::Unmap => self.unmap(&job).await,
-            Verb::CompareAndWrite => self.compare_and_write(&job).await,
-            Verb::OrWrite => self.or_write(&job).await,
+            Verb::WriteAndVerify => self.write_and_verify(&job, ticket).await,
+            Verb::WriteSame => self.write_same(&job, ticket).await,
+            Verb::Unmap => self.unmap(&job, ticket).await,
+            Verb::CompareAndWrite => self.compare_and_write(&job, ticket).await,
+            Verb::OrWrite => self.or_write(&job, ticket).await,
         }
     }
 }
@@ -224,7 +242,7 @@ pub(crate) fn blocks_of(data_out: View, expected: u64, need: u64, geometry: Geom
     }
 }
 
-impl Job<'_> {
+impl Job {
     /// The whole parameter list or data, exactly as long as the CDB says.
     ///
     /// *Errors*: 0E/03 when the initiator has less.

@@ -13,25 +13,41 @@ pub(crate) struct Nexuses {
     known: RefCell<BTreeMap<NexusId, Known>>,
     /// How many of them have something to be told: a command looks at this and, when it is zero, no further.
     untold: Cell<usize>,
+    /// How many of them may not write: as cheap to look at.
+    readers: Cell<usize>,
 }
 
 #[derive(Debug)]
 struct Known {
     port: Rc<TargetPort>,
     pending: Pending,
+    read_only: bool,
 }
 
 impl Nexuses {
     pub fn attach(&self, nexus: NexusId, port: Rc<TargetPort>) {
         self.detach(nexus);
-        self.known.borrow_mut().insert(nexus, Known { port, pending: Pending::default() });
+        self.known.borrow_mut().insert(nexus, Known { port, pending: Pending::default(), read_only: false });
         self.establish(nexus, UnitAttention::PowerOn);
     }
 
     pub fn detach(&self, nexus: NexusId) {
+        self.set_read_only(nexus, false);
         if self.known.borrow_mut().remove(&nexus).is_some_and(|known| !known.pending.is_empty()) {
             self.untold.set(self.untold.get() - 1);
         }
+    }
+
+    pub fn set_read_only(&self, nexus: NexusId, read_only: bool) {
+        if let Some(known) = self.known.borrow_mut().get_mut(&nexus) {
+            let before = std::mem::replace(&mut known.read_only, read_only);
+            self.readers.set(self.readers.get() + usize::from(read_only) - usize::from(before));
+        }
+    }
+
+    /// True when `nexus` may not write.
+    pub fn is_read_only(&self, nexus: NexusId) -> bool {
+        self.readers.get() > 0 && self.known.borrow().get(&nexus).is_some_and(|known| known.read_only)
     }
 
     /// The port through which `nexus` comes.

@@ -129,9 +129,22 @@ fn unit_attention_is_told_once_before_anything_but_inquiry_report_luns_and_reque
 }
 
 #[test]
+fn nexus_that_may_only_read_is_told_so_and_does_not_bind_others() {
+    let unit = unit();
+    unit.set_read_only(HOST, true);
+    assert_eq!(refused(&unit, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK]), (7, 0x27, 0));
+    assert_eq!(ask(&unit, &[0x1A, 0, 0x3F, 0, 255, 0])[2] & 0x80, 0x80, "WP of MODE SENSE");
+    assert_eq!(run(&unit, OTHER, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK]).status, Status::Good);
+    assert_eq!(blocks(&unit, 0, 1), [1; BLOCK]);
+    unit.set_read_only(HOST, false);
+    assert_eq!(run(&unit, HOST, &cdb10(0x2A, 0, 1, 1), &[2; BLOCK]).status, Status::Good);
+}
+
+#[test]
 fn unit_attentions_come_in_order_to_every_nexus_and_request_sense_takes_one() {
     let unit = unit();
-    unit.lun_inventory_changed();
+    unit.lun_inventory_changed(HOST);
+    unit.lun_inventory_changed(OTHER);
     unit.capacity_changed();
     let data = ask(&unit, &[0x03, 0, 0, 0, 252, 0]);
     assert_eq!((data.len(), data[2], data[12], data[13]), (18, 6, 0x2A, 9));
