@@ -1,3 +1,134 @@
 //! libiscsi's test suite against a target: every test in its own process, judged by name and count.
 
 pub mod expected;
+mod judge;
+mod outcome;
+
+use crate::child::{output_of, run_within};
+use crate::target::{self, Backing, Kind, Setup};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use expected::Expected;
+use outcome::Outcome;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const SUITE: &str = "iscsi-test-cu";
+const TABLE: &str = "docs/conformance/libiscsi-1.19.toml";
+/// The suite's client has no time-out of its own: a command that is never answered hangs it.
+const TEST_LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Args)]
+pub struct Options {
+    /// Which target to start
+    #[arg(long, value_enum, default_value = "blockyard")]
+    target: Kind,
+    /// Logical units of a target that already runs (iscsi://…), one worker each; their data is destroyed
+    #[arg(long)]
+    url: Vec<String>,
+    /// How many tests run at once, each on a unit of its own
+    #[arg(long, default_value_t = 3)]
+    workers: usize,
+    /// Only tests whose name begins so; the count is then not asserted
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Print how every test ended
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// Runs the suite and prints how it went; true when everything is as docs/conformance says.
+pub fn run(root: &Path, options: &Options) -> Result<bool> {
+    let begin = Instant::now();
+    let names = listed(&options.only)?;
+    let scratch = tempfile::tempdir()?;
+    let outcomes = if options.url.is_empty() {
+        let mut setup = Setup::new(scratch.path().to_owned(), options.workers, &Backing::Ram)?;
+        setup.unit_bytes = 128 << 20;
+        let target = target::start(options.target, &setup)?;
+        let urls: Vec<String> = target.units().iter().map(ToString::to_string).collect();
+        run_all(&urls, &names, scratch.path())?
+    } else {
+        run_all(&options.url, &names, scratch.path())?
+    };
+    if options.verbose {
+        for (name, outcome) in &outcomes {
+            println!("{name}: {outcome}");
+        }
+    }
+    println!("{} tests in {:.0} s", outcomes.len(), begin.elapsed().as_secs_f32());
+    let expected = match options.target {
+        Kind::Blockyard if options.url.is_empty() => {
+            let text = fs::read_to_string(root.join(TABLE)).with_context(|| format!("cannot read {TABLE}"))?;
+            Some(Expected::parse(&text).context(TABLE)?)
+        }
+        _ => None,
+    };
+    Ok(report(expected.as_ref(), &names, &outcomes, options.only.is_empty()))
+}
+
+/// The names of the suite's tests, as SUITE.TEST.
+fn listed(only: &str) -> Result<BTreeSet<String>> {
+    let text = output_of(Command::new(SUITE).arg("--list"), TEST_LIMIT)
+        .with_context(|| format!("{SUITE} is not there; install libiscsi-bin"))?;
+    let all = text.lines().filter_map(|line| line.trim().strip_prefix("ALL."));
+    let names: BTreeSet<String> =
+        all.filter(|name| name.contains('.') && name.starts_with(only)).map(Into::into).collect();
+    ensure!(!names.is_empty(), "no test of {SUITE} has a name that begins with \"{only}\"");
+    Ok(names)
+}
+
+/// Runs every test once, as many at a time as there are units.
+fn run_all(urls: &[String], names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, Outcome>> {
+    let waiting: Mutex<VecDeque<&String>> = Mutex::new(names.iter().collect());
+    let next = || waiting.lock().expect("no worker panics with the queue in hand").pop_front();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = urls
+            .iter()
+            .map(|url| {
+                scope.spawn(|| -> Result<Vec<(String, Outcome)>> {
+                    let mut ended = Vec::new();
+                    while let Some(name) = next() {
+                        ended.push((name.clone(), run_one(url, name, scratch)?));
+                    }
+                    Ok(ended)
+                })
+            })
+            .collect();
+        let mut outcomes = BTreeMap::new();
+        for worker in workers {
+            outcomes.extend(worker.join().expect("a worker reports its errors")?);
+        }
+        Ok(outcomes)
+    })
+}
+
+/// Runs one test in an empty folder: a name that is also a file would be read as a list of tests.
+fn run_one(url: &str, name: &str, scratch: &Path) -> Result<Outcome> {
+    let empty = tempfile::tempdir_in(scratch)?;
+    let mut command = Command::new(SUITE);
+    command.arg("--dataloss").arg(format!("--test=ALL.{name}")).arg(url).current_dir(empty.path());
+    Ok(Outcome::of(&run_within(&mut command, TEST_LIMIT)?))
+}
+
+/// Prints what is not as expected and the closing line.
+fn report(
+    expected: Option<&Expected>,
+    names: &BTreeSet<String>,
+    outcomes: &BTreeMap<String, Outcome>,
+    whole: bool,
+) -> bool {
+    let verdict = judge::judge(expected, names, outcomes, whole);
+    for fault in &verdict.faults {
+        println!("FAILED {fault}");
+    }
+    for excused in &verdict.excused {
+        println!("excused, and counted as skipped: {excused}");
+    }
+    println!("{} passed, {} failed, {} skipped", verdict.passed, verdict.faults.len(), verdict.skipped);
+    verdict.faults.is_empty()
+}

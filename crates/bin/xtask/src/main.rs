@@ -3,7 +3,9 @@
 //! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
 //! not go well.
 
+mod child;
 mod conformance;
+mod target;
 mod tidy;
 
 use anyhow::Result;
@@ -22,6 +24,8 @@ struct Arguments {
 enum Task {
     /// Holds the rules of the house: crate edges, unsafe, lengths, names, requirement rows, scripts
     Tidy,
+    /// Runs libiscsi's test suite against a target and compares with docs/conformance
+    Conformance(conformance::Options),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
 /// True when the task found everything as it should be.
 fn run(task: Task) -> Result<bool> {
     match task {
+        Task::Conformance(options) => conformance::run(&workspace_root(), &options),
         Task::Tidy => tidy::run(&workspace_root()),
     }
 }

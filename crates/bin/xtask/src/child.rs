@@ -1,0 +1,166 @@
+//! Programs that we start: run to their end within a time limit, or kept in the background and ended
+//! by their own process id.
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use std::fs;
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a program that had a time limit ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// `None` when the limit passed and it was killed.
+    pub status: Option<ExitStatus>,
+    /// What it wrote to standard output and standard error, in its order.
+    pub said: String,
+}
+
+impl Ended {
+    /// True when it ended by itself and said success.
+    pub fn well(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Waits until the child has ended; false when `limit` passed first.
+fn ends_within(child: &Child, limit: Duration) -> Result<bool> {
+    let fd = pidfd_open(pid_of(child), PidfdFlags::empty()).context("cannot watch a child")?;
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: i64::try_from(left.as_secs())?, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("cannot wait for a child"),
+        }
+    }
+}
+
+/// The program has ended, by itself or, when `limit` had passed, by a kill of its process group.
+pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
+    let mut said = nameless_file()?;
+    command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?).process_group(0);
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    let in_time = ends_within(&child, limit)?;
+    // What it left behind in its group ends with it.
+    let _ = kill_process_group(pid_of(&child), Signal::KILL);
+    let status = child.wait()?;
+    said.rewind()?;
+    let mut bytes = Vec::new();
+    said.read_to_end(&mut bytes)?;
+    Ok(Ended { status: in_time.then_some(status), said: String::from_utf8_lossy(&bytes).into_owned() })
+}
+
+/// What the program wrote, when it succeeded within `limit`.
+pub fn output_of(command: &mut Command, limit: Duration) -> Result<String> {
+    let ended = run_within(command, limit)?;
+    if !ended.well() {
+        let how = ended.status.map_or_else(|| format!("did not end within {limit:?}"), |status| status.to_string());
+        bail!("{command:?}: {how}: {}", ended.said.trim());
+    }
+    Ok(ended.said)
+}
+
+/// A file without a name, gone when it is closed.
+fn nameless_file() -> Result<fs::File> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    Ok(memfd_create("said", MemfdFlags::CLOEXEC).context("cannot make a place for output")?.into())
+}
+
+/// A program in the background; ended when this is dropped.
+#[derive(Debug)]
+pub struct Background {
+    child: Child,
+    name: String,
+}
+
+impl Background {
+    /// The program runs, and writes what it has to say to `log`.
+    pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
+        let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child, name })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// True while it runs.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Ends it in the way that nothing can catch, as a power cut would.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Asks it to end, and waits.
+    pub fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
+        if self.is_alive() {
+            kill_process(pid_of(&self.child), Signal::TERM)?;
+            if !ends_within(&self.child, limit)? {
+                self.kill()?;
+                bail!("{} did not stop within {limit:?} of SIGTERM", self.name);
+            }
+        }
+        Ok(self.child.wait()?)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Whatever goes wrong here has been said elsewhere or does not matter any more.
+        let _ = self.stop(Duration::from_secs(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_ends_in_time_hands_back_its_words_and_status() {
+        let ended =
+            run_within(Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]), Duration::from_secs(10));
+        let ended = ended.unwrap();
+        assert_eq!(ended.said, "out\nerr\n");
+        assert_eq!(ended.status.unwrap().code(), Some(3));
+    }
+
+    #[test]
+    fn program_that_hangs_is_killed_with_its_children() {
+        let begin = Instant::now();
+        let ended =
+            run_within(Command::new("sh").args(["-c", "sleep 30 & sleep 30"]), Duration::from_millis(200)).unwrap();
+        assert!(ended.status.is_none());
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn program_in_the_background_ends_when_it_is_dropped() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut sleeper = Background::start(Command::new("sleep").arg("30"), log.path()).unwrap();
+        assert!(sleeper.is_alive());
+        let place = format!("/proc/{}", sleeper.pid());
+        drop(sleeper);
+        assert!(!Path::new(&place).exists());
+    }
+}

@@ -1,0 +1,111 @@
+//! The iSCSI target under test: ours, or Debian's `tgtd` to prove the harness and to compare with.
+
+mod tgt;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Which target to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// The product of this repository
+    Blockyard,
+    /// Debian's tgtd
+    Tgt,
+}
+
+/// What holds a logical unit's data.
+#[derive(Clone, Debug)]
+pub enum Backing {
+    /// Nothing: writes vanish, reads give zeros or what memory holds.
+    Null,
+    /// Memory.
+    Ram,
+    /// A sparse file in the setup's folder.
+    File,
+}
+
+/// A CHAP name and secret.
+#[derive(Clone, Debug)]
+pub struct Chap {
+    pub user: String,
+    pub secret: String,
+}
+
+/// What a target is to serve.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// A folder of its own, for its files and its log.
+    pub folder: PathBuf,
+    /// Where to listen.
+    pub portal: SocketAddr,
+    /// One logical unit for each, every one under its own target name where the product allows it.
+    pub units: Vec<Backing>,
+    /// Bytes of each unit.
+    pub unit_bytes: u64,
+    /// What initiators prove, and what the target proves to them.
+    pub chap: Option<(Chap, Option<Chap>)>,
+    /// The only core that it may run on.
+    pub core: Option<usize>,
+}
+
+impl Setup {
+    /// `units` small units of `backing` on a free loopback port, without CHAP.
+    pub fn new(folder: PathBuf, units: usize, backing: &Backing) -> Result<Self> {
+        let portal = free_portal()?;
+        Ok(Self { folder, portal, units: vec![backing.clone(); units], unit_bytes: 64 << 20, chap: None, core: None })
+    }
+}
+
+/// Where one logical unit is.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    pub portal: SocketAddr,
+    pub iqn: String,
+    pub lun: u16,
+}
+
+impl fmt::Display for Unit {
+    /// The address in libiscsi's form.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "iscsi://{}/{}/{}", self.portal, self.iqn, self.lun)
+    }
+}
+
+/// A running target; it ends when this is dropped.
+pub trait Target {
+    /// Its units, in the order of the setup.
+    fn units(&self) -> &[Unit];
+    /// The process that serves.
+    fn pid(&self) -> u32;
+}
+
+/// Starts a target of `kind`; its portal answers when this returns.
+pub fn start(kind: Kind, setup: &Setup) -> Result<Box<dyn Target>> {
+    match kind {
+        Kind::Tgt => Ok(Box::new(tgt::Tgt::start(setup)?)),
+        Kind::Blockyard => bail!("the product is not there yet"),
+    }
+}
+
+/// A loopback address whose port was free a moment ago.
+pub fn free_portal() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free loopback port")?;
+    Ok(listener.local_addr()?)
+}
+
+/// Returns when something listens on `portal`.
+fn await_portal(portal: SocketAddr, limit: Duration) -> Result<()> {
+    let until = Instant::now() + limit;
+    while TcpStream::connect_timeout(&portal, Duration::from_millis(200)).is_err() {
+        if Instant::now() > until {
+            bail!("nothing listens on {portal} after {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

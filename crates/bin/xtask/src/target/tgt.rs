@@ -1,0 +1,110 @@
+//! Debian's tgtd, with a control socket and a port of its own.
+
+use super::{Backing, Setup, Target, Unit, await_portal};
+use crate::child::{Background, output_of};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A running tgtd.
+pub struct Tgt {
+    daemon: Background,
+    units: Vec<Unit>,
+    /// Files outside the setup's folder that end with it.
+    memory: Vec<PathBuf>,
+}
+
+impl Tgt {
+    /// Starts tgtd and gives it one target for each unit of the setup.
+    pub fn start(setup: &Setup) -> Result<Self> {
+        // The control port only names a socket under /run/tgtd; tgtd takes numbers up to 32767.
+        let control = (setup.portal.port() % 32_768).to_string();
+        fs::create_dir_all("/run/tgtd").context("tgtd needs /run/tgtd (run as root)")?;
+        let mut command = match setup.core {
+            Some(core) => {
+                let mut pinned = Command::new("taskset");
+                pinned.args(["-c", &core.to_string(), "tgtd"]);
+                pinned
+            }
+            None => Command::new("tgtd"),
+        };
+        command.args(["-f", "-C", &control, "--iscsi", &format!("portal={}", setup.portal)]);
+        let daemon = Background::start(&mut command, &setup.folder.join("tgtd.log"))?;
+        let mut tgt = Self { daemon, units: Vec::new(), memory: Vec::new() };
+        await_portal(setup.portal, Duration::from_secs(10))?;
+        await_socket(&control)?;
+        for (index, backing) in setup.units.iter().enumerate() {
+            tgt.add(setup, &control, index, backing)?;
+        }
+        Ok(tgt)
+    }
+
+    fn add(&mut self, setup: &Setup, control: &str, index: usize, backing: &Backing) -> Result<()> {
+        let tid = (index + 1).to_string();
+        let iqn = format!("iqn.2026-01.example.tgt:unit{index}");
+        admin(control, &["--op", "new", "--mode", "target", "--tid", &tid, "-T", &iqn])?;
+        let unit = ["--op", "new", "--mode", "logicalunit", "--tid", &tid, "--lun", "1"];
+        match backing {
+            Backing::Null => admin(control, &[&unit[..], &["--bstype", "null", "-b", "null"]].concat())?,
+            Backing::Ram | Backing::File => {
+                let folder =
+                    if matches!(backing, Backing::Ram) { Path::new("/dev/shm") } else { setup.folder.as_path() };
+                let file = folder.join(format!("xtask-tgt-{}-{index}", setup.portal.port()));
+                fs::File::create(&file)?.set_len(setup.unit_bytes)?;
+                self.memory.push(file.clone());
+                admin(control, &[&unit[..], &["-b", &file.to_string_lossy()]].concat())?;
+            }
+        }
+        if let Some((one_way, mutual)) = &setup.chap {
+            for (chap, outgoing) in std::iter::once((one_way, false)).chain(mutual.iter().map(|chap| (chap, true))) {
+                let account = ["--mode", "account", "--user", &chap.user];
+                // The account may exist from the unit before.
+                let _ = admin(control, &[&["--op", "new"], &account[..], &["--password", &chap.secret]].concat());
+                let bind = [&["--op", "bind", "--tid", &tid], &account[..]].concat();
+                admin(control, &if outgoing { [&bind[..], &["--outgoing"]].concat() } else { bind })?;
+            }
+        }
+        admin(control, &["--op", "bind", "--mode", "target", "--tid", &tid, "-I", "ALL"])?;
+        self.units.push(Unit { portal: setup.portal, iqn, lun: 1 });
+        Ok(())
+    }
+}
+
+fn admin(control: &str, arguments: &[&str]) -> Result<()> {
+    output_of(Command::new("tgtadm").args(["-C", control, "--lld", "iscsi"]).args(arguments), Duration::from_secs(10))?;
+    Ok(())
+}
+
+fn await_socket(control: &str) -> Result<()> {
+    let mut answer = Ok(());
+    for _ in 0..100 {
+        answer = admin(control, &["--op", "show", "--mode", "sys"]);
+        if answer.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    answer.context("tgtd does not answer on its control socket")
+}
+
+impl Target for Tgt {
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+}
+
+impl Drop for Tgt {
+    fn drop(&mut self) {
+        // tgtd ignores SIGTERM while a session is open; what it held is of no value.
+        let _ = self.daemon.kill();
+        for file in &self.memory {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
