@@ -51,13 +51,12 @@ pub struct Statistics {
 
 impl Counters {
     pub fn statistics(&self, block_bytes: u32) -> Statistics {
-        let bytes = |blocks: &Cell<u64>| blocks.get().wrapping_mul(u64::from(block_bytes));
         Statistics {
             reads: self.reads.get(),
             writes: self.writes.get(),
-            read_bytes: bytes(&self.blocks_read),
-            written_bytes: bytes(&self.blocks_written),
-            errors: self.read_errors.get() + self.write_errors.get(),
+            read_bytes: self.blocks_read.get().wrapping_mul(u64::from(block_bytes)),
+            written_bytes: self.bytes_written.get(),
+            errors: self.read_errors.get().wrapping_add(self.write_errors.get()),
         }
     }
 

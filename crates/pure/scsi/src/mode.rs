@@ -46,7 +46,7 @@ impl Header {
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn mode_sense(&self, job: &Job<'_>) -> Result<Rope, Failure> {
+    pub(crate) fn mode_sense(&self, job: &Job) -> Result<Rope, Failure> {
         let (cdb, allocation, geometry) = (job.request.cdb, job.request.need.data_in, job.geometry);
         let header = Header::of(cdb);
         let control = match cdb.u8_at(2) >> 6 {

@@ -37,6 +37,8 @@ fn log_counters_count_what_was_done() {
     };
     assert_eq!(ask(&unit, &log(0x02, 0, 0))[4..], expected(6 * BLOCK as u64, 2));
     assert_eq!(ask(&unit, &log(0x03, 0, 0))[4..], expected(5 * BLOCK as u64, 1));
+    let own = unit.statistics();
+    assert_eq!((own.reads, own.writes, own.read_bytes, own.written_bytes, own.errors), (1, 3, 2560, 3072, 3));
     let statistics = ask(&unit, &log(0x19, 0, 0));
     assert_eq!(statistics[4..8], [0, 1, 3, 64]);
     let counters: Vec<u64> =
