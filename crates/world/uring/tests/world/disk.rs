@@ -7,6 +7,7 @@ use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::pin::pin;
+use std::process::Command;
 use std::task::Poll;
 use uring::{Disk, Uring};
 
@@ -26,6 +27,23 @@ impl Scratch {
         let path = self.folder.path().join(name);
         std::fs::File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
         path.to_str().expect("a name in UTF-8").to_owned()
+    }
+}
+
+/// A block device over a file, where the machine lets us have one.
+struct Loop(String);
+
+impl Loop {
+    fn on(path: &str) -> Option<Self> {
+        let made = Command::new("losetup").args(["--find", "--show", path]).output().ok()?;
+        let device = String::from_utf8(made.stdout).ok()?.trim().to_owned();
+        (made.status.success() && !device.is_empty()).then_some(Self(device))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
     }
 }
 
@@ -130,6 +148,25 @@ on_both! {
         let got = read(&disk, 0, 128).await;
         assert_eq!(got[..4608], pattern(64 << 10, 5)[..4608]);
         assert!(got[5000..].iter().all(|&byte| byte == 0));
+    }
+
+    block_device_is_used_whole_and_exclusively(world) {
+        let scratch = Scratch::new();
+        let Some(device) = Loop::on(&scratch.file("disk", 8 << 20)) else {
+            eprintln!("skipped: this machine gives no loop device");
+            return;
+        };
+        let disk = open(&world, &device.0);
+        let geometry = disk.geometry();
+        assert_eq!((geometry.bytes(), geometry.block_bytes), (8 << 20, 512));
+        assert_eq!(world.open_disk(&device.0, OPTIONS).err().expect("it is open").kind(), ErrorKind::ResourceBusy);
+        write(&disk, 16, pattern(64 << 10, 1)).await;
+        let _ = disk.flush(Written::attest()).await.expect("the disk is well");
+        let _: Written = disk.discard(Extent::new(24, 8)).await.expect("the disk is well");
+        assert_eq!(read(&disk, 16, 8).await[..], pattern(64 << 10, 1)[..4096]);
+        if geometry.discard_zeroes {
+            assert!(read(&disk, 24, 8).await.iter().all(|&byte| byte == 0));
+        }
     }
 
     many_operations_at_once_all_land(world) {
