@@ -23,6 +23,12 @@ fn geometry(block_bytes: u32, blocks: Blocks) -> Geometry {
     }
 }
 
+/// The same device with more blocks.
+fn grown(geometry: Geometry, blocks: Blocks) -> Geometry {
+    assert!(blocks >= geometry.blocks, "a device does not shrink");
+    Geometry { blocks, ..geometry }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::Future;

@@ -2,6 +2,7 @@
 
 use super::geometry;
 use crate::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use std::cell::Cell;
 
 /// The bytes of the one view of zeros that all reads share.
 const ZERO_BYTES: usize = 1 << 20;
@@ -9,7 +10,7 @@ const ZERO_BYTES: usize = 1 << 20;
 /// Reads as zeros without copying; drops what is written.
 #[derive(Debug)]
 pub struct Null {
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     zeros: View,
 }
 
@@ -17,18 +18,25 @@ impl Null {
     /// A device of `blocks` blocks of `block_bytes` (512 or 4096).
     #[must_use]
     pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
-        Self { geometry: geometry(block_bytes, blocks), zeros: View::zeroed(ZERO_BYTES) }
+        Self { geometry: Cell::new(geometry(block_bytes, blocks)), zeros: View::zeroed(ZERO_BYTES) }
+    }
+
+    /// The device has `blocks` blocks from now on.
+    ///
+    /// *Panics*: when it would shrink.
+    pub fn grow(&self, blocks: Blocks) {
+        self.geometry.set(super::grown(self.geometry.get(), blocks));
     }
 }
 
 impl BlockDevice for Null {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        self.geometry.admit(extent)?;
-        let mut missing = extent.len.bytes(self.geometry.block_bytes);
+        self.geometry.get().admit(extent)?;
+        let mut missing = extent.len.bytes(self.geometry.get().block_bytes);
         let mut rope = Rope::new();
         while missing > 0 {
             let here = missing.min(ZERO_BYTES as u64);
@@ -39,7 +47,7 @@ impl BlockDevice for Null {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.geometry.extent_of(start, data.len())?;
+        self.geometry.get().extent_of(start, data.len())?;
         Ok(Written::attest())
     }
 
@@ -48,7 +56,7 @@ impl BlockDevice for Null {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        self.geometry.admit(extent)?;
+        self.geometry.get().admit(extent)?;
         Ok(Written::attest())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::geometry;
 use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 /// The unit in which memory is taken and given back.
@@ -16,7 +16,7 @@ const DIRECTORY_SLABS: usize = 512;
 /// else leaves the old slab to its readers and changes a copy.
 #[derive(Debug)]
 pub struct Ram {
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     directories: RefCell<Vec<Option<Box<Directory>>>>,
     zeros: View,
 }
@@ -36,10 +36,18 @@ impl Ram {
     #[must_use]
     pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
         let geometry = geometry(block_bytes, blocks);
-        let directory_bytes = (SLAB_BYTES * DIRECTORY_SLABS) as u64;
-        let count = usize::try_from(geometry.bytes().div_ceil(directory_bytes)).expect("memory is addressable");
-        let directories = RefCell::new((0..count).map(|_| None).collect());
-        Self { geometry, directories, zeros: View::zeroed(SLAB_BYTES) }
+        let directories = RefCell::new((0..directory_count(&geometry)).map(|_| None).collect());
+        Self { geometry: Cell::new(geometry), directories, zeros: View::zeroed(SLAB_BYTES) }
+    }
+
+    /// The disk has `blocks` blocks from now on; what is new reads as zeros.
+    ///
+    /// *Panics*: when it would shrink.
+    pub fn grow(&self, blocks: Blocks) {
+        let geometry = super::grown(self.geometry.get(), blocks);
+        let count = directory_count(&geometry);
+        self.geometry.set(geometry);
+        self.directories.borrow_mut().resize_with(count, || None);
     }
 
     /// Bytes of memory that the disk holds now.
@@ -52,7 +60,7 @@ impl Ram {
 
     /// The pieces of `len` bytes from block `start` on, in order.
     fn pieces(&self, start: Lba, len: usize) -> impl Iterator<Item = Piece> + use<> {
-        let first = Blocks(start.0).bytes(self.geometry.block_bytes);
+        let first = Blocks(start.0).bytes(self.geometry.get().block_bytes);
         let mut at = usize::try_from(first).expect("memory is addressable");
         let end = at + len;
         std::iter::from_fn(move || {
@@ -65,8 +73,13 @@ impl Ram {
     }
 
     fn bytes_of(&self, extent: Extent) -> usize {
-        usize::try_from(extent.len.bytes(self.geometry.block_bytes)).expect("memory is addressable")
+        usize::try_from(extent.len.bytes(self.geometry.get().block_bytes)).expect("memory is addressable")
     }
+}
+
+fn directory_count(geometry: &Geometry) -> usize {
+    let directory_bytes = (SLAB_BYTES * DIRECTORY_SLABS) as u64;
+    usize::try_from(geometry.bytes().div_ceil(directory_bytes)).expect("memory is addressable")
 }
 
 impl Directory {
@@ -77,11 +90,11 @@ impl Directory {
 
 impl BlockDevice for Ram {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        self.geometry.admit(extent)?;
+        self.geometry.get().admit(extent)?;
         let directories = self.directories.borrow();
         let mut rope = Rope::new();
         for piece in self.pieces(extent.start, self.bytes_of(extent)) {
@@ -94,7 +107,7 @@ impl BlockDevice for Ram {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.geometry.extent_of(start, data.len())?;
+        self.geometry.get().extent_of(start, data.len())?;
         let mut directories = self.directories.borrow_mut();
         let mut done = 0;
         for piece in self.pieces(start, data.len()) {
@@ -115,7 +128,7 @@ impl BlockDevice for Ram {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        self.geometry.admit(extent)?;
+        self.geometry.get().admit(extent)?;
         let mut directories = self.directories.borrow_mut();
         for piece in self.pieces(extent.start, self.bytes_of(extent)) {
             let Some(directory) = &mut directories[piece.slab / DIRECTORY_SLABS] else { continue };
