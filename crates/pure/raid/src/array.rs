@@ -118,6 +118,16 @@ impl<D: BlockDevice + 'static> Array<D> {
         self.0.failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
     }
 
+    /// The array lets go of the device of a member that has failed, so that it can be opened again.
+    /// Without effect on one that is in use.
+    pub fn release(&self, member: u16) {
+        if let Some(place) = self.0.members.get(usize::from(member))
+            && matches!(place.state(), MemberState::Failed | MemberState::Missing)
+        {
+            place.release();
+        }
+    }
+
     /// `device` is in the place of `member`, which had failed or was missing, and waits for
     /// [`Array::rebuild`].
     ///

@@ -88,13 +88,14 @@ impl Background {
         let mut waiting = None;
         poll_fn(|cx| {
             if self.count.get() > 0 {
+                // Before the turn: what wakes during it must not be missed.
+                self.remember(&mut waiting, cx);
                 self.turn();
             }
             let polled = ready(cx);
-            // Work that waits itself is polled whenever anybody who waits is woken.
-            if polled.is_pending() && !cx.waker().will_wake(&self.waker) {
-                let waiting = waiting.get_or_insert_with(|| self.waiting());
-                self.hub.waiting().insert(waiting.id, cx.waker().clone());
+            if polled.is_pending() {
+                // Work may yet come that has to be driven for this to become ready.
+                self.remember(&mut waiting, cx);
             }
             polled
         })
@@ -107,9 +108,16 @@ impl Background {
         drop(work);
     }
 
-    fn waiting(&self) -> Waiting<'_> {
-        self.next_id.set(self.next_id.get() + 1);
-        Waiting { hub: &self.hub, id: self.next_id.get() }
+    fn remember<'a>(&'a self, waiting: &mut Option<Waiting<'a>>, cx: &Context<'_>) {
+        if cx.waker().will_wake(&self.waker) {
+            // Work that waits itself is polled whenever anybody who waits is woken.
+            return;
+        }
+        let waiting = waiting.get_or_insert_with(|| {
+            self.next_id.set(self.next_id.get() + 1);
+            Waiting { hub: &self.hub, id: self.next_id.get() }
+        });
+        self.hub.waiting().insert(waiting.id, cx.waker().clone());
     }
 
     /// Polls everything once, also what begins meanwhile.
@@ -276,6 +284,27 @@ mod tests {
         gate.open();
         (0..4).for_each(|_| executor.run_ready());
         assert!(ended.get());
+    }
+
+    #[test]
+    fn work_that_wakes_itself_at_once_wakes_who_has_just_come() {
+        let background = Rc::new(Background::default());
+        let (turns, done) = (Cell::new(0), Rc::new(Cell::new(false)));
+        let tell = done.clone();
+        background.start(async move {
+            poll_fn(|cx| {
+                turns.set(turns.get() + 1);
+                cx.waker().wake_by_ref();
+                if turns.get() < 5 { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
+            tell.set(true);
+        });
+        let executor = shard::Executor::new(Box::new(|| {}));
+        let own = background.clone();
+        executor.spawn(async move { own.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending }).await });
+        (0..8).for_each(|_| executor.run_ready());
+        assert_eq!(executor.task_count(), 0);
     }
 
     #[test]

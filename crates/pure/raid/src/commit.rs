@@ -59,12 +59,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// Failures may not be durable yet: [`Core::failures_recorded`] comes before any acknowledgement.
     /// *Errors*: in the array's blocks `extent`, when data could not be written and has no other copy,
     /// or the array has stopped.
-    pub(crate) async fn carry_out(
-        self: &Rc<Self>,
-        ops: Ops,
-        guard: Option<RangeGuard>,
-        extent: Extent,
-    ) -> Result<(), IoError> {
+    pub(crate) async fn carry_out(self: &Rc<Self>, ops: Ops, guard: RangeGuard, extent: Extent) -> Result<(), IoError> {
         let core = self.clone();
         let work = async move {
             let ended = core.perform(ops).await;
@@ -73,6 +68,12 @@ impl<D: BlockDevice + 'static> Core<D> {
             judged
         };
         self.background.finish(work).await
+    }
+
+    /// The operations are done on members that have nothing in common: no lock, and no end once dropped.
+    pub(crate) async fn carry_out_bare(self: &Rc<Self>, ops: Ops, extent: Extent) -> Result<(), IoError> {
+        let ended = self.perform(ops).await;
+        self.judge(&ended, extent)
     }
 
     /// Writes back what had been unreadable. The data was served already, so an error only costs the

@@ -53,17 +53,17 @@ impl<D: BlockDevice + 'static> Core<D> {
         if self.layout.has_parity() && span.extent.len.0 < self.layout.stripe_blocks() {
             return Ok(());
         }
-        let guard = match self.is_bare() {
-            true => None,
-            false => Some(self.lock_exclusive(span.stripes.clone()).await),
-        };
+        if self.is_bare() {
+            // A hint that a member does not take costs nothing where nothing relies on it.
+            return match self.carry_out_bare(self.each_copy(&span), span.extent).await {
+                Err(error) if error.kind == IoErrorKind::Unsupported => Ok(()),
+                result => result,
+            };
+        }
+        let guard = self.lock_exclusive(span.stripes.clone()).await;
         self.serving(span.extent)?;
         let ops = if self.layout.has_parity() { self.whole_stripe(&span) } else { self.each_copy(&span) };
-        match self.carry_out(ops, guard, span.extent).await {
-            // A hint that a member does not take costs nothing where nothing relies on it.
-            Err(error) if error.kind == IoErrorKind::Unsupported && self.is_bare() => Ok(()),
-            result => result,
-        }
+        self.carry_out(ops, guard, span.extent).await
     }
 
     fn whole_stripe(&self, span: &Span) -> Ops {

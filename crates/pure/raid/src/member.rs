@@ -45,7 +45,7 @@ pub(crate) struct Member<D> {
     pub(crate) rebuild_runs: Cell<bool>,
     /// Blocks that could not be restored: reading them is a medium error until they are written.
     unreadable: RefCell<BTreeSet<u64>>,
-    /// Writes that have ended, and how many of them the last good flush has covered.
+    /// Changes that have ended, and how many of them the last good flush has covered.
     written: Cell<u64>,
     flushed: Cell<u64>,
     /// Where the last read ended; another that begins there costs a disk no seek.
@@ -68,6 +68,16 @@ pub(crate) struct Counts {
 /// One more.
 pub(crate) fn count(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
+}
+
+/// A change of blocks that is under way. It counts as written when it ends, however it ends: what a dropped
+/// or failed write has left can be read, so a flush covers it. A flush that began before covers nothing of it.
+struct Changing<'a>(&'a Cell<u64>);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        count(self.0);
+    }
 }
 
 /// An operation that is under way; dropped when it ends, however it ends.
@@ -122,6 +132,11 @@ impl<D: BlockDevice> Member<D> {
         self.state.set(MemberState::Rebuilding { front_stripe: 0 });
     }
 
+    /// The device is closed once nobody uses it any more.
+    pub(crate) fn release(&self) {
+        self.device.borrow_mut().take();
+    }
+
     /// A rebuild of these stripes begins; none of them is believed before it is rebuilt.
     pub(crate) fn begin_rebuild(&self, stripes: &[Range<u64>]) {
         let front_stripe = stripes.first().map_or(0, |range| range.start);
@@ -169,18 +184,18 @@ impl<D: BlockDevice> Member<D> {
         count(&self.counts.writes);
         let extent = Extent::new(start.0, data.len() as u64 / u64::from(crate::BLOCK_BYTES));
         let device = self.device_in_use(extent)?;
-        let _in_flight = InFlight::new(&self.counts.in_flight);
+        let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
         let written = self.note(device.write(start, data).await)?;
-        self.wrote(extent);
+        self.believe(extent);
         Ok(written)
     }
 
     pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         count(&self.counts.discards);
         let device = self.device_in_use(extent)?;
-        let _in_flight = InFlight::new(&self.counts.in_flight);
+        let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
         let written = self.note(device.discard(extent).await)?;
-        self.wrote(extent);
+        self.believe(extent);
         Ok(written)
     }
 
@@ -216,9 +231,8 @@ impl<D: BlockDevice> Member<D> {
         }
     }
 
-    /// Counted when a write has ended: a flush that began before covers nothing of it.
-    fn wrote(&self, extent: Extent) {
-        count(&self.written);
+    /// These blocks have a content again.
+    fn believe(&self, extent: Extent) {
         let mut unreadable = self.unreadable.borrow_mut();
         if !unreadable.is_empty() {
             unreadable.retain(|block| !(extent.start.0..extent.end().0).contains(block));

@@ -101,7 +101,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         // Nothing is awaited between the end of the lock and the move of the front: nobody sees one without
         // the other. A rebuild that is dropped before leaves the front where it was.
         let everything = Extent::new(0, self.layout.blocks().0);
-        self.carry_out(ops, Some(guard), everything).await.map_err(RebuildError::Stopped)?;
+        self.carry_out(ops, guard, everything).await.map_err(RebuildError::Stopped)?;
         self.still_rebuilding(member, tenure)?;
         place.set_state(MemberState::Rebuilding { front_stripe: step.end });
         rebuilt.stripes += step.end - step.start;

@@ -5,7 +5,7 @@ use crate::commit::{Op, Ops};
 use crate::geometry::{MemberSet, Role};
 use crate::plan::{Parity, Read, Sight};
 use crate::restore::parity_of;
-use block::{BlockDevice, Extent, IoError, View};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -35,13 +35,13 @@ pub struct Verified {
     pub skipped: u64,
 }
 
-/// What one stripe turned out to be.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What one stripe turned out to be, from what matters least to what matters most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Finding {
-    Right,
-    Wrong,
-    Unreadable,
     Skipped,
+    Right,
+    Unreadable,
+    Wrong,
 }
 
 /// Bytes of each member that are worked on at a time.
@@ -119,8 +119,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         } else {
             self.compare_mirrors(stripe, &mut corrections).await
         };
-        if repair && finding == Finding::Wrong {
-            self.carry_out(corrections, Some(guard), extent).await?;
+        if repair && !corrections.is_empty() {
+            self.carry_out(corrections, guard, extent).await?;
             self.failures_recorded(extent).await?;
         }
         Ok(finding)
@@ -160,27 +160,19 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Compares, and adds the writes that put the stripe right to `corrections`.
     async fn compare_mirrors(self: &Rc<Self>, stripe: u64, corrections: &mut Ops) -> Finding {
-        let mut compared = false;
+        let mut worst = Finding::Skipped;
         for column in 0..self.layout.columns() {
-            match self.compare_column(stripe, column, corrections).await {
-                Finding::Unreadable => return Finding::Unreadable,
-                finding => compared |= finding != Finding::Skipped,
-            }
+            worst = worst.max(self.compare_column(stripe, column, corrections).await);
         }
-        match (corrections.is_empty(), compared) {
-            (false, _) => Finding::Wrong,
-            (true, true) => Finding::Right,
-            (true, false) => Finding::Skipped,
-        }
+        worst
     }
 
-    /// The first copy that can be read is right; a copy that cannot be read is wrong.
+    /// The first copy that can be read is right; the others are corrected, also those that cannot be read.
     async fn compare_column(self: &Rc<Self>, stripe: u64, column: u16, corrections: &mut Ops) -> Finding {
-        let rows = self.layout.all_rows();
-        let usable = self.usable(stripe);
-        let copies = (0..self.layout.copies()).map(|copy| Role::Data { column, copy });
-        let held = copies.filter(|&role| usable.write.contains(self.layout.member_of(stripe, role))).count();
-        if held < 2 {
+        let (rows, write) = (self.layout.all_rows(), self.usable(stripe).write);
+        let holders = (0..self.layout.copies()).map(|copy| self.layout.member_of(stripe, Role::Data { column, copy }));
+        let holders: MemberSet = holders.filter(|&member| write.contains(member)).collect();
+        if holders.len() < 2 {
             return Finding::Skipped;
         }
         let mut blind = MemberSet::NONE;
@@ -189,16 +181,18 @@ impl<D: BlockDevice + 'static> Core<D> {
         };
         let extent = self.layout.member_extent(stripe, rows);
         let mut finding = Finding::Right;
-        for copy in 0..self.layout.copies() {
-            let member = self.layout.member_of(stripe, Role::Data { column, copy });
-            let usable = self.usable(stripe);
-            let is_right = !usable.write.contains(member)
-                || usable.read.contains(member)
-                    && self.read_member(member, extent).await.is_ok_and(|found| found == *right);
-            if !is_right && self.usable(stripe).write.contains(member) {
-                corrections.push(Op::write(member, extent, right.clone()));
-                finding = Finding::Wrong;
+        for member in holders.iter() {
+            let found = match self.usable(stripe).read.contains(member) {
+                true => self.read_member(member, extent).await,
+                false => Err(IoError::new(IoErrorKind::Medium, extent)),
+            };
+            match found {
+                Ok(found) if found == *right => continue,
+                Ok(_) => finding = Finding::Wrong,
+                Err(_) if finding == Finding::Right => finding = Finding::Unreadable,
+                Err(_) => {}
             }
+            corrections.push(Op::write(member, extent, right.clone()));
         }
         finding
     }

@@ -47,13 +47,13 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     async fn write_span(self: &Rc<Self>, span: Span, data: View) -> Result<(), IoError> {
         if self.is_bare() {
-            return self.carry_out(self.mirrored(&span, &data), None, span.extent).await;
+            return self.carry_out_bare(self.mirrored(&span, &data), span.extent).await;
         }
         let guard = self.lock_exclusive(span.stripes.clone()).await;
         self.serving(span.extent)?;
         let ops =
             if self.layout.has_parity() { self.protected(&span, &data).await? } else { self.mirrored(&span, &data) };
-        self.carry_out(ops, Some(guard), span.extent).await
+        self.carry_out(ops, guard, span.extent).await
     }
 
     /// The writes to every copy, one for each run that is contiguous on a member.

@@ -1,0 +1,212 @@
+//! A disk in memory whose faults are scripted.
+
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+pub const BLOCK: usize = 4096;
+
+/// One member read or write, as the disk saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Read(Extent),
+    Write(Extent),
+    Flush,
+    Discard(Extent),
+}
+
+#[derive(Clone)]
+pub struct Disk(Rc<State>);
+
+pub struct State {
+    data: RefCell<Vec<u8>>,
+    /// What a power cut leaves at least.
+    stable: RefCell<Vec<u8>>,
+    /// How many flushes have begun, and the last begun of those that have ended.
+    flushes: Cell<(u64, u64)>,
+    pub seen: RefCell<Vec<Seen>>,
+    pub gone: Cell<bool>,
+    pub flush_fails: Cell<bool>,
+    /// The test is about to fail it.
+    pub doomed: Cell<bool>,
+    pub discard_zeroes: Cell<bool>,
+    pub block_bytes: Cell<u32>,
+    /// Blocks that cannot be read until they are written.
+    pub bad: RefCell<BTreeSet<u64>>,
+    /// Blocks that cannot be written.
+    pub stuck: RefCell<BTreeSet<u64>>,
+    /// Operations wait while this is set.
+    held: Cell<bool>,
+    flushes_held: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+    /// How often an operation lets others run before it ends.
+    pub yields: Cell<u32>,
+}
+
+impl std::ops::Deref for Disk {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl Disk {
+    pub fn new(blocks: u64) -> Self {
+        let bytes = blocks as usize * BLOCK;
+        Self(Rc::new(State {
+            data: RefCell::new(vec![0; bytes]),
+            stable: RefCell::new(vec![0; bytes]),
+            flushes: Cell::default(),
+            seen: RefCell::default(),
+            gone: Cell::default(),
+            flush_fails: Cell::default(),
+            doomed: Cell::default(),
+            discard_zeroes: Cell::new(true),
+            block_bytes: Cell::new(BLOCK as u32),
+            bad: RefCell::default(),
+            stuck: RefCell::default(),
+            held: Cell::default(),
+            flushes_held: Cell::default(),
+            waiting: RefCell::default(),
+            yields: Cell::default(),
+        }))
+    }
+
+    /// Full of bytes that no test writes, as a disk that was used before.
+    pub fn used(blocks: u64) -> Self {
+        let disk = Self::new(blocks);
+        disk.data.borrow_mut().fill(0xdd);
+        disk.stable.borrow_mut().fill(0xdd);
+        disk
+    }
+
+    pub fn hold(&self) {
+        self.held.set(true);
+    }
+
+    /// Flushes wait from now on; reads and writes do not.
+    pub fn hold_flushes(&self) {
+        self.flushes_held.set(true);
+    }
+
+    pub fn release(&self) {
+        self.held.set(false);
+        self.flushes_held.set(false);
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    pub fn bytes(&self, extent: Extent) -> Vec<u8> {
+        self.data.borrow()[range(extent)].to_vec()
+    }
+
+    pub fn overwrite(&self, extent: Extent, byte: u8) {
+        self.data.borrow_mut()[range(extent)].fill(byte);
+    }
+
+    /// What has been seen since the last call.
+    pub fn take_seen(&self) -> Vec<Seen> {
+        self.seen.take()
+    }
+
+    /// Each block keeps its stable or its last content, as `keeps_last` says.
+    pub fn cut_power(&self, mut keeps_last: impl FnMut() -> bool) {
+        let (mut data, mut stable) = (self.data.borrow_mut(), self.stable.borrow_mut());
+        for (last, stable) in data.chunks_mut(BLOCK).zip(stable.chunks_mut(BLOCK)) {
+            if keeps_last() { stable.copy_from_slice(last) } else { last.copy_from_slice(stable) }
+        }
+    }
+
+    async fn pause(&self, extent: Extent, held: impl Fn() -> bool) -> Result<(), IoError> {
+        let mut yields = self.yields.get();
+        poll_fn(|cx| {
+            if held() {
+                self.waiting.borrow_mut().push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            if yields > 0 {
+                yields -= 1;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        if self.gone.get() { Err(IoError::new(IoErrorKind::Gone, extent)) } else { Ok(()) }
+    }
+
+    fn judge(&self, extent: Extent, faults: &RefCell<BTreeSet<u64>>) -> Result<(), IoError> {
+        match faults.borrow().range(extent.start.0..extent.end().0).next() {
+            Some(_) => Err(IoError::new(IoErrorKind::Medium, extent)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn range(extent: Extent) -> std::ops::Range<usize> {
+    extent.start.0 as usize * BLOCK..extent.end().0 as usize * BLOCK
+}
+
+impl BlockDevice for Disk {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            block_bytes: self.block_bytes.get(),
+            blocks: Blocks((self.data.borrow().len() / BLOCK) as u64),
+            physical_block_bytes: 4096,
+            optimal_bytes: 4096,
+            volatile_cache: true,
+            discard_zeroes: self.discard_zeroes.get(),
+        }
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.seen.borrow_mut().push(Seen::Read(extent));
+        self.pause(extent, || self.held.get()).await?;
+        self.judge(extent, &self.bad)?;
+        Ok(block::Buf::copy_of(&self.data.borrow()[range(extent)]).into())
+    }
+
+    /// Dropped half-way, the first half is written.
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = Extent::new(start.0, (data.len() / BLOCK) as u64);
+        self.seen.borrow_mut().push(Seen::Write(extent));
+        self.pause(extent, || self.held.get()).await?;
+        self.judge(extent, &self.stuck)?;
+        let half = data.len() / BLOCK / 2 * BLOCK;
+        let (from, to) = (range(extent).start, range(extent).end);
+        self.data.borrow_mut()[from..from + half].copy_from_slice(&data[..half]);
+        self.pause(extent, || self.held.get()).await?;
+        self.data.borrow_mut()[from + half..to].copy_from_slice(&data[half..]);
+        self.bad.borrow_mut().retain(|block| !(extent.start.0..extent.end().0).contains(block));
+        Ok(Written::attest())
+    }
+
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        self.seen.borrow_mut().push(Seen::Flush);
+        let (begun, _) = self.flushes.get();
+        self.flushes.set((begun + 1, self.flushes.get().1));
+        let covered = self.data.borrow().clone();
+        self.pause(Extent::default(), || self.held.get() || self.flushes_held.get()).await?;
+        if self.flush_fails.get() {
+            self.gone.set(true);
+            return Err(IoError::new(IoErrorKind::Gone, Extent::default()));
+        }
+        // A flush that began later and has ended already covers more.
+        if self.flushes.get().1 <= begun {
+            self.flushes.set((self.flushes.get().0, begun + 1));
+            *self.stable.borrow_mut() = covered;
+        }
+        Ok(Stable::attest())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.seen.borrow_mut().push(Seen::Discard(extent));
+        self.pause(extent, || self.held.get()).await?;
+        if self.discard_zeroes.get() {
+            self.overwrite(extent, 0);
+        }
+        Ok(Written::attest())
+    }
+}

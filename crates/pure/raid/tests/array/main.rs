@@ -1,0 +1,12 @@
+//! Arrays from outside: what they cost, how they serve with faults, and that they never lie.
+
+#![expect(clippy::single_range_in_vec_init, reason = "a rebuild takes a list of ranges, often of one")]
+
+mod bench;
+mod costs;
+mod disk;
+mod failures;
+mod faults;
+mod model;
+mod rebuild;
+mod verify;
