@@ -57,7 +57,24 @@ fn same_seed_gives_the_same_run_and_another_seed_another() {
     digests.sort_unstable();
     digests.dedup();
     assert_eq!(digests.len(), 20, "different seeds differ");
-    assert!(runs.iter().any(|run| run.0 != runs[0].0), "the order of tasks depends on the seed");
+}
+
+#[test]
+fn ready_tasks_run_in_an_order_that_the_seed_chooses() {
+    let order = |seed| {
+        Sim::new(seed).run(async |sim| {
+            let order = Rc::new(RefCell::new(Vec::new()));
+            for task in 0..6 {
+                let order = order.clone();
+                sim.spawn(async move { order.borrow_mut().push(task) });
+            }
+            sim.sleep(Duration::from_secs(1)).await;
+            order.take()
+        })
+    };
+    assert_eq!(order(1), order(1));
+    let orders: std::collections::BTreeSet<Vec<i32>> = (0..20).map(order).collect();
+    assert!(orders.len() > 10, "{orders:?}");
 }
 
 #[test]

@@ -32,7 +32,6 @@ struct Pipe {
     flying_bytes: usize,
     arrived: VecDeque<u8>,
     arrived_segments: usize,
-    last_arrival: Time,
     stalled_until: Time,
     has_ended: bool,
     end_sent: bool,
@@ -186,8 +185,8 @@ fn enqueue(core: &Rc<Core>, net: &mut Net, id: u64, side: usize, bytes: Vec<u8>,
     let delay = net.delay();
     let Some(connection) = net.connections.get_mut(&id) else { return };
     let pipe = &mut connection.pipes[side];
-    let arrives = (core.now.get() + delay).max(pipe.last_arrival);
-    pipe.last_arrival = arrives;
+    // One that overtakes waits behind the others until they are due.
+    let arrives = core.now.get() + delay;
     pipe.flying_bytes += bytes.len();
     pipe.flying.push_back(Segment { arrives, bytes, is_end });
     core.schedule(arrives, Box::new(move |core| deliver(core, id, side)));
