@@ -11,7 +11,7 @@ use crate::status::{Status, Tally};
 use crate::verify::{Progress, Verified};
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::{RangeGuard, RangeLocks};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
@@ -36,8 +36,8 @@ pub(crate) struct Core<D> {
     pub(crate) background: Rc<Background>,
     pub(crate) failures: Failures,
     pub(crate) tally: Tally,
-    /// Stripes whose mirrors may differ after an unclean stop, from the first to before the second.
-    pub(crate) suspect: Cell<(u64, u64)>,
+    /// Stripes whose mirrors may differ after an unclean stop.
+    pub(crate) suspect: RefCell<Vec<Range<u64>>>,
     /// Whose turn it is among mirrors that are equally good to read from.
     pub(crate) turn: Cell<u16>,
 }
@@ -66,7 +66,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             background: Rc::default(),
             failures: Failures::default(),
             tally: Tally::default(),
-            suspect: Cell::default(),
+            suspect: RefCell::default(),
             turn: Cell::default(),
         })))
     }
@@ -157,11 +157,19 @@ impl<D: BlockDevice + 'static> Array<D> {
         self.0.rebuild(member, stripes, owner).await
     }
 
+    /// Until they are resynced, mirrors of `stripes` are read from the first copy only.
+    ///
+    /// For the owner, before it serves an array that was not closed cleanly: two copies may differ, and
+    /// a host must not read now one and now the other. [`Array::resync`] says it for its own stripes.
+    pub fn mark_suspect(&self, stripes: Range<u64>) {
+        self.0.suspect.borrow_mut().push(stripes);
+    }
+
     /// Parity and mirrors of `stripes` agree with the data, as after an unclean stop they may not.
     ///
     /// Data is taken for true; of mirrors the first that is in service. What cannot be judged because
-    /// data is lost is left as it is and counted. The host is served meanwhile; until the end, mirrors
-    /// of these stripes are read from the first copy only. `pace` is called after every few stripes.
+    /// data is lost is left as it is and counted. The host is served meanwhile, see
+    /// [`Array::mark_suspect`]. `pace` is called after every few stripes.
     pub async fn resync(&self, stripes: Range<u64>, pace: impl AsyncFnMut(Progress)) -> Result<Verified, IoError> {
         self.0.resync(stripes, pace).await
     }

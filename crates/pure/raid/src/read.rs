@@ -127,8 +127,9 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// True when mirrors may differ here since an unclean stop.
     fn is_suspect(&self, piece: &Piece) -> bool {
-        let (from, to) = self.suspect.get();
-        from < to && self.rows_of(piece).any(|(place, _)| (from..to).contains(&place.stripe))
+        let suspect = self.suspect.borrow();
+        let is_suspect = |stripe| suspect.iter().any(|range| range.contains(&stripe));
+        !suspect.is_empty() && self.rows_of(piece).any(|(place, _)| is_suspect(place.stripe))
     }
 
     pub(crate) fn member_extent(&self, piece: &Piece) -> Extent {

@@ -53,7 +53,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         stripes: Range<u64>,
         pace: impl AsyncFnMut(Progress),
     ) -> Result<Verified, IoError> {
-        self.suspect.set((stripes.start, stripes.end));
+        self.suspect.borrow_mut().push(stripes.clone());
         self.walk(stripes, pace, true).await
     }
 
@@ -87,12 +87,23 @@ impl<D: BlockDevice + 'static> Core<D> {
                 }
             }
             if repair {
-                self.suspect.set((step.end, stripes.end));
+                self.trust(&step);
             }
             let (done, total) = (step.end - stripes.start, stripes.end - stripes.start);
             pace(Progress { done, total, front_stripe: step.end }).await;
         }
         Ok(verified)
+    }
+
+    /// The mirrors of these stripes agree.
+    fn trust(&self, stripes: &Range<u64>) {
+        let mut suspect = self.suspect.borrow_mut();
+        let left = suspect.iter().flat_map(|range| {
+            let before = range.start..range.end.min(stripes.start);
+            let behind = range.start.max(stripes.end)..range.end;
+            [before, behind].into_iter().filter(|part| !part.is_empty())
+        });
+        *suspect = left.collect();
     }
 
     /// Cuts a range of stripes into what is worked on at a time.
