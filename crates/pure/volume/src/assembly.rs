@@ -376,3 +376,6 @@ impl FoundPool {
         positions.filter(|position| !position.standing.takes_part() && position.standing != Standing::Failed)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,9 @@ pub(crate) const SLOT_STARTS: [u64; 2] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS];
 /// Where the data area of format version 1 begins.
 pub(crate) const DATA_START: u64 = 16 * MIB_BLOCKS;
 /// What is kept free of data behind the data area, for the label copy at the end.
-const TAIL_BLOCKS: u64 = MIB_BLOCKS;
+pub(crate) const TAIL_BLOCKS: u64 = MIB_BLOCKS;
+/// What is kept for the label copies at the head.
+pub(crate) const HEAD_BLOCKS: u64 = MIB_BLOCKS;
 
 /// The area of a disk with `blocks` blocks that an array may use, or `None` when the disk is smaller than
 /// [`DISK_BYTES_MIN`]. It begins at and fills whole MiB.
@@ -54,7 +56,7 @@ mod tests {
         for blocks in [16384, 16385, 16639, 16640, 1 << 28] {
             let data = data_area(Blocks(blocks)).unwrap();
             assert_eq!((data.start.0 % 256, data.len.0 % 256), (0, 0));
-            assert!(data.end().0 <= tail_label(Blocks(blocks)) - 255 + 255 && data.end().0 + 256 <= blocks);
+            assert!(data.end().0 + TAIL_BLOCKS <= blocks && data.end().0 <= tail_label(Blocks(blocks)));
         }
         assert_eq!(data_area(Blocks(16383)), None);
     }

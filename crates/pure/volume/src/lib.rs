@@ -33,3 +33,6 @@ pub use sectors::Sectors;
 pub use uuid::Uuid;
 pub use volume::Volume;
 pub use window::Window;
+
+#[cfg(test)]
+mod tests;

@@ -197,3 +197,6 @@ impl Mapped {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ mod gate;
 mod members;
 mod open;
 mod status;
+mod usage;
 mod volumes;
 
 pub use create::{CreatePool, GroupPlan, NewDisk};

@@ -2,7 +2,7 @@
 
 use crate::catalog::{Catalog, CatalogError};
 use crate::label::{Label, NoLabel};
-use crate::layout::{BLOCK_BYTES, DISK_BYTES_MIN, HEAD_LABELS, SLOT_STARTS, tail_label};
+use crate::layout::{BLOCK_BYTES, DISK_BYTES_MIN, HEAD_BLOCKS, HEAD_LABELS, SLOT_STARTS, TAIL_BLOCKS, tail_label};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
 use crate::slot::{Header, NoSlot};
 use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
@@ -74,16 +74,17 @@ pub async fn probe<D: BlockDevice>(disk: &D) -> Probe {
 }
 
 async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoError> {
-    let head_blocks = blocks.0.min((HEAD_BYTES / BLOCK_BYTES as usize) as u64);
-    let tail_blocks = blocks.0.min((TAIL_BYTES / BLOCK_BYTES as usize) as u64);
+    let head_blocks = blocks.0.min(HEAD_BYTES as u64 / u64::from(BLOCK_BYTES));
+    let tail_blocks = blocks.0.min(TAIL_BYTES as u64 / u64::from(BLOCK_BYTES));
     let head = disk.read(Extent::new(0, head_blocks)).await?.into_view();
     let tail = disk.read(Extent::new(blocks.0 - tail_blocks, tail_blocks)).await?.into_view();
     let foreign = recognise(&head, &tail);
     if blocks.bytes(BLOCK_BYTES) < DISK_BYTES_MIN {
         return Ok(foreign.map_or(Contents::Blank, Contents::Foreign));
     }
-    let last = tail.len() - BLOCK_BYTES as usize;
-    let copies = [label_at(&head, HEAD_LABELS[0]), label_at(&head, HEAD_LABELS[1]), Label::parse(&tail[last..])];
+    let [first, second] = HEAD_LABELS.map(|block| Extent::new(block, 1));
+    let last = Extent::new(tail_label(blocks), 1);
+    let copies = [label_at(disk, first).await?, label_at(disk, second).await?, label_at(disk, last).await?];
     for copy in &copies {
         if let Err(newer @ NoLabel::Newer { .. }) = copy {
             return Ok(Contents::Newer(newer.to_string()));
@@ -107,9 +108,8 @@ async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoEr
     Ok(Contents::Member(Box::new(Member { label, copies, overwritten: foreign, catalogs })))
 }
 
-fn label_at(head: &[u8], block: u64) -> Result<Label, NoLabel> {
-    let at = usize::try_from(Blocks(block).bytes(BLOCK_BYTES)).expect("the head is short");
-    head.get(at..at + BLOCK_BYTES as usize).map_or(Err(NoLabel::Absent), Label::parse)
+async fn label_at<D: BlockDevice>(disk: &D, block: Extent) -> Result<Result<Label, NoLabel>, IoError> {
+    Ok(Label::parse(&disk.read(block).await?.into_view()))
 }
 
 enum SlotContents {
@@ -148,10 +148,10 @@ async fn read_slot<D: BlockDevice>(disk: &D, start: u64, label: &Label) -> Resul
 /// *Durability*: when it returns.
 pub async fn wipe<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
     let blocks = disk.geometry().blocks;
-    let head = View::zeroed(HEAD_BYTES.min(bytes(blocks)));
-    let tail = View::zeroed(TAIL_BYTES.min(bytes(blocks)));
-    let tail_start = Lba(blocks.0 - (tail.len() / BLOCK_BYTES as usize) as u64);
-    let mut written = disk.write(Lba(0), head).await?.and(disk.write(tail_start, tail).await?);
+    let (head, tail) = (blocks.0.min(HEAD_BLOCKS), blocks.0.min(TAIL_BLOCKS));
+    let zeros = View::zeroed(bytes(Blocks(head.max(tail))));
+    let mut written = disk.write(Lba(0), zeros.slice(..bytes(Blocks(head)))).await?;
+    written = written.and(disk.write(Lba(blocks.0 - tail), zeros.slice(..bytes(Blocks(tail)))).await?);
     for start in SLOT_STARTS.into_iter().filter(|&start| start < blocks.0) {
         written = written.and(disk.write(Lba(start), View::zeroed(BLOCK_BYTES as usize)).await?);
     }
@@ -159,7 +159,7 @@ pub async fn wipe<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
 }
 
 fn bytes(blocks: Blocks) -> usize {
-    usize::try_from(blocks.bytes(BLOCK_BYTES)).unwrap_or(usize::MAX)
+    usize::try_from(blocks.bytes(BLOCK_BYTES)).expect("an area of a disk fits in memory")
 }
 
 /// All copies of `label` are on `disk`, the first one last: never two copies that were written over in one flush.

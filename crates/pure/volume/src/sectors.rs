@@ -1,7 +1,7 @@
 //! 512-byte logical blocks over a device with 4096-byte blocks: what disks call 512e.
 
 use crate::layout::BLOCK_BYTES;
-use block::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use shard::RangeLocks;
 use std::cell::Cell;
 
@@ -67,19 +67,28 @@ impl<D: BlockDevice> Sectors<D> {
         error.at(told.unwrap_or(all).intersection(all))
     }
 
+    /// Writes sectors that do not fill their first or last block; the caller holds the blocks.
     async fn write_parts(&self, sectors: Extent, data: View) -> Result<Written, IoError> {
         let blocks = Self::blocks_of(sectors);
-        let old = self.device.read(Extent { start: blocks.start, len: Blocks(1) }).await?;
-        let mut whole = block::Buf::recycled(bytes(blocks.len.0, BLOCK_BYTES));
-        let (first, rest) = whole.split_at_mut(BLOCK_BYTES as usize);
-        old.copy_to(first);
-        if let Some(last_at) = rest.len().checked_sub(BLOCK_BYTES as usize) {
-            let last = Extent { start: Lba(blocks.end().0 - 1), len: Blocks(1) };
-            self.device.read(last).await?.copy_to(&mut rest[last_at..]);
+        let (first, last) = (blocks.start.0, blocks.end().0 - 1);
+        let mut whole = Buf::recycled(bytes(blocks.len.0, BLOCK_BYTES));
+        let cut_first = !sectors.start.0.is_multiple_of(PER_BLOCK);
+        let cut_last = !sectors.end().0.is_multiple_of(PER_BLOCK);
+        if cut_first || (cut_last && first == last) {
+            self.read_into(first, &mut whole[..BLOCK_BYTES as usize]).await?;
+        }
+        if cut_last && first != last {
+            let at = whole.len() - BLOCK_BYTES as usize;
+            self.read_into(last, &mut whole[at..]).await?;
         }
         let from = bytes(sectors.start.0 % PER_BLOCK, SECTOR_BYTES);
         whole[from..from + data.len()].copy_from_slice(&data);
         self.device.write(blocks.start, whole.freeze()).await
+    }
+
+    async fn read_into(&self, block: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.device.read(Extent::new(block, 1)).await?.copy_to(into);
+        Ok(())
     }
 }
 
@@ -146,5 +155,70 @@ impl<D: BlockDevice> Sectors<D> {
             return Ok(Written::attest());
         }
         self.write(sectors.start, View::zeroed(bytes(sectors.len.0, SECTOR_BYTES))).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::memory::Ram;
+    use futures_util::FutureExt;
+    use proptest::prelude::*;
+
+    fn now<T>(future: impl Future<Output = Result<T, IoError>>) -> T {
+        future.now_or_never().expect("memory answers at once").expect("the request is good")
+    }
+
+    proptest! {
+        #[test]
+        fn sectors_hold_what_was_written_last(
+            writes in prop::collection::vec((0u64..60, 1u64..20, any::<u8>(), any::<bool>()), 1..24),
+        ) {
+            let device = Sectors::new(Ram::new(4096, Blocks(8)));
+            device.show(Blocks(61));
+            let mut flat = vec![0_u8; 61 * 512];
+            for (start, len, fill, discard) in writes {
+                let len = len.min(61 - start);
+                let here = start as usize * 512..(start + len) as usize * 512;
+                if discard {
+                    let _ = now(device.discard(Extent::new(start, len)));
+                    let zeroes = device.geometry().discard_zeroes;
+                    prop_assert!(zeroes, "the model below counts on it");
+                    flat[here].fill(0);
+                } else {
+                    let mut data = Buf::zeroed(here.len());
+                    data.fill(fill);
+                    let _ = now(device.write(Lba(start), data.freeze()));
+                    flat[here].fill(fill);
+                }
+            }
+            prop_assert!(now(device.read(Extent::new(0, 61))) == flat[..]);
+            prop_assert!(now(device.read(Extent::new(7, 11))) == flat[7 * 512..18 * 512]);
+        }
+    }
+
+    #[test]
+    fn sectors_behind_the_shown_ones_are_refused() {
+        let device = Sectors::new(Ram::new(4096, Blocks(8)));
+        device.show(Blocks(61));
+        let refused = device.read(Extent::new(60, 2)).now_or_never().unwrap();
+        assert_eq!(refused.unwrap_err().kind, block::IoErrorKind::OutOfRange);
+        device.show(Blocks(64));
+        assert!(device.read(Extent::new(60, 4)).now_or_never().unwrap().is_ok());
+    }
+
+    #[test]
+    fn sectors_of_one_block_written_at_once_are_all_kept() {
+        use crate::tests::disk::{SimDisk, block_on};
+        let device = Sectors::new(SimDisk::slow(16));
+        let writes = (0..8).map(|sector| {
+            let mut data = Buf::zeroed(512);
+            data.fill(sector as u8 + 1);
+            device.write(Lba(sector), data.freeze())
+        });
+        let written = block_on(futures_util::future::join_all(writes));
+        assert!(written.iter().all(Result::is_ok));
+        let block = block_on(device.read(Extent::new(0, 8))).unwrap().into_view();
+        assert!((0..8).all(|sector| block[sector * 512] == sector as u8 + 1), "a read-modify-write lost its neighbour");
     }
 }

@@ -1,7 +1,7 @@
 //! What others leave at the beginning and the end of a disk.
 
 /// How much of the beginning of a disk is looked at, in bytes.
-pub(crate) const HEAD_BYTES: usize = 1 << 20;
+pub(crate) const HEAD_BYTES: usize = 256 << 10;
 /// How much of the end of a disk is looked at, in bytes.
 pub(crate) const TAIL_BYTES: usize = 128 << 10;
 

@@ -169,3 +169,6 @@ fn continues(last: &Segment, next: &Segment) -> bool {
         });
     same_columns && last.rounds == next.rounds
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,6 +110,11 @@ impl<D: BlockDevice + 'static> Store<D> {
         state.disks.push((id, disk));
     }
 
+    /// Takes no change any more.
+    pub(crate) fn close(&self) {
+        self.state.borrow_mut().lost = true;
+    }
+
     /// The disks that are attached, whether they take part or not.
     pub(crate) fn disks(&self) -> Vec<(Uuid, Rc<D>)> {
         self.state.borrow().disks.clone()
@@ -236,3 +241,6 @@ impl<D> Drop for WakeOthers<'_, D> {
         waiting.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -410,3 +410,6 @@ fn record(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut Vec<u8>)) {
     out[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
     out.resize(out.len().next_multiple_of(ALIGN), 0);
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,6 +105,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
             Ok(())
         })?;
         self.shared.store.committed(change).await?;
+        self.shared.store.close();
         // A disk that cannot be wiped keeps a catalog that says that the pool is gone.
         join_all(self.shared.store.disks().iter().map(|(_, disk)| wipe(&**disk))).await;
         Ok(())

@@ -1,0 +1,166 @@
+use super::*;
+use crate::catalog::VOLUME_BYTES_MAX;
+use proptest::prelude::*;
+
+/// A catalog in which everything occurs.
+pub(crate) fn rich() -> Catalog {
+    let id = Uuid::from_u128;
+    let states = [
+        MemberState::InService,
+        MemberState::Rebuilding { front: Blocks(12_345) },
+        MemberState::Failed,
+        MemberState::Missing,
+    ];
+    let group = |number: u128, clean| GroupRecord {
+        id: id(50 + number),
+        level: 6,
+        clean,
+        chunk_bytes: 65536,
+        member_blocks: Blocks(1 << 20),
+        slab_blocks: 4112,
+        slabs: 200,
+        members: states
+            .iter()
+            .zip(0..)
+            .map(|(&state, place)| MemberRecord { disk: id(100 + number * 10 + place), state, since: 7 })
+            .collect(),
+    };
+    let mut scattered = SlabSet::none(140);
+    (0..140).step_by(2).for_each(|slab| scattered.insert(slab));
+    let mut head = SlabSet::none(3);
+    head.insert(0);
+    let column = |group, first_slab| Column { group, first_slab, unit_blocks: 514 };
+    let segments = vec![
+        Segment { rows: 70, rounds: 8, columns: vec![column(0, 10), column(1, 0)], initialised: scattered },
+        Segment { rows: 3, rounds: 8, columns: vec![column(1, 100)], initialised: head },
+    ];
+    let volume = |number: u128, name: &str, segments: Vec<Segment>| VolumeRecord {
+        id: id(1000 + number),
+        name: name.into(),
+        size_bytes: 512 * 4097,
+        block_bytes: 512,
+        stripe_unit_bytes: 0,
+        created_at: 1_700_000_000,
+        segments,
+    };
+    let small = Segment { rows: 1, rounds: 1, columns: vec![column(0, 199)], initialised: SlabSet::none(1) };
+    let small = VolumeRecord { size_bytes: 4096, ..volume(2, "b", vec![small]) };
+    Catalog {
+        pool: id(1),
+        name: "tank".into(),
+        phase: PoolPhase::Live,
+        owner_epoch: 3,
+        slab_bytes: 16 << 20,
+        groups: vec![group(0, true), group(1, false)],
+        volumes: vec![volume(1, "a", segments), small],
+    }
+}
+
+#[test]
+fn catalog_parses_to_what_was_emitted() {
+    let catalog = rich();
+    let bytes = catalog.emit();
+    assert_eq!(Catalog::parse(&bytes), Ok(catalog.clone()));
+    assert!(bytes.len() <= catalog.emitted_bytes_max());
+}
+
+#[test]
+fn catalog_cut_short_anywhere_is_refused() {
+    let catalog = rich();
+    let bytes = catalog.emit();
+    for len in 0..bytes.len() {
+        // Between two records it is whole, and lacks what came after.
+        let parsed = Catalog::parse(&bytes[..len]);
+        assert!(parsed.is_err() || parsed.is_ok_and(|less| less.volumes.len() < catalog.volumes.len()), "{len} bytes");
+    }
+}
+
+#[test]
+fn catalog_record_of_an_unknown_type_is_refused_unless_it_says_that_it_may_be_passed_over() {
+    let mut bytes = rich().emit();
+    let good = bytes.len();
+    put(&mut bytes, &RecordHeader { kind: 77.into(), flags: FLAG_SKIPPABLE.into(), payload_bytes: 3.into() });
+    bytes.extend([1, 2, 3, 0, 0, 0, 0, 0]);
+    assert_eq!(Catalog::parse(&bytes), Ok(rich()));
+    bytes[good + 2] = 0;
+    assert_eq!(Catalog::parse(&bytes), Err(CatalogError::UnknownType(77)));
+}
+
+#[test]
+fn catalog_never_outgrows_what_was_reserved_for_it() {
+    let mut catalog = rich();
+    let most = catalog.emitted_bytes_max();
+    for slab in (1..140).step_by(2) {
+        catalog.volumes[0].segments[0].initialised.insert(slab);
+        assert!(catalog.emit().len() <= most);
+    }
+    assert!(catalog.emit().len() + 16 <= most, "a full set is one run, not three words");
+}
+
+#[test]
+fn catalog_that_contradicts_itself_is_refused() {
+    type Change = fn(&mut Catalog);
+    let changes: &[(&str, Change)] = &[
+        ("a pool has no group", |catalog| catalog.groups.clear()),
+        ("two groups have one identity", |catalog| catalog.groups[1].id = catalog.groups[0].id),
+        ("one disk is in two places", |catalog| {
+            catalog.groups[1].members[0].disk = catalog.groups[0].members[1].disk;
+        }),
+        ("two volumes have one identity", |catalog| catalog.volumes[1].id = catalog.volumes[0].id),
+        ("two volumes have one name", |catalog| catalog.volumes[1].name = "a".into()),
+        ("a name is empty, too long or has control characters", |catalog| catalog.volumes[1].name = "a\n".into()),
+        ("a name is empty, too long or has control characters", |catalog| catalog.name = "x".repeat(64)),
+        ("groups have more slabs than a pool can", |catalog| catalog.groups[0].slabs = SLABS_MAX),
+        ("a group has more slabs than its members can hold", |catalog| {
+            catalog.groups[0].member_blocks = Blocks(1);
+        }),
+        ("a slab has no blocks", |catalog| catalog.groups[0].slab_blocks = 0),
+        ("a volume has blocks of an unknown size", |catalog| catalog.volumes[0].block_bytes = 1024),
+        ("a volume has an impossible size", |catalog| catalog.volumes[0].size_bytes = 511),
+        ("a volume has an impossible size", |catalog| catalog.volumes[0].size_bytes = VOLUME_BYTES_MAX + 512),
+        ("a volume has too few slabs", |catalog| catalog.volumes[1].size_bytes = 515 * 4096),
+        ("a volume lies on a group that is not there", |catalog| {
+            catalog.volumes[1].segments[0].columns[0].group = 2;
+        }),
+        ("a volume lies behind the end of its group", |catalog| {
+            catalog.volumes[1].segments[0].columns[0].first_slab = 200;
+        }),
+        ("a row does not fit in its slabs", |catalog| catalog.volumes[1].segments[0].rounds = 9),
+        ("a row has two columns on one group", |catalog| {
+            catalog.volumes[0].segments[0].columns[1] = Column { group: 0, first_slab: 100, unit_blocks: 514 };
+        }),
+        ("a slab belongs to two volumes", |catalog| {
+            catalog.volumes[1].segments[0].columns[0].first_slab = 79;
+        }),
+    ];
+    for (what, change) in changes {
+        let mut catalog = rich();
+        change(&mut catalog);
+        assert_eq!(Catalog::parse(&catalog.emit()), Err(CatalogError::Damaged(what)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn catalog_of_any_bytes_is_refused_or_means_what_it_says(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        if let Ok(catalog) = Catalog::parse(&bytes) {
+            prop_assert_eq!(Catalog::parse(&catalog.emit()), Ok(catalog));
+        }
+    }
+
+    #[test]
+    fn catalog_with_some_bytes_changed_is_refused_or_means_what_it_says(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut bytes = rich().emit();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Ok(catalog) = Catalog::parse(&bytes) {
+            prop_assert_eq!(Catalog::parse(&catalog.emit()), Ok(catalog));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+use super::*;
+use crate::catalog::{GroupRecord, MemberRecord, PoolPhase};
+use crate::tests::disk::{Event, Image, Journal, SimDisk, block_on};
+use block::Blocks;
+use std::cell::RefCell as Cell;
+use std::pin::pin;
+
+fn store(disks: u128) -> (Store<SimDisk>, Vec<Rc<SimDisk>>, Journal) {
+    let journal = Journal::default();
+    let id = Uuid::from_u128;
+    let member = |disk| MemberRecord { disk: id(100 + disk), state: MemberState::InService, since: 1 };
+    let catalog = Catalog {
+        pool: id(1),
+        name: "tank".into(),
+        phase: PoolPhase::Live,
+        owner_epoch: 0,
+        slab_bytes: 1 << 20,
+        groups: vec![GroupRecord {
+            id: id(50),
+            level: 1,
+            clean: true,
+            chunk_bytes: 65536,
+            member_blocks: Blocks(4096),
+            slab_blocks: 256,
+            slabs: 16,
+            members: (0..disks).map(member).collect(),
+        }],
+        volumes: Vec::new(),
+    };
+    let disk = |number: u128| SimDisk::new(number as usize, 16384, Image::default(), journal.clone());
+    let disks: Vec<Rc<SimDisk>> = (0..disks).map(|number| Rc::new(disk(number).delayed())).collect();
+    let pairs = disks.iter().zip(100..).map(|(disk, number)| (id(number), disk.clone())).collect();
+    (Store::new(catalog, 5, pairs), disks, journal)
+}
+
+fn raise_epoch(store: &Store<SimDisk>) -> Change {
+    let raised = store.change(|catalog| {
+        catalog.owner_epoch += 1;
+        Ok(())
+    });
+    raised.expect("the store takes changes").1
+}
+
+fn writes(journal: &Journal) -> usize {
+    journal.borrow().iter().filter(|event| matches!(event, Event::Write { .. })).count()
+}
+
+#[test]
+fn commit_is_shared_by_all_changes_that_wait_for_it() {
+    let (store, _, journal) = store(2);
+    let first = raise_epoch(&store);
+    let mut leader = pin!(store.committed(first));
+    assert!((&mut leader).now_or_never().is_none());
+    let later: Vec<Change> = (0..8).map(|_| raise_epoch(&store)).collect();
+    let all = futures_util::future::join_all(later.into_iter().map(|change| store.committed(change)));
+    assert!(block_on(all).iter().all(Result::is_ok));
+    assert_eq!(block_on(leader), Ok(()));
+    assert_eq!(store.generation(), 7, "one commit for the first, one for the eight that came meanwhile");
+    assert_eq!(writes(&journal), 4);
+}
+
+#[test]
+fn commit_goes_on_when_the_one_who_asked_for_it_is_dropped() {
+    let (store, _, journal) = store(2);
+    let first = raise_epoch(&store);
+    let mut leader = Box::pin(store.committed(first));
+    assert!((&mut leader).now_or_never().is_none());
+    let second = raise_epoch(&store);
+    let mut waiter = pin!(store.committed(second));
+    assert!((&mut waiter).now_or_never().is_none());
+    drop(leader);
+    assert_eq!(block_on(waiter), Ok(()));
+    assert_eq!(store.generation(), 7);
+    let slots: Vec<u64> = journal
+        .borrow()
+        .iter()
+        .filter_map(|event| match event {
+            Event::Write { start, .. } => Some(*start),
+            Event::Flush { .. } => None,
+        })
+        .collect();
+    assert_eq!(slots, [slot::place(6).0, slot::place(6).0, slot::place(7).0, slot::place(7).0]);
+}
+
+#[test]
+fn commit_that_misses_a_disk_fails_it_on_the_others_before_it_is_done() {
+    let (store, disks, _) = store(3);
+    let heard = Rc::new(Cell::new(Vec::new()));
+    let hear = heard.clone();
+    store.on_failed(Rc::new(move |disk| hear.borrow_mut().push(disk)));
+    disks[1].dead.set(true);
+    let change = raise_epoch(&store);
+    assert_eq!(block_on(store.committed(change)), Ok(()));
+    assert_eq!(store.generation(), 7);
+    assert_eq!(*heard.borrow(), [Uuid::from_u128(101)]);
+    let member = store.look(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
+    assert_eq!((member.state, member.since), (MemberState::Failed, 7));
+}
+
+#[test]
+fn commit_that_reaches_no_disk_is_the_last() {
+    let (store, disks, _) = store(2);
+    disks.iter().for_each(|disk| disk.dead.set(true));
+    let change = raise_epoch(&store);
+    assert_eq!(block_on(store.committed(change)), Err(PoolError::CatalogLost));
+    disks.iter().for_each(|disk| disk.dead.set(false));
+    assert_eq!(store.change(|_| Ok(())).map(drop), Err(PoolError::CatalogLost), "nobody knows what is on the disks");
+}

@@ -1,0 +1,8 @@
+//! Tests of the crate as a whole: on disks that record what they are told, and can lose what was not flushed.
+
+mod crash;
+pub(crate) mod disk;
+mod golden;
+mod mirror;
+mod pools;
+mod world;

@@ -1,0 +1,365 @@
+//! Power cuts at every instant of a pool's life: what was acknowledged is there, what was not is there or
+//! not, and nothing else ever is.
+
+use super::disk::{Bug, Image, PowerCut, Random, block_on};
+use super::world::{DISK_BLOCKS, Disk, Opened, SLAB_BLOCKS, World, disk_id, members, volume_id};
+use crate::{MemberState, NewDisk, PoolRefusal, VolumePlan};
+use block::{BlockDevice, Blocks, Buf, Extent, Lba};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+/// What an operator and his hosts know to be so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
+    live: bool,
+    /// The size of each volume, in bytes.
+    volumes: BTreeMap<u64, u64>,
+    /// The last byte that each block of a volume was filled with; the others are zero.
+    data: BTreeMap<(u64, u64), u8>,
+    /// The disks that take part, and those of them that hold everything.
+    taking_part: BTreeSet<Uuid>,
+    in_service: BTreeSet<Uuid>,
+    /// The disks that failed.
+    given_up: BTreeSet<usize>,
+}
+
+/// A pool's life, with the number of events that had happened when each step was acknowledged.
+struct Script {
+    world: World,
+    opened: Opened,
+    known: Known,
+    acknowledged: Vec<(usize, Known)>,
+}
+
+impl Script {
+    fn begin(disks: usize, groups: &[&[usize]], prepare: impl Fn(&Disk)) -> Self {
+        let world = World::blank(disks);
+        world.disks.iter().for_each(&prepare);
+        let opened = world.create(groups).expect("the disks are blank");
+        let known = Known { live: true, ..Known::default() };
+        let mut script = Self { world, opened, known, acknowledged: vec![(0, Known::default())] };
+        script.acknowledge();
+        script
+    }
+
+    fn acknowledge(&mut self) {
+        if self.known.live {
+            let members = members(&self.opened.pool);
+            let those = |holds: fn(&MemberState) -> bool| {
+                members.iter().filter(|(_, state)| holds(state)).map(|(disk, _)| *disk).collect()
+            };
+            self.known.taking_part = those(|state| state.takes_part());
+            self.known.in_service = those(|state| *state == MemberState::InService);
+        }
+        let events = self.world.journal.borrow().len();
+        self.acknowledged.push((events, self.known.clone()));
+    }
+
+    fn create_volume(&mut self, number: u64, size_bytes: u64) {
+        let plan = VolumePlan {
+            id: volume_id(number),
+            name: format!("v{number}"),
+            size_bytes,
+            block_bytes: 512,
+            stripe_unit_bytes: 0,
+            created_at: 1,
+        };
+        block_on(self.opened.pool.create_volume(plan)).expect("there is room");
+        self.known.volumes.insert(number, size_bytes);
+        self.acknowledge();
+    }
+
+    fn resize(&mut self, number: u64, size_bytes: u64) {
+        block_on(self.opened.pool.resize_volume(volume_id(number), size_bytes)).expect("there is room");
+        self.known.volumes.insert(number, size_bytes);
+        self.acknowledge();
+    }
+
+    fn delete(&mut self, number: u64) {
+        block_on(self.opened.pool.delete_volume(volume_id(number))).expect("it is there");
+        self.known.volumes.remove(&number);
+        self.known.data.retain(|&(volume, _), _| volume != number);
+        self.acknowledge();
+    }
+
+    fn write(&mut self, number: u64, block: u64, fill: u8) {
+        let mut data = Buf::zeroed(4096);
+        data.fill(fill);
+        block_on(async {
+            let volume = self.opened.pool.open_volume(volume_id(number)).await.unwrap();
+            let written = volume.write(Lba(block), data.freeze()).await.unwrap();
+            let _ = volume.flush(written).await.unwrap();
+        });
+        self.known.data.insert((number, block), fill);
+        self.acknowledge();
+    }
+
+    fn fail(&mut self, disk: usize, group: usize, position: usize) {
+        self.opened.groups[group].drop_member(position);
+        self.known.given_up.insert(disk);
+        block_on(self.opened.pool.set_member_state(disk_id(disk), MemberState::Failed)).unwrap();
+        self.acknowledge();
+    }
+
+    /// The disk dies, and only the next commit finds out.
+    fn die(&mut self, disk: usize, group: usize, position: usize) {
+        self.opened.groups[group].drop_member(position);
+        self.world.disks[disk].dead.set(true);
+        self.known.given_up.insert(disk);
+    }
+
+    fn replace(&mut self, lost: usize, by: usize) {
+        let new = NewDisk { id: disk_id(by), device: self.world.disks[by].clone() };
+        block_on(self.opened.pool.replace_member(disk_id(lost), new, 2, "test", false)).expect("it is blank");
+        self.acknowledge();
+        let front = Blocks(3 * SLAB_BLOCKS);
+        let state = MemberState::Rebuilding { front };
+        block_on(self.opened.pool.set_member_state(disk_id(by), state)).unwrap();
+        self.acknowledge();
+    }
+
+    /// Copies the part of the data area that the script uses, and puts the disk into service.
+    fn fill(&mut self, disk: usize, from: usize, slabs: u64) {
+        block_on(async {
+            let (source, target) = (&self.world.disks[from], &self.world.disks[disk]);
+            for slab in 0..slabs {
+                let extent = Extent::new(crate::layout::DATA_START + slab * SLAB_BLOCKS, SLAB_BLOCKS);
+                let data = source.read(extent).await.unwrap().into_view();
+                let written = target.write(extent.start, data).await.unwrap();
+                let _ = target.flush(written).await.unwrap();
+            }
+            self.opened.pool.set_member_state(disk_id(disk), MemberState::InService).await.unwrap();
+        });
+        self.acknowledge();
+    }
+
+    fn mark_clean(&mut self) {
+        assert!(block_on(self.opened.pool.mark_clean(0)).unwrap());
+        self.acknowledge();
+    }
+
+    fn destroy(&mut self) {
+        block_on(self.opened.pool.clone().destroy()).expect("it has no volumes");
+        self.known = Known { given_up: self.known.given_up.clone(), ..Known::default() };
+        self.acknowledge();
+    }
+}
+
+/// Three mirrored disks through everything that changes a catalog.
+fn whole_life(prepare: impl Fn(&Disk)) -> Script {
+    let mut script = Script::begin(5, &[&[0, 1, 2]], prepare);
+    script.create_volume(1, 2 << 20);
+    script.write(1, 3, 0x11);
+    script.create_volume(2, (1 << 20) + 512);
+    script.resize(1, 3 << 20);
+    script.write(1, 3, 0x12);
+    script.write(1, 600, 0x13);
+    script.fail(2, 0, 2);
+    script.write(2, 0, 0x21);
+    script.mark_clean();
+    script.delete(2);
+    script.create_volume(3, 1 << 20);
+    script.write(3, 9, 0x31);
+    script.replace(2, 3);
+    script.fill(3, 1, 6);
+    script.die(0, 0, 0);
+    script.create_volume(4, 1 << 20);
+    script.mark_clean();
+    [1, 3, 4].into_iter().for_each(|volume| script.delete(volume));
+    script.destroy();
+    script
+}
+
+/// How a run of the checker went.
+#[derive(Debug, Default)]
+struct Tally {
+    states: u64,
+    recoveries_cut: u64,
+    wrong: Vec<String>,
+}
+
+/// Cuts the power behind every event of `script`, and judges what the real code finds then, with `losses` also
+/// when disks that the pool can do without are lost on the way.
+fn check(script: &Script, losses: bool, seed: u64) -> Tally {
+    let mut power = PowerCut::of(vec![Image::default(); script.world.disks.len()]);
+    let events = script.world.journal.borrow().clone();
+    let mut random = Random(seed);
+    let mut tally = Tally::default();
+    for cut in 0..=events.len() {
+        cut.checked_sub(1).into_iter().for_each(|last| power.push(&events[last]));
+        let at = script.acknowledged.iter().rposition(|(count, _)| *count <= cut).expect("the first is at 0");
+        let old = &script.acknowledged[at].1;
+        let new = script.acknowledged.get(at + 1).map_or(old, |(_, known)| known);
+        let mut choices = Random(random.next());
+        let judge = Judge { old, new, cut };
+        power.each(&mut random, true, |images| {
+            let away = judge.must_be_away();
+            judge.state(&images, &away, &mut choices, &mut tally);
+            let lost: Vec<usize> = (0..images.len()).filter(|_| losses && choices.below(3) == 0).collect();
+            if judge.can_do_without(&lost) {
+                judge.state(&images, &[lost, away].concat(), &mut choices, &mut tally);
+            }
+        });
+        if tally.wrong.len() > 3 {
+            break;
+        }
+    }
+    tally
+}
+
+/// What may be found behind one power cut.
+struct Judge<'a> {
+    old: &'a Known,
+    new: &'a Known,
+    cut: usize,
+}
+
+impl Judge<'_> {
+    /// True when a disk remains that holds everything, whichever way the last step ended.
+    fn can_do_without(&self, lost: &[usize]) -> bool {
+        let kept = |known: &Known| known.in_service.iter().any(|disk| !lost.iter().any(|&one| disk_id(one) == *disk));
+        !lost.is_empty() && (!self.old.live || kept(self.old)) && (!self.new.live || kept(self.new))
+    }
+
+    /// The disks that were given up before the pool was destroyed. Nobody told them, and alone they are a pool.
+    fn must_be_away(&self) -> Vec<usize> {
+        if self.new.live { Vec::new() } else { self.new.given_up.iter().copied().collect() }
+    }
+
+    /// Opens what `images` hold without the disks in `lost`, cuts the power again while it is opened, and
+    /// opens it once more for good.
+    fn state(&self, images: &[Image], lost: &[usize], random: &mut Random, tally: &mut Tally) {
+        let world = World::of(images.to_vec());
+        let mut order: Vec<usize> = (0..images.len()).filter(|disk| !lost.contains(disk)).collect();
+        let turn = random.below(order.len() as u64) as usize;
+        order.rotate_left(turn);
+        tally.states += 1;
+        let opened = self.look(&world, &order, lost, tally);
+        let events = world.journal.borrow().clone();
+        let second = opened.is_some() && !events.is_empty() && random.below(4) == 0;
+        let mut power = PowerCut::of(images.to_vec());
+        for event in events.iter().filter(|_| second) {
+            power.push(event);
+            power.each(random, false, |images| {
+                tally.states += 1;
+                tally.recoveries_cut += 1;
+                self.look(&World::of(images), &order, lost, tally);
+            });
+        }
+        if opened.is_some() && second {
+            let again = World::of(world.images());
+            self.look(&again, &order, lost, tally);
+            if !again.journal.borrow().is_empty() {
+                tally.wrong.push(format!("cut {}: to open the pool again writes again", self.cut));
+            }
+        }
+    }
+
+    fn look(&self, world: &World, order: &[usize], lost: &[usize], tally: &mut Tally) -> Option<Opened> {
+        match world.open_with(order) {
+            Ok(opened) => {
+                if let Err(what) = self.judge(&opened) {
+                    tally.wrong.push(format!("cut {} without {lost:?}: {what}", self.cut));
+                }
+                Some(opened)
+            }
+            Err(refusal) => {
+                let gone = matches!(refusal, PoolRefusal::Unfinished(_) | PoolRefusal::Destroyed(_));
+                if !gone || (self.old.live && self.new.live) {
+                    tally.wrong.push(format!("cut {} without {lost:?}: refused: {refusal}", self.cut));
+                }
+                None
+            }
+        }
+    }
+
+    fn judge(&self, opened: &Opened) -> Result<(), String> {
+        if !self.old.live && !self.new.live {
+            return Err("there is a pool that nobody has".into());
+        }
+        let status = opened.pool.status();
+        let number = |id: Uuid| u64::try_from(id.as_u128()).unwrap() - 1000;
+        let volumes: BTreeMap<u64, u64> =
+            status.volumes.iter().map(|volume| (number(volume.id), volume.size_bytes)).collect();
+        if volumes != self.old.volumes && volumes != self.new.volumes {
+            return Err(format!("volumes {volumes:?}, not {:?} or {:?}", self.old.volumes, self.new.volumes));
+        }
+        for (disk, state) in members(&opened.pool) {
+            let may = [self.old, self.new].iter().any(|known| known.taking_part.contains(&disk));
+            let fresh = !self.old.live;
+            if state.takes_part() && !may && !fresh {
+                return Err(format!("disk {disk} takes part again"));
+            }
+        }
+        volumes.iter().try_for_each(|(&volume, &bytes)| self.judge_data(opened, volume, bytes))
+    }
+
+    /// Every block that was written holds what it may, and so do some that were not.
+    fn judge_data(&self, opened: &Opened, number: u64, bytes: u64) -> Result<(), String> {
+        let volume = block_on(opened.pool.open_volume(volume_id(number))).unwrap();
+        let blocks = bytes.div_ceil(4096);
+        let written = self.new.data.keys().chain(self.old.data.keys());
+        let written = written.filter(|(volume, block)| *volume == number && *block < blocks).map(|(_, block)| *block);
+        let places: BTreeSet<u64> = written.chain([0, 1, blocks / 2, blocks - 1]).collect();
+        for block in places {
+            let data = block_on(volume.read(Extent::new(block, 1))).map_err(|error| error.to_string())?.into_view();
+            let [old, new] = [self.old, self.new].map(|known| known.data.get(&(number, block)).copied().unwrap_or(0));
+            // A power cut may tear a block; it leaves each of its sectors old or new.
+            if !data.iter().all(|&byte| byte == old || byte == new) {
+                return Err(format!("block {block} of volume {number} holds {:#x}, not {old:#x} or {new:#x}", data[0]));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn assert_clean(tally: &Tally, states_min: u64) {
+    assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
+    assert!(tally.states >= states_min, "only {} states were tried", tally.states);
+}
+
+#[test]
+fn pool_survives_a_power_cut_at_any_instant_of_its_life() {
+    let tally = check(&whole_life(|_| {}), true, 1);
+    println!("{} states, {} of them cut in recovery", tally.states, tally.recoveries_cut);
+    assert_clean(&tally, 3000);
+}
+
+#[test]
+fn pool_on_disks_that_discard_survives_a_power_cut_at_any_instant() {
+    let mut script = Script::begin(2, &[&[0, 1]], |disk| disk.discard_zeroes.set(true));
+    script.create_volume(1, 2 << 20);
+    script.write(1, 3, 0x11);
+    script.mark_clean();
+    script.write(1, 3, 0x12);
+    assert_clean(&check(&script, true, 2), 200);
+}
+
+#[test]
+fn pool_of_two_groups_survives_a_power_cut_at_any_instant() {
+    let mut script = Script::begin(4, &[&[0, 1], &[2, 3]], |_| {});
+    script.create_volume(1, 3 << 20);
+    script.write(1, 0, 0x11);
+    script.write(1, 20, 0x12);
+    script.fail(2, 1, 0);
+    script.resize(1, 5 << 20);
+    let tally = check(&script, false, 3);
+    assert_clean(&tally, 300);
+}
+
+#[test]
+fn checker_finds_a_flush_that_is_left_out() {
+    let tally = check(&whole_life(|disk| disk.bug.set(Some(Bug::SkipFlush))), true, 1);
+    assert!(!tally.wrong.is_empty(), "{} states, and none was wrong", tally.states);
+}
+
+#[test]
+fn checker_finds_two_slots_written_in_one_flush() {
+    let tally = check(&whole_life(|disk| disk.bug.set(Some(Bug::BothSlots))), true, 1);
+    assert!(!tally.wrong.is_empty(), "{} states, and none was wrong", tally.states);
+}
+
+#[test]
+fn world_has_disks_of_the_least_size() {
+    assert_eq!(DISK_BLOCKS * 4096, crate::DISK_BYTES_MIN);
+}

@@ -1,0 +1,336 @@
+//! A disk in memory that records its writes and flushes, and what a power cut may leave of them.
+
+use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+const BLOCK: usize = 4096;
+/// The unit that a power cut leaves whole.
+const ATOM: usize = 512;
+/// What a disk of somebody else's past holds where data goes.
+pub(crate) const GARBAGE: u8 = 0xee;
+const GARBAGE_FROM: u64 = crate::layout::DATA_START;
+
+/// Bytes that an image keeps in one piece.
+const CHUNK: usize = 64 << 10;
+const CHUNK_BLOCKS: u64 = (CHUNK / BLOCK) as u64;
+
+/// What is on a disk. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Image(BTreeMap<u64, Rc<Vec<u8>>>);
+
+impl Image {
+    /// The bytes of chunk `at` where they were written, else what was there before.
+    fn chunk(&mut self, at: u64) -> &mut [u8] {
+        let chunk = self.0.entry(at).or_insert_with(|| Rc::new(vec![unwritten(at * CHUNK_BLOCKS); CHUNK]));
+        Rc::make_mut(chunk).as_mut_slice()
+    }
+
+    /// The parts of `len` bytes from byte `at` on, each in one chunk: the chunk, and ranges in it and in the bytes.
+    fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let from = at + done as u64;
+            let inside = (from % CHUNK as u64) as usize;
+            let here = (CHUNK - inside).min(len - done);
+            let part = (from / CHUNK as u64, inside..inside + here, done..done + here);
+            done += here;
+            (here > 0).then_some(part)
+        })
+    }
+
+    fn write_at(&mut self, at: u64, data: &[u8]) {
+        for (chunk, inside, of_data) in Self::parts(at, data.len()) {
+            self.chunk(chunk)[inside].copy_from_slice(&data[of_data]);
+        }
+    }
+
+    fn read(&self, start: u64, into: &mut [u8]) {
+        for (chunk, inside, of_data) in Self::parts(start * BLOCK as u64, into.len()) {
+            match self.0.get(&chunk) {
+                Some(bytes) => into[of_data].copy_from_slice(&bytes[inside]),
+                None => into[of_data].fill(unwritten(chunk * CHUNK_BLOCKS)),
+            }
+        }
+    }
+
+    fn write(&mut self, start: u64, data: &[u8]) {
+        self.write_at(start * BLOCK as u64, data);
+    }
+
+    fn write_atom(&mut self, start: u64, atom: usize, data: &[u8]) {
+        self.write_at(start * BLOCK as u64 + (atom * ATOM) as u64, &data[atom * ATOM..(atom + 1) * ATOM]);
+    }
+}
+
+/// What a block holds that nobody wrote.
+fn unwritten(block: u64) -> u8 {
+    if block >= GARBAGE_FROM { GARBAGE } else { 0 }
+}
+
+/// Something that a disk was told.
+#[derive(Clone)]
+pub(crate) enum Event {
+    Write { disk: usize, start: u64, data: View },
+    Flush { disk: usize },
+}
+
+/// What all disks of a run were told, in order.
+pub(crate) type Journal = Rc<RefCell<Vec<Event>>>;
+
+/// How a disk betrays the code above it, to show that the checker sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Flushes of the metadata do nothing.
+    SkipFlush,
+    /// A catalog is written to both slots in one flush.
+    BothSlots,
+}
+
+pub(crate) struct SimDisk {
+    number: usize,
+    blocks: u64,
+    image: RefCell<Image>,
+    journal: Journal,
+    slow: bool,
+    pub(crate) dead: Cell<bool>,
+    pub(crate) discard_zeroes: Cell<bool>,
+    pub(crate) bug: Cell<Option<Bug>>,
+}
+
+impl SimDisk {
+    pub(crate) fn new(number: usize, blocks: u64, image: Image, journal: Journal) -> Self {
+        let (image, dead, discard_zeroes) = (RefCell::new(image), Cell::new(false), Cell::new(false));
+        Self { number, blocks, image, journal, slow: false, dead, discard_zeroes, bug: Cell::new(None) }
+    }
+
+    /// A disk whose operations take a turn each.
+    pub(crate) fn slow(blocks: u64) -> Self {
+        Self::new(0, blocks, Image::default(), Journal::default()).delayed()
+    }
+
+    pub(crate) fn delayed(self) -> Self {
+        Self { slow: true, ..self }
+    }
+
+    pub(crate) fn image(&self) -> Image {
+        self.image.borrow().clone()
+    }
+
+    /// Puts bytes onto the disk behind everybody's back.
+    pub(crate) fn scribble(&self, at_bytes: u64, bytes: &[u8]) {
+        self.image.borrow_mut().write_at(at_bytes, bytes);
+    }
+
+    async fn turn(&self, extent: Extent) -> Result<(), IoError> {
+        let mut waited = !self.slow;
+        poll_fn(|cx| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        if self.dead.get() { Err(IoError::new(IoErrorKind::Gone, extent)) } else { Ok(()) }
+    }
+
+    fn put(&self, start: u64, data: View) {
+        self.image.borrow_mut().write(start, &data);
+        self.journal.borrow_mut().push(Event::Write { disk: self.number, start, data });
+    }
+}
+
+impl BlockDevice for SimDisk {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            block_bytes: 4096,
+            blocks: Blocks(self.blocks),
+            physical_block_bytes: 4096,
+            optimal_bytes: 4096,
+            volatile_cache: true,
+            discard_zeroes: self.discard_zeroes.get(),
+        }
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry().admit(extent)?;
+        self.turn(extent).await?;
+        let mut buf = Buf::recycled(extent.len.0 as usize * BLOCK);
+        self.image.borrow().read(extent.start.0, &mut buf);
+        Ok(buf.into())
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        self.turn(extent).await?;
+        if self.bug.get() == Some(Bug::BothSlots) && crate::layout::SLOT_STARTS.contains(&start.0) {
+            crate::layout::SLOT_STARTS.iter().for_each(|&slot| self.put(slot, data.clone()));
+        } else {
+            self.put(start.0, data);
+        }
+        Ok(Written::attest())
+    }
+
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        self.turn(Extent::default()).await?;
+        if self.bug.get() != Some(Bug::SkipFlush) {
+            self.journal.borrow_mut().push(Event::Flush { disk: self.number });
+        }
+        Ok(Stable::attest())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.geometry().admit(extent)?;
+        self.turn(extent).await?;
+        if self.discard_zeroes.get() {
+            self.put(extent.start.0, View::zeroed(extent.len.0 as usize * BLOCK));
+        }
+        Ok(Written::attest())
+    }
+}
+
+/// Runs a future to its end on disks that need nobody's help.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut cx = Context::from_waker(Waker::noop());
+    for _ in 0..1_000_000 {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+    }
+    panic!("the future waits for nobody");
+}
+
+/// One atom that a power cut may or may not leave.
+#[derive(Clone, Copy)]
+struct Undecided {
+    /// Which of the open writes.
+    write: usize,
+    disk: usize,
+    atom: usize,
+}
+
+/// A write that no flush has made durable.
+struct OpenWrite {
+    disk: usize,
+    start: u64,
+    data: View,
+}
+
+/// What a power cut may leave on some disks.
+pub(crate) struct PowerCut {
+    /// What is there whatever happens.
+    durable: Vec<Image>,
+    open: Vec<OpenWrite>,
+}
+
+impl PowerCut {
+    pub(crate) fn of(images: Vec<Image>) -> Self {
+        Self { durable: images, open: Vec::new() }
+    }
+
+    /// The power is cut behind `event` now.
+    pub(crate) fn push(&mut self, event: &Event) {
+        match event {
+            Event::Write { disk, start, data } => {
+                self.open.push(OpenWrite { disk: *disk, start: *start, data: data.clone() });
+            }
+            Event::Flush { disk } => {
+                for write in self.open.extract_if(.., |write| write.disk == *disk) {
+                    self.durable[write.disk].write(write.start, &write.data);
+                }
+            }
+        }
+    }
+
+    fn undecided(&self) -> Vec<Undecided> {
+        let atoms = |(write, open): (usize, &OpenWrite)| {
+            let disk = open.disk;
+            (0..open.data.len() / ATOM).map(move |atom| Undecided { write, disk, atom }).collect::<Vec<_>>()
+        };
+        self.open.iter().enumerate().flat_map(atoms).collect()
+    }
+
+    /// The disks when of the undecided atoms those that `lands` names are there.
+    fn images(&self, undecided: &[Undecided], lands: impl Fn(usize, Undecided) -> bool) -> Vec<Image> {
+        let mut images = self.durable.clone();
+        for (at, &one) in undecided.iter().enumerate() {
+            if lands(at, one) {
+                let write = &self.open[one.write];
+                images[one.disk].write_atom(write.start, one.atom, &write.data);
+            }
+        }
+        images
+    }
+
+    /// The disks when of the open writes those that `lands` names are there, whole.
+    fn whole(&self, lands: impl Fn(usize, &OpenWrite) -> bool) -> Vec<Image> {
+        let mut images = self.durable.clone();
+        for (_, write) in self.open.iter().enumerate().filter(|(at, write)| lands(*at, write)) {
+            images[write.disk].write(write.start, &write.data);
+        }
+        images
+    }
+
+    /// Calls `check` with the disks of every state that is tried: all when few atoms are undecided, else a
+    /// choice: none, all, each disk and each write alone and missing, prefixes, single atoms, and random ones.
+    pub(crate) fn each(&self, random: &mut Random, thorough: bool, mut check: impl FnMut(Vec<Image>)) {
+        check(self.whole(|_, _| false));
+        if self.open.is_empty() {
+            return;
+        }
+        check(self.whole(|_, _| true));
+        let mut disks: Vec<usize> = self.open.iter().map(|write| write.disk).collect();
+        disks.dedup();
+        for &one in disks.iter().filter(|_| disks.len() > 1) {
+            check(self.whole(|_, write| write.disk == one));
+            check(self.whole(|_, write| write.disk != one));
+        }
+        if !thorough {
+            return;
+        }
+        for one in (0..self.open.len()).filter(|_| self.open.len() > disks.len()) {
+            check(self.whole(|at, _| at < one));
+            check(self.whole(|at, _| at == one));
+        }
+        let undecided = self.undecided();
+        let count = undecided.len();
+        if count <= 4 {
+            let sets = 1..(1_u32 << count) - 1;
+            sets.for_each(|set| check(self.images(&undecided, |at, _| set >> at & 1 == 1)));
+            return;
+        }
+        // Metadata is torn in many ways, long runs of zeros in few.
+        for _ in 0..if count < 500 { 6 } else { 1 } {
+            let one = random.below(count as u64) as usize;
+            check(self.images(&undecided, |at, _| at == one));
+            check(self.images(&undecided, |at, _| at != one));
+            check(self.images(&undecided, |at, _| at < one));
+            let salt = random.next();
+            check(self.images(&undecided, |at, _| Random(salt ^ at as u64).next() & 1 == 1));
+        }
+    }
+}
+
+/// Numbers from a seed (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}

@@ -1,0 +1,145 @@
+//! A pool of mirrors on recording disks: made, cut off, and found again by the code that is under test.
+
+use super::disk::{Image, Journal, SimDisk, block_on};
+use super::mirror::Mirror;
+use crate::{
+    CreatePool, FoundPool, GroupPlan, GroupRecord, MemberState, NewDisk, Pool, PoolError, PoolRefusal, Probe, Standing,
+    Survey, Window, assemble, probe,
+};
+use block::{Blocks, Extent};
+use std::rc::Rc;
+use uuid::Uuid;
+
+pub(crate) type Disk = Rc<SimDisk>;
+pub(crate) type Group = Rc<Mirror<Disk>>;
+pub(crate) type TestPool = Pool<Disk, Group>;
+
+/// 64 MiB.
+pub(crate) const DISK_BLOCKS: u64 = 16384;
+/// 1 MiB.
+pub(crate) const SLAB_BLOCKS: u64 = 256;
+pub(crate) const STRIPE_BYTES: u32 = 64 << 10;
+
+pub(crate) fn pool_id() -> Uuid {
+    Uuid::from_u128(1)
+}
+
+pub(crate) fn disk_id(number: usize) -> Uuid {
+    Uuid::from_u128(100 + number as u128)
+}
+
+pub(crate) fn volume_id(number: u64) -> Uuid {
+    Uuid::from_u128(1000 + u128::from(number))
+}
+
+/// The disks of a machine.
+pub(crate) struct World {
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) journal: Journal,
+}
+
+/// A pool that was found and opened.
+pub(crate) struct Opened {
+    pub(crate) pool: TestPool,
+    pub(crate) groups: Vec<Group>,
+}
+
+impl World {
+    pub(crate) fn of(images: Vec<Image>) -> Self {
+        let journal = Journal::default();
+        let disk = |(number, image)| Rc::new(SimDisk::new(number, DISK_BLOCKS, image, journal.clone()));
+        Self { disks: images.into_iter().enumerate().map(disk).collect(), journal }
+    }
+
+    pub(crate) fn blank(disks: usize) -> Self {
+        Self::of(vec![Image::default(); disks])
+    }
+
+    pub(crate) fn images(&self) -> Vec<Image> {
+        self.disks.iter().map(|disk| disk.image()).collect()
+    }
+
+    /// The plan of a pool of mirrors, each of the disks that `groups` lists, and their devices.
+    pub(crate) fn plan(&self, groups: &[&[usize]]) -> (CreatePool<Disk>, Vec<Group>) {
+        let data = crate::data_area(Blocks(DISK_BLOCKS)).unwrap();
+        let plans = groups.iter().zip(0_u128..).map(|(members, number)| GroupPlan {
+            id: Uuid::from_u128(50 + number),
+            level: 1,
+            chunk_bytes: STRIPE_BYTES,
+            member_blocks: data.len,
+            members: members.iter().map(|&n| NewDisk { id: disk_id(n), device: self.disks[n].clone() }).collect(),
+        });
+        let plan = CreatePool {
+            id: pool_id(),
+            name: "tank".into(),
+            slab_bytes: 1 << 20,
+            groups: plans.collect(),
+            now: 1_700_000_000,
+            created_by: "blockyard 0.1.0".into(),
+            force: false,
+        };
+        let devices = groups
+            .iter()
+            .map(|members| mirror(members.iter().map(|&member| Some(self.disks[member].clone())).collect(), data));
+        (plan, devices.collect())
+    }
+
+    pub(crate) fn create(&self, groups: &[&[usize]]) -> Result<Opened, PoolError> {
+        let (plan, groups) = self.plan(groups);
+        Ok(Opened { pool: block_on(Pool::create(plan, groups.clone()))?, groups })
+    }
+
+    pub(crate) fn survey(&self) -> Survey {
+        self.survey_of(&(0..self.disks.len()).collect::<Vec<_>>())
+    }
+
+    /// What the disks in `order` hold; the survey counts them by their places in `order`.
+    pub(crate) fn survey_of(&self, order: &[usize]) -> Survey {
+        let probes: Vec<Probe> = order.iter().map(|&disk| block_on(probe(&self.disks[disk]))).collect();
+        assemble(&probes)
+    }
+
+    pub(crate) fn open(&self) -> Result<Opened, PoolRefusal> {
+        self.open_with(&(0..self.disks.len()).collect::<Vec<_>>())
+    }
+
+    /// Finds and opens the one pool on the disks in `order`, as the data plane does.
+    ///
+    /// A machine without any disk of the pool has none that could be refused: the survey is empty then.
+    pub(crate) fn open_with(&self, order: &[usize]) -> Result<Opened, PoolRefusal> {
+        let survey = self.survey_of(order);
+        let Some(found) = survey.pools.first() else { return Err(PoolRefusal::Unfinished("nothing".into())) };
+        found.admit(one_is_enough)?;
+        let groups = self.mirrors(found, order);
+        let pool = block_on(Pool::open(found, |probe| self.disks[order[probe]].clone(), groups.clone()));
+        Ok(Opened { pool: pool.expect("an admitted pool opens"), groups })
+    }
+
+    fn mirrors(&self, found: &FoundPool, order: &[usize]) -> Vec<Group> {
+        let pairs = found.catalog.groups.iter().zip(&found.groups);
+        pairs
+            .map(|(record, group)| {
+                let members = group.positions.iter().map(|position| {
+                    let current = position.standing == Standing::Current;
+                    position.probe.filter(|_| current).map(|probe| self.disks[order[probe]].clone())
+                });
+                mirror(members.collect(), Extent::new(crate::layout::DATA_START, record.member_blocks.0))
+            })
+            .collect()
+    }
+}
+
+fn mirror(members: Vec<Option<Disk>>, data: Extent) -> Group {
+    let members = members.into_iter().map(|member| member.map(|disk| Window::new(disk, data))).collect();
+    Rc::new(Mirror::new(members, STRIPE_BYTES))
+}
+
+pub(crate) fn one_is_enough(_: &GroupRecord, present: &[bool]) -> bool {
+    present.contains(&true)
+}
+
+/// The members of a pool and how they are.
+pub(crate) fn members(pool: &TestPool) -> Vec<(Uuid, MemberState)> {
+    let groups = pool.status().groups;
+    groups.iter().flat_map(|group| group.record.members.iter().map(|member| (member.disk, member.state))).collect()
+}
