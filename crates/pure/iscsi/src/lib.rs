@@ -8,9 +8,13 @@ mod receive;
 mod session;
 mod standin;
 pub mod target;
+mod text;
 mod timers;
 mod transmit;
 mod violation;
+
+#[cfg(test)]
+mod tests;
 
 pub use close::CloseReason;
 pub use login::LoginStatus;

@@ -217,6 +217,12 @@ impl Receive {
         }
     }
 
+    /// Memory of the buffer.
+    #[cfg(test)]
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Forgets everything that has come.
     pub(crate) fn clear(&mut self) {
         self.stage = Stage::Header;
@@ -274,7 +280,7 @@ impl Receive {
             let head = Head::at(&self.buffer[start..], additional_bytes);
             return Ok(Step::Head { head, data_bytes });
         }
-        let (data, trailer) = rest.split_at(data_bytes);
+        let (data, trailer) = rest[..payload_bytes].split_at(data_bytes);
         check_digest(self.limits.digests, || crc32c(data), data_bytes, trailer)
             .map_err(|violation| Fault { violation, header: Some(*basic) })?;
         self.start += head_bytes + payload_bytes;

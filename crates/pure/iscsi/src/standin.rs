@@ -18,6 +18,7 @@ pub struct Negotiated {
     pub initial_r2t: bool,
     pub immediate_data: bool,
     pub peer_data_segment_bytes_max: u32,
+    pub own_data_segment_bytes_max: u32,
     pub time2wait_s: u16,
     pub cid: Cid,
     pub target_name: Option<String>,
@@ -30,15 +31,6 @@ pub struct Grant {}
 pub struct FullFeature {
     pub isid: Isid,
     pub tsih: Tsih,
-}
-pub struct Pairs;
-impl Pairs {
-    pub fn parse(_: &[u8]) -> std::vec::IntoIter<Result<(&str, &str), crate::Violation>> {
-        Vec::new().into_iter()
-    }
-}
-pub fn is_login_key(_: &str) -> bool {
-    false
 }
 #[derive(Clone, Debug, Default)]
 pub struct InitiatorConfig {}

@@ -157,6 +157,12 @@ impl Transmit {
         }
     }
 
+    /// Memory of the contiguous run.
+    #[cfg(test)]
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.flat.capacity()
+    }
+
     /// Forgets everything that has not left.
     pub(crate) fn clear(&mut self) {
         *self = Self { transmitted_bytes: self.transmitted_bytes, digests: self.digests, ..Self::default() };

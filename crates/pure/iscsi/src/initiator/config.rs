@@ -20,6 +20,19 @@ pub struct Config {
     pub answer_timeout: Duration,
 }
 
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            login: crate::standin::InitiatorConfig::default(),
+            tasks_max: 1024,
+            receive_buffer_bytes_max: 256 << 10,
+            login_timeout: Duration::from_secs(15),
+            idle_interval: Duration::from_secs(15),
+            answer_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
 impl Config {
     pub(crate) fn patience(&self) -> Patience {
         Patience { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }

@@ -5,7 +5,7 @@ use super::login::LoginPhase;
 use super::task::{CommandTask, Task};
 use super::{Command, Config, Event};
 use crate::pdu::{Bhs, Lun, TaskFunction};
-use crate::receive::{Fault, Head, Limits, Receive, Step};
+use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::timers::{Due, Pulse, Timers};
 use crate::transmit::{Gathered, Transmit};
@@ -84,6 +84,24 @@ impl Connection {
         Self { receive, core: Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None } }
     }
 
+    /// A connection whose login is over, for tests of what comes after.
+    #[cfg(test)]
+    pub(crate) fn in_full_feature(
+        config: Rc<Config>,
+        negotiated: crate::standin::Negotiated,
+        digests: Digests,
+        (cmd_sn, max_cmd_sn): (crate::pdu::CmdSn, crate::pdu::CmdSn),
+        exp_stat_sn: crate::pdu::StatSn,
+        now: Time,
+    ) -> Self {
+        let mut connection = Self::new(config, [0; 32], now);
+        connection.core.link.transmit.clear();
+        let full_feature = FullFeature::new(negotiated, cmd_sn, max_cmd_sn, exp_stat_sn);
+        connection.core.start_full_feature(full_feature, digests);
+        connection.apply_receive_limits();
+        connection
+    }
+
     /// The command is sent once the target's window and its turn allow it.
     ///
     /// *Errors*: the command itself, when the connection is not in full feature phase or has as many
@@ -152,9 +170,7 @@ impl Connection {
             if let Some(reason) = self.core.link.closing {
                 return self.end(reason);
             }
-            if let Some(limits) = self.core.receive_limits.take() {
-                self.receive.set_limits(limits);
-            }
+            self.apply_receive_limits();
         }
     }
 
@@ -226,6 +242,12 @@ impl Connection {
         Some(full_feature.submit(&mut self.core.link, task))
     }
 
+    fn apply_receive_limits(&mut self) {
+        if let Some(limits) = self.core.receive_limits.take() {
+            self.receive.set_limits(limits);
+        }
+    }
+
     fn end(&mut self, reason: CloseReason) {
         if self.is_closed() {
             return;
@@ -255,13 +277,23 @@ impl Core {
         }
     }
 
+    fn start_full_feature(&mut self, full_feature: FullFeature, digests: Digests) {
+        self.receive_limits = Some(Limits {
+            digests,
+            data_segment_bytes_max: full_feature.negotiated.own_data_segment_bytes_max,
+            buffer_bytes_max: self.link.config.receive_buffer_bytes_max,
+            places: true,
+        });
+        self.link.transmit.digests = digests;
+        self.timers.set_deadline(None);
+        self.phase = Phase::FullFeature(Box::new(full_feature));
+    }
+
     fn handle_pdu(&mut self, head: Head<'_>, data: &[u8]) {
         match &mut self.phase {
             Phase::Login(login) => {
-                if let Some((full_feature, limits)) = login.handle_pdu(&mut self.link, head, data) {
-                    self.phase = Phase::FullFeature(Box::new(full_feature));
-                    self.receive_limits = Some(limits);
-                    self.timers.set_deadline(None);
+                if let Some((full_feature, digests)) = login.handle_pdu(&mut self.link, head, data) {
+                    self.start_full_feature(full_feature, digests);
                 }
             }
             Phase::FullFeature(full_feature) => {

@@ -7,8 +7,8 @@ use crate::standin::FullFeature;
 use block::{Buf, Rope};
 use smallvec::SmallVec;
 
-/// Sense data, short enough to lie in the completion itself.
-pub type Sense = SmallVec<[u8; 96]>;
+/// Sense data. Usual lengths lie in the completion itself.
+pub type Sense = SmallVec<[u8; 24]>;
 
 /// A SCSI command to send.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::connection::Link;
 use super::full_feature::FullFeature;
-use crate::receive::{Head, Limits};
+use crate::receive::{Digests, Head};
 
 /// A login under way.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ impl LoginPhase {
         Self {}
     }
 
-    pub(crate) fn handle_pdu(&mut self, _: &mut Link, _: Head<'_>, _: &[u8]) -> Option<(FullFeature, Limits)> {
+    pub(crate) fn handle_pdu(&mut self, _: &mut Link, _: Head<'_>, _: &[u8]) -> Option<(FullFeature, Digests)> {
         None
     }
 }

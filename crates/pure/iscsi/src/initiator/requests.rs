@@ -10,7 +10,7 @@ use crate::pdu::{
     TargetTransferTag, TaskFunction, TaskManagementRequest, TextRequest, TextResponse,
 };
 use crate::session::TaskId;
-use crate::standin::Pairs;
+use crate::text::Pairs;
 
 /// The longest answer to SendTargets that is taken.
 const TEXT_BYTES_MAX: usize = 4 << 20;
@@ -174,7 +174,8 @@ fn text_request(
 
 fn targets_in(answer: &[u8]) -> Result<Vec<Target>, Violation> {
     let mut targets: Vec<Target> = Vec::new();
-    for pair in Pairs::parse(answer) {
+    // Pair by pair: an answer may have more of them than a question.
+    for pair in answer.split_inclusive(|&byte| byte == 0).flat_map(Pairs::parse) {
         match (pair?, targets.last_mut()) {
             (("TargetName", name), _) => targets.push(Target { name: name.to_owned(), addresses: Vec::new() }),
             (("TargetAddress", address), Some(target)) => target.addresses.push(address.to_owned()),

@@ -7,6 +7,15 @@ pub struct TaskId {
     pub(crate) generation: u32,
 }
 
+impl TaskId {
+    /// The id in 32 bits: no two tasks that live at the same time have the same, nor do a task and those
+    /// that follow it in its place for a long time.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        self.generation << 16 | (self.index & 0xffff)
+    }
+}
+
 /// Values in numbered places. Grows to its largest use and allocates nothing after that.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {

@@ -123,9 +123,22 @@ impl FullFeature {
             Progress::Receiving if !command.is_ready() => self.solicit(link, id),
             Progress::Receiving if immediate => self.hand_out(link, id),
             Progress::Receiving => self.deliver(link),
-            Progress::Refused if !command.data_out.is_owed() => self.start_response(link, id),
+            Progress::Refused if !command.data_out.is_owed() => {
+                let refusal = command.refusal.take().expect("a refused command has an answer");
+                self.start_response(link, id, *refusal);
+            }
             Progress::Refused | Progress::Running | Progress::Responding => {}
         }
+    }
+
+    /// The turn of a command has come: it is handed out, or waits for its data and for those before it.
+    pub(crate) fn handle_turn(&mut self, link: &mut Link, id: TaskId) {
+        let ready = self.session.find(id).and_then(Task::command).is_some_and(CommandTask::is_ready);
+        if ready && self.waiting.is_empty() {
+            return self.hand_out(link, id);
+        }
+        self.waiting.push_back(id);
+        self.deliver(link);
     }
 
     /// Hands out every waiting command that has its data and whose order allows it.
@@ -203,7 +216,7 @@ impl FullFeature {
             Some(response) => {
                 command.data_out.forgo();
                 command.progress = Progress::Refused;
-                command.response = Some(response);
+                command.refusal = Some(Box::new(response));
             }
             None if total > 0 => {
                 // Every byte is overwritten before the command is handed out.
@@ -285,9 +298,7 @@ impl CommandTask {
             placing: false,
             buf: None,
             progress: Progress::Receiving,
-            response: None,
-            data_in_bytes: 0,
-            data_in_pdus: 0,
+            refusal: None,
         })
     }
 

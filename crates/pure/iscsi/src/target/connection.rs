@@ -8,7 +8,7 @@ use super::login::LoginPhase;
 use crate::CloseReason;
 use crate::LoginStatus;
 use crate::pdu::{AsyncEvent, Bhs, Lun, TaskFunctionOutcome};
-use crate::receive::{Fault, Head, Receive, Step};
+use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::standin::Grant;
 use crate::timers::{Due, Pulse, Timers};
@@ -37,6 +37,8 @@ struct Core {
     phase: Phase,
     timers: Timers,
     incoming: Incoming,
+    /// Limits that hold from the next PDU on.
+    receive_limits: Option<Limits>,
 }
 
 #[derive(Debug)]
@@ -67,8 +69,48 @@ impl Connection {
         config.check();
         let timers = Timers::new(now, config.patience(), config.login_timeout);
         let phase = Phase::Login(Box::new(LoginPhase::new(&config, random)));
-        let receive = Receive::new(crate::receive::Limits::login());
-        Self { receive, core: Core { link: Link::new(config), phase, timers, incoming: Incoming::Nothing } }
+        let receive = Receive::new(Limits::login());
+        Self {
+            receive,
+            core: Core { link: Link::new(config), phase, timers, incoming: Incoming::Nothing, receive_limits: None },
+        }
+    }
+
+    /// A connection whose login is over, for tests of what comes after.
+    #[cfg(test)]
+    pub(crate) fn in_full_feature(
+        config: Rc<Config>,
+        negotiated: crate::standin::Negotiated,
+        digests: Digests,
+        first: crate::pdu::CmdSn,
+        now: Time,
+    ) -> Self {
+        let mut connection = Self::new(config, [0; 32], now);
+        connection.core.start_full_feature(negotiated, digests, first);
+        connection.apply_receive_limits();
+        connection.core.link.stat_sn = crate::pdu::StatSn(1);
+        connection
+    }
+
+    /// Tasks, and bytes of their data-out.
+    #[cfg(test)]
+    pub(crate) fn holds(&self) -> (usize, usize) {
+        match &self.core.phase {
+            Phase::FullFeature(full_feature) => (full_feature.session.len(), full_feature.held_bytes),
+            _ => (0, 0),
+        }
+    }
+
+    /// Bytes that are copied for the wire.
+    #[cfg(test)]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.core.link.transmit.queued_bytes()
+    }
+
+    /// Memory of the buffers for input and output.
+    #[cfg(test)]
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.receive.buffer_bytes() + self.core.link.transmit.buffer_bytes()
     }
 
     /// Where the next received bytes belong.
@@ -102,9 +144,7 @@ impl Connection {
             if self.core.link.closing.is_some() {
                 break;
             }
-            if let Some(limits) = self.core.take_receive_limits() {
-                self.receive.set_limits(limits);
-            }
+            self.apply_receive_limits();
         }
         self.settle(now);
     }
@@ -119,9 +159,7 @@ impl Connection {
         if let Phase::Login(login) = &mut self.core.phase {
             login.grant(&mut self.core.link, grant);
             self.core.advance_login(now);
-            if let Some(limits) = self.core.take_receive_limits() {
-                self.receive.set_limits(limits);
-            }
+            self.apply_receive_limits();
             self.settle(now);
         }
     }
@@ -251,6 +289,12 @@ impl Connection {
         matches!(self.core.phase, Phase::Closed)
     }
 
+    fn apply_receive_limits(&mut self) {
+        if let Some(limits) = self.core.receive_limits.take() {
+            self.receive.set_limits(limits);
+        }
+    }
+
     /// Ends the connection if something asked for it.
     fn settle(&mut self, now: Time) {
         if let Some(reason) = self.core.link.closing {
@@ -328,8 +372,21 @@ impl Core {
 
     fn advance_login(&mut self, _now: Time) {}
 
-    fn take_receive_limits(&mut self) -> Option<crate::receive::Limits> {
-        None
+    fn start_full_feature(
+        &mut self,
+        negotiated: crate::standin::Negotiated,
+        digests: Digests,
+        first: crate::pdu::CmdSn,
+    ) {
+        self.receive_limits = Some(Limits {
+            digests,
+            data_segment_bytes_max: negotiated.own_data_segment_bytes_max,
+            buffer_bytes_max: self.link.config.receive_buffer_bytes_max,
+            places: true,
+        });
+        self.link.transmit.digests = digests;
+        self.timers.set_deadline(None);
+        self.phase = Phase::FullFeature(Box::new(FullFeature::new(&self.link, negotiated, first)));
     }
 
     /// Says where a large payload goes; nowhere when there is no place.

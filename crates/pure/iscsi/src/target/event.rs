@@ -110,8 +110,8 @@ pub struct Response {
     pub transfer_bytes: Option<u64>,
 }
 
-/// Sense data, short enough to lie in the response itself.
-pub type Sense = SmallVec<[u8; SENSE_BYTES_MAX]>;
+/// Sense data. Usual lengths lie in the response itself.
+pub type Sense = SmallVec<[u8; 24]>;
 
 /// The most sense data that a response carries.
 pub const SENSE_BYTES_MAX: usize = 96;

@@ -3,7 +3,7 @@
 use super::data_out::Limits;
 use super::link::Link;
 use super::ping::Ping;
-use super::task::{Kind, Task};
+use super::task::{Kind, Responding, Task};
 use super::{CloseReason, Gate};
 use crate::Violation;
 use crate::pdu::{
@@ -22,8 +22,8 @@ pub(crate) struct FullFeature {
     pub(crate) session: Session<Turn, Task>,
     /// Commands whose turn has come and whose data or predecessors have not, in CmdSN order.
     pub(crate) waiting: VecDeque<TaskId>,
-    /// Commands with an answer, in the order of sending.
-    pub(crate) responding: VecDeque<TaskId>,
+    /// Answers in the order of sending.
+    pub(crate) responding: VecDeque<Responding>,
     /// Memory that data-out of all tasks takes.
     pub(crate) held_bytes: usize,
     pub(crate) ping: Ping,
@@ -185,10 +185,7 @@ impl FullFeature {
     fn run(&mut self, link: &mut Link, turn: Turn) {
         match turn {
             Turn::Pass => {}
-            Turn::Command(id) => {
-                self.waiting.push_back(id);
-                self.deliver(link);
-            }
+            Turn::Command(id) => self.handle_turn(link, id),
             Turn::TaskManagement(id, request) => self.start_task_management(link, id, &request),
             Turn::Logout(request) => self.handle_logout(link, &request),
         }

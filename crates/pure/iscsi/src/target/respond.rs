@@ -3,113 +3,84 @@
 use super::event::Response;
 use super::full_feature::FullFeature;
 use super::link::Link;
-use super::task::{CommandTask, Kind, Progress, Task};
+use super::task::{CommandTask, Kind, Progress, Responding, Task};
 use crate::pdu::{
-    DataIn, DataInStatus, DataSn, Lun, Residual, ScsiResponse, SegmentLengths, ServiceResponse, TargetTransferTag,
+    DataIn, DataInStatus, DataSn, InitiatorTaskTag, Lun, Residual, ScsiResponse, SegmentLengths, ServiceResponse,
+    TargetTransferTag,
 };
 use crate::session::TaskId;
+use smallvec::SmallVec;
 
 const GOOD: u8 = 0;
 
 impl FullFeature {
     /// The driver's answer to a command; without effect when the command was aborted meanwhile.
     pub(crate) fn respond(&mut self, link: &mut Link, id: TaskId, response: Response) {
-        let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) else { return };
+        let Some(command) = self.session.find(id).and_then(Task::command) else { return };
         if command.progress == Progress::Running {
-            command.response = Some(response);
-            self.start_response(link, id);
+            self.start_response(link, id, response);
         }
     }
 
-    /// The answer that the command has is sent, when its turn comes.
-    pub(crate) fn start_response(&mut self, link: &mut Link, id: TaskId) {
+    /// The answer is sent when its turn comes.
+    pub(crate) fn start_response(&mut self, link: &mut Link, id: TaskId, response: Response) {
         let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) else { return };
-        assert!(command.response.is_some(), "a command responds with an answer");
         command.progress = Progress::Responding;
-        self.responding.push_back(id);
+        // Never more than the initiator expects.
+        let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
+        let data_in_total = given.min(command.expected_in_bytes);
+        self.responding.push_back(Responding { task: id, response, data_in_total, data_in_bytes: 0, data_in_pdus: 0 });
         self.pump(link);
     }
 
     /// Queues PDUs of waiting answers while the output has room.
     pub(crate) fn pump(&mut self, link: &mut Link) {
         while link.transmit.has_room()
-            && let Some(&id) = self.responding.front()
+            && let Some(mut answer) = self.responding.pop_front()
         {
-            let command = self.session.find(id).and_then(Task::command);
-            match command.map(|command| command.data_in_left(self.data_in_len(command))) {
-                Some(true) => self.send_data_in(link, id),
-                Some(false) => {
-                    self.responding.pop_front();
-                    self.send_status(link, id);
-                }
-                // It was aborted.
-                None => {
-                    self.responding.pop_front();
-                }
+            let Some(task) = self.session.find(answer.task) else { continue };
+            let len = self.data_in_len(&answer);
+            if answer.is_left(len, task.command().is_some_and(CommandTask::is_bidirectional)) {
+                let tag = task.tag;
+                self.send_data_in(link, tag, &mut answer, len);
+                self.responding.push_front(answer);
+            } else {
+                self.send_status(link, &answer, len);
             }
         }
     }
 
     /// Bytes of the next Data-In: within the initiator's MaxRecvDataSegmentLength and the running burst.
-    fn data_in_len(&self, command: &CommandTask) -> u32 {
+    fn data_in_len(&self, answer: &Responding) -> u32 {
         let burst = self.negotiated.burst_bytes_max;
-        let burst_left = burst - command.data_in_bytes % burst;
-        let left = command.data_in_total() - command.data_in_bytes;
+        let burst_left = burst - answer.data_in_bytes % burst;
+        let left = answer.data_in_total - answer.data_in_bytes;
         self.negotiated.peer_data_segment_bytes_max.min(burst_left).min(left)
     }
 
     /// Queues a Data-In that is not the last PDU of its task.
-    fn send_data_in(&mut self, link: &mut Link, id: TaskId) {
-        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
-        let burst = self.negotiated.burst_bytes_max;
-        let Some(task) = self.session.find(id) else { return };
-        let Some(len) = task.command().map(|command| self.data_in_len(command)) else { return };
-        let initiator_task_tag = task.tag;
-        let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) else { return };
-        let offset = command.data_in_bytes;
-        let end = offset + len;
-        let header = DataIn {
-            is_final: end.is_multiple_of(burst) || end == command.data_in_total(),
-            acknowledge: false,
-            status: None,
-            lun: Lun(0),
-            initiator_task_tag,
-            target_transfer_tag: TargetTransferTag::RESERVED,
-            exp_cmd_sn,
-            max_cmd_sn,
-            data_sn: DataSn(command.data_in_pdus),
-            buffer_offset_bytes: offset,
-        };
-        command.push_data_in(link, &header, len);
-        command.data_in_bytes = end;
-        command.data_in_pdus += 1;
+    fn send_data_in(&self, link: &mut Link, tag: InitiatorTaskTag, answer: &mut Responding, len: u32) {
+        let end = answer.data_in_bytes + len;
+        let ends_burst = end.is_multiple_of(self.negotiated.burst_bytes_max);
+        let header = DataIn { is_final: ends_burst || end == answer.data_in_total, ..self.data_in(tag, answer) };
+        answer.push_data(link, &header, len);
+        answer.data_in_bytes = end;
+        answer.data_in_pdus += 1;
     }
 
     /// The last PDU of a task is queued, and its place is open again: the PDU itself says so.
-    fn send_status(&mut self, link: &mut Link, id: TaskId) {
-        let len = self.session.find(id).and_then(Task::command).map_or(0, |command| self.data_in_len(command));
-        let Some(Task { tag, kind: Kind::Command(command), .. }) = self.remove(id) else { return };
-        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+    fn send_status(&mut self, link: &mut Link, answer: &Responding, len: u32) {
+        let Some(Task { tag, kind: Kind::Command(command), .. }) = self.remove(answer.task) else { return };
         let stat_sn = link.take_stat_sn();
-        let response = command.response.as_ref().expect("a command responds with an answer");
+        let response = &answer.response;
         let (residual, read_residual) = command.residuals(response);
-        let mut header = [0; 48];
         if len > 0 {
-            let data_in = DataIn {
-                is_final: true,
-                acknowledge: false,
-                status: Some(DataInStatus { status: response.status, stat_sn, residual }),
-                lun: Lun(0),
-                initiator_task_tag: tag,
-                target_transfer_tag: TargetTransferTag::RESERVED,
-                exp_cmd_sn,
-                max_cmd_sn,
-                data_sn: DataSn(command.data_in_pdus),
-                buffer_offset_bytes: command.data_in_bytes,
-            };
-            return command.push_data_in(link, &data_in, len);
+            let status = Some(DataInStatus { status: response.status, stat_sn, residual });
+            let header = DataIn { is_final: true, status, ..self.data_in(tag, answer) };
+            return answer.push_data(link, &header, len);
         }
-        let answer = ScsiResponse {
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        let header = ScsiResponse {
             response: ServiceResponse::Completed,
             status: response.status,
             initiator_task_tag: tag,
@@ -117,41 +88,53 @@ impl FullFeature {
             stat_sn,
             exp_cmd_sn,
             max_cmd_sn,
-            exp_data_sn: DataSn(command.data_in_pdus + command.data_out.solicitations()),
+            exp_data_sn: DataSn(answer.data_in_pdus + command.data_out.solicitations()),
             read_residual,
             residual,
         };
-        if response.sense.is_empty() {
-            answer.emit(SegmentLengths::NONE, &mut header);
-            return link.transmit.push(&header, &[]);
+        let data = if response.sense.is_empty() { SmallVec::new() } else { with_length(&response.sense) };
+        let mut bytes = [0; 48];
+        header.emit(SegmentLengths::data(data.len()), &mut bytes);
+        link.transmit.push(&bytes, &data);
+    }
+
+    fn data_in(&self, initiator_task_tag: InitiatorTaskTag, answer: &Responding) -> DataIn {
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        DataIn {
+            is_final: false,
+            acknowledge: false,
+            status: None,
+            lun: Lun(0),
+            initiator_task_tag,
+            target_transfer_tag: TargetTransferTag::RESERVED,
+            exp_cmd_sn,
+            max_cmd_sn,
+            data_sn: DataSn(answer.data_in_pdus),
+            buffer_offset_bytes: answer.data_in_bytes,
         }
-        let data = with_length(&response.sense);
-        answer.emit(SegmentLengths::data(data.len()), &mut header);
-        link.transmit.push(&header, &data);
+    }
+}
+
+impl Responding {
+    /// True when the Data-In of `len` bytes that comes next is not the last PDU of the task. GOOD rides on the
+    /// last data, but for a bidirectional command, which has more to say.
+    fn is_left(&self, len: u32, bidirectional: bool) -> bool {
+        let collapses = self.response.status == GOOD && !bidirectional;
+        let last = self.data_in_bytes + len == self.data_in_total;
+        len > 0 && !(last && collapses)
+    }
+
+    fn push_data(&self, link: &mut Link, header: &DataIn, len: u32) {
+        let mut bytes = [0; 48];
+        header.emit(SegmentLengths::data(len as usize), &mut bytes);
+        let from = header.buffer_offset_bytes as usize;
+        link.transmit.push_rope(&bytes, &[], &self.response.data_in, from..from + len as usize);
     }
 }
 
 impl CommandTask {
-    /// Bytes of data-in that the initiator gets in all: never more than it expects.
-    fn data_in_total(&self) -> u32 {
-        let given = self.response.as_ref().map_or(0, |response| response.data_in.len());
-        u32::try_from(given).unwrap_or(u32::MAX).min(self.expected_in_bytes)
-    }
-
-    /// True when a Data-In of `len` bytes comes that is not the last PDU of the task. GOOD rides on the last data.
-    fn data_in_left(&self, len: u32) -> bool {
-        let collapses =
-            self.response.as_ref().is_some_and(|response| response.status == GOOD) && !(self.read && self.write);
-        let last = self.data_in_bytes + len == self.data_in_total();
-        len > 0 && !(last && collapses)
-    }
-
-    fn push_data_in(&self, link: &mut Link, data_in: &DataIn, len: u32) {
-        let mut header = [0; 48];
-        data_in.emit(SegmentLengths::data(len as usize), &mut header);
-        let from = data_in.buffer_offset_bytes as usize;
-        let response = self.response.as_ref().expect("a command responds with an answer");
-        link.transmit.push_rope(&header, &[], &response.data_in, from..from + len as usize);
+    fn is_bidirectional(&self) -> bool {
+        self.read && self.write
     }
 
     /// What was not moved, and for a bidirectional command what was not read.
@@ -178,9 +161,9 @@ fn residual(expected_bytes: u32, there: u64) -> Residual {
 }
 
 /// Sense data behind its length, as SCSI Responses and asynchronous messages carry it.
-pub(crate) fn with_length(sense: &[u8]) -> smallvec::SmallVec<[u8; 128]> {
+pub(crate) fn with_length(sense: &[u8]) -> SmallVec<[u8; 128]> {
     let length = u16::try_from(sense.len()).expect("sense data is short");
-    let mut data = smallvec::SmallVec::new();
+    let mut data = SmallVec::new();
     data.extend_from_slice(&length.to_be_bytes());
     data.extend_from_slice(sense);
     data

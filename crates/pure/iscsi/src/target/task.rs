@@ -2,9 +2,10 @@
 
 use super::data_out::DataOut;
 use super::event::{Cdb, Response, SendTargets};
-use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, TargetTransferTag, TaskAttribute, TaskFunction};
+use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, TargetTransferTag, TaskAttribute};
 use crate::session::TaskId;
 use crate::session::tasks::Tagged;
+use crate::text::{TextCollector, TextWriter};
 use block::Buf;
 
 /// A request that lives until it is answered.
@@ -21,10 +22,9 @@ pub(crate) struct Task {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all tasks are commands, and places are used again")]
 pub(crate) enum Kind {
     Command(CommandTask),
-    TaskManagement(TaskFunction),
+    TaskManagement,
     Text(TextTask),
 }
 
@@ -46,8 +46,17 @@ pub(crate) struct CommandTask {
     /// being received into it.
     pub(crate) buf: Option<Buf>,
     pub(crate) progress: Progress,
-    pub(crate) response: Option<Response>,
-    /// Bytes of data-in that were sent.
+    /// The gate's answer, while the command is refused and waits for data that it announced.
+    pub(crate) refusal: Option<Box<Response>>,
+}
+
+/// An answer that is being sent.
+#[derive(Debug)]
+pub(crate) struct Responding {
+    pub(crate) task: TaskId,
+    pub(crate) response: Response,
+    /// What the initiator gets of its data in all, and what was sent.
+    pub(crate) data_in_total: u32,
     pub(crate) data_in_bytes: u32,
     pub(crate) data_in_pdus: u32,
 }
@@ -73,9 +82,9 @@ pub(crate) struct TextTask {
     /// The tag of the next part of the exchange.
     pub(crate) transfer_tag: TargetTransferTag,
     /// Keys that came and are not answered: the text so far.
-    pub(crate) request: Vec<u8>,
+    pub(crate) request: TextCollector,
     /// What is left to answer.
-    pub(crate) answer: Vec<u8>,
+    pub(crate) answer: TextWriter,
 }
 
 impl Tagged for Task {

@@ -34,7 +34,7 @@ impl FullFeature {
             cmd_sn: request.cmd_sn,
             immediate: request.immediate,
             doomed_by: None,
-            kind: Kind::TaskManagement(request.function),
+            kind: Kind::TaskManagement,
         });
         let turn = Turn::TaskManagement(id, request);
         self.take_turn(link, request.immediate, request.cmd_sn, turn);
@@ -63,7 +63,7 @@ impl FullFeature {
 
     /// The driver's answer to a function. When it is complete, nothing more is sent for the tasks it affected.
     pub(crate) fn respond_task_management(&mut self, link: &mut Link, id: TaskId, outcome: TaskFunctionOutcome) {
-        if !self.session.find(id).is_some_and(|task| matches!(task.kind, Kind::TaskManagement(_))) {
+        if !self.session.find(id).is_some_and(|task| matches!(task.kind, Kind::TaskManagement)) {
             return;
         }
         for doomed in self.session.matching(|task| task.doomed_by == Some(id)) {

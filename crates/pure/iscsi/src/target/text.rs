@@ -9,11 +9,7 @@ use super::task::{Kind, Task, TextTask};
 use crate::Violation;
 use crate::pdu::{SegmentLengths, TargetTransferTag, TextRequest, TextResponse};
 use crate::session::TaskId;
-use crate::standin::Pairs;
-use std::fmt::Write;
-
-/// The text of one exchange.
-const TEXT_BYTES_MAX: usize = 64 << 10;
+use crate::text::{Pairs, TextCollector, TextPart, TextWriter};
 
 impl FullFeature {
     pub(crate) fn handle_text(&mut self, link: &mut Link, request: &TextRequest, data: &[u8]) -> Result<(), Violation> {
@@ -23,22 +19,15 @@ impl FullFeature {
         let id = self.find_text(request)?;
         self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
-        if text.request.len() + data.len() > TEXT_BYTES_MAX {
-            return Err(Violation::TextTooLong);
-        }
-        text.request.extend_from_slice(data);
-        if request.continues {
-            if data.is_empty() {
-                return Err(Violation::ContinuesWithoutText);
-            }
-            self.push_text(link, id, &[], false);
+        let segment_bytes_max = self.negotiated.own_data_segment_bytes_max as usize;
+        let Some(asked) = text.request.handle_segment(data, request.continues, segment_bytes_max)? else {
+            self.push_text(link, id, &TextPart { text: Vec::new(), continues: false }, false);
             return Ok(());
-        }
-        if !text.answer.is_empty() && data.is_empty() {
+        };
+        if asked.is_empty() && !text.answer.is_empty() {
             self.send_text(link, id);
             return Ok(());
         }
-        let asked = std::mem::take(&mut text.request);
         self.answer_text(link, id, &asked)
     }
 
@@ -49,11 +38,9 @@ impl FullFeature {
             return;
         }
         for target in targets {
-            push_pair(&mut text.answer, "TargetName", &target.name);
+            text.answer.push("TargetName", &target.name);
             for (address, group) in &target.portals {
-                let mut portal = String::new();
-                write!(portal, "{address},{group}").expect("a string takes what is written");
-                push_pair(&mut text.answer, "TargetAddress", &portal);
+                text.answer.push("TargetAddress", format_args!("{address},{group}"));
             }
         }
         self.send_text(link, id);
@@ -82,8 +69,8 @@ impl FullFeature {
             kind: Kind::Text(TextTask {
                 asked: None,
                 transfer_tag: TargetTransferTag(self.next_text_tag),
-                request: Vec::new(),
-                answer: Vec::new(),
+                request: TextCollector::default(),
+                answer: TextWriter::default(),
             }),
         });
         self.text = Some(id);
@@ -92,23 +79,23 @@ impl FullFeature {
 
     /// All text of the initiator has come.
     fn answer_text(&mut self, link: &mut Link, id: TaskId, asked: &[u8]) -> Result<(), Violation> {
-        let mut answer = Vec::new();
+        let mut answer = TextWriter::default();
         let mut which = None;
         for pair in Pairs::parse(asked) {
             let (key, value) = pair?;
             match key {
                 "SendTargets" => match self.judge_send_targets(value) {
                     Some(asked) => which = Some(asked),
-                    None => push_pair(&mut answer, key, "Reject"),
+                    None => answer.push(key, "Reject"),
                 },
                 // A declaration; it needs no answer.
                 "MaxRecvDataSegmentLength" => match value.parse() {
                     Ok(bytes @ 512..=0x00ff_ffff) => self.negotiated.peer_data_segment_bytes_max = bytes,
-                    _ => push_pair(&mut answer, key, "Reject"),
+                    _ => answer.push(key, "Reject"),
                 },
                 "InitiatorAlias" => {}
-                _ if crate::standin::is_login_key(key) => push_pair(&mut answer, key, "Reject"),
-                _ => push_pair(&mut answer, key, "NotUnderstood"),
+                _ if is_login_key(key) => answer.push(key, "Reject"),
+                _ => answer.push(key, "NotUnderstood"),
             }
         }
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
@@ -140,13 +127,11 @@ impl FullFeature {
     fn send_text(&mut self, link: &mut Link, id: TaskId) {
         let most = self.negotiated.peer_data_segment_bytes_max as usize;
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return };
-        let rest = text.answer.split_off(text.answer.len().min(most));
-        let part = std::mem::replace(&mut text.answer, rest);
-        let last = text.answer.is_empty();
-        self.push_text(link, id, &part, last);
+        let part = text.answer.take(most);
+        self.push_text(link, id, &part, !part.continues);
     }
 
-    fn push_text(&mut self, link: &mut Link, id: TaskId, data: &[u8], last: bool) {
+    fn push_text(&mut self, link: &mut Link, id: TaskId, part: &TextPart, last: bool) {
         let Some(task) = self.session.find(id) else { return };
         let (initiator_task_tag, lun) = (task.tag, task.lun);
         let Kind::Text(text) = &task.kind else { return };
@@ -158,7 +143,7 @@ impl FullFeature {
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let response = TextResponse {
             is_final: last,
-            continues: !last && !data.is_empty(),
+            continues: part.continues,
             lun,
             initiator_task_tag,
             target_transfer_tag: if last { TargetTransferTag::RESERVED } else { transfer_tag },
@@ -167,14 +152,36 @@ impl FullFeature {
             max_cmd_sn,
         };
         let mut header = [0; 48];
-        response.emit(SegmentLengths::data(data.len()), &mut header);
-        link.transmit.push(&header, data);
+        response.emit(SegmentLengths::data(part.text.len()), &mut header);
+        link.transmit.push(&header, &part.text);
     }
 }
 
-fn push_pair(text: &mut Vec<u8>, key: &str, value: &str) {
-    text.extend_from_slice(key.as_bytes());
-    text.push(b'=');
-    text.extend_from_slice(value.as_bytes());
-    text.push(0);
+/// Keys of RFC 7143 §13 that are agreed on in the login and never after it.
+fn is_login_key(key: &str) -> bool {
+    const KEYS: [&str; 22] = [
+        "AuthMethod",
+        "HeaderDigest",
+        "DataDigest",
+        "MaxConnections",
+        "TargetName",
+        "InitiatorName",
+        "TargetAlias",
+        "TargetAddress",
+        "TargetPortalGroupTag",
+        "InitialR2T",
+        "ImmediateData",
+        "MaxBurstLength",
+        "FirstBurstLength",
+        "DefaultTime2Wait",
+        "DefaultTime2Retain",
+        "MaxOutstandingR2T",
+        "DataPDUInOrder",
+        "DataSequenceInOrder",
+        "ErrorRecoveryLevel",
+        "SessionType",
+        "TaskReporting",
+        "iSCSIProtocolLevel",
+    ];
+    KEYS.contains(&key)
 }

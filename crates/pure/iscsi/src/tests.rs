@@ -1,0 +1,11 @@
+//! Both machines, driven from outside: transcripts as text, properties over splits and mutations, hostile input.
+
+mod data_in;
+mod data_out;
+mod digests;
+mod ordering;
+mod pair;
+mod properties;
+mod rig;
+mod sessions;
+mod task_management;

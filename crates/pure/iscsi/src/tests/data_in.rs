@@ -1,0 +1,137 @@
+//! Reads: Data-In, phase collapse, residuals and sense.
+
+use super::rig::*;
+use crate::pdu::{Ahs, CmdSn, InitiatorTaskTag, ScsiCommand, SegmentLengths, StatSn, TaskAttribute};
+use crate::target::Response;
+use crate::transmit::INLINE_BYTES_MAX;
+use block::{Buf, Rope};
+
+fn rope(len: usize) -> Rope {
+    Buf::copy_of(&pattern(len)).into()
+}
+
+fn answer(shape: Shape, response: Response) -> Vec<String> {
+    let mut rig = Rig::new();
+    rig.command(7, shape, &[]);
+    let task = rig.expect_command().task;
+    rig.respond(task, response);
+    rig.assert_idle();
+    rig.said()
+}
+
+#[test]
+fn small_read_is_one_pdu_with_its_status() {
+    assert_eq!(answer(reads(512), Response::good(rope(512))), ["data-in 7 sn 0 at 0 len 512 F status 0 stat 1"]);
+}
+
+#[test]
+fn read_is_cut_to_the_initiators_segments_and_bursts() {
+    let expected = [
+        "data-in 7 sn 0 at 0 len 1024",
+        "data-in 7 sn 1 at 1024 len 1024",
+        "data-in 7 sn 2 at 2048 len 1024",
+        "data-in 7 sn 3 at 3072 len 1024 F",
+        "data-in 7 sn 4 at 4096 len 904 F status 0 stat 1",
+    ];
+    assert_eq!(answer(reads(5000), Response::good(rope(5000))), expected);
+}
+
+#[test]
+fn residuals_are_right_in_each_case() {
+    let given = |len| Response::good(rope(len));
+    let asked = |bytes| Response { transfer_bytes: Some(bytes), ..Response::default() };
+    let rows: [(Shape, Response, &[&str]); 9] = [
+        (reads(1000), given(400), &["data-in 7 sn 0 at 0 len 400 F status 0 stat 1 underflow 600"]),
+        (reads(400), given(1000), &["data-in 7 sn 0 at 0 len 400 F status 0 stat 1 overflow 600"]),
+        (reads(0), given(512), &["response 7 status 0 stat 1 overflow 512"]),
+        (reads(512), given(0), &["response 7 status 0 stat 1 underflow 512"]),
+        (NONE, given(512), &["response 7 status 0 stat 1 overflow 512"]),
+        (NONE, given(0), &["response 7 status 0 stat 1"]),
+        (
+            reads(512),
+            Response { transfer_bytes: Some(1 << 40), ..given(512) },
+            &["data-in 7 sn 0 at 0 len 512 F status 0 stat 1 overflow 4294967295"],
+        ),
+        (writes(0), asked(512), &["response 7 status 0 stat 1 overflow 512"]),
+        (writes(0), given(512), &["response 7 status 0 stat 1"]),
+    ];
+    for (shape, response, expected) in rows {
+        assert_eq!(answer(shape, response), expected);
+    }
+    let mut rig = Rig::new();
+    rig.command(7, writes(1000), &pattern(1000));
+    let task = rig.expect_command().task;
+    rig.respond(task, asked(512));
+    assert_eq!(rig.said(), ["response 7 status 0 stat 1 underflow 488"]);
+}
+
+#[test]
+fn sense_comes_in_a_response_of_its_own() {
+    let response = Response { data_in: rope(100), transfer_bytes: None, ..Response::check_condition(&[0x70, 1]) };
+    let expected = ["data-in 7 sn 0 at 0 len 100 F", "response 7 status 2 stat 1 underflow 412 sense [70, 1]"];
+    assert_eq!(answer(reads(512), response), expected);
+}
+
+#[test]
+fn bidirectional_command_has_both_residuals() {
+    let ahs = Ahs { expected_read_bytes: Some(600), extended_cdb: Some(&[9; 16]) };
+    let mut additional = Vec::new();
+    ahs.emit(&mut additional);
+    let header = ScsiCommand {
+        immediate: false,
+        is_final: true,
+        read: true,
+        write: true,
+        attribute: TaskAttribute::Simple,
+        lun: LUN,
+        initiator_task_tag: InitiatorTaskTag(7),
+        expected_data_transfer_bytes: 100,
+        cmd_sn: CmdSn(1),
+        exp_stat_sn: StatSn(0),
+        cdb: [1; 16],
+    };
+    let mut bytes = [0; 48];
+    header.emit(SegmentLengths { ahs_bytes: additional.len(), data_bytes: 100 }, &mut bytes);
+    let mut rig = Rig::new();
+    rig.receive(&[&bytes[..], &additional, &pattern(100)].concat());
+    let command = rig.expect_command();
+    assert_eq!((command.cdb.len(), command.cdb[16], command.expected_data_in_bytes), (32, 9, 600));
+    rig.respond(command.task, Response::good(rope(500)));
+    let expected = ["data-in 7 sn 0 at 0 len 500 F", "response 7 status 0 stat 1 read underflow 100"];
+    assert_eq!(rig.said(), expected);
+}
+
+#[test]
+fn bidirectional_command_without_a_read_length_ends_the_connection() {
+    let mut rig = Rig::new();
+    rig.command(7, Shape { read: true, ..writes(10) }, &[]);
+    assert!(format!("{:?}", rig.events()).contains("BidirectionalWithoutReadLength"));
+}
+
+#[test]
+fn reader_that_does_not_read_costs_no_more_than_its_tasks() {
+    let mut rig = Rig::with(config(), crate::standin::Negotiated { peer_data_segment_bytes_max: 512, ..negotiated() });
+    for tag in 0..4 {
+        rig.command(tag, reads(64 << 20), &[]);
+        let task = rig.expect_command().task;
+        rig.respond(task, Response::good(Rope::from(Buf::zeroed(4 << 20))));
+    }
+    let queued = rig.target.queued_bytes();
+    assert!(queued < (256 << 10) + INLINE_BYTES_MAX + 100, "{queued} bytes are copied for the wire");
+    let sent = rig.sent().len();
+    assert_eq!(sent, 4 * (4 << 20) / 512 * 560, "all of it arrives once the reader reads");
+}
+
+#[test]
+fn echoes_that_nobody_reads_stop_the_receiving() {
+    let mut rig =
+        Rig::with(config(), crate::standin::Negotiated { peer_data_segment_bytes_max: 1 << 20, ..negotiated() });
+    for tag in 0..10_000 {
+        rig.receive(&nop_out(tag, 1, true, &pattern(4000)));
+    }
+    assert!(rig.target.receive_into().is_empty());
+    let queued = rig.target.queued_bytes();
+    assert!(queued < 1 << 20, "{queued}");
+    rig.sent();
+    assert!(!rig.target.receive_into().is_empty());
+}

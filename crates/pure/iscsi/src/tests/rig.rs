@@ -1,0 +1,307 @@
+//! A target's connection in full feature phase, with an initiator that says exactly what a test wants.
+
+use crate::pdu::{
+    AsyncMessage, Bhs, CmdSn, DataOut, DataSn, InitiatorTaskTag, Lun, NopOut, Residual, ScsiCommand, SegmentLengths,
+    StatSn, TargetPdu, TargetTransferTag, TaskAttribute, TaskFunction, TaskManagementRequest,
+};
+use crate::receive::Digests;
+use crate::standin::{Negotiated, SessionType};
+use crate::target::{Command, Config, Connection, Event, Gate, OpenGate, Response, TaskManagement};
+use crate::{Gathered, TaskId};
+use shard::Time;
+use std::rc::Rc;
+
+pub(super) const LUN: Lun = Lun(0x0001_0000_0000_0000);
+
+/// What most tests agree on: small limits, so that sequences are short.
+pub(super) fn negotiated() -> Negotiated {
+    Negotiated {
+        session_type: SessionType::Normal,
+        first_burst_bytes_max: 2048,
+        burst_bytes_max: 4096,
+        outstanding_r2t_max: 1,
+        initial_r2t: true,
+        immediate_data: true,
+        peer_data_segment_bytes_max: 1024,
+        own_data_segment_bytes_max: 256 << 10,
+        time2wait_s: 2,
+        cid: crate::pdu::Cid(1),
+        target_name: Some("iqn.2026-01.test:disk".to_owned()),
+    }
+}
+
+pub(super) fn config() -> Config {
+    Config { commands_max: 4, immediate_max: 2, ..Config::default() }
+}
+
+pub(super) struct Rig {
+    pub(super) target: Connection,
+    pub(super) now: Time,
+    /// The CmdSN of the next command.
+    pub(super) cmd_sn: u32,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        Self::with(config(), negotiated())
+    }
+
+    pub(super) fn with(config: Config, negotiated: Negotiated) -> Self {
+        let now = Time(0);
+        let target = Connection::in_full_feature(Rc::new(config), negotiated, Digests::default(), CmdSn(1), now);
+        Self { target, now, cmd_sn: 1 }
+    }
+
+    /// The bytes arrive, as fast as the target takes them.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        self.receive_through(bytes, &mut OpenGate);
+    }
+
+    pub(super) fn receive_through(&mut self, mut bytes: &[u8], gate: &mut impl Gate) {
+        while !bytes.is_empty() {
+            let space = self.target.receive_into();
+            if space.is_empty() {
+                return;
+            }
+            let len = space.len().min(bytes.len());
+            let (now, rest) = bytes.split_at(len);
+            space[..len].copy_from_slice(now);
+            self.target.handle_received(len, self.now, gate);
+            bytes = rest;
+        }
+    }
+
+    /// A command in its turn.
+    pub(super) fn command(&mut self, tag: u32, shape: Shape, data: &[u8]) {
+        let cmd_sn = self.cmd_sn;
+        self.cmd_sn += 1;
+        self.receive(&command(tag, cmd_sn, shape, data));
+    }
+
+    /// All events that wait.
+    pub(super) fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.target.poll_event()).collect()
+    }
+
+    /// The next event, which is a command.
+    pub(super) fn expect_command(&mut self) -> Command {
+        match self.target.poll_event() {
+            Some(Event::Command(command)) => command,
+            other => panic!("a command was due, not {other:?}"),
+        }
+    }
+
+    pub(super) fn expect_task_management(&mut self) -> TaskManagement {
+        match self.target.poll_event() {
+            Some(Event::TaskManagement(request)) => request,
+            other => panic!("a task management function was due, not {other:?}"),
+        }
+    }
+
+    /// Everything that the target has to say, sent and forgotten.
+    pub(super) fn sent(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        while self.target.wants_to_send() {
+            let mut slices = Gathered::new();
+            self.target.gather(&mut slices);
+            let from = all.len();
+            slices.iter().for_each(|slice| all.extend_from_slice(slice));
+            drop(slices);
+            self.target.handle_transmitted(all.len() - from);
+        }
+        all
+    }
+
+    /// Everything that the target has to say, one line for each PDU.
+    pub(super) fn said(&mut self) -> Vec<String> {
+        pdus(&self.sent()).iter().map(|(header, data)| describe(header, data)).collect()
+    }
+
+    /// Nothing is left of any task.
+    pub(super) fn assert_idle(&self) {
+        assert_eq!(self.target.holds(), (0, 0), "tasks and bytes of data-out that are held");
+    }
+
+    pub(super) fn respond(&mut self, task: TaskId, response: Response) {
+        self.target.respond(task, response);
+    }
+}
+
+/// The parts of a command that tests vary.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) read: bool,
+    pub(super) write: bool,
+    pub(super) bytes: u32,
+    pub(super) is_final: bool,
+    pub(super) immediate: bool,
+    pub(super) attribute: TaskAttribute,
+}
+
+pub(super) const NONE: Shape =
+    Shape { read: false, write: false, bytes: 0, is_final: true, immediate: false, attribute: TaskAttribute::Simple };
+
+pub(super) fn reads(bytes: u32) -> Shape {
+    Shape { read: true, bytes, ..NONE }
+}
+
+pub(super) fn writes(bytes: u32) -> Shape {
+    Shape { write: true, bytes, ..NONE }
+}
+
+pub(super) fn command(tag: u32, cmd_sn: u32, shape: Shape, data: &[u8]) -> Vec<u8> {
+    let header = ScsiCommand {
+        immediate: shape.immediate,
+        is_final: shape.is_final,
+        read: shape.read,
+        write: shape.write,
+        attribute: shape.attribute,
+        lun: LUN,
+        initiator_task_tag: InitiatorTaskTag(tag),
+        expected_data_transfer_bytes: shape.bytes,
+        cmd_sn: CmdSn(cmd_sn),
+        exp_stat_sn: StatSn(0),
+        cdb: [tag as u8; 16],
+    };
+    let mut bytes = [0; 48];
+    header.emit(SegmentLengths::data(data.len()), &mut bytes);
+    pdu(bytes, data)
+}
+
+/// A Data-Out, by default the right one for a first R2T.
+#[derive(Clone, Copy)]
+pub(super) struct Out {
+    pub(super) tag: u32,
+    pub(super) transfer_tag: TargetTransferTag,
+    pub(super) lun: Lun,
+    pub(super) data_sn: u32,
+    pub(super) offset: u32,
+    pub(super) is_final: bool,
+}
+
+pub(super) fn data_out(out: Out, data: &[u8]) -> Vec<u8> {
+    let header = DataOut {
+        is_final: out.is_final,
+        lun: out.lun,
+        initiator_task_tag: InitiatorTaskTag(out.tag),
+        target_transfer_tag: out.transfer_tag,
+        exp_stat_sn: StatSn(0),
+        data_sn: DataSn(out.data_sn),
+        buffer_offset_bytes: out.offset,
+    };
+    let mut bytes = [0; 48];
+    header.emit(SegmentLengths::data(data.len()), &mut bytes);
+    pdu(bytes, data)
+}
+
+pub(super) fn nop_out(tag: u32, cmd_sn: u32, immediate: bool, data: &[u8]) -> Vec<u8> {
+    let header = NopOut {
+        immediate,
+        lun: Lun(0),
+        initiator_task_tag: InitiatorTaskTag(tag),
+        target_transfer_tag: TargetTransferTag::RESERVED,
+        cmd_sn: CmdSn(cmd_sn),
+        exp_stat_sn: StatSn(0),
+    };
+    let mut bytes = [0; 48];
+    header.emit(SegmentLengths::data(data.len()), &mut bytes);
+    pdu(bytes, data)
+}
+
+/// A task management request, immediate as initiators send them.
+pub(super) fn manage(tag: u32, cmd_sn: u32, function: TaskFunction, referenced: u32, ref_cmd_sn: u32) -> Vec<u8> {
+    let header = TaskManagementRequest {
+        immediate: true,
+        function,
+        lun: LUN,
+        initiator_task_tag: InitiatorTaskTag(tag),
+        referenced_task_tag: InitiatorTaskTag(referenced),
+        cmd_sn: CmdSn(cmd_sn),
+        exp_stat_sn: StatSn(0),
+        ref_cmd_sn: CmdSn(ref_cmd_sn),
+        exp_data_sn: DataSn(0),
+    };
+    let mut bytes = [0; 48];
+    header.emit(SegmentLengths::NONE, &mut bytes);
+    bytes.to_vec()
+}
+
+pub(super) fn pdu(header: Bhs, data: &[u8]) -> Vec<u8> {
+    let mut bytes = header.to_vec();
+    bytes.extend_from_slice(data);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Bytes that differ from place to place.
+pub(super) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + at / 256) as u8).collect()
+}
+
+/// The PDUs of a stream without digests and without additional headers.
+pub(super) fn pdus(mut bytes: &[u8]) -> Vec<(Bhs, Vec<u8>)> {
+    let mut all = Vec::new();
+    while let Some((header, rest)) = bytes.split_first_chunk::<48>() {
+        let lengths = SegmentLengths::parse(header);
+        all.push((*header, rest[..lengths.data_bytes].to_vec()));
+        bytes = &rest[lengths.padded_data_bytes()..];
+    }
+    assert!(bytes.is_empty(), "a target sends whole PDUs");
+    all
+}
+
+/// One line that says what a PDU of a target says.
+pub(super) fn describe(header: &Bhs, data: &[u8]) -> String {
+    let residual = |residual| match residual {
+        Residual::None => String::new(),
+        Residual::Underflow(bytes) => format!(" underflow {bytes}"),
+        Residual::Overflow(bytes) => format!(" overflow {bytes}"),
+    };
+    match TargetPdu::parse(header).expect("a target of ours breaks no rule") {
+        TargetPdu::DataIn(p) => {
+            let end = if p.is_final { " F" } else { "" };
+            let status = p.status.map_or(String::new(), |s| {
+                format!(" status {} stat {}{}", s.status, s.stat_sn.0, residual(s.residual))
+            });
+            let (tag, sn, at) = (p.initiator_task_tag.0, p.data_sn.0, p.buffer_offset_bytes);
+            format!("data-in {tag} sn {sn} at {at} len {}{end}{status}", data.len())
+        }
+        TargetPdu::ScsiResponse(p) => {
+            let sense =
+                data.get(2..).filter(|sense| !sense.is_empty()).map_or(String::new(), |s| format!(" sense {s:x?}"));
+            let read = match p.read_residual {
+                Residual::None => String::new(),
+                other => format!(" read{}", residual(other)),
+            };
+            let (tag, status, stat) = (p.initiator_task_tag.0, p.status, p.stat_sn.0);
+            format!("response {tag} status {status} stat {stat}{}{read}{sense}", residual(p.residual))
+        }
+        TargetPdu::R2t(p) => {
+            let (tag, sn) = (p.initiator_task_tag.0, p.r2t_sn.0);
+            format!("r2t {tag} sn {sn} at {} len {}", p.buffer_offset_bytes, p.desired_data_transfer_bytes)
+        }
+        TargetPdu::NopIn(p) if p.initiator_task_tag.is_reserved() => format!("ping max {}", p.max_cmd_sn.0),
+        TargetPdu::NopIn(p) => format!("pong {} len {} stat {}", p.initiator_task_tag.0, data.len(), p.stat_sn.0),
+        TargetPdu::TaskManagement(p) => {
+            format!("task management {} {:?} stat {}", p.initiator_task_tag.0, p.outcome, p.stat_sn.0)
+        }
+        TargetPdu::Text(p) => {
+            let text = String::from_utf8_lossy(data).replace('\0', " ");
+            let flags = format!("{}{}", if p.is_final { " F" } else { "" }, if p.continues { " C" } else { "" });
+            format!("text {}{flags}: {}", p.initiator_task_tag.0, text.trim_end())
+        }
+        TargetPdu::Logout(p) => format!("logout {} {:?}", p.initiator_task_tag.0, p.outcome),
+        TargetPdu::Async(AsyncMessage { event, .. }) => format!("async {event:?}"),
+        TargetPdu::Reject(p) => format!("reject {:?} of {:#04x}", p.reason, data[0] & 0x3f),
+        TargetPdu::Login(p) => format!("login {:?}", p.status),
+    }
+}
+
+/// The transfer tag of the last R2T in `bytes`.
+pub(super) fn last_transfer_tag(bytes: &[u8]) -> TargetTransferTag {
+    let tags = pdus(bytes).into_iter().filter_map(|(header, _)| match TargetPdu::parse(&header) {
+        Ok(TargetPdu::R2t(r2t)) => Some(r2t.target_transfer_tag),
+        _ => None,
+    });
+    tags.last().expect("an R2T was sent")
+}

@@ -1,0 +1,302 @@
+//! What happens beside commands: pings, text, logout, messages, Rejects, silence.
+
+use super::rig::*;
+use crate::Violation;
+use crate::pdu::{
+    AsyncEvent, Cid, CmdSn, InitiatorTaskTag, LogoutReason, LogoutRequest, Lun, SegmentLengths, StatSn,
+    TargetTransferTag, TextRequest,
+};
+use crate::standin::{Negotiated, SessionType};
+use crate::target::{CloseReason, Event, SendTargets, TargetRecord};
+use shard::Time;
+use std::time::Duration;
+
+fn text(tag: u32, cmd_sn: u32, transfer_tag: TargetTransferTag, continues: bool, data: &[u8]) -> Vec<u8> {
+    let header = TextRequest {
+        immediate: false,
+        is_final: !continues,
+        continues,
+        lun: Lun(0),
+        initiator_task_tag: InitiatorTaskTag(tag),
+        target_transfer_tag: transfer_tag,
+        cmd_sn: CmdSn(cmd_sn),
+        exp_stat_sn: StatSn(0),
+    };
+    let mut bytes = [0; 48];
+    header.emit(SegmentLengths::data(data.len()), &mut bytes);
+    pdu(bytes, data)
+}
+
+fn logout(reason: LogoutReason, cid: u16) -> Vec<u8> {
+    let header = LogoutRequest {
+        immediate: false,
+        reason,
+        initiator_task_tag: InitiatorTaskTag(9),
+        cid: Cid(cid),
+        cmd_sn: CmdSn(1),
+        exp_stat_sn: StatSn(0),
+    };
+    let mut bytes = [0; 48];
+    header.emit(SegmentLengths::NONE, &mut bytes);
+    bytes.to_vec()
+}
+
+fn discovery() -> Negotiated {
+    Negotiated { session_type: SessionType::Discovery, target_name: None, ..negotiated() }
+}
+
+#[test]
+fn ping_is_answered_with_its_own_data_as_far_as_the_initiator_takes_it() {
+    let mut rig = Rig::new();
+    rig.receive(&nop_out(5, 1, false, b"hello"));
+    rig.receive(&nop_out(6, 2, true, &pattern(5000)));
+    rig.receive(&nop_out(u32::MAX, 2, true, b"no answer wanted"));
+    let sent = rig.sent();
+    assert_eq!(pdus(&sent)[0].1, b"hello");
+    let lines: Vec<_> = pdus(&sent).iter().map(|(header, data)| describe(header, data)).collect();
+    assert_eq!(lines, ["pong 5 len 5 stat 1", "pong 6 len 1024 stat 2"]);
+}
+
+#[test]
+fn silent_peer_is_pinged_and_then_left() {
+    let mut rig = Rig::new();
+    rig.command(1, NONE, &[]);
+    rig.expect_command();
+    let idle = rig.target.poll_timeout().expect("an open connection has a timer");
+    assert_eq!(idle, Time(0) + Duration::from_secs(15));
+    rig.target.handle_timeout(Time(idle.0 - 1));
+    assert!(!rig.target.wants_to_send());
+    rig.target.handle_timeout(idle);
+    assert_eq!(rig.said(), ["ping max 4"]);
+    let end = rig.target.poll_timeout().expect("an open connection has a timer");
+    rig.target.handle_timeout(end);
+    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::PeerSilent)]));
+    assert!(rig.target.is_closed() && rig.target.poll_timeout().is_none());
+}
+
+#[test]
+fn peer_that_says_anything_is_alive() {
+    let mut rig = Rig::new();
+    for _ in 0..5 {
+        let due = rig.target.poll_timeout().expect("an open connection has a timer");
+        rig.target.handle_timeout(due);
+        assert_eq!(rig.said(), ["ping max 4"]);
+        rig.now = Time(due.0 + 1);
+        rig.receive(&nop_out(u32::MAX, 1, true, b""));
+    }
+    assert!(rig.events().is_empty());
+}
+
+#[test]
+fn peer_that_sends_but_does_not_read_is_left() {
+    let mut rig = Rig::new();
+    for second in 0..40 {
+        rig.now = Time(0) + Duration::from_secs(second);
+        rig.receive(&nop_out(5, 1, true, b"x"));
+        while let Some(due) = rig.target.poll_timeout().filter(|&due| due <= rig.now) {
+            rig.target.handle_timeout(due);
+        }
+    }
+    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::OutputStuck)]));
+}
+
+#[test]
+fn targets_are_named_over_as_many_pdus_as_it_takes() {
+    let mut rig = Rig::with(config(), Negotiated { peer_data_segment_bytes_max: 512, ..discovery() });
+    rig.receive(&text(1, 1, TargetTransferTag::RESERVED, false, b"SendTargets=All\0"));
+    let Some(Event::SendTargets { task, which: SendTargets::All }) = rig.target.poll_event() else {
+        panic!("the question was due")
+    };
+    let target = |n: u32| TargetRecord {
+        name: format!("iqn.2026-01.test:disk-{n}"),
+        portals: vec![("10.0.0.1:3260".parse().unwrap(), 1), ("[::1]:3261".parse().unwrap(), 2)],
+    };
+    let targets: Vec<_> = (0..10).map(target).collect();
+    rig.target.respond_targets(task, &targets);
+    let mut all = Vec::new();
+    for cmd_sn in 2..100 {
+        let (header, data) = pdus(&rig.sent()).remove(0);
+        all.extend_from_slice(&data);
+        if header[1] & 0x80 != 0 {
+            break;
+        }
+        assert_eq!(header[1] & 0x40, 0x40, "the text goes on");
+        let tag = TargetTransferTag(u32::from_be_bytes(header[20..24].try_into().unwrap()));
+        rig.receive(&text(1, cmd_sn, tag, false, b""));
+    }
+    let all = String::from_utf8(all).unwrap();
+    assert_eq!(all.matches("TargetName=").count(), 10);
+    let first = "TargetName=iqn.2026-01.test:disk-0\0TargetAddress=10.0.0.1:3260,1\0TargetAddress=[::1]:3261,2\0";
+    assert!(all.starts_with(first), "{all}");
+    rig.assert_idle();
+}
+
+#[test]
+fn normal_session_learns_of_its_own_target_only() {
+    let mut rig = Rig::new();
+    rig.receive(&text(1, 1, TargetTransferTag::RESERVED, false, b"SendTargets=All\0"));
+    rig.receive(&text(2, 2, TargetTransferTag::RESERVED, false, b"SendTargets=iqn.2026-01.test:other\0"));
+    assert_eq!(rig.said(), ["text 1 F: SendTargets=Reject", "text 2 F: SendTargets=Reject"]);
+    for (tag, question) in [(3, &b"SendTargets=\0"[..]), (4, b"SendTargets=iqn.2026-01.test:disk\0")] {
+        rig.receive(&text(tag, tag, TargetTransferTag::RESERVED, false, question));
+        let own = SendTargets::Named("iqn.2026-01.test:disk".to_owned());
+        let Some(Event::SendTargets { which, .. }) = rig.target.poll_event() else { panic!("the question was due") };
+        assert_eq!(which, own);
+    }
+}
+
+#[test]
+fn text_may_come_in_parts_and_unknown_keys_are_not_understood() {
+    let mut rig = Rig::new();
+    rig.receive(&text(1, 1, TargetTransferTag::RESERVED, true, b"X-unkn"));
+    let (header, data) = pdus(&rig.sent()).remove(0);
+    assert_eq!((describe(&header, &data), header[1]), ("text 1: ".to_owned(), 0));
+    let tag = TargetTransferTag(u32::from_be_bytes(header[20..24].try_into().unwrap()));
+    rig.receive(&text(1, 2, tag, false, b"own=1\0MaxRecvDataSegmentLength=2048\0MaxBurstLength=512\0"));
+    assert_eq!(rig.said(), ["text 1 F: X-unknown=NotUnderstood MaxBurstLength=Reject"]);
+    rig.receive(&nop_out(5, 3, true, &pattern(5000)));
+    assert_eq!(rig.said(), ["pong 5 len 2048 stat 3"], "the new MaxRecvDataSegmentLength holds");
+}
+
+#[test]
+fn text_without_end_and_text_of_no_exchange_end_the_connection() {
+    let mut rig = Rig::new();
+    let mut tag = TargetTransferTag::RESERVED;
+    for cmd_sn in 1..100 {
+        rig.receive(&text(1, cmd_sn, tag, true, &[b'A'; 4096]));
+        let Some((header, _)) = pdus(&rig.sent()).pop() else { break };
+        tag = TargetTransferTag(u32::from_be_bytes(header[20..24].try_into().unwrap()));
+    }
+    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::Violation(Violation::TextTooLong))]));
+    let mut rig = Rig::new();
+    rig.receive(&text(1, 1, TargetTransferTag(5), false, b""));
+    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::Violation(Violation::TransferTagUnknown))]));
+}
+
+#[test]
+fn logout_ends_the_session_and_forgets_its_tasks() {
+    for reason in [LogoutReason::CloseSession, LogoutReason::CloseConnection] {
+        let mut rig = Rig::new();
+        rig.receive(&logout(reason, 1));
+        assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::LoggedOut)]));
+        assert!(!rig.target.is_closed(), "the answer waits to be sent");
+        assert!(rig.target.receive_into().is_empty());
+        assert_eq!(rig.said(), ["logout 9 Closed"]);
+        assert!(rig.target.is_closed());
+    }
+}
+
+#[test]
+fn logout_that_cannot_be_is_answered_and_the_session_goes_on() {
+    for (reason, cid, outcome) in [
+        (LogoutReason::CloseConnection, 2, "CidNotFound"),
+        (LogoutReason::RemoveForRecovery, 1, "RecoveryNotSupported"),
+    ] {
+        let mut rig = Rig::new();
+        rig.receive(&logout(reason, cid));
+        assert_eq!(rig.said(), [format!("logout 9 {outcome}")]);
+        assert!(rig.events().is_empty());
+    }
+}
+
+#[test]
+fn initiator_that_is_asked_to_log_out_and_does_not_is_left() {
+    let mut rig = Rig::new();
+    rig.target.request_logout(Duration::from_secs(5), Time(0));
+    assert_eq!(rig.said(), ["async LogoutRequested { within_s: 5 }"]);
+    rig.receive(&nop_out(u32::MAX, 1, true, b""));
+    rig.target.handle_timeout(Time(0) + Duration::from_secs(5));
+    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::LogoutOverdue)]));
+}
+
+#[test]
+fn asynchronous_message_carries_its_sense() {
+    let mut rig = Rig::new();
+    rig.target.send_async(LUN, AsyncEvent::Scsi, &[0x70, 0, 6]);
+    let (header, data) = pdus(&rig.sent()).remove(0);
+    assert_eq!(describe(&header, &data), "async Scsi");
+    assert_eq!(data, [0, 3, 0x70, 0, 6]);
+}
+
+#[test]
+fn what_leaves_the_stream_whole_is_rejected_and_the_session_goes_on() {
+    let mut rig = Rig::new();
+    let mut unknown = [0; 48];
+    unknown[0] = 0x1c;
+    unknown[27] = 1;
+    rig.receive(&unknown);
+    let mut snack = [0; 48];
+    snack[0] = 0x10;
+    snack[1] = 0x80;
+    rig.receive(&snack);
+    assert_eq!(rig.said(), ["reject CommandNotSupported of 0x1c", "reject SnackReject of 0x10"]);
+    rig.cmd_sn = 2;
+    rig.command(1, NONE, &[]);
+    rig.expect_command();
+}
+
+#[test]
+fn what_breaks_the_format_ends_the_connection() {
+    let logout_of_no_kind = [&[0x06, 0x87][..], &[0; 46]].concat();
+    let login = [&[0x43, 0x87][..], &[0; 46]].concat();
+    let target_opcode = [&[0x25, 0x80][..], &[0; 46]].concat();
+    let too_long = [&[0x40, 0x80, 0, 0, 0, 0xff, 0xff, 0xff][..], &[0; 40]].concat();
+    let ahs_on_a_ping = [&[0x40, 0x80, 0, 0, 1][..], &[0; 47]].concat();
+    for (bytes, violation) in [
+        (logout_of_no_kind, Violation::LogoutReasonUnknown),
+        (login, Violation::LoginInFullFeature),
+        (target_opcode, Violation::OpcodeOfTheOtherRole),
+        (too_long, Violation::DataSegmentTooLong),
+        (ahs_on_a_ping, Violation::AhsOutsideScsiCommand),
+    ] {
+        let mut rig = Rig::new();
+        rig.receive(&bytes);
+        let events = rig.events();
+        assert!(
+            matches!(events[..], [Event::Closed(CloseReason::Violation(found))] if found == violation),
+            "{violation:?}: {events:?}"
+        );
+        assert!(rig.said()[0].starts_with("reject"));
+        assert!(rig.target.is_closed());
+    }
+}
+
+#[test]
+fn discovery_session_does_nothing_but_discovery() {
+    let mut rig = Rig::with(config(), discovery());
+    rig.command(1, reads(10), &[]);
+    rig.receive(&manage(2, 2, crate::pdu::TaskFunction::LogicalUnitReset, 0, 0));
+    assert_eq!(rig.said(), ["reject ProtocolError of 0x01", "reject ProtocolError of 0x02"]);
+    assert!(rig.events().is_empty());
+}
+
+#[test]
+fn peer_that_goes_away_leaves_nothing_and_a_dropped_connection_neither() {
+    for close in [|rig: &mut Rig| rig.target.handle_peer_closed(), |rig: &mut Rig| rig.target.close()] {
+        let mut rig = Rig::new();
+        rig.command(1, writes(100_000), &pattern(1000));
+        rig.command(2, NONE, &[]);
+        let task = rig.expect_command().task;
+        close(&mut rig);
+        assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::PeerClosed | CloseReason::Dropped)]));
+        rig.assert_idle();
+        assert!(rig.target.is_closed() && !rig.target.wants_to_send());
+        rig.respond(task, crate::target::Response::default());
+        rig.target.handle_received(0, rig.now, &mut crate::target::OpenGate);
+        assert!(rig.events().is_empty());
+    }
+}
+
+#[test]
+fn idle_connection_gives_its_buffers_back() {
+    let mut rig = Rig::new();
+    for _ in 0..20 {
+        rig.receive(&nop_out(5, 1, true, &pattern(60_000)).repeat(10));
+        rig.sent();
+    }
+    assert!(rig.target.buffer_bytes() > 64 << 10);
+    let idle = rig.target.poll_timeout().expect("an open connection has a timer");
+    rig.target.handle_timeout(idle);
+    rig.sent();
+    assert!(rig.target.buffer_bytes() < 16 << 10, "{}", rig.target.buffer_bytes());
+}

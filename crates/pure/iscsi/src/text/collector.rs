@@ -1,0 +1,44 @@
+//! Text on its way in, joined from the PDUs over which it is spread.
+
+use super::TEXT_BYTES_MAX;
+use crate::Violation;
+
+/// Joins the text of PDUs until one comes without the C bit. Keeps no more than it was sent.
+#[derive(Clone, Debug, Default)]
+pub struct TextCollector {
+    text: Vec<u8>,
+}
+
+impl TextCollector {
+    /// The text is complete and handed out, or kept because more was promised.
+    ///
+    /// *Shape*: `continues` is the C bit; `segment_bytes_max` is what we take at once.
+    ///
+    /// *Errors*: [`Violation::TextSegmentTooLong`], [`Violation::TextTooLong`], [`Violation::ContinuesWithoutText`].
+    ///
+    /// *Source*: RFC 7143 §6.2.
+    pub fn handle_segment(
+        &mut self,
+        segment: &[u8],
+        continues: bool,
+        segment_bytes_max: usize,
+    ) -> Result<Option<Vec<u8>>, Violation> {
+        if segment.len() > segment_bytes_max {
+            return Err(Violation::TextSegmentTooLong);
+        }
+        if self.text.len() + segment.len() > TEXT_BYTES_MAX {
+            return Err(Violation::TextTooLong);
+        }
+        if continues && segment.is_empty() {
+            return Err(Violation::ContinuesWithoutText);
+        }
+        self.text.extend_from_slice(segment);
+        Ok((!continues).then(|| std::mem::take(&mut self.text)))
+    }
+
+    /// True while the peer has promised more.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.text.is_empty()
+    }
+}
