@@ -2,7 +2,6 @@
 
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::Ticket;
 use crate::unit::LogicalUnit;
 use crate::unit::{Job, blocks_of};
 use block::{BlockDevice, Blocks, Extent, Rope};
@@ -22,7 +21,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(Rope::new())
     }
 
-    pub(crate) async fn write_and_verify(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
+    pub(crate) async fn write_and_verify(&self, job: &Job) -> Result<Rope, Failure> {
         let (request, geometry) = (&job.request, job.geometry);
         let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
         let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
@@ -30,7 +29,6 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if extent.is_empty() {
             return Ok(Rope::new());
         }
-        ticket.check_live()?;
         let stored = self.read_blocks(extent).await?;
         if request.byte_check() == 1 {
             compare(&stored, &data, extent, block_bytes(job))?;

@@ -139,3 +139,36 @@ fn or_write_merges_bits_and_keeps_its_blocks_to_itself() {
     tell(&unit, &cdb16(0x8B, 0, BLOCKS, 0), &[]);
     assert_eq!(ops(&unit), []);
 }
+
+#[test]
+fn commands_that_run_alone_keep_every_other_kind_off_their_blocks() {
+    let thin = Options { provisioning: Provisioning::Thin, ..Options::default() };
+    let list = [&[0, 22, 0, 16, 0, 0, 0, 0][..], &7_u64.to_be_bytes(), &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
+    let alone: [(&[u8], Vec<u8>); 5] = [
+        (&compare_and_write(7, 1), pair(0, 1, 1)),
+        (&cdb16(0x8B, 0, 7, 1), vec![1; BLOCK]),
+        (&cdb10(0x2E, 0x02, 7, 1), vec![1; BLOCK]),
+        (&cdb12(0xAE, 0x02, 7, 1), vec![1; BLOCK]),
+        (&cdb16(0x8E, 0x02, 7, 1), vec![1; BLOCK]),
+    ];
+    let others: [(&[u8], Vec<u8>); 5] = [
+        (&cdb10(0x28, 0, 7, 1), Vec::new()),
+        (&cdb10(0x2A, 0, 6, 2), vec![9; 2 * BLOCK]),
+        (&cdb16(0x93, 0, 0, 9), vec![9; BLOCK]),
+        (&cdb10(0x2F, 0, 7, 1), Vec::new()),
+        (&cdb10(0x42, 0, 0, 24), list),
+    ];
+    for (cdb, data) in &alone {
+        for (other, other_data) in &others {
+            let unit = unit_with(thin);
+            unit.device().permits.set(1);
+            let mut running = Box::pin(unit.execute(HOST, command(cdb, data)));
+            assert!(running.as_mut().now_or_never().is_none());
+            unit.device().permits.set(usize::MAX);
+            let mut late = Box::pin(unit.execute(OTHER, command(other, other_data)));
+            assert!(late.as_mut().now_or_never().is_none(), "{:?} came between", Cdb::new(other));
+            good(running.as_mut().now_or_never().expect("permits"));
+            good(late.now_or_never().expect("the blocks are free"));
+        }
+    }
+}

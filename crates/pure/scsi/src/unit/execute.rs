@@ -194,7 +194,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::StartStopUnit => self.start_stop(cdb).await,
             Verb::SynchronizeCache => self.synchronize_cache().await,
             Verb::Verify => self.verify(&job).await,
-            Verb::WriteAndVerify => self.write_and_verify(&job, ticket).await,
+            Verb::WriteAndVerify => self.write_and_verify(&job).await,
             Verb::WriteSame => self.write_same(&job, ticket).await,
             Verb::Unmap => self.unmap(&job, ticket).await,
             Verb::CompareAndWrite => self.compare_and_write(&job, ticket).await,

@@ -232,7 +232,7 @@ fn execute_is_a_small_future() {
     let ram = block::memory::Ram::new(4096, block::Blocks(16));
     let unit = LogicalUnit::new(Rc::new(ram), identity(), Options::default());
     let size = size_of_val(&unit.execute(HOST, command(&TEST_UNIT_READY, &[])));
-    assert!(size <= 1024, "the future of execute has {size} bytes");
+    assert!(size <= 400, "the future of execute has {size} bytes");
 }
 
 mod management;

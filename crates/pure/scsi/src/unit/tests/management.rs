@@ -3,7 +3,11 @@
 use crate::rig::*;
 use crate::*;
 use futures_util::FutureExt;
-use std::pin::pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 
 fn write(tag: u32, lba: u32, byte: u8) -> Command {
     Command { tag: TaskTag(tag), ..command(&cdb10(0x2A, 0, lba, 1), &[byte; BLOCK]) }
@@ -56,11 +60,13 @@ fn clear_task_set_tells_others_whose_tasks_were_cleared() {
     let unit = unit();
     unit.device().permits.set(0);
     let mut other = pin!(unit.execute(OTHER, write(1, 1, 1)));
-    assert!(other.as_mut().now_or_never().is_none());
+    let mut own = pin!(unit.execute(HOST, write(1, 2, 1)));
+    assert!(other.as_mut().now_or_never().is_none() && own.as_mut().now_or_never().is_none());
     let mut clear = pin!(unit.manage(HOST, TaskManagement::ClearTaskSet));
     assert!(clear.as_mut().now_or_never().is_none());
     unit.device().permits.set(usize::MAX);
     assert_eq!(other.now_or_never().expect("permits").status, Status::TaskAborted);
+    assert_eq!(own.now_or_never().expect("permits").status, Status::TaskAborted);
     assert_eq!(clear.now_or_never(), Some(ManagementOutcome::Complete));
     good(run(&unit, HOST, &[0; 6], &[]));
     assert_eq!(sense(&run(&unit, OTHER, &[0; 6], &[])), (6, 0x2F, 0));
@@ -141,4 +147,63 @@ fn long_command_notices_an_abort_between_its_pieces() {
     assert_eq!(same.now_or_never().expect("permits").status, Status::TaskAborted);
     assert!(abort.now_or_never().is_some());
     assert_eq!(ops(&unit), [Op::Write(0, 2048), Op::Write(2048, 2048)]);
+}
+
+#[test]
+fn command_that_reads_before_it_writes_notices_an_abort_in_between() {
+    let mut compare = cdb16(0x89, 0, 0, 0);
+    compare[13] = 1;
+    for (cdb, data) in [(&compare[..], vec![0; 2 * BLOCK]), (&cdb16(0x8B, 0, 0, 1), vec![1; BLOCK])] {
+        let unit = unit();
+        unit.device().permits.set(0);
+        let mut running = pin!(unit.execute(HOST, command(cdb, &data)));
+        assert!(running.as_mut().now_or_never().is_none());
+        let mut abort = pin!(unit.manage(HOST, TaskManagement::AbortTask(TaskTag(0))));
+        assert!(abort.as_mut().now_or_never().is_none());
+        unit.device().permits.set(usize::MAX);
+        assert_eq!(running.now_or_never().expect("permits").status, Status::TaskAborted);
+        assert!(abort.now_or_never().is_some());
+        assert_eq!(ops(&unit), [Op::Read(0, 1)], "it read, and wrote nothing");
+    }
+}
+
+/// Counts how often somebody is woken; without a wake an executor would never poll again.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn who_waits_is_woken_when_there_is_something_to_do() {
+    let unit = unit();
+    let polled = |future: &mut Pin<&mut dyn Future<Output = Status>>, wakes: &Arc<Wakes>| {
+        future.as_mut().poll(&mut Context::from_waker(&Waker::from(wakes.clone()))).is_ready()
+    };
+    let [begins, aborted, waiting] = std::array::from_fn(|_| Arc::new(Wakes::default()));
+    let ordered = |tag, lba| Command { attribute: TaskAttribute::Ordered, ..write(tag, lba, 2) };
+    unit.device().permits.set(0);
+    let mut first = Box::pin(unit.execute(HOST, write(1, 0, 1)));
+    assert!(first.as_mut().now_or_never().is_none());
+    let mut second = pin!(async { unit.execute(HOST, ordered(2, 1)).await.status });
+    let mut third = pin!(async { unit.execute(HOST, ordered(3, 2)).await.status });
+    assert!(!polled(&mut (second.as_mut() as _), &begins) && !polled(&mut (third.as_mut() as _), &aborted));
+    let mut abort = pin!(async {
+        unit.manage(HOST, TaskManagement::AbortTask(TaskTag(3))).await;
+        Status::Good
+    });
+    assert!(!polled(&mut (abort.as_mut() as _), &waiting));
+    let count = |wakes: &Arc<Wakes>| wakes.0.load(Ordering::Relaxed);
+    assert_eq!((count(&begins), count(&aborted), count(&waiting)), (0, 1, 0), "the aborted task is woken to end");
+    assert!(polled(&mut (third.as_mut() as _), &aborted));
+    assert_eq!(count(&waiting), 1, "the abort is woken when its task has ended");
+    assert!(polled(&mut (abort.as_mut() as _), &waiting));
+    unit.device().permits.set(usize::MAX);
+    good(first.as_mut().now_or_never().expect("permits"));
+    drop(first);
+    assert_eq!(count(&begins), 1, "the ordered task is woken when it may begin");
+    assert!(polled(&mut (second.as_mut() as _), &begins));
 }
