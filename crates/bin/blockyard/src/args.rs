@@ -1,0 +1,137 @@
+//! The command line: noun, then verb.
+
+mod disk;
+mod host;
+mod pool;
+mod serve;
+mod volume;
+
+pub use disk::DiskCommand;
+pub use host::{HostCommand, TargetCommand};
+pub use pool::PoolCommand;
+pub use serve::{IoChoice, ServeOptions, portal_address};
+pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Disks become pools, pools give volumes, volumes are presented to hosts over iSCSI.
+#[derive(Debug, Parser)]
+#[command(name = "blockyard", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Example:
+  blockyard serve &
+  blockyard disk add /dev/sdb /dev/sdc /dev/sdd /dev/sde
+  blockyard pool create tank --level raid6 sdb sdc sdd sde
+  blockyard volume create tank/vm1 100GiB
+  blockyard host add web --initiator iqn.1993-08.org.debian:01:abc123
+  blockyard present tank/vm1 web
+
+Exit codes: 0 done, 1 refused, 2 usage, 3 no daemon.")]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The daemon's socket [default: $BLOCKYARD_SOCKET, or /run/blockyard/blockyard.sock]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Print as table or json [default: a table on a terminal, tab-separated in a pipe]
+    #[arg(short, long, global = true, value_enum, value_name = "FORM", hide_possible_values = true)]
+    pub output: Option<Form>,
+    /// Print tables without their first line
+    #[arg(long, global = true)]
+    pub no_headers: bool,
+    /// Print nothing but what was asked for and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// How answers are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// Columns for people.
+    Table,
+    /// One object, keys stable, sizes in bytes.
+    Json,
+}
+
+/// The nouns, and the few verbs that stand alone.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon in the foreground
+    #[command(after_help = "Example:
+  blockyard serve --config /etc/blockyard.toml
+  blockyard serve --state-dir ./var/state --socket ./var/blockyard.sock --portal 127.0.0.1:3260")]
+    Serve(ServeOptions),
+    /// Say how everything is: what is so, what it means, what to do
+    #[command(after_help = "Example:
+  blockyard status
+  blockyard status --check --quiet || mail -s 'array needs you' root < /dev/null")]
+    Status {
+        /// End with exit code 1 unless all is good
+        #[arg(long)]
+        check: bool,
+    },
+    /// Disks: list, add, remove, fail, replace
+    #[command(subcommand, after_help = "Example:\n  blockyard disk list")]
+    Disk(DiskCommand),
+    /// Pools: create, list, show, import, destroy
+    #[command(subcommand, after_help = "Example:\n  blockyard pool show tank")]
+    Pool(PoolCommand),
+    /// Volumes: create, list, resize, delete
+    #[command(subcommand, after_help = "Example:\n  blockyard volume list")]
+    Volume(VolumeCommand),
+    /// Hosts: add, list, remove
+    #[command(subcommand, after_help = "Example:\n  blockyard host list")]
+    Host(HostCommand),
+    /// Targets: add, list, remove; one is there from the start
+    #[command(subcommand, after_help = "Example:\n  blockyard target list")]
+    Target(TargetCommand),
+    /// Show a volume to a host
+    #[command(
+        visible_alias = "map",
+        after_help = "Example:
+  blockyard present tank/vm1 web
+  blockyard present tank/images web --lun 7 --read-only"
+    )]
+    Present(PresentOptions),
+    /// Show a volume to a host no more
+    #[command(visible_alias = "unmap", after_help = "Example:\n  blockyard unpresent tank/vm1 web")]
+    Unpresent(UnpresentOptions),
+    /// Presentations: list
+    #[command(subcommand, after_help = "Example:\n  blockyard presentation list")]
+    Presentation(PresentationCommand),
+    /// Sessions: list
+    #[command(subcommand, after_help = "Example:\n  blockyard session list")]
+    Session(ListCommand),
+    /// Portals: list
+    #[command(subcommand, after_help = "Example:\n  blockyard portal list")]
+    Portal(ListCommand),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  blockyard completion bash > /etc/bash_completion.d/blockyard")]
+    Completion {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Nouns that can only be looked at.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum ListCommand {
+    /// List them
+    #[command(
+        visible_alias = "ls",
+        after_help = "Example:
+  blockyard session list -o json
+  blockyard portal list --no-headers"
+    )]
+    List,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! `blockyard disk …`
+
+use clap::Subcommand;
+use model::{DiskName, Size};
+use std::path::PathBuf;
+
+/// What can be done with disks.
+#[derive(Debug, Subcommand)]
+pub enum DiskCommand {
+    /// List all disks, also those that were not found
+    #[command(visible_alias = "ls", after_help = "Example:\n  blockyard disk list\n  blockyard disk list -o json")]
+    List,
+    /// Know block devices, or files that stand for disks
+    #[command(after_help = "Example:
+  blockyard disk add /dev/disk/by-id/ata-ST12000-ZL2ABCDE
+  blockyard disk add --name d0 --create 1GiB ./var/d0.img")]
+    Add {
+        /// Block devices or regular files
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// What to call the disk; made from its path otherwise
+        #[arg(long, value_name = "NAME")]
+        name: Option<DiskName>,
+        /// Make a sparse file of this size first, for labs
+        #[arg(long, value_name = "SIZE")]
+        create: Option<Size>,
+    },
+    /// Forget a disk that no pool uses; what is on it stays
+    #[command(after_help = "Example:\n  blockyard disk remove d2")]
+    Remove {
+        /// Which
+        disk: DiskName,
+    },
+    /// Take a disk out of its pool, as if it had died
+    #[command(after_help = "Example:\n  blockyard disk fail d2")]
+    Fail {
+        /// Which
+        disk: DiskName,
+        /// Also when the pool loses data by it
+        #[arg(long)]
+        force: bool,
+    },
+    /// Give a failed disk's place to another one, and rebuild
+    #[command(after_help = "Example:\n  blockyard disk replace d2 d6 --wait")]
+    Replace {
+        /// The disk that failed
+        disk: DiskName,
+        /// The disk that takes its place
+        replacement: DiskName,
+        /// Also when the disk is healthy, or the replacement holds something
+        #[arg(long)]
+        force: bool,
+        /// Return only when the rebuild has ended
+        #[arg(long)]
+        wait: bool,
+    },
+}

@@ -1,0 +1,67 @@
+//! `blockyard pool …`
+
+use clap::Subcommand;
+use model::{DiskName, Level, Name, Size};
+
+/// What can be done with pools.
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// List all pools, also those that are not open
+    #[command(visible_alias = "ls", after_help = "Example:\n  blockyard pool list")]
+    List,
+    /// Make a pool of disks
+    #[command(after_help = "Example:
+  blockyard pool create tank --level raid6 d0 d1 d2 d3 d4 d5
+  blockyard pool create fast --level raid10 --groups 2 --chunk 128KiB d0 d1 d2 d3 d4 d5 d6 d7")]
+    Create {
+        /// What to call it
+        name: Name,
+        /// Its disks, see blockyard disk list
+        #[arg(required = true, value_name = "DISK")]
+        disks: Vec<DiskName>,
+        /// raid0, raid1, raid5, raid6 or raid10
+        #[arg(long, value_name = "LEVEL")]
+        level: Level,
+        /// Share the disks out to this many groups, and stripe volumes over them
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        groups: usize,
+        /// Bytes on one disk before the next disk's turn [default: 64KiB]
+        #[arg(long, value_name = "SIZE")]
+        chunk: Option<Size>,
+        /// Overwrite what is on the disks
+        #[arg(long)]
+        force: bool,
+    },
+    /// Draw a pool: its groups, its disks, its rebuild
+    #[command(after_help = "Example:
+  blockyard pool show tank
+  blockyard pool show tank --watch
+  blockyard pool show tank --wait --quiet && echo rebuilt")]
+    Show {
+        /// Which
+        name: Name,
+        /// Follow the rebuild until it ends
+        #[arg(long)]
+        watch: bool,
+        /// Return only when no rebuild runs; exit code 1 unless the pool is healthy then
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Open a pool that was found on its disks, or whose disks are back
+    #[command(after_help = "Example:
+  blockyard disk add /dev/sdb /dev/sdc /dev/sdd /dev/sde
+  blockyard pool import tank")]
+    Import {
+        /// What its disks call it
+        name: Name,
+    },
+    /// Destroy a pool that has no volumes; its disks are free then
+    #[command(after_help = "Example:\n  blockyard pool destroy tank --yes")]
+    Destroy {
+        /// Which
+        name: Name,
+        /// Do not ask for the name to be typed
+        #[arg(long)]
+        yes: bool,
+    },
+}

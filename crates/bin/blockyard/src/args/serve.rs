@@ -1,0 +1,61 @@
+//! `blockyard serve …`
+
+use clap::{Args, ValueEnum};
+use model::{Name, Refusal, code};
+use serde::Deserialize;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// The port of iSCSI (RFC 7143 §14).
+const ISCSI_PORT: u16 = 3260;
+
+/// What the daemon takes; each goes before the same fact in the configuration file.
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// The configuration file; without one the defaults hold
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How many cores to use [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub shards: Option<u16>,
+    /// Where the state is kept [default: /var/lib/blockyard]
+    #[arg(long, value_name = "FOLDER")]
+    pub state_dir: Option<PathBuf>,
+    /// Where to serve iSCSI, an address with or without a port; may be repeated [default: 0.0.0.0:3260]
+    #[arg(long = "portal", value_name = "ADDRESS", value_parser = portal_address)]
+    pub portals: Vec<SocketAddr>,
+    /// How to drive disks and sockets [default: auto]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub io: Option<IoChoice>,
+    /// What to call this node [default: the machine's name]
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<Name>,
+    /// What to log: error, warn, info, debug, trace, or a filter such as info,dataplane=debug [default: info]
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+/// How disks and sockets are driven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IoChoice {
+    /// io_uring where it is allowed, threads elsewhere.
+    #[default]
+    Auto,
+    /// io_uring, or not at all.
+    Uring,
+    /// Threads.
+    Threads,
+}
+
+/// An address to listen on, with iSCSI's port when it names none.
+pub fn portal_address(text: &str) -> Result<SocketAddr, Refusal> {
+    let bare = || text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    text.parse().or_else(|_| bare().map(|address| SocketAddr::new(address, ISCSI_PORT))).map_err(|_| {
+        Refusal::new(
+            code::ADDRESS_INVALID,
+            format!("\"{text}\" is not an address to listen on"),
+            "write 10.0.0.1, 10.0.0.1:3260 or [fd00::1]:3260",
+        )
+    })
+}

@@ -1,0 +1,95 @@
+//! `blockyard volume …`, `blockyard present …` and what belongs to it.
+
+use clap::{Args, Subcommand};
+use model::{Name, Size, VolumeName};
+use std::path::PathBuf;
+
+/// What can be done with volumes.
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// List all volumes
+    #[command(visible_alias = "ls", after_help = "Example:\n  blockyard volume list")]
+    List,
+    /// Make a volume in a pool, or one of a file, of memory or of nothing
+    #[command(after_help = "Example:
+  blockyard volume create tank/vm1 100GiB
+  blockyard volume create tank/vmfs 2TiB --block-size 4096
+  blockyard volume create image --file /srv/image.raw
+  blockyard volume create scratch 1GiB --ram")]
+    Create {
+        /// POOL/VOLUME, or a bare name together with --file, --ram or --null
+        name: VolumeName,
+        /// Its size, such as 100GiB (2^30 bytes each), 1.5TiB or 100GB (10^9)
+        size: Option<Size>,
+        /// Bytes of a logical block, 512 or 4096 [default: 512]
+        #[arg(long, value_name = "BYTES")]
+        block_size: Option<u32>,
+        /// Bytes in one disk group before the next group's turn
+        #[arg(long, value_name = "SIZE")]
+        stripe_unit: Option<Size>,
+        /// Use this file or block device; a file that is not there is made
+        #[arg(long, value_name = "PATH", conflicts_with_all = ["ram", "null"])]
+        file: Option<PathBuf>,
+        /// Use memory: gone with the daemon
+        #[arg(long, conflicts_with = "null")]
+        ram: bool,
+        /// Use nothing: writes are forgotten, to measure everything else
+        #[arg(long)]
+        null: bool,
+    },
+    /// Grow a volume while it is in use
+    #[command(after_help = "Example:\n  blockyard volume resize tank/vm1 200GiB")]
+    Resize {
+        /// Which
+        name: VolumeName,
+        /// Its new size
+        size: Size,
+    },
+    /// Delete a volume and everything on it
+    #[command(after_help = "Example:\n  blockyard volume delete tank/vm1 --yes")]
+    Delete {
+        /// Which
+        name: VolumeName,
+        /// Do not ask for the name to be typed
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Show a volume to a host.
+#[derive(Debug, Args)]
+pub struct PresentOptions {
+    /// Which volume
+    pub volume: VolumeName,
+    /// To which host
+    pub host: Name,
+    /// Under which number [default: the lowest that is free]
+    #[arg(long, value_name = "N")]
+    pub lun: Option<u16>,
+    /// Through which target [default: the first one]
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<Name>,
+    /// The host may not write
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+/// Show a volume to a host no more.
+#[derive(Debug, Args)]
+pub struct UnpresentOptions {
+    /// Which volume
+    pub volume: VolumeName,
+    /// To which host
+    pub host: Name,
+    /// Only through this target [default: through every target]
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<Name>,
+}
+
+/// What can be done with presentations.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum PresentationCommand {
+    /// List who sees what
+    #[command(visible_alias = "ls", after_help = "Example:\n  blockyard presentation list")]
+    List,
+}

@@ -1,0 +1,134 @@
+//! Speaking to the daemon over its socket.
+
+use crate::config::default_socket;
+use crate::failure::Failure;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use model::{Refusal, code};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use tokio::net::UnixStream;
+
+/// The daemon behind a socket.
+pub struct Client {
+    socket: PathBuf,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// An answer: the whole object as the daemon said it, and the key that holds what was asked for.
+pub struct Answer {
+    pub whole: Value,
+    key: &'static str,
+}
+
+impl Client {
+    /// A client for the daemon at `socket`, or at the usual place.
+    pub fn new(socket: Option<PathBuf>) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(|error| {
+            let message = format!("the system gives no event queue: {error}");
+            Refusal::new(code::IO_FAILED, message, "close other programs and try again")
+        })?;
+        Ok(Self { socket: socket.unwrap_or_else(default_socket), runtime })
+    }
+
+    /// What `GET path` answers under `key`.
+    pub fn get(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
+        self.send(Method::GET, path, None).map(|whole| Answer { whole, key })
+    }
+
+    /// What `POST path` answers under `key`.
+    pub fn post(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
+        self.send(Method::POST, path, Some(json(body)?)).map(|whole| Answer { whole, key })
+    }
+
+    /// What `PATCH path` answers under `key`.
+    pub fn patch(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
+        self.send(Method::PATCH, path, Some(json(body)?)).map(|whole| Answer { whole, key })
+    }
+
+    /// `DELETE path` is done.
+    pub fn delete(&self, path: &str) -> Result<(), Failure> {
+        self.send(Method::DELETE, path, None).map(|_| ())
+    }
+
+    fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Value, Failure> {
+        let (status, body) = self.runtime.block_on(self.exchange(method, path, body))?;
+        if status.is_success() {
+            return if body.is_empty() {
+                Ok(Value::Null)
+            } else {
+                serde_json::from_slice(&body).map_err(|e| garbled(&e))
+            };
+        }
+        Err(serde_json::from_slice::<Refusal>(&body).map_err(|error| garbled(&error))?.into())
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<(StatusCode, Bytes), Failure> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreachable(&error))?;
+        let gone = |error: hyper::Error| {
+            let message = format!("the daemon went away before it answered: {error}");
+            Refusal::new(code::DAEMON_UNREACHABLE, message, "look at its log and ask again what is so")
+        };
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(gone)?;
+        // It ends with the exchange; what breaks it breaks the exchange, too.
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1{path}"))
+            .header("host", "blockyard")
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .expect("paths are made of names, which need no escape");
+        let response = sender.send_request(request).await.map_err(gone)?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(gone)?.to_bytes();
+        Ok((status, body))
+    }
+
+    fn unreachable(&self, error: &std::io::Error) -> Failure {
+        let socket = self.socket.display();
+        if error.kind() == ErrorKind::PermissionDenied {
+            let message = format!("only root and the daemon's own user may speak to {socket}");
+            return Refusal::new(code::FORBIDDEN, message, "use sudo").into();
+        }
+        let message = format!("no daemon answers at {socket}");
+        let hint = "start it with blockyard serve, or name its socket with --socket";
+        Refusal::new(code::DAEMON_UNREACHABLE, message, hint).into()
+    }
+}
+
+impl Answer {
+    /// What was asked for, in its type.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        let value = self.whole.get(self.key).cloned().unwrap_or(Value::Null);
+        serde_json::from_value(value).map_err(|error| garbled(&error))
+    }
+}
+
+/// The query that names a presentation. Names need no escape but for the slash, which queries allow.
+pub fn query(pairs: &[(&str, String)]) -> String {
+    pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&")
+}
+
+fn json(body: &impl Serialize) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(body).map_err(|error| {
+        let message = format!("the request cannot be said in JSON: {error}");
+        Refusal::new(code::INTERNAL, message, "report this").into()
+    })
+}
+
+fn garbled(error: &serde_json::Error) -> Failure {
+    let message = format!("the daemon answered something else: {error}");
+    Refusal::new(code::INTERNAL, message, "use the command line of the daemon's own version").into()
+}

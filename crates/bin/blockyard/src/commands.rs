@@ -1,0 +1,72 @@
+//! What each command asks the daemon, and how it prints the answer.
+
+mod disks;
+mod hosts;
+mod pools;
+mod presentations;
+mod sessions;
+mod status;
+mod volumes;
+
+use crate::args::{Cli, Command, Global};
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::CommandFactory;
+use model::{Name, Size};
+
+/// The daemon and the way to print what it says.
+pub struct Desk {
+    pub client: Client,
+    pub out: Output,
+}
+
+/// The command is done and its answer printed.
+pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
+    let desk = Desk { client: Client::new(global.socket.clone())?, out: Output::new(global) };
+    match command {
+        Command::Disk(command) => disks::run(&desk, command),
+        Command::Pool(command) => pools::run(&desk, command),
+        Command::Volume(command) => volumes::run(&desk, command),
+        Command::Host(command) => hosts::run(&desk, command),
+        Command::Target(command) => hosts::run_target(&desk, command),
+        Command::Present(options) => presentations::present(&desk, options),
+        Command::Unpresent(options) => presentations::unpresent(&desk, &options),
+        Command::Presentation(_) => presentations::list(&desk),
+        Command::Session(_) => sessions::list(&desk),
+        Command::Portal(_) => sessions::portals(&desk),
+        Command::Status { check } => status::status(&desk, check),
+        Command::Serve(_) | Command::Completion { .. } => unreachable!("these need no daemon and run before"),
+    }
+}
+
+/// The completion script is on stdout.
+pub fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "blockyard", &mut script);
+    crate::output::put(&String::from_utf8_lossy(&script))
+}
+
+/// Where the API has a pool.
+pub fn pool_path(pool: &Name) -> String {
+    format!("/pools/{pool}")
+}
+
+/// A cell for what may be absent.
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or("-".to_owned(), |value| value.to_string())
+}
+
+/// A cell for several.
+fn joined(values: &[impl ToString]) -> String {
+    if values.is_empty() {
+        "-".to_owned()
+    } else {
+        values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// A cell for a size that may not be known.
+fn known(size: Size, text: fn(Size) -> String) -> String {
+    if size == Size::ZERO { "-".to_owned() } else { text(size) }
+}

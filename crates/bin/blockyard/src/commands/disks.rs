@@ -1,0 +1,103 @@
+//! `blockyard disk …`
+
+use super::{Desk, known, or_dash};
+use crate::args::DiskCommand;
+use crate::failure::Failure;
+use crate::output::Rows;
+use crate::progress;
+use control::request::{Force, NewDisk, Replace};
+use model::{DiskName, DiskReport, DiskState, PoolReport, Refusal, Size, code};
+use std::path::{Path, PathBuf};
+
+pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
+    match command {
+        DiskCommand::List => list(desk),
+        DiskCommand::Add { paths, name, create } => add(desk, &paths, name, create),
+        DiskCommand::Remove { disk } => {
+            desk.client.delete(&format!("/disks/{disk}"))?;
+            desk.out.said(&format!("disk {disk} is forgotten; what is on it stays"))
+        }
+        DiskCommand::Fail { disk, force } => {
+            let answer = desk.client.post(&format!("/disks/{disk}/fail"), &Force { force }, "pool")?;
+            let pool: PoolReport = answer.decode()?;
+            desk.out.done(&answer, &format!("disk {disk} is out; pool {} is {}", pool.name, pool.state.as_str()))
+        }
+        DiskCommand::Replace { disk, replacement, force, wait } => replace(desk, &disk, replacement, force, wait),
+    }
+}
+
+fn list(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/disks", "disks")?;
+    let disks: Vec<DiskReport> = answer.decode()?;
+    let row = |disk: &DiskReport| {
+        vec![
+            or_dash(disk.name.as_ref()),
+            disk.state.as_str().to_owned(),
+            pool_of(disk),
+            known(disk.size, |size| size.to_string()),
+            disk.counters.errors.to_string(),
+            disk.path.clone(),
+        ]
+    };
+    let header = &["DISK", "STATE", "POOL", "SIZE", "ERRORS", "PATH"];
+    desk.out.rows(&answer, &Rows { header, rows: disks.iter().map(row).collect() })
+}
+
+/// The pool that uses the disk; in brackets the one that its label names and that does not use it now.
+fn pool_of(disk: &DiskReport) -> String {
+    or_dash(disk.label.pool().map(|(_, pool)| match disk.state {
+        DiskState::Free => format!("({pool})"),
+        DiskState::InUse | DiskState::Rebuilding | DiskState::Failed | DiskState::Missing => pool.to_string(),
+    }))
+}
+
+fn add(desk: &Desk, paths: &[PathBuf], name: Option<DiskName>, create: Option<Size>) -> Result<(), Failure> {
+    if name.is_some() && paths.len() > 1 {
+        let sentence = "one --name does not fit several disks; add them one by one, or leave it out";
+        return Err(Failure::Usage(sentence.to_owned()));
+    }
+    for path in paths {
+        let request = NewDisk { path: absolute(path)?, name: name.clone(), create };
+        let answer = desk.client.post("/disks", &request, "disk")?;
+        let disk: DiskReport = answer.decode()?;
+        let known_pool = disk.label.pool().map_or(String::new(), |(_, pool)| {
+            format!("; it belongs to pool {pool}, see blockyard pool import --help")
+        });
+        let text = format!("disk {} added: {}{known_pool}", or_dash(disk.name), disk.size);
+        desk.out.done(&answer, &text)?;
+    }
+    Ok(())
+}
+
+fn replace(desk: &Desk, disk: &DiskName, replacement: DiskName, force: bool, wait: bool) -> Result<(), Failure> {
+    let request = Replace { replacement, force };
+    let answer = desk.client.post(&format!("/disks/{disk}/replace"), &request, "pool")?;
+    let pool: PoolReport = answer.decode()?;
+    let text = format!(
+        "disk {} takes the place of {disk}; pool {} is {}, see blockyard pool show {} --watch",
+        request.replacement,
+        pool.name,
+        pool.state.as_str(),
+        pool.name
+    );
+    desk.out.done(&answer, &text)?;
+    if wait { progress::judge(&progress::follow(&desk.client, &pool.name, !desk.out.is_quiet())?) } else { Ok(()) }
+}
+
+/// The path from the root, since the daemon stands elsewhere. Links are kept: `/dev/disk/by-id` is the better name.
+pub fn absolute(path: &Path) -> Result<String, Failure> {
+    let wrong = |why: &str| {
+        let message = format!("the path \"{}\" cannot be used: {why}", path.display());
+        Failure::usage(&Refusal::new(code::REQUEST_INVALID, message, "name a block device or a regular file"))
+    };
+    let absolute = std::path::absolute(path).map_err(|error| wrong(&error.to_string()))?;
+    let mut clean = PathBuf::new();
+    for part in absolute.components() {
+        if part == std::path::Component::ParentDir {
+            clean.pop();
+        } else {
+            clean.push(part);
+        }
+    }
+    clean.into_os_string().into_string().map_err(|_| wrong("it is not text"))
+}

@@ -1,0 +1,118 @@
+//! `blockyard pool …`
+
+use super::{Desk, known, or_dash, pool_path};
+use crate::args::PoolCommand;
+use crate::failure::Failure;
+use crate::output::{Rows, put};
+use crate::{confirm, progress};
+use control::request::{Force, NewGroup, NewPool};
+use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
+use std::fmt::Write;
+
+pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
+    match command {
+        PoolCommand::List => list(desk),
+        PoolCommand::Create { name, disks, level, groups, chunk, force } => {
+            let groups = share_out(level, chunk, &disks, groups)?;
+            let answer = desk.client.post("/pools", &NewPool { name, groups, force }, "pool")?;
+            let pool: PoolReport = answer.decode()?;
+            desk.out
+                .done(&answer, &format!("pool {} created: {level} of {} disks, {}", pool.name, disks.len(), pool.size))
+        }
+        PoolCommand::Show { name, watch, wait } => {
+            if watch || wait {
+                let report = progress::follow(&desk.client, &name, watch || !desk.out.is_quiet())?;
+                show(desk, &name)?;
+                return if wait { progress::judge(&report) } else { Ok(()) };
+            }
+            show(desk, &name)
+        }
+        PoolCommand::Import { name } => {
+            let path = format!("{}/import", pool_path(&name));
+            let answer = desk.client.post(&path, &Force::default(), "pool")?;
+            let pool: PoolReport = answer.decode()?;
+            let volumes = if pool.volumes == 1 { "volume" } else { "volumes" };
+            let text = format!("pool {name} is open and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);
+            desk.out.done(&answer, &text)
+        }
+        PoolCommand::Destroy { name, yes } => {
+            confirm::destruction("pool", &name, yes)?;
+            desk.client.delete(&pool_path(&name))?;
+            desk.out.said(&format!("pool {name} is gone; its disks are free"))
+        }
+    }
+}
+
+/// The disks in order, shared out to `count` groups of the same size.
+fn share_out(level: Level, chunk: Option<Size>, disks: &[DiskName], count: usize) -> Result<Vec<NewGroup>, Failure> {
+    if count == 0 || !disks.len().is_multiple_of(count) {
+        let message = format!("{} disks cannot be shared out to {count} groups evenly", disks.len());
+        let hint = "give as many disks to each group";
+        return Err(Failure::usage(&Refusal::new(code::REQUEST_INVALID, message, hint)));
+    }
+    let group = |disks: &[DiskName]| NewGroup { level, chunk, disks: disks.to_vec() };
+    Ok(disks.chunks(disks.len() / count).map(group).collect())
+}
+
+fn list(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/pools", "pools")?;
+    let pools: Vec<PoolReport> = answer.decode()?;
+    let row = |pool: &PoolReport| {
+        vec![
+            pool.name.to_string(),
+            pool.state.as_str().to_owned(),
+            known(pool.size, Size::iec),
+            pool.used.iec(),
+            pool.free().iec(),
+            pool.volumes.to_string(),
+            pool.members().count().to_string(),
+            or_dash(pool.rebuild().map(|progress| format!("{} %", progress.percent()))),
+        ]
+    };
+    let header = &["POOL", "STATE", "SIZE", "USED", "FREE", "VOLUMES", "DISKS", "REBUILD"];
+    desk.out.rows(&answer, &Rows { header, rows: pools.iter().map(row).collect() })
+}
+
+fn show(desk: &Desk, name: &model::Name) -> Result<(), Failure> {
+    let answer = desk.client.get(&pool_path(name), "pool")?;
+    if desk.out.is_json() { desk.out.json(&answer) } else { put(&drawn(&answer.decode()?)) }
+}
+
+/// The pool as a drawing: its groups, its disks, its rebuild.
+fn drawn(pool: &PoolReport) -> String {
+    let mut text = format!("pool {}: {}\n", pool.name, pool.state.as_str());
+    let mut line = |args: std::fmt::Arguments<'_>| {
+        text.write_fmt(args).expect("a string takes all text");
+        text.push('\n');
+    };
+    line(format_args!("  size    {}, used {}, free {}", pool.size, pool.used.iec(), pool.free().iec()));
+    line(format_args!("  volumes {}", pool.volumes));
+    for (index, group) in pool.groups.iter().enumerate() {
+        line(format_args!("  group {index}: {}, chunk {}, {}", layout(group), group.chunk.iec(), group.state.as_str()));
+        for member in &group.members {
+            line(format_args!("    {}", drawn_member(member)));
+        }
+        if let Some(progress) = &group.rebuild {
+            let done = usize::from(progress.percent()) * 30 / 100;
+            line(format_args!("    [{}{}] {}", "#".repeat(done), "-".repeat(30 - done), progress::sentence(progress)));
+        }
+    }
+    text
+}
+
+/// The level with what it holds and what protects it: `raid6 4+2`.
+fn layout(group: &GroupReport) -> String {
+    let (members, level) = (group.members.len(), group.level);
+    let data = level.data_members(members);
+    format!("{level} {data}+{}", members - data)
+}
+
+fn drawn_member(member: &MemberReport) -> String {
+    let disk = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
+    let errors = match member.errors {
+        0 => String::new(),
+        1 => ", 1 error".to_owned(),
+        n => format!(", {n} errors"),
+    };
+    format!("{:>2}  {disk:<12} {}{errors}", member.slot, member.state.as_str())
+}

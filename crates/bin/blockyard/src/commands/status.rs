@@ -1,0 +1,53 @@
+//! `blockyard status`
+
+use super::Desk;
+use crate::failure::Failure;
+use crate::output::put;
+use crate::progress::duration;
+use model::{Severity, Size, StatusReport};
+use std::fmt::Write;
+
+pub fn status(desk: &Desk, check: bool) -> Result<(), Failure> {
+    let answer = desk.client.get("/status", "status")?;
+    let status: StatusReport = answer.decode()?;
+    if desk.out.is_json() {
+        desk.out.json(&answer)?;
+    } else if desk.out.is_quiet() {
+        put(&format!("{}\n", status.verdict))?;
+    } else {
+        put(&told(&status))?;
+    }
+    if check && status.severity != Severity::Good { Err(Failure::Said) } else { Ok(()) }
+}
+
+/// The verdict, then what is wrong, then what there is.
+fn told(status: &StatusReport) -> String {
+    let mut text = format!("{}\n", status.verdict);
+    let mut line = |args: std::fmt::Arguments<'_>| {
+        text.write_fmt(args).expect("a string takes all text");
+        text.push('\n');
+    };
+    for problem in &status.problems {
+        line(format_args!(""));
+        line(format_args!("{}: {} ({})", problem.subject, problem.state, problem.severity.as_str()));
+        line(format_args!("  meaning: {}", problem.meaning));
+        line(format_args!("  action:  {}", problem.action));
+    }
+    let engine = &status.engine;
+    line(format_args!(""));
+    line(format_args!("node     {}, version {}, up {}", status.node, status.version, duration(engine.uptime_seconds)));
+    line(format_args!("pools    {}, {}, {} used", status.pools, status.size, status.used.iec()));
+    line(format_args!("disks    {}", status.disks));
+    line(format_args!("volumes  {}", status.volumes));
+    line(format_args!("hosts    {}, {} sessions", status.hosts, engine.sessions));
+    line(format_args!(
+        "served   {} commands, {} read, {} written",
+        engine.commands,
+        Size::new(engine.read_bytes).iec(),
+        Size::new(engine.written_bytes).iec()
+    ));
+    let buffers = Size::new(engine.buffer_bytes_max);
+    let shards = if engine.shards == 1 { "shard" } else { "shards" };
+    line(format_args!("engine   {} {shards} on {}, {} for buffers", engine.shards, engine.io, buffers.iec()));
+    text
+}

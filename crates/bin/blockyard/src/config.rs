@@ -1,0 +1,153 @@
+//! `blockyard.toml`: the static facts, and what holds without them.
+
+use crate::args::{IoChoice, ServeOptions, portal_address};
+use crate::failure::Failure;
+use control::Settings;
+use model::{Iqn, Name, Refusal, Size, code};
+use serde::{Deserialize, Deserializer};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Where the daemon's socket is unless told otherwise.
+pub const SOCKET: &str = "/run/blockyard/blockyard.sock";
+
+/// What targets' iSCSI names begin with unless told otherwise.
+const TARGET_BASE: &str = "iqn.2026-11.io.blockyard";
+
+/// The file as it is written. A key that is not here is refused.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    state_dir: Option<PathBuf>,
+    socket: Option<PathBuf>,
+    node: Option<Name>,
+    target_base: Option<String>,
+    shards: Option<u16>,
+    io: Option<IoChoice>,
+    buffers: Option<Size>,
+    log: Option<String>,
+    disk_search: Option<Vec<PathBuf>>,
+    portal: Vec<PortalEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PortalEntry {
+    #[serde(deserialize_with = "address")]
+    address: SocketAddr,
+}
+
+/// Everything that the daemon is started with.
+#[derive(Debug)]
+pub struct Config {
+    /// What control needs.
+    pub settings: Settings,
+    /// How many shards; none for one per core.
+    pub shards: Option<u16>,
+    /// How disks and sockets are driven.
+    pub io: IoChoice,
+    /// Bytes for buffers.
+    pub buffers: Size,
+    /// What to log.
+    pub log: String,
+}
+
+impl Config {
+    /// The facts of the file, of the command line before it, and of the defaults behind it.
+    ///
+    /// *Errors*: one sentence with the line of the file.
+    pub fn load(options: &ServeOptions, socket: Option<PathBuf>) -> Result<Self, Failure> {
+        let file = options.config.as_deref().map_or_else(|| Ok(File::default()), read)?;
+        let portals: Vec<SocketAddr> = match (options.portals.is_empty(), file.portal.is_empty()) {
+            (false, _) => options.portals.clone(),
+            (true, false) => file.portal.iter().map(|portal| portal.address).collect(),
+            (true, true) => vec![SocketAddr::from(([0, 0, 0, 0], 3260))],
+        };
+        let by_id = || vec![PathBuf::from("/dev/disk/by-id")];
+        let state_dir = options.state_dir.clone().or(file.state_dir).unwrap_or_else(|| "/var/lib/blockyard".into());
+        let settings = Settings {
+            state_dir: absolute(&state_dir)?,
+            socket: absolute(&socket.or(file.socket).unwrap_or_else(default_socket))?,
+            node: options.node.clone().or(file.node).unwrap_or_else(machine),
+            target_base: file.target_base.unwrap_or_else(|| TARGET_BASE.to_owned()),
+            portals,
+            disk_search: file.disk_search.unwrap_or_else(by_id),
+        };
+        let config = Self {
+            settings,
+            shards: options.shards.or(file.shards),
+            io: options.io.or(file.io).unwrap_or_default(),
+            buffers: file.buffers.unwrap_or(Size::mib(256)),
+            log: options.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
+        };
+        config.admit()?;
+        Ok(config)
+    }
+
+    /// Admits facts that fit together.
+    fn admit(&self) -> Result<(), Failure> {
+        let wrong = |message: String, hint: &str| {
+            Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint.to_owned())))
+        };
+        let settings = &self.settings;
+        if format!("{}:{}", settings.target_base, settings.node).parse::<Iqn>().is_err() {
+            let message = format!("target_base \"{}\" begins no iSCSI name", settings.target_base);
+            return wrong(message, "write it like iqn.2026-11.com.example");
+        }
+        if self.buffers < Size::mib(16) {
+            return wrong(format!("buffers of {} are too few", self.buffers), "give at least 16MiB");
+        }
+        if self.shards == Some(0) {
+            return wrong("0 shards serve nobody".to_owned(), "give at least 1, or leave it out for one per core");
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        match settings.portals.iter().find(|portal| portal.port() != 0 && !seen.insert(**portal)) {
+            Some(twice) => wrong(format!("portal {twice} is named twice"), "name each once"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The socket that the environment names, or the usual one.
+pub fn default_socket() -> PathBuf {
+    std::env::var_os("BLOCKYARD_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let refused = |message: String, hint: &str| Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint));
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        refused(
+            format!("{} cannot be read: {error}", path.display()),
+            "name a text file with --config, or leave it out",
+        )
+    })?;
+    toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let why = error.message().replace('\n', ", ");
+        let message = format!("{} line {line}: {why}", path.display());
+        refused(message, "correct the line, see docs/operate/configuration.md")
+    })
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    portal_address(&text).map_err(serde::de::Error::custom)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| {
+        let message = format!("the path \"{}\" cannot be used: {error}", path.display());
+        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write it from / on"))
+    })
+}
+
+/// The machine's name, as far as it is a name of ours.
+fn machine() -> Name {
+    let full = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+    let kept: String = full.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).take(63).collect();
+    let name = kept.trim_start_matches(['-', '.']).parse();
+    name.unwrap_or_else(|_| "blockyard".parse().expect("our own name is a name"))
+}
+
+#[cfg(test)]
+mod tests;

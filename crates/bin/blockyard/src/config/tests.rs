@@ -1,0 +1,107 @@
+use super::*;
+use crate::args::{Cli, Command};
+use clap::Parser;
+
+/// What the daemon would be started with for this file and these further arguments, or the sentence.
+fn load(text: &str, arguments: &[&str]) -> Result<Config, String> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("blockyard.toml");
+    std::fs::write(&path, text).expect("writes");
+    let path = path.to_string_lossy().into_owned();
+    let line = ["blockyard", "serve", "--config", &path].into_iter().chain(arguments.iter().copied());
+    let cli = Cli::try_parse_from(line).expect("a command line");
+    let Command::Serve(options) = cli.command else { panic!("serve was asked for") };
+    Config::load(&options, cli.global.socket).map_err(|failure| match failure {
+        Failure::Usage(sentence) => sentence.replace(&path, "FILE"),
+        other => panic!("{other:?} is no usage error"),
+    })
+}
+
+#[test]
+fn config_without_a_line_holds_the_defaults() {
+    let config = load("", &[]).expect("defaults");
+    assert_eq!(config.settings.state_dir, Path::new("/var/lib/blockyard"));
+    assert_eq!(config.settings.portals, ["0.0.0.0:3260".parse().expect("an address")]);
+    assert_eq!((config.shards, config.io, config.buffers), (None, IoChoice::Auto, Size::mib(256)));
+}
+
+#[test]
+fn config_file_goes_before_defaults_and_the_command_line_before_the_file() {
+    let text = r#"
+        state_dir = "/srv/state"
+        node = "left"
+        shards = 2
+        io = "threads"
+        buffers = "1GiB"
+        log = "debug"
+
+        [[portal]]
+        address = "10.0.0.1"
+
+        [[portal]]
+        address = "[fd00::1]:3261"
+    "#;
+    let config = load(text, &["--shards", "4", "--node", "right"]).expect("loads");
+    assert_eq!(config.settings.state_dir, Path::new("/srv/state"));
+    assert_eq!(config.settings.node.as_str(), "right");
+    assert_eq!((config.shards, config.io, config.buffers), (Some(4), IoChoice::Threads, Size::gib(1)));
+    let portals: Vec<String> = config.settings.portals.iter().map(ToString::to_string).collect();
+    assert_eq!(portals, ["10.0.0.1:3260", "[fd00::1]:3261"]);
+    let config = load(text, &["--portal", "127.0.0.1:0"]).expect("loads");
+    assert_eq!(config.settings.portals.len(), 1, "portals of the command line stand for all");
+}
+
+#[test]
+fn config_that_is_nonsense_gets_one_sentence_with_its_line() {
+    let whole = "state_dir = \"/srv\"\nnode = \"left\"\n[[portal]]\naddress = \"10.0.0.1\"\n";
+    for (text, expected) in [
+        ("colour = 1", "FILE line 1: unknown field `colour`"),
+        ("\nshards = \"two\"", "FILE line 2: invalid type: string \"two\", expected u16"),
+        ("shards = -1", "FILE line 1: invalid value: integer `-1`, expected u16"),
+        ("shards = 0", "0 shards serve nobody"),
+        ("io = \"magic\"", "FILE line 1: unknown variant `magic`"),
+        ("buffers = \"lots\"", "FILE line 1: \"lots\" is not a size"),
+        ("buffers = \"1MiB\"", "buffers of 1 MiB (1 MB) are too few"),
+        ("node = \"Two Words\"", "FILE line 1: \"Two Words\" is not a name"),
+        ("target_base = \"storage\"", "target_base \"storage\" begins no iSCSI name"),
+        ("[[portal]]\naddress = \"here\"", "FILE line 2: \"here\" is not an address"),
+        ("[[portal]]\nadress = \"10.0.0.1\"", "FILE line 2: unknown field `adress`"),
+        (
+            "[[portal]]\naddress = \"10.0.0.1\"\n[[portal]]\naddress = \"10.0.0.1:3260\"",
+            "portal 10.0.0.1:3260 is named twice",
+        ),
+        (&whole[..30], "FILE line 2:"),
+        (&whole[..40], "FILE line 3:"),
+        ("\u{0}\u{1}\u{2}", "FILE line 1:"),
+    ] {
+        let sentence = load(text, &[]).expect_err(text);
+        assert!(sentence.starts_with(expected), "{text:?}:\n{sentence}\nshould begin\n{expected}");
+        assert!(sentence.contains("; ") && sentence.ends_with("(BY-1801)"), "{sentence}");
+        assert!(!sentence.contains('\n'), "{sentence}");
+    }
+}
+
+#[test]
+fn config_cut_short_anywhere_is_refused_or_means_what_it_says() {
+    let whole =
+        "state_dir = \"/srv/state\"\nnode = \"left\"\nbuffers = \"64MiB\"\n\n[[portal]]\naddress = \"10.0.0.1\"\n";
+    for length in 0..whole.len() {
+        // Loading must not panic; what loads kept its first lines.
+        if let Ok(config) = load(&whole[..length], &[]) {
+            assert!(length < 24 || config.settings.state_dir == Path::new("/srv/state"));
+        }
+    }
+}
+
+#[test]
+fn config_in_the_manual_loads_and_says_what_holds_without_it() {
+    let manual = include_str!("../../../../../docs/operate/configuration.md");
+    let (_, rest) = manual.split_once("```toml\n").expect("the manual has a file");
+    let (file, _) = rest.split_once("```").expect("it ends");
+    let (written, defaults) = (load(file, &[]).expect("loads"), load("", &[]).expect("defaults"));
+    assert_eq!(written.settings.state_dir, defaults.settings.state_dir);
+    assert_eq!(written.settings.target_base, defaults.settings.target_base);
+    assert_eq!(written.settings.portals, defaults.settings.portals);
+    assert_eq!(written.settings.disk_search, defaults.settings.disk_search);
+    assert_eq!((written.io, written.buffers, written.log), (defaults.io, defaults.buffers, defaults.log));
+}

@@ -1,0 +1,82 @@
+//! The shards of the data plane, each on a thread of its own.
+
+use crate::args::IoChoice;
+use crate::config::Config;
+use control::Engine;
+use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
+use model::{Call, Network, Refusal, code};
+use shard::StreamOptions;
+use shard::mailbox::{self, Receiver};
+use std::io;
+use uring::{Io, Options, Shard, Uring, interface_addresses, spawn_shard};
+
+/// The threads of the data plane.
+pub struct Shards(Vec<Shard<()>>);
+
+/// The data plane runs and waits for orders.
+///
+/// *Errors*: no threads, or the kernel gives no way to drive disks and sockets.
+pub fn start(config: &Config) -> Result<(Engine, Shards), Refusal> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let shards = config.shards.map_or_else(cores, usize::from);
+    let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes() });
+    let options = Options { io: interface(config.io), ..Options::default() };
+    let (post, inbox) = mailbox::channel();
+    let mut inbox = Some(inbox);
+    let mut running = Shards(Vec::with_capacity(shards));
+    for ticket in tickets::<Uring>(limits, &StreamOptions::default()) {
+        let orders = if ticket.index == 0 { inbox.take() } else { None };
+        running.0.push(launch(ticket, orders, &options).map_err(|error| refused(&error))?);
+    }
+    Ok((Engine::new(post), running))
+}
+
+impl Shards {
+    /// Every shard has ended. Call it once the data plane was told to stop.
+    ///
+    /// *Errors*: the kernel refused to go on under one of them.
+    pub fn join(self) -> Result<(), Refusal> {
+        self.0.iter().for_each(Shard::stop);
+        self.0.into_iter().try_for_each(|shard| shard.join().map_err(|error| refused(&error)))
+    }
+}
+
+/// A thread that is the shard of `ticket`; the one with the orders conducts the others.
+fn launch(ticket: Ticket<Uring>, orders: Option<Receiver<Call>>, options: &Options) -> io::Result<Shard<()>> {
+    let name = format!("shard-{}", ticket.index);
+    spawn_shard(&name, options.clone(), async move |world: Uring| {
+        let io = match world.interface() {
+            Io::Threads => "threads",
+            Io::Uring | Io::Auto => "io_uring",
+        }
+        .to_owned();
+        let stopped = world.stopped();
+        let seat = Seat::take(world, ticket);
+        match orders {
+            Some(orders) => conduct(seat, orders, Facts { io, networks: Box::new(networks) }).await,
+            None => stopped.await,
+        }
+    })
+}
+
+fn interface(choice: IoChoice) -> Io {
+    match choice {
+        IoChoice::Auto => Io::Auto,
+        IoChoice::Uring => Io::Uring,
+        IoChoice::Threads => Io::Threads,
+    }
+}
+
+/// The networks that this machine's addresses are in, now; none while the system does not tell.
+fn networks() -> Vec<Network> {
+    let addresses = interface_addresses().unwrap_or_else(|error| {
+        tracing::warn!(%error, "the addresses of this machine are not known");
+        Vec::new()
+    });
+    addresses.into_iter().filter_map(|(address, prefix)| Network::new(address, prefix)).collect()
+}
+
+fn refused(error: &io::Error) -> Refusal {
+    let message = format!("the data plane cannot run: {error}");
+    Refusal::new(code::IO_FAILED, message, "try --io threads, or fewer --shards")
+}

@@ -1,0 +1,85 @@
+//! How a command ends when it does not end well: one sentence and an exit code.
+
+use crate::args::Cli;
+use clap::CommandFactory;
+use clap::error::{Error, ErrorKind};
+use model::{Kind, Refusal, code};
+use std::error::Error as _;
+use std::process::ExitCode;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// Refused, with nothing changed. Exit code 1.
+    Refused(Refusal),
+    /// The command line or the configuration file makes no sense. Exit code 2.
+    Usage(String),
+    /// No daemon answers. Exit code 3.
+    NoDaemon(Refusal),
+    /// Everything was said already; only the exit code is left, 1.
+    Said,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        match refusal.code {
+            code::DAEMON_UNREACHABLE => Self::NoDaemon(refusal),
+            _ => Self::Refused(refusal),
+        }
+    }
+}
+
+impl Failure {
+    /// The sentence is on stderr.
+    pub fn report(self) -> ExitCode {
+        let (sentence, exit) = match self {
+            Self::Refused(refusal) => (format!("{refusal} ({})", refusal.code), 1),
+            Self::Usage(sentence) => (sentence, 2),
+            Self::NoDaemon(refusal) => (format!("{refusal} ({})", refusal.code), 3),
+            Self::Said => return ExitCode::from(1),
+        };
+        eprintln!("blockyard: {sentence}");
+        ExitCode::from(exit)
+    }
+
+    /// A refusal that is the fault of the command line or the configuration.
+    pub fn usage(refusal: &Refusal) -> Self {
+        debug_assert_eq!(refusal.kind(), Kind::Invalid, "a usage error is about what was written");
+        Self::Usage(format!("{refusal} ({})", refusal.code))
+    }
+}
+
+/// Help that was asked for goes to stdout and is no failure; a usage error is one sentence.
+pub fn of_usage(error: &Error) -> Result<(), Failure> {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        print!("{error}");
+        return Ok(());
+    }
+    if let Some(refusal) = error.source().and_then(|source| source.downcast_ref::<Refusal>()) {
+        return Err(Failure::usage(refusal));
+    }
+    let text = error.to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Err(Failure::Usage(format!("a command is missing; see {} --help", command_asked())));
+    }
+    let first: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let sentence = first.join(" ");
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let hint = tip.map_or_else(|| format!("see {} --help", command_asked()), str::to_owned);
+    Err(Failure::Usage(format!("{sentence}; {hint}")))
+}
+
+/// The command that was asked for, as far as it was understood: `blockyard pool create`.
+fn command_asked() -> String {
+    let root = Cli::command();
+    let mut at = &root;
+    let mut words = vec![root.get_name().to_owned()];
+    for argument in std::env::args().skip(1) {
+        if let Some(inner) = at.find_subcommand(&argument) {
+            words.push(inner.get_name().to_owned());
+            at = inner;
+        }
+    }
+    words.join(" ")
+}

@@ -1,0 +1,38 @@
+//! The product: the daemon and its command line.
+
+mod args;
+mod client;
+mod commands;
+mod config;
+mod confirm;
+mod connect;
+mod engine;
+mod failure;
+mod output;
+mod progress;
+mod secret;
+mod serve;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => run(cli),
+        Err(error) => failure::of_usage(&error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Serve(options) => serve::serve(&options, cli.global.socket),
+        Command::Completion { shell } => commands::completion(shell),
+        command => commands::run(command, &cli.global),
+    }
+}

@@ -1,0 +1,96 @@
+//! Following a rebuild to its end.
+
+use crate::client::Client;
+use crate::commands::pool_path;
+use crate::failure::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use model::{Name, PoolReport, PoolState, Progress, Size};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// How often the daemon is asked.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// No rebuild of the pool runs any more; this is how it is then.
+///
+/// `shown`: a bar on a terminal, a line for each step of ten percent elsewhere; both on stderr.
+pub fn follow(client: &Client, pool: &Name, shown: bool) -> Result<PoolReport, Failure> {
+    let bar = (shown && std::io::stderr().is_terminal()).then(|| bar(pool));
+    let mut told = None;
+    loop {
+        let report: PoolReport = client.get(&pool_path(pool), "pool")?.decode()?;
+        let Some(progress) = report.rebuild() else {
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+            return Ok(report);
+        };
+        let step = progress.percent() / 10;
+        match &bar {
+            Some(bar) => show(bar, &progress),
+            None if shown && told != Some(step) => {
+                eprintln!("pool {pool}: {}", sentence(&progress));
+                told = Some(step);
+            }
+            None => {}
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Good when the pool is healthy; else its state is said and the exit code is 1.
+pub fn judge(report: &PoolReport) -> Result<(), Failure> {
+    if report.state == PoolState::Healthy {
+        return Ok(());
+    }
+    eprintln!("blockyard: pool {} is {}; see blockyard status", report.name, report.state.as_str());
+    Err(Failure::Said)
+}
+
+/// How far a rebuild is: `52 %, 1.2 GiB of 2.3 GiB, 340 MB/s, 3 s left`.
+pub fn sentence(progress: &Progress) -> String {
+    let left = progress.seconds_left.map_or("time unknown".to_owned(), |seconds| format!("{} left", duration(seconds)));
+    format!(
+        "rebuild {} %, {} of {}, {}/s, {left}",
+        progress.percent(),
+        Size::new(progress.done_bytes).iec(),
+        Size::new(progress.total_bytes).iec(),
+        Size::new(progress.bytes_per_second).decimal(),
+    )
+}
+
+/// Seconds in the largest two units: `3 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`.
+pub fn duration(seconds: u64) -> String {
+    let two = |large: u64, unit: &str, small: u64, part: &str| match small {
+        0 => format!("{large} {unit}"),
+        small => format!("{large} {unit} {small} {part}"),
+    };
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+fn bar(pool: &Name) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix} [{bar:40}] {msg}").expect("the template is well formed");
+    ProgressBar::new(0).with_prefix(pool.to_string()).with_style(style.progress_chars("=> "))
+}
+
+fn show(bar: &ProgressBar, progress: &Progress) {
+    bar.set_length(progress.total_bytes);
+    bar.set_position(progress.done_bytes);
+    bar.set_message(sentence(progress));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duration_is_said_in_two_units_at_most() {
+        let said = [0, 59, 60, 250, 3_600, 7_500, 273_600].map(duration);
+        assert_eq!(said, ["0 s", "59 s", "1 min", "4 min 10 s", "1 h", "2 h 5 min", "3 d 4 h"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! A daemon over a data plane that serves nobody, and the real command line in front of it.
+
+use control::fake::Fake;
+use control::{Control, Settings, Store};
+use model::{SessionKind, SessionReport};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+
+/// The daemon, until it is dropped.
+pub struct Lab {
+    pub dir: TempDir,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How a command ended.
+pub struct Outcome {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let settings = Settings {
+            state_dir: dir.path().join("state"),
+            socket: dir.path().join("socket"),
+            node: "array1".parse().expect("a name"),
+            target_base: "iqn.2026-11.io.blockyard".to_owned(),
+            portals: vec!["10.0.0.1:3260".parse().expect("an address")],
+            disk_search: Vec::new(),
+        };
+        let (ready, is_ready) = mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let store = Store::open(&settings.state_dir).expect("a store");
+                let listening = control::listen(&settings.socket).expect("a socket");
+                let mut fake = Fake::default();
+                fake.sessions = vec![session()];
+                let (engine, _thread) = fake.start();
+                let control = Arc::new(Control::start(settings, store, engine).await.expect("starts"));
+                ready.send(()).expect("the test waits");
+                control::serve(control, listening, async move { drop(stopped.await) }).await.expect("serves");
+            });
+        });
+        is_ready.recv().expect("the daemon starts");
+        Self { dir, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Runs `blockyard` with these arguments in the lab's folder.
+    pub fn run(&self, arguments: &[&str]) -> Outcome {
+        self.run_with(arguments, &[])
+    }
+
+    pub fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
+        let socket = self.dir.path().join("socket").to_string_lossy().into_owned();
+        let environment: Vec<_> = environment.iter().copied().chain([("BLOCKYARD_SOCKET", socket.as_str())]).collect();
+        run_in(self.dir.path().to_path_buf(), arguments, &environment)
+    }
+
+    /// As [`Lab::run`], for what must go well: its standard output.
+    #[track_caller]
+    pub fn good(&self, arguments: &[&str]) -> String {
+        let outcome = self.run(arguments);
+        assert_eq!(outcome.code, 0, "{arguments:?}: {}", outcome.stderr);
+        outcome.stdout
+    }
+
+    /// As [`Lab::run`], for what must be refused with this exit code: its sentence.
+    #[track_caller]
+    pub fn bad(&self, arguments: &[&str], code: i32) -> String {
+        let outcome = self.run(arguments);
+        assert_eq!(outcome.code, code, "{arguments:?}: {}{}", outcome.stdout, outcome.stderr);
+        assert_eq!(outcome.stdout, "", "what is refused prints nothing on stdout");
+        let sentence = outcome.stderr.strip_suffix('\n').expect("a line");
+        assert!(!sentence.contains('\n'), "one sentence, one line: {sentence}");
+        sentence.strip_prefix("blockyard: ").expect("it says who speaks").to_owned()
+    }
+
+    /// Six disks, a RAID-6 pool `tank`, a volume `tank/vm1`, a host `web`.
+    pub fn furnish(&self) {
+        for n in 0..6 {
+            let (name, path) = (format!("d{n}"), format!("d{n}.img"));
+            self.good(&["disk", "add", "--name", &name, "--create", "64MiB", &path]);
+        }
+        self.good(&["pool", "create", "tank", "--level", "raid6", "d0", "d1", "d2", "d3", "d4"]);
+        self.good(&["volume", "create", "tank/vm1", "32MiB"]);
+        self.good(&["host", "add", "web", "--initiator", "iqn.2001-04.com.example:web"]);
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the daemon ends well");
+        }
+    }
+}
+
+pub fn run_in(dir: PathBuf, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
+    let output = Command::new(env!("CARGO_BIN_EXE_blockyard"))
+        .args(arguments)
+        .current_dir(dir)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    Outcome {
+        code: output.status.code().expect("it ends by itself"),
+        stdout: String::from_utf8(output.stdout).expect("text"),
+        stderr: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+fn session() -> SessionReport {
+    SessionReport {
+        id: 1,
+        kind: SessionKind::Normal,
+        initiator: "iqn.1993-08.org.debian:01:abc123".to_owned(),
+        host: Some("web".parse().expect("a name")),
+        address: "10.0.0.20:51514".parse().expect("an address"),
+        portal: "10.0.0.1:3260".parse().expect("an address"),
+        target: Some("iqn.2026-11.io.blockyard:array1".to_owned()),
+        luns: vec![0],
+        header_digest: true,
+        data_digest: true,
+        authentication: "CHAP SHA3-256".to_owned(),
+        mutual: true,
+        negotiated: BTreeMap::from([("MaxBurstLength".to_owned(), "262144".to_owned())]),
+        commands: 1_250_000,
+        read_bytes: 3 << 30,
+        written_bytes: 5 << 29,
+        connected_seconds: 7_500,
+    }
+}

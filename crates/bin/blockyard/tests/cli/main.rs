@@ -1,0 +1,311 @@
+//! The command line from outside: what it prints where, and how it ends.
+
+mod lab;
+mod manual;
+mod serve;
+
+use lab::{Lab, run_in};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn exit_codes_are_done_refused_usage_and_no_daemon() {
+    let lab = Lab::new();
+    assert_eq!(lab.run(&["pool", "list"]).code, 0);
+    assert_eq!(lab.run(&["pool", "show", "tank"]).code, 1);
+    assert_eq!(lab.run(&["pool", "create"]).code, 2);
+    let alone = run_in(lab.dir.path().to_path_buf(), &["pool", "list", "--socket", "nowhere"], &[]);
+    assert_eq!(alone.code, 3);
+    assert_eq!(
+        alone.stderr,
+        "blockyard: no daemon answers at nowhere; start it with blockyard serve, or name its socket with --socket (BY-1808)\n"
+    );
+    assert_eq!(lab.run(&["--version"]).code, 0);
+    assert_eq!(lab.run(&["help"]).code, 0);
+}
+
+#[test]
+fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
+    let lab = Lab::new();
+    lab.furnish();
+    let before = lab.good(&["pool", "list", "-o", "json"]);
+    for (line, code, sentence) in [
+        (
+            "volume create tank/vm2 10bananas",
+            2,
+            "\"10bananas\" is not a size; write a number of bytes or a number with a unit, such as 100GiB, 1.5TiB or 100GB (BY-1001)",
+        ),
+        ("volume create tank/vm1 1MiB", 1, "there is a volume tank/vm1 already; choose another name (BY-1201)"),
+        ("volume create pond/vm1 1MiB", 1, "there is no pool pond; see blockyard pool list (BY-1102)"),
+        (
+            "volume resize tank/vm1 16MiB",
+            1,
+            "volume tank/vm1 has 32 MiB (33.6 MB) and does not shrink to 16 MiB (16.8 MB); give a larger size, or make a smaller volume and copy (BY-1501)",
+        ),
+        (
+            "volume create Tank/vm1 1MiB",
+            2,
+            "\"Tank/vm1\" is not a volume's name; write POOL/VOLUME, or one name for a volume without a pool, each 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit (BY-1002)",
+        ),
+        (
+            "volume create loose 1MiB",
+            1,
+            "volume loose has neither a pool nor a backend; name it POOL/VOLUME, or give --file PATH, --ram or --null (BY-1007)",
+        ),
+        (
+            "volume create loose --ram --null 1MiB",
+            2,
+            "the argument '--ram' cannot be used with '--null'; see blockyard volume create --help",
+        ),
+        (
+            "pool create p2 --level raid6 d4 d5",
+            1,
+            "raid6 of 2 disks is not possible; give at least 4 disks or choose another level (BY-1401)",
+        ),
+        (
+            "pool create p2 --level raid7 d5",
+            2,
+            "\"raid7\" is not a RAID level; write raid0, raid1, raid5, raid6 or raid10 (BY-1004)",
+        ),
+        (
+            "pool create p2 --level raid1 d4 d5",
+            1,
+            "disk d4 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)",
+        ),
+        (
+            "pool create p2 --level raid1 --groups 2 d4 d5 d6",
+            2,
+            "3 disks cannot be shared out to 2 groups evenly; give as many disks to each group (BY-1007)",
+        ),
+        (
+            "pool destroy tank --yes",
+            1,
+            "pool tank has 1 volume; delete them first, see blockyard volume list (BY-1403)",
+        ),
+        (
+            "pool destroy tank",
+            1,
+            "pool tank and everything on it would be gone; repeat with --yes if that is wanted (BY-1809)",
+        ),
+        (
+            "volume delete tank/vm1",
+            1,
+            "volume tank/vm1 and everything on it would be gone; repeat with --yes if that is wanted (BY-1809)",
+        ),
+        (
+            "disk add d0.img",
+            1,
+            "DIR/d0.img is known as disk d0; use that name, or remove it first with blockyard disk remove (BY-1309)",
+        ),
+        (
+            "disk add nothing.img",
+            1,
+            "there is nothing at DIR/nothing.img; give the path of a block device or a regular file, or make one with --create SIZE (BY-1301)",
+        ),
+        (
+            "disk add --name x a.img b.img",
+            2,
+            "one --name does not fit several disks; add them one by one, or leave it out",
+        ),
+        (
+            "disk remove d9",
+            1,
+            "there is no disk d9; see blockyard disk list, or add it with blockyard disk add (BY-1101)",
+        ),
+        (
+            "disk replace d0 d5",
+            1,
+            "disk d0 is healthy; name the disk that failed, or repeat with --force to replace a healthy one (BY-1306)",
+        ),
+        (
+            "host add db --initiator web1",
+            2,
+            "\"web1\" is not an iSCSI name; write it as the initiator shows it, such as iqn.1993-08.org.debian:01:abc123, eui.0123456789abcdef or naa.… (BY-1003)",
+        ),
+        (
+            "host add db --initiator iqn.2001-04.com.example:WEB",
+            1,
+            "initiator iqn.2001-04.com.example:web belongs to host web; present to that host, or remove it first with blockyard host remove (BY-1202)",
+        ),
+        (
+            "host add db --any --address 10.0.0.0/40",
+            2,
+            "\"10.0.0.0/40\" is neither an address nor a network; write 192.168.1.10, 192.168.1.0/24 or fd00::/64 (BY-1006)",
+        ),
+        (
+            "host add db --any --chap-user db",
+            2,
+            "--chap-user needs --chap-secret-file; name a file that holds the secret alone",
+        ),
+        (
+            "host add db",
+            2,
+            "the following required arguments were not provided: --initiator <IQN>; see blockyard host add --help",
+        ),
+        (
+            "present tank/vm1 nobody",
+            1,
+            "there is no host nobody; see blockyard host list, or add it with blockyard host add (BY-1104)",
+        ),
+        (
+            "present tank/vm1 web --lun 99999",
+            2,
+            "invalid value '99999' for '--lun <N>': 99999 is not in 0..=65535; see blockyard present --help",
+        ),
+        ("present tank/vm1 web --lun 20000", 1, "LUN 20000 cannot be addressed; choose 0 to 16383 (BY-1008)"),
+        (
+            "unpresent tank/vm1 web",
+            1,
+            "host web does not see volume tank/vm1; see blockyard presentation list (BY-1106)",
+        ),
+        ("pool lst", 2, "unrecognized subcommand 'lst'; some similar subcommands exist: 'ls', 'list'"),
+        ("disk", 2, "a command is missing; see blockyard disk --help"),
+        (
+            "serve --config nothing.toml",
+            2,
+            "nothing.toml cannot be read: No such file or directory (os error 2); name a text file with --config, or leave it out (BY-1801)",
+        ),
+        (
+            "serve --portal here",
+            2,
+            "\"here\" is not an address to listen on; write 10.0.0.1, 10.0.0.1:3260 or [fd00::1]:3260 (BY-1006)",
+        ),
+        (
+            "serve --log ==",
+            2,
+            "\"==\" is not a log filter: invalid filter directive; write info, or info,dataplane=debug (BY-1801)",
+        ),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let said = lab.bad(&words, code).replace(&lab.dir.path().to_string_lossy().into_owned(), "DIR");
+        assert_eq!(said, sentence, "{line}");
+    }
+    assert_eq!(lab.good(&["pool", "list", "-o", "json"]), before, "nothing was changed");
+}
+
+#[test]
+fn json_has_stable_keys_and_integer_bytes() {
+    let lab = Lab::new();
+    lab.furnish();
+    lab.good(&["present", "tank/vm1", "web", "-o", "json"]);
+    let keys = |noun: &str, arguments: &[&str]| {
+        let text = lab.good(&[arguments, &["-o", "json"]].concat());
+        let value: Value = serde_json::from_str(&text).expect("json");
+        assert_eq!(value["schema"], 1);
+        let one = if value[noun].is_array() { value[noun][0].clone() } else { value[noun].clone() };
+        one.as_object().expect(noun).keys().cloned().collect::<Vec<_>>().join(" ")
+    };
+    for (noun, arguments, expected) in [
+        (
+            "disks",
+            ["disk", "list"].as_slice(),
+            "counters label logical_block_bytes name path physical_block_bytes size state",
+        ),
+        ("pools", &["pool", "list"], "groups id name size state used volumes"),
+        ("pool", &["pool", "show", "tank"], "groups id name size state used volumes"),
+        ("volumes", &["volume", "list"], "backend block_bytes counters id name size state"),
+        ("hosts", &["host", "list"], "any chap_user initiators mutual_chap_user name networks presentations"),
+        ("targets", &["target", "list"], "iqn name presentations"),
+        (
+            "presentations",
+            &["presentation", "list"],
+            "chap_user host iqn lun mutual_chap_user portals read_only target volume volume_id",
+        ),
+        (
+            "sessions",
+            &["session", "list"],
+            "address authentication commands connected_seconds data_digest header_digest host id initiator kind luns mutual negotiated portal read_bytes target written_bytes",
+        ),
+        ("portals", &["portal", "list"], "address sessions state tag"),
+        ("status", &["status"], "disks engine hosts node pools problems severity size used verdict version volumes"),
+    ] {
+        assert_eq!(keys(noun, arguments), expected, "{noun}");
+    }
+    let pool: Value = serde_json::from_str(&lab.good(&["pool", "show", "tank", "-o", "json"])).expect("json");
+    assert_eq!(pool["pool"]["size"], 3 * (64 << 20));
+    assert_eq!(pool["pool"]["groups"][0]["level"], "raid6");
+}
+
+#[test]
+fn piped_tables_are_tab_separated_and_asked_for_ones_aligned() {
+    let lab = Lab::new();
+    lab.furnish();
+    let piped = lab.good(&["pool", "list"]);
+    assert_eq!(piped.lines().next(), Some("POOL\tSTATE\tSIZE\tUSED\tFREE\tVOLUMES\tDISKS\tREBUILD"));
+    assert_eq!(piped.lines().nth(1), Some("tank\thealthy\t192 MiB\t32 MiB\t160 MiB\t1\t5\t-"));
+    assert_eq!(lab.good(&["pool", "list", "--no-headers"]).lines().count(), 1);
+    let aligned = lab.good(&["pool", "list", "-o", "table"]);
+    assert!(!aligned.contains('\t') && aligned.starts_with("POOL "), "{aligned}");
+    assert!(aligned.lines().all(|line| line == line.trim_end()));
+}
+
+#[test]
+fn quiet_prints_only_what_was_asked_for() {
+    let lab = Lab::new();
+    lab.furnish();
+    assert_eq!(lab.good(&["-q", "present", "tank/vm1", "web"]), "");
+    assert_eq!(lab.good(&["unpresent", "tank/vm1", "web", "--quiet"]), "");
+    assert_eq!(lab.good(&["status", "-q"]), "All good\n");
+    assert_eq!(lab.good(&["pool", "list", "-q", "--no-headers"]).lines().count(), 1);
+}
+
+#[test]
+fn secrets_come_from_files_and_the_environment_and_are_never_shown() {
+    let lab = Lab::new();
+    fs::write(lab.dir.path().join("own"), "a host's secret # with blanks\n").expect("writes");
+    fs::write(lab.dir.path().join("mutual"), [0xff; 16]).expect("writes");
+    let add = ["host", "add", "web", "--initiator", "iqn.2001-04.com.example:web"];
+    let files = ["--chap-secret-file", "own", "--mutual-secret-file", "mutual", "--mutual-user", "us"];
+    let said = lab.good(&[add.as_slice(), &files].concat());
+    assert_eq!(
+        said,
+        "host web added, it proves itself as web and checks us as us; next: blockyard present VOLUME web\n"
+    );
+    let everything = lab.good(&["host", "list", "-o", "json"]);
+    assert!(!everything.contains("a host's secret") && !everything.contains("ffff"), "{everything}");
+
+    let add = ["host", "add", "db", "--initiator", "iqn.2001-04.com.example:db"];
+    let outcome = lab.run_with(&add, &[("BLOCKYARD_CHAP_SECRET", "too short")]);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.stderr.contains("a secret of 9 bytes is not taken") && !outcome.stderr.contains("too short"));
+    let equal = [("BLOCKYARD_CHAP_SECRET", "the very same one"), ("BLOCKYARD_MUTUAL_SECRET", "the very same one")];
+    let outcome = lab.run_with(&add, &equal);
+    assert!(
+        outcome.code == 1 && outcome.stderr.contains("the same CHAP secret in both directions"),
+        "{}",
+        outcome.stderr
+    );
+    assert_eq!(lab.run_with(&add, &[("BLOCKYARD_CHAP_SECRET", "long enough at last")]).code, 0);
+}
+
+#[test]
+fn rebuild_is_followed_to_its_end() {
+    let lab = Lab::new();
+    lab.furnish();
+    lab.good(&["disk", "fail", "d1"]);
+    let outcome = lab.run(&["status", "--check"]);
+    assert_eq!(outcome.code, 1);
+    assert!(
+        outcome.stdout.starts_with("pool tank is degraded: replace the lost disk with blockyard disk replace d1 NEW\n")
+    );
+    let outcome = lab.run(&["pool", "show", "tank", "--wait"]);
+    assert_eq!(outcome.code, 1, "no rebuild runs, and the pool is not healthy");
+    let outcome = lab.run(&["disk", "replace", "d1", "d5", "--wait"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("pool tank: rebuild 25 %"), "progress is told on stderr: {}", outcome.stderr);
+    assert!(!outcome.stdout.contains(" %"), "and not on stdout: {}", outcome.stdout);
+    assert!(lab.good(&["pool", "show", "tank"]).starts_with("pool tank: healthy\n"));
+    lab.good(&["disk", "remove", "d1"]);
+    assert_eq!(lab.run(&["status", "--check"]).code, 0);
+}
+
+#[test]
+fn completion_knows_every_noun() {
+    let lab = Lab::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = lab.good(&["completion", shell]);
+        for noun in ["disk", "pool", "volume", "host", "present", "session", "status"] {
+            assert!(script.contains(noun), "{shell} lacks {noun}");
+        }
+    }
+}

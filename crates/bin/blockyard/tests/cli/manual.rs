@@ -1,0 +1,62 @@
+//! The manual's commands, run in order: each prints what the manual says.
+
+use crate::lab::Lab;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// Runs the console blocks of `text` in `lab` and returns the text with what was really printed.
+fn rewritten(lab: &Lab, text: &str) -> String {
+    let mut out = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match line {
+            "```console" => inside = true,
+            "```" => inside = false,
+            _ => {}
+        }
+        match (inside, line.strip_prefix("$ blockyard ")) {
+            (true, Some(command)) => out += &run(lab, command),
+            (true, None) if line != "```console" => {}
+            _ => writeln!(out, "{line}").expect("a string takes all text"),
+        }
+    }
+    out
+}
+
+/// The command and what it printed, on stderr too, with its exit code unless that is 0.
+fn run(lab: &Lab, command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    let outcome = lab.run(&words);
+    let code = if outcome.code == 0 { String::new() } else { format!("(exit code {})\n", outcome.code) };
+    let printed = format!("{}{}{code}", outcome.stdout, outcome.stderr);
+    let folder = lab.dir.path().to_string_lossy().into_owned();
+    // The folder differs from run to run, and so does what nobody can predict.
+    let lines = printed.replace(&folder, "/srv").lines().map(|line| mask(line) + "\n").collect::<String>();
+    format!("$ blockyard {command}\n{lines}")
+}
+
+/// The line with identities masked.
+fn mask(line: &str) -> String {
+    match line.split_once("\"id\": \"") {
+        Some((before, after)) => format!("{before}\"id\": \"…{}", after.get(36..).unwrap_or("")),
+        None => line.to_owned(),
+    }
+}
+
+#[test]
+fn manual_shows_what_the_commands_print() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/operate/cli.md");
+    let text = fs::read_to_string(&path).expect("the manual");
+    let lab = Lab::new();
+    fs::write(lab.dir.path().join("web.secret"), "a secret of this host\n").expect("writes");
+    let real = rewritten(&lab, &text);
+    if std::env::var_os("BLOCKYARD_BLESS").is_some() {
+        fs::write(&path, &real).expect("writes");
+        return;
+    }
+    for (number, (written, real)) in text.lines().zip(real.lines()).enumerate() {
+        assert_eq!(written, real, "docs/operate/cli.md line {}; BLOCKYARD_BLESS=1 writes it anew", number + 1);
+    }
+    assert_eq!(text.lines().count(), real.lines().count());
+}
