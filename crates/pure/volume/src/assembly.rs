@@ -120,6 +120,9 @@ pub enum PoolRefusal {
     /// It was never made to the end.
     #[error("the making of pool \"{0}\" was interrupted, so there is no such pool; its disks may be used again")]
     Unfinished(String),
+    /// A newer version has begun to change its format.
+    #[error("{0}")]
+    Newer(String),
     /// It was being destroyed.
     #[error("pool \"{0}\" was destroyed; its disks may be used again")]
     Destroyed(String),
@@ -168,6 +171,14 @@ pub fn assemble(probes: &[Probe]) -> Survey {
     for candidates in by_pool.into_values() {
         gather(candidates, &mut survey);
     }
+    // Without its newer disks a pool would look as if it had lost them.
+    for pool in &mut survey.pools {
+        let newer = probes.iter().find_map(|probe| match &probe.contents {
+            Contents::Newer { pool: id, sentence } if *id == pool.catalog.pool => Some(sentence),
+            _ => None,
+        });
+        pool.refusal = newer.map(|sentence| PoolRefusal::Newer(sentence.clone())).or(pool.refusal.take());
+    }
     survey.refused.sort_by_key(|(index, _)| *index);
     survey
 }
@@ -200,7 +211,7 @@ fn judge_alone(probe: &Probe) -> Result<&Member, DiskRefusal> {
     match &probe.contents {
         Contents::Blank => Err(DiskRefusal::Blank),
         Contents::Foreign(what) => Err(DiskRefusal::Foreign(what)),
-        Contents::Newer(sentence) => Err(DiskRefusal::Newer(sentence.clone())),
+        Contents::Newer { sentence, .. } => Err(DiskRefusal::Newer(sentence.clone())),
         Contents::Damaged => Err(DiskRefusal::Damaged),
         Contents::Unreadable(error) => Err(DiskRefusal::Unreadable(*error)),
         Contents::Member(member) => Ok(member),

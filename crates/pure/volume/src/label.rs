@@ -17,8 +17,8 @@ pub const VERSION: u32 = 1;
 /// The longest name of a pool or a volume, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// Features a reader must know before it opens the pool; every bit that is not in here is refused.
-const INCOMPAT_KNOWN: u64 = 0;
+/// Features that must be known to open a pool. This version has none, and opens pools only to write to them.
+const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: 0 };
 /// Where in the block the checksum stands, the same in every version.
 const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
 
@@ -31,6 +31,14 @@ pub struct Features {
     pub ro_compat: u64,
     /// Forbids to open the pool.
     pub incompat: u64,
+}
+
+impl Features {
+    /// Those that this version would have to know to open the pool, and does not.
+    #[must_use]
+    pub fn unknown(self) -> Self {
+        Self { compat: 0, ro_compat: self.ro_compat & !KNOWN.ro_compat, incompat: self.incompat & !KNOWN.incompat }
+    }
 }
 
 /// What a label says.
@@ -67,20 +75,22 @@ pub enum NoLabel {
     Damaged,
     /// A newer program wrote it in a way that this one does not understand.
     #[error(
-        "the disk has format version {version} with features {incompat:#x}, which this version does not know; \
-         open it with {created_by} or newer"
+        "the disk has format version {version} with features {:#x}/{:#x}, which this version does not know; \
+         open it with {created_by} or newer", unknown.incompat, unknown.ro_compat
     )]
     Newer {
+        /// Which pool it belongs to.
+        pool: Uuid,
         /// Its format version.
         version: u32,
         /// Its features that forbid to open it.
-        incompat: u64,
+        unknown: Features,
         /// The program that wrote it.
         created_by: String,
     },
 }
 
-/// The fixed part of the block. The fields up to `incompat`, and `created_by`, stay where they are in every version.
+/// The fixed part of the block. The fields up to `disk` stay where they are in every version.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Wire {
@@ -139,9 +149,9 @@ impl Label {
             return Err(NoLabel::Damaged);
         }
         let created_by = take_text(&wire.created_by).ok_or(NoLabel::Damaged)?;
-        let (version, incompat) = (wire.version.get(), wire.incompat.get());
-        if version > VERSION || incompat & !INCOMPAT_KNOWN != 0 {
-            return Err(NoLabel::Newer { version, incompat: incompat & !INCOMPAT_KNOWN, created_by });
+        let (version, unknown) = (wire.version.get(), wire.features().unknown());
+        if version > VERSION || unknown != Features::default() {
+            return Err(NoLabel::Newer { pool: Uuid::from_bytes(wire.pool), version, unknown, created_by });
         }
         wire.read(created_by).ok_or(NoLabel::Damaged)
     }
@@ -164,12 +174,12 @@ impl Wire {
             data,
             labelled_at: self.labelled_at.get(),
             created_by,
-            features: Features {
-                compat: self.compat.get(),
-                ro_compat: self.ro_compat.get(),
-                incompat: self.incompat.get(),
-            },
+            features: self.features(),
         })
+    }
+
+    fn features(&self) -> Features {
+        Features { compat: self.compat.get(), ro_compat: self.ro_compat.get(), incompat: self.incompat.get() }
     }
 }
 
@@ -244,11 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn label_with_an_unknown_incompat_bit_names_who_can_open_it() {
-        let features = Features { incompat: 4, ..Features::default() };
-        let refused = Label::parse(&Label { features, created_by: "blockyard 7.1".into(), ..label() }.emit(0));
-        let sentence = refused.unwrap_err().to_string();
-        assert!(sentence.contains("features 0x4") && sentence.contains("blockyard 7.1 or newer"), "{sentence}");
+    fn label_with_an_unknown_feature_names_who_can_open_it() {
+        for (incompat, ro_compat, told) in [(4, 0, "features 0x4/0x0"), (0, 1, "features 0x0/0x1")] {
+            let features = Features { compat: 0, ro_compat, incompat };
+            let refused = Label::parse(&Label { features, created_by: "blockyard 7.1".into(), ..label() }.emit(0));
+            let sentence = refused.unwrap_err().to_string();
+            assert!(sentence.contains(told) && sentence.contains("blockyard 7.1 or newer"), "{sentence}");
+        }
     }
 
     #[test]

@@ -25,8 +25,13 @@ pub enum Contents {
     Blank,
     /// Something that is not ours: a file system, a partition table, another product's label.
     Foreign(&'static str),
-    /// It is ours, but a newer version's; the sentence says which.
-    Newer(String),
+    /// It is a member of a pool of ours that only a newer version can open.
+    Newer {
+        /// Which pool.
+        pool: Uuid,
+        /// What is new about it, and who can open it.
+        sentence: String,
+    },
     /// A label of ours, no copy of which is whole.
     Damaged,
     /// It is or was a member of a pool of ours.
@@ -86,8 +91,8 @@ async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoEr
     let last = Extent::new(tail_label(blocks), 1);
     let copies = [label_at(disk, first).await?, label_at(disk, second).await?, label_at(disk, last).await?];
     for copy in &copies {
-        if let Err(newer @ NoLabel::Newer { .. }) = copy {
-            return Ok(Contents::Newer(newer.to_string()));
+        if let Err(newer @ NoLabel::Newer { pool, .. }) = copy {
+            return Ok(Contents::Newer { pool: *pool, sentence: newer.to_string() });
         }
     }
     let Some(label) = copies.iter().find_map(|copy| copy.as_ref().ok()).cloned() else {
@@ -100,7 +105,7 @@ async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoEr
     for start in SLOT_STARTS {
         match read_slot(disk, start, &label).await? {
             SlotContents::Catalog(catalog) => catalogs.push(catalog),
-            SlotContents::Newer(sentence) => return Ok(Contents::Newer(sentence)),
+            SlotContents::Newer(sentence) => return Ok(Contents::Newer { pool: label.pool, sentence }),
             SlotContents::Nothing => {}
         }
     }

@@ -55,12 +55,15 @@ pub enum NoSlot {
     #[error("the slot holds nothing")]
     Torn,
     /// A newer program wrote it in a way that this one does not understand.
-    #[error("the catalog has format version {version} with features {incompat:#x}, which this version does not know")]
+    #[error(
+        "the catalog has format version {version} with features {:#x}/{:#x}, which this version does not know",
+        unknown.incompat, unknown.ro_compat
+    )]
     Newer {
         /// Its format version.
         version: u32,
         /// Its features that forbid to open it.
-        incompat: u64,
+        unknown: Features,
     },
 }
 
@@ -72,9 +75,11 @@ impl Header {
         if !whole || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
             return Err(NoSlot::Torn);
         }
-        let (version, incompat) = (wire.version.get(), wire.incompat.get());
-        if version > VERSION || incompat != 0 {
-            return Err(NoSlot::Newer { version, incompat });
+        let features =
+            Features { compat: wire.compat.get(), ro_compat: wire.ro_compat.get(), incompat: wire.incompat.get() };
+        let (version, unknown) = (wire.version.get(), features.unknown());
+        if version > VERSION || unknown != Features::default() {
+            return Err(NoSlot::Newer { version, unknown });
         }
         let body_bytes = wire.body_bytes.get() as usize;
         (version == VERSION && body_bytes <= BODY_BYTES_MAX)
@@ -84,7 +89,7 @@ impl Header {
                 generation: wire.generation.get(),
                 body_bytes,
                 body_checksum: wire.body_checksum.get(),
-                features: Features { compat: wire.compat.get(), ro_compat: wire.ro_compat.get(), incompat },
+                features,
             })
             .ok_or(NoSlot::Torn)
     }

@@ -151,12 +151,19 @@ fn rows_of_disks() -> Vec<Row> {
             .refusing(&[(1, DiskRefusal::Duplicate(id(101))), (2, DiskRefusal::Duplicate(id(101)))])
             .refused(PoolRefusal::Twins(id(101))),
         Row::new(
+            "a newer version has begun to change the pool",
+            vec![whole(100), gone(Contents::Newer { pool: id(1), sentence: "newer".into() })],
+            &[Current, Missing],
+        )
+        .refusing(&[(1, DiskRefusal::Newer("newer".into()))])
+        .refused(PoolRefusal::Newer("newer".into())),
+        Row::new(
             "disks that are not ours",
             vec![
                 gone(Contents::Blank),
                 gone(Contents::Foreign("an XFS file system")),
                 gone(Contents::Damaged),
-                gone(Contents::Newer("newer".into())),
+                gone(Contents::Newer { pool: id(2), sentence: "newer".into() }),
                 gone(Contents::Unreadable(error)),
                 whole(100),
                 member(1, 109, &[]),

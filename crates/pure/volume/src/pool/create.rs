@@ -248,7 +248,7 @@ pub(super) async fn admit_disk<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), 
     match probe(&disk.device).await.contents {
         Contents::Blank => Ok(()),
         Contents::Foreign(what) => foreign(what.to_owned()),
-        Contents::Newer(sentence) => foreign(format!("a label of a newer version ({sentence})")),
+        Contents::Newer { sentence, .. } => foreign(format!("a label of a newer version ({sentence})")),
         Contents::Damaged => foreign("a damaged label of a pool".to_owned()),
         Contents::Unreadable(error) => Err(PoolError::DiskFails { disk: disk.id, error }),
         Contents::Member(member) => {
