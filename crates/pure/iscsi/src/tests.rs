@@ -3,6 +3,7 @@
 mod data_in;
 mod data_out;
 mod digests;
+mod initiator;
 mod ordering;
 mod pair;
 mod properties;

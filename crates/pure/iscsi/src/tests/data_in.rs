@@ -135,3 +135,23 @@ fn echoes_that_nobody_reads_stop_the_receiving() {
     rig.sent();
     assert!(!rig.target.receive_into().is_empty());
 }
+
+#[test]
+fn additional_headers_that_lie_end_the_connection() {
+    for additional in [
+        &[0, 200, 1, 0, 1, 2, 3, 4][..],                   // Longer than there is.
+        &[0, 0, 1, 0],                                     // Shorter than the byte that is always counted.
+        &[0, 3, 2, 0, 1, 2, 0, 0],                         // A read length of two bytes.
+        &[0, 5, 9, 0, 1, 2, 3, 4],                         // No such type.
+        &[0, 5, 2, 0, 0, 0, 0, 1, 0, 5, 2, 0, 0, 0, 0, 1], // Twice.
+    ] {
+        let mut bytes = command(7, 1, reads(10), &[]);
+        bytes[4] = (additional.len() / 4) as u8;
+        bytes.extend_from_slice(additional);
+        let mut rig = Rig::new();
+        rig.receive(&bytes);
+        let events = format!("{:?}", rig.events());
+        assert!(events.starts_with("[Closed(Violation(Ahs"), "{additional:?}: {events}");
+        assert_eq!(rig.said(), ["reject InvalidPduField of 0x01"]);
+    }
+}
