@@ -51,3 +51,19 @@ fn warn_once(name: &str, errno: Errno) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_set_on_the_socket_itself() {
+        let socket = new_socket("127.0.0.1:0".parse().expect("an address")).expect("a socket");
+        configure(&socket, &StreamOptions { congestion: Some("reno".to_owned()) }).expect("it is configured");
+        assert!(sockopt::tcp_nodelay(&socket).expect("a socket"));
+        assert!(sockopt::socket_keepalive(&socket).expect("a socket"));
+        assert_eq!(sockopt::tcp_keepidle(&socket).expect("a socket"), KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_user_timeout(&socket).expect("a socket"), 30_000);
+        assert_eq!(sockopt::tcp_congestion(&socket).expect("a socket"), "reno");
+    }
+}

@@ -36,7 +36,10 @@ impl Ring {
     ///
     /// *Errors*: what the kernel says where io_uring is forbidden, missing or too old.
     pub fn new(entries: u32) -> io::Result<Self> {
-        let ring = build(entries)?;
+        Self::over(build(entries)?)
+    }
+
+    fn over(ring: IoUring) -> io::Result<Self> {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
         }
@@ -176,23 +179,24 @@ fn is_poll(flying: &Option<Operation>) -> bool {
     flying.as_ref().is_some_and(|operation| !operation.is_disk())
 }
 
-/// The best ring that this kernel has: 6.1 knows deferred task work, older ones less.
+/// How a ring is set up, the best first.
+const SHAPES: [fn(&mut Builder); 3] = [
+    // Linux 6.1: completions are worked on when we ask for them.
+    |builder| {
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+    },
+    // Linux 5.19: at least they do not interrupt us.
+    |builder| {
+        builder.setup_coop_taskrun().setup_taskrun_flag();
+    },
+    |_| {},
+];
+
+/// A ring of the best shape that this kernel knows.
 fn build(entries: u32) -> io::Result<IoUring> {
-    let shapes: [fn(&mut Builder); 3] = [
-        |builder| {
-            builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
-        },
-        |builder| {
-            builder.setup_coop_taskrun().setup_taskrun_flag();
-        },
-        |_| {},
-    ];
     let mut last = None;
-    for shape in shapes {
-        let mut builder = IoUring::builder();
-        builder.setup_clamp().setup_submit_all().setup_cqsize(entries.saturating_mul(4));
-        shape(&mut builder);
-        match builder.build(entries) {
+    for shape in SHAPES {
+        match build_as(shape, entries) {
             Ok(ring) => return Ok(ring),
             // EINVAL is how an older kernel says that it does not know a flag.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => last = Some(error),
@@ -200,6 +204,13 @@ fn build(entries: u32) -> io::Result<IoUring> {
         }
     }
     Err(last.expect("there are shapes to try"))
+}
+
+fn build_as(shape: fn(&mut Builder), entries: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder.setup_clamp().setup_submit_all().setup_cqsize(entries.saturating_mul(4));
+    shape(&mut builder);
+    builder.build(entries)
 }
 
 /// The request for `operation`, whose pointers lead into the memory that it owns.
@@ -240,4 +251,37 @@ fn fd(file: &OwnedFd) -> Fd {
 fn is_passing(error: &io::Error) -> bool {
     let passing = [Errno::TIME, Errno::INTR, Errno::BUSY, Errno::AGAIN];
     passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::Buf;
+    use std::sync::Arc;
+
+    /// Starts `operation` and turns the ring until it lands.
+    fn carry(ring: &mut Ring, operation: Operation) -> Landed {
+        let mut done = Vec::new();
+        ring.start(7, operation);
+        while done.is_empty() {
+            ring.turn(Wait::Forever, &mut done).expect("the ring turns");
+        }
+        done.remove(0).landed
+    }
+
+    #[test]
+    fn every_shape_of_ring_carries_operations() {
+        let file: Arc<OwnedFd> = Arc::new(std::fs::File::open("/proc/self/exe").expect("this program").into());
+        for shape in SHAPES {
+            // A kernel or a sandbox without it is the business of another test.
+            let Ok(ring) = build_as(shape, 4) else { continue };
+            let mut ring = Ring::over(ring).expect("what can be built works");
+            for _ in 0..20 {
+                let buf = Buf::zeroed(4096);
+                let landed = carry(&mut ring, Operation::Read { file: file.clone(), offset: 0, buf, filled: 0 });
+                let Operation::Read { buf, .. } = landed.operation else { panic!("a read lands as a read") };
+                assert_eq!((landed.result, &buf[1..4]), (Ok(4096), &b"ELF"[..]));
+            }
+        }
+    }
 }

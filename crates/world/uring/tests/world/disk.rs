@@ -156,10 +156,13 @@ on_both! {
             eprintln!("skipped: this machine gives no loop device");
             return;
         };
-        let disk = open(&world, &device.0);
+        let path = device.0.clone();
+        let disk = open(&world, &path);
+        // Detached from now on as soon as it is closed, even if this test dies.
+        drop(device);
         let geometry = disk.geometry();
         assert_eq!((geometry.bytes(), geometry.block_bytes), (8 << 20, 512));
-        assert_eq!(world.open_disk(&device.0, OPTIONS).err().expect("it is open").kind(), ErrorKind::ResourceBusy);
+        assert_eq!(world.open_disk(&path, OPTIONS).err().expect("it is open").kind(), ErrorKind::ResourceBusy);
         write(&disk, 16, pattern(64 << 10, 1)).await;
         let _ = disk.flush(Written::attest()).await.expect("the disk is well");
         let _: Written = disk.discard(Extent::new(24, 8)).await.expect("the disk is well");
