@@ -19,7 +19,11 @@ struct Page([u8; PAGE_BYTES]);
 
 /// A whole number of pages in one aligned run.
 #[derive(Debug)]
-pub(crate) struct Pages(Box<[Page]>);
+pub(crate) struct Pages {
+    pages: Box<[Page]>,
+    /// True when they come from the pool, count as taken and go back there.
+    pooled: bool,
+}
 
 impl std::fmt::Debug for Page {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -28,12 +32,13 @@ impl std::fmt::Debug for Page {
 }
 
 impl Pages {
-    fn zeroed(pages: usize) -> Self {
-        Self(<[Page]>::new_box_zeroed_with_elems(pages).expect("the limits keep buffers within memory"))
+    fn zeroed(pages: usize, pooled: bool) -> Self {
+        let pages = <[Page]>::new_box_zeroed_with_elems(pages).expect("the limits keep buffers within memory");
+        Self { pages, pooled }
     }
 
     fn count(&self) -> usize {
-        self.0.len()
+        self.pages.len()
     }
 }
 
@@ -51,6 +56,12 @@ impl Buf {
         let mut buf = Self::recycled(len);
         buf.fill(0);
         buf
+    }
+
+    /// Zero bytes that are storage, not a buffer on its way: they are not pooled and do not count as taken.
+    #[must_use]
+    pub fn resident(len: usize) -> Self {
+        Self { pages: Some(Arc::new(Pages::zeroed(len.div_ceil(PAGE_BYTES).max(1), false))), len }
     }
 
     /// A buffer of `len` bytes of unspecified content, perhaps another command's.
@@ -92,7 +103,7 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.pages().0.as_bytes()[..self.len]
+        &self.pages().pages.as_bytes()[..self.len]
     }
 }
 
@@ -101,7 +112,7 @@ impl DerefMut for Buf {
         let len = self.len;
         let pages = self.pages.as_mut().expect("pages leave only when the buffer does");
         let pages = Arc::get_mut(pages).expect("a Buf is the only owner of its pages");
-        &mut pages.0.as_mut_bytes()[..len]
+        &mut pages.pages.as_mut_bytes()[..len]
     }
 }
 
@@ -155,16 +166,21 @@ impl View {
 
     /// The bytes to write again, without copying where this is the last view of a whole buffer.
     #[must_use]
-    pub fn thaw(mut self) -> Buf {
+    pub fn thaw(self) -> Buf {
+        self.try_thaw().unwrap_or_else(|view| Buf::copy_of(&view))
+    }
+
+    /// The bytes to write again where this is the last view of a buffer from its beginning on, else the view.
+    pub fn try_thaw(mut self) -> Result<Buf, Self> {
         if self.start == 0
             && let Some(mut pages) = self.pages.take()
         {
             if Arc::get_mut(&mut pages).is_some() {
-                return Buf { pages: Some(pages), len: self.len };
+                return Ok(Buf { pages: Some(pages), len: self.len });
             }
             self.pages = Some(pages);
         }
-        Buf::copy_of(&self)
+        Err(self)
     }
 }
 
@@ -172,7 +188,7 @@ impl Deref for View {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &self.pages {
-            Some(pages) => &pages.0.as_bytes()[self.start..self.start + self.len],
+            Some(pages) => &pages.pages.as_bytes()[self.start..self.start + self.len],
             None => &[],
         }
     }

@@ -78,12 +78,12 @@ pub(super) fn take(len: usize) -> Arc<Pages> {
         pool.held_bytes -= class_bytes(class);
         Some(pages)
     });
-    kept.unwrap_or_else(|| Arc::new(Pages::zeroed(1 << class)))
+    kept.unwrap_or_else(|| Arc::new(Pages::zeroed(1 << class, true)))
 }
 
 /// Takes pages back when the caller was the last to hold them.
 pub(super) fn give(mut pages: Arc<Pages>) {
-    if Arc::get_mut(&mut pages).is_none() {
+    if !Arc::get_mut(&mut pages).is_some_and(|pages| pages.pooled) {
         return;
     }
     let class = pages.count().trailing_zeros() as usize;

@@ -77,6 +77,15 @@ impl Ram {
     }
 }
 
+/// The slab to write: the old one when nobody reads it, else a copy.
+fn resident(slab: View) -> Buf {
+    slab.try_thaw().unwrap_or_else(|slab| {
+        let mut copy = Buf::resident(SLAB_BYTES);
+        copy.copy_from_slice(&slab);
+        copy
+    })
+}
+
 fn directory_count(geometry: &Geometry) -> usize {
     let directory_bytes = (SLAB_BYTES * DIRECTORY_SLABS) as u64;
     usize::try_from(geometry.bytes().div_ceil(directory_bytes)).expect("memory is addressable")
@@ -115,7 +124,7 @@ impl BlockDevice for Ram {
             let slab = &mut directory.0[piece.slab % DIRECTORY_SLABS];
             let here = piece.range.len();
             let old = std::mem::take(slab);
-            let mut buf = if old.is_empty() { Buf::zeroed(SLAB_BYTES) } else { old.thaw() };
+            let mut buf = if old.is_empty() { Buf::resident(SLAB_BYTES) } else { resident(old) };
             buf[piece.range].copy_from_slice(&data[done..done + here]);
             *slab = buf.freeze();
             done += here;
