@@ -37,14 +37,21 @@ fn write_is_not_acknowledged_before_the_failure_it_met_is_recorded() {
 #[test]
 fn failure_that_many_commands_meet_is_recorded_once() {
     let bench = Bench::new(Level::Raid6, 6, 4, 16);
-    bench.disk(2).gone.set(true);
-    bench.disk(4).gone.set(true);
+    for member in [2, 4] {
+        bench.disk(member).hold();
+        bench.disk(member).gone.set(true);
+    }
     let writes: Vec<_> = (0..16)
         .map(|n| {
             let array = bench.array.clone();
             bench.begin(async move { array.write(Lba(n * 16), noise(n, 16)).await })
         })
         .collect();
+    bench.settle();
+    assert!(bench.status().members[2].in_flight > 1, "several commands are about to meet it");
+    for member in [2, 4] {
+        bench.disk(member).release();
+    }
     bench.settle();
     assert!(writes.iter().all(|write| write.take().is_some_and(|write| write.is_ok())));
     let mut recorded = bench.log.recorded.take();

@@ -42,7 +42,7 @@ struct Model {
     bench: Bench,
     dice: Dice,
     /// What each block holds, or may hold while commands run.
-    now: Vec<Names>,
+    now: Rc<RefCell<Vec<Names>>>,
     /// What each block may hold after a power cut.
     after_cut: Vec<Names>,
     next_name: u64,
@@ -51,6 +51,15 @@ struct Model {
 /// The content of block `lba` as written under `name`.
 fn content(name: u64, lba: u64) -> View {
     if name == 0 { View::zeroed(BLOCK) } else { noise(name << 20 | lba, 1) }
+}
+
+/// The names of the blocks that were found from block `start` on, each of which may be one of `names`.
+fn recognise(start: u64, found: &[u8], names: &[Names]) -> Vec<Names> {
+    let one = |(lba, (found, names)): (u64, (&[u8], &Names))| {
+        let name = names.iter().copied().find(|&name| *content(name, lba) == *found);
+        Names::from([name.unwrap_or_else(|| panic!("block {lba} holds none of {names:?}"))])
+    };
+    (start..).zip(found.chunks(BLOCK).zip(names)).map(one).collect()
 }
 
 async fn others_run(mut times: u64) {
@@ -68,11 +77,11 @@ impl Model {
         let blocks = bench.layout().blocks().0 as usize;
         let zeros = vec![Names::from([0]); blocks];
         let dice = Dice(Rc::new(RefCell::new(seed)));
-        Self { bench, dice, now: zeros.clone(), after_cut: zeros, next_name: 1 }
+        Self { bench, dice, now: Rc::new(RefCell::new(zeros.clone())), after_cut: zeros, next_name: 1 }
     }
 
     fn blocks(&self) -> u64 {
-        self.now.len() as u64
+        self.after_cut.len() as u64
     }
 
     /// Members that do not hold everything, or will turn out not to.
@@ -105,7 +114,7 @@ impl Model {
         for (n, block) in (0..).zip(data.chunks_mut(BLOCK)) {
             let lba = extent.start.0 + n;
             block.copy_from_slice(&content(name, lba));
-            self.now[lba as usize].insert(name);
+            self.now.borrow_mut()[lba as usize].insert(name);
             self.after_cut[lba as usize].insert(name);
         }
         (extent, data.freeze())
@@ -122,10 +131,12 @@ impl Model {
                 });
             }
             6..=7 => {
-                let extent = self.dice.extent(self.blocks());
+                let (extent, now) = (self.dice.extent(self.blocks()), self.now.clone());
                 self.bench.begin(async move {
                     let rope = array.read(extent).await.expect("no more is lost than can be");
                     assert_eq!(rope.len() as u64, extent.len.0 * BLOCK as u64);
+                    let names = &now.borrow()[extent.start.0 as usize..extent.end().0 as usize];
+                    recognise(extent.start.0, &rope.into_view(), names);
                 });
             }
             8 => {
@@ -206,17 +217,14 @@ impl Model {
         // The check takes every lock, so whatever was dropped half-way ends before it.
         assert_eq!(self.bench.mismatches(), 0);
         let all = self.bench.read(Extent::new(0, self.blocks())).expect("no more is lost than can be");
-        for (lba, (found, names)) in (0..).zip(all.chunks(BLOCK).zip(&mut self.now)) {
-            let name = names.iter().copied().find(|&name| *content(name, lba) == *found);
-            let name = name.unwrap_or_else(|| panic!("block {lba} holds none of {names:?}"));
-            *names = Names::from([name]);
-        }
+        let mut now = self.now.borrow_mut();
+        *now = recognise(0, &all, &now);
     }
 
     /// A flush, alone: what is there now survives a power cut.
     fn flush(&mut self) {
         let _ = self.bench.flush().expect("no more is lost than can be");
-        self.after_cut.clone_from(&self.now);
+        self.after_cut.clone_from(&self.now.borrow());
     }
 
     /// Every disk loses some of what it was not told to flush. Then the array is assembled from what the
@@ -238,7 +246,7 @@ impl Model {
         let array = self.bench.array.clone();
         let verified = self.bench.run(async move { array.resync(0..STRIPES, async |_| {}).await });
         let _ = verified.expect("no more is lost than can be");
-        self.now.clone_from(&self.after_cut);
+        self.now.borrow_mut().clone_from(&self.after_cut);
         self.judge();
         self.flush();
     }

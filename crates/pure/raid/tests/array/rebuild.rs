@@ -215,8 +215,12 @@ fn rebuild_of_some_stripes_keeps_what_is_written_whole_beside_them() {
     // A stripe that comes into use meanwhile is written whole, also on the replacement.
     let stripe = bench.layout().stripe_blocks();
     let array = bench.array.clone();
-    bench.executor.run_ready();
+    bench.disk(1).hold();
+    bench.settle();
+    assert!(fronts.borrow().is_empty(), "the rebuild has begun and is not through");
     let write = bench.begin(async move { array.write(Lba(5 * stripe), noise(9, stripe)).await });
+    bench.settle();
+    bench.disk(1).release();
     bench.settle();
     assert!(write.take().is_some_and(|write| write.is_ok()));
     assert_eq!(rebuild.take().map(|rebuilt| rebuilt.map(|rebuilt| rebuilt.stripes)), Some(Ok(6)));
