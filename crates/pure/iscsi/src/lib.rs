@@ -1,14 +1,16 @@
 //! RFC 7143 as pure state machines, for both roles.
 
+pub mod chap;
 mod close;
 pub mod initiator;
-mod login;
+pub mod login;
+mod names;
+mod negotiation;
 pub mod pdu;
 mod receive;
 mod session;
-mod standin;
 pub mod target;
-mod text;
+pub mod text;
 mod timers;
 mod transmit;
 mod violation;
@@ -17,7 +19,9 @@ mod violation;
 mod tests;
 
 pub use close::CloseReason;
-pub use login::LoginStatus;
+pub use login::{Grant, LoginQuestion, LoginStatus};
+pub use names::{IscsiName, NAME_BYTES_MAX, NameError};
+pub use negotiation::{DigestOffer, Identity, Negotiated, Offer, OfferError, SessionType, is_login_key};
 pub use session::TaskId;
 pub use transmit::Gathered;
 pub use violation::Violation;

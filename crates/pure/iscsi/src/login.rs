@@ -1,7 +1,22 @@
 //! The login phase of both roles: how a connection becomes part of a session.
 //!
+//! The two machines take parsed headers with their text and give back what to send. They keep no clock (the
+//! connection gives a login its deadline), draw no random number and allocate nothing by a length that the
+//! peer names. Each is split by stage: security, then operational.
+//!
 //! *Source*: RFC 7143 §6.
 
+mod declarations;
+mod dialogue;
+mod initiator;
+mod question;
 mod status;
+mod target;
 
+#[cfg(test)]
+mod tests;
+
+pub use initiator::{InitiatorAuth, InitiatorConfig, InitiatorLogin, InitiatorStep};
+pub use question::{Grant, LoginQuestion};
 pub use status::LoginStatus;
+pub use target::{TargetConfig, TargetLogin, TargetStep};

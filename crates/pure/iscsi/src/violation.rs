@@ -95,6 +95,58 @@ pub enum Violation {
     #[error("text came where an empty PDU was due")]
     TextWhileContinuing,
 
+    // ── Negotiation (RFC 7143 §6.2, §6.3, §13) ──
+    /// A key is declared or negotiated once in a login, unless it says otherwise (§6.3).
+    #[error("a key came twice in one login")]
+    KeyRepeated,
+    /// An answer lies within the offer that it answers (§6.2.1, §6.2.2).
+    #[error("an answer is not one that the offer allows")]
+    AnswerOutsideOffer,
+    /// FirstBurstLength is at most MaxBurstLength (§13.14).
+    #[error("FirstBurstLength is greater than MaxBurstLength")]
+    FirstBurstBeyondMaxBurst,
+    /// A side that cannot go on with what a key has come to ends the login (§6.2.2).
+    #[error("no value of a key suits both sides")]
+    NothingInCommon,
+
+    // ── Login (RFC 7143 §6.3, §11.12, §11.13, §12.1.3) ──
+    /// Nothing but a login comes before full feature phase (§6.3).
+    #[error("something else came where a login was due")]
+    LoginExpected,
+    /// A login is a dialogue: one request, one response (§6.3).
+    #[error("a login request came before the one before it was answered")]
+    LoginOutOfTurn,
+    /// ISID, TSIH, CID, CmdSN and task tag are the same through a whole login (§11.12).
+    #[error("a login changed its identifiers on the way")]
+    LoginIdentifiersChanged,
+    /// CSG is the stage in which both sides are (§11.12.3).
+    #[error("a login PDU belongs to another stage")]
+    LoginStageWrong,
+    /// A stage of a login ends after a bounded number of PDUs: a bound of the receiver's choice (§6.3).
+    #[error("a login does not come to an end")]
+    LoginTooLong,
+    /// The version in force is one that both sides speak: 0 (§11.12.4, §11.13.3).
+    #[error("no protocol version is common")]
+    VersionUnknown,
+    /// Only who is asked to leave a stage leaves it, and for where it was asked to go (§6.3).
+    #[error("the target left a stage that it was not asked to leave")]
+    TransitUnasked,
+    /// The last login response names the session (§11.13.4).
+    #[error("the target gave the session no handle")]
+    SessionWithoutHandle,
+    /// The steps of CHAP come in their order, each whole (§12.1.3).
+    #[error("a step of CHAP is incomplete or out of turn")]
+    ChapOutOfTurn,
+    /// The chosen authentication method and algorithm are among the offered ones (§12.1, §12.1.3).
+    #[error("an authentication was chosen that was not offered")]
+    AuthNotOffered,
+    /// Nobody sends the other's challenge back (§9.2.1).
+    #[error("our own challenge came back")]
+    ChallengeReflected,
+    /// Who is asked to prove itself does (§12.1.3).
+    #[error("the target did not prove that it knows its secret")]
+    TargetNotProven,
+
     // ── Full feature phase (RFC 7143 §4.2, §7, §11, §13) ──
     /// The header digest is the CRC32C of the header and its additional segments (§7.8).
     #[error("a header digest does not match")]

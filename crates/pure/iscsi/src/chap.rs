@@ -1,0 +1,18 @@
+//! CHAP: proving a secret without telling it, one way and both ways.
+//!
+//! Nothing here draws random numbers: a challenge's bytes are the caller's, fresh and unpredictable.
+//!
+//! *Source*: RFC 7143 §12.1.3, RFC 1994; the algorithms' numbers: IANA, "PPP Authentication Algorithms".
+
+mod algorithm;
+mod challenge;
+mod policy;
+mod secret;
+
+#[cfg(test)]
+mod tests;
+
+pub use algorithm::{Algorithm, Digest};
+pub use challenge::{CHALLENGE_RANDOM_BYTES, Challenge};
+pub use policy::{Auth, ChapPolicy, Mutual, PolicyError};
+pub use secret::{Credential, SECRET_BYTES_MIN, Secret, SecretError};

@@ -1,0 +1,57 @@
+//! What a target's login asks of those who know hosts and targets.
+
+use super::LoginStatus;
+use crate::chap::Auth;
+use crate::negotiation::SessionType;
+use crate::pdu::{Cid, Isid, Tsih};
+use crate::{Identity, IscsiName};
+
+/// Who asks to log in to what. Nothing of it is proven yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginQuestion {
+    /// The initiator's iSCSI name.
+    pub initiator_name: IscsiName,
+    /// What the initiator calls itself for people, when it says.
+    pub initiator_alias: Option<String>,
+    /// What the session shall be for.
+    pub session_type: SessionType,
+    /// The target; always there for a normal session.
+    pub target_name: Option<IscsiName>,
+    /// The initiator's part of the session's identifier.
+    pub isid: Isid,
+    /// The session to join, or zero for a new one.
+    pub tsih: Tsih,
+    /// The connection's number in its session.
+    pub cid: Cid,
+}
+
+/// How a login that is not refused at once goes on.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// What has to be proven first.
+    pub auth: Auth,
+    /// The session's handle, never zero; or why there is none. The reason is told only after the
+    /// authentication, so that a stranger learns nothing of the sessions of others.
+    pub session: Result<Tsih, LoginStatus>,
+    /// The portal group of the portal over which the login came.
+    pub portal_group_tag: u16,
+    /// What the target is called for people.
+    pub target_alias: Option<String>,
+}
+
+impl LoginQuestion {
+    /// Who logged in, once it is proven and has a session.
+    pub(super) fn into_identity(self, chap_name: Option<String>, tsih: Tsih, cmd_sn: crate::pdu::CmdSn) -> Identity {
+        Identity {
+            initiator_name: self.initiator_name,
+            initiator_alias: self.initiator_alias,
+            chap_name,
+            session_type: self.session_type,
+            target_name: self.target_name,
+            isid: self.isid,
+            tsih,
+            cid: self.cid,
+            cmd_sn,
+        }
+    }
+}

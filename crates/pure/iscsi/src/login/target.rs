@@ -1,0 +1,374 @@
+//! A target's side of a login.
+
+mod security;
+
+use super::declarations::Declarations;
+use super::dialogue::{Dialogue, answer_out_of_place};
+use super::{Grant, LoginQuestion, LoginStatus};
+use crate::Violation;
+use crate::negotiation::{Key, Negotiated, Offer, OfferError, Parley, Role};
+use crate::pdu::{Bhs, CmdSn, InitiatorPdu, LoginRequest, LoginResponse, Opcode, Stage, StatSn, Transit, Tsih};
+use crate::text::Pairs;
+use security::Security;
+use std::collections::VecDeque;
+
+/// What a target's logins may agree on, and their bounds.
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// The operational parameters.
+    pub offer: Offer,
+    /// The most PDUs of one stage. Eight hold as much text as a login may have.
+    pub pdus_max: u32,
+}
+
+impl Default for TargetConfig {
+    fn default() -> Self {
+        Self { offer: Offer::default(), pdus_max: 10 }
+    }
+}
+
+impl TargetConfig {
+    /// Every value lies in its range.
+    ///
+    /// *Errors*: a sentence for the operator.
+    pub fn check(&self) -> Result<(), OfferError> {
+        self.offer.check()
+    }
+}
+
+/// What a target's login wants done, in this order.
+#[derive(Clone, Debug)]
+pub enum TargetStep {
+    /// Send this. The connection fills in StatSN and MaxCmdSN.
+    Respond {
+        /// The header.
+        response: LoginResponse,
+        /// The data segment.
+        text: Vec<u8>,
+    },
+    /// Answer this with [`TargetLogin::grant`] or [`TargetLogin::refuse`].
+    Ask(LoginQuestion),
+    /// Full feature phase has begun with these parameters, once the response before is sent.
+    FullFeature(Box<Negotiated>),
+    /// The login has failed: close the connection once the response before, if there is one, is sent.
+    Failed {
+        /// What the initiator was told; a connection that never began to log in is told nothing.
+        status: LoginStatus,
+        /// The rule that was broken, when it was one of the protocol's.
+        violation: Option<Violation>,
+    },
+}
+
+/// A login under way. Feed it PDUs, and do what [`TargetLogin::poll`] says until it says nothing.
+#[derive(Debug)]
+pub struct TargetLogin {
+    random: [u8; 32],
+    offer: Offer,
+    dialogue: Dialogue,
+    declarations: Declarations,
+    phase: Phase,
+    /// The request that waits for its response, or had the last one.
+    request: Option<LoginRequest>,
+    steps: VecDeque<TargetStep>,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The text that says who asks has not come yet.
+    Arriving,
+    /// The question is with those who know; its text waits.
+    Asked { question: LoginQuestion, text: Vec<u8> },
+    /// Granted.
+    Talking(Box<Talk>),
+    /// Nothing is waited for: the login is over, or in the midst of a step.
+    Over,
+}
+
+/// A login that was granted.
+#[derive(Debug)]
+struct Talk {
+    stage: Stage,
+    question: LoginQuestion,
+    grant: Grant,
+    security: Security,
+    parley: Parley,
+}
+
+/// Why a login fails.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    status: LoginStatus,
+    violation: Option<Violation>,
+}
+
+impl TargetLogin {
+    /// A login that waits for its first request.
+    ///
+    /// *Shape*: `random` are bytes that nobody can predict, used for nothing else.
+    #[must_use]
+    pub fn new(config: &TargetConfig, random: [u8; 32]) -> Self {
+        Self {
+            random,
+            offer: config.offer.clone(),
+            dialogue: Dialogue::new(config.pdus_max),
+            declarations: Declarations::default(),
+            phase: Phase::Arriving,
+            request: None,
+            steps: VecDeque::new(),
+            is_over: false,
+        }
+    }
+
+    /// The PDU has been acted on. Never fails: what is wrong becomes a step.
+    pub fn handle_pdu(&mut self, header: &Bhs, text: &[u8]) {
+        if self.is_over {
+            return;
+        }
+        let handled = match InitiatorPdu::parse(header) {
+            Ok(InitiatorPdu::Login(request)) => self.handle_request(request, text),
+            Err(violation) if Opcode::of(header) == Ok(Opcode::LoginRequest) => Err(violation.into()),
+            Ok(_) | Err(_) => {
+                let violation = Some(Violation::LoginExpected);
+                Err(Failure { status: LoginStatus::InvalidDuringLogin, violation })
+            }
+        };
+        if let Err(failure) = handled {
+            self.fail(failure);
+        }
+    }
+
+    /// What the bytes of the connection did wrong before they were a PDU ends the login.
+    pub fn handle_violation(&mut self, violation: Violation) {
+        self.fail(violation.into());
+    }
+
+    /// The login goes on as `grant` says. Without effect unless a question is open.
+    ///
+    /// *Panics*: when the granted session has the handle zero, which means none.
+    pub fn grant(&mut self, grant: Grant) {
+        assert!(grant.session != Ok(Tsih(0)), "a session's handle is not zero");
+        let (question, text, request) = match (std::mem::replace(&mut self.phase, Phase::Over), self.request) {
+            (Phase::Asked { question, text }, Some(request)) => (question, text, request),
+            (phase, _) => {
+                self.phase = phase;
+                return;
+            }
+        };
+        let answers = &mut self.dialogue.outgoing;
+        if let Some(alias) = &grant.target_alias {
+            answers.push("TargetAlias", alias);
+        }
+        if question.target_name.is_some() {
+            answers.push("TargetPortalGroupTag", grant.portal_group_tag);
+        }
+        let mut talk = Box::new(Talk {
+            stage: request.transit.current,
+            security: Security::new(grant.auth.clone(), self.random),
+            parley: Parley::new(Role::Target, question.session_type, self.offer.clone()),
+            question,
+            grant,
+        });
+        let handled = self.handle_text(&mut talk, &request, &text).and_then(|()| self.respond(&mut talk, &request));
+        self.settle(talk, handled);
+    }
+
+    /// The login ends with `status`. Without effect when it is over.
+    pub fn refuse(&mut self, status: LoginStatus) {
+        self.fail(Failure { status, violation: None });
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<TargetStep> {
+        self.steps.pop_front()
+    }
+
+    fn handle_request(&mut self, request: LoginRequest, text: &[u8]) -> Result<(), Failure> {
+        let before = self.request.replace(request);
+        if request.version_min > 0 {
+            let violation = Some(Violation::VersionUnknown);
+            return Err(Failure { status: LoginStatus::UnsupportedVersion, violation });
+        }
+        if before.is_some_and(|before| !same_login(&before, &request)) {
+            return Err(Violation::LoginIdentifiersChanged.into());
+        }
+        let stage = match &self.phase {
+            Phase::Talking(talk) => talk.stage,
+            _ => before.map_or(request.transit.current, |before| before.transit.current),
+        };
+        if request.transit.current != stage {
+            return Err(Violation::LoginStageWrong.into());
+        }
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Arriving => self.arrive(&request, text),
+            Phase::Talking(talk) => self.talk(talk, &request, text),
+            Phase::Asked { .. } | Phase::Over => Err(Violation::LoginOutOfTurn.into()),
+        }
+    }
+
+    /// Until the first text is whole, nobody is asked anything.
+    fn arrive(&mut self, request: &LoginRequest, segment: &[u8]) -> Result<(), Failure> {
+        let Some(text) = self.dialogue.handle_segment(segment, request.transit.continues)? else {
+            self.phase = Phase::Arriving;
+            self.push_response(request, None, Tsih(0));
+            return Ok(());
+        };
+        for pair in Pairs::parse(&text) {
+            let (key, value) = pair?;
+            self.declarations.handle(key, value)?;
+        }
+        let question = self.declarations.question(request)?;
+        self.steps.push_back(TargetStep::Ask(question.clone()));
+        self.phase = Phase::Asked { question, text };
+        Ok(())
+    }
+
+    fn talk(&mut self, mut talk: Box<Talk>, request: &LoginRequest, segment: &[u8]) -> Result<(), Failure> {
+        let handled = match self.dialogue.handle_segment(segment, request.transit.continues)? {
+            Some(text) => self.handle_text(&mut talk, request, &text),
+            None => Ok(()),
+        };
+        let handled = handled.and_then(|()| self.respond(&mut talk, request));
+        self.settle(talk, handled);
+        Ok(())
+    }
+
+    fn handle_text(&mut self, talk: &mut Talk, request: &LoginRequest, text: &[u8]) -> Result<(), Failure> {
+        let mut pairs = Pairs::parse(text).collect::<Result<Vec<_>, _>>()?;
+        // FirstBurstLength is answered in the light of MaxBurstLength.
+        pairs.sort_by_key(|(key, _)| *key == "FirstBurstLength");
+        let answers = &mut self.dialogue.outgoing;
+        for &(name, value) in &pairs {
+            if self.declarations.handle(name, value)? || talk.is_security_key(name) {
+                continue;
+            }
+            match Key::of(name) {
+                // A declaration may come at any stage; what is negotiated waits for its own.
+                Some(key) if talk.stage == Stage::Operational || key == Key::MaxRecvDataSegmentLength => {
+                    talk.parley.handle(key, value, answers)?;
+                }
+                _ => answer_out_of_place((name, value), Role::Initiator, answers),
+            }
+        }
+        if talk.stage == Stage::Security {
+            talk.security.handle(&pairs, answers)?;
+        } else {
+            talk.security.permit_operational()?;
+            talk.parley.declare(answers);
+            talk.parley.offer_needed(answers);
+        }
+        // Whoever wants to leave the security stage without a proof that is due has failed, not erred.
+        if talk.stage == Stage::Security && request.transit.next.is_some() {
+            talk.security.permit_transit()?;
+        }
+        Ok(())
+    }
+
+    /// The response to `request`, which leaves the stage when both sides are ready to.
+    fn respond(&mut self, talk: &mut Talk, request: &LoginRequest) -> Result<(), Failure> {
+        let ready = talk.is_ready() && !self.dialogue.is_listening();
+        let asked = request.transit.next.filter(|_| ready);
+        if asked.is_some() {
+            // Only who is proven learns what became of the session that it wants to join.
+            talk.grant.session?;
+        }
+        let Some(Stage::FullFeature) = asked else {
+            if let Some(next) = self.push_response(request, asked, request.tsih) {
+                talk.stage = next;
+                self.dialogue.enter_stage();
+            }
+            return Ok(());
+        };
+        let tsih = talk.grant.session?;
+        let identity = talk.question.clone().into_identity(talk.security.proven_name(), tsih, request.cmd_sn);
+        let negotiated = talk.parley.finish(identity)?;
+        if self.push_response(request, asked, tsih).is_some() {
+            self.steps.push_back(TargetStep::FullFeature(Box::new(negotiated)));
+            talk.stage = Stage::FullFeature;
+        }
+        Ok(())
+    }
+
+    /// The next part of the answers leaves, and with the last of them the stage, when it is time: the stage to
+    /// which both sides go now.
+    fn push_response(&mut self, request: &LoginRequest, next: Option<Stage>, tsih: Tsih) -> Option<Stage> {
+        let part = self.dialogue.take_part();
+        let next = next.filter(|_| !part.continues);
+        let tsih = if next == Some(Stage::FullFeature) { tsih } else { request.tsih };
+        let transit = Transit { current: request.transit.current, next, continues: part.continues };
+        let response = LoginResponse { transit, tsih, ..response_to(request, LoginStatus::Success) };
+        self.steps.push_back(TargetStep::Respond { response, text: part.text });
+        next
+    }
+
+    fn settle(&mut self, talk: Box<Talk>, handled: Result<(), Failure>) {
+        match handled {
+            Err(failure) => self.fail(failure),
+            Ok(()) if talk.stage == Stage::FullFeature => self.is_over = true,
+            Ok(()) => self.phase = Phase::Talking(talk),
+        }
+    }
+
+    fn fail(&mut self, Failure { status, violation }: Failure) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        self.phase = Phase::Over;
+        // Before a login has begun, there is nobody to answer: RFC 7143 §6.3.
+        if let Some(request) = &self.request {
+            let response = response_to(request, status);
+            self.steps.push_back(TargetStep::Respond { response, text: Vec::new() });
+        }
+        self.steps.push_back(TargetStep::Failed { status, violation });
+    }
+}
+
+impl Talk {
+    /// True when nothing keeps us in the stage.
+    fn is_ready(&self) -> bool {
+        match self.stage {
+            Stage::Security => self.security.is_done(),
+            _ => !self.parley.is_waiting(),
+        }
+    }
+
+    fn is_security_key(&self, name: &str) -> bool {
+        self.stage == Stage::Security && security::is_key(name)
+    }
+}
+
+/// True when both belong to one login.
+fn same_login(a: &LoginRequest, b: &LoginRequest) -> bool {
+    let identifiers =
+        |request: &LoginRequest| (request.isid, request.tsih, request.cid, request.initiator_task_tag, request.cmd_sn);
+    identifiers(a) == identifiers(b)
+}
+
+/// A response without text that stays where the request is.
+fn response_to(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
+    LoginResponse {
+        transit: Transit::stay(request.transit.current),
+        version_max: 0,
+        version_active: 0,
+        isid: request.isid,
+        tsih: request.tsih,
+        initiator_task_tag: request.initiator_task_tag,
+        stat_sn: StatSn(0),
+        exp_cmd_sn: request.cmd_sn,
+        max_cmd_sn: CmdSn(request.cmd_sn.0),
+        status,
+    }
+}
+
+impl From<Violation> for Failure {
+    /// Whatever rule of the protocol an initiator breaks, it is told that it erred.
+    fn from(violation: Violation) -> Self {
+        Self { status: LoginStatus::InitiatorError, violation: Some(violation) }
+    }
+}
+
+impl From<LoginStatus> for Failure {
+    fn from(status: LoginStatus) -> Self {
+        Self { status, violation: None }
+    }
+}
