@@ -1,4 +1,4 @@
-//! Answers that need no unit: for a LUN where there is none (SPC-4 §4.5.5, SAM-5 §4.6.4), and for the
+//! Answers that need no unit: for a LUN where there is none (SPC-4 and SAM-5, incorrect logical unit selection), and for the
 //! list of those that are.
 
 use crate::cdb::Cdb;
@@ -30,7 +30,7 @@ pub fn execute(cdb: Cdb, luns: &[Lun]) -> Outcome {
     answer.map_or_else(Outcome::check, Outcome::good)
 }
 
-/// Answers REPORT LUNS (SPC-4 §6.33) for a nexus that sees `luns`, through whichever LUN it asked.
+/// Answers REPORT LUNS (SPC-4) for a nexus that sees `luns`, through whichever LUN it asked.
 ///
 /// The caller tells the units of that nexus that it heard
 /// ([`LogicalUnit::lun_inventory_reported`](crate::LogicalUnit::lun_inventory_reported)).

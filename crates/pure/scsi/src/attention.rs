@@ -1,4 +1,4 @@
-//! Unit attentions: what changed that a nexus has not been told yet (SAM-5 §5.14).
+//! Unit attentions: what changed that a nexus has not been told yet (SAM-5, unit attention condition).
 
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 

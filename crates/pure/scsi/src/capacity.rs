@@ -1,4 +1,4 @@
-//! READ CAPACITY (SBC-4 §5.20, §5.21).
+//! READ CAPACITY (10) and (16) of SBC-4.
 
 use crate::identity::Provisioning;
 use crate::reply::Reply;

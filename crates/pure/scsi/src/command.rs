@@ -14,7 +14,7 @@ pub struct NexusId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskTag(pub u32);
 
-/// How a task is ordered among the others of its task set (SAM-5 §8.9).
+/// How a task is ordered among the others of its task set (SAM-5, task attributes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskAttribute {
     /// In any order among other simple tasks; also what an untagged task is.
@@ -76,7 +76,7 @@ impl Outcome {
     }
 }
 
-/// A SCSI status (SAM-5 §5.3).
+/// A SCSI status (SAM-5, status).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
     /// The command did what was asked.
@@ -118,7 +118,7 @@ pub struct DataNeed {
     pub data_in: u64,
 }
 
-/// The task management functions that a logical unit serves (SAM-5 §7).
+/// The task management functions that a logical unit serves (SAM-5, task management functions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskManagement {
     /// Ends one task of the asking nexus.

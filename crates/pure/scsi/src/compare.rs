@@ -1,4 +1,4 @@
-//! COMPARE AND WRITE and ORWRITE (SBC-4 §5.3, §5.14): read, then write, with nobody in between.
+//! COMPARE AND WRITE and ORWRITE (SBC-4): read, then write, with nobody in between.
 //!
 //! The task set lets these run alone on their blocks, against every other command of every nexus.
 

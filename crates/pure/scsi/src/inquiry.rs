@@ -1,4 +1,4 @@
-//! INQUIRY (SPC-4 §6.6): what the unit is.
+//! INQUIRY (SPC-4): what the unit is.
 
 pub(crate) mod vpd;
 

@@ -1,4 +1,4 @@
-//! LOG SENSE (SPC-4 §6.8, §7.3): counters that are counted, and nothing else.
+//! LOG SENSE (SPC-4, log parameters): counters that are counted, and nothing else.
 
 use crate::cdb::Cdb;
 use crate::failure::Failure;

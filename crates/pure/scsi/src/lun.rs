@@ -1,4 +1,4 @@
-//! Logical unit numbers and their addressing forms (SAM-5 §4.7).
+//! Logical unit numbers and their addressing forms (SAM-5, logical unit number).
 
 /// A logical unit number as it stands in a PDU: eight bytes, four levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! Mode parameters, and MODE SENSE (SPC-4 §6.11 to §6.14, §7.5; SBC-4 §6.5).
+//! Mode parameters, and MODE SENSE (SPC-4 and SBC-4, mode parameters).
 
 mod pages;
 mod select;

@@ -9,7 +9,7 @@ use crate::unit::LogicalUnit;
 use block::{BlockDevice, Rope, Written};
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// START STOP UNIT (SBC-4 §5.32). Power conditions and LOEJ are reserved bits here: the unit has no
+    /// START STOP UNIT (SBC-4). Power conditions and LOEJ are reserved bits here: the unit has no
     /// power condition page, and its medium cannot be ejected.
     pub(crate) async fn start_stop(&self, cdb: Cdb) -> Result<Rope, Failure> {
         let (start, no_flush) = (cdb.bit(4, 0), cdb.bit(4, 2));
@@ -20,7 +20,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(Rope::new())
     }
 
-    /// SYNCHRONIZE CACHE (SBC-4 §5.33). What was answered is stable already; the flush is for what
+    /// SYNCHRONIZE CACHE (SBC-4). What was answered is stable already; the flush is for what
     /// aborted commands left behind, and tells of a device that failed one. IMMED allows an early answer
     /// and does not ask for one.
     pub(crate) async fn synchronize_cache(&self) -> Result<Rope, Failure> {
@@ -28,7 +28,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(Rope::new())
     }
 
-    /// REQUEST SENSE (SPC-4 §6.39): what the nexus has not been told, or the state of the unit.
+    /// REQUEST SENSE (SPC-4): what the nexus has not been told, or the state of the unit.
     pub(crate) fn request_sense(&self, nexus: NexusId, cdb: Cdb) -> Rope {
         let mut sense = match self.nexuses.take(nexus) {
             Some(attention) => attention.sense(),

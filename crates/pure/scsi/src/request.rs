@@ -9,8 +9,9 @@ use block::Extent;
 
 /// The most blocks that one COMPARE AND WRITE can name.
 pub(crate) const COMPARE_BLOCKS_MAX: u32 = 255;
-/// The most bytes that one WRITE SAME writes. A long one would hold up its task set and its abort.
-pub(crate) const WRITE_SAME_BYTES_MAX: u64 = 256 << 20;
+/// The most blocks that one WRITE SAME may name: what its short form can also say. A longer one would
+/// hold up its task set; and from 65,536 on, libiscsi's suite expects as long a WRITE to be taken.
+pub(crate) const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
 
 /// What a CDB is judged against. A copy may be kept where the unit itself is not at hand: one that is
 /// out of date costs the initiator a retry, never data.
@@ -32,11 +33,6 @@ impl Shape {
     /// The most blocks that one command may move.
     pub(crate) fn transfer_blocks_max(&self) -> u64 {
         u64::from(self.transfer_bytes_max).checked_div(u64::from(self.block_bytes)).unwrap_or(0)
-    }
-
-    /// The most blocks that one WRITE SAME may name.
-    pub(crate) fn write_same_blocks_max(&self) -> u64 {
-        WRITE_SAME_BYTES_MAX.checked_div(u64::from(self.block_bytes)).unwrap_or(0)
     }
 
     /// The most blocks that one COMPARE AND WRITE may name: its data holds each of them twice.
@@ -162,8 +158,8 @@ fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, S
     }
     let (blocks, blocks_max) = match operation.verb {
         // No count means all blocks to the end.
-        Verb::WriteSame if blocks == 0 => (behind, shape.write_same_blocks_max()),
-        Verb::WriteSame => (blocks, shape.write_same_blocks_max()),
+        Verb::WriteSame if blocks == 0 => (behind, WRITE_SAME_BLOCKS_MAX),
+        Verb::WriteSame => (blocks, WRITE_SAME_BLOCKS_MAX),
         Verb::SynchronizeCache if blocks == 0 => (behind, u64::MAX),
         Verb::SynchronizeCache | Verb::PreFetch => (blocks, u64::MAX),
         Verb::CompareAndWrite => (blocks, u64::from(shape.compare_blocks_max())),

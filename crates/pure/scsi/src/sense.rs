@@ -1,8 +1,8 @@
-//! Sense data: why a command ended as it did (SPC-4 §4.5).
+//! Sense data: why a command ended as it did (SPC-4, sense data).
 
 use smallvec::SmallVec;
 
-/// The kind of trouble (SPC-4 table 49).
+/// The kind of trouble (SPC-4, sense key descriptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SenseKey {
@@ -52,7 +52,7 @@ impl AdditionalSense {
     pub(crate) const INVALID_MESSAGE: Self = Self(0x49, 0x00);
 }
 
-/// Where the wrong field is (SPC-4 §4.5.2.4.2).
+/// Where the wrong field is (SPC-4, field pointer sense key specific data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldPointer {
     /// True for the CDB, false for the parameter list.

@@ -1,4 +1,4 @@
-//! The task set: which tasks are under way, which must wait for which, and which are aborted (SAM-5 §8).
+//! The task set: which tasks are under way, which must wait for which, and which are aborted (SAM-5, task set management).
 //!
 //! There is one task set for all nexuses (TST = 0). A task waits for others for two reasons: its task
 //! attribute, and its blocks, where it or the other runs alone on them. A task that has begun waits for

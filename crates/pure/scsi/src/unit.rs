@@ -16,7 +16,7 @@ use nexus::Nexuses;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The device server and the task set of one logical unit (SAM-5 §4.5.20), over any block device.
+/// The device server and the task set of one logical unit (SAM-5, logical unit), over any block device.
 ///
 /// It belongs to one shard. Its state is what SCSI knows of the unit: nexuses and what they have not
 /// been told, tasks under way, mode parameters, counters.
@@ -84,7 +84,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.set_read_only(nexus, read_only);
     }
 
-    /// `nexus` is lost (SAM-5 §6.3.4): its tasks are aborted, and what it was to be told is forgotten.
+    /// `nexus` is lost (SAM-5, I_T nexus loss): its tasks are aborted, and what it was to be told is forgotten.
     ///
     /// Its tasks that have begun still run to their end, which comes as
     /// [`Status::TaskAborted`](crate::Status::TaskAborted): keep polling them, so that no write of an

@@ -1,4 +1,4 @@
-//! UNMAP (SBC-4 §5.41).
+//! UNMAP (SBC-4 UNMAP).
 
 use crate::failure::Failure;
 use crate::inquiry::vpd::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};

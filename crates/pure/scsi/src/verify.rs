@@ -1,4 +1,4 @@
-//! VERIFY and WRITE AND VERIFY (SBC-4 §5.44 to §5.49, §5.56 to §5.61).
+//! VERIFY and WRITE AND VERIFY (SBC-4 VERIFY, WRITE AND VERIFY).
 
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense, SenseKey};

@@ -1,4 +1,4 @@
-//! WRITE SAME (SBC-4 §5.54, §5.55): one block, many times.
+//! WRITE SAME (SBC-4 WRITE SAME (10), WRITE SAME (16)): one block, many times.
 
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense};

@@ -1,9 +1,9 @@
-//! The vital product data pages (SPC-4 §7.8, SBC-4 §6.6).
+//! The vital product data pages (SPC-4 and SBC-4, vital product data).
 
 use crate::command::NexusId;
 use crate::identity::{Provisioning, TargetPort};
 use crate::reply::Reply;
-use crate::request::Shape;
+use crate::request::{Shape, WRITE_SAME_BLOCKS_MAX};
 use crate::sense::Sense;
 use crate::unit::LogicalUnit;
 use block::BlockDevice;
@@ -102,7 +102,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let unmap = |value| if shape.unmap { value } else { 0 };
         reply.u32(unmap(UNMAP_BLOCKS_MAX)).u32(unmap(UNMAP_DESCRIPTORS_MAX));
         reply.u32(unmap(physical)).u32(unmap(0x8000_0000)); // UGAVALID, alignment 0
-        reply.u64(shape.write_same_blocks_max());
+        reply.u64(WRITE_SAME_BLOCKS_MAX);
         reply.pad_to(LONG_PAGE_BYTES);
     }
 
@@ -153,7 +153,7 @@ fn emit_port(reply: &mut Reply, port: &TargetPort) {
     emit_designator(reply, Association::TargetDevice, CodeSet::Utf8, 0x8, &padded_name(&port.target_name));
 }
 
-/// A SCSI name string: ended by a zero, and a multiple of four bytes (SPC-4 §7.8.6.11).
+/// A SCSI name string: ended by a zero, and a multiple of four bytes (SPC-4, SCSI name string designator).
 fn padded_name(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.resize((bytes.len() + 1).next_multiple_of(4), 0);
