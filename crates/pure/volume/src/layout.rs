@@ -33,6 +33,13 @@ pub fn data_area(blocks: Blocks) -> Option<Extent> {
     Some(Extent::new(DATA_START, whole - DATA_START - TAIL_BLOCKS))
 }
 
+/// The part of a member's data area that its group uses, when each member gives `member_blocks`: what an
+/// array is built over.
+#[must_use]
+pub fn member_area(member_blocks: Blocks) -> Extent {
+    Extent::new(DATA_START, member_blocks.0)
+}
+
 /// The block of the label copy at the end of a disk with `blocks` blocks.
 pub(crate) fn tail_label(blocks: Blocks) -> u64 {
     blocks.0 - 1

@@ -26,7 +26,7 @@ pub use assembly::{DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, St
 pub use catalog::{Catalog, GroupRecord, MemberRecord, MemberState, PoolPhase, VolumeRecord};
 pub use error::PoolError;
 pub use label::Label;
-pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area};
+pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
 pub use pool::{CreatePool, GroupPlan, GroupStatus, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::Sectors;

@@ -149,7 +149,9 @@ impl<D: BlockDevice + 'static> Store<D> {
                 Poll::Pending => {
                     let mut state = self.state.borrow_mut();
                     state.running = Some(running);
-                    state.waiting.push(cx.waker().clone());
+                    if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                        state.waiting.push(cx.waker().clone());
+                    }
                     return Poll::Pending;
                 }
                 Poll::Ready(outcome) => self.end(running.change, outcome),

@@ -208,7 +208,7 @@ fn check_from(first: usize, script: &Script, losses: bool, seed: u64) -> Tally {
                 judge.state(&images, &[lost, away].concat(), &mut choices, &mut tally);
             }
         });
-        if tally.wrong.len() > 3 {
+        if !tally.wrong.is_empty() {
             break;
         }
     }
@@ -244,7 +244,7 @@ impl Judge<'_> {
         tally.states += 1;
         let opened = self.look(&world, &order, lost, tally);
         let events = world.journal.borrow().clone();
-        let second = opened.is_some() && !events.is_empty() && random.below(4) == 0;
+        let second = opened.is_some() && !events.is_empty() && random.below(6) == 0;
         let mut power = PowerCut::of(images.to_vec());
         for event in events.iter().filter(|_| second) {
             power.push(event);

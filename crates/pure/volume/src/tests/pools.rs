@@ -131,7 +131,7 @@ fn volume_makes_many_slabs_ready_at_once_where_that_is_cheap_and_in_idle_time_el
 
 #[test]
 fn volume_writes_to_one_new_slab_at_once_are_all_kept() {
-    let world = World { disks: vec![Rc::new(SimDisk::slow(DISK_BLOCKS))], ..World::blank(0) };
+    let world = World::blank(1);
     let opened = world.create(&[&[0]]).unwrap();
     let volume = block_on(opened.pool.create_volume(plan(1, 2 << 20))).unwrap();
     let writes = (0..20_u8).map(|n| volume.write(Lba(u64::from(n) * 25), filled(1, n + 1)));
@@ -170,7 +170,7 @@ fn volume_of_odd_size_is_shown_exactly_through_sectors() {
 
 #[test]
 fn volume_deleted_while_open_is_gone_and_its_slabs_are_given_away_only_then() {
-    let world = World { disks: vec![Rc::new(SimDisk::slow(DISK_BLOCKS))], ..World::blank(0) };
+    let world = World::blank(1);
     let opened = world.create(&[&[0]]).unwrap();
     let volume = block_on(opened.pool.create_volume(plan(1, 1 << 20))).unwrap();
     let mut writing = Box::pin(volume.write(Lba(0), filled(1, 1)));
@@ -371,7 +371,7 @@ fn group_is_dirty_from_its_first_write_until_it_is_marked_clean() {
 
 #[test]
 fn group_is_not_marked_clean_while_somebody_writes() {
-    let world = World { disks: vec![Rc::new(SimDisk::slow(DISK_BLOCKS))], ..World::blank(0) };
+    let world = World::blank(1);
     let opened = world.create(&[&[0]]).unwrap();
     let volume = block_on(opened.pool.create_volume(plan(1, 2 << 20))).unwrap();
     write(&volume, 0, 1, 4);

@@ -45,9 +45,10 @@ pub(crate) struct Opened {
 }
 
 impl World {
+    /// Disks that take a turn for each operation, so that what is done on several at once is open on all at once.
     pub(crate) fn of(images: Vec<Image>) -> Self {
         let journal = Journal::default();
-        let disk = |(number, image)| Rc::new(SimDisk::new(number, DISK_BLOCKS, image, journal.clone()));
+        let disk = |(number, image)| Rc::new(SimDisk::new(number, DISK_BLOCKS, image, journal.clone()).delayed());
         Self { disks: images.into_iter().enumerate().map(disk).collect(), journal }
     }
 
@@ -123,7 +124,7 @@ impl World {
                     let current = position.standing == Standing::Current;
                     position.probe.filter(|_| current).map(|probe| self.disks[order[probe]].clone())
                 });
-                mirror(members.collect(), Extent::new(crate::layout::DATA_START, record.member_blocks.0))
+                mirror(members.collect(), crate::member_area(record.member_blocks))
             })
             .collect()
     }
