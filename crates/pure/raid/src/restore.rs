@@ -20,6 +20,16 @@ pub(crate) struct Blinded {
     pub(crate) error: IoError,
 }
 
+impl Blinded {
+    /// These members and those in `blind`.
+    ///
+    /// *Panics*: when there is none but in `blind`, for a plan that reads them again would never end.
+    pub(crate) fn beside(&self, blind: MemberSet) -> MemberSet {
+        assert!(!(self.members - blind).is_empty(), "a plan reads only members that may be able to tell");
+        self.members | blind
+    }
+}
+
 /// Rows of a chunk and their content, or why there is none; and the members that could not tell.
 #[derive(Debug)]
 pub(crate) struct Salvaged {
@@ -87,7 +97,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             match self.load(stripe, &reads).await {
                 Ok(loaded) => return Ok(complete(&sight, rows, loaded)),
                 Err(blinded) => {
-                    *blind = *blind | blinded.members;
+                    *blind = blinded.beside(*blind);
                     reason = blinded.error;
                 }
             }

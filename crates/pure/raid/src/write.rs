@@ -119,7 +119,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                     return Ok(ops);
                 }
                 Err(blinded) => {
-                    blind = blind | blinded.members;
+                    blind = blinded.beside(blind);
                     reason = blinded.error;
                 }
             }

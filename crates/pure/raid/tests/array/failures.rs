@@ -61,6 +61,26 @@ fn failure_that_many_commands_meet_is_recorded_once() {
 }
 
 #[test]
+fn late_error_of_a_device_that_was_replaced_does_not_fail_its_successor() {
+    let bench = Bench::new(Level::Raid5, 4, 4, 4);
+    let old = bench.disk(1);
+    old.hold();
+    let array = bench.array.clone();
+    let write = bench.begin(async move { array.write(Lba(0), noise(1, 12)).await });
+    bench.settle();
+    let array = bench.array.clone();
+    bench.run(async move { array.fail(1).await }).expect("spared");
+    bench.replace(1);
+    old.gone.set(true);
+    old.release();
+    bench.settle();
+    assert!(write.take().is_some_and(|write| write.is_ok()));
+    assert_eq!(bench.state(1), MemberState::Rebuilding { front_stripe: 0 });
+    assert!(bench.rebuild(1).is_ok());
+    assert_eq!(bench.mismatches(), 0);
+}
+
+#[test]
 fn failure_beyond_tolerance_stops_the_array_and_fails_nobody_more() {
     for (level, members, spared) in
         [(Level::Raid0, 2, 0), (Level::Raid1, 2, 1), (Level::Raid5, 4, 1), (Level::Raid6, 5, 2), (Level::Raid10, 4, 1)]

@@ -293,7 +293,7 @@ fn run(level: Level, members: usize, seed: u64) {
 /// `RAID_MODEL_CASES=5000` runs as many of each level, for a night.
 fn config() -> ProptestConfig {
     let asked = std::env::var("RAID_MODEL_CASES").ok().and_then(|text| text.parse().ok());
-    ProptestConfig { cases: asked.unwrap_or(40), max_shrink_iters: 0, ..ProptestConfig::default() }
+    ProptestConfig { cases: asked.unwrap_or(24), max_shrink_iters: 0, ..ProptestConfig::default() }
 }
 
 proptest! {

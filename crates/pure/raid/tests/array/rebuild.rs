@@ -118,6 +118,28 @@ fn rebuild_keeps_what_is_written_behind_and_before_its_front() {
 }
 
 #[test]
+fn write_that_the_last_full_mirror_refuses_is_not_believed_from_the_replacement() {
+    let (bench, data) = replaced(Level::Raid1, 2);
+    let (array, mut own) = (bench.array.clone(), Stepping::default());
+    bench.begin(async move { array.rebuild(1, &[0..40], &mut own).await });
+    turn(&bench);
+    bench.disk(0).stuck.borrow_mut().insert(1);
+    let array = bench.array.clone();
+    let write = bench.begin(async move { array.write(Lba(1), noise(2, 1)).await });
+    turn(&bench);
+    let error = write.take().expect("refused").expect_err("the only full copy keeps its old content");
+    assert_eq!((error.kind, error.member), (IoErrorKind::Medium, Some(0)));
+    assert_eq!(bench.state(0), MemberState::InService);
+    for _ in 0..4 {
+        let array = bench.array.clone();
+        let read = bench.begin(async move { array.read(Extent::new(1, 1)).await });
+        turn(&bench);
+        let found = read.take().expect("served").expect("the first mirror is well");
+        assert!(found == data[4096..8192], "all reads see the same content");
+    }
+}
+
+#[test]
 fn rebuilt_member_is_in_service_only_after_its_owner_has_committed() {
     for refuses in [false, true] {
         let (bench, _) = replaced(Level::Raid5, 4);
