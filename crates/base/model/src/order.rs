@@ -1,6 +1,6 @@
 //! What control asks of the data plane.
 
-use crate::{Access, Backend, DiskName, Level, Name, PoolId, Size, VolumeId, VolumeName};
+use crate::{Access, Backend, DiskId, DiskName, Level, Name, PoolId, Size, VolumeId, VolumeName};
 use std::net::SocketAddr;
 
 /// Do this, then say how it is. Every order is done wholly or refused with nothing changed.
@@ -62,6 +62,8 @@ pub enum Order {
     ReplaceDisk {
         /// The member to replace: failed, missing, or healthy with `force`. The name of a disk, open or not.
         failed: DiskName,
+        /// Which disk that is, where control knows: finds a member that is not open.
+        member: Option<DiskId>,
         /// An open disk that no pool uses.
         replacement: DiskName,
         /// True when a healthy member, or foreign content of the replacement, may be given up.

@@ -91,7 +91,9 @@ impl Fake {
             Order::OpenPool { id } => self.open_pool(*id),
             Order::DestroyPool { pool } => self.destroy_pool(pool),
             Order::FailDisk { disk, force } => self.fail_disk(disk, *force),
-            Order::ReplaceDisk { failed, replacement, force } => self.replace_disk(failed, replacement, *force),
+            Order::ReplaceDisk { failed, member, replacement, force } => {
+                self.replace_disk(failed, *member, replacement, *force)
+            }
             Order::CreateVolume(spec) => self.create_volume(spec).map(Report::Volume),
             Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).map(Report::Volume),
             Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),

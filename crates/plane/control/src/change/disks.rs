@@ -94,7 +94,8 @@ impl Control {
         self.engine.pool(Order::FailDisk { disk: name.clone(), force }).await
     }
 
-    /// Another disk has the place of `name`, and the rebuild has begun.
+    /// Another disk has the place of `name`, and the rebuild has begun. A disk that has failed may be
+    /// tried again in its own place.
     ///
     /// *Errors*: one of them is not known, the first is healthy and `force` is false, the second is
     /// missing, in use, too small or holds something that is not ours.
@@ -103,13 +104,6 @@ impl Control {
         let state = self.state();
         state.disk(name)?;
         state.disk(&request.replacement)?;
-        if *name == request.replacement {
-            return Err(Refusal::new(
-                code::DISK_IN_USE,
-                format!("disk {name} cannot replace itself"),
-                "name another disk as the replacement",
-            ));
-        }
         let Some(replacement) = self.open_disk(&request.replacement).await? else {
             return Err(missing(&request.replacement));
         };
@@ -122,7 +116,12 @@ impl Control {
                 "name the disk that failed, or repeat with --force to replace a healthy one",
             ));
         }
-        let order = Order::ReplaceDisk { failed: name.clone(), replacement: request.replacement, force: request.force };
+        let order = Order::ReplaceDisk {
+            failed: name.clone(),
+            member: state.disk(name)?.id,
+            replacement: request.replacement,
+            force: request.force,
+        };
         let pool = self.engine.pool(order).await?;
         self.commit(&turn, |state| state.learn(&pool))?;
         Ok(pool)

@@ -139,18 +139,16 @@ impl Fake {
         Ok(Report::Pool(pool.report(&self.disks)))
     }
 
-    pub(super) fn replace_disk(&mut self, failed: &DiskName, by: &DiskName, force: bool) -> Result<Report, Refusal> {
-        admit_disk(by, &self.disks[by], force)?;
-        let open = labels(&self.disks);
-        let id = label_of(&self.disks, failed).map(|label| label.disk);
-        let lost = |catalogue: &Catalogue| {
-            let members = catalogue.groups.iter().flat_map(|group| &group.members);
-            members.map(|(id, _)| *id).find(|id| open.values().all(|label| label.disk != *id))
-        };
-        let pool = self.pools.values_mut().find_map(|pool| {
-            let id = id.filter(|id| pool.catalogue.has(*id)).or_else(|| lost(&pool.catalogue));
-            id.map(|id| (pool, id))
-        });
+    pub(super) fn replace_disk(
+        &mut self,
+        failed: &DiskName,
+        member: Option<DiskId>,
+        by: &DiskName,
+        force: bool,
+    ) -> Result<Report, Refusal> {
+        admit_disk(by, &self.disks[by], force || failed == by)?;
+        let id = label_of(&self.disks, failed).map(|label| label.disk).or(member);
+        let pool = id.and_then(|id| self.pools.values_mut().find(|pool| pool.catalogue.has(id)).map(|pool| (pool, id)));
         let Some((pool, id)) = pool else {
             let message = format!("disk {failed} belongs to no pool");
             return Err(Refusal::new(code::DISK_NOT_MEMBER, message, "name a member, see blockyard pool show"));

@@ -139,7 +139,7 @@ async fn disk_is_failed_once_and_replaced_only_when_it_failed() {
     let replace = |disk: &'static str, how| async move { control.replace_disk(&name(disk), how).await };
 
     refused(replace("d0", by("d4", false)).await, code::DISK_HEALTHY);
-    refused(replace("d0", by("d0", false)).await, code::DISK_IN_USE);
+    refused(replace("d0", by("d0", true)).await, code::DISK_IN_USE);
     refused(replace("d0", by("d1", false)).await, code::DISK_IN_USE);
     refused(replace("d0", by("d9", false)).await, code::DISK_UNKNOWN);
     refused(replace("d9", by("d4", false)).await, code::DISK_UNKNOWN);

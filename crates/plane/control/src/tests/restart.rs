@@ -2,7 +2,7 @@
 
 use super::{Array, new_presentation};
 use crate::fake::Fake;
-use crate::request::{NewBackend, NewDisk, NewVolume};
+use crate::request::{NewBackend, NewDisk, NewVolume, Replace};
 use model::{DiskState, Level, MemberState, Name, PoolState, Severity, Size, VolumeState};
 use std::fs;
 
@@ -80,6 +80,11 @@ async fn missing_disk_degrades_and_is_named() {
     assert_eq!(status.severity, Severity::Warning);
     assert_eq!(status.verdict, "pool tank is degraded: replace the lost disk with blockyard disk replace d2 NEW");
     assert_eq!(status.problems[0].meaning, "it serves, and bears one more failed disk");
+
+    array.add_disks(&["spare"]).await;
+    let by = Replace { replacement: name("spare"), force: false };
+    let pool = array.control.replace_disk(&name("d2"), by).await.expect("a disk that is not there can be replaced");
+    assert_eq!(pool.state, PoolState::Rebuilding);
 }
 
 #[tokio::test]
