@@ -7,10 +7,11 @@ mod child;
 mod conformance;
 mod target;
 mod tidy;
+mod vm;
+mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -26,6 +27,8 @@ enum Task {
     Tidy,
     /// Runs libiscsi's test suite against a target and compares with docs/conformance
     Conformance(conformance::Options),
+    /// Boots Debian's kernel and lets its initiator use a target of ours
+    Vm(vm::Options),
 }
 
 fn main() -> ExitCode {
@@ -42,14 +45,8 @@ fn main() -> ExitCode {
 /// True when the task found everything as it should be.
 fn run(task: Task) -> Result<bool> {
     match task {
-        Task::Conformance(options) => conformance::run(&workspace_root(), &options),
-        Task::Tidy => tidy::run(&workspace_root()),
+        Task::Conformance(options) => conformance::run(&workspace::root(), &options),
+        Task::Vm(options) => vm::run(&options),
+        Task::Tidy => tidy::run(&workspace::root()),
     }
-}
-
-/// The folder of the workspace's Cargo.toml.
-fn workspace_root() -> PathBuf {
-    let here =
-        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    here.ancestors().nth(3).expect("xtask lies three folders below the root").to_path_buf()
 }

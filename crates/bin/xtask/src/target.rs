@@ -1,5 +1,6 @@
 //! The iSCSI target under test: ours, or Debian's `tgtd` to prove the harness and to compare with.
 
+pub mod product;
 mod tgt;
 
 use anyhow::{Context, Result, bail};
@@ -51,13 +52,23 @@ pub struct Setup {
     pub chap: Option<(Chap, Option<Chap>)>,
     /// The only core that it may run on.
     pub core: Option<usize>,
+    /// A program that runs the product's daemon, such as one that forbids it system calls.
+    pub wrapper: Vec<String>,
 }
 
 impl Setup {
     /// `units` small units of `backing` on a free loopback port, without CHAP.
     pub fn new(folder: PathBuf, units: usize, backing: &Backing) -> Result<Self> {
         let portal = free_portal()?;
-        Ok(Self { folder, portal, units: vec![backing.clone(); units], unit_bytes: 64 << 20, chap: None, core: None })
+        Ok(Self {
+            folder,
+            portal,
+            units: vec![backing.clone(); units],
+            unit_bytes: 64 << 20,
+            chap: None,
+            core: None,
+            wrapper: Vec::new(),
+        })
     }
 }
 
@@ -88,7 +99,7 @@ pub trait Target {
 pub fn start(kind: Kind, setup: &Setup) -> Result<Box<dyn Target>> {
     match kind {
         Kind::Tgt => Ok(Box::new(tgt::Tgt::start(setup)?)),
-        Kind::Blockyard => bail!("the product is not there yet"),
+        Kind::Blockyard => Ok(Box::new(product::Product::start(setup)?)),
     }
 }
 

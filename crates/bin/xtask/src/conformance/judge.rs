@@ -55,8 +55,11 @@ impl Verdict {
 
     fn count(&mut self, name: &str, outcome: &Outcome, row: &Row) {
         match (row.expect, outcome) {
+            (Expectation::Skip, Outcome::Skipped { .. } | Outcome::Passed { asserts: 0 }) => self.skipped += 1,
+            (Expectation::Pass, Outcome::Passed { asserts: 0 }) => {
+                self.faults.push(format!("{name}: asserts nothing, which shows nothing; its row says pass"));
+            }
             (Expectation::Pass, Outcome::Passed { .. }) => self.passed += 1,
-            (Expectation::Skip, Outcome::Skipped { .. }) => self.skipped += 1,
             // The suite's own faults are races: now and then they do not show.
             (Expectation::Exception, Outcome::Passed { .. }) => self.passed += 1,
             (Expectation::Exception, fault) if excuses(row, fault) => {
@@ -122,6 +125,12 @@ mod tests {
             ["A.skip: passes now; its row in the table says skip"]
         );
         assert_eq!(verdict(Outcome::Hung, skipped(), passed()).faults.len(), 1);
+    }
+
+    #[test]
+    fn test_that_asserts_nothing_is_no_pass() {
+        let nothing = || Outcome::Passed { asserts: 0 };
+        assert_eq!(verdict(nothing(), nothing(), passed()).faults.len(), 1);
     }
 
     #[test]

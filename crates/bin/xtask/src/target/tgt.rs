@@ -66,6 +66,11 @@ impl Tgt {
                 admin(control, &if outgoing { [&bind[..], &["--outgoing"]].concat() } else { bind })?;
             }
         }
+        // It takes no digest unless told so.
+        for digest in ["HeaderDigest", "DataDigest"] {
+            let update = ["--op", "update", "--mode", "target", "--tid", &tid];
+            admin(control, &[&update[..], &["--name", digest, "--value", "CRC32C,None"]].concat())?;
+        }
         admin(control, &["--op", "bind", "--mode", "target", "--tid", &tid, "-I", "ALL"])?;
         self.units.push(Unit { portal: setup.portal, iqn, lun: 1 });
         Ok(())

@@ -16,7 +16,12 @@ pub fn check(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     }
     if installed("shellcheck") {
         for script in &scripts {
-            findings.extend(verdict(root, script, "shellcheck", &["--format=gcc", "--shell=sh"])?);
+            findings.extend(verdict(
+                root,
+                script,
+                "shellcheck",
+                &["--format=gcc", "--shell=sh", "--severity=warning"],
+            )?);
         }
     }
     Ok(findings)

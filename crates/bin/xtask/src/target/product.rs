@@ -1,0 +1,184 @@
+//! The product of this repository: its daemon, spoken to by its own command line.
+
+use super::{Backing, Setup, Target, Unit, await_portal};
+use crate::child::{Background, Ended, output_of, run_within};
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const BUILD_LIMIT: Duration = Duration::from_secs(1800);
+const COMMAND_LIMIT: Duration = Duration::from_secs(120);
+/// What every target name that we choose begins with.
+pub const IQN: &str = "iqn.2026-11.io.blockyard:xtask";
+
+/// The release build of the product, up to date; `BLOCKYARD_BIN` names another.
+pub fn binary() -> Result<&'static Path> {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = BINARY.get() {
+        return Ok(path);
+    }
+    let path = match std::env::var_os("BLOCKYARD_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let mut build = Command::new("cargo");
+            build.args(["build", "--release", "--quiet", "--package", "blockyard"]).current_dir(workspace::root());
+            output_of(&mut build, BUILD_LIMIT)?;
+            workspace::target_folder().join("release/blockyard")
+        }
+    };
+    ensure!(path.is_file(), "there is no {}", path.display());
+    Ok(BINARY.get_or_init(|| path))
+}
+
+/// How to start the daemon.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Holds its state, its socket and its log.
+    pub folder: PathBuf,
+    pub portals: Vec<SocketAddr>,
+    /// The only core that it may run on.
+    pub core: Option<usize>,
+    /// Further arguments of `blockyard serve`.
+    pub arguments: Vec<String>,
+    /// A program that runs the daemon, such as one that forbids it system calls.
+    pub wrapper: Vec<String>,
+}
+
+/// A running daemon.
+pub struct Product {
+    launch: Launch,
+    daemon: Background,
+    units: Vec<Unit>,
+}
+
+impl Product {
+    /// The daemon answers on its socket and on its portals.
+    pub fn launch(launch: Launch) -> Result<Self> {
+        let daemon = spawn(&launch)?;
+        let mut product = Self { launch, daemon, units: Vec::new() };
+        product.await_answer()?;
+        Ok(product)
+    }
+
+    /// Starts the daemon and serves the units of the setup, each under a target of its own.
+    pub fn start(setup: &Setup) -> Result<Self> {
+        let mut product = Self::launch(Launch {
+            folder: setup.folder.clone(),
+            portals: vec![setup.portal],
+            core: setup.core,
+            arguments: if setup.core.is_some() { vec!["--shards".into(), "1".into()] } else { Vec::new() },
+            wrapper: setup.wrapper.clone(),
+        })?;
+        product.command(&["host", "add", "anyone", "--any"])?;
+        let size = format!("{}MiB", setup.unit_bytes >> 20);
+        for (index, backing) in setup.units.iter().enumerate() {
+            let name = format!("unit{index}");
+            let iqn = format!("{IQN}:{name}");
+            let file = setup.folder.join(&name).to_string_lossy().into_owned();
+            let kind: &[&str] = match backing {
+                Backing::Null => &["--null"],
+                Backing::Ram => &["--ram"],
+                Backing::File => &["--file", &file],
+            };
+            product.command(&[&["volume", "create", &name, &size], kind].concat())?;
+            product.command(&["target", "add", &name, "--iqn", &iqn])?;
+            product.command(&["present", &name, "anyone", "--target", &name, "--lun", "0"])?;
+            product.units.push(Unit { portal: setup.portal, iqn, lun: 0 });
+        }
+        Ok(product)
+    }
+
+    /// The command line's words, when it succeeded.
+    pub fn command(&self, arguments: &[&str]) -> Result<String> {
+        let ended = self.attempt(arguments)?;
+        ensure!(ended.well(), "blockyard {}: {}", arguments.join(" "), ended.said.trim());
+        Ok(ended.said)
+    }
+
+    /// How a command of the command line ended.
+    pub fn attempt(&self, arguments: &[&str]) -> Result<Ended> {
+        let mut command = Command::new(binary()?);
+        command.arg("--socket").arg(self.socket()).args(arguments);
+        run_within(&mut command, COMMAND_LIMIT)
+    }
+
+    /// Kills the daemon as a power cut would, and starts it again on the same state.
+    pub fn cut_power(&mut self) -> Result<()> {
+        self.daemon.kill()?;
+        self.daemon = spawn(&self.launch)?;
+        self.await_answer()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.launch.folder.join("blockyard.sock")
+    }
+
+    fn await_answer(&mut self) -> Result<()> {
+        let until = Instant::now() + Duration::from_secs(30);
+        while !self.attempt(&["status"])?.well() {
+            let log = self.launch.folder.join("blockyard.log");
+            ensure!(self.daemon.is_alive(), "the daemon ended: {}", last_words(&log));
+            ensure!(Instant::now() < until, "the daemon does not answer: {}", last_words(&log));
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        self.launch.portals.iter().try_for_each(|&portal| await_portal(portal, Duration::from_secs(10)))
+    }
+}
+
+fn spawn(launch: &Launch) -> Result<Background> {
+    let mut words: Vec<String> = launch.wrapper.clone();
+    if let Some(core) = launch.core {
+        words.extend(["taskset".into(), "-c".into(), core.to_string()]);
+    }
+    words.push(binary()?.to_string_lossy().into_owned());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg("--socket").arg(launch.folder.join("blockyard.sock"));
+    command.arg("serve").arg("--state-dir").arg(launch.folder.join("state")).args(["--node", "xtask"]);
+    for portal in &launch.portals {
+        command.args(["--portal", &portal.to_string()]);
+    }
+    command.args(&launch.arguments);
+    Background::start(&mut command, &launch.folder.join("blockyard.log"))
+}
+
+fn last_words(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n")
+}
+
+impl Target for Product {
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+}
+
+/// Makes sparse file disks `d0`… in `folder` and a RAID-6 pool `tank` of them.
+pub fn make_pool(product: &Product, folder: &Path, disks: usize, disk_size: &str) -> Result<()> {
+    let mut names = Vec::new();
+    for index in 0..disks {
+        let name = format!("d{index}");
+        add_disk(product, folder, &name, disk_size)?;
+        names.push(name);
+    }
+    let mut create = vec!["pool", "create", "tank", "--level", "raid6"];
+    create.extend(names.iter().map(String::as_str));
+    product.command(&create).context("no pool")?;
+    Ok(())
+}
+
+/// Makes one sparse file disk in `folder`.
+pub fn add_disk(product: &Product, folder: &Path, name: &str, size: &str) -> Result<()> {
+    let file = folder.join(format!("{name}.img"));
+    product.command(&["disk", "add", "--name", name, "--create", size, &file.to_string_lossy()])?;
+    Ok(())
+}

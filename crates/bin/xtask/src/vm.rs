@@ -1,0 +1,64 @@
+//! A real Linux initiator: Debian's kernel under QEMU, its root built here, a target of ours outside.
+//!
+//! The whole runs in a network namespace of its own with a tap, so that the guest sees the target's
+//! true addresses. Scripts and results cross on a 9p share.
+
+mod guest;
+mod image;
+mod scenario;
+
+use crate::target::Kind;
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use std::process::Command;
+use std::time::Duration;
+
+#[derive(Args)]
+pub struct Options {
+    /// Which script of tests/initiator-vm the guest runs
+    #[arg(default_value = "first-lun")]
+    scenario: String,
+    /// Which target to start
+    #[arg(long, value_enum, default_value = "blockyard")]
+    target: Kind,
+    /// Give up, and kill the guest, after so many minutes
+    #[arg(long, default_value_t = 25)]
+    minutes: u64,
+    /// Print what the guest says as it comes out
+    #[arg(long)]
+    verbose: bool,
+    /// This process is already in a network namespace of its own
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+/// Runs one scenario in a guest and prints its table; true when every check of it held.
+pub fn run(options: &Options) -> Result<bool> {
+    if options.inside {
+        return inside(options);
+    }
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "a guest with a network of its own needs root: sudo cargo xtask vm (debootstrap, tap)"
+    );
+    let script = workspace::root().join("tests/initiator-vm").join(&options.scenario);
+    ensure!(script.is_file(), "there is no scenario {}", script.display());
+    image::build()?;
+    let status = Command::new("unshare")
+        .arg("--net")
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside")
+        .status()
+        .context("cannot start unshare")?;
+    Ok(status.success())
+}
+
+fn inside(options: &Options) -> Result<bool> {
+    guest::make_network()?;
+    let image = image::build()?;
+    let scratch = tempfile::tempdir()?;
+    let limit = Duration::from_secs(options.minutes * 60);
+    scenario::run(&options.scenario, options.target, &image, scratch.path(), limit, options.verbose)
+}

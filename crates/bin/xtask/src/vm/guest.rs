@@ -1,0 +1,119 @@
+//! One guest: its network, QEMU, and the share by which it and we talk.
+
+use super::image::Image;
+use crate::child::{Background, output_of};
+use anyhow::{Result, bail};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Our end of the tap; the guest is `GUEST`.
+pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const TAP: &str = "guest0";
+const OUT: &str = "guest.out";
+const CONSOLE: &str = "guest.console";
+const QEMU_LOG: &str = "qemu.log";
+
+/// Gives the network namespace that we are in its loopback and a tap.
+pub fn make_network() -> Result<()> {
+    let host = format!("{HOST}/24");
+    let steps: [&[&str]; 4] = [
+        &["link", "set", "lo", "up"],
+        &["tuntap", "add", TAP, "mode", "tap"],
+        &["address", "add", &host, "dev", TAP],
+        &["link", "set", TAP, "up"],
+    ];
+    for step in steps {
+        output_of(Command::new("ip").args(step), Duration::from_secs(10))?;
+    }
+    Ok(())
+}
+
+/// A running guest with its share.
+pub struct Guest {
+    qemu: Background,
+    share: PathBuf,
+    folder: PathBuf,
+}
+
+impl Guest {
+    /// Boots the image; `share` is the guest's /share, and the guest runs /share/main.
+    pub fn boot(image: &Image, share: &Path, folder: &Path) -> Result<Self> {
+        for place in ["asks", "answers"] {
+            fs::create_dir_all(share.join(place))?;
+        }
+        let out = folder.join(OUT);
+        fs::File::create(&out)?;
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args(["-nodefaults", "-no-reboot", "-display", "none", "-accel", "tcg,thread=multi", "-cpu", "max"]);
+        qemu.args(["-smp", "2", "-m", "1280", "-device", "virtio-rng-pci"]);
+        qemu.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initramfs);
+        qemu.args(["-append", &format!("console=ttyS0 quiet panic=-1 guest={GUEST}/24")]);
+        qemu.arg("-drive").arg(format!("file={},format=raw,if=virtio,snapshot=on", image.root.display()));
+        qemu.arg("-chardev").arg(format!("file,id=out,path={}", out.display()));
+        qemu.args(["-device", "virtio-serial", "-device", "virtserialport,chardev=out,name=out"]);
+        qemu.arg("-serial").arg(format!("file:{}", folder.join(CONSOLE).display()));
+        qemu.arg("-virtfs").arg(format!("local,path={},mount_tag=share,security_model=none", share.display()));
+        qemu.args(["-netdev", &format!("tap,id=n0,ifname={TAP},script=no,downscript=no")]);
+        qemu.args(["-device", "virtio-net-pci,netdev=n0", "-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
+        let qemu = Background::start(&mut qemu, &folder.join(QEMU_LOG))?;
+        Ok(Self { qemu, share: share.to_owned(), folder: folder.to_owned() })
+    }
+
+    /// Lets `answer` deal with what the guest asks, until it powers off; its script's exit status.
+    pub fn run(
+        mut self,
+        limit: Duration,
+        verbose: bool,
+        mut answer: impl FnMut(&str) -> Result<()>,
+    ) -> Result<(i32, String)> {
+        let until = Instant::now() + limit;
+        let mut printed = 0;
+        while self.qemu.is_alive() {
+            if Instant::now() > until {
+                self.qemu.kill()?;
+                bail!("the guest did not end within {limit:?}; {}", self.last_words());
+            }
+            for entry in fs::read_dir(self.share.join("asks"))? {
+                let entry = entry?;
+                let question = entry.file_name().to_string_lossy().into_owned();
+                answer(&question)?;
+                fs::remove_file(entry.path())?;
+                fs::write(self.share.join("answers").join(&question), "")?;
+            }
+            if verbose {
+                let said = self.said();
+                print!("{}", said.get(printed..).unwrap_or_default());
+                printed = said.len();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let said = self.said();
+        match fs::read_to_string(self.share.join("status")) {
+            Ok(status) => Ok((status.trim().parse()?, said)),
+            Err(_) => bail!("the guest ended without a status; {}", self.last_words()),
+        }
+    }
+
+    fn said(&self) -> String {
+        self.text(OUT)
+    }
+
+    fn text(&self, file: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.folder.join(file)).unwrap_or_default()).into_owned()
+    }
+
+    /// What it and QEMU said last.
+    fn last_words(&self) -> String {
+        let words = [OUT, CONSOLE, QEMU_LOG].map(|file| format!("{file}:\n{}", last_lines(&self.text(file))));
+        words.join("\n")
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}

@@ -1,0 +1,126 @@
+//! Debian's kernel, a small initramfs and an ext4 root, kept under the target folder.
+
+use crate::child::output_of;
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(900);
+const PACKAGES: &str = "open-iscsi,lsscsi,sg3-utils,fio,xfsprogs,e2fsprogs,iproute2,udev,kmod";
+const MIRROR: &str = "http://deb.debian.org/debian";
+/// What the kernel needs before it sees its root and the share.
+const EARLY_MODULES: [&str; 8] =
+    ["virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "9pnet_virtio", "9p", "ext4"];
+
+/// The three files that QEMU boots.
+pub struct Image {
+    pub kernel: PathBuf,
+    pub initramfs: PathBuf,
+    pub root: PathBuf,
+}
+
+/// Builds what is not there yet. The first time takes a few minutes and the network.
+pub fn build() -> Result<Image> {
+    let folder = workspace::target_folder().join("vm");
+    fs::create_dir_all(&folder)?;
+    let image =
+        Image { kernel: folder.join("vmlinuz"), initramfs: folder.join("initramfs"), root: folder.join("root.ext4") };
+    let kernel = folder.join("kernel");
+    once(&image.kernel, |file| unpack_kernel(&kernel, file))?;
+    // The initramfs costs nothing, and its script may have changed.
+    make_initramfs(&kernel, &image.initramfs)?;
+    once(&image.root, |file| make_root(&kernel, file))?;
+    Ok(image)
+}
+
+/// Makes `file` by way of another name, so that it is whole when it is there.
+fn once(file: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if !file.is_file() {
+        eprintln!("making {}, once", file.display());
+        let unfinished = file.with_extension("unfinished");
+        make(&unfinished)?;
+        fs::rename(unfinished, file)?;
+    }
+    Ok(())
+}
+
+fn done(command: &mut Command) -> Result<String> {
+    output_of(command, LIMIT)
+}
+
+/// Leaves the kernel's package unpacked in `folder`, and the kernel itself in `file`.
+fn unpack_kernel(folder: &Path, file: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder)?;
+    let depends = done(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
+    let package = depends
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Depends: "))
+        .context("apt knows no kernel behind linux-image-amd64 (run apt-get update)")?;
+    done(Command::new("apt-get").args(["download", package]).current_dir(folder))?;
+    let mut packages = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let deb = packages.find(|path| path.extension().is_some_and(|end| end == "deb")).context("no package came")?;
+    done(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(folder))?;
+    fs::remove_file(deb)?;
+    fs::copy(folder.join("boot").join(format!("vmlinuz-{}", version(folder)?)), file)?;
+    Ok(())
+}
+
+/// The version of the unpacked kernel.
+fn version(kernel: &Path) -> Result<String> {
+    let entry = fs::read_dir(kernel.join("lib/modules"))?.next().context("the kernel has no modules")??;
+    Ok(entry.file_name().to_string_lossy().into_owned())
+}
+
+/// Packs busybox, the early modules in their order, and `tests/initiator-vm/init`.
+fn make_initramfs(kernel: &Path, file: &Path) -> Result<()> {
+    let version = version(kernel)?;
+    done(Command::new("depmod").arg("-b").arg(kernel).arg(&version))?;
+    let scratch = tempfile::tempdir()?;
+    let tree = scratch.path();
+    for folder in ["bin", "modules", "dev", "proc", "sys", "root"] {
+        fs::create_dir(tree.join(folder))?;
+    }
+    fs::copy("/bin/busybox", tree.join("bin/busybox")).context("busybox-static is not installed")?;
+    std::os::unix::fs::symlink("busybox", tree.join("bin/sh"))?;
+    let mut order = Vec::new();
+    let mut seen = BTreeSet::new();
+    for module in EARLY_MODULES {
+        let shown =
+            done(Command::new("modprobe").arg("-d").arg(kernel).args(["-S", &version, "--show-depends", module]))?;
+        for path in shown.lines().filter_map(|line| line.strip_prefix("insmod ")).map(str::trim) {
+            let name = Path::new(path).file_name().context("a module has a name")?.to_string_lossy().into_owned();
+            if seen.insert(name.clone()) {
+                fs::copy(path, tree.join("modules").join(&name))?;
+                order.push(name);
+            }
+        }
+    }
+    ensure!(!order.is_empty(), "modprobe shows no modules");
+    fs::write(tree.join("modules/order"), order.join("\n") + "\n")?;
+    let init = tree.join("init");
+    fs::copy(workspace::root().join("tests/initiator-vm/init"), &init)?;
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
+    let pack = format!("find . | busybox cpio -o -H newc > '{}'", file.display());
+    done(Command::new("sh").args(["-c", &pack]).current_dir(tree))?;
+    Ok(())
+}
+
+/// Makes an ext4 file system of a small Debian with the kernel's modules in it.
+fn make_root(kernel: &Path, file: &Path) -> Result<()> {
+    let tree = file.with_extension("tree");
+    let _ = fs::remove_dir_all(&tree);
+    let include = format!("--include={PACKAGES}");
+    done(Command::new("debootstrap").args(["--variant=minbase", &include, "bookworm"]).arg(&tree).arg(MIRROR))?;
+    done(Command::new("cp").arg("-a").arg(kernel.join("lib/modules")).arg(tree.join("usr/lib/")))?;
+    let _ = fs::remove_file(file);
+    fs::File::create(file)?.set_len(2 << 30)?;
+    done(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).arg(&tree).arg(file))?;
+    fs::remove_dir_all(&tree)?;
+    Ok(())
+}
