@@ -4,6 +4,7 @@ mod data_in;
 mod data_out;
 mod digests;
 mod initiator;
+mod login;
 mod ordering;
 mod pair;
 mod properties;

@@ -1,5 +1,6 @@
 //! What an initiator asks of its connection.
 
+use crate::login::InitiatorConfig;
 use crate::timers::Patience;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Who logs in, where to, and what is offered.
-    pub login: crate::standin::InitiatorConfig,
+    pub login: InitiatorConfig,
     /// Requests that may wait or run at once, beside the target's own limit. At most 65,534.
     pub tasks_max: u32,
     /// The largest size of the receive buffer. It is smaller while there is little to receive.
@@ -20,10 +21,12 @@ pub struct Config {
     pub answer_timeout: Duration,
 }
 
-impl Default for Config {
-    fn default() -> Self {
+impl Config {
+    /// A connection that logs in as `login` says, with bounds and times that suit a LAN.
+    #[must_use]
+    pub fn new(login: InitiatorConfig) -> Self {
         Self {
-            login: crate::standin::InitiatorConfig::default(),
+            login,
             tasks_max: 1024,
             receive_buffer_bytes_max: 256 << 10,
             login_timeout: Duration::from_secs(15),
@@ -31,9 +34,7 @@ impl Default for Config {
             answer_timeout: Duration::from_secs(15),
         }
     }
-}
 
-impl Config {
     pub(crate) fn patience(&self) -> Patience {
         Patience { idle_interval: self.idle_interval, answer_timeout: self.answer_timeout }
     }

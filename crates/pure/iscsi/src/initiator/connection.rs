@@ -9,7 +9,7 @@ use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::timers::{Due, Pulse, Timers};
 use crate::transmit::{Gathered, Transmit};
-use crate::{CloseReason, Violation};
+use crate::{CloseReason, Negotiated, Violation};
 use block::Buf;
 use shard::Time;
 use std::collections::VecDeque;
@@ -88,16 +88,15 @@ impl Connection {
     #[cfg(test)]
     pub(crate) fn in_full_feature(
         config: Rc<Config>,
-        negotiated: crate::standin::Negotiated,
-        digests: Digests,
-        (cmd_sn, max_cmd_sn): (crate::pdu::CmdSn, crate::pdu::CmdSn),
+        negotiated: Negotiated,
+        max_cmd_sn: crate::pdu::CmdSn,
         exp_stat_sn: crate::pdu::StatSn,
         now: Time,
     ) -> Self {
         let mut connection = Self::new(config, [0; 32], now);
         connection.core.link.transmit.clear();
-        let full_feature = FullFeature::new(negotiated, cmd_sn, max_cmd_sn, exp_stat_sn);
-        connection.core.start_full_feature(full_feature, digests);
+        let full_feature = FullFeature::new(negotiated, max_cmd_sn, exp_stat_sn);
+        connection.core.start_full_feature(full_feature);
         connection.apply_receive_limits();
         connection
     }
@@ -277,7 +276,9 @@ impl Core {
         }
     }
 
-    fn start_full_feature(&mut self, full_feature: FullFeature, digests: Digests) {
+    fn start_full_feature(&mut self, full_feature: FullFeature) {
+        let negotiated = &full_feature.negotiated;
+        let digests = Digests { header: negotiated.header_digest, data: negotiated.data_digest };
         self.receive_limits = Some(Limits {
             digests,
             data_segment_bytes_max: full_feature.negotiated.own_data_segment_bytes_max,
@@ -292,8 +293,8 @@ impl Core {
     fn handle_pdu(&mut self, head: Head<'_>, data: &[u8]) {
         match &mut self.phase {
             Phase::Login(login) => {
-                if let Some((full_feature, digests)) = login.handle_pdu(&mut self.link, head, data) {
-                    self.start_full_feature(full_feature, digests);
+                if let Some(full_feature) = login.handle_pdu(&mut self.link, head, data) {
+                    self.start_full_feature(full_feature);
                 }
             }
             Phase::FullFeature(full_feature) => {

@@ -1,9 +1,8 @@
 //! What an initiator's driver asks for, and what it is told.
 
-use crate::CloseReason;
 use crate::pdu::{AsyncEvent, Lun, RejectReason, Residual, ServiceResponse, TaskAttribute, TaskFunctionOutcome};
 use crate::session::TaskId;
-use crate::standin::FullFeature;
+use crate::{CloseReason, Negotiated};
 use block::{Buf, Rope};
 use smallvec::SmallVec;
 
@@ -41,7 +40,7 @@ pub enum DataIn {
 #[derive(Debug)]
 pub enum Event {
     /// The login succeeded.
-    FullFeature(Box<FullFeature>),
+    FullFeature(Box<Negotiated>),
     /// A command has ended.
     Completed(Completion),
     /// A task management function was answered.

@@ -3,7 +3,6 @@
 use super::Event;
 use super::connection::Link;
 use super::task::{Task, tag_of};
-use crate::CloseReason;
 use crate::Violation;
 use crate::pdu::{
     AsyncMessage, Bhs, CmdSn, InitiatorTaskTag, LogoutOutcome, LogoutResponse, NopIn, Reject, StatSn, TargetPdu,
@@ -12,7 +11,7 @@ use crate::pdu::{
 use crate::receive::Head;
 use crate::session::TaskId;
 use crate::session::slab::Slab;
-use crate::standin::Negotiated;
+use crate::{CloseReason, Negotiated};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -43,7 +42,8 @@ pub(crate) enum Placement {
 }
 
 impl FullFeature {
-    pub(crate) fn new(negotiated: Negotiated, cmd_sn: CmdSn, max_cmd_sn: CmdSn, exp_stat_sn: StatSn) -> Self {
+    pub(crate) fn new(negotiated: Negotiated, max_cmd_sn: CmdSn, exp_stat_sn: StatSn) -> Self {
+        let cmd_sn = negotiated.identity.cmd_sn;
         let (tasks, waiting) = (Slab::new(), VecDeque::new());
         Self { negotiated, tasks, waiting, cmd_sn, max_cmd_sn, exp_cmd_sn: cmd_sn, exp_stat_sn }
     }
@@ -167,7 +167,7 @@ impl FullFeature {
         let task = self.by_tag(response.initiator_task_tag)?;
         match (self.tasks.find(task), response.outcome) {
             (Some(Task::Logout), LogoutOutcome::Closed) => link.close(CloseReason::LoggedOut),
-            (Some(Task::Logout), _) => link.close(CloseReason::LogoutOverdue),
+            (Some(Task::Logout), _) => link.close(CloseReason::Dropped),
             _ => return Err(Violation::TaskTagUnknown),
         }
         Ok(())

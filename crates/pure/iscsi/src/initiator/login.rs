@@ -1,19 +1,57 @@
-//! The login phase of an initiator's connection.
+//! The login phase of a connection: the login machine between the stream and the driver.
 
 use super::connection::Link;
 use super::full_feature::FullFeature;
-use crate::receive::{Digests, Head};
+use crate::CloseReason;
+use crate::login::{InitiatorLogin, InitiatorStep};
+use crate::pdu::{CmdSn, LoginResponse, SegmentLengths, StatSn};
+use crate::receive::Head;
 
 /// A login under way.
 #[derive(Debug)]
-pub(crate) struct LoginPhase {}
+pub(crate) struct LoginPhase {
+    login: InitiatorLogin,
+    /// What the last response said of the window, and the status behind it.
+    max_cmd_sn: CmdSn,
+    exp_stat_sn: StatSn,
+}
 
 impl LoginPhase {
-    pub(crate) fn new(_: &mut Link, _: [u8; 32]) -> Self {
-        Self {}
+    /// A login whose first request is queued.
+    pub(crate) fn new(link: &mut Link, random: [u8; 32]) -> Self {
+        let login = InitiatorLogin::new(link.config.login.clone(), random);
+        let mut phase = Self { login, max_cmd_sn: CmdSn(0), exp_stat_sn: StatSn(0) };
+        let early = phase.advance(link);
+        assert!(early.is_none(), "a login does not end before it begins");
+        phase
     }
 
-    pub(crate) fn handle_pdu(&mut self, _: &mut Link, _: Head<'_>, _: &[u8]) -> Option<(FullFeature, Digests)> {
+    /// Gives full feature phase, once the login has succeeded.
+    pub(crate) fn handle_pdu(&mut self, link: &mut Link, head: Head<'_>, text: &[u8]) -> Option<FullFeature> {
+        if let Ok(response) = LoginResponse::parse(head.basic) {
+            self.max_cmd_sn = response.max_cmd_sn;
+            self.exp_stat_sn = response.stat_sn.next();
+        }
+        self.login.handle_pdu(head.basic, text);
+        self.advance(link)
+    }
+
+    fn advance(&mut self, link: &mut Link) -> Option<FullFeature> {
+        while let Some(step) = self.login.poll() {
+            match step {
+                InitiatorStep::Request { request, text } => {
+                    let mut header = [0; 48];
+                    request.emit(SegmentLengths::data(text.len()), &mut header);
+                    link.transmit.push(&header, &text);
+                }
+                InitiatorStep::FullFeature(negotiated) => {
+                    link.events.push_back(super::Event::FullFeature(negotiated.clone()));
+                    return Some(FullFeature::new(*negotiated, self.max_cmd_sn, self.exp_stat_sn));
+                }
+                InitiatorStep::Refused(status) => link.close(CloseReason::LoginRefused(status)),
+                InitiatorStep::Failed(violation) => link.close(CloseReason::Violation(violation)),
+            }
+        }
         None
     }
 }

@@ -42,7 +42,7 @@ impl FullFeature {
                 link.transmit.push(&header, request);
             }
             Some(Task::Logout) => {
-                let (reason, cid) = (LogoutReason::CloseSession, self.negotiated.cid);
+                let (reason, cid) = (LogoutReason::CloseSession, self.negotiated.identity.cid);
                 let logout = LogoutRequest { immediate, reason, initiator_task_tag, cid, cmd_sn, exp_stat_sn };
                 logout.emit(SegmentLengths::NONE, &mut header);
                 link.transmit.push(&header, &[]);

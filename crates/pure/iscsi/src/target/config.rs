@@ -1,5 +1,6 @@
 //! What a portal asks of its connections.
 
+use crate::login::TargetConfig;
 use crate::timers::Patience;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// What the login may agree on.
-    pub login: crate::standin::TargetConfig,
+    pub login: TargetConfig,
     /// Commands that may wait or run at once: the width of the command window. 1 to 32,767.
     pub commands_max: u32,
     /// Immediate requests that may wait or run at once, beside the others.
@@ -31,7 +32,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            login: crate::standin::TargetConfig::default(),
+            login: TargetConfig::default(),
             commands_max: 128,
             immediate_max: 8,
             data_out_bytes_max: 16 << 20,
@@ -53,6 +54,7 @@ impl Config {
     pub(crate) fn check(&self) {
         assert!((1..=0x7fff).contains(&self.commands_max), "1 to 32,767 commands fit a window");
         assert!((1..=0x7fff).contains(&self.immediate_max), "1 to 32,767 immediate requests fit");
+        assert!(self.login.check().is_ok(), "what a login may agree on was checked where it was configured");
         assert!(self.receive_buffer_bytes_max >= 16 << 10, "a login PDU fits the receive buffer");
     }
 }

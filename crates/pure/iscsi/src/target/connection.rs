@@ -5,14 +5,13 @@ use super::event::{Event, Gate, Response, TargetRecord};
 use super::full_feature::{FullFeature, Placement};
 use super::link::Link;
 use super::login::LoginPhase;
-use crate::CloseReason;
-use crate::LoginStatus;
+use crate::login::{Grant, LoginStatus};
 use crate::pdu::{AsyncEvent, Bhs, Lun, TaskFunctionOutcome};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
-use crate::standin::Grant;
 use crate::timers::{Due, Pulse, Timers};
 use crate::transmit::Gathered;
+use crate::{CloseReason, Negotiated};
 use block::Buf;
 use shard::Time;
 use std::rc::Rc;
@@ -68,27 +67,18 @@ impl Connection {
     pub fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
         config.check();
         let timers = Timers::new(now, config.patience(), config.login_timeout);
-        let phase = Phase::Login(Box::new(LoginPhase::new(&config, random)));
-        let receive = Receive::new(Limits::login());
-        Self {
-            receive,
-            core: Core { link: Link::new(config), phase, timers, incoming: Incoming::Nothing, receive_limits: None },
-        }
+        let link = Link::new(config);
+        let phase = Phase::Login(Box::new(LoginPhase::new(&link, random)));
+        let core = Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None };
+        Self { receive: Receive::new(Limits::login()), core }
     }
 
     /// A connection whose login is over, for tests of what comes after.
     #[cfg(test)]
-    pub(crate) fn in_full_feature(
-        config: Rc<Config>,
-        negotiated: crate::standin::Negotiated,
-        digests: Digests,
-        first: crate::pdu::CmdSn,
-        now: Time,
-    ) -> Self {
+    pub(crate) fn in_full_feature(config: Rc<Config>, negotiated: Negotiated, now: Time) -> Self {
         let mut connection = Self::new(config, [0; 32], now);
-        connection.core.start_full_feature(negotiated, digests, first);
+        connection.core.start_full_feature(negotiated);
         connection.apply_receive_limits();
-        connection.core.link.stat_sn = crate::pdu::StatSn(1);
         connection
     }
 
@@ -133,7 +123,7 @@ impl Connection {
         loop {
             match self.receive.poll() {
                 Ok(Step::Wait) => break,
-                Ok(Step::Pdu { head, data }) => self.core.handle_pdu(head, data, now, gate),
+                Ok(Step::Pdu { head, data }) => self.core.handle_pdu(head, data, gate),
                 Ok(Step::Head { head, data_bytes }) => match self.core.begin(head, data_bytes, gate) {
                     Some((buf, offset)) => self.receive.place(buf, offset),
                     None => self.receive.skip(),
@@ -157,8 +147,8 @@ impl Connection {
     /// The login goes on as `grant` says.
     pub fn grant(&mut self, grant: Grant, now: Time) {
         if let Phase::Login(login) = &mut self.core.phase {
-            login.grant(&mut self.core.link, grant);
-            self.core.advance_login(now);
+            let negotiated = login.grant(&mut self.core.link, grant);
+            self.core.finish_login(negotiated);
             self.apply_receive_limits();
             self.settle(now);
         }
@@ -167,7 +157,8 @@ impl Connection {
     /// The login ends with `status`.
     pub fn refuse(&mut self, status: LoginStatus, now: Time) {
         if let Phase::Login(login) = &mut self.core.phase {
-            login.refuse(&mut self.core.link, status);
+            let negotiated = login.refuse(&mut self.core.link, status);
+            self.core.finish_login(negotiated);
             self.settle(now);
         }
     }
@@ -342,11 +333,11 @@ impl Core {
         }
     }
 
-    fn handle_pdu(&mut self, head: Head<'_>, data: &[u8], now: Time, gate: &mut impl Gate) {
+    fn handle_pdu(&mut self, head: Head<'_>, data: &[u8], gate: &mut impl Gate) {
         match &mut self.phase {
             Phase::Login(login) => {
-                login.handle_pdu(&mut self.link, head, data);
-                self.advance_login(now);
+                let negotiated = login.handle_pdu(&mut self.link, head, data);
+                self.finish_login(negotiated);
             }
             Phase::FullFeature(full_feature) => {
                 let link = &mut self.link;
@@ -370,14 +361,16 @@ impl Core {
         }
     }
 
-    fn advance_login(&mut self, _now: Time) {}
+    /// Full feature phase begins, when the login has succeeded.
+    fn finish_login(&mut self, negotiated: Option<Box<Negotiated>>) {
+        if let Some(negotiated) = negotiated {
+            self.link.events.push_back(Event::FullFeature(negotiated.clone()));
+            self.start_full_feature(*negotiated);
+        }
+    }
 
-    fn start_full_feature(
-        &mut self,
-        negotiated: crate::standin::Negotiated,
-        digests: Digests,
-        first: crate::pdu::CmdSn,
-    ) {
+    fn start_full_feature(&mut self, negotiated: Negotiated) {
+        let digests = Digests { header: negotiated.header_digest, data: negotiated.data_digest };
         self.receive_limits = Some(Limits {
             digests,
             data_segment_bytes_max: negotiated.own_data_segment_bytes_max,
@@ -386,7 +379,7 @@ impl Core {
         });
         self.link.transmit.digests = digests;
         self.timers.set_deadline(None);
-        self.phase = Phase::FullFeature(Box::new(FullFeature::new(&self.link, negotiated, first)));
+        self.phase = Phase::FullFeature(Box::new(FullFeature::new(&self.link, negotiated)));
     }
 
     /// Says where a large payload goes; nowhere when there is no place.
@@ -431,7 +424,9 @@ impl Core {
 
     fn handle_fault(&mut self, fault: &Fault) {
         match &mut self.phase {
-            Phase::Login(login) => login.handle_fault(&mut self.link, fault.violation),
+            Phase::Login(login) => {
+                login.handle_violation(&mut self.link, fault.violation);
+            }
             Phase::FullFeature(full_feature) => {
                 full_feature.handle_violation(&mut self.link, fault.violation, fault.header.as_ref());
             }

@@ -1,8 +1,9 @@
 //! What a target's connection tells its driver, and what the driver tells back.
 
+use crate::Negotiated;
+use crate::login::LoginQuestion;
 use crate::pdu::{Lun, TaskAttribute, TaskFunction};
 use crate::session::TaskId;
-use crate::standin::{FullFeature, LoginQuestion};
 use crate::target::CloseReason;
 use block::{Rope, View};
 use smallvec::SmallVec;
@@ -19,7 +20,7 @@ pub enum Event {
     Login(LoginQuestion),
     /// The login succeeded. Another connection with the same initiator name, ISID, target name and portal
     /// group is reinstated by this one: the driver closes it (RFC 7143 §6.3.5).
-    FullFeature(Box<FullFeature>),
+    FullFeature(Box<Negotiated>),
     /// A command to carry out, with all its data; answered with
     /// [`Connection::respond`](crate::target::Connection::respond).
     Command(Command),

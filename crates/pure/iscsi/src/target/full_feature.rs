@@ -11,7 +11,7 @@ use crate::pdu::{
 };
 use crate::receive::Head;
 use crate::session::{Session, TaskId};
-use crate::standin::{Negotiated, SessionType};
+use crate::{Negotiated, SessionType};
 use std::collections::VecDeque;
 
 /// A logged-in connection of a target.
@@ -54,7 +54,8 @@ pub(crate) enum Placement {
 }
 
 impl FullFeature {
-    pub(crate) fn new(link: &Link, negotiated: Negotiated, first: CmdSn) -> Self {
+    pub(crate) fn new(link: &Link, negotiated: Negotiated) -> Self {
+        let first = negotiated.identity.cmd_sn;
         let data_out_limits = Limits {
             first_burst_bytes_max: negotiated.first_burst_bytes_max,
             burst_bytes_max: negotiated.burst_bytes_max,

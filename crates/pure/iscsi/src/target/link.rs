@@ -21,7 +21,8 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(config: Rc<Config>) -> Self {
         let (transmit, events) = (Transmit::default(), VecDeque::new());
-        Self { config, transmit, events, stat_sn: StatSn(0), closing: None }
+        // The first StatSN is ours to choose (RFC 7143 §11.13.4).
+        Self { config, transmit, events, stat_sn: StatSn(1), closing: None }
     }
 
     /// The number of a status that is sent now.

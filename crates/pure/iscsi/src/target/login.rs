@@ -1,24 +1,61 @@
-//! The login phase of a connection.
+//! The login phase of a connection: the login machine between the stream and the driver.
 
-use super::Config;
+use super::event::Event;
 use super::link::Link;
-use crate::receive::{Digests, Head, Limits};
-use crate::standin::Grant;
-use crate::{LoginStatus, Violation};
+use crate::login::{Grant, LoginStatus, TargetLogin, TargetStep};
+use crate::pdu::SegmentLengths;
+use crate::receive::Head;
+use crate::{CloseReason, Negotiated, Violation};
 
 /// A login under way.
 #[derive(Debug)]
-pub(crate) struct LoginPhase {}
+pub(crate) struct LoginPhase {
+    login: TargetLogin,
+}
 
 impl LoginPhase {
-    pub(crate) fn new(_: &Config, _: [u8; 32]) -> Self {
-        Self {}
+    pub(crate) fn new(link: &Link, random: [u8; 32]) -> Self {
+        Self { login: TargetLogin::new(&link.config.login, random) }
     }
-    pub(crate) fn receive_limits() -> Limits {
-        Limits { digests: Digests::default(), data_segment_bytes_max: 8192, buffer_bytes_max: 12 << 10, places: false }
+
+    /// Each of the following gives what was agreed on, once the login has succeeded.
+    pub(crate) fn handle_pdu(&mut self, link: &mut Link, head: Head<'_>, text: &[u8]) -> Option<Box<Negotiated>> {
+        self.login.handle_pdu(head.basic, text);
+        self.advance(link)
     }
-    pub(crate) fn grant(&mut self, _: &mut Link, _: Grant) {}
-    pub(crate) fn refuse(&mut self, _: &mut Link, _: LoginStatus) {}
-    pub(crate) fn handle_pdu(&mut self, _: &mut Link, _: Head<'_>, _: &[u8]) {}
-    pub(crate) fn handle_fault(&mut self, _: &mut Link, _: Violation) {}
+
+    pub(crate) fn handle_violation(&mut self, link: &mut Link, violation: Violation) -> Option<Box<Negotiated>> {
+        self.login.handle_violation(violation);
+        self.advance(link)
+    }
+
+    pub(crate) fn grant(&mut self, link: &mut Link, grant: Grant) -> Option<Box<Negotiated>> {
+        self.login.grant(grant);
+        self.advance(link)
+    }
+
+    pub(crate) fn refuse(&mut self, link: &mut Link, status: LoginStatus) -> Option<Box<Negotiated>> {
+        self.login.refuse(status);
+        self.advance(link)
+    }
+
+    fn advance(&mut self, link: &mut Link) -> Option<Box<Negotiated>> {
+        while let Some(step) = self.login.poll() {
+            match step {
+                TargetStep::Respond { mut response, text } => {
+                    response.stat_sn = link.take_stat_sn();
+                    response.max_cmd_sn = response.exp_cmd_sn.plus(link.config.commands_max).minus(1);
+                    let mut header = [0; 48];
+                    response.emit(SegmentLengths::data(text.len()), &mut header);
+                    link.transmit.push(&header, &text);
+                }
+                TargetStep::Ask(question) => link.events.push_back(Event::Login(question)),
+                TargetStep::FullFeature(negotiated) => return Some(negotiated),
+                TargetStep::Failed { status, violation } => {
+                    link.close(violation.map_or(CloseReason::LoginRefused(status), CloseReason::Violation));
+                }
+            }
+        }
+        None
+    }
 }

@@ -11,7 +11,7 @@ use crate::pdu::{
 impl FullFeature {
     /// Source: RFC 7143 §11.14, §11.15. There is one connection: closing it and closing the session are the same.
     pub(crate) fn handle_logout(&mut self, link: &mut Link, request: &LogoutRequest) {
-        let ours = request.cid == self.negotiated.cid;
+        let ours = request.cid == self.negotiated.identity.cid;
         let outcome = match request.reason {
             LogoutReason::CloseSession => LogoutOutcome::Closed,
             LogoutReason::CloseConnection if ours => LogoutOutcome::Closed,

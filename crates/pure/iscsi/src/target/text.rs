@@ -94,7 +94,7 @@ impl FullFeature {
                     _ => answer.push(key, "Reject"),
                 },
                 "InitiatorAlias" => {}
-                _ if is_login_key(key) => answer.push(key, "Reject"),
+                _ if crate::is_login_key(key) => answer.push(key, "Reject"),
                 _ => answer.push(key, "NotUnderstood"),
             }
         }
@@ -119,7 +119,7 @@ impl FullFeature {
                 name => Some(SendTargets::Named(name.to_owned())),
             };
         }
-        let own = self.negotiated.target_name.as_ref()?.to_string();
+        let own = self.negotiated.identity.target_name.as_ref()?.to_string();
         (value.is_empty() || value == own).then_some(SendTargets::Named(own))
     }
 
@@ -155,33 +155,4 @@ impl FullFeature {
         response.emit(SegmentLengths::data(part.text.len()), &mut header);
         link.transmit.push(&header, &part.text);
     }
-}
-
-/// Keys of RFC 7143 §13 that are agreed on in the login and never after it.
-fn is_login_key(key: &str) -> bool {
-    const KEYS: [&str; 22] = [
-        "AuthMethod",
-        "HeaderDigest",
-        "DataDigest",
-        "MaxConnections",
-        "TargetName",
-        "InitiatorName",
-        "TargetAlias",
-        "TargetAddress",
-        "TargetPortalGroupTag",
-        "InitialR2T",
-        "ImmediateData",
-        "MaxBurstLength",
-        "FirstBurstLength",
-        "DefaultTime2Wait",
-        "DefaultTime2Retain",
-        "MaxOutstandingR2T",
-        "DataPDUInOrder",
-        "DataSequenceInOrder",
-        "ErrorRecoveryLevel",
-        "SessionType",
-        "TaskReporting",
-        "iSCSIProtocolLevel",
-    ];
-    KEYS.contains(&key)
 }

@@ -110,7 +110,7 @@ fn bidirectional_command_without_a_read_length_ends_the_connection() {
 
 #[test]
 fn reader_that_does_not_read_costs_no_more_than_its_tasks() {
-    let mut rig = Rig::with(config(), crate::standin::Negotiated { peer_data_segment_bytes_max: 512, ..negotiated() });
+    let mut rig = Rig::with(config(), crate::Negotiated { peer_data_segment_bytes_max: 512, ..negotiated() });
     for tag in 0..4 {
         rig.command(tag, reads(64 << 20), &[]);
         let task = rig.expect_command().task;
@@ -124,8 +124,7 @@ fn reader_that_does_not_read_costs_no_more_than_its_tasks() {
 
 #[test]
 fn echoes_that_nobody_reads_stop_the_receiving() {
-    let mut rig =
-        Rig::with(config(), crate::standin::Negotiated { peer_data_segment_bytes_max: 1 << 20, ..negotiated() });
+    let mut rig = Rig::with(config(), crate::Negotiated { peer_data_segment_bytes_max: 1 << 20, ..negotiated() });
     for tag in 0..10_000 {
         rig.receive(&nop_out(tag, 1, true, &pattern(4000)));
     }

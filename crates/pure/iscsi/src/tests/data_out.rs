@@ -1,10 +1,9 @@
 //! Writes: immediate and unsolicited data, R2Ts, and everything that can be wrong with them.
 
 use super::rig::*;
-use crate::Violation;
 use crate::pdu::{Lun, TargetTransferTag};
-use crate::standin::Negotiated;
 use crate::target::{CloseReason, Event, Gate, Response, Verdict};
+use crate::{Negotiated, Violation};
 
 fn unsolicited(tag: u32, data_sn: u32, offset: u32, is_final: bool) -> Out {
     Out { tag, transfer_tag: TargetTransferTag::RESERVED, lun: LUN, data_sn, offset, is_final }

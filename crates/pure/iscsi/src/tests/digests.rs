@@ -1,19 +1,17 @@
 //! Header and data digests: right ones pass, and each wrong bit is found.
 
 use super::rig::*;
-use crate::Violation;
-use crate::pdu::CmdSn;
 use crate::receive::Digests;
-use crate::target::{CloseReason, Connection, Event, Response};
+use crate::target::{CloseReason, Event, Response};
+use crate::{Negotiated, Violation};
 use block::Buf;
-use shard::Time;
 use simd::crc32c::{crc32c, crc32c_append};
-use std::rc::Rc;
 
 fn rig(digests: Digests) -> Rig {
-    let negotiated = crate::standin::Negotiated { first_burst_bytes_max: 64 << 10, ..negotiated() };
-    let target = Connection::in_full_feature(Rc::new(config()), negotiated, digests, CmdSn(1), Time(0));
-    Rig { target, now: Time(0), cmd_sn: 1 }
+    let Digests { header, data } = digests;
+    let agreed =
+        Negotiated { first_burst_bytes_max: 64 << 10, header_digest: header, data_digest: data, ..negotiated() };
+    Rig::with(config(), agreed)
 }
 
 const BOTH: Digests = Digests { header: true, data: true };

@@ -1,13 +1,12 @@
 //! An initiator and a target that says what it should not.
 
-use super::rig::{LUN, negotiated, pattern, pdu, pdus};
-use crate::initiator::{Command, Completion, Config, Connection, DataIn, Event};
+use super::rig::{LUN, initiator_config, negotiated, pattern, pdu, pdus};
+use crate::initiator::{Command, Completion, Connection, DataIn, Event};
 use crate::pdu::{
     self, AsyncEvent, AsyncMessage, Bhs, CmdSn, DataInStatus, DataSn, InitiatorPdu, InitiatorTaskTag, Lun, NopIn, R2t,
     R2tSn, Reject, RejectReason, Residual, ScsiResponse, SegmentLengths, ServiceResponse, StatSn, TargetTransferTag,
     TaskAttribute,
 };
-use crate::receive::Digests;
 use crate::{CloseReason, Gathered, Violation};
 use block::Buf;
 use shard::Time;
@@ -24,9 +23,8 @@ const EXP: CmdSn = CmdSn(2);
 const MAX: CmdSn = CmdSn(8);
 
 fn side(command: Command) -> Side {
-    let (config, window) = (Rc::new(Config::default()), (CmdSn(1), CmdSn(4)));
-    let mut initiator =
-        Connection::in_full_feature(config, negotiated(), Digests::default(), window, StatSn(1), Time(0));
+    let config = Rc::new(initiator_config());
+    let mut initiator = Connection::in_full_feature(config, negotiated(), CmdSn(4), StatSn(1), Time(0));
     initiator.submit(command).expect("full feature phase, and room");
     let sent = sent(&mut initiator);
     let InitiatorPdu::ScsiCommand(command) = InitiatorPdu::parse(&sent[0].0).expect("an initiator of ours") else {

@@ -1,12 +1,10 @@
 //! Target and initiator with a pipe between them that cuts and delays, and a clock that a test moves.
 
-use super::rig::{LUN, config, negotiated};
+use super::rig::{LUN, config, identity, initiator_config, negotiated};
 use crate::initiator::{self, Completion, DataIn};
 use crate::pdu::{AsyncEvent, CmdSn, Residual, StatSn, TaskAttribute, TaskFunction, TaskFunctionOutcome};
-use crate::receive::Digests;
-use crate::standin::Negotiated;
 use crate::target::{self, Response, TargetRecord};
-use crate::{CloseReason, Gathered, TaskId};
+use crate::{CloseReason, Gathered, Identity, Negotiated, TaskId};
 use block::{Buf, Rope};
 use proptest::prelude::*;
 use shard::Time;
@@ -30,19 +28,20 @@ struct Pair {
     closed: Vec<CloseReason>,
 }
 
-fn both_sides(digests: Digests, negotiated: Negotiated) -> Pair {
+fn both_sides(negotiated: Negotiated) -> Pair {
     let now = Time(0);
+    let identity = Identity { cmd_sn: CmdSn(5), ..identity() };
+    let negotiated = Negotiated { identity, ..negotiated };
     let from_initiators_side = Negotiated {
         peer_data_segment_bytes_max: negotiated.own_data_segment_bytes_max,
         own_data_segment_bytes_max: negotiated.peer_data_segment_bytes_max,
         ..negotiated.clone()
     };
-    let target = target::Connection::in_full_feature(Rc::new(config()), negotiated, digests, CmdSn(5), now);
+    let target = target::Connection::in_full_feature(Rc::new(config()), negotiated, now);
     let initiator = initiator::Connection::in_full_feature(
-        Rc::new(initiator::Config::default()),
+        Rc::new(initiator_config()),
         from_initiators_side,
-        digests,
-        (CmdSn(5), CmdSn(8)),
+        CmdSn(8),
         StatSn(1),
         now,
     );
@@ -153,7 +152,7 @@ impl Pair {
 
 #[test]
 fn requests_of_every_kind_are_answered() {
-    let mut pair = both_sides(Digests::default(), negotiated());
+    let mut pair = both_sides(negotiated());
     let ping = pair.initiator.ping(b"are you there").expect("full feature phase");
     let text = pair.initiator.send_targets("").expect("full feature phase");
     pair.run();
@@ -175,7 +174,7 @@ fn requests_of_every_kind_are_answered() {
 
 #[test]
 fn initiator_queues_what_the_window_does_not_take() {
-    let mut pair = both_sides(Digests::default(), negotiated());
+    let mut pair = both_sides(negotiated());
     pair.keeps = true;
     for _ in 0..20 {
         pair.submit(0, None, DataIn::Discard(512));
@@ -194,7 +193,7 @@ fn initiator_queues_what_the_window_does_not_take() {
 
 #[test]
 fn aborted_command_is_forgotten_by_both() {
-    let mut pair = both_sides(Digests::default(), negotiated());
+    let mut pair = both_sides(negotiated());
     pair.keeps = true;
     let task = pair.submit(0, None, DataIn::Discard(512));
     let other = pair.submit(0, Some(&[1; 9000]), DataIn::None);
@@ -216,7 +215,7 @@ fn aborted_command_is_forgotten_by_both() {
 
 #[test]
 fn silent_connection_is_kept_by_pings_of_both_sides() {
-    let mut pair = both_sides(Digests::default(), negotiated());
+    let mut pair = both_sides(negotiated());
     for _ in 0..10 {
         let due = pair.target.poll_timeout().into_iter().chain(pair.initiator.poll_timeout()).min();
         pair.now = due.expect("open connections have timers");
@@ -230,7 +229,7 @@ fn silent_connection_is_kept_by_pings_of_both_sides() {
 
 #[test]
 fn silent_target_is_left_by_the_initiator() {
-    let mut pair = both_sides(Digests::default(), negotiated());
+    let mut pair = both_sides(negotiated());
     for _ in 0..2 {
         let due = pair.initiator.poll_timeout().expect("an open connection has a timer");
         pair.initiator.handle_timeout(due);
@@ -266,6 +265,8 @@ proptest! {
         outstanding in 1u16..4,
     ) {
         let agreed = Negotiated {
+            header_digest: header,
+            data_digest: data,
             initial_r2t,
             immediate_data,
             first_burst_bytes_max: first.min(burst),
@@ -275,7 +276,7 @@ proptest! {
             outstanding_r2t_max: outstanding,
             ..negotiated()
         };
-        let mut pair = both_sides(Digests { header, data }, agreed);
+        let mut pair = both_sides(agreed);
         let mut model = vec![0u8; 64 << 10];
         let mut cuts = cuts.into_iter().cycle();
         for (n, op) in ops.iter().enumerate() {
@@ -309,7 +310,7 @@ proptest! {
         initial_r2t in any::<bool>(),
     ) {
         let agreed = Negotiated { outstanding_r2t_max: outstanding, initial_r2t, ..negotiated() };
-        let mut pair = both_sides(Digests::default(), agreed);
+        let mut pair = both_sides(agreed);
         let mut cuts = cuts.into_iter().cycle();
         for (n, &size) in sizes.iter().enumerate() {
             pair.submit(n as u16 * 4096, Some(&vec![n as u8 + 1; size]), DataIn::None);

@@ -1,11 +1,9 @@
 //! Any cut of a stream means the same, and no stream of any bytes does harm.
 
 use super::rig::*;
-use crate::initiator;
 use crate::pdu::{CmdSn, StatSn, TargetTransferTag, TaskFunction, TaskFunctionOutcome};
-use crate::receive::Digests;
-use crate::standin::Negotiated;
 use crate::target::{Event, Response};
+use crate::{Negotiated, initiator};
 use block::Buf;
 use proptest::prelude::*;
 use shard::Time;
@@ -156,10 +154,9 @@ proptest! {
     ) {
         const OPCODES: [u8; 10] = [0x20, 0x21, 0x22, 0x24, 0x25, 0x25, 0x26, 0x31, 0x32, 0x3f];
         let mut initiator = initiator::Connection::in_full_feature(
-            Rc::new(initiator::Config::default()),
+            Rc::new(initiator_config()),
             negotiated(),
-            Digests::default(),
-            (CmdSn(1), CmdSn(16)),
+            CmdSn(16),
             StatSn(1),
             Time(0),
         );

@@ -1,13 +1,11 @@
 //! A target's connection in full feature phase, with an initiator that says exactly what a test wants.
 
 use crate::pdu::{
-    AsyncMessage, Bhs, CmdSn, DataOut, DataSn, InitiatorTaskTag, Lun, NopOut, Residual, ScsiCommand, SegmentLengths,
-    StatSn, TargetPdu, TargetTransferTag, TaskAttribute, TaskFunction, TaskManagementRequest,
+    AsyncMessage, Bhs, Cid, CmdSn, DataOut, DataSn, InitiatorTaskTag, Isid, Lun, NopOut, Residual, ScsiCommand,
+    SegmentLengths, StatSn, TargetPdu, TargetTransferTag, TaskAttribute, TaskFunction, TaskManagementRequest, Tsih,
 };
-use crate::receive::Digests;
-use crate::standin::{Negotiated, SessionType};
 use crate::target::{Command, Config, Connection, Event, Gate, OpenGate, Response, TaskManagement};
-use crate::{Gathered, TaskId};
+use crate::{Gathered, Identity, IscsiName, Negotiated, SessionType, TaskId};
 use shard::Time;
 use std::rc::Rc;
 
@@ -25,13 +23,39 @@ pub(super) fn negotiated() -> Negotiated {
         peer_data_segment_bytes_max: 1024,
         own_data_segment_bytes_max: 256 << 10,
         time2wait_s: 2,
-        cid: crate::pdu::Cid(1),
-        target_name: Some("iqn.2026-01.test:disk".to_owned()),
+        time2retain_s: 0,
+        identity: identity(),
+        header_digest: false,
+        data_digest: false,
+        connections_max: 1,
+        data_pdu_in_order: true,
+        data_sequence_in_order: true,
+        error_recovery_level: 0,
+        protocol_level: 1,
+    }
+}
+
+pub(super) fn identity() -> Identity {
+    Identity {
+        initiator_name: IscsiName::parse("iqn.2026-01.test:host").expect("a name"),
+        initiator_alias: None,
+        chap_name: None,
+        session_type: SessionType::Normal,
+        target_name: Some(IscsiName::parse("iqn.2026-01.test:disk").expect("a name")),
+        isid: Isid([1, 2, 3, 4, 5, 6]),
+        tsih: Tsih(1),
+        cid: Cid(1),
+        cmd_sn: CmdSn(1),
     }
 }
 
 pub(super) fn config() -> Config {
     Config { commands_max: 4, immediate_max: 2, ..Config::default() }
+}
+
+pub(super) fn initiator_config() -> crate::initiator::Config {
+    let Identity { initiator_name, target_name, .. } = identity();
+    crate::initiator::Config::new(crate::login::InitiatorConfig::new(initiator_name, target_name))
 }
 
 pub(super) struct Rig {
@@ -48,7 +72,7 @@ impl Rig {
 
     pub(super) fn with(config: Config, negotiated: Negotiated) -> Self {
         let now = Time(0);
-        let target = Connection::in_full_feature(Rc::new(config), negotiated, Digests::default(), CmdSn(1), now);
+        let target = Connection::in_full_feature(Rc::new(config), negotiated, now);
         Self { target, now, cmd_sn: 1 }
     }
 

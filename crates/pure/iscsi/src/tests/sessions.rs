@@ -1,13 +1,12 @@
 //! What happens beside commands: pings, text, logout, messages, Rejects, silence.
 
 use super::rig::*;
-use crate::Violation;
 use crate::pdu::{
     AsyncEvent, Cid, CmdSn, InitiatorTaskTag, LogoutReason, LogoutRequest, Lun, SegmentLengths, StatSn,
     TargetTransferTag, TextRequest,
 };
-use crate::standin::{Negotiated, SessionType};
 use crate::target::{CloseReason, Event, SendTargets, TargetRecord};
+use crate::{Identity, Negotiated, SessionType, Violation};
 use shard::Time;
 use std::time::Duration;
 
@@ -42,7 +41,8 @@ fn logout(reason: LogoutReason, cid: u16) -> Vec<u8> {
 }
 
 fn discovery() -> Negotiated {
-    Negotiated { session_type: SessionType::Discovery, target_name: None, ..negotiated() }
+    let identity = Identity { session_type: SessionType::Discovery, target_name: None, ..identity() };
+    Negotiated { session_type: SessionType::Discovery, identity, ..negotiated() }
 }
 
 #[test]
