@@ -91,6 +91,7 @@ impl<H, T: Tagged> Session<H, T> {
     }
 
     /// How many tasks live.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
     }

@@ -9,7 +9,7 @@ use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::timers::{Due, Pulse, Timers};
 use crate::transmit::{Gathered, Transmit};
-use crate::{CloseReason, Negotiated, Violation};
+use crate::{CloseReason, Violation};
 use block::Buf;
 use shard::Time;
 use std::collections::VecDeque;
@@ -88,7 +88,7 @@ impl Connection {
     #[cfg(test)]
     pub(crate) fn in_full_feature(
         config: Rc<Config>,
-        negotiated: Negotiated,
+        negotiated: crate::Negotiated,
         max_cmd_sn: crate::pdu::CmdSn,
         exp_stat_sn: crate::pdu::StatSn,
         now: Time,

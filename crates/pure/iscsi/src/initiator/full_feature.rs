@@ -151,7 +151,7 @@ impl FullFeature {
         self.handle_window(response.exp_cmd_sn, response.max_cmd_sn);
         self.handle_status(response.stat_sn)?;
         let task = self.by_tag(response.initiator_task_tag)?;
-        let Some(Task::TaskManagement(request)) = self.tasks.find(task) else { return Err(Violation::TaskTagUnknown) };
+        let Some(Task::Management(request)) = self.tasks.find(task) else { return Err(Violation::TaskTagUnknown) };
         let request = *request;
         self.tasks.remove(task);
         if response.outcome == crate::pdu::TaskFunctionOutcome::Complete {

@@ -23,7 +23,7 @@ impl FullFeature {
         let mut header = [0; 48];
         match self.tasks.find(id) {
             Some(Task::Command(_)) => self.send_command(link, id, cmd_sn, immediate),
-            Some(Task::TaskManagement(request)) => {
+            Some(Task::Management(request)) => {
                 let request = TaskManagementRequest { immediate, initiator_task_tag, cmd_sn, exp_stat_sn, ..*request };
                 request.emit(SegmentLengths::NONE, &mut header);
                 link.transmit.push(&header, &[]);
@@ -71,7 +71,7 @@ impl FullFeature {
             ref_cmd_sn: self.cmd_sn,
             exp_data_sn: crate::pdu::DataSn(0),
         };
-        let id = self.tasks.insert(Task::TaskManagement(request));
+        let id = self.tasks.insert(Task::Management(request));
         self.send(link, id, self.cmd_sn, true);
         id
     }

@@ -7,10 +7,9 @@ use block::Buf;
 
 /// A request that lives until it is answered.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all tasks are commands, and places are used again")]
 pub(crate) enum Task {
     Command(CommandTask),
-    TaskManagement(TaskManagementRequest),
+    Management(TaskManagementRequest),
     Ping {
         data: Vec<u8>,
     },

@@ -24,6 +24,7 @@ impl<T: Tagged> Tasks<T> {
     }
 
     /// How many tasks there are.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.slab.len()
     }

@@ -327,5 +327,5 @@ pub(super) fn last_transfer_tag(bytes: &[u8]) -> TargetTransferTag {
         Ok(TargetPdu::R2t(r2t)) => Some(r2t.target_transfer_tag),
         _ => None,
     });
-    tags.last().expect("an R2T was sent")
+    tags.into_iter().next_back().expect("an R2T was sent")
 }
