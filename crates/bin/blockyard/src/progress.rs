@@ -74,7 +74,7 @@ pub fn duration(seconds: u64) -> String {
 }
 
 fn bar(pool: &Name) -> ProgressBar {
-    let style = ProgressStyle::with_template("{prefix} [{bar:40}] {msg}").expect("the template is well formed");
+    let style = ProgressStyle::with_template("{prefix} [{bar:24}] {wide_msg}").expect("the template is well formed");
     ProgressBar::new(0).with_prefix(pool.to_string()).with_style(style.progress_chars("=> "))
 }
 

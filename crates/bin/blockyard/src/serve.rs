@@ -6,6 +6,7 @@ use crate::engine;
 use crate::failure::Failure;
 use control::{Control, Store};
 use model::{Refusal, code};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -55,6 +56,7 @@ fn start_log(filter: &str) -> Result<(), Failure> {
         let message = format!("\"{filter}\" is not a log filter: {error}");
         Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,dataplane=debug"))
     })?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     Ok(())
 }
