@@ -220,6 +220,48 @@ fn rebuild_that_was_dropped_goes_on_where_it_was() {
 }
 
 #[test]
+fn rebuild_from_the_beginning_believes_nothing_of_an_earlier_one() {
+    let (bench, data) = replaced(Level::Raid1, 2);
+    let mut own = Stepping::default();
+    drop(futures_util::FutureExt::now_or_never(Box::pin(bench.array.rebuild(1, &[0..40], &mut own))));
+    assert_ne!(bench.state(1), MemberState::Rebuilding { front_stripe: 0 });
+    bench.disk(1).overwrite(Extent::new(0, 1), 0xdd);
+    bench.disk(1).hold();
+    let (array, log) = (bench.array.clone(), bench.log.clone());
+    let rebuild = bench.begin(async move { array.rebuild(1, &[0..40], &mut Owner(log)).await });
+    bench.settle();
+    assert_eq!(bench.state(1), MemberState::Rebuilding { front_stripe: 0 });
+    bench.disk(1).release();
+    bench.settle();
+    assert!(rebuild.take().is_some_and(|rebuild| rebuild.is_ok()));
+    assert_eq!(bench.disk(1).bytes(Extent::new(0, 1)), data[..4096]);
+}
+
+#[test]
+fn rebuild_whose_replacement_is_exchanged_ends_and_leaves_the_next_one_alone() {
+    let (bench, _) = replaced(Level::Raid5, 4);
+    let owner = Stepping::default();
+    let (array, mut own) = (bench.array.clone(), owner.clone());
+    let rebuild = bench.begin(async move { array.rebuild(1, &[0..40], &mut own).await });
+    turn(&bench);
+    let (array, log) = (bench.array.clone(), bench.log.clone());
+    let second = bench.begin(async move { array.rebuild(1, &[0..40], &mut Owner(log)).await });
+    turn(&bench);
+    assert_eq!(second.take(), Some(Err(RebuildError::NotWaiting(1))), "one rebuild of a member at a time");
+    let array = bench.array.clone();
+    let fail = bench.begin(async move { array.fail(1).await });
+    turn(&bench);
+    assert_eq!(fail.take(), Some(Ok(())));
+    bench.replace(1);
+    owner.go.set(true);
+    turn(&bench);
+    assert_eq!(rebuild.take(), Some(Err(RebuildError::ReplacementLost(1))));
+    assert_eq!(bench.state(1), MemberState::Rebuilding { front_stripe: 0 });
+    assert!(bench.rebuild(1).is_ok());
+    assert_eq!(bench.mismatches(), 0);
+}
+
+#[test]
 fn rebuild_of_some_stripes_keeps_what_is_written_whole_beside_them() {
     let (bench, _) = replaced(Level::Raid5, 4);
     let fronts = Rc::new(RefCell::new(Vec::new()));
