@@ -1,0 +1,244 @@
+//! The conductor: answers control's orders, knows which shard is whose home, and forwards.
+//!
+//! Orders that change something run one at a time, in order; questions are answered beside them.
+
+mod disks;
+mod pools;
+mod questions;
+mod volumes;
+
+use crate::access::AccessView;
+use crate::portal::OpenPortal;
+use crate::registry::Notice;
+use crate::seat::Seat;
+use disks::KnownDisk;
+use model::{
+    Access, Call, DiskName, Name, Network, Order, PoolId, PortalReport, PortalState, Refusal, Report,
+    TARGET_PORTAL_GROUP, VolumeId, VolumeName, code,
+};
+use shard::World;
+use shard::mailbox::{self, Receiver};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long sessions may take to end what is under way when the daemon stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the conductor knows: where everything has its home.
+pub struct Conductor<W: World> {
+    seat: Rc<Seat<W>>,
+    disks: RefCell<BTreeMap<DiskName, KnownDisk>>,
+    pools: RefCell<BTreeMap<Name, PoolHome>>,
+    volumes: RefCell<BTreeMap<VolumeName, VolumeHome>>,
+    portals: RefCell<BTreeMap<SocketAddr, OpenPortal>>,
+    access: RefCell<Access>,
+    networks: Box<dyn Fn() -> Vec<Network>>,
+    next_home: Cell<usize>,
+    next_connection: Rc<Cell<usize>>,
+    started: shard::Time,
+    stopped: Cell<bool>,
+    /// Names how disks and sockets are driven, for reports.
+    io: String,
+}
+
+#[derive(Clone, Copy)]
+struct PoolHome {
+    id: PoolId,
+    home: usize,
+}
+
+#[derive(Clone, Copy)]
+struct VolumeHome {
+    id: VolumeId,
+    home: usize,
+}
+
+/// Answers the calls of `inbox` until an order to stop is done, or every sender is gone.
+pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: Facts) {
+    let conductor = Rc::new(Conductor::new(seat.clone(), facts));
+    let (queue, changes) = mailbox::channel::<Call>();
+    let worker = conductor.clone();
+    seat.world.spawn(async move {
+        while let Some(call) = changes.receive().await {
+            let answer = worker.change(&call.order).await;
+            call.answer(answer);
+        }
+    });
+    while let Some(call) = inbox.receive().await {
+        if is_question(&call.order) {
+            let conductor = conductor.clone();
+            seat.world.spawn(async move {
+                let answer = conductor.answer(&call.order).await;
+                call.answer(answer);
+            });
+        } else if matches!(call.order, Order::Stop) {
+            let answer = conductor.stop().await;
+            call.answer(answer);
+            return;
+        } else if queue.send(call).is_err() {
+            return;
+        }
+    }
+    let _ = conductor.stop().await;
+}
+
+/// What the program that starts the data plane tells about its surroundings.
+pub struct Facts {
+    /// How disks and sockets are driven: `io_uring` or `threads`.
+    pub io: String,
+    /// The networks that this machine's addresses are in, now.
+    pub networks: Box<dyn Fn() -> Vec<Network>>,
+}
+
+fn is_question(order: &Order) -> bool {
+    use Order::{Disks, Pools, Portals, Sessions, Status, Volumes};
+    matches!(order, Status | Disks | Pools | Volumes | Sessions | Portals)
+}
+
+impl<W: World> Conductor<W> {
+    fn new(seat: Rc<Seat<W>>, facts: Facts) -> Self {
+        Self {
+            started: seat.world.now(),
+            seat,
+            disks: RefCell::default(),
+            pools: RefCell::default(),
+            volumes: RefCell::default(),
+            portals: RefCell::default(),
+            access: RefCell::default(),
+            networks: facts.networks,
+            next_home: Cell::new(0),
+            next_connection: Rc::default(),
+            stopped: Cell::new(false),
+            io: facts.io,
+        }
+    }
+
+    async fn change(&self, order: &Order) -> Result<Report, Refusal> {
+        if self.stopped.get() {
+            return Err(engine_gone());
+        }
+        match order {
+            Order::InspectDisk { path } => self.inspect_disk(path).await.map(Report::Disk),
+            Order::OpenDisk { disk, path } => self.open_disk(disk, path).await.map(Report::Disk),
+            Order::CloseDisk { disk } => self.close_disk(disk).map(|()| Report::Done),
+            Order::EraseDisk { disk } => self.erase_disk(disk).await.map(|()| Report::Done),
+            Order::CreatePool { pool, id, groups, force } => {
+                self.create_pool(pool, *id, groups, *force).await.map(Report::Pool)
+            }
+            Order::OpenPool { id } => self.open_pool(*id).await.map(Report::Pool),
+            Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),
+            Order::FailDisk { disk, force } => self.fail_disk(disk, *force).await.map(Report::Pool),
+            Order::ReplaceDisk { failed, member, replacement, force } => {
+                self.replace_disk(failed, *member, replacement, *force).await.map(Report::Pool)
+            }
+            Order::CreateVolume(spec) => self.create_volume(spec).await.map(Report::Volume),
+            Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).await.map(Report::Volume),
+            Order::DeleteVolume { volume } => self.delete_volume(volume).await.map(|()| Report::Done),
+            Order::SetAccess(access) => {
+                *self.access.borrow_mut() = access.clone();
+                self.publish_access().await;
+                Ok(Report::Done)
+            }
+            Order::OpenPortal { address } => self.open_portal(*address).map(Report::Portal),
+            Order::ClosePortal { address } => self.close_portal(*address).await.map(|()| Report::Done),
+            _ => self.answer(order).await,
+        }
+    }
+
+    /// Every shard, and every session, goes by the present access table and volume homes.
+    async fn publish_access(&self) {
+        let homes = self.volumes.borrow().values().map(|volume| (volume.id, volume.home)).collect();
+        let access = self.access.borrow().clone();
+        let view = Arc::new(AccessView { access, homes, networks: (self.networks)() });
+        for home in 0..self.seat.limits.shards {
+            let view = view.clone();
+            self.seat.call(home, move |seat| async move { seat.set_access(view) }).await;
+        }
+        let (applying, applied) = mailbox::channel();
+        for (_, session) in self.seat.registry.sessions() {
+            // A session that is just ending needs no notice.
+            let _ = session.notices.send(Notice::AccessChanged { applied: applying.clone() });
+        }
+        drop(applying);
+        while applied.receive().await.is_some() {}
+    }
+
+    fn open_portal(&self, address: SocketAddr) -> Result<PortalReport, Refusal> {
+        if self.portals.borrow().contains_key(&address) {
+            return Err(Refusal::new(
+                code::PORTAL_TAKEN,
+                format!("portal {address} is open already"),
+                "choose another address or port",
+            ));
+        }
+        let portal = OpenPortal::open(&self.seat, address, self.next_connection.clone()).map_err(|error| {
+            Refusal::new(
+                code::PORTAL_UNUSABLE,
+                format!("cannot listen on {address}: {error}"),
+                "choose an address of this machine and a port that nothing else uses",
+            )
+        })?;
+        let address = portal.address;
+        self.portals.borrow_mut().insert(address, portal);
+        Ok(PortalReport { address, tag: TARGET_PORTAL_GROUP, state: PortalState::Open, sessions: 0 })
+    }
+
+    async fn close_portal(&self, address: SocketAddr) -> Result<(), Refusal> {
+        if self.portals.borrow_mut().remove(&address).is_none() {
+            return Err(Refusal::new(
+                code::PORTAL_UNKNOWN,
+                format!("no portal has the address {address}"),
+                "`blockyard portal list` shows them",
+            ));
+        }
+        self.end_sessions(|entry| entry.came_through(address)).await;
+        Ok(())
+    }
+
+    /// Ends the sessions that `which` picks; what they have under way is done when this returns.
+    async fn end_sessions(&self, which: impl Fn(&crate::registry::Entry) -> bool) {
+        let (ending, ended) = mailbox::channel();
+        for (_, session) in self.seat.registry.sessions().into_iter().filter(|(_, session)| which(session)) {
+            let _ = session.notices.send(Notice::Close { gone: ending.clone() });
+        }
+        drop(ending);
+        while ended.receive().await.is_some() {}
+    }
+
+    async fn stop(&self) -> Result<Report, Refusal> {
+        if self.stopped.replace(true) {
+            return Ok(Report::Done);
+        }
+        self.portals.borrow_mut().clear();
+        let patience = self.seat.world.sleep(STOP_PATIENCE);
+        let ended = std::pin::pin!(self.end_sessions(|_| true));
+        if let futures_util::future::Either::Right(_) = futures_util::future::select(ended, patience).await {
+            tracing::warn!("some sessions have commands that do not end; stopping without them");
+        }
+        let pools: Vec<(Name, PoolHome)> =
+            self.pools.borrow().iter().map(|(name, &home)| (name.clone(), home)).collect();
+        for (name, PoolHome { home, .. }) in pools {
+            let pool = name.clone();
+            let closed = self.seat.call(home, move |seat| crate::pool::close(seat, pool)).await;
+            if let Some(Err(refusal)) = closed {
+                tracing::warn!(pool = %name, %refusal, "the pool was not closed cleanly; it is resynced when it is opened");
+            }
+        }
+        Ok(Report::Done)
+    }
+
+    /// The shard that the next pool or volume has its home on.
+    fn choose_home(&self) -> usize {
+        let home = self.next_home.get() % self.seat.limits.shards;
+        self.next_home.set(home + 1);
+        home
+    }
+}
+
+fn engine_gone() -> Refusal {
+    Refusal::new(code::ENGINE_GONE, "the data plane is stopping", "start the daemon again")
+}

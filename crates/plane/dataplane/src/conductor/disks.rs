@@ -1,0 +1,181 @@
+//! The disks that are known by name: what they are, and which pool has them.
+
+use super::Conductor;
+use crate::{inspect, pool};
+use model::{DiskId, DiskName, DiskReport, DiskState, Label, Name, PoolReport, Refusal, code};
+use shard::World;
+
+/// A disk that control has named.
+#[derive(Clone, Debug)]
+pub(super) struct KnownDisk {
+    pub(super) path: String,
+    /// What it looked like when it was last looked at.
+    pub(super) report: DiskReport,
+    /// The open pool that it is a member of, and its identity there.
+    pub(super) member: Option<(Name, DiskId)>,
+}
+
+impl<W: World> Conductor<W> {
+    pub(super) async fn inspect_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
+        inspect::look_at(&self.seat.world, path).await
+    }
+
+    pub(super) async fn open_disk(&self, disk: &DiskName, path: &str) -> Result<DiskReport, Refusal> {
+        if self.disks.borrow().contains_key(disk) {
+            let hint = "choose another name, or remove that disk first";
+            return Err(Refusal::new(code::NAME_TAKEN, format!("there is a disk {disk} already"), hint));
+        }
+        let mut report = inspect::look_at(&self.seat.world, path).await?;
+        report.name = Some(disk.clone());
+        let known = KnownDisk { path: path.to_owned(), report: report.clone(), member: None };
+        self.disks.borrow_mut().insert(disk.clone(), known);
+        Ok(report)
+    }
+
+    pub(super) fn close_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
+        self.free_disk(disk)?;
+        self.disks.borrow_mut().remove(disk);
+        Ok(())
+    }
+
+    pub(super) async fn erase_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
+        let known = self.free_disk(disk)?;
+        if matches!(known.report.label, Label::Ours { .. }) {
+            inspect::erase(&self.seat.world, &known.path).await?;
+            self.look_again(disk).await;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn fail_disk(&self, disk: &DiskName, force: bool) -> Result<PoolReport, Refusal> {
+        let (pool, id) = self.member_of(disk)?;
+        let home = self.pool_home(&pool)?.home;
+        self.at(home, move |seat| pool::fail_disk(seat, pool, id, force)).await
+    }
+
+    pub(super) async fn replace_disk(
+        &self,
+        failed: &DiskName,
+        member: Option<DiskId>,
+        replacement: &DiskName,
+        force: bool,
+    ) -> Result<PoolReport, Refusal> {
+        let (pool, id) = match (self.member_of(failed), member) {
+            (Err(unknown), Some(member)) => self.find_member(member).await.ok_or(unknown)?,
+            (found, _) => found?,
+        };
+        let home = self.pool_home(&pool)?.home;
+        // A disk that has failed may be tried again in its own place.
+        let path = match self.disks.borrow().get(replacement).filter(|_| failed == replacement) {
+            Some(known) => known.path.clone(),
+            None => self.free_disk(replacement)?.path,
+        };
+        let candidate = pool::Candidate { name: replacement.clone(), path };
+        let name = pool.clone();
+        let report = self.at(home, move |seat| pool::replace_disk(seat, name, id, candidate, force)).await?;
+        self.learn_members(&report);
+        self.look_again(replacement).await;
+        Ok(report)
+    }
+
+    /// A known disk that no open pool has.
+    pub(super) fn free_disk(&self, disk: &DiskName) -> Result<KnownDisk, Refusal> {
+        let disks = self.disks.borrow();
+        let known = disks.get(disk).ok_or_else(|| unknown_disk(disk))?;
+        match &known.member {
+            None => Ok(known.clone()),
+            Some((pool, _)) => Err(Refusal::new(
+                code::DISK_IN_USE,
+                format!("disk {disk} is a member of pool {pool}"),
+                "name a disk that `blockyard disk list` shows as free",
+            )),
+        }
+    }
+
+    /// The open pool that has this member, also when the member's disk was not found.
+    async fn pool_with(&self, id: DiskId) -> Option<(Name, DiskId)> {
+        let pools = self.pool_reports().await;
+        pools.into_iter().find(|pool| pool.members().any(|member| member.id == id)).map(|pool| (pool.name, id))
+    }
+
+    fn member_of(&self, disk: &DiskName) -> Result<(Name, DiskId), Refusal> {
+        let disks = self.disks.borrow();
+        if let Some(known) = disks.get(disk) {
+            return known.member.clone().ok_or_else(|| {
+                Refusal::new(
+                    code::DISK_NOT_MEMBER,
+                    format!("disk {disk} belongs to no open pool"),
+                    "name a member of a pool, as `blockyard pool show` lists them",
+                )
+            });
+        }
+        Err(unknown_disk(disk))
+    }
+
+    /// The pool that counts on a disk which may not be here.
+    async fn find_member(&self, id: DiskId) -> Option<(Name, DiskId)> {
+        let pools = self.pool_reports().await;
+        pools.iter().find(|pool| pool.members().any(|member| member.id == id)).map(|pool| (pool.name.clone(), id))
+    }
+
+    /// Goes by the members that the report of a pool names.
+    pub(super) fn learn_members(&self, report: &PoolReport) {
+        let mut disks = self.disks.borrow_mut();
+        for known in disks.values_mut() {
+            known.member.take_if(|(pool, _)| *pool == report.name);
+        }
+        for member in report.members() {
+            if let Some(known) = member.disk.as_ref().and_then(|name| disks.get_mut(name)) {
+                known.member = Some((report.name.clone(), member.id));
+                known.report.label = Label::Ours { pool: report.id, pool_name: report.name.clone(), disk: member.id };
+            }
+        }
+    }
+
+    /// Forgets that the disks of `pool` are in use.
+    pub(super) fn forget_members(&self, pool: &Name) {
+        for known in self.disks.borrow_mut().values_mut() {
+            known.member.take_if(|(name, _)| name == pool);
+        }
+    }
+
+    /// Looks at a free disk again, after something wrote to it.
+    pub(super) async fn look_again(&self, disk: &DiskName) {
+        let Some(path) =
+            self.disks.borrow().get(disk).filter(|known| known.member.is_none()).map(|known| known.path.clone())
+        else {
+            return;
+        };
+        if let Ok(mut report) = inspect::look_at(&self.seat.world, &path).await
+            && let Some(known) = self.disks.borrow_mut().get_mut(disk)
+        {
+            report.name = Some(disk.clone());
+            known.report = report;
+        }
+    }
+
+    pub(super) async fn disk_reports(&self) -> Vec<DiskReport> {
+        let mut reports: Vec<DiskReport> = self.disks.borrow().values().map(|known| known.report.clone()).collect();
+        let pools = self.pool_reports().await;
+        for report in &mut reports {
+            let member = pools.iter().flat_map(model::PoolReport::members).find(|member| member.disk == report.name);
+            report.state = member.map_or(DiskState::Free, |member| match member.state {
+                model::MemberState::InSync => DiskState::InUse,
+                model::MemberState::Rebuilding => DiskState::Rebuilding,
+                model::MemberState::Failed => DiskState::Failed,
+                model::MemberState::Missing => DiskState::Missing,
+            });
+        }
+        let counters = self.disk_counters().await;
+        for report in &mut reports {
+            if let Some(counted) = report.name.as_ref().and_then(|name| counters.get(name)) {
+                report.counters = *counted;
+            }
+        }
+        reports
+    }
+}
+
+fn unknown_disk(disk: &DiskName) -> Refusal {
+    Refusal::new(code::DISK_UNKNOWN, format!("no disk is called {disk}"), "`blockyard disk list` shows the disks")
+}

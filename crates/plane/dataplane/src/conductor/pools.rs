@@ -1,0 +1,139 @@
+//! Which pools are open, and where.
+
+use super::{Conductor, PoolHome, VolumeHome, engine_gone};
+use crate::pool::{self, Candidate};
+use crate::seat::Seat;
+use model::{DiskCounters, DiskName, GroupSpec, Label, Name, PoolId, PoolReport, Refusal, VolumeReport, code};
+use shard::World;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::rc::Rc;
+
+impl<W: World> Conductor<W> {
+    pub(super) async fn create_pool(
+        &self,
+        name: &Name,
+        id: PoolId,
+        groups: &[GroupSpec],
+        force: bool,
+    ) -> Result<PoolReport, Refusal> {
+        if self.pools.borrow().contains_key(name) {
+            return Err(Refusal::new(
+                code::NAME_TAKEN,
+                format!("there is a pool {name} already"),
+                "choose another name",
+            ));
+        }
+        let mut seen = BTreeSet::new();
+        let mut made = Vec::new();
+        for group in groups {
+            group.level.admit_members(group.disks.len())?;
+            let mut disks = Vec::new();
+            for disk in &group.disks {
+                if !seen.insert(disk) {
+                    let hint = "name every disk once";
+                    return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is named twice"), hint));
+                }
+                disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk)?.path });
+            }
+            made.push(pool::NewGroup { level: group.level, chunk: group.chunk, disks });
+        }
+        let home = self.choose_home();
+        let spec = pool::NewPool { name: name.clone(), id, groups: made, force };
+        let report = self.at(home, move |seat| pool::create(seat, spec)).await;
+        match report {
+            Ok(report) => {
+                self.enter_pool(&report, home, &[]);
+                Ok(report)
+            }
+            Err(refusal) => {
+                let touched: Vec<DiskName> = groups.iter().flat_map(|group| group.disks.iter().cloned()).collect();
+                for disk in &touched {
+                    self.look_again(disk).await;
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    pub(super) async fn open_pool(&self, id: PoolId) -> Result<PoolReport, Refusal> {
+        if let Some(name) = self.pools.borrow().iter().find(|(_, pool)| pool.id == id).map(|(name, _)| name) {
+            return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is open already"), ""));
+        }
+        let candidates: Vec<Candidate> = self
+            .disks
+            .borrow()
+            .iter()
+            .filter(|(_, known)| matches!(known.report.label, Label::Ours { pool, .. } if pool == id))
+            .map(|(name, known)| Candidate { name: name.clone(), path: known.path.clone() })
+            .collect();
+        let home = self.choose_home();
+        let (report, volumes) = self.at(home, move |seat| pool::open(seat, id, candidates)).await?;
+        self.enter_pool(&report, home, &volumes);
+        self.publish_access().await;
+        Ok(report)
+    }
+
+    pub(super) async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
+        let home = self.pool_home(name)?.home;
+        let pool = name.clone();
+        self.at(home, move |seat| pool::destroy(seat, pool)).await?;
+        self.pools.borrow_mut().remove(name);
+        let members: Vec<DiskName> = {
+            let disks = self.disks.borrow();
+            let of_pool = |known: &super::KnownDisk| known.member.as_ref().is_some_and(|(pool, _)| pool == name);
+            disks.iter().filter(|(_, known)| of_pool(known)).map(|(disk, _)| disk.clone()).collect()
+        };
+        self.forget_members(name);
+        for disk in &members {
+            self.look_again(disk).await;
+        }
+        Ok(())
+    }
+
+    fn enter_pool(&self, report: &PoolReport, home: usize, volumes: &[VolumeReport]) {
+        self.pools.borrow_mut().insert(report.name.clone(), PoolHome { id: report.id, home });
+        self.learn_members(report);
+        for volume in volumes {
+            self.volumes.borrow_mut().insert(volume.name.clone(), VolumeHome { id: volume.id, home });
+        }
+    }
+
+    pub(super) fn pool_home(&self, name: &Name) -> Result<PoolHome, Refusal> {
+        self.pools.borrow().get(name).copied().ok_or_else(|| {
+            let hint = "`blockyard pool list` shows the pools";
+            Refusal::new(code::POOL_UNKNOWN, format!("no pool is called {name}"), hint)
+        })
+    }
+
+    pub(super) async fn pool_reports(&self) -> Vec<PoolReport> {
+        let mut reports = Vec::new();
+        for home in 0..self.seat.limits.shards {
+            reports.extend(self.seat.call(home, |seat| async move { pool::reports(&seat) }).await.unwrap_or_default());
+        }
+        reports.sort_by(|a, b| a.name.cmp(&b.name));
+        reports
+    }
+
+    pub(super) async fn disk_counters(&self) -> BTreeMap<DiskName, DiskCounters> {
+        let mut counters = BTreeMap::new();
+        for home in 0..self.seat.limits.shards {
+            let here = self.seat.call(home, |seat| async move { pool::disk_counters(&seat) }).await;
+            counters.extend(here.unwrap_or_default());
+        }
+        counters
+    }
+
+    /// Runs `work` on the shard `home`.
+    pub(super) async fn at<R, F>(
+        &self,
+        home: usize,
+        work: impl FnOnce(Rc<Seat<W>>) -> F + Send + 'static,
+    ) -> Result<R, Refusal>
+    where
+        R: Send + 'static,
+        F: Future<Output = Result<R, Refusal>> + 'static,
+    {
+        self.seat.call(home, work).await.unwrap_or_else(|| Err(engine_gone()))
+    }
+}

@@ -1,0 +1,89 @@
+//! Questions: how everything is, now.
+
+use super::Conductor;
+use crate::access::AccessView;
+use crate::registry::{Entry, SessionId};
+use model::{
+    EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionKind, SessionReport, TARGET_PORTAL_GROUP,
+};
+use shard::World;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<W: World> Conductor<W> {
+    pub(super) async fn answer(&self, order: &Order) -> Result<Report, Refusal> {
+        Ok(match order {
+            Order::Status => Report::Engine(self.engine_report()),
+            Order::Disks => Report::Disks(self.disk_reports().await),
+            Order::Pools => Report::Pools(self.pool_reports().await),
+            Order::Volumes => Report::Volumes(self.volume_reports().await),
+            Order::Sessions => Report::Sessions(self.session_reports()),
+            Order::Portals => Report::Portals(self.portal_reports()),
+            _ => unreachable!("{order:?} is no question; `is_question` decides"),
+        })
+    }
+
+    fn engine_report(&self) -> EngineReport {
+        let limits = &self.seat.limits;
+        let totals = self.seat.registry.totals();
+        EngineReport {
+            shards: u32::try_from(limits.shards).unwrap_or(u32::MAX),
+            io: self.io.clone(),
+            uptime_seconds: self.seat.world.now().since(self.started).as_secs(),
+            sessions: u32::try_from(self.seat.registry.sessions().len()).unwrap_or(u32::MAX),
+            commands: totals.commands,
+            read_bytes: totals.read_bytes,
+            written_bytes: totals.written_bytes,
+            buffer_bytes: block::pool::taken_bytes(),
+            buffer_bytes_max: limits.buffer_bytes_max,
+        }
+    }
+
+    fn session_reports(&self) -> Vec<SessionReport> {
+        let view = self.seat.access.borrow().clone();
+        let now = self.seat.world.now();
+        self.seat.registry.sessions().iter().map(|(id, entry)| session_report(*id, entry, &view, now)).collect()
+    }
+
+    fn portal_reports(&self) -> Vec<PortalReport> {
+        let sessions = self.seat.registry.sessions();
+        let count = |address| sessions.iter().filter(|(_, entry)| entry.came_through(address)).count();
+        self.portals
+            .borrow()
+            .keys()
+            .map(|&address| PortalReport {
+                address,
+                tag: TARGET_PORTAL_GROUP,
+                state: PortalState::Open,
+                sessions: u32::try_from(count(address)).unwrap_or(u32::MAX),
+            })
+            .collect()
+    }
+}
+
+fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now: shard::Time) -> SessionReport {
+    let target = Some(entry.nexus.target.clone()).filter(|name| !name.is_empty());
+    let host = view.access.hosts.iter().find(|host| host.name.as_str() == entry.host);
+    let luns = match (target.as_deref().and_then(|name| view.target_of(name)), host) {
+        (Some(target), Some(host)) => view.luns(target, host).into_keys().collect(),
+        _ => Vec::new(),
+    };
+    SessionReport {
+        id: u32::from(entry.tsih),
+        kind: if target.is_some() { SessionKind::Normal } else { SessionKind::Discovery },
+        initiator: entry.nexus.initiator.clone(),
+        host: host.map(|host| host.name.clone()),
+        address: entry.peer,
+        portal: entry.portal,
+        target,
+        luns,
+        header_digest: entry.header_digest,
+        data_digest: entry.data_digest,
+        authentication: entry.authentication.clone(),
+        mutual: entry.mutual,
+        negotiated: entry.negotiated.clone(),
+        commands: entry.counters.commands.load(Relaxed),
+        read_bytes: entry.counters.read_bytes.load(Relaxed),
+        written_bytes: entry.counters.written_bytes.load(Relaxed),
+        connected_seconds: now.since(entry.since).as_secs(),
+    }
+}

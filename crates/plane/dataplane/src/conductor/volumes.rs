@@ -1,0 +1,114 @@
+//! Which volumes are open, and where.
+
+use super::{Conductor, VolumeHome};
+use crate::{pool, unit};
+use model::{Backend, Refusal, Size, VolumeName, VolumeReport, VolumeSpec, code};
+use shard::World;
+
+impl<W: World> Conductor<W> {
+    pub(super) async fn create_volume(&self, spec: &VolumeSpec) -> Result<VolumeReport, Refusal> {
+        if self.volumes.borrow().contains_key(&spec.name) {
+            let message = format!("there is a volume {} already", spec.name);
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        }
+        self.admit(spec)?;
+        let spec = spec.clone();
+        let (name, id) = (spec.name.clone(), spec.id);
+        let (home, report) = match (&spec.backend, spec.name.pool()) {
+            (Backend::Pool { .. }, Some(pool)) => {
+                let home = self.pool_home(pool)?.home;
+                (home, self.at(home, move |seat| pool::create_volume(seat, spec)).await?)
+            }
+            (Backend::Pool { .. }, None) => {
+                let message = format!("the volume {} names no pool", spec.name);
+                return Err(Refusal::new(code::NAME_INVALID, message, "write POOL/VOLUME, or choose another backend"));
+            }
+            (_, _) => {
+                let home = self.choose_home();
+                (home, self.at(home, move |seat| unit::open_alone(seat, spec)).await?)
+            }
+        };
+        self.volumes.borrow_mut().insert(name, VolumeHome { id, home });
+        self.publish_access().await;
+        Ok(report)
+    }
+
+    pub(super) async fn resize_volume(&self, name: &VolumeName, size: Size) -> Result<VolumeReport, Refusal> {
+        let VolumeHome { id, home } = self.volume_home(name)?;
+        if size.bytes() > self.seat.limits.volume_bytes_max {
+            return Err(self.too_large(size));
+        }
+        let name = name.clone();
+        self.at(home, move |seat| async move {
+            match name.pool().is_some() {
+                true => pool::resize_volume(seat, name, size).await,
+                false => unit::resize_alone(&seat, id, size).await,
+            }
+        })
+        .await
+    }
+
+    pub(super) async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
+        let VolumeHome { id, home } = self.volume_home(name)?;
+        if self.access.borrow().presentations.iter().any(|presentation| presentation.volume_id == id) {
+            let message = format!("volume {name} is presented to a host");
+            return Err(Refusal::new(
+                code::VOLUME_IN_USE,
+                message,
+                "take it away from its hosts with `blockyard unpresent` first",
+            ));
+        }
+        let volume = name.clone();
+        self.at(home, move |seat| async move {
+            match volume.pool().is_some() {
+                true => pool::delete_volume(seat, volume).await,
+                false => unit::close_alone(&seat, id).await,
+            }
+        })
+        .await?;
+        self.volumes.borrow_mut().remove(name);
+        self.publish_access().await;
+        Ok(())
+    }
+
+    pub(super) async fn volume_reports(&self) -> Vec<VolumeReport> {
+        let mut reports = Vec::new();
+        for home in 0..self.seat.limits.shards {
+            reports.extend(self.seat.call(home, |seat| async move { unit::reports(&seat) }).await.unwrap_or_default());
+        }
+        reports.sort_by(|a, b| a.name.cmp(&b.name));
+        reports
+    }
+
+    fn volume_home(&self, name: &VolumeName) -> Result<VolumeHome, Refusal> {
+        self.volumes.borrow().get(name).copied().ok_or_else(|| {
+            let hint = "`blockyard volume list` shows the volumes";
+            Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
+        })
+    }
+
+    fn admit(&self, spec: &VolumeSpec) -> Result<(), Refusal> {
+        if !matches!(spec.block_bytes, 512 | 4096) {
+            let message = format!("a logical block of {} bytes is not possible", spec.block_bytes);
+            return Err(Refusal::new(code::BLOCK_SIZE_INVALID, message, "choose 512 or 4096"));
+        }
+        if spec.size == Size::ZERO || !spec.size.bytes().is_multiple_of(4096) {
+            let message = format!("a volume of {} is not possible", spec.size.exact());
+            return Err(Refusal::new(code::VOLUME_SIZE, message, "choose a multiple of 4 KiB above zero"));
+        }
+        if spec.size.bytes() > self.seat.limits.volume_bytes_max {
+            return Err(self.too_large(spec.size));
+        }
+        if self.volumes.borrow().len() >= self.seat.limits.units_max {
+            let message = format!("there are {} volumes already", self.seat.limits.units_max);
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "delete one that is not needed"));
+        }
+        Ok(())
+    }
+
+    fn too_large(&self, size: Size) -> Refusal {
+        let most = Size::new(self.seat.limits.volume_bytes_max);
+        let message = format!("a volume of {} is larger than can be served", size.iec());
+        Refusal::new(code::VOLUME_TOO_LARGE, message, format!("choose at most {}", most.iec()))
+    }
+}

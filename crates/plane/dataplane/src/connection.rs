@@ -1,0 +1,262 @@
+//! One TCP connection: the only loop that knows both sides, the machine of RFC 7143 and the units.
+//!
+//! A turn receives once, lets the machine parse everything that came, runs the commands, and sends
+//! all answers with one gathered write.
+
+mod admission;
+mod commands;
+mod gate;
+mod management;
+
+use crate::registry::{LoginPlace, Notice, SessionId};
+use crate::seat::Seat;
+use crate::session::{Ends, Session};
+use crate::unit::{self, Done, Ran};
+use gate::UnitGate;
+use iscsi::Gathered;
+use iscsi::target::{self, Event, TargetRecord};
+use management::Managed;
+use shard::mailbox::{self, Receiver, Sender};
+use shard::time::Sleep;
+use shard::{Slots, Stream, Time, World};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Turns before a busy connection lets others run.
+const TURNS_IN_A_ROW: usize = 16;
+
+/// Serves `stream` until it ends, and leaves nothing of it behind.
+pub async fn serve<W: World>(seat: Rc<Seat<W>>, stream: W::Stream, place: LoginPlace) {
+    let mut connection = Connection::new(seat, stream, place, unit::run);
+    poll_fn(|cx| connection.poll(cx)).await;
+    if let Some(session) = connection.session.take() {
+        session.leave().await;
+    }
+}
+
+struct Connection<W: World, S, F: Future> {
+    seat: Rc<Seat<W>>,
+    stream: W::Stream,
+    ends: Ends,
+    machine: target::Connection,
+    session: Option<Session<W>>,
+    /// Held until the login is over.
+    place: Option<LoginPlace>,
+    /// Commands of units that have their home here.
+    running: Slots<F>,
+    run: S,
+    /// Commands whose units have their home elsewhere, and their way back.
+    errands: usize,
+    back: Sender<Done>,
+    returns: Receiver<Done>,
+    /// Task management under way, and its way back.
+    managing: usize,
+    manage_back: Sender<Managed>,
+    managed: Receiver<Managed>,
+    /// Sessions of the same nexus that must be gone before this one does anything.
+    predecessors: Vec<Receiver<()>>,
+    tell: Sender<Notice>,
+    notices: Receiver<Notice>,
+    /// Dropped when nothing of us runs any more, for others to see.
+    gone: Vec<Sender<()>>,
+    /// True when the stream can bring and take nothing more.
+    broken: bool,
+    /// What the registry gave to the login that is under way.
+    admitted: Option<SessionId>,
+    timer: Option<(Time, Pin<Box<Sleep>>)>,
+}
+
+/// Whether a part of a turn did something.
+type Progress = bool;
+
+impl<W, S, F> Connection<W, S, F>
+where
+    W: World,
+    S: Fn(Rc<unit::Unit<W>>, Ran) -> F,
+    F: Future<Output = Done>,
+{
+    fn new(seat: Rc<Seat<W>>, stream: W::Stream, place: LoginPlace, run: S) -> Self {
+        let (back, returns) = mailbox::channel();
+        let (manage_back, managed) = mailbox::channel();
+        let (tell, notices) = mailbox::channel();
+        let mut seed = [0; 32];
+        seat.world.random(&mut seed);
+        let machine = target::Connection::new(seat.target_config.clone(), seed, seat.world.now());
+        Self {
+            ends: Ends { peer: stream.peer_address(), portal: stream.local_address() },
+            stream,
+            machine,
+            session: None,
+            place: Some(place),
+            running: Slots::new(),
+            run,
+            errands: 0,
+            back,
+            returns,
+            managing: 0,
+            manage_back,
+            managed,
+            predecessors: Vec::new(),
+            tell,
+            notices,
+            gone: Vec::new(),
+            broken: false,
+            admitted: None,
+            timer: None,
+            seat,
+        }
+    }
+
+    /// Ready when the connection is over and nothing that it started runs any more.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..TURNS_IN_A_ROW {
+            let mut progress = self.take_notices(cx);
+            progress |= self.finish_commands(cx);
+            if self.poll_predecessors(cx) {
+                progress |= self.handle_events();
+                progress |= self.receive(cx);
+                progress |= self.handle_events();
+            }
+            progress |= self.send(cx);
+            progress |= self.poll_timer(cx);
+            if self.is_over() {
+                return Poll::Ready(());
+            }
+            if !progress {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Nothing more comes or goes, and whatever was started has ended: a write is never left half-way.
+    fn is_over(&self) -> bool {
+        (self.broken || self.machine.is_closed()) && self.running.is_empty() && self.errands == 0 && self.managing == 0
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>) -> Progress {
+        let space = self.machine.receive_into();
+        if self.broken || space.is_empty() {
+            return false;
+        }
+        match self.stream.poll_read(cx, space) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(len)) if len > 0 => {
+                let now = self.seat.world.now();
+                self.machine.handle_received(
+                    len,
+                    now,
+                    &mut UnitGate { session: self.session.as_mut(), limits: &self.seat.limits },
+                );
+                true
+            }
+            Poll::Ready(end) => {
+                if let Err(error) = end {
+                    tracing::debug!(peer = %self.ends.peer, %error, "the connection broke");
+                }
+                self.break_off();
+                true
+            }
+        }
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>) -> Progress {
+        let mut progress = false;
+        while !self.broken && self.machine.wants_to_send() {
+            let mut slices = Gathered::new();
+            self.machine.gather(&mut slices);
+            match self.stream.poll_write(cx, &slices) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(len)) => {
+                    drop(slices);
+                    self.machine.handle_transmitted(len);
+                    progress = true;
+                }
+                Poll::Ready(Err(error)) => {
+                    drop(slices);
+                    tracing::debug!(peer = %self.ends.peer, %error, "the connection broke");
+                    self.break_off();
+                    progress = true;
+                }
+            }
+        }
+        progress
+    }
+
+    fn break_off(&mut self) {
+        self.broken = true;
+        self.machine.handle_peer_closed();
+    }
+
+    fn handle_events(&mut self) -> Progress {
+        let mut progress = false;
+        while self.predecessors.is_empty()
+            && let Some(event) = self.machine.poll_event()
+        {
+            progress = true;
+            match event {
+                Event::Command(command) => self.start(command),
+                Event::TaskManagement(request) => self.manage(request),
+                Event::Login(question) => self.answer_login(&question),
+                Event::FullFeature(facts) => self.enter_full_feature(&facts),
+                Event::SendTargets { task, which } => {
+                    let records = self.targets(&which);
+                    self.machine.respond_targets(task, &records);
+                }
+                Event::Closed(reason) => {
+                    tracing::debug!(peer = %self.ends.peer, %reason, "the connection is over");
+                    self.place = None;
+                }
+            }
+        }
+        progress
+    }
+
+    /// True when no earlier session of this nexus still runs anything.
+    fn poll_predecessors(&mut self, cx: &mut Context<'_>) -> bool {
+        self.predecessors.retain(|gone| gone.poll_receive(cx).is_pending());
+        self.predecessors.is_empty()
+    }
+
+    fn take_notices(&mut self, cx: &mut Context<'_>) -> Progress {
+        let mut progress = false;
+        while let Poll::Ready(Some(notice)) = self.notices.poll_receive(cx) {
+            progress = true;
+            match notice {
+                Notice::Close { gone } => {
+                    self.gone.push(gone);
+                    self.break_off();
+                }
+                Notice::AccessChanged { applied } => {
+                    if self.session.as_mut().is_some_and(|session| !session.see_access()) {
+                        tracing::info!(peer = %self.ends.peer, "the host may not be here any more; connection closed");
+                        self.gone.push(applied);
+                        self.break_off();
+                    }
+                }
+            }
+        }
+        progress
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Progress {
+        let Some(at) = self.machine.poll_timeout() else {
+            self.timer = None;
+            return false;
+        };
+        // A deadline that moves away is looked at when the old one passes: that is rarer than moving it.
+        if self.timer.as_ref().is_none_or(|(due, _)| *due > at) {
+            self.timer = Some((at, Box::pin(self.seat.world.sleep_until(at))));
+        }
+        let (_, sleep) = self.timer.as_mut().expect("it was set above");
+        if sleep.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        self.timer = None;
+        self.machine.handle_timeout(self.seat.world.now());
+        true
+    }
+}

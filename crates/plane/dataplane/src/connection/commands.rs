@@ -1,0 +1,117 @@
+//! Commands: to the unit's home, and the answer back into the machine.
+
+use super::{Connection, Progress};
+use crate::seat::{Errand, Letter};
+use crate::unit::{self, Done, Ran, Unit};
+use iscsi::pdu::TaskAttribute;
+use iscsi::target::{Command, Response};
+use scsi::{Outcome, Status};
+use shard::World;
+use std::future::Future;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// REPORT LUNS: answered for the session as a whole, whatever unit it names.
+const REPORT_LUNS: u8 = 0xA0;
+
+impl<W, S, F> Connection<W, S, F>
+where
+    W: World,
+    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    F: Future<Output = Done>,
+{
+    /// Starts a command; one that ends at once is answered at once.
+    pub(super) fn start(&mut self, command: Command) {
+        let Some(session) = self.session.as_mut() else { return };
+        let task = command.task;
+        let written = command.data_out.len() as u64;
+        let entry = session.find(command.lun.0);
+        let nexus = session.nexus();
+        let (Some(entry), false) = (entry, command.cdb.first() == Some(&REPORT_LUNS)) else {
+            let cdb = scsi::Cdb::new(&command.cdb);
+            let luns = session.lun_numbers();
+            let outcome = match entry {
+                Some(_) => {
+                    session.inventory_reported();
+                    scsi::absent::report_luns(cdb, &luns)
+                }
+                None => scsi::absent::execute(cdb, &luns),
+            };
+            self.respond(Done { task, outcome, written, needed: None });
+            return;
+        };
+        let command = scsi_command(command);
+        if entry.home != self.seat.index {
+            let errand = Errand { unit: entry.unit, ran: Ran { task, nexus, command }, back: self.back.clone() };
+            self.errands += 1;
+            self.seat.post(entry.home, Letter::Execute(errand));
+            return;
+        }
+        match self.seat.unit(entry.unit) {
+            Some(unit) => {
+                if let Poll::Ready(done) = self.running.start((self.run)(unit, Ran { task, nexus, command })) {
+                    self.respond(done);
+                }
+            }
+            None => self.respond(unit::absent(Ran { task, nexus, command })),
+        }
+    }
+
+    /// Answers the commands that have ended.
+    pub(super) fn finish_commands(&mut self, cx: &mut Context<'_>) -> Progress {
+        let mut progress = false;
+        while let Poll::Ready(done) = self.running.poll_next(cx) {
+            self.respond(done);
+            progress = true;
+        }
+        while let Poll::Ready(Some(done)) = self.returns.poll_receive(cx) {
+            self.errands -= 1;
+            self.respond(done);
+            progress = true;
+        }
+        while let Poll::Ready(Some(managed)) = self.managed.poll_receive(cx) {
+            self.managing -= 1;
+            self.machine.respond_task_management(managed.task, managed.outcome);
+            progress = true;
+        }
+        progress
+    }
+
+    fn respond(&mut self, done: Done) {
+        let Done { task, outcome, written, needed } = done;
+        if outcome.status == Status::TaskAborted {
+            self.machine.abort(task);
+            return;
+        }
+        if let Some(session) = &self.session {
+            session.counters.count(outcome.data_in.len() as u64, written);
+        }
+        let transfer_bytes = needed.filter(|_| outcome.status == Status::Good);
+        self.machine.respond(task, Response { transfer_bytes, ..response(outcome) });
+    }
+}
+
+pub(super) fn response(outcome: Outcome) -> Response {
+    let Outcome { status, sense, data_in } = outcome;
+    match sense {
+        None => Response { status: status.code(), data_in, ..Response::default() },
+        Some(sense) => {
+            Response { status: status.code(), sense: sense.emit().as_slice().into(), data_in, ..Response::default() }
+        }
+    }
+}
+
+fn scsi_command(command: Command) -> scsi::Command {
+    scsi::Command {
+        tag: scsi::TaskTag(command.task.bits()),
+        attribute: match command.attribute {
+            TaskAttribute::Untagged | TaskAttribute::Simple => scsi::TaskAttribute::Simple,
+            TaskAttribute::Ordered => scsi::TaskAttribute::Ordered,
+            TaskAttribute::HeadOfQueue => scsi::TaskAttribute::HeadOfQueue,
+            TaskAttribute::Aca => scsi::TaskAttribute::Aca,
+        },
+        cdb: scsi::Cdb::new(&command.cdb),
+        data_out: command.data_out,
+        data_out_expected: u64::from(command.expected_data_out_bytes),
+    }
+}

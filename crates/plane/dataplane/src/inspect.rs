@@ -1,0 +1,90 @@
+//! Looking at a disk that no pool has: what it is, and what stands on it.
+
+use block::BlockDevice;
+use model::{DiskCounters, DiskId, DiskReport, DiskState, Label, PoolId, Refusal, Size, code};
+use shard::{DiskOptions, World};
+use std::io;
+use volume::{BLOCK_BYTES, Contents};
+
+/// What is at `path`. Nothing is written, and nothing stays open.
+///
+/// *Errors*: it cannot be opened or read, is no disk, or something else holds it.
+pub async fn look_at<W: World>(world: &W, path: &str) -> Result<DiskReport, Refusal> {
+    let disk = open(world, path)?;
+    let geometry = disk.geometry();
+    let label = match volume::probe(&disk).await.contents {
+        Contents::Blank => Label::None,
+        Contents::Foreign(what) => Label::Foreign { what: what.to_owned() },
+        Contents::Newer { sentence, .. } => Label::Foreign { what: sentence },
+        Contents::Damaged => Label::Foreign { what: "a damaged label of a pool".to_owned() },
+        Contents::Member(member) => Label::Ours {
+            pool: PoolId::from_bytes(member.label.pool.into_bytes()),
+            pool_name: pool_name(&member.label.pool_name),
+            disk: DiskId::from_bytes(member.label.disk.into_bytes()),
+        },
+        Contents::Unreadable(error) => {
+            let hint = "check the disk and its cable";
+            return Err(Refusal::new(code::DISK_UNREADABLE, format!("{path} cannot be read: {error}"), hint));
+        }
+    };
+    Ok(DiskReport {
+        name: None,
+        path: path.to_owned(),
+        size: Size::new(geometry.bytes()),
+        logical_block_bytes: geometry.block_bytes,
+        physical_block_bytes: geometry.physical_block_bytes,
+        label,
+        state: DiskState::Free,
+        counters: DiskCounters::default(),
+    })
+}
+
+/// The disk at `path` bears no label any more, durably.
+pub async fn erase<W: World>(world: &W, path: &str) -> Result<(), Refusal> {
+    let disk = open(world, path)?;
+    let wiped = volume::wipe(&disk).await;
+    wiped.map(|_| ()).map_err(|error| {
+        Refusal::new(
+            code::DISK_UNREADABLE,
+            format!("{path} cannot be written: {error}"),
+            "check the disk and its cable",
+        )
+    })
+}
+
+/// Opens the disk at `path` as members are opened: in blocks of 4096 bytes.
+pub fn open<W: World>(world: &W, path: &str) -> Result<W::Disk, Refusal> {
+    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
+    world.open_disk(path, options).map_err(|error| unreadable(path, &error))
+}
+
+/// The refusal for a path that cannot be opened.
+pub fn unreadable(path: &str, error: &io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::NotFound => Refusal::new(
+            code::DISK_UNREADABLE,
+            format!("there is nothing at {path}"),
+            "name a block device or a regular file",
+        ),
+        io::ErrorKind::InvalidInput => Refusal::new(
+            code::DISK_WRONG_KIND,
+            format!("{path} is neither a block device nor a regular file"),
+            "name one that is",
+        ),
+        io::ErrorKind::ResourceBusy => Refusal::new(
+            code::DISK_IN_USE,
+            format!("something else uses {path}"),
+            "unmount it, take it out of its array or stop the other daemon first",
+        ),
+        _ => Refusal::new(
+            code::DISK_UNREADABLE,
+            format!("{path} cannot be opened: {error}"),
+            "check that the daemon may read and write it",
+        ),
+    }
+}
+
+/// Names that we write can be read again; another is told as "unnamed".
+fn pool_name(name: &str) -> model::Name {
+    name.parse().unwrap_or_else(|_| "unnamed".parse().expect("this is a name"))
+}

@@ -1,0 +1,24 @@
+//! The data plane: portals, connections, LUN maps and shards; where the protocol and the storage meet.
+//!
+//! Generic over [`shard::World`], so it runs the same on Linux and in the simulator. The path of a
+//! command: [`portal`] accepts and deals, `connection` receives and lets the machine of RFC 7143 parse,
+//! [`session`] says which unit a LUN is, [`unit`] is the SCSI device server over what holds the data.
+//! The [`conductor`] answers control's orders.
+
+pub mod access;
+mod array;
+pub mod conductor;
+mod connection;
+mod counted;
+mod inspect;
+pub mod limits;
+mod pool;
+mod portal;
+pub mod registry;
+pub mod seat;
+mod session;
+mod unit;
+
+pub use conductor::{Facts, conduct};
+pub use limits::{Budget, Limits};
+pub use seat::{Seat, Ticket, tickets};

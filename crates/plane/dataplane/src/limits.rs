@@ -1,0 +1,80 @@
+//! Every bound of the data plane, computed once at start. Nothing else in this crate invents a bound.
+
+use std::time::Duration;
+
+/// What an operator gives to the daemon; everything else follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// How many shards there are: one per core unless told otherwise.
+    pub shards: usize,
+    /// Bytes that all shards together may keep in idle buffers and promise to commands under way.
+    pub buffer_bytes: u64,
+}
+
+/// The bounds of one shard and of the daemon as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Shards, each a thread.
+    pub shards: usize,
+    /// Sessions in full feature phase, over all shards.
+    pub sessions_max: usize,
+    /// Connections that have not finished their login, over all shards.
+    pub logins_max: usize,
+    /// Connections that have not finished their login, from one address.
+    pub logins_per_address_max: usize,
+    /// Volumes that can be presented.
+    pub units_max: usize,
+    /// The largest volume, in bytes.
+    pub volume_bytes_max: u64,
+    /// Commands of one session that may be under way: what MaxCmdSN advertises.
+    pub commands_per_session: u32,
+    /// The longest transfer of one command, in bytes (VPD B0).
+    pub transfer_bytes_max: u32,
+    /// Free buffer bytes that one shard keeps for the next commands.
+    pub pooled_bytes_per_shard: usize,
+    /// Bytes of buffers that may be in use, over all shards; beyond it a command is answered TASK SET FULL.
+    pub buffer_bytes_max: u64,
+    /// How long a login may take, in milliseconds.
+    pub login_ms: u64,
+    /// How long a connection may be silent before it is asked whether it lives, in milliseconds.
+    pub idle_ms: u64,
+    /// How long it may take to answer that, in milliseconds.
+    pub answer_ms: u64,
+}
+
+impl Limits {
+    /// The bounds that follow from `budget`.
+    #[must_use]
+    pub fn of(budget: Budget) -> Self {
+        let shards = budget.shards.max(1);
+        let per_shard = budget.buffer_bytes / shards as u64;
+        Self {
+            shards,
+            sessions_max: 2048,
+            logins_max: 1024,
+            logins_per_address_max: 64,
+            units_max: 1024,
+            volume_bytes_max: 64 << 40,
+            commands_per_session: 128,
+            transfer_bytes_max: 4 << 20,
+            pooled_bytes_per_shard: usize::try_from(per_shard / 4).unwrap_or(usize::MAX),
+            buffer_bytes_max: budget.buffer_bytes,
+            login_ms: 15_000,
+            idle_ms: 15_000,
+            answer_ms: 15_000,
+        }
+    }
+
+    /// The bounds of one connection, as its machine takes them.
+    #[must_use]
+    pub fn target_config(&self) -> iscsi::target::Config {
+        iscsi::target::Config {
+            commands_max: self.commands_per_session,
+            data_out_bytes_max: self.transfer_bytes_max,
+            login_timeout: Duration::from_millis(self.login_ms),
+            idle_interval: Duration::from_millis(self.idle_ms),
+            answer_timeout: Duration::from_millis(self.answer_ms),
+            ..iscsi::target::Config::default()
+        }
+    }
+}

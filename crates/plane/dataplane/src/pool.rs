@@ -1,0 +1,182 @@
+//! A pool on its home shard: its disks, the arrays over them, its volumes, and the units that show them.
+
+mod create;
+mod members;
+mod open;
+mod rebuild;
+mod refusals;
+mod report;
+mod volumes;
+
+pub use create::{NewGroup, NewPool, create};
+pub use members::{fail_disk, replace_disk};
+pub use open::open;
+pub use report::{disk_counters, reports};
+pub use volumes::{create_volume, delete_volume, resize_volume};
+
+use crate::array::{Disk, Group};
+use crate::seat::Seat;
+use block::IoError;
+use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code};
+use rebuild::{Halt, Work};
+use refusals::refusal;
+use shard::World;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use volume::Uuid;
+
+/// A volume of a pool, as a device with blocks of 4096 bytes.
+pub type PoolVolume<W> = Rc<volume::Volume<Disk<W>, Group<W>>>;
+
+/// What every label says of who wrote it.
+const CREATED_BY: &str = concat!("blockyard ", env!("CARGO_PKG_VERSION"));
+
+/// A pool that serves on this shard.
+pub struct OpenPool<W: World> {
+    /// Its name.
+    pub name: Name,
+    /// Its identity.
+    pub id: PoolId,
+    /// Its catalog, and everything that changes it.
+    pub pool: volume::Pool<Disk<W>, Group<W>>,
+    seat: Rc<Seat<W>>,
+    groups: Vec<GroupState<W>>,
+    halt: Halt,
+}
+
+/// One group of an open pool.
+struct GroupState<W: World> {
+    level: Level,
+    chunk: Size,
+    array: Group<W>,
+    slots: RefCell<Vec<Slot<W>>>,
+    /// True until a group that was found dirty was resynced.
+    needs_resync: Cell<bool>,
+    /// True while somebody repairs the group.
+    repairing: Cell<bool>,
+    /// The rebuild or resync that runs, if one does.
+    work: Cell<Option<Work>>,
+}
+
+impl<W: World> GroupState<W> {
+    fn new(level: Level, chunk: Size, array: Group<W>, slots: Vec<Slot<W>>) -> Self {
+        let slots = RefCell::new(slots);
+        Self {
+            level,
+            chunk,
+            array,
+            slots,
+            needs_resync: Cell::default(),
+            repairing: Cell::default(),
+            work: Cell::default(),
+        }
+    }
+}
+
+/// One place of a group.
+struct Slot<W: World> {
+    /// Which disk belongs there.
+    id: DiskId,
+    /// What it is called, if it was ever open.
+    name: Option<DiskName>,
+    /// The disk, while it is attached.
+    disk: Option<Disk<W>>,
+}
+
+impl<W: World> Clone for Slot<W> {
+    fn clone(&self) -> Self {
+        Self { id: self.id, name: self.name.clone(), disk: self.disk.clone() }
+    }
+}
+
+/// A disk that may become, or may be, a member.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// What control calls it.
+    pub name: DiskName,
+    /// Where it is.
+    pub path: String,
+}
+
+impl<W: World> OpenPool<W> {
+    /// The identity of a member that has failed, which is told to the log.
+    pub fn note_failure(&self, group: usize, member: u16, error: IoError) -> Uuid {
+        let slots = self.groups[group].slots.borrow();
+        let slot = &slots[usize::from(member)];
+        let disk = slot.name.as_ref().map_or("unknown", DiskName::as_str);
+        tracing::error!(pool = %self.name, group, disk, %error, "a member has failed and is not used any more");
+        uuid(slot.id)
+    }
+
+    /// Where a disk belongs: its group and its place there.
+    fn place_of(&self, disk: DiskId) -> Option<(usize, u16)> {
+        self.groups.iter().enumerate().find_map(|(group, state)| {
+            let at = state.slots.borrow().iter().position(|slot| slot.id == disk)?;
+            Some((group, u16::try_from(at).expect("a group has at most 64 members")))
+        })
+    }
+
+    /// The first volume of this name.
+    fn volume_id(&self, name: &VolumeName) -> Result<Uuid, Refusal> {
+        let status = self.pool.status();
+        let found = status.volumes.iter().find(|volume| volume.name == name.volume().as_str());
+        found.map(|volume| volume.id).ok_or_else(|| {
+            let hint = "`blockyard volume list` shows the volumes";
+            Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
+        })
+    }
+}
+
+/// The pool `name`, which has its home here.
+fn find<W: World>(seat: &Seat<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusal> {
+    seat.pools.borrow().get(name).cloned().ok_or_else(|| {
+        let hint = "`blockyard pool list` shows the pools";
+        Refusal::new(code::POOL_UNKNOWN, format!("no pool is called {name}"), hint)
+    })
+}
+
+/// Everything of the pool is stable, its groups are marked clean, and its disks are closed.
+pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
+    let pool = find(&seat, &name)?;
+    pool.stop_work().await;
+    seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
+    for group in 0..pool.groups.len() {
+        if pool.groups[group].needs_resync.get() {
+            continue;
+        }
+        let group = u16::try_from(group).expect("a pool has at most 64 groups");
+        pool.pool.mark_clean(group).await.map_err(|error| refusal(&error, &pool))?;
+    }
+    seat.pools.borrow_mut().remove(&name);
+    Ok(())
+}
+
+/// The pool is no more, and its disks are blank.
+pub async fn destroy<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
+    let pool = find(&seat, &name)?;
+    let volumes = pool.pool.status().volumes.len();
+    if volumes > 0 {
+        let message = format!("pool {name} has {volumes} volumes");
+        return Err(Refusal::new(code::POOL_IN_USE, message, "delete its volumes first"));
+    }
+    pool.stop_work().await;
+    let destroyed = pool.pool.clone().destroy().await;
+    destroyed.map_err(|error| refusal(&error, &pool))?;
+    seat.pools.borrow_mut().remove(&name);
+    Ok(())
+}
+
+fn uuid(disk: DiskId) -> Uuid {
+    Uuid::from_bytes(disk.to_bytes())
+}
+
+fn disk_id(uuid: Uuid) -> DiskId {
+    DiskId::from_bytes(uuid.into_bytes())
+}
+
+/// A new identity.
+fn new_uuid<W: World>(world: &W) -> Uuid {
+    let mut bytes = [0; 16];
+    world.random(&mut bytes);
+    uuid(DiskId::from_random(bytes))
+}

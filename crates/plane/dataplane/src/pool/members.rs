@@ -1,0 +1,114 @@
+//! Members that an operator fails or replaces.
+
+use super::refusals::{array_refusal, refusal};
+use super::{CREATED_BY, Candidate, OpenPool, Slot, disk_id, find, new_uuid, open, uuid};
+use crate::array;
+use crate::inspect;
+use crate::seat::Seat;
+use model::{DiskId, Name, PoolReport, Refusal, code};
+use raid::{FailError, MemberState, ReplaceError};
+use shard::World;
+use std::rc::Rc;
+use volume::NewDisk;
+
+/// The member is not used any more, as if it had died.
+///
+/// *Durability*: when it returns.
+pub async fn fail_disk<W: World>(
+    seat: Rc<Seat<W>>,
+    pool: Name,
+    disk: DiskId,
+    _force: bool,
+) -> Result<PoolReport, Refusal> {
+    let pool = find(&seat, &pool)?;
+    let (group, member) = pool.place(disk)?;
+    pool.fail(group, member).await?;
+    Ok(pool.report())
+}
+
+/// `candidate` is in the place of the member `lost`, and is being filled.
+///
+/// *Durability*: when it returns.
+pub async fn replace_disk<W: World>(
+    seat: Rc<Seat<W>>,
+    pool: Name,
+    lost: DiskId,
+    candidate: Candidate,
+    force: bool,
+) -> Result<PoolReport, Refusal> {
+    let pool = find(&seat, &pool)?;
+    let (group, member) = pool.place(lost)?;
+    let state = &pool.groups[group];
+    let takes_part = !matches!(pool.member_state(group, member), MemberState::Failed | MemberState::Missing);
+    if takes_part && !force {
+        let message = format!("disk {} of pool {} is healthy", pool.disk_name(group, member), pool.name);
+        let hint = "fail it first with `blockyard disk fail`, or say --force";
+        return Err(Refusal::new(code::DISK_HEALTHY, message, hint));
+    }
+    if takes_part {
+        pool.fail(group, member).await?;
+    }
+    // A disk that failed and comes back may be its own replacement: let go of it before it is opened.
+    state.array.release(member);
+    state.slots.borrow_mut()[usize::from(member)].disk = None;
+    let disk = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
+    let id = new_uuid(&seat.world);
+    let replacement = NewDisk { id, device: disk.clone() };
+    let replaced = pool.pool.replace_member(uuid(lost), replacement, seat.world.unix_seconds(), CREATED_BY, force);
+    replaced.await.map_err(|error| refusal(&error, &pool))?;
+    let slot = Slot { id: disk_id(id), name: Some(candidate.name.clone()), disk: Some(disk.clone()) };
+    state.slots.borrow_mut()[usize::from(member)] = slot;
+    let window = open::window::<W>(&disk).expect("the pool has admitted the disk");
+    state.array.replace(member, window).map_err(|error| replace_refusal(&error))?;
+    tracing::info!(pool = %pool.name, disk = %candidate.name, "a member is being rebuilt");
+    pool.start_repair(group);
+    Ok(pool.report())
+}
+
+impl<W: World> OpenPool<W> {
+    async fn fail(&self, group: usize, member: u16) -> Result<(), Refusal> {
+        let disk = self.disk_name(group, member);
+        self.groups[group].array.fail(member).await.map_err(|error| match error {
+            FailError::NotInService(_) => Refusal::new(
+                code::DISK_FAILED_ALREADY,
+                format!("disk {disk} of pool {} has failed already", self.name),
+                "replace it with `blockyard disk replace`",
+            ),
+            FailError::Needed(_) => Refusal::new(
+                code::POOL_WOULD_FAIL,
+                format!("without disk {disk} the pool {} could not serve its data", self.name),
+                "replace the disks that have failed, and wait for the rebuild",
+            ),
+            FailError::NoSuchMember(_) | FailError::NotRecorded(_) => {
+                Refusal::new(code::POOL_FAILED, format!("disk {disk} of pool {}: {error}", self.name), "")
+            }
+        })
+    }
+
+    fn place(&self, disk: DiskId) -> Result<(usize, u16), Refusal> {
+        self.place_of(disk).ok_or_else(|| {
+            let message = format!("no disk of pool {} has the identity {disk}", self.name);
+            Refusal::new(code::DISK_NOT_MEMBER, message, "`blockyard pool show` lists its members")
+        })
+    }
+
+    /// What the disk at a place is called.
+    pub(super) fn disk_name(&self, group: usize, member: u16) -> String {
+        let slots = self.groups[group].slots.borrow();
+        let slot = &slots[usize::from(member)];
+        slot.name.as_ref().map_or_else(|| slot.id.to_string(), ToString::to_string)
+    }
+
+    pub(super) fn member_state(&self, group: usize, member: u16) -> MemberState {
+        self.groups[group].array.status().members[usize::from(member)].state
+    }
+}
+
+fn replace_refusal(error: &ReplaceError) -> Refusal {
+    match error {
+        ReplaceError::Unfit(error) => array_refusal(error),
+        ReplaceError::NoSuchMember(_) | ReplaceError::InUse(_) => {
+            Refusal::new(code::POOL_BUSY, error.to_string(), "wait for the rebuild to end")
+        }
+    }
+}

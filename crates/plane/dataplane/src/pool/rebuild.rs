@@ -1,0 +1,242 @@
+//! Repair in the background: replacements are filled, and what a crash left unsure is looked through.
+
+use super::{OpenPool, open, uuid};
+use crate::array::Disk;
+use block::{Extent, IoError, IoErrorKind, Stable};
+use futures_util::future::{Either, select};
+use model::Progress;
+use raid::{MemberState, RebuildError, RebuildOwner, Rebuilt};
+use shard::{Time, World};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// What a group is being repaired by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    resync: bool,
+    started: Time,
+    done: u64,
+    total: u64,
+    stripe_bytes: u64,
+}
+
+/// Tells the repairs of a pool to stop.
+#[derive(Default)]
+pub(super) struct Halt {
+    halted: Cell<bool>,
+    wakers: RefCell<Vec<Waker>>,
+}
+
+impl Halt {
+    fn pull(&self) {
+        self.halted.set(true);
+        self.wakers.take().into_iter().for_each(Waker::wake);
+    }
+
+    async fn pulled(&self) {
+        poll_fn(|cx| {
+            if self.halted.get() {
+                return Poll::Ready(());
+            }
+            self.wakers.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Work {
+    /// True for a resync, false for a rebuild.
+    pub(super) fn is_resync(self) -> bool {
+        self.resync
+    }
+
+    /// How far it is at `now`.
+    pub(super) fn progress(self, now: Time) -> Progress {
+        let done_bytes = self.done * self.stripe_bytes;
+        let total_bytes = self.total * self.stripe_bytes;
+        let elapsed = now.since(self.started).as_secs_f64();
+        let rate = if elapsed > 0.0 { done_bytes as f64 / elapsed } else { 0.0 };
+        let left = (rate > 0.0).then(|| ((total_bytes - done_bytes) as f64 / rate).ceil() as u64);
+        Progress { done_bytes, total_bytes, bytes_per_second: rate as u64, seconds_left: left }
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// The member was being filled when the pool was last open: it is filled from the beginning.
+    pub(super) fn resume_rebuild(self: &Rc<Self>, group: usize, member: u16, disk: &Disk<W>) {
+        let Some(window) = open::window::<W>(disk) else { return };
+        match self.groups[group].array.replace(member, window) {
+            Ok(()) => self.start_repair(group),
+            Err(error) => tracing::error!(pool = %self.name, group, %error, "a rebuild cannot go on"),
+        }
+    }
+
+    /// The group was being written when the daemon ended: its parity is computed again.
+    pub(super) fn start_resync(self: &Rc<Self>, group: usize) {
+        self.groups[group].needs_resync.set(true);
+        self.start_repair(group);
+    }
+
+    /// What there is to repair in the group is repaired, one thing after the other, while it serves.
+    pub(super) fn start_repair(self: &Rc<Self>, group: usize) {
+        if self.groups[group].repairing.replace(true) {
+            return;
+        }
+        let pool = self.clone();
+        self.seat.world.spawn(async move {
+            let repair = pin!(pool.repair(group));
+            let halted = pin!(pool.halt.pulled());
+            if let Either::Right(_) = select(repair, halted).await {
+                tracing::debug!(pool = %pool.name, group, "repair is interrupted");
+            }
+            pool.groups[group].work.set(None);
+            pool.groups[group].repairing.set(false);
+        });
+    }
+
+    /// No repair of the pool runs any more.
+    pub(super) async fn stop_work(&self) {
+        self.halt.pull();
+        while self.groups.iter().any(|group| group.repairing.get()) {
+            yield_now().await;
+        }
+    }
+
+    async fn repair(self: &Rc<Self>, group: usize) {
+        let state = &self.groups[group];
+        if state.needs_resync.get() {
+            self.resync(group).await;
+        }
+        loop {
+            let members = state.array.status().members;
+            let waiting = members.iter().position(|member| matches!(member.state, MemberState::Rebuilding { .. }));
+            let Some(member) = waiting else { return };
+            let member = u16::try_from(member).expect("a group has at most 64 members");
+            if !self.rebuild(group, member).await {
+                return;
+            }
+        }
+    }
+
+    /// Fills a replacement; false when it makes no sense to go on with others.
+    async fn rebuild(self: &Rc<Self>, group: usize, member: u16) -> bool {
+        let stripes = self.stripes_in_use(group);
+        let disk = self.disk_name(group, member);
+        let mut owner = Owner { pool: self.clone(), group, work: self.begin(group, false) };
+        match self.groups[group].array.rebuild(member, &stripes, &mut owner).await {
+            Ok(rebuilt) => {
+                tracing::info!(pool = %self.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
+                true
+            }
+            Err(RebuildError::ReplacementLost(_)) => {
+                tracing::error!(pool = %self.name, disk, "the replacement failed while it was being filled");
+                true
+            }
+            Err(error) => {
+                tracing::error!(pool = %self.name, disk, %error, "the rebuild stopped");
+                false
+            }
+        }
+    }
+
+    async fn resync(self: &Rc<Self>, group: usize) {
+        let (name, array) = (&self.name, self.groups[group].array.clone());
+        tracing::info!(pool = %name, group, "the daemon ended while the group was written; parity is computed again");
+        let mut mismatches = 0;
+        let ranges = self.stripes_in_use(group);
+        let total = ranges.iter().map(|range| range.end - range.start).sum();
+        let mut before = 0;
+        for range in ranges {
+            let mut work = self.begin(group, true);
+            let length = range.end - range.start;
+            let pace = async |progress: raid::Progress| {
+                (work.done, work.total) = (before + progress.done, total);
+                self.groups[group].work.set(Some(work));
+                yield_now().await;
+            };
+            match array.resync(range, pace).await {
+                Ok(verified) => mismatches += verified.mismatches,
+                Err(error) => {
+                    tracing::error!(pool = %name, group, %error, "the resync stopped");
+                    return;
+                }
+            }
+            before += length;
+        }
+        self.groups[group].needs_resync.set(false);
+        self.groups[group].work.set(None);
+        let number = u16::try_from(group).expect("a pool has at most 64 groups");
+        // Somebody writes already when this says false; the group is marked clean when the pool is closed.
+        if let Err(error) = self.pool.mark_clean(number).await {
+            tracing::error!(pool = %name, group, %error, "the group cannot be marked clean");
+        }
+        tracing::info!(pool = %name, group, mismatches, "the resync is done");
+    }
+
+    /// The stripes that volumes use, in ascending order.
+    fn stripes_in_use(&self, group: usize) -> Vec<Range<u64>> {
+        let stripe = self.groups[group].array.stripe_blocks();
+        let number = u16::try_from(group).expect("a pool has at most 64 groups");
+        let range = |run: &Extent| run.start.0 / stripe..run.end().0.div_ceil(stripe);
+        self.pool.allocated(number).iter().map(range).collect()
+    }
+
+    fn begin(&self, group: usize, resync: bool) -> Work {
+        let array = &self.groups[group].array;
+        let stripe_bytes = array.stripe_blocks() * u64::from(raid::BLOCK_BYTES);
+        Work { resync, started: self.seat.world.now(), done: 0, total: 0, stripe_bytes }
+    }
+}
+
+/// Who keeps the record of one rebuild.
+struct Owner<W: World> {
+    pool: Rc<OpenPool<W>>,
+    group: usize,
+    work: Work,
+}
+
+impl<W: World> RebuildOwner for Owner<W> {
+    async fn pace(&mut self, progress: raid::Progress) {
+        (self.work.done, self.work.total) = (progress.done, progress.total);
+        self.pool.groups[self.group].work.set(Some(self.work));
+        // Commands of hosts that wait for their turn get it.
+        yield_now().await;
+    }
+
+    async fn commit(&mut self, member: u16, flushed: Stable, rebuilt: &Rebuilt) -> Result<Stable, IoError> {
+        let gone = IoError::new(IoErrorKind::Gone, Extent::default());
+        if !rebuilt.unreadable.is_empty() {
+            // The catalog cannot yet remember blocks that are lost, and a member that is in service is
+            // believed whole after a restart: better a group that stays degraded and says so.
+            let lost: u64 = rebuilt.lost.iter().map(|extent| extent.len.0).sum();
+            let pool = &self.pool.name;
+            tracing::error!(%pool, lost_blocks = lost, "blocks could not be restored; write them again, then replace the disk again");
+            return Err(gone);
+        }
+        let _: Stable = flushed;
+        let disk = self.pool.groups[self.group].slots.borrow()[usize::from(member)].id;
+        let committed = self.pool.pool.set_member_state(uuid(disk), volume::MemberState::InService).await;
+        committed.map(|()| Stable::attest()).map_err(|error| {
+            tracing::error!(pool = %self.pool.name, %error, "the rebuilt member could not be put into service");
+            gone
+        })
+    }
+}
+
+/// Lets every other task that is ready run once.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

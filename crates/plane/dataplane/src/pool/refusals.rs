@@ -1,0 +1,69 @@
+//! What an operator is told when a pool refuses.
+
+use super::OpenPool;
+use model::{Code, Refusal, code};
+use raid::ArrayError;
+use shard::World;
+use volume::{PoolError, PoolRefusal};
+
+/// A pool's error in the operator's words.
+pub(super) fn refusal<W: World>(error: &PoolError, pool: &OpenPool<W>) -> Refusal {
+    let mut refusal = plain(error);
+    refusal.message = format!("pool {}: {}", pool.name, refusal.message);
+    refusal
+}
+
+/// A pool's error, of a pool that is not open.
+pub(super) fn plain(error: &PoolError) -> Refusal {
+    // The sentences of `volume` already say what would be right.
+    Refusal::new(code_of(error), error.to_string(), "")
+}
+
+fn code_of(error: &PoolError) -> Code {
+    match error {
+        PoolError::DiskTooSmall { .. } | PoolError::ReplacementTooSmall { .. } => code::DISK_TOO_SMALL,
+        PoolError::DiskOfPool { .. } => code::DISK_IN_USE,
+        PoolError::DiskForeign { .. } => code::DISK_FOREIGN,
+        PoolError::DiskFails { .. } => code::DISK_UNREADABLE,
+        PoolError::GroupFails { .. } | PoolError::CatalogLost => code::POOL_FAILED,
+        PoolError::BlockSize { .. } => code::DISK_WRONG_KIND,
+        PoolError::Plan(_) => code::REQUEST_INVALID,
+        PoolError::Refused(refused) => code_of_refused(refused),
+        PoolError::NameInvalid(_) => code::NAME_INVALID,
+        PoolError::NameTaken(_) | PoolError::IdTaken(_) => code::NAME_TAKEN,
+        PoolError::VolumeUnknown(_) => code::VOLUME_UNKNOWN,
+        PoolError::VolumeSize { .. } | PoolError::StripeUnit(_) => code::VOLUME_SIZE,
+        PoolError::VolumeTooLarge { .. } => code::VOLUME_TOO_LARGE,
+        PoolError::VolumeShrink { .. } => code::VOLUME_SHRINK,
+        PoolError::VolumeBlockSize(_) => code::BLOCK_SIZE_INVALID,
+        PoolError::Full { .. } => code::POOL_FULL,
+        PoolError::TooManyVolumes | PoolError::CatalogFull => code::LIMIT_REACHED,
+        PoolError::MemberUnknown(_) => code::DISK_NOT_MEMBER,
+        PoolError::MemberState { .. } => code::DISK_HEALTHY,
+        PoolError::DiskKnown(_) => code::DISK_KNOWN,
+        PoolError::GroupUnknown(_) => code::INTERNAL,
+        PoolError::HasVolumes(_) => code::POOL_IN_USE,
+    }
+}
+
+fn code_of_refused(refused: &PoolRefusal) -> Code {
+    match refused {
+        PoolRefusal::Incomplete { .. } | PoolRefusal::Newer(_) => code::POOL_INCOMPLETE,
+        PoolRefusal::Unfinished(_) | PoolRefusal::Destroyed(_) => code::POOL_UNKNOWN,
+        PoolRefusal::Twins(_) | PoolRefusal::Split { .. } => code::DISK_IN_USE,
+    }
+}
+
+/// An array that cannot be made, in the operator's words.
+pub(super) fn array_refusal(error: &ArrayError) -> Refusal {
+    let code = match error {
+        ArrayError::TooFewMembers { .. } | ArrayError::OddMembers { .. } => code::TOO_FEW_MEMBERS,
+        ArrayError::TooManyMembers { .. } => code::TOO_MANY_MEMBERS,
+        ArrayError::ChunkSize { .. } => code::CHUNK_INVALID,
+        ArrayError::BlockSize { .. } => code::DISK_WRONG_KIND,
+        ArrayError::TooSmall { .. } | ArrayError::MemberTooSmall { .. } => code::DISK_TOO_SMALL,
+        ArrayError::MemberCount { .. } => code::INTERNAL,
+        ArrayError::TooManyMissing { .. } => code::POOL_INCOMPLETE,
+    };
+    Refusal::new(code, error.to_string(), "")
+}

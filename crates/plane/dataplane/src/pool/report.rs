@@ -1,0 +1,92 @@
+//! How the pools of this shard are.
+
+use super::{GroupState, OpenPool, rebuild::Work};
+use crate::seat::Seat;
+use model::{DiskCounters, DiskName, GroupReport, MemberReport, MemberState, PoolReport, PoolState, Size};
+use raid::MemberState as InArray;
+use shard::World;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+/// The reports of all pools at home here.
+pub fn reports<W: World>(seat: &Seat<W>) -> Vec<PoolReport> {
+    seat.pools.borrow().values().map(|pool| pool.report()).collect()
+}
+
+/// What the member disks of all pools at home here have done.
+pub fn disk_counters<W: World>(seat: &Seat<W>) -> BTreeMap<DiskName, DiskCounters> {
+    let mut counters = BTreeMap::new();
+    for pool in seat.pools.borrow().values() {
+        for slot in pool.groups.iter().flat_map(|group| group.slots.borrow().clone()) {
+            if let (Some(name), Some(disk)) = (slot.name, slot.disk) {
+                counters.insert(name, disk.device().counters());
+            }
+        }
+    }
+    counters
+}
+
+impl<W: World> OpenPool<W> {
+    /// How the pool is.
+    pub fn report(&self) -> PoolReport {
+        let status = self.pool.status();
+        let groups: Vec<GroupReport> = self.groups.iter().map(|group| self.group_report(group)).collect();
+        PoolReport {
+            name: self.name.clone(),
+            id: self.id,
+            state: groups.iter().map(|group| group.state).max().unwrap_or(PoolState::Failed),
+            size: Size::new(status.bytes),
+            used: Size::new(status.bytes - status.free_bytes),
+            volumes: u32::try_from(status.volumes.len()).unwrap_or(u32::MAX),
+            groups,
+        }
+    }
+
+    fn group_report(&self, group: &GroupState<W>) -> GroupReport {
+        let status = group.array.status();
+        let slots = group.slots.borrow();
+        let members = slots.iter().zip(&status.members).zip(0..).map(|((slot, member), number)| MemberReport {
+            slot: number,
+            id: slot.id,
+            disk: slot.name.clone(),
+            state: match member.state {
+                InArray::InService => MemberState::InSync,
+                InArray::Rebuilding { .. } => MemberState::Rebuilding,
+                InArray::Failed => MemberState::Failed,
+                InArray::Missing if slot.name.is_some() => MemberState::Failed,
+                InArray::Missing => MemberState::Missing,
+            },
+            errors: member.errors,
+        });
+        let members: Vec<MemberReport> = members.collect();
+        let has = |state: MemberState| members.iter().any(|member| member.state == state);
+        let state = if status.stopped.is_some() {
+            PoolState::Failed
+        } else if has(MemberState::Failed) || has(MemberState::Missing) {
+            PoolState::Degraded
+        } else if has(MemberState::Rebuilding) {
+            PoolState::Rebuilding
+        } else {
+            PoolState::Healthy
+        };
+        let work = group.work.get().filter(|work| !work.is_resync());
+        let rebuild = work.map(|work: Work| work.progress(self.seat.world.now()));
+        GroupReport { level: group.level, chunk: group.chunk, state, members, rebuild }
+    }
+
+    /// A disk that could not take a commit is not used by its array any more either.
+    pub(super) fn hear_of_failures(self: &Rc<Self>) {
+        let weak: Weak<Self> = Rc::downgrade(self);
+        self.pool.on_member_failed(move |disk| {
+            let Some(pool) = weak.upgrade() else { return };
+            let Some((group, member)) = pool.place_of(super::disk_id(disk)) else { return };
+            let inner = pool.clone();
+            pool.seat.world.spawn(async move {
+                // It may have failed in the array first, and is then not in service any more.
+                if let Err(error) = inner.groups[group].array.fail(member).await {
+                    tracing::debug!(pool = %inner.name, %error, "a disk that missed a commit");
+                }
+            });
+        });
+    }
+}

@@ -1,0 +1,244 @@
+//! Who is logged in, over all shards. Touched at login, logout and when somebody asks; never by a command.
+
+use crate::limits::Limits;
+use shard::mailbox::Sender;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One I_T nexus of this daemon's life: a number that is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// What makes two sessions the same nexus: RFC 7143 §4.2.4 (the SSID without the target's half) and the target.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NexusName {
+    /// The initiator's name, normalised.
+    pub initiator: String,
+    /// The initiator's part of the session identifier.
+    pub isid: [u8; 6],
+    /// The target's name; empty for a discovery session.
+    pub target: String,
+}
+
+/// What a session counts; read by whoever reports, written by its connection alone.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Commands answered.
+    pub commands: AtomicU64,
+    /// Data-in bytes sent.
+    pub read_bytes: AtomicU64,
+    /// Data-out bytes received.
+    pub written_bytes: AtomicU64,
+}
+
+impl Counters {
+    /// Counts one answered command.
+    pub fn count(&self, read_bytes: u64, written_bytes: u64) {
+        // One writer: a load and a store cost less than a locked addition.
+        let add = |counter: &AtomicU64, n: u64| counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        add(&self.commands, 1);
+        add(&self.read_bytes, read_bytes);
+        add(&self.written_bytes, written_bytes);
+    }
+}
+
+/// Sums of [`Counters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Commands answered.
+    pub commands: u64,
+    /// Data-in bytes sent.
+    pub read_bytes: u64,
+    /// Data-out bytes received.
+    pub written_bytes: u64,
+}
+
+impl Totals {
+    fn add(&mut self, counters: &Counters) {
+        self.commands += counters.commands.load(Ordering::Relaxed);
+        self.read_bytes += counters.read_bytes.load(Ordering::Relaxed);
+        self.written_bytes += counters.written_bytes.load(Ordering::Relaxed);
+    }
+}
+
+/// What is known of a session that is logged in.
+#[derive(Clone)]
+pub struct Entry {
+    /// Which nexus it is.
+    pub nexus: NexusName,
+    /// The host that the access table found behind the initiator's name.
+    pub host: String,
+    /// Where the initiator is.
+    pub peer: SocketAddr,
+    /// The portal that it reached.
+    pub portal: SocketAddr,
+    /// The shard that its connection lives on.
+    pub shard: usize,
+    /// The target's half of the session identifier.
+    pub tsih: u16,
+    /// True when headers carry a CRC32C.
+    pub header_digest: bool,
+    /// True when data carries a CRC32C.
+    pub data_digest: bool,
+    /// How the initiator proved who it is: `none`, or `CHAP` and the algorithm.
+    pub authentication: String,
+    /// True when we proved who we are, too.
+    pub mutual: bool,
+    /// The negotiated keys, for people.
+    pub negotiated: BTreeMap<String, String>,
+    /// When it logged in.
+    pub since: shard::Time,
+    /// What it counts.
+    pub counters: Arc<Counters>,
+    /// Tells its connection something.
+    pub notices: Sender<Notice>,
+}
+
+impl Entry {
+    /// True when the session came in through the portal that listens on `portal`, perhaps a wildcard.
+    #[must_use]
+    pub fn came_through(&self, portal: SocketAddr) -> bool {
+        self.portal == portal || (portal.ip().is_unspecified() && portal.port() == self.portal.port())
+    }
+}
+
+/// What a session is told by others.
+pub enum Notice {
+    /// End. `gone` is dropped when nothing of the session runs any more. Said when the same nexus logs in
+    /// again (RFC 7143 §6.3.5), when its portal closes and when the daemon stops.
+    Close {
+        /// Dropped at the end.
+        gone: Sender<()>,
+    },
+    /// The access table has changed. `applied` is dropped when the session goes by the new one.
+    AccessChanged {
+        /// Dropped when the session goes by the new table.
+        applied: Sender<()>,
+    },
+}
+
+/// The table of sessions and of logins under way. Cheap to clone, the same table everywhere.
+#[derive(Clone)]
+pub struct Registry(Arc<Mutex<Table>>);
+
+struct Table {
+    sessions: BTreeMap<SessionId, Entry>,
+    logins: BTreeMap<IpAddr, usize>,
+    login_count: usize,
+    next_session: u64,
+    next_tsih: u16,
+    ended: Totals,
+    limits: Limits,
+}
+
+/// The place of one login under way; given back when dropped.
+pub struct LoginPlace {
+    registry: Registry,
+    address: IpAddr,
+}
+
+impl Registry {
+    /// An empty table with the bounds of `limits`.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        let (sessions, logins) = (BTreeMap::new(), BTreeMap::new());
+        Self(Arc::new(Mutex::new(Table {
+            sessions,
+            logins,
+            login_count: 0,
+            next_session: 1,
+            next_tsih: 1,
+            ended: Totals::default(),
+            limits,
+        })))
+    }
+
+    /// Takes a place for a login from `address`, or `None` when it has, or all have, too many.
+    #[must_use]
+    pub fn begin_login(&self, address: IpAddr) -> Option<LoginPlace> {
+        let mut table = self.lock();
+        let here = table.logins.get(&address).copied().unwrap_or(0);
+        if table.login_count >= table.limits.logins_max || here >= table.limits.logins_per_address_max {
+            return None;
+        }
+        table.login_count += 1;
+        table.logins.insert(address, here + 1);
+        Some(LoginPlace { registry: self.clone(), address })
+    }
+
+    /// A session identifier and a TSIH that no live session of the same initiator has, or `None` when the daemon is full.
+    #[must_use]
+    pub fn admit(&self) -> Option<(SessionId, u16)> {
+        let mut table = self.lock();
+        if table.sessions.len() >= table.limits.sessions_max {
+            return None;
+        }
+        let id = SessionId(table.next_session);
+        table.next_session += 1;
+        loop {
+            let tsih = table.next_tsih;
+            table.next_tsih = table.next_tsih.checked_add(1).unwrap_or(1);
+            if !table.sessions.values().any(|session| session.tsih == tsih) {
+                return Some((id, tsih));
+            }
+        }
+    }
+
+    /// Enters a session, and returns those of the same nexus that it takes the place of.
+    #[must_use]
+    pub fn enter(&self, id: SessionId, session: Entry) -> Vec<(SessionId, Entry)> {
+        let mut table = self.lock();
+        let same = |(_, other): &(&SessionId, &Entry)| other.nexus == session.nexus;
+        let replaced = table.sessions.iter().filter(same).map(|(&id, other)| (id, other.clone())).collect();
+        table.sessions.insert(id, session);
+        replaced
+    }
+
+    /// Forgets a session whose commands have all ended; what it counted stays in the totals.
+    pub fn leave(&self, id: SessionId) {
+        let mut table = self.lock();
+        if let Some(entry) = table.sessions.remove(&id) {
+            table.ended.add(&entry.counters);
+        }
+    }
+
+    /// True while `id` has not left.
+    #[must_use]
+    pub fn is_here(&self, id: SessionId) -> bool {
+        self.lock().sessions.contains_key(&id)
+    }
+
+    /// What all sessions have counted since the start, ended ones included.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let table = self.lock();
+        let mut totals = table.ended;
+        table.sessions.values().for_each(|entry| totals.add(&entry.counters));
+        totals
+    }
+
+    /// All sessions, oldest first.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<(SessionId, Entry)> {
+        self.lock().sessions.iter().map(|(&id, session)| (id, session.clone())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for LoginPlace {
+    fn drop(&mut self) {
+        let mut table = self.registry.lock();
+        table.login_count -= 1;
+        if let Some(here) = table.logins.get_mut(&self.address) {
+            *here -= 1;
+            if *here == 0 {
+                table.logins.remove(&self.address);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! One shard of the data plane: what lives on it, and how it is spoken to.
+
+use crate::access::AccessView;
+use crate::connection;
+use crate::limits::Limits;
+use crate::pool::OpenPool;
+use crate::registry::{LoginPlace, Registry};
+use crate::unit::{self, Done, Ran, Unit};
+use model::{Name, VolumeId};
+use shard::mailbox::{self, Receiver, Sender};
+use shard::{StreamHandle, StreamOptions, World};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What comes to a shard from other shards.
+pub enum Letter<W: World> {
+    /// A connection was dealt to this shard.
+    Adopt(StreamHandle, LoginPlace),
+    /// A command for a unit at home here, from a session that lives elsewhere.
+    Execute(Errand),
+    /// Anything rare: run this here.
+    Run(Box<dyn FnOnce(Rc<Seat<W>>) + Send>),
+}
+
+/// A command on its way to its unit's home, with the way back.
+pub struct Errand {
+    /// The unit at home on the receiving shard.
+    pub unit: VolumeId,
+    /// What is asked, by whom.
+    pub ran: Ran,
+    /// Where the outcome goes.
+    pub back: Sender<Done>,
+}
+
+/// What every shard is given before its thread starts.
+pub struct Ticket<W: World> {
+    /// Which shard this is; 0 is the conductor.
+    pub index: usize,
+    /// The bounds of everything.
+    pub limits: Limits,
+    /// Who is logged in, over all shards.
+    pub registry: Registry,
+    /// How connections are set up.
+    pub stream_options: StreamOptions,
+    inbox: Receiver<Letter<W>>,
+    peers: Vec<Sender<Letter<W>>>,
+}
+
+/// The tickets of all shards of one daemon.
+#[must_use]
+pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<Ticket<W>> {
+    let registry = Registry::new(limits);
+    let (peers, inboxes): (Vec<_>, Vec<_>) = (0..limits.shards).map(|_| mailbox::channel()).unzip();
+    let ticket = |(index, inbox)| Ticket {
+        index,
+        limits,
+        registry: registry.clone(),
+        stream_options: stream_options.clone(),
+        inbox,
+        peers: peers.clone(),
+    };
+    inboxes.into_iter().enumerate().map(ticket).collect()
+}
+
+/// One shard: its world, and what has its home there. Never leaves its thread.
+pub struct Seat<W: World> {
+    /// The outside.
+    pub world: W,
+    /// Which shard this is; 0 is the conductor.
+    pub index: usize,
+    /// The bounds of everything.
+    pub limits: Limits,
+    /// Who is logged in, over all shards.
+    pub registry: Registry,
+    /// How connections are set up.
+    pub stream_options: StreamOptions,
+    /// What connections negotiate, and their bounds.
+    pub target_config: Rc<iscsi::target::Config>,
+    /// Who may see what; replaced whole.
+    pub access: RefCell<Arc<AccessView>>,
+    /// Counts replacements of `access`, so that sessions notice.
+    pub access_epoch: Cell<u64>,
+    /// The units at home here.
+    pub units: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
+    /// The pools at home here.
+    pub pools: RefCell<BTreeMap<Name, Rc<OpenPool<W>>>>,
+    peers: Vec<Sender<Letter<W>>>,
+}
+
+impl<W: World> Seat<W> {
+    /// Takes the seat of `ticket` in `world`, and starts to answer letters.
+    pub fn take(world: W, ticket: Ticket<W>) -> Rc<Self> {
+        block::pool::set_held_bytes_max(ticket.limits.pooled_bytes_per_shard);
+        let seat = Rc::new(Self {
+            world: world.clone(),
+            index: ticket.index,
+            limits: ticket.limits,
+            registry: ticket.registry,
+            stream_options: ticket.stream_options,
+            target_config: Rc::new(ticket.limits.target_config()),
+            access: RefCell::default(),
+            access_epoch: Cell::new(0),
+            units: RefCell::default(),
+            pools: RefCell::default(),
+            peers: ticket.peers,
+        });
+        world.spawn(seat.clone().answer_letters(ticket.inbox));
+        seat
+    }
+
+    /// Runs `work` on the shard `home` and returns what it gives; `None` when that shard has stopped.
+    pub async fn call<R, F>(&self, home: usize, work: impl FnOnce(Rc<Self>) -> F + Send + 'static) -> Option<R>
+    where
+        R: Send + 'static,
+        F: Future<Output = R> + 'static,
+    {
+        let (post, inbox) = mailbox::channel();
+        self.post(
+            home,
+            Letter::Run(Box::new(move |seat: Rc<Self>| {
+                let world = seat.world.clone();
+                world.spawn(async move {
+                    // Nobody waits for the answer any more when this fails; the work is done all the same.
+                    let _ = post.send(work(seat).await);
+                });
+            })),
+        );
+        inbox.receive().await
+    }
+
+    /// Puts a letter into the mailbox of the shard `home`.
+    pub fn post(&self, home: usize, letter: Letter<W>) {
+        // A shard whose mailbox is closed has stopped, and the daemon is stopping with it.
+        let _ = self.peers[home].send(letter);
+    }
+
+    /// The unit `id`, while it has its home here.
+    pub fn unit(&self, id: VolumeId) -> Option<Rc<Unit<W>>> {
+        self.units.borrow().get(&id).cloned()
+    }
+
+    /// Replaces the access table; sessions of this shard see it in their next turn.
+    pub fn set_access(&self, access: Arc<AccessView>) {
+        *self.access.borrow_mut() = access;
+        self.access_epoch.set(self.access_epoch.get() + 1);
+    }
+
+    async fn answer_letters(self: Rc<Self>, inbox: Receiver<Letter<W>>) {
+        while let Some(letter) = inbox.receive().await {
+            match letter {
+                Letter::Run(work) => work(self.clone()),
+                Letter::Execute(errand) => self.world.spawn(self.clone().run_errand(errand)),
+                Letter::Adopt(handle, place) => match self.world.adopt_stream(handle) {
+                    Ok(stream) => self.world.spawn(connection::serve(self.clone(), stream, place)),
+                    Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
+                },
+            }
+        }
+    }
+
+    async fn run_errand(self: Rc<Self>, errand: Errand) {
+        let Errand { unit, ran, back } = errand;
+        let done = match self.unit(unit) {
+            Some(unit) => unit::run(unit, ran).await,
+            None => unit::absent(ran),
+        };
+        // A session that is gone takes no answers.
+        let _ = back.send(done);
+    }
+}

@@ -1,0 +1,246 @@
+//! One session in full feature phase: which units it sees, and what it leaves behind.
+
+use crate::access::{LunEntry, LunMap};
+use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
+use crate::seat::{Letter, Seat};
+use iscsi::{Negotiated, SessionType};
+use model::{TARGET_PORTAL_GROUP, VolumeId};
+use scsi::{NexusId, TargetPort};
+use shard::World;
+use shard::mailbox::{self, Receiver, Sender};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A session that is logged in. Its connection owns it.
+pub struct Session<W: World> {
+    /// The session's number, and its nexus' for every unit.
+    pub id: SessionId,
+    /// What it counts.
+    pub counters: Arc<Counters>,
+    /// True when it may only ask which targets there are.
+    pub discovery: bool,
+    seat: Rc<Seat<W>>,
+    initiator: String,
+    peer: SocketAddr,
+    target: String,
+    luns: LunMap,
+    access_epoch: u64,
+    /// The units that know this nexus, and their homes.
+    attached: BTreeMap<VolumeId, usize>,
+}
+
+/// The addresses of a connection's two ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// The initiator's.
+    pub peer: SocketAddr,
+    /// Ours.
+    pub portal: SocketAddr,
+}
+
+impl<W: World> Session<W> {
+    /// Enters the session into the registry. Sessions of the same nexus are told to end; nothing may be
+    /// done for this one until each of the receivers says that its sender is gone.
+    pub fn enter(
+        seat: &Rc<Seat<W>>,
+        id: SessionId,
+        facts: &Negotiated,
+        ends: Ends,
+        notices: Sender<Notice>,
+    ) -> (Self, Vec<Receiver<()>>) {
+        let counters = Arc::new(Counters::default());
+        let identity = &facts.identity;
+        let discovery = identity.session_type == SessionType::Discovery;
+        let named = identity.target_name.as_ref().filter(|_| !discovery);
+        let target = named.map(|name| name.as_str().to_owned()).unwrap_or_default();
+        let initiator = identity.initiator_name.as_str().to_owned();
+        let nexus = NexusName { initiator: initiator.clone(), isid: identity.isid.0, target: target.clone() };
+        let host = seat.access.borrow().host_of(&initiator, ends.peer.ip()).map(|host| host.name.to_string());
+        let entry = Entry {
+            nexus,
+            host: host.unwrap_or_default(),
+            peer: ends.peer,
+            portal: ends.portal,
+            shard: seat.index,
+            tsih: identity.tsih.0,
+            header_digest: facts.header_digest,
+            data_digest: facts.data_digest,
+            authentication: identity
+                .chap_name
+                .as_ref()
+                .map_or_else(|| "none".to_owned(), |name| format!("CHAP as {name}")),
+            mutual: false,
+            negotiated: describe(facts),
+            since: seat.world.now(),
+            counters: counters.clone(),
+            notices,
+        };
+        let predecessors = seat.registry.enter(id, entry).into_iter().map(|(_, old)| {
+            let (gone, is_gone) = mailbox::channel();
+            // One that cannot be told any more is gone already, and so is the sender.
+            let _ = old.notices.send(Notice::Close { gone });
+            is_gone
+        });
+        let predecessors = predecessors.collect();
+        let mut session = Self {
+            id,
+            counters,
+            discovery,
+            seat: seat.clone(),
+            initiator,
+            peer: ends.peer,
+            target,
+            luns: LunMap::new(),
+            access_epoch: 0,
+            attached: BTreeMap::new(),
+        };
+        session.see_access();
+        (session, predecessors)
+    }
+
+    /// The nexus that units know the session by.
+    pub fn nexus(&self) -> NexusId {
+        NexusId(self.id.0)
+    }
+
+    /// The initiator's name.
+    pub fn initiator(&self) -> &str {
+        &self.initiator
+    }
+
+    /// The unit under `lun`, which knows this nexus from now on.
+    pub fn find(&mut self, lun: u64) -> Option<LunEntry> {
+        let number = scsi::Lun(lun).number()?;
+        let entry = *self.luns.get(&number)?;
+        if !self.attached.contains_key(&entry.unit) {
+            self.attach(entry);
+        }
+        Some(entry)
+    }
+
+    /// All units that the session sees.
+    pub fn units(&mut self) -> Vec<LunEntry> {
+        let entries: Vec<LunEntry> = self.luns.values().copied().collect();
+        for &entry in entries.iter().filter(|entry| !self.attached.contains_key(&entry.unit)).collect::<Vec<_>>() {
+            self.attach(entry);
+        }
+        entries
+    }
+
+    /// The numbers of all units that the session sees, as REPORT LUNS tells them.
+    pub fn lun_numbers(&self) -> Vec<scsi::Lun> {
+        self.luns.keys().map(|&number| scsi::Lun::of(number)).collect()
+    }
+
+    /// The initiator has read the list of units, and need not be told that it changed.
+    pub fn inventory_reported(&self) {
+        let nexus = self.nexus();
+        for (&unit, &home) in &self.attached {
+            let entry = LunEntry { unit, home, read_only: false };
+            self.at_home(entry, move |unit| unit.inventory_reported(nexus));
+        }
+    }
+
+    /// Goes by the present access table; false when the session may not be any more.
+    pub fn see_access(&mut self) -> bool {
+        if self.access_epoch == self.seat.access_epoch.get() && self.access_epoch != 0 {
+            return true;
+        }
+        let view = self.seat.access.borrow().clone();
+        let Some(host) = view.host_of(&self.initiator, self.peer.ip()) else { return false };
+        if self.discovery {
+            return true;
+        }
+        let Some(target) = view.target_of(&self.target) else { return false };
+        let luns = view.luns(target, host);
+        let changed = self.access_epoch != 0 && luns != self.luns;
+        self.access_epoch = self.seat.access_epoch.get();
+        self.luns = luns;
+        if changed {
+            self.tell_of_inventory();
+        }
+        true
+    }
+
+    /// Units whose nexus this was forget it.
+    pub async fn leave(self) {
+        let nexus = self.nexus();
+        for (unit, home) in self.attached {
+            self.seat
+                .call(home, move |seat| async move {
+                    if let Some(unit) = seat.unit(unit) {
+                        unit.detach(nexus);
+                    }
+                })
+                .await;
+        }
+        self.seat.registry.leave(self.id);
+    }
+
+    fn attach(&mut self, entry: LunEntry) {
+        let nexus = self.nexus();
+        let port = TargetPort {
+            target_name: self.target.clone(),
+            portal_group_tag: TARGET_PORTAL_GROUP,
+            relative_port: TARGET_PORTAL_GROUP,
+        };
+        self.at_home(entry, move |unit| unit.attach(nexus, port, entry.read_only));
+        self.attached.insert(entry.unit, entry.home);
+    }
+
+    /// Units that are still seen report that the inventory has changed; those that are not forget the nexus.
+    fn tell_of_inventory(&mut self) {
+        let nexus = self.nexus();
+        let seen: BTreeMap<VolumeId, LunEntry> = self.luns.values().map(|&entry| (entry.unit, entry)).collect();
+        for (unit, home) in std::mem::take(&mut self.attached) {
+            match seen.get(&unit) {
+                Some(&entry) => {
+                    self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
+                    self.attached.insert(unit, home);
+                }
+                None => {
+                    let entry = LunEntry { unit, home, read_only: true };
+                    self.at_home(entry, move |unit| unit.detach(nexus));
+                }
+            }
+        }
+    }
+
+    fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::unit::Unit<W>) + Send + 'static) {
+        if entry.home == self.seat.index {
+            if let Some(unit) = self.seat.unit(entry.unit) {
+                work(&unit);
+            }
+            return;
+        }
+        // Letters are read in order, so a command that is posted behind this one finds the work done.
+        let letter = Letter::Run(Box::new(move |seat: Rc<Seat<W>>| {
+            if let Some(unit) = seat.unit(entry.unit) {
+                work(&unit);
+            }
+        }));
+        self.seat.post(entry.home, letter);
+    }
+}
+
+/// The negotiated keys of RFC 7143 §13, for people.
+fn describe(facts: &Negotiated) -> BTreeMap<String, String> {
+    let yes = |value: bool| if value { "Yes" } else { "No" }.to_owned();
+    let digest = |value: bool| if value { "CRC32C" } else { "None" }.to_owned();
+    [
+        ("HeaderDigest", digest(facts.header_digest)),
+        ("DataDigest", digest(facts.data_digest)),
+        ("InitialR2T", yes(facts.initial_r2t)),
+        ("ImmediateData", yes(facts.immediate_data)),
+        ("MaxRecvDataSegmentLength", facts.own_data_segment_bytes_max.to_string()),
+        ("MaxBurstLength", facts.burst_bytes_max.to_string()),
+        ("FirstBurstLength", facts.first_burst_bytes_max.to_string()),
+        ("MaxOutstandingR2T", facts.outstanding_r2t_max.to_string()),
+        ("MaxConnections", facts.connections_max.to_string()),
+        ("ErrorRecoveryLevel", facts.error_recovery_level.to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
+}

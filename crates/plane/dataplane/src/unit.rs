@@ -1,0 +1,162 @@
+//! A volume as hosts see it: the SCSI logical unit, and the store that it stands on.
+
+mod alone;
+mod store;
+
+pub use alone::{close_alone, open_alone, resize_alone};
+pub use store::Store;
+
+use crate::seat::Seat;
+use iscsi::TaskId;
+use model::{Backend, Size, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState};
+use scsi::{LogicalUnit, ManagementOutcome, NexusId, Outcome, TargetPort, TaskManagement};
+use shard::World;
+use std::rc::Rc;
+
+/// A logical unit at home on this shard.
+pub struct Unit<W: World> {
+    /// The volume's identity.
+    pub id: VolumeId,
+    /// The volume's name.
+    pub name: VolumeName,
+    /// What holds its data.
+    pub backend: Backend,
+    logical_unit: LogicalUnit<Rc<Store<W>>>,
+    store: Rc<Store<W>>,
+}
+
+/// A command on its way through a unit.
+pub struct Ran {
+    /// The connection's name for the task.
+    pub task: TaskId,
+    /// Who asks.
+    pub nexus: NexusId,
+    /// What is asked.
+    pub command: scsi::Command,
+}
+
+/// A command that has ended.
+pub struct Done {
+    /// The connection's name for the task.
+    pub task: TaskId,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Data-out bytes that it brought.
+    pub written: u64,
+    /// Data-out bytes that its CDB names, where it brought any: what residuals are counted against.
+    pub needed: Option<u64>,
+}
+
+/// Runs a command on its unit.
+pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
+    let Ran { task, nexus, command } = ran;
+    let written = command.data_out.len() as u64;
+    let needed = (command.data_out_expected > 0).then(|| {
+        let need = scsi::judge(command.cdb, &unit.logical_unit.shape());
+        need.map_or(0, |need| need.data_out)
+    });
+    let outcome = unit.logical_unit.execute(nexus, command).await;
+    Done { task, outcome, written, needed }
+}
+
+/// Answers a command for a unit that is not there any more.
+pub fn absent(ran: Ran) -> Done {
+    let outcome = scsi::absent::execute(ran.command.cdb, &[]);
+    Done { task: ran.task, outcome, written: 0, needed: None }
+}
+
+impl<W: World> Unit<W> {
+    /// A unit that no nexus reaches yet.
+    pub fn new(seat: &Seat<W>, id: VolumeId, name: VolumeName, backend: Backend, store: Store<W>) -> Self {
+        let store = Rc::new(store);
+        let options = scsi::Options {
+            provisioning: match backend {
+                Backend::Ram | Backend::Null => scsi::Provisioning::Thin,
+                Backend::Pool { .. } | Backend::File { .. } => scsi::Provisioning::Full,
+            },
+            transfer_bytes_max: seat.limits.transfer_bytes_max,
+            ..scsi::Options::default()
+        };
+        Self { id, name, backend, logical_unit: LogicalUnit::new(store.clone(), identity(id), options), store }
+    }
+
+    /// `nexus` reaches the unit through `port` from now on.
+    pub fn attach(&self, nexus: NexusId, port: TargetPort, read_only: bool) {
+        self.logical_unit.attach(nexus, Rc::new(port));
+        self.logical_unit.set_read_only(nexus, read_only);
+    }
+
+    /// `nexus` is lost; its commands have ended before.
+    pub fn detach(&self, nexus: NexusId) {
+        self.logical_unit.detach(nexus);
+    }
+
+    /// `nexus` sees other units beside this one than before, or may write where it might not.
+    pub fn inventory_changed(&self, nexus: NexusId, read_only: bool) {
+        self.logical_unit.set_read_only(nexus, read_only);
+        self.logical_unit.lun_inventory_changed(nexus);
+    }
+
+    /// `nexus` has read the list of units.
+    pub fn inventory_reported(&self, nexus: NexusId) {
+        self.logical_unit.lun_inventory_reported(nexus);
+    }
+
+    /// Carries out a task management function.
+    pub async fn manage(&self, nexus: NexusId, function: TaskManagement) -> ManagementOutcome {
+        self.logical_unit.manage(nexus, function).await
+    }
+
+    /// The unit has grown, and its initiators are told.
+    pub fn capacity_changed(&self) {
+        self.logical_unit.capacity_changed();
+    }
+
+    /// The device under the unit.
+    pub fn store(&self) -> &Store<W> {
+        &self.store
+    }
+
+    /// How the unit is.
+    pub fn report(&self) -> VolumeReport {
+        let geometry = block::BlockDevice::geometry(&*self.store);
+        let counted = self.logical_unit.statistics();
+        VolumeReport {
+            name: self.name.clone(),
+            id: self.id,
+            size: Size::new(geometry.bytes()),
+            block_bytes: geometry.block_bytes,
+            backend: self.backend.clone(),
+            state: VolumeState::Online,
+            counters: VolumeCounters {
+                reads: counted.reads,
+                writes: counted.writes,
+                read_bytes: counted.read_bytes,
+                written_bytes: counted.written_bytes,
+                errors: counted.errors,
+            },
+        }
+    }
+}
+
+/// The reports of all units at home here.
+pub fn reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
+    seat.units.borrow().values().map(|unit| unit.report()).collect()
+}
+
+/// Who a volume is to its hosts: everything follows from its identity, so it is the same on every path,
+/// after every restart and on every node.
+fn identity(id: VolumeId) -> scsi::Identity {
+    let uuid = id.to_bytes();
+    // NAA 6, locally assigned: the first half byte says so, the rest comes from the identity, which is random.
+    let mut naa = uuid;
+    naa[0] = 0x60 | (naa[0] & 0x0f);
+    scsi::Identity {
+        vendor: "BLOCKYRD".to_owned(),
+        product: "Volume".to_owned(),
+        revision: env!("CARGO_PKG_VERSION_MAJOR").to_owned() + "." + env!("CARGO_PKG_VERSION_MINOR"),
+        serial: id.to_string().replace('-', ""),
+        naa,
+        uuid,
+    }
+}

@@ -1,0 +1,80 @@
+//! Volumes without a pool: memory, nothing, or somebody else's file.
+
+use super::{Store, Unit};
+use crate::inspect;
+use crate::seat::Seat;
+use block::memory::{Null, Ram};
+use block::{BlockDevice, Blocks};
+use model::{Backend, Refusal, Size, VolumeId, VolumeReport, VolumeSpec, code};
+use shard::{DiskOptions, GroupCommit, World};
+use std::rc::Rc;
+
+/// The volume serves on this shard.
+///
+/// *Errors*: a file that cannot be opened or is smaller than the volume.
+pub async fn open_alone<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
+    let blocks = Blocks(spec.size.bytes() / u64::from(spec.block_bytes));
+    let store = match &spec.backend {
+        Backend::Ram => Store::Ram(Ram::new(spec.block_bytes, blocks)),
+        Backend::Null => Store::Null(Null::new(spec.block_bytes, blocks)),
+        Backend::File { path } => Store::File(GroupCommit::new(open_file(&seat.world, path, &spec)?)),
+        Backend::Pool { .. } => unreachable!("volumes of pools are made by their pools"),
+    };
+    let unit = Unit::new(&seat, spec.id, spec.name, spec.backend, store);
+    let report = unit.report();
+    seat.units.borrow_mut().insert(report.id, Rc::new(unit));
+    Ok(report)
+}
+
+fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result<W::Disk, Refusal> {
+    let options = DiskOptions { block_bytes: spec.block_bytes, read_only: false };
+    let disk = world.open_disk(path, options).map_err(|error| inspect::unreadable(path, &error))?;
+    let held = disk.geometry().bytes();
+    if held < spec.size.bytes() {
+        let message = format!("{path} holds {}, less than the volume's {}", Size::new(held).iec(), spec.size.iec());
+        return Err(Refusal::new(code::FILE_UNUSABLE, message, "make the file larger, or the volume smaller"));
+    }
+    Ok(disk)
+}
+
+/// The volume of memory or nothing has its new size, and its initiators are told.
+///
+/// *Errors*: it would shrink; a file decides its own size.
+pub async fn resize_alone<W: World>(seat: &Rc<Seat<W>>, id: VolumeId, size: Size) -> Result<VolumeReport, Refusal> {
+    let unit = seat.unit(id).ok_or_else(|| gone(id))?;
+    let geometry = unit.store.geometry();
+    if size.bytes() < geometry.bytes() {
+        return Err(shrinks(&unit.name.to_string(), geometry.bytes(), size));
+    }
+    let blocks = Blocks(size.bytes() / u64::from(geometry.block_bytes));
+    match &*unit.store {
+        Store::Ram(ram) => ram.grow(blocks),
+        Store::Null(null) => null.grow(blocks),
+        Store::File(_) | Store::Volume(_) | Store::Volume512(_) => {
+            let message = format!("volume {} is as large as its file", unit.name);
+            let hint = "make a larger file, and a new volume on it";
+            return Err(Refusal::new(code::FILE_UNUSABLE, message, hint));
+        }
+    }
+    unit.logical_unit.capacity_changed();
+    Ok(unit.report())
+}
+
+/// The volume does not serve any more.
+pub async fn close_alone<W: World>(seat: &Rc<Seat<W>>, id: VolumeId) -> Result<(), Refusal> {
+    seat.units.borrow_mut().remove(&id).map(|_| ()).ok_or_else(|| gone(id))
+}
+
+/// A volume that would shrink.
+pub fn shrinks(name: &str, held: u64, asked: Size) -> Refusal {
+    let message = format!("volume {name} has {}, more than {}", Size::new(held).iec(), asked.iec());
+    Refusal::new(code::VOLUME_SHRINK, message, "volumes only grow; make a smaller one and copy")
+}
+
+fn gone(id: VolumeId) -> Refusal {
+    Refusal::new(
+        code::VOLUME_UNKNOWN,
+        format!("no volume has the identity {id}"),
+        "`blockyard volume list` shows the volumes",
+    )
+}

@@ -1,0 +1,55 @@
+//! What a unit's data is on: one of a few kinds of device, without a pointer to follow per command.
+
+use crate::pool::PoolVolume;
+use block::memory::{Null, Ram};
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use shard::{GroupCommit, World};
+use volume::Sectors;
+
+/// The device under a logical unit, in the block size that its hosts see.
+pub enum Store<W: World> {
+    /// A volume of a pool with 4096-byte blocks.
+    Volume(PoolVolume<W>),
+    /// A volume of a pool with 512-byte blocks (512e).
+    Volume512(Sectors<PoolVolume<W>>),
+    /// A file or a block device, as it is.
+    File(GroupCommit<W::Disk>),
+    /// Memory.
+    Ram(Ram),
+    /// Nothing.
+    Null(Null),
+}
+
+macro_rules! each {
+    ($store:expr, $device:ident => $call:expr) => {
+        match $store {
+            Store::Volume($device) => $call,
+            Store::Volume512($device) => $call,
+            Store::File($device) => $call,
+            Store::Ram($device) => $call,
+            Store::Null($device) => $call,
+        }
+    };
+}
+
+impl<W: World> BlockDevice for Store<W> {
+    fn geometry(&self) -> Geometry {
+        each!(self, device => device.geometry())
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        each!(self, device => device.read(extent).await)
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        each!(self, device => device.write(start, data).await)
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        each!(self, device => device.flush(after).await)
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        each!(self, device => device.discard(extent).await)
+    }
+}
