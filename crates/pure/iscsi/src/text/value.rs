@@ -98,7 +98,11 @@ fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();
-    if text.is_empty() || !text.len().is_multiple_of(4) || padding > 2 || text.len() / 4 * 3 - padding > BINARY_BYTES_MAX {
+    if text.is_empty()
+        || !text.len().is_multiple_of(4)
+        || padding > 2
+        || text.len() / 4 * 3 - padding > BINARY_BYTES_MAX
+    {
         return None;
     }
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
