@@ -1,0 +1,53 @@
+//! A logged-in target that receives any bytes in any pieces, and a driver that answers, aborts and forgets.
+#![no_main]
+
+#[allow(dead_code, reason = "each of two targets uses its half")]
+mod logged_in;
+
+use block::Buf;
+use iscsi::pdu::TaskFunctionOutcome;
+use iscsi::target::{Event, Response};
+use libfuzzer_sys::fuzz_target;
+use logged_in::{drain_target, feed_target, pair};
+use shard::Time;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&cut, bytes)) = input.split_first() else { return };
+    let (mut target, _) = pair();
+    while target.poll_event().is_some() {}
+    let mut kept = Vec::new();
+    for (turn, piece) in bytes.chunks(usize::from(cut).pow(2) + 1).enumerate() {
+        feed_target(&mut target, piece);
+        while let Some(event) = target.poll_event() {
+            match event {
+                Event::Command(command) => {
+                    assert!(command.data_out.len() <= command.expected_data_out_bytes as usize);
+                    kept.push((command.task, command.expected_data_in_bytes));
+                }
+                Event::TaskManagement(request) => {
+                    target.respond_task_management(request.task, TaskFunctionOutcome::Complete);
+                }
+                Event::SendTargets { task, .. } => target.respond_targets(task, &[]),
+                Event::Login(_) | Event::FullFeature(_) | Event::Closed(_) => {}
+            }
+        }
+        // Some at once, some later, some never.
+        if turn % 3 != 2
+            && let Some((task, expected)) = kept.pop()
+        {
+            if turn % 2 == 0 {
+                target.respond(task, Response::good(Buf::zeroed(expected.min(70_000) as usize).into()));
+            } else {
+                target.abort(task);
+            }
+        }
+        if turn % 5 == 4 {
+            drain_target(&mut target);
+        }
+    }
+    if let Some(due) = target.poll_timeout() {
+        target.handle_timeout(Time(due.0));
+    }
+    target.handle_peer_closed();
+    assert!(target.is_closed() && !target.wants_to_send());
+});
