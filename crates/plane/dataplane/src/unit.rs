@@ -33,6 +33,8 @@ pub struct Ran {
     pub nexus: NexusId,
     /// What is asked.
     pub command: scsi::Command,
+    /// True when the initiator expects data: then the residual is counted from what it gets.
+    pub reads: bool,
 }
 
 /// A command that has ended.
@@ -43,18 +45,16 @@ pub struct Done {
     pub outcome: Outcome,
     /// Data-out bytes that it brought.
     pub written: u64,
-    /// Data-out bytes that its CDB names, where it brought any: what residuals are counted against.
+    /// Data-out bytes that its CDB names: what the residual of a command that does not read is counted from.
     pub needed: Option<u64>,
 }
 
 /// Runs a command on its unit.
 pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
-    let Ran { task, nexus, command } = ran;
+    let Ran { task, nexus, command, reads } = ran;
     let written = command.data_out.len() as u64;
-    let needed = (command.data_out_expected > 0).then(|| {
-        let need = scsi::judge(command.cdb, &unit.logical_unit.shape());
-        need.map_or(0, |need| need.data_out)
-    });
+    let judged = if reads { None } else { scsi::judge(command.cdb, &unit.logical_unit.shape()).ok() };
+    let needed = judged.filter(|need| need.data_in == 0).map(|need| need.data_out);
     let outcome = unit.logical_unit.execute(nexus, command).await;
     Done { task, outcome, written, needed }
 }

