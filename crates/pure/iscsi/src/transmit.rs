@@ -264,6 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn transmit_that_never_runs_dry_does_not_grow() {
+        let mut transmit = Transmit::default();
+        transmit.push(&[0; 48], &[0; 500]);
+        for _ in 0..1000 {
+            transmit.push(&[0; 48], &[0; 952]);
+            transmit.handle_transmitted(1000);
+        }
+        assert!(transmit.buffer_bytes() < 8192, "{}", transmit.buffer_bytes());
+    }
+
+    #[test]
     fn transmit_references_large_payloads_and_copies_small_ones() {
         let mut transmit = Transmit::default();
         let large = Rope::from(Buf::zeroed(64 << 10));

@@ -146,6 +146,19 @@ mod tests {
     }
 
     #[test]
+    fn window_opens_again_while_requests_are_held() {
+        let mut window = CommandWindow::new(CmdSn(10), 4);
+        window.advance();
+        window.hold(CmdSn(12), 'c');
+        window.open(2);
+        assert_eq!(window.maximum(), CmdSn(13));
+        window.open(3);
+        assert_eq!(window.maximum(), CmdSn(14), "10 has left its place, and 12 has one of its own");
+        window.open(4);
+        assert_eq!(window.maximum(), CmdSn(14), "the window is never wider than the places");
+    }
+
+    #[test]
     fn window_closes_when_no_place_is_free_and_never_goes_back() {
         let mut window = CommandWindow::<u8>::new(CmdSn(1), 2);
         window.advance();

@@ -9,7 +9,7 @@ use super::task::{Kind, Task, TextTask};
 use crate::Violation;
 use crate::pdu::{SegmentLengths, TargetTransferTag, TextRequest, TextResponse};
 use crate::session::TaskId;
-use crate::text::{Pairs, TextCollector, TextPart, TextWriter};
+use crate::text::{Pairs, TextCollector, TextPart, TextWriter, number};
 
 impl FullFeature {
     pub(crate) fn handle_text(&mut self, link: &mut Link, request: &TextRequest, data: &[u8]) -> Result<(), Violation> {
@@ -89,8 +89,8 @@ impl FullFeature {
                     None => answer.push(key, "Reject"),
                 },
                 // A declaration; it needs no answer.
-                "MaxRecvDataSegmentLength" => match value.parse() {
-                    Ok(bytes @ 512..=0x00ff_ffff) => self.negotiated.peer_data_segment_bytes_max = bytes,
+                "MaxRecvDataSegmentLength" => match number(value).and_then(|bytes| u32::try_from(bytes).ok()) {
+                    Some(bytes @ 512..=0x00ff_ffff) => self.negotiated.peer_data_segment_bytes_max = bytes,
                     _ => answer.push(key, "Reject"),
                 },
                 "InitiatorAlias" => {}

@@ -37,6 +37,22 @@ fn read_is_cut_to_the_initiators_segments_and_bursts() {
 }
 
 #[test]
+fn burst_ends_where_it_must_even_when_segments_do_not_divide_it() {
+    let agreed = crate::Negotiated { peer_data_segment_bytes_max: 1500, ..negotiated() };
+    let mut rig = Rig::with(config(), agreed);
+    rig.command(7, reads(5000), &[]);
+    let task = rig.expect_command().task;
+    rig.respond(task, Response::good(rope(5000)));
+    let expected = [
+        "data-in 7 sn 0 at 0 len 1500",
+        "data-in 7 sn 1 at 1500 len 1500",
+        "data-in 7 sn 2 at 3000 len 1096 F",
+        "data-in 7 sn 3 at 4096 len 904 F status 0 stat 1",
+    ];
+    assert_eq!(rig.said(), expected);
+}
+
+#[test]
 fn residuals_are_right_in_each_case() {
     let given = |len| Response::good(rope(len));
     let asked = |bytes| Response { transfer_bytes: Some(bytes), ..Response::default() };

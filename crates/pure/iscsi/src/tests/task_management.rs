@@ -115,6 +115,20 @@ fn reset_of_another_lun_leaves_the_tasks_of_this_one() {
 }
 
 #[test]
+fn command_with_a_later_number_is_not_affected() {
+    let mut rig = Rig::new();
+    rig.command(1, NONE, &[]);
+    rig.receive(&command(3, 3, NONE, &[]));
+    rig.expect_command();
+    rig.receive(&manage(10, 2, TaskFunction::LogicalUnitReset, 0, 0));
+    let request = rig.expect_task_management();
+    rig.target.respond_task_management(request.task, Outcome::Complete);
+    rig.receive(&command(2, 2, NONE, &[]));
+    let tags: Vec<_> = (0..2).map(|_| rig.expect_command().cdb[0]).collect();
+    assert_eq!(tags, [2, 3]);
+}
+
+#[test]
 fn functions_that_are_not_offered_are_answered_so() {
     let mut rig = Rig::new();
     rig.receive(&manage(10, 1, TaskFunction::TaskReassign, 1, 1));
