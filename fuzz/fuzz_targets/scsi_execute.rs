@@ -2,11 +2,11 @@
 #![no_main]
 
 use block::memory::Ram;
-use block::{Blocks, Buf, View};
+use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use libfuzzer_sys::fuzz_target;
 use scsi::{
-    Cdb, Command, Identity, LogicalUnit, ManagementOutcome, NexusId, Options, Outcome, Provisioning, SenseKey, Status,
-    TargetPort, TaskAttribute, TaskManagement, TaskTag, judge,
+    Cdb, Command, Identity, LogicalUnit, Lun, ManagementOutcome, NexusId, Options, Outcome, Provisioning, SenseKey,
+    Status, TargetPort, TaskAttribute, TaskManagement, TaskTag, absent, judge,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -16,6 +16,36 @@ use std::task::{Context, Poll, Waker};
 /// One command in the input: two bytes of circumstances, a CDB, and then its data.
 const HEAD_BYTES: usize = 2 + 16;
 const BLOCK_BYTES: u32 = 512;
+
+/// Memory that takes it ill to be asked for what it does not have: a unit judges before it asks.
+struct Strict(Ram);
+
+impl Strict {
+    fn check(&self, extent: Extent) {
+        assert!(!extent.is_empty() && self.geometry().admit(extent).is_ok(), "the unit asks for {extent}");
+    }
+}
+
+impl BlockDevice for Strict {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.check(extent);
+        self.0.read(extent).await
+    }
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.check(self.geometry().extent_of(start, data.len()).expect("a unit writes whole blocks that are there"));
+        self.0.write(start, data).await
+    }
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        self.0.flush(after).await
+    }
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.check(extent);
+        self.0.discard(extent).await
+    }
+}
 
 fuzz_target!(|input: &[u8]| {
     let Some((&kind, mut rest)) = input.split_first() else { return };
@@ -30,7 +60,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(reset, ManagementOutcome::Complete, "no task was left behind");
 });
 
-fn unit(kind: u8) -> LogicalUnit<Ram> {
+fn unit(kind: u8) -> LogicalUnit<Strict> {
     let text = String::from;
     let (vendor, product, revision, serial) = (text("v"), text("p"), text("r"), text("s"));
     let identity = Identity { vendor, product, revision, serial, naa: [0x60; 16], uuid: [0; 16] };
@@ -40,20 +70,23 @@ fn unit(kind: u8) -> LogicalUnit<Ram> {
         transfer_bytes_max: 32 * BLOCK_BYTES,
         ..Options::default()
     };
-    let unit = LogicalUnit::new(Ram::new(BLOCK_BYTES, Blocks(256)), identity, options);
+    let unit = LogicalUnit::new(Strict(Ram::new(BLOCK_BYTES, Blocks(256))), identity, options);
     for nexus in [0, 1] {
         let target_name = text("iqn.2026-01.test:disk");
         unit.attach(NexusId(nexus), Rc::new(TargetPort { target_name, portal_group_tag: 1, relative_port: 1 }));
     }
+    // One has heard its unit attention, so that its first command counts.
+    execute(&unit, 0, Cdb::new(&[0; 6]), &[]);
     unit
 }
 
 /// Executes one command as a transport does, and holds the answer to what was said before.
-fn execute(unit: &LogicalUnit<Ram>, circumstances: u8, cdb: Cdb, data: &[u8]) {
+fn execute(unit: &LogicalUnit<Strict>, circumstances: u8, cdb: Cdb, data: &[u8]) {
     // Some bring whole blocks, for few bytes of input make few blocks.
     let bytes = if circumstances & 0x80 == 0 { data.len() } else { data.len().min(32) * BLOCK_BYTES as usize };
     let mut data_out = Buf::zeroed(bytes);
     data_out.iter_mut().zip(data.iter().cycle()).for_each(|(to, from)| *to = *from);
+    let _: Outcome = absent::execute(cdb, &[Lun::of(0)]);
     let judged = judge(cdb, &unit.shape());
     let command = Command {
         tag: TaskTag(0),
