@@ -127,6 +127,15 @@ impl CommandTask {
                 (Some(buf), bytes)
             }
         };
-        Self { command, buf, expected_in_bytes: expected, received_bytes: 0, data_sn: 0, r2t_sn: 0, status: None }
+        Self {
+            command,
+            cmd_sn: None,
+            buf,
+            expected_in_bytes: expected,
+            received_bytes: 0,
+            data_sn: 0,
+            r2t_sn: 0,
+            status: None,
+        }
     }
 }

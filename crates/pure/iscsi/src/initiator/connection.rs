@@ -141,6 +141,12 @@ impl Connection {
         self.submit_other(Task::Logout)
     }
 
+    /// True while `task` has not ended. What a task management function has ended is told by no event of its own.
+    #[must_use]
+    pub fn is_waiting_for(&self, task: TaskId) -> bool {
+        matches!(&self.core.phase, Phase::FullFeature(full_feature) if full_feature.tasks.find(task).is_some())
+    }
+
     /// Where the next received bytes belong. Empty once the connection is over.
     pub fn receive_into(&mut self) -> &mut [u8] {
         if self.is_closed() { &mut [] } else { self.receive.space() }

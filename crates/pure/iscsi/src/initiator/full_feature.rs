@@ -90,7 +90,10 @@ impl FullFeature {
         {
             let cmd_sn = self.cmd_sn;
             // What was given up meanwhile takes no number.
-            if self.tasks.find(id).is_some() {
+            if let Some(task) = self.tasks.find_mut(id) {
+                if let Task::Command(command) = task {
+                    command.cmd_sn = Some(cmd_sn);
+                }
                 self.cmd_sn = cmd_sn.next();
                 self.send(link, id, cmd_sn, false);
             }

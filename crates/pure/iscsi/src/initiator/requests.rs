@@ -59,6 +59,11 @@ impl FullFeature {
         lun: Lun,
         referenced: Option<TaskId>,
     ) -> TaskId {
+        let ref_cmd_sn = referenced.and_then(|id| self.sent_as(id));
+        if let Some(id) = referenced.filter(|_| ref_cmd_sn.is_none() && function == TaskFunction::AbortTask) {
+            // It has not left yet, and now never will; the target says that it is not there.
+            self.tasks.remove(id);
+        }
         let request = TaskManagementRequest {
             immediate: true,
             function,
@@ -67,13 +72,20 @@ impl FullFeature {
             referenced_task_tag: referenced.map_or(InitiatorTaskTag::RESERVED, tag_of),
             cmd_sn: self.cmd_sn,
             exp_stat_sn: StatSn(0),
-            // Commands leave in the order of their numbers on one connection: the target has seen them all.
-            ref_cmd_sn: self.cmd_sn,
+            ref_cmd_sn: ref_cmd_sn.unwrap_or(self.cmd_sn),
             exp_data_sn: crate::pdu::DataSn(0),
         };
         let id = self.tasks.insert(Task::Management(request));
         self.send(link, id, self.cmd_sn, true);
         id
+    }
+
+    /// The number under which a command was sent.
+    fn sent_as(&self, id: TaskId) -> Option<CmdSn> {
+        match self.tasks.find(id) {
+            Some(Task::Command(command)) => command.cmd_sn,
+            _ => None,
+        }
     }
 
     /// Tasks that a completed function has aborted are forgotten: nothing comes for them any more.
@@ -87,10 +99,11 @@ impl FullFeature {
         }
         let everywhere = matches!(request.function, F::TargetWarmReset | F::TargetColdReset);
         let sets = matches!(request.function, F::AbortTaskSet | F::ClearTaskSet | F::LogicalUnitReset);
-        // What still waits here, the target has not seen.
-        let affected = self.tasks.iter().filter(|(id, task)| match task {
+        // What was sent behind the function, or waits still, is not affected (RFC 7143 §4.2.3.3).
+        let affected = self.tasks.iter().filter(|(_, task)| match task {
             Task::Command(task) => {
-                (everywhere || sets && task.command.lun == request.lun) && !self.waiting.contains(id)
+                let is_earlier = task.cmd_sn.is_some_and(|cmd_sn| cmd_sn.precedes(request.cmd_sn));
+                (everywhere || sets && task.command.lun == request.lun) && is_earlier
             }
             _ => false,
         });

@@ -1,7 +1,7 @@
 //! A task of the initiator, from its submission to its end.
 
 use super::event::Command;
-use crate::pdu::{InitiatorTaskTag, TaskManagementRequest};
+use crate::pdu::{CmdSn, InitiatorTaskTag, TaskManagementRequest};
 use crate::session::TaskId;
 use block::Buf;
 
@@ -25,6 +25,8 @@ pub(crate) enum Task {
 #[derive(Debug)]
 pub(crate) struct CommandTask {
     pub(crate) command: Command,
+    /// Its place in the session, once it was sent.
+    pub(crate) cmd_sn: Option<CmdSn>,
     /// The memory of `command.data_in` while no payload is received into it.
     pub(crate) buf: Option<Buf>,
     pub(crate) expected_in_bytes: u32,

@@ -5,7 +5,7 @@ use crate::initiator::{Command, Completion, Connection, DataIn, Event};
 use crate::pdu::{
     self, AsyncEvent, AsyncMessage, Bhs, CmdSn, DataInStatus, DataSn, InitiatorPdu, InitiatorTaskTag, Lun, NopIn, R2t,
     R2tSn, Reject, RejectReason, Residual, ScsiResponse, SegmentLengths, ServiceResponse, StatSn, TargetTransferTag,
-    TaskAttribute,
+    TaskAttribute, TaskFunction, TaskFunctionOutcome, TaskManagementResponse,
 };
 use crate::{CloseReason, Gathered, Violation};
 use block::Buf;
@@ -234,4 +234,28 @@ fn rejected_command_ends_and_messages_are_told() {
     assert!(matches!(events[..], [Event::Rejected { task: Some(_), reason: RejectReason::CommandNotSupported }]));
     let response = side.response();
     assert_left(&side.receive(&emit(|l, b| response.emit(l, b), &[])), Violation::StatSnWrong);
+}
+
+#[test]
+fn function_that_is_complete_ends_what_was_sent_before_it_and_nothing_else() {
+    let mut side = side(read(100));
+    let before = side.tag;
+    let function = side.initiator.manage(TaskFunction::LogicalUnitReset, LUN, None).expect("full feature phase");
+    let behind = side.initiator.submit(read(100)).expect("there is room");
+    let requests = sent(&mut side.initiator);
+    let Ok(InitiatorPdu::TaskManagement(request)) = InitiatorPdu::parse(&requests[0].0) else {
+        panic!("a function was sent")
+    };
+    let done = TaskManagementResponse {
+        outcome: TaskFunctionOutcome::Complete,
+        initiator_task_tag: request.initiator_task_tag,
+        stat_sn: StatSn(1),
+        exp_cmd_sn: EXP,
+        max_cmd_sn: MAX,
+    };
+    let events = side.receive(&emit(|l, b| done.emit(l, b), &[]));
+    assert!(matches!(events[..], [Event::TaskManagement { task, .. }] if task == function));
+    assert!(side.initiator.is_waiting_for(behind), "it came behind the function");
+    let answer = ScsiResponse { stat_sn: StatSn(2), initiator_task_tag: before, ..side.response() };
+    assert_left(&side.receive(&emit(|l, b| answer.emit(l, b), &[])), Violation::TaskTagUnknown);
 }
