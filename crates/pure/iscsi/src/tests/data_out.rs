@@ -86,6 +86,19 @@ fn large_payload_is_received_straight_into_the_commands_memory() {
     assert_eq!(&rig.expect_command().data_out[..], &data[..]);
 }
 
+#[test]
+fn receives_are_long_behind_small_pdus_and_short_behind_large_payloads() {
+    let limits = Negotiated { first_burst_bytes_max: 1 << 20, ..negotiated() };
+    let mut rig = Rig::with(config(), limits);
+    rig.receive(&nop_out(u32::MAX, 1, true, &pattern(1000)).repeat(100));
+    assert!(rig.target.receive_into().len() > 32 << 10, "one receive brings many PDUs");
+    let bytes = command(7, 1, writes(200_000), &pattern(200_000));
+    rig.receive(&bytes[..100]);
+    rig.receive(&bytes[100..]);
+    rig.expect_command();
+    assert!(rig.target.receive_into().len() <= 4096, "so that the next payload can be placed, too");
+}
+
 /// Each row breaks one rule; the connection ends with a Reject that names it.
 #[test]
 fn data_out_that_disagrees_with_its_r2t_ends_the_connection() {

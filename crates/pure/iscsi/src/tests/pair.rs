@@ -214,6 +214,29 @@ fn aborted_command_is_forgotten_by_both() {
 }
 
 #[test]
+fn aborted_command_that_still_waits_is_never_sent() {
+    let mut pair = both_sides(negotiated());
+    pair.keeps = true;
+    let tasks: Vec<_> = (0..6).map(|_| pair.submit(0, None, DataIn::Discard(512))).collect();
+    pair.run();
+    let function = pair.initiator.manage(TaskFunction::AbortTask, LUN, Some(tasks[5]));
+    assert!(!pair.initiator.is_waiting_for(tasks[5]));
+    pair.run();
+    let outcome = TaskFunctionOutcome::TaskDoesNotExist;
+    let [initiator::Event::TaskManagement { task, outcome: found }] = &pair.others[..] else {
+        panic!("{:?}", pair.others)
+    };
+    assert_eq!((Some(*task), *found), (function, outcome));
+    pair.keeps = false;
+    for command in std::mem::take(&mut pair.kept) {
+        pair.execute(command);
+    }
+    pair.run();
+    let completed: Vec<_> = pair.completed.iter().map(|done| done.task).collect();
+    assert_eq!(completed, tasks[..5]);
+}
+
+#[test]
 fn silent_connection_is_kept_by_pings_of_both_sides() {
     let mut pair = both_sides(negotiated());
     for _ in 0..10 {
