@@ -3,7 +3,9 @@
 //! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
 //! not go well.
 
+mod bench;
 mod child;
+mod client;
 mod conformance;
 mod target;
 mod tidy;
@@ -27,6 +29,8 @@ enum Task {
     Tidy,
     /// Runs libiscsi's test suite against a target and compares with docs/conformance
     Conformance(conformance::Options),
+    /// Measures our target and tgtd in turn with the same client
+    Bench(bench::Options),
     /// Boots Debian's kernel and lets its initiator use a target of ours
     Vm(vm::Options),
 }
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<bool> {
     match task {
         Task::Conformance(options) => conformance::run(&workspace::root(), &options),
+        Task::Bench(options) => bench::run(&options),
         Task::Vm(options) => vm::run(&options),
         Task::Tidy => tidy::run(&workspace::root()),
     }

@@ -50,9 +50,20 @@ fn names_that_contain_an_empty_word_as_part_of_another_pass() {
 
 #[test]
 fn unfinished_work_is_found() {
-    for text in ["fn f() { todo!() }", "fn f() { unimplemented!(\"x\") }", "#[test]\n#[ignore]\nfn f() {}"] {
+    for text in [
+        "fn f() { todo!() }",
+        "fn f() { unimplemented!(\"x\") }",
+        "#[test]\n#[ignore]\nfn f() {}",
+        "#[test]\n#[ignore = \"slow\"]\nfn f() {}",
+    ] {
         assert_eq!(sentences("crates/pure/raid/src/lib.rs", text).len(), 1, "{text}");
     }
+}
+
+#[test]
+fn test_that_another_runs_in_a_child_and_its_sentence_pass() {
+    let text = "#[test]\n#[ignore = \"the child of a test above\"]\nfn strongest_common_one_is_chosen() {}";
+    assert_eq!(sentences("crates/pure/raid/src/tests.rs", text), Vec::<String>::new());
 }
 
 #[test]

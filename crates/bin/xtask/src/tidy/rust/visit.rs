@@ -4,7 +4,7 @@ use super::{Function, Name, Source};
 use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Ident, Meta};
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, Meta};
 
 /// What the checks ask of the file at `path`.
 pub fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
@@ -35,18 +35,19 @@ impl Walk {
     fn function(&mut self, attributes: &[Attribute], signature: &syn::Signature, body: Span) {
         let name = signature.ident.to_string();
         let line = signature.fn_token.span.start().line;
-        self.source.names.push((Name::Function(name.clone()), line));
+        let is_test = attributes.iter().any(is_test);
+        if !is_test {
+            // A test's name is a sentence, and sentences may use any word.
+            self.source.names.push((Name::Function(name.clone()), line));
+        }
         if let syn::Safety::Unsafe(token) = &signature.safety {
             self.mark_unsafe(token.span());
         }
-        for attribute in attributes {
-            let path = attribute.path();
-            if path.segments.last().is_some_and(|segment| segment.ident == "test") {
-                self.source.tests.push(name.clone());
-            }
-            if path.is_ident("ignore") {
-                self.source.unfinished.push(("#[ignore]".into(), line));
-            }
+        if is_test {
+            self.source.tests.push(name.clone());
+        }
+        if attributes.iter().any(is_left_out) {
+            self.source.unfinished.push(("#[ignore]".into(), line));
         }
         if self.test_depth == 0 {
             self.source.functions.push(Function { name, line, lines: body.end().line + 1 - line });
@@ -74,6 +75,22 @@ fn is_cfg_test(attribute: &Attribute) -> bool {
         Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
         _ => false,
     }
+}
+
+fn is_test(attribute: &Attribute) -> bool {
+    attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
+}
+
+/// True for `#[ignore]`, unless its reason says that another test runs this one in a child process.
+fn is_left_out(attribute: &Attribute) -> bool {
+    let is_child = match &attribute.meta {
+        Meta::NameValue(pair) => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(reason), .. }) => reason.value().starts_with("the child of a test"),
+            _ => false,
+        },
+        _ => false,
+    };
+    attribute.path().is_ident("ignore") && !is_child
 }
 
 impl<'a> Visit<'a> for Walk {

@@ -1,0 +1,211 @@
+//! Our own initiator on a plain socket: one thread, one gathered send and one receive per turn.
+
+use crate::target::Unit;
+use anyhow::{Context, Result, bail, ensure};
+use block::Rope;
+use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
+use iscsi::login::InitiatorConfig;
+use iscsi::pdu::{Isid, Lun, TaskAttribute};
+use iscsi::{Gathered, IscsiName, TaskId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shard::Time;
+use smallvec::SmallVec;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const GOOD: u8 = 0;
+const CHECK_CONDITION: u8 = 2;
+const UNIT_ATTENTION: u8 = 6;
+/// No command of ours may take longer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// A session with one logical unit.
+#[derive(Debug)]
+pub struct Client {
+    socket: TcpStream,
+    connection: Connection,
+    begin: Instant,
+    lun: Lun,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// Blocks of the unit.
+    pub blocks: u64,
+}
+
+impl Client {
+    /// Logged in, and the unit has told its capacity. `number` makes the initiator one of its own.
+    pub fn log_in(unit: &Unit, number: u8) -> Result<Self> {
+        let name = |text: &str| IscsiName::parse(text).with_context(|| format!("\"{text}\" is no iSCSI name"));
+        let initiator = name(&format!("iqn.2026-11.io.blockyard:xtask.client{number}"))?;
+        let mut login = InitiatorConfig::new(initiator, Some(name(&unit.iqn)?));
+        login.isid = Isid([0x80, 0, 0, 0, 0, number]);
+        let socket = TcpStream::connect_timeout(&unit.portal, Duration::from_secs(10))?;
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        // The machine's default may be meant for long lines; where there is no cubic, it stays.
+        let _ = socket2::SockRef::from(&socket).set_tcp_congestion(b"cubic");
+        let begin = Instant::now();
+        let connection = Connection::new(Rc::new(Config::new(login)), random()?, Time(0));
+        let lun = Lun(u64::from(unit.lun) << 48);
+        let mut client = Self { socket, connection, begin, lun, block_bytes: 0, blocks: 0 };
+        client.await_full_feature()?;
+        client.read_capacity()?;
+        Ok(client)
+    }
+
+    /// Sends a READ (16) in the next turn.
+    pub fn read(&mut self, lba: u64, blocks: u32, data_in: DataIn) -> Result<TaskId> {
+        self.submit(transfer_cdb(0x88, lba, blocks), None, data_in)
+    }
+
+    /// Sends a WRITE (16) in the next turn.
+    pub fn write(&mut self, lba: u64, data: Rope) -> Result<TaskId> {
+        let blocks = u32::try_from(data.len())? / self.block_bytes;
+        self.submit(transfer_cdb(0x8a, lba, blocks), Some(data), DataIn::None)
+    }
+
+    /// Sends what waits, and receives once; waits until something comes, at most `limit`.
+    pub fn turn(&mut self, limit: Duration) -> Result<()> {
+        self.send()?;
+        if self.receive()? {
+            return Ok(());
+        }
+        let interest = if self.connection.wants_to_send() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let timeout = Timespec { tv_sec: i64::try_from(limit.as_secs())?, tv_nsec: limit.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.socket, interest)], Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("cannot wait for the socket"),
+        }
+        self.receive()?;
+        Ok(())
+    }
+
+    /// The next command that has ended, when there is one.
+    pub fn completion(&mut self) -> Result<Option<Completion>> {
+        loop {
+            match self.connection.poll_event() {
+                Some(Event::Completed(completion)) => return Ok(Some(completion)),
+                Some(Event::Closed(reason)) => bail!("the connection is over: {reason:?}"),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Takes turns until a command has ended.
+    pub fn await_completion(&mut self) -> Result<Completion> {
+        let until = Instant::now() + ANSWER_LIMIT;
+        loop {
+            if let Some(completion) = self.completion()? {
+                return Ok(completion);
+            }
+            ensure!(Instant::now() < until, "no command ended within {ANSWER_LIMIT:?}");
+            self.turn(Duration::from_secs(1))?;
+        }
+    }
+
+    fn submit(&mut self, cdb: [u8; 16], data_out: Option<Rope>, data_in: DataIn) -> Result<TaskId> {
+        let cdb = SmallVec::from_buf(cdb);
+        let command = Command { lun: self.lun, cdb, attribute: TaskAttribute::Simple, data_out, data_in };
+        self.connection.submit(command).ok().context("the session takes no command")
+    }
+
+    fn await_full_feature(&mut self) -> Result<()> {
+        let until = Instant::now() + ANSWER_LIMIT;
+        while Instant::now() < until {
+            match self.connection.poll_event() {
+                Some(Event::FullFeature(_)) => return Ok(()),
+                Some(Event::Closed(reason)) => bail!("no login: {reason:?}"),
+                Some(_) => {}
+                None => self.turn(Duration::from_secs(1))?,
+            }
+        }
+        bail!("no login within {ANSWER_LIMIT:?}")
+    }
+
+    /// Asks for the capacity, past the unit attentions that await a new nexus.
+    fn read_capacity(&mut self) -> Result<()> {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
+        for _ in 0..8 {
+            self.submit(cdb, None, DataIn::Into(block::Buf::zeroed(32)))?;
+            let completion = self.await_completion()?;
+            if completion.status == CHECK_CONDITION && sense_key(&completion) == Some(UNIT_ATTENTION) {
+                continue;
+            }
+            ensure_good(&completion)?;
+            let data = completion.data_in.as_deref().unwrap_or_default();
+            let last = data.first_chunk().context("READ CAPACITY (16) is short")?;
+            let block_bytes =
+                data.get(8..12).and_then(|bytes| bytes.first_chunk()).context("READ CAPACITY (16) is short")?;
+            (self.blocks, self.block_bytes) = (u64::from_be_bytes(*last) + 1, u32::from_be_bytes(*block_bytes));
+            return Ok(());
+        }
+        bail!("the unit has endless unit attentions")
+    }
+
+    fn send(&mut self) -> Result<()> {
+        while self.connection.wants_to_send() {
+            let mut slices = Gathered::new();
+            self.connection.gather(&mut slices);
+            let sent = self.socket.write_vectored(&slices);
+            drop(slices);
+            match sent {
+                Ok(sent) => self.connection.handle_transmitted(sent),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("the connection broke while we sent"),
+            }
+        }
+        Ok(())
+    }
+
+    /// True when something came.
+    fn receive(&mut self) -> Result<bool> {
+        let into = self.connection.receive_into();
+        if into.is_empty() {
+            return Ok(true);
+        }
+        match self.socket.read(into) {
+            Ok(0) => self.connection.handle_peer_closed(),
+            Ok(len) => {
+                let now = Time(u64::try_from(self.begin.elapsed().as_nanos())?);
+                self.connection.handle_received(len, now);
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(false),
+            Err(error) => return Err(error).context("the connection broke while we received"),
+        }
+        Ok(true)
+    }
+}
+
+/// *Errors*: a sentence with status and sense unless the command ended with GOOD.
+pub fn ensure_good(completion: &Completion) -> Result<()> {
+    ensure!(
+        completion.status == GOOD,
+        "a command ended with status {:#04x}, sense {:02x?}",
+        completion.status,
+        completion.sense
+    );
+    Ok(())
+}
+
+fn sense_key(completion: &Completion) -> Option<u8> {
+    completion.sense.get(2).map(|byte| byte & 0x0f)
+}
+
+fn transfer_cdb(opcode: u8, lba: u64, blocks: u32) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode;
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+    cdb
+}
+
+fn random() -> Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
