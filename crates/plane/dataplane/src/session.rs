@@ -120,6 +120,11 @@ impl<W: World> Session<W> {
         Some(entry)
     }
 
+    /// What CDBs for the unit are judged against; unknown where the unit has its home on another shard.
+    pub fn shape(&self, entry: LunEntry) -> Option<scsi::Shape> {
+        if entry.home == self.seat.index { self.seat.unit(entry.unit).map(|unit| unit.shape()) } else { None }
+    }
+
     /// All units that the session sees.
     pub fn units(&mut self) -> Vec<LunEntry> {
         let entries: Vec<LunEntry> = self.luns.values().copied().collect();

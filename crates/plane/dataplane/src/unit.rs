@@ -112,6 +112,11 @@ impl<W: World> Unit<W> {
         self.logical_unit.capacity_changed();
     }
 
+    /// What CDBs are judged against.
+    pub fn shape(&self) -> scsi::Shape {
+        self.logical_unit.shape()
+    }
+
     /// The device under the unit.
     pub fn store(&self) -> &Store<W> {
         &self.store

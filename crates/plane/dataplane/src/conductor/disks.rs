@@ -61,7 +61,7 @@ impl<W: World> Conductor<W> {
         force: bool,
     ) -> Result<PoolReport, Refusal> {
         let (pool, id) = match (self.member_of(failed), member) {
-            (Err(unknown), Some(member)) => self.find_member(member).await.ok_or(unknown)?,
+            (Err(unknown), Some(member)) => self.pool_with(member).await.ok_or(unknown)?,
             (found, _) => found?,
         };
         let home = self.pool_home(&pool)?.home;
@@ -110,12 +110,6 @@ impl<W: World> Conductor<W> {
             });
         }
         Err(unknown_disk(disk))
-    }
-
-    /// The pool that counts on a disk which may not be here.
-    async fn find_member(&self, id: DiskId) -> Option<(Name, DiskId)> {
-        let pools = self.pool_reports().await;
-        pools.iter().find(|pool| pool.members().any(|member| member.id == id)).map(|pool| (pool.name.clone(), id))
     }
 
     /// Goes by the members that the report of a pool names.

@@ -20,8 +20,13 @@ impl<W: World> Gate for UnitGate<'_, W> {
         if data_out_bytes == 0 {
             return Verdict::Take;
         }
-        if !self.session.as_mut().is_some_and(|session| session.find(lun.0).is_some()) {
-            return Verdict::Refuse(response(scsi::absent::execute(scsi::Cdb::new(cdb), &[])));
+        let cdb = scsi::Cdb::new(cdb);
+        let Some(session) = self.session.as_mut() else { return Verdict::Take };
+        let Some(entry) = session.find(lun.0) else {
+            return Verdict::Refuse(response(scsi::absent::execute(cdb, &[])));
+        };
+        if let Some(sense) = session.shape(entry).and_then(|shape| scsi::judge(cdb, &shape).err()) {
+            return Verdict::Refuse(response(scsi::Outcome::check(sense)));
         }
         if data_out_bytes > SMALL_BYTES && block::pool::taken_bytes() > self.limits.buffer_bytes_max {
             return Verdict::Refuse(Response::status(Status::TaskSetFull.code()));

@@ -39,7 +39,7 @@ pub async fn open<W: World>(
         let hint = "add the disks of the pool with `blockyard disk add`";
         Refusal::new(code::POOL_INCOMPLETE, format!("no disk bears pool {id}"), hint)
     })?;
-    found.admit(|record, present| survives(record, present)).map_err(|refused| plain(&refused.into()))?;
+    found.admit(survives).map_err(|refused| plain(&refused.into()))?;
     let mut states = Vec::new();
     let mut records = Vec::new();
     for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
