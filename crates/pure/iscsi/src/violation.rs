@@ -47,7 +47,7 @@ pub enum Violation {
     /// A text PDU never has both the F and the C bit set (§11.10.2, §11.11.2).
     #[error("a final text PDU promises more text")]
     FinalTextContinues,
-    /// A login PDU never has both the T and the C bit set (§11.12.2, §11.13.1).
+    /// A login PDU never has both the T and the C bit set (§11.12.2, §11.13.7).
     #[error("a login PDU leaves its stage and promises more text")]
     TransitTextContinues,
     /// Stages 0, 1 and 3 are assigned (§11.12.3).
@@ -125,13 +125,13 @@ pub enum Violation {
     /// A stage of a login ends after a bounded number of PDUs: a bound of the receiver's choice (§6.3).
     #[error("a login does not come to an end")]
     LoginTooLong,
-    /// The version in force is one that both sides speak: 0 (§11.12.4, §11.13.3).
+    /// The version in force is one that both sides speak: 0 (§11.12.4, §11.13.2).
     #[error("no protocol version is common")]
     VersionUnknown,
     /// Only who is asked to leave a stage leaves it, and for where it was asked to go (§6.3).
     #[error("the target left a stage that it was not asked to leave")]
     TransitUnasked,
-    /// The last login response names the session (§11.13.4).
+    /// The last login response names the session (§11.13.3).
     #[error("the target gave the session no handle")]
     SessionWithoutHandle,
     /// The steps of CHAP come in their order, each whole (§12.1.3).

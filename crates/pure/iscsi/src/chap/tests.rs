@@ -63,7 +63,7 @@ fn challenge_is_as_long_as_the_digest_and_knows_itself() {
 }
 
 #[test]
-fn algorithm_chosen_is_the_strongest_common_one_wherever_it_stands() {
+fn algorithm_chosen_is_the_strongest_shared_one_wherever_it_stands() {
     use Algorithm::{Md5, Sha1, Sha3_256, Sha256};
     assert_eq!(Algorithm::choose([Md5, Sha256, Sha1], Md5), Some(Sha256));
     assert_eq!(Algorithm::choose([Md5, Sha1, Sha256, Sha3_256], Md5), Some(Sha3_256));

@@ -12,18 +12,15 @@ fn header(words: &str) -> Bhs {
 }
 
 /// `pdu` is what `words` say, and is written as `words` again.
-macro_rules! vector {
-    ($name:ident, $kind:ident, $words:expr, $lengths:expr, $pdu:expr) => {
-        #[test]
-        fn $name() {
-            let bytes = header($words);
-            let pdu = $pdu;
-            assert_eq!($kind::parse(&bytes), Ok(pdu));
-            assert_eq!(SegmentLengths::parse(&bytes), $lengths);
-            let mut out = [0xee; BHS_BYTES];
-            pdu.emit($lengths, &mut out);
-            assert_eq!(out, bytes);
-        }
+macro_rules! check_vector {
+    ($kind:ident, $words:expr, $lengths:expr, $pdu:expr $(,)?) => {
+        let bytes = header($words);
+        let pdu = $pdu;
+        assert_eq!($kind::parse(&bytes), Ok(pdu));
+        assert_eq!(SegmentLengths::parse(&bytes), $lengths);
+        let mut out = [0xee; BHS_BYTES];
+        pdu.emit($lengths, &mut out);
+        assert_eq!(out, bytes);
     };
 }
 
@@ -31,342 +28,380 @@ const ITT: InitiatorTaskTag = InitiatorTaskTag(0x0000_0007);
 const TTT: TargetTransferTag = TargetTransferTag(0x0000_002a);
 
 // §11.3: a READ (10) of 8 blocks at 0x1000, immediate, simple, with an additional header of 8 bytes.
-vector!(
-    scsi_command_vector,
-    ScsiCommand,
-    "41e10000 02000010 00010000 00000000 00000007 00001000 00000011 00000021 28000000 10000000 08000000 00000000",
-    SegmentLengths { ahs_bytes: 8, data_bytes: 16 },
-    ScsiCommand {
-        immediate: true,
-        is_final: true,
-        read: true,
-        write: true,
-        attribute: TaskAttribute::Simple,
-        lun: Lun(0x0001_0000_0000_0000),
-        initiator_task_tag: ITT,
-        expected_data_transfer_bytes: 4096,
-        cmd_sn: CmdSn(0x11),
-        exp_stat_sn: StatSn(0x21),
-        cdb: [0x28, 0, 0, 0, 0x10, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0],
-    }
-);
+#[test]
+fn scsi_command_vector() {
+    check_vector!(
+        ScsiCommand,
+        "41e10000 02000010 00010000 00000000 00000007 00001000 00000011 00000021 28000000 10000000 08000000 00000000",
+        SegmentLengths { ahs_bytes: 8, data_bytes: 16 },
+        ScsiCommand {
+            immediate: true,
+            is_final: true,
+            read: true,
+            write: true,
+            attribute: TaskAttribute::Simple,
+            lun: Lun(0x0001_0000_0000_0000),
+            initiator_task_tag: ITT,
+            expected_data_transfer_bytes: 4096,
+            cmd_sn: CmdSn(0x11),
+            exp_stat_sn: StatSn(0x21),
+            cdb: [0x28, 0, 0, 0, 0x10, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0],
+        }
+    );
+}
 
 // §11.4: CHECK CONDITION with 20 bytes of sense, an overflow of the read and an underflow.
-vector!(
-    scsi_response_vector,
-    ScsiResponse,
-    "21920002 00000014 00000000 00000000 00000007 00000000 00000030 00000012 00000052 00000003 00000200 00000100",
-    SegmentLengths::data(20),
-    ScsiResponse {
-        response: ServiceResponse::Completed,
-        status: 2,
-        initiator_task_tag: ITT,
-        snack_tag: 0,
-        stat_sn: StatSn(0x30),
-        exp_cmd_sn: CmdSn(0x12),
-        max_cmd_sn: CmdSn(0x52),
-        exp_data_sn: DataSn(3),
-        read_residual: Residual::Overflow(512),
-        residual: Residual::Underflow(256),
-    }
-);
+#[test]
+fn scsi_response_vector() {
+    check_vector!(
+        ScsiResponse,
+        "21920002 00000014 00000000 00000000 00000007 00000000 00000030 00000012 00000052 00000003 00000200 00000100",
+        SegmentLengths::data(20),
+        ScsiResponse {
+            response: ServiceResponse::Completed,
+            status: 2,
+            initiator_task_tag: ITT,
+            snack_tag: 0,
+            stat_sn: StatSn(0x30),
+            exp_cmd_sn: CmdSn(0x12),
+            max_cmd_sn: CmdSn(0x52),
+            exp_data_sn: DataSn(3),
+            read_residual: Residual::Overflow(512),
+            residual: Residual::Underflow(256),
+        }
+    );
+}
 
 // §11.5: ABORT TASK of task 6, immediate.
-vector!(
-    task_management_request_vector,
-    TaskManagementRequest,
-    "42810000 00000000 00020000 00000000 00000007 00000006 00000013 00000022 00000010 00000000 00000000 00000000",
-    SegmentLengths::NONE,
-    TaskManagementRequest {
-        immediate: true,
-        function: TaskFunction::AbortTask,
-        lun: Lun(2 << 48),
-        initiator_task_tag: ITT,
-        referenced_task_tag: InitiatorTaskTag(6),
-        cmd_sn: CmdSn(0x13),
-        exp_stat_sn: StatSn(0x22),
-        ref_cmd_sn: CmdSn(0x10),
-        exp_data_sn: DataSn(0),
-    }
-);
+#[test]
+fn task_management_request_vector() {
+    check_vector!(
+        TaskManagementRequest,
+        "42810000 00000000 00020000 00000000 00000007 00000006 00000013 00000022 00000010 00000000 00000000 00000000",
+        SegmentLengths::NONE,
+        TaskManagementRequest {
+            immediate: true,
+            function: TaskFunction::AbortTask,
+            lun: Lun(2 << 48),
+            initiator_task_tag: ITT,
+            referenced_task_tag: InitiatorTaskTag(6),
+            cmd_sn: CmdSn(0x13),
+            exp_stat_sn: StatSn(0x22),
+            ref_cmd_sn: CmdSn(0x10),
+            exp_data_sn: DataSn(0),
+        }
+    );
+}
 
 // §11.6: task does not exist.
-vector!(
-    task_management_response_vector,
-    TaskManagementResponse,
-    "22800100 00000000 00000000 00000000 00000007 00000000 00000031 00000014 00000054 00000000 00000000 00000000",
-    SegmentLengths::NONE,
-    TaskManagementResponse {
-        outcome: TaskFunctionOutcome::TaskDoesNotExist,
-        initiator_task_tag: ITT,
-        stat_sn: StatSn(0x31),
-        exp_cmd_sn: CmdSn(0x14),
-        max_cmd_sn: CmdSn(0x54),
-    }
-);
+#[test]
+fn task_management_response_vector() {
+    check_vector!(
+        TaskManagementResponse,
+        "22800100 00000000 00000000 00000000 00000007 00000000 00000031 00000014 00000054 00000000 00000000 00000000",
+        SegmentLengths::NONE,
+        TaskManagementResponse {
+            outcome: TaskFunctionOutcome::TaskDoesNotExist,
+            initiator_task_tag: ITT,
+            stat_sn: StatSn(0x31),
+            exp_cmd_sn: CmdSn(0x14),
+            max_cmd_sn: CmdSn(0x54),
+        }
+    );
+}
 
 // §11.7: the last 512 bytes of a burst, from 1024 on.
-vector!(
-    data_out_vector,
-    DataOut,
-    "05800000 00000200 00030000 00000000 00000007 0000002a 00000000 00000023 00000000 00000002 00000400 00000000",
-    SegmentLengths::data(512),
-    DataOut {
-        is_final: true,
-        lun: Lun(3 << 48),
-        initiator_task_tag: ITT,
-        target_transfer_tag: TTT,
-        exp_stat_sn: StatSn(0x23),
-        data_sn: DataSn(2),
-        buffer_offset_bytes: 1024,
-    }
-);
+#[test]
+fn data_out_vector() {
+    check_vector!(
+        DataOut,
+        "05800000 00000200 00030000 00000000 00000007 0000002a 00000000 00000023 00000000 00000002 00000400 00000000",
+        SegmentLengths::data(512),
+        DataOut {
+            is_final: true,
+            lun: Lun(3 << 48),
+            initiator_task_tag: ITT,
+            target_transfer_tag: TTT,
+            exp_stat_sn: StatSn(0x23),
+            data_sn: DataSn(2),
+            buffer_offset_bytes: 1024,
+        }
+    );
+}
 
 // §11.7: the last data with status GOOD and an underflow of 16 bytes.
-vector!(
-    data_in_with_status_vector,
-    DataIn,
-    "25830000 000001f0 00000000 00000000 00000007 ffffffff 00000032 00000015 00000055 00000001 00000800 00000010",
-    SegmentLengths::data(0x1f0),
-    DataIn {
-        is_final: true,
-        acknowledge: false,
-        status: Some(DataInStatus { status: 0, stat_sn: StatSn(0x32), residual: Residual::Underflow(16) }),
-        lun: Lun(0),
-        initiator_task_tag: ITT,
-        target_transfer_tag: TargetTransferTag::RESERVED,
-        exp_cmd_sn: CmdSn(0x15),
-        max_cmd_sn: CmdSn(0x55),
-        data_sn: DataSn(1),
-        buffer_offset_bytes: 2048,
-    }
-);
+#[test]
+fn data_in_with_status_vector() {
+    check_vector!(
+        DataIn,
+        "25830000 000001f0 00000000 00000000 00000007 ffffffff 00000032 00000015 00000055 00000001 00000800 00000010",
+        SegmentLengths::data(0x1f0),
+        DataIn {
+            is_final: true,
+            acknowledge: false,
+            status: Some(DataInStatus { status: 0, stat_sn: StatSn(0x32), residual: Residual::Underflow(16) }),
+            lun: Lun(0),
+            initiator_task_tag: ITT,
+            target_transfer_tag: TargetTransferTag::RESERVED,
+            exp_cmd_sn: CmdSn(0x15),
+            max_cmd_sn: CmdSn(0x55),
+            data_sn: DataSn(1),
+            buffer_offset_bytes: 2048,
+        }
+    );
+}
 
 // §11.7: data in the middle that asks to be acknowledged.
-vector!(
-    data_in_without_status_vector,
-    DataIn,
-    "25c00000 00000400 00040000 00000000 00000007 0000002a 00000000 00000015 00000055 00000000 00000000 00000000",
-    SegmentLengths::data(1024),
-    DataIn {
-        is_final: true,
-        acknowledge: true,
-        status: None,
-        lun: Lun(4 << 48),
-        initiator_task_tag: ITT,
-        target_transfer_tag: TTT,
-        exp_cmd_sn: CmdSn(0x15),
-        max_cmd_sn: CmdSn(0x55),
-        data_sn: DataSn(0),
-        buffer_offset_bytes: 0,
-    }
-);
+#[test]
+fn data_in_without_status_vector() {
+    check_vector!(
+        DataIn,
+        "25c00000 00000400 00040000 00000000 00000007 0000002a 00000000 00000015 00000055 00000000 00000000 00000000",
+        SegmentLengths::data(1024),
+        DataIn {
+            is_final: true,
+            acknowledge: true,
+            status: None,
+            lun: Lun(4 << 48),
+            initiator_task_tag: ITT,
+            target_transfer_tag: TTT,
+            exp_cmd_sn: CmdSn(0x15),
+            max_cmd_sn: CmdSn(0x55),
+            data_sn: DataSn(0),
+            buffer_offset_bytes: 0,
+        }
+    );
+}
 
 // §11.8: 64 KiB from 8 KiB on.
-vector!(
-    r2t_vector,
-    R2t,
-    "31800000 00000000 00030000 00000000 00000007 0000002a 00000033 00000016 00000056 00000001 00002000 00010000",
-    SegmentLengths::NONE,
-    R2t {
-        lun: Lun(3 << 48),
-        initiator_task_tag: ITT,
-        target_transfer_tag: TTT,
-        stat_sn: StatSn(0x33),
-        exp_cmd_sn: CmdSn(0x16),
-        max_cmd_sn: CmdSn(0x56),
-        r2t_sn: R2tSn(1),
-        buffer_offset_bytes: 8192,
-        desired_data_transfer_bytes: 65536,
-    }
-);
+#[test]
+fn r2t_vector() {
+    check_vector!(
+        R2t,
+        "31800000 00000000 00030000 00000000 00000007 0000002a 00000033 00000016 00000056 00000001 00002000 00010000",
+        SegmentLengths::NONE,
+        R2t {
+            lun: Lun(3 << 48),
+            initiator_task_tag: ITT,
+            target_transfer_tag: TTT,
+            stat_sn: StatSn(0x33),
+            exp_cmd_sn: CmdSn(0x16),
+            max_cmd_sn: CmdSn(0x56),
+            r2t_sn: R2tSn(1),
+            buffer_offset_bytes: 8192,
+            desired_data_transfer_bytes: 65536,
+        }
+    );
+}
 
 // §11.9: connection 1 goes; wait 2 s, tasks are kept for 20 s.
-vector!(
-    async_message_vector,
-    AsyncMessage,
-    "32800000 00000000 00000000 00000000 ffffffff 00000000 00000034 00000017 00000057 02000001 00020014 00000000",
-    SegmentLengths::NONE,
-    AsyncMessage {
-        lun: Lun(0),
-        stat_sn: StatSn(0x34),
-        exp_cmd_sn: CmdSn(0x17),
-        max_cmd_sn: CmdSn(0x57),
-        event: AsyncEvent::ConnectionDropped { cid: 1, time2wait_s: 2, time2retain_s: 20 },
-    }
-);
+#[test]
+fn async_message_vector() {
+    check_vector!(
+        AsyncMessage,
+        "32800000 00000000 00000000 00000000 ffffffff 00000000 00000034 00000017 00000057 02000001 00020014 00000000",
+        SegmentLengths::NONE,
+        AsyncMessage {
+            lun: Lun(0),
+            stat_sn: StatSn(0x34),
+            exp_cmd_sn: CmdSn(0x17),
+            max_cmd_sn: CmdSn(0x57),
+            event: AsyncEvent::ConnectionDropped { cid: 1, time2wait_s: 2, time2retain_s: 20 },
+        }
+    );
+}
 
 // §11.10: "SendTargets=All" and its NUL, all in one.
-vector!(
-    text_request_vector,
-    TextRequest,
-    "04800000 00000010 00000000 00000000 00000007 ffffffff 00000018 00000024 00000000 00000000 00000000 00000000",
-    SegmentLengths::data(16),
-    TextRequest {
-        immediate: false,
-        is_final: true,
-        continues: false,
-        lun: Lun(0),
-        initiator_task_tag: ITT,
-        target_transfer_tag: TargetTransferTag::RESERVED,
-        cmd_sn: CmdSn(0x18),
-        exp_stat_sn: StatSn(0x24),
-    }
-);
+#[test]
+fn text_request_vector() {
+    check_vector!(
+        TextRequest,
+        "04800000 00000010 00000000 00000000 00000007 ffffffff 00000018 00000024 00000000 00000000 00000000 00000000",
+        SegmentLengths::data(16),
+        TextRequest {
+            immediate: false,
+            is_final: true,
+            continues: false,
+            lun: Lun(0),
+            initiator_task_tag: ITT,
+            target_transfer_tag: TargetTransferTag::RESERVED,
+            cmd_sn: CmdSn(0x18),
+            exp_stat_sn: StatSn(0x24),
+        }
+    );
+}
 
 // §11.11: 8,192 bytes, and more to come.
-vector!(
-    text_response_vector,
-    TextResponse,
-    "24400000 00002000 00000000 00000000 00000007 0000002a 00000035 00000019 00000059 00000000 00000000 00000000",
-    SegmentLengths::data(8192),
-    TextResponse {
-        is_final: false,
-        continues: true,
-        lun: Lun(0),
-        initiator_task_tag: ITT,
-        target_transfer_tag: TTT,
-        stat_sn: StatSn(0x35),
-        exp_cmd_sn: CmdSn(0x19),
-        max_cmd_sn: CmdSn(0x59),
-    }
-);
+#[test]
+fn text_response_vector() {
+    check_vector!(
+        TextResponse,
+        "24400000 00002000 00000000 00000000 00000007 0000002a 00000035 00000019 00000059 00000000 00000000 00000000",
+        SegmentLengths::data(8192),
+        TextResponse {
+            is_final: false,
+            continues: true,
+            lun: Lun(0),
+            initiator_task_tag: ITT,
+            target_transfer_tag: TTT,
+            stat_sn: StatSn(0x35),
+            exp_cmd_sn: CmdSn(0x19),
+            max_cmd_sn: CmdSn(0x59),
+        }
+    );
+}
 
 // §11.12: the leading login, from the security to the operational stage.
-vector!(
-    login_request_vector,
-    LoginRequest,
-    "43810000 00000040 00023d00 00010000 00000007 00010000 00000001 00000000 00000000 00000000 00000000 00000000",
-    SegmentLengths::data(64),
-    LoginRequest {
-        transit: Transit::to(Stage::Security, Stage::Operational),
-        version_max: 0,
-        version_min: 0,
-        isid: Isid([0, 2, 0x3d, 0, 0, 1]),
-        tsih: Tsih(0),
-        initiator_task_tag: ITT,
-        cid: Cid(1),
-        cmd_sn: CmdSn(1),
-        exp_stat_sn: StatSn(0),
-    }
-);
+#[test]
+fn login_request_vector() {
+    check_vector!(
+        LoginRequest,
+        "43810000 00000040 00023d00 00010000 00000007 00010000 00000001 00000000 00000000 00000000 00000000 00000000",
+        SegmentLengths::data(64),
+        LoginRequest {
+            transit: Transit::to(Stage::Security, Stage::Operational),
+            version_max: 0,
+            version_min: 0,
+            isid: Isid([0, 2, 0x3d, 0, 0, 1]),
+            tsih: Tsih(0),
+            initiator_task_tag: ITT,
+            cid: Cid(1),
+            cmd_sn: CmdSn(1),
+            exp_stat_sn: StatSn(0),
+        }
+    );
+}
 
 // §11.13: the last response of a login, which names the session.
-vector!(
-    login_response_vector,
-    LoginResponse,
-    "23870000 00000000 00023d00 00010009 00000007 00000000 00000036 00000001 00000040 00000000 00000000 00000000",
-    SegmentLengths::NONE,
-    LoginResponse {
-        transit: Transit::to(Stage::Operational, Stage::FullFeature),
-        version_max: 0,
-        version_active: 0,
-        isid: Isid([0, 2, 0x3d, 0, 0, 1]),
-        tsih: Tsih(9),
-        initiator_task_tag: ITT,
-        stat_sn: StatSn(0x36),
-        exp_cmd_sn: CmdSn(1),
-        max_cmd_sn: CmdSn(0x40),
-        status: crate::LoginStatus::Success,
-    }
-);
+#[test]
+fn login_response_vector() {
+    check_vector!(
+        LoginResponse,
+        "23870000 00000000 00023d00 00010009 00000007 00000000 00000036 00000001 00000040 00000000 00000000 00000000",
+        SegmentLengths::NONE,
+        LoginResponse {
+            transit: Transit::to(Stage::Operational, Stage::FullFeature),
+            version_max: 0,
+            version_active: 0,
+            isid: Isid([0, 2, 0x3d, 0, 0, 1]),
+            tsih: Tsih(9),
+            initiator_task_tag: ITT,
+            stat_sn: StatSn(0x36),
+            exp_cmd_sn: CmdSn(1),
+            max_cmd_sn: CmdSn(0x40),
+            status: crate::LoginStatus::Success,
+        }
+    );
+}
 
 // §11.14: close connection 1.
-vector!(
-    logout_request_vector,
-    LogoutRequest,
-    "46810000 00000000 00000000 00000000 00000007 00010000 0000001a 00000025 00000000 00000000 00000000 00000000",
-    SegmentLengths::NONE,
-    LogoutRequest {
-        immediate: true,
-        reason: LogoutReason::CloseConnection,
-        initiator_task_tag: ITT,
-        cid: Cid(1),
-        cmd_sn: CmdSn(0x1a),
-        exp_stat_sn: StatSn(0x25),
-    }
-);
+#[test]
+fn logout_request_vector() {
+    check_vector!(
+        LogoutRequest,
+        "46810000 00000000 00000000 00000000 00000007 00010000 0000001a 00000025 00000000 00000000 00000000 00000000",
+        SegmentLengths::NONE,
+        LogoutRequest {
+            immediate: true,
+            reason: LogoutReason::CloseConnection,
+            initiator_task_tag: ITT,
+            cid: Cid(1),
+            cmd_sn: CmdSn(0x1a),
+            exp_stat_sn: StatSn(0x25),
+        }
+    );
+}
 
 // §11.15: closed; wait 2 s, tasks are kept for 20 s.
-vector!(
-    logout_response_vector,
-    LogoutResponse,
-    "26800000 00000000 00000000 00000000 00000007 00000000 00000037 0000001b 0000005b 00000000 00020014 00000000",
-    SegmentLengths::NONE,
-    LogoutResponse {
-        outcome: LogoutOutcome::Closed,
-        initiator_task_tag: ITT,
-        stat_sn: StatSn(0x37),
-        exp_cmd_sn: CmdSn(0x1b),
-        max_cmd_sn: CmdSn(0x5b),
-        time2wait_s: 2,
-        time2retain_s: 20,
-    }
-);
+#[test]
+fn logout_response_vector() {
+    check_vector!(
+        LogoutResponse,
+        "26800000 00000000 00000000 00000000 00000007 00000000 00000037 0000001b 0000005b 00000000 00020014 00000000",
+        SegmentLengths::NONE,
+        LogoutResponse {
+            outcome: LogoutOutcome::Closed,
+            initiator_task_tag: ITT,
+            stat_sn: StatSn(0x37),
+            exp_cmd_sn: CmdSn(0x1b),
+            max_cmd_sn: CmdSn(0x5b),
+            time2wait_s: 2,
+            time2retain_s: 20,
+        }
+    );
+}
 
 // §11.16: statuses 5 and 6 again.
-vector!(
-    snack_vector,
-    Snack,
-    "10810000 00000000 00000000 00000000 ffffffff ffffffff 00000000 00000026 00000000 00000000 00000005 00000002",
-    SegmentLengths::NONE,
-    Snack {
-        kind: SnackType::Status,
-        lun: Lun(0),
-        initiator_task_tag: InitiatorTaskTag::RESERVED,
-        target_transfer_tag: TargetTransferTag::RESERVED,
-        exp_stat_sn: StatSn(0x26),
-        beg_run: 5,
-        run_length: 2,
-    }
-);
+#[test]
+fn snack_vector() {
+    check_vector!(
+        Snack,
+        "10810000 00000000 00000000 00000000 ffffffff ffffffff 00000000 00000026 00000000 00000000 00000005 00000002",
+        SegmentLengths::NONE,
+        Snack {
+            kind: SnackType::Status,
+            lun: Lun(0),
+            initiator_task_tag: InitiatorTaskTag::RESERVED,
+            target_transfer_tag: TargetTransferTag::RESERVED,
+            exp_stat_sn: StatSn(0x26),
+            beg_run: 5,
+            run_length: 2,
+        }
+    );
+}
 
 // §11.17: protocol error; the refused header follows.
-vector!(
-    reject_vector,
-    Reject,
-    "3f800400 00000030 00000000 00000000 ffffffff 00000000 00000038 0000001c 0000005c 00000000 00000000 00000000",
-    SegmentLengths::data(48),
-    Reject {
-        reason: RejectReason::ProtocolError,
-        stat_sn: StatSn(0x38),
-        exp_cmd_sn: CmdSn(0x1c),
-        max_cmd_sn: CmdSn(0x5c),
-        data_sn: DataSn(0),
-    }
-);
+#[test]
+fn reject_vector() {
+    check_vector!(
+        Reject,
+        "3f800400 00000030 00000000 00000000 ffffffff 00000000 00000038 0000001c 0000005c 00000000 00000000 00000000",
+        SegmentLengths::data(48),
+        Reject {
+            reason: RejectReason::ProtocolError,
+            stat_sn: StatSn(0x38),
+            exp_cmd_sn: CmdSn(0x1c),
+            max_cmd_sn: CmdSn(0x5c),
+            data_sn: DataSn(0),
+        }
+    );
+}
 
 // §11.18: a ping of four bytes.
-vector!(
-    nop_out_vector,
-    NopOut,
-    "40800000 00000004 00000000 00000000 00000007 ffffffff 0000001d 00000027 00000000 00000000 00000000 00000000",
-    SegmentLengths::data(4),
-    NopOut {
-        immediate: true,
-        lun: Lun(0),
-        initiator_task_tag: ITT,
-        target_transfer_tag: TargetTransferTag::RESERVED,
-        cmd_sn: CmdSn(0x1d),
-        exp_stat_sn: StatSn(0x27),
-    }
-);
+#[test]
+fn nop_out_vector() {
+    check_vector!(
+        NopOut,
+        "40800000 00000004 00000000 00000000 00000007 ffffffff 0000001d 00000027 00000000 00000000 00000000 00000000",
+        SegmentLengths::data(4),
+        NopOut {
+            immediate: true,
+            lun: Lun(0),
+            initiator_task_tag: ITT,
+            target_transfer_tag: TargetTransferTag::RESERVED,
+            cmd_sn: CmdSn(0x1d),
+            exp_stat_sn: StatSn(0x27),
+        }
+    );
+}
 
 // §11.19: the target's own ping.
-vector!(
-    nop_in_vector,
-    NopIn,
-    "20800000 00000000 00000000 00000000 ffffffff 0000002a 00000039 0000001e 0000005e 00000000 00000000 00000000",
-    SegmentLengths::NONE,
-    NopIn {
-        lun: Lun(0),
-        initiator_task_tag: InitiatorTaskTag::RESERVED,
-        target_transfer_tag: TTT,
-        stat_sn: StatSn(0x39),
-        exp_cmd_sn: CmdSn(0x1e),
-        max_cmd_sn: CmdSn(0x5e),
-    }
-);
+#[test]
+fn nop_in_vector() {
+    check_vector!(
+        NopIn,
+        "20800000 00000000 00000000 00000000 ffffffff 0000002a 00000039 0000001e 0000005e 00000000 00000000 00000000",
+        SegmentLengths::NONE,
+        NopIn {
+            lun: Lun(0),
+            initiator_task_tag: InitiatorTaskTag::RESERVED,
+            target_transfer_tag: TTT,
+            stat_sn: StatSn(0x39),
+            exp_cmd_sn: CmdSn(0x1e),
+            max_cmd_sn: CmdSn(0x5e),
+        }
+    );
+}
 
 /// A header of `opcode` whose second byte is `flags`, and else blank.
 fn blank(opcode: u8, flags: u8) -> Bhs {

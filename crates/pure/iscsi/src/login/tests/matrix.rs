@@ -146,6 +146,10 @@ fn every_broken_step_of_chap_fails_the_authentication() {
         ("another's name", proof(&format!("CHAP_N=other CHAP_R={good}"))),
         ("a short response", proof(&format!("CHAP_N=host CHAP_R={short}"))),
         ("a long response", proof(&format!("CHAP_N=host CHAP_R={good}00"))),
+        (
+            "a proof of our own secret",
+            proof(&format!("CHAP_N=host CHAP_R={}", solved(Algorithm::Md5, "arrays secret"))),
+        ),
         ("an empty response", proof("CHAP_N=host CHAP_R=")),
         ("an empty binary", proof("CHAP_N=host CHAP_R=0x")),
         ("a response that is no binary", proof("CHAP_N=host CHAP_R=0xgg")),
@@ -171,7 +175,7 @@ fn proof(pairs: &str) -> Vec<String> {
 }
 
 #[test]
-fn algorithm_is_the_strongest_common_one_and_none_below_the_policy() {
+fn algorithm_is_the_strongest_shared_one_and_none_below_the_policy() {
     for (offered, weakest, chosen) in [
         ("5", Algorithm::Md5, Some(Algorithm::Md5)),
         ("5,6,7,8", Algorithm::Md5, Some(Algorithm::Sha3_256)),
