@@ -35,7 +35,7 @@ pub struct Grant {
     pub session: Result<Tsih, LoginStatus>,
     /// The portal group of the portal over which the login came.
     pub portal_group_tag: u16,
-    /// What the target is called for people.
+    /// What the target is called for people, without control characters; told after the authentication.
     pub target_alias: Option<String>,
 }
 

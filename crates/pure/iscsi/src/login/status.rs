@@ -85,12 +85,6 @@ impl LoginStatus {
             known => CODES.iter().find(|(status, _, _)| *status == known).map_or((3, 0), |&(_, codes, _)| codes),
         }
     }
-
-    /// True when trying again later may help without changing anything.
-    #[must_use]
-    pub fn is_passing(self) -> bool {
-        self.codes().0 == 3
-    }
 }
 
 impl fmt::Display for LoginStatus {

@@ -155,12 +155,8 @@ impl TargetLogin {
                 return;
             }
         };
-        let answers = &mut self.dialogue.outgoing;
-        if let Some(alias) = &grant.target_alias {
-            answers.push("TargetAlias", alias);
-        }
         if question.target_name.is_some() {
-            answers.push("TargetPortalGroupTag", grant.portal_group_tag);
+            self.dialogue.outgoing.push("TargetPortalGroupTag", grant.portal_group_tag);
         }
         let mut talk = Box::new(Talk {
             stage: request.transit.current,
@@ -254,6 +250,9 @@ impl TargetLogin {
             talk.security.handle(&pairs, answers)?;
         } else {
             talk.security.permit_operational()?;
+            if let Some(alias) = talk.grant.target_alias.take() {
+                answers.push("TargetAlias", alias);
+            }
             talk.parley.declare(answers);
             talk.parley.offer_needed(answers);
         }

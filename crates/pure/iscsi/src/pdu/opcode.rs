@@ -61,12 +61,6 @@ impl Opcode {
             _ => return Err(Violation::OpcodeUnknown),
         })
     }
-
-    /// True when an initiator sends this.
-    #[must_use]
-    pub fn is_initiators(self) -> bool {
-        (self as u8) < 0x20
-    }
 }
 
 /// True when the header asks for immediate delivery.

@@ -185,6 +185,28 @@ fn answers_longer_than_a_pdu_are_sent_in_parts_before_the_stage_ends() {
 }
 
 #[test]
+fn alias_of_the_target_is_told_only_to_who_is_proven() {
+    let mut rig = Rig::new(chap(true, Mutual::Never, Algorithm::Md5));
+    if let Ok(grant) = &mut rig.grant {
+        grant.target_alias = Some("the array".to_owned());
+    }
+    rig.play(&format!(
+        "I SEC {NORMAL} AuthMethod=CHAP
+         {ASKED}
+         T SEC TargetPortalGroupTag=1 AuthMethod=CHAP
+         I SEC CHAP_A=5
+         T SEC {}
+         I SEC>OPS CHAP_N=host CHAP_R={}
+         T SEC>OPS
+         I OPS>FULL
+         T OPS>FULL TargetAlias=the~array MaxRecvDataSegmentLength=262144
+         = FULL",
+        posed(Algorithm::Md5),
+        solved(Algorithm::Md5, "hosts secret"),
+    ));
+}
+
+#[test]
 fn refusal_of_the_plane_is_told() {
     for (status, code) in [
         (LoginStatus::NotFound, "0203"),
