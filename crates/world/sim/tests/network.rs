@@ -99,6 +99,32 @@ fn resets_happen_and_are_seen_by_both_ends() {
 }
 
 #[test]
+fn nothing_arrives_behind_what_a_reset_swallowed() {
+    for seed in 0..50 {
+        Sim::new(seed).run(async |sim| {
+            let (client, served, _) = pair(&sim).await;
+            let delay = Duration::from_micros(5)..=Duration::from_millis(20);
+            let faults = NetworkFaults { reset_per_million: 200_000, delay, ..NetworkFaults::default() };
+            sim.network().set_faults(faults);
+            let bytes: Vec<u8> = (0..=255).collect();
+            for byte in bytes.chunks(1) {
+                if send(&client, byte).await.is_err() {
+                    break;
+                }
+                sim.sleep(Duration::from_micros(50)).await;
+            }
+            for &byte in &bytes {
+                let mut got = [0];
+                match receive(&served, &mut got).await {
+                    Ok(()) => assert_eq!(got, [byte], "there is no hole in a stream"),
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+}
+
+#[test]
 fn stall_is_silent_and_passes() {
     Sim::new(4).run(async |sim| {
         let (client, served, _) = pair(&sim).await;

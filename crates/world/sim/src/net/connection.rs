@@ -33,6 +33,8 @@ struct Pipe {
     arrived: VecDeque<u8>,
     arrived_segments: usize,
     stalled_until: Time,
+    /// A segment was answered by a reset: nothing behind it can arrive, for there is no hole in a stream.
+    is_broken: bool,
     has_ended: bool,
     end_sent: bool,
     reader: Option<Waker>,
@@ -152,8 +154,13 @@ pub(super) fn poll_write(
 /// Puts `bytes` on the way, perhaps in pieces; perhaps the connection breaks or falls silent over it.
 fn send(core: &Rc<Core>, net: &mut Net, id: u64, side: usize, mut bytes: Vec<u8>) {
     let now = core.now.get();
+    let Some(connection) = net.connections.get_mut(&id) else { return };
+    if connection.pipes[side].is_broken {
+        return;
+    }
     if net.random.chance(net.faults.reset_per_million) {
         net.counts.resets += 1;
+        connection.pipes[side].is_broken = true;
         for side in [0, 1] {
             let at = now + net.delay();
             core.schedule(at, Box::new(move |core| reset(core, id, side)));
@@ -185,6 +192,9 @@ fn enqueue(core: &Rc<Core>, net: &mut Net, id: u64, side: usize, bytes: Vec<u8>,
     let delay = net.delay();
     let Some(connection) = net.connections.get_mut(&id) else { return };
     let pipe = &mut connection.pipes[side];
+    if pipe.is_broken {
+        return;
+    }
     // One that overtakes waits behind the others until they are due.
     let arrives = core.now.get() + delay;
     pipe.flying_bytes += bytes.len();
