@@ -13,6 +13,9 @@ use block::{Buf, View};
 /// SAM-5 §5.3.1.
 const TASK_SET_FULL: u8 = 0x28;
 
+/// Fixed-format sense: ABORTED COMMAND, 47/05.
+const PROTOCOL_SERVICE_CRC_ERROR: [u8; 18] = [0x70, 0, 0x0b, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x47, 0x05, 0, 0, 0, 0];
+
 impl FullFeature {
     /// Judges a SCSI Command; when it may go on, the task lives and says where its immediate data goes.
     pub(crate) fn begin_command(
@@ -79,8 +82,15 @@ impl FullFeature {
             len: u32::try_from(data_bytes).map_err(|_| Violation::DataSegmentTooLong)?,
             last: header.is_final,
         };
-        command.data_out.admit(arrived, &limits)?;
+        let in_order = command.data_out.admit(arrived, &limits)?;
         command.placing = true;
+        if !in_order && command.progress == Progress::Receiving {
+            // A hole in the numbers is a digest error that nobody saw (RFC 7143 §7.9): the task ends with it, as
+            // §7.8 has it, once nothing of its data is on its way any more.
+            command.data_out.forgo();
+            command.progress = Progress::Refused;
+            command.refusal = Some(Box::new(Response::check_condition(&PROTOCOL_SERVICE_CRC_ERROR)));
+        }
         match command.progress {
             Progress::Receiving if data_bytes > 0 => {
                 Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize })

@@ -92,13 +92,12 @@ impl DataOut {
         self.total_bytes = self.unsolicited_end.unwrap_or(0).max(self.solicited_to);
     }
 
-    /// The Data-Out fits; its data counts as received from now on.
-    pub(crate) fn admit(&mut self, arrived: Arrived, limits: &Limits) -> Result<(), Violation> {
+    /// The Data-Out fits; its data counts as received from now on. False when its DataSN is not the next:
+    /// something before it was lost.
+    pub(crate) fn admit(&mut self, arrived: Arrived, limits: &Limits) -> Result<bool, Violation> {
         let Arrived { solicited, .. } = arrived;
         let end = self.sequence_end(solicited, limits)?;
-        if arrived.data_sn != self.data_sn {
-            return Err(Violation::DataSnWrong);
-        }
+        let in_order = arrived.data_sn == self.data_sn;
         if arrived.offset != self.received_bytes {
             return Err(Violation::BufferOffsetWrong);
         }
@@ -109,11 +108,11 @@ impl DataOut {
             return Err(Violation::FinalBitWrong);
         }
         self.received_bytes = reached;
-        self.data_sn = self.data_sn.wrapping_add(1);
+        self.data_sn = arrived.data_sn.wrapping_add(1);
         if arrived.last {
             self.end_sequence(solicited);
         }
-        Ok(())
+        Ok(in_order)
     }
 
     /// The next R2T, when one is due.
