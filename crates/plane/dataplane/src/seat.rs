@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 /// What comes to a shard from other shards.
 pub enum Letter<W: World> {
@@ -122,7 +123,7 @@ impl<W: World> Seat<W> {
             home,
             Letter::Run(Box::new(move |seat: Rc<Self>| {
                 let world = seat.world.clone();
-                world.spawn(async move {
+                begin(&world, async move {
                     // Nobody waits for the answer any more when this fails; the work is done all the same.
                     let _ = post.send(work(seat).await);
                 });
@@ -152,7 +153,7 @@ impl<W: World> Seat<W> {
         while let Some(letter) = inbox.receive().await {
             match letter {
                 Letter::Run(work) => work(self.clone()),
-                Letter::Execute(errand) => self.world.spawn(self.clone().run_errand(errand)),
+                Letter::Execute(errand) => begin(&self.world, self.clone().run_errand(errand)),
                 Letter::Adopt(handle, place) => match self.world.adopt_stream(handle) {
                     Ok(stream) => self.world.spawn(connection::serve(self.clone(), stream, place)),
                     Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
@@ -169,5 +170,17 @@ impl<W: World> Seat<W> {
         };
         // A session that is gone takes no answers.
         let _ = back.send(done);
+    }
+}
+
+/// Runs `work` on this shard; its first step is done when this returns.
+///
+/// Commands enter the task set of their unit, and functions find them there, in the order in which their
+/// letters came: that must not hang on the order in which tasks are run.
+pub fn begin<W: World>(world: &W, work: impl Future<Output = ()> + 'static) {
+    let mut work = Box::pin(work);
+    // The task polls it again, with a waker that is its own.
+    if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        world.spawn(work);
     }
 }

@@ -2,11 +2,13 @@
 
 use super::Connection;
 use crate::access::LunEntry;
-use crate::seat::Seat;
+use crate::seat::{Seat, begin};
 use crate::unit::{Done, Ran, Unit};
+use futures_util::future::join_all;
 use iscsi::TaskId;
 use iscsi::pdu::{TaskFunction, TaskFunctionOutcome};
 use iscsi::target::TaskManagement;
+use model::VolumeId;
 use scsi::{ManagementOutcome, NexusId, TaskTag};
 use shard::World;
 use std::future::Future;
@@ -49,7 +51,8 @@ where
             Ok((units, function)) => {
                 let (seat, back) = (self.seat.clone(), self.manage_back.clone());
                 self.managing += 1;
-                self.seat.world.spawn(async move {
+                let world = seat.world.clone();
+                begin(&world, async move {
                     let outcome = manage_all(&seat, units, nexus, function).await;
                     // A connection stays until its functions are done, so somebody listens.
                     let _ = back.send(Managed { task: request.task, outcome });
@@ -65,25 +68,38 @@ fn about(units: Option<Vec<LunEntry>>, function: scsi::TaskManagement) -> About 
     units.map(|units| (units, function)).ok_or(TaskFunctionOutcome::LunDoesNotExist)
 }
 
+/// Begins with all units at once: commands that come behind the function are not affected by it.
 async fn manage_all<W: World>(
     seat: &Rc<Seat<W>>,
     units: Vec<LunEntry>,
     nexus: NexusId,
     function: scsi::TaskManagement,
 ) -> TaskFunctionOutcome {
+    let one = async |LunEntry { unit, home, .. }: LunEntry| {
+        if home == seat.index {
+            return Some(manage_one(seat, unit, nexus, function).await);
+        }
+        seat.call(home, move |seat| async move { manage_one(&seat, unit, nexus, function).await }).await
+    };
     let mut outcome = TaskFunctionOutcome::Complete;
-    for LunEntry { unit, home, .. } in units {
-        let managed = seat.call(home, move |seat| async move {
-            match seat.unit(unit) {
-                Some(unit) => unit.manage(nexus, function).await,
-                None => ManagementOutcome::TaskDoesNotExist,
-            }
-        });
-        match managed.await {
+    for managed in join_all(units.into_iter().map(one)).await {
+        match managed {
             Some(ManagementOutcome::Complete) => {}
             Some(ManagementOutcome::TaskDoesNotExist) => outcome = TaskFunctionOutcome::TaskDoesNotExist,
             None => outcome = TaskFunctionOutcome::Rejected,
         }
     }
     outcome
+}
+
+async fn manage_one<W: World>(
+    seat: &Seat<W>,
+    unit: VolumeId,
+    nexus: NexusId,
+    function: scsi::TaskManagement,
+) -> ManagementOutcome {
+    match seat.unit(unit) {
+        Some(unit) => unit.manage(nexus, function).await,
+        None => ManagementOutcome::TaskDoesNotExist,
+    }
 }
