@@ -56,7 +56,7 @@ impl Expected {
             let name = row.name.clone();
             ensure!(row.expect == Expectation::Pass || !row.reason.trim().is_empty(), "`{name}` gives no reason");
             ensure!(
-                (row.expect == Expectation::Exception) == !row.only_at.is_empty(),
+                (row.expect == Expectation::Exception) != row.only_at.is_empty(),
                 "`{name}`: an exception, and nothing else, says where it may fail (`only_at`)"
             );
             ensure!(rows.insert(name.clone(), row).is_none(), "`{name}` is there twice");

@@ -69,7 +69,6 @@ fn compare(excused: &BTreeMap<String, usize>, found: &BTreeMap<String, usize>, l
 }
 
 #[cfg(test)]
-#[expect(clippy::field_reassign_with_default, reason = "the other fields are private to their module")]
 mod tests {
     use super::super::rust::Function;
     use super::*;
