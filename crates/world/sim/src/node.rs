@@ -106,6 +106,9 @@ impl Sim {
     pub fn kill(&self) {
         self.core.record("kill", self.node.id as u64, 0);
         self.node.executor.clear();
+        for disk in self.disks() {
+            disk.release();
+        }
     }
 
     /// The machine's power is cut: its tasks are gone, its peers hear nothing, and its disks keep of

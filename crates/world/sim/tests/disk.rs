@@ -209,6 +209,39 @@ fn lost_and_misdirected_writes_are_acknowledged() {
 }
 
 #[test]
+fn lost_flush_is_acknowledged_and_makes_nothing_durable() {
+    Sim::new(2).run(async |sim| {
+        let (disk, handle) = disk(&sim);
+        handle.set_faults(DiskFaults { lost_flush_per_million: ALWAYS, ..DiskFaults::default() });
+        write(&disk, 0, 64, 1).await;
+        flush(&disk).await;
+        sim.crash(Crash::NoneLanded);
+        assert_eq!(bytes_of(&handle), [0; 64]);
+        assert_eq!(handle.counts().flushes_lost, 1);
+    });
+}
+
+#[test]
+fn killed_node_lets_go_of_its_disks_whoever_holds_their_handles() {
+    Sim::new(2).run(async |sim| {
+        let node = sim.add_node([10, 0, 0, 9].into());
+        node.add_disk("/dev/a", DiskShape::of(BYTES));
+        let disk = std::rc::Rc::new(node.open_disk("/dev/a", OPTIONS).unwrap());
+        let kept = disk.clone();
+        node.spawn(async move { write(&disk, 0, 1, 7).await });
+        sim.sleep(Duration::from_micros(5)).await;
+        assert!(node.open_disk("/dev/a", OPTIONS).is_err(), "it is in use");
+        node.kill();
+        let again = node.open_disk("/dev/a", OPTIONS).unwrap();
+        assert_eq!(kept.read(Extent::new(0, 1)).await.unwrap_err().kind, IoErrorKind::Gone);
+        drop(kept);
+        assert!(node.open_disk("/dev/a", OPTIONS).is_err(), "the old handle closes nothing");
+        let read = again.read(Extent::new(0, 1)).await.unwrap().into_view();
+        assert_eq!(read[0], 7, "what was submitted lands, and is not overtaken");
+    });
+}
+
+#[test]
 fn misdirected_read_gives_what_is_elsewhere() {
     Sim::new(2).run(async |sim| {
         let (disk, handle) = disk(&sim);

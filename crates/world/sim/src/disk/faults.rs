@@ -24,6 +24,8 @@ pub struct DiskFaults {
     pub misdirected_write_per_million: u32,
     /// How often a read comes from somewhere else (per million).
     pub misdirected_read_per_million: u32,
+    /// How often a flush is acknowledged and makes nothing durable (per million).
+    pub lost_flush_per_million: u32,
     /// How often a flush fails (per million). The disk is gone then, and what was not flushed is old or new.
     pub flush_error_per_million: u32,
 }
@@ -40,6 +42,7 @@ impl Default for DiskFaults {
             lost_write_per_million: 0,
             misdirected_write_per_million: 0,
             misdirected_read_per_million: 0,
+            lost_flush_per_million: 0,
             flush_error_per_million: 0,
         }
     }
@@ -70,6 +73,8 @@ pub struct DiskCounts {
     pub writes_misdirected: u64,
     /// Reads that came from elsewhere.
     pub reads_misdirected: u64,
+    /// Flushes that were acknowledged and not done.
+    pub flushes_lost: u64,
     /// Flushes that failed.
     pub flush_errors: u64,
     /// Power cuts.

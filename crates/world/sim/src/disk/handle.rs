@@ -55,6 +55,11 @@ impl DiskHandle {
         disk.crash(crash);
     }
 
+    /// The kernel closes the disk for a process that is gone, whoever still holds its handle.
+    pub(crate) fn release(&self) {
+        self.state.borrow_mut().release();
+    }
+
     /// The disk is pulled out: operations fail with `Gone`, also those under way.
     pub fn fail(&self) {
         self.state.borrow_mut().fail();

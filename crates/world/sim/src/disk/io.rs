@@ -20,6 +20,7 @@ pub struct SimDisk {
     geometry: Geometry,
     is_read_only: bool,
     life: u64,
+    opening: u64,
 }
 
 impl SimDisk {
@@ -37,13 +38,14 @@ impl SimDisk {
             let said = format!("{path} cannot be used with blocks of {block_bytes} bytes");
             return Err(io::Error::new(ErrorKind::InvalidInput, said));
         }
-        if disk.is_open {
+        if disk.holder.is_some() {
             return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} is in use")));
         }
         if disk.is_gone {
             return Err(io::Error::new(ErrorKind::NotFound, format!("{path} is gone")));
         }
-        disk.is_open = true;
+        disk.openings += 1;
+        disk.holder = Some(disk.openings);
         let geometry = Geometry {
             block_bytes,
             blocks: Blocks(disk.shape.bytes / u64::from(block_bytes)),
@@ -52,9 +54,9 @@ impl SimDisk {
             volatile_cache: disk.shape.volatile_cache,
             discard_zeroes: true,
         };
-        let life = disk.life;
+        let (life, opening) = (disk.life, disk.openings);
         drop(disk);
-        Ok(Self { core: core.clone(), state, geometry, is_read_only: options.read_only, life })
+        Ok(Self { core: core.clone(), state, geometry, is_read_only: options.read_only, life, opening })
     }
 
     fn atoms(&self, extent: Extent) -> Range<u64> {
@@ -67,9 +69,15 @@ impl SimDisk {
         if self.is_read_only { Err(IoError::new(IoErrorKind::ReadOnly, extent)) } else { Ok(()) }
     }
 
+    /// True while the handle is good for anything.
+    fn is_held(&self) -> bool {
+        let disk = self.state.borrow();
+        disk.life == self.life && disk.holder == Some(self.opening)
+    }
+
     /// Submits `request` and waits for it. It goes on when this future is dropped.
     async fn carry(&self, extent: Extent, request: Request) -> Result<Rope, IoError> {
-        if self.state.borrow().life != self.life || self.state.borrow().is_gone {
+        if !self.is_held() || self.state.borrow().is_gone {
             return Err(IoError::new(IoErrorKind::Gone, extent));
         }
         let id = submit(&self.core, &self.state, request);
@@ -86,10 +94,10 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Rope, IoErrorKind>> {
-        let mut disk = self.disk.state.borrow_mut();
-        if disk.life != self.disk.life {
+        if !self.disk.is_held() {
             return Poll::Ready(Err(IoErrorKind::Gone));
         }
+        let mut disk = self.disk.state.borrow_mut();
         let flight = disk.flights.get_mut(&self.id).expect("a flight stays until its future goes");
         if let Some(result) = flight.result.take() {
             return Poll::Ready(result);
@@ -101,10 +109,10 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut disk = self.disk.state.borrow_mut();
-        if disk.life != self.disk.life {
+        if !self.disk.is_held() {
             return;
         }
+        let mut disk = self.disk.state.borrow_mut();
         let flight = disk.flights.get_mut(&self.id).expect("a flight stays until its future goes");
         if flight.has_landed {
             disk.flights.remove(&self.id);
@@ -244,7 +252,11 @@ fn complete_flush(disk: &mut DiskState, covers: &BTreeSet<u64>) -> Result<Rope, 
         disk.fail();
         return Err(IoErrorKind::Gone);
     }
-    disk.make_durable(covers);
+    if disk.random.chance(faults.lost_flush_per_million) {
+        disk.counts.flushes_lost += 1;
+    } else {
+        disk.make_durable(covers);
+    }
     Ok(Rope::new())
 }
 
@@ -287,9 +299,8 @@ impl BlockDevice for SimDisk {
 
 impl Drop for SimDisk {
     fn drop(&mut self) {
-        let mut disk = self.state.borrow_mut();
-        if disk.life == self.life {
-            disk.is_open = false;
+        if self.is_held() {
+            self.state.borrow_mut().holder = None;
         }
     }
 }

@@ -20,7 +20,10 @@ pub(crate) struct DiskState {
     pub is_gone: bool,
     /// Does not answer at all.
     pub is_hung: bool,
-    pub is_open: bool,
+    /// Which opening holds the disk now, if one does.
+    pub holder: Option<u64>,
+    /// How often the disk was opened.
+    pub openings: u64,
     /// Grows with every power cut: what was opened before is of no use after.
     pub life: u64,
     pub flights: BTreeMap<u64, Flight>,
@@ -97,7 +100,8 @@ impl DiskState {
             random,
             is_gone: false,
             is_hung: false,
-            is_open: false,
+            holder: None,
+            openings: 0,
             life: 0,
             flights: BTreeMap::new(),
             completed: BTreeSet::new(),
@@ -220,7 +224,7 @@ impl DiskState {
     pub fn crash(&mut self, crash: Crash) {
         self.counts.crashes += 1;
         self.life += 1;
-        self.is_open = false;
+        self.holder = None;
         self.completed.clear();
         for (_, flight) in std::mem::take(&mut self.flights) {
             if let Some(waker) = flight.waker {
@@ -261,6 +265,13 @@ impl DiskState {
         self.crash(Crash::NoneLanded);
         self.latent.clear();
         self.durable = store;
+    }
+
+    /// Nobody holds the disk any more. What was submitted lands, and nobody waits for it.
+    pub fn release(&mut self) {
+        self.holder = None;
+        self.flights.retain(|_, flight| !flight.has_landed);
+        self.flights.values_mut().for_each(|flight| flight.is_orphan = true);
     }
 
     /// Every operation fails with `Gone` from now on.
