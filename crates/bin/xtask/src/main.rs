@@ -7,6 +7,8 @@ mod bench;
 mod child;
 mod client;
 mod conformance;
+mod power_cut;
+mod random;
 mod target;
 mod tidy;
 mod vm;
@@ -29,6 +31,8 @@ enum Task {
     Tidy,
     /// Runs libiscsi's test suite against a target and compares with docs/conformance
     Conformance(conformance::Options),
+    /// Kills the daemon under load and judges every block afterwards
+    PowerCut(power_cut::Options),
     /// Measures our target and tgtd in turn with the same client
     Bench(bench::Options),
     /// Boots Debian's kernel and lets its initiator use a target of ours
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<bool> {
     match task {
         Task::Conformance(options) => conformance::run(&workspace::root(), &options),
+        Task::PowerCut(options) => power_cut::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Vm(options) => vm::run(&options),
         Task::Tidy => tidy::run(&workspace::root()),

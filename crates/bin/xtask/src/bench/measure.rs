@@ -1,6 +1,7 @@
 //! One measurement: a load for a while, and what it cost.
 
 use crate::client::{Client, ensure_good};
+use crate::random::Random;
 use anyhow::{Context, Result, ensure};
 use block::{Buf, Rope};
 use iscsi::initiator::DataIn;
@@ -32,12 +33,9 @@ pub fn run(client: &mut Client, server: u32, load: &Load, span: Duration) -> Res
     let blocks = IO_BYTES / client.block_bytes;
     let places = client.blocks / u64::from(blocks);
     let data = Rope::from(Buf::zeroed(IO_BYTES as usize));
-    let mut random = load.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = Random::new(load.seed);
     let mut submit = |client: &mut Client| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let lba = random % places * u64::from(blocks);
+        let lba = random.below(places) * u64::from(blocks);
         if load.writes { client.write(lba, data.clone()) } else { client.read(lba, blocks, DataIn::Discard(IO_BYTES)) }
     };
     let (server_before, client_before) = (cpu_time(server)?, cpu_time(std::process::id())?);

@@ -107,11 +107,22 @@ impl Product {
         run_within(&mut command, COMMAND_LIMIT)
     }
 
-    /// Kills the daemon as a power cut would, and starts it again on the same state.
-    pub fn cut_power(&mut self) -> Result<()> {
-        self.daemon.kill()?;
+    /// The daemon is gone, as a power cut would have it.
+    pub fn kill(&mut self) -> Result<()> {
+        self.daemon.kill()
+    }
+
+    /// The daemon runs again, on the state that the one before it left.
+    pub fn restart(&mut self) -> Result<()> {
         self.daemon = spawn(&self.launch)?;
         self.await_answer()
+    }
+
+    /// The end of the daemon's log.
+    pub fn last_words(&self) -> String {
+        let text = fs::read_to_string(self.launch.folder.join("blockyard.log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(24)..].join("\n")
     }
 
     fn socket(&self) -> PathBuf {
@@ -121,9 +132,8 @@ impl Product {
     fn await_answer(&mut self) -> Result<()> {
         let until = Instant::now() + Duration::from_secs(30);
         while !self.attempt(&["status"])?.well() {
-            let log = self.launch.folder.join("blockyard.log");
-            ensure!(self.daemon.is_alive(), "the daemon ended: {}", last_words(&log));
-            ensure!(Instant::now() < until, "the daemon does not answer: {}", last_words(&log));
+            ensure!(self.daemon.is_alive(), "the daemon ended: {}", self.last_words());
+            ensure!(Instant::now() < until, "the daemon does not answer: {}", self.last_words());
             std::thread::sleep(Duration::from_millis(30));
         }
         self.launch.portals.iter().try_for_each(|&portal| await_portal(portal, Duration::from_secs(10)))
@@ -144,12 +154,6 @@ fn spawn(launch: &Launch) -> Result<Background> {
     }
     command.args(&launch.arguments);
     Background::start(&mut command, &launch.folder.join("blockyard.log"))
-}
-
-fn last_words(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(8)..].join("\n")
 }
 
 impl Target for Product {

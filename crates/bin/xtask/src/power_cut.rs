@@ -1,0 +1,217 @@
+//! Power cuts under load: the daemon is killed at any moment, started again, and every block is judged.
+//!
+//! Our initiator writes blocks that say where they belong, when they were written and in which run. A
+//! block may show what was acknowledged last, or what was under way when the power went; anything else
+//! is a fault. Member disks fail before some of the cuts, and rebuilds run during others.
+
+mod load;
+mod oracle;
+
+use crate::client::Client;
+use crate::random::Random;
+use crate::target::product::{self, IQN, Launch, Product};
+use crate::target::{Unit, free_portal};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use load::Load;
+use oracle::Oracle;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const DISKS: usize = 6;
+/// What RAID-6 survives.
+const FAILED_MAX: usize = 2;
+
+#[derive(Args)]
+pub struct Options {
+    /// How many times the power is cut
+    #[arg(long, default_value_t = 5)]
+    rounds: u64,
+    /// Repeats the choices of an earlier run (its moments only nearly: the daemon keeps its own time)
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Further arguments of `blockyard serve`
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    serve: Vec<String>,
+}
+
+/// What happens to the disks in one round, besides the cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// Nothing.
+    Quiet,
+    /// A member fails while the load runs.
+    FailOne,
+    /// All failed members are replaced just before the load, so that the cut meets the rebuild.
+    Rebuild,
+}
+
+/// Cuts the power so many times; true when no block was lost.
+pub fn run(options: &Options) -> Result<bool> {
+    let seed = options.seed.unwrap_or_else(|| {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| u64::from(time.subsec_nanos()))
+    });
+    println!(
+        "power cuts: {} rounds, seed {seed} (cargo xtask power-cut --rounds {} --seed {seed})",
+        options.rounds, options.rounds
+    );
+    let scratch = tempfile::tempdir()?;
+    let mut bench = Bench::new(scratch.path(), seed, &options.serve)?;
+    for round in 1..=options.rounds {
+        let begin = Instant::now();
+        let done = bench.round(round);
+        let done = done.with_context(|| {
+            format!("round {round} of seed {seed}; the daemon said: {}", bench.product.last_words())
+        })?;
+        println!("round {round:>3}: {done}, {:.1} s", begin.elapsed().as_secs_f32());
+        if !bench.faults.is_empty() {
+            break;
+        }
+    }
+    for fault in bench.faults.iter().take(20) {
+        println!("LOST {fault}");
+    }
+    let failed = u64::from(!bench.faults.is_empty());
+    println!("{} passed, {failed} failed", bench.rounds_held);
+    Ok(failed == 0)
+}
+
+/// The array under test, and what it must remember.
+struct Bench {
+    product: Product,
+    folder: PathBuf,
+    unit: Unit,
+    oracle: Oracle,
+    random: Random,
+    disks_made: usize,
+    rounds_held: u64,
+    faults: Vec<String>,
+}
+
+impl Bench {
+    fn new(folder: &Path, seed: u64, arguments: &[String]) -> Result<Self> {
+        let portal = free_portal()?;
+        let product = Product::launch(Launch {
+            folder: folder.to_owned(),
+            portals: vec![portal],
+            core: None,
+            arguments: arguments.to_vec(),
+            wrapper: Vec::new(),
+        })?;
+        product::make_pool(&product, folder, DISKS, "256MiB")?;
+        let iqn = format!("{IQN}:cut");
+        product.command(&["volume", "create", "tank/cut", "512MiB"])?;
+        product.command(&["target", "add", "cut", "--iqn", &iqn])?;
+        product.command(&["host", "add", "anyone", "--any"])?;
+        product.command(&["present", "tank/cut", "anyone", "--target", "cut", "--lun", "0"])?;
+        let unit = Unit { portal, iqn, lun: 0 };
+        Ok(Self {
+            product,
+            folder: folder.to_owned(),
+            unit,
+            oracle: Oracle::new(seed, load::BLOCKS),
+            random: Random::new(seed),
+            disks_made: DISKS,
+            rounds_held: 0,
+            faults: Vec::new(),
+        })
+    }
+
+    /// Loads, cuts, starts again and judges; a sentence of what happened.
+    fn round(&mut self, round: u64) -> Result<String> {
+        let plan = self.choose(round)?;
+        if plan == Plan::Rebuild {
+            self.replace_failed()?;
+        }
+        let victim = if plan == Plan::FailOne { Some(self.choose_member()?) } else { None };
+        let span = Duration::from_millis(30 + self.random.below(500));
+        let mut load = Load { random: Random::new(self.random.next()), span, victim: victim.as_deref() };
+        let wrote = load.run(&mut self.product, &self.unit, &mut self.oracle)?;
+        self.product.restart()?;
+        self.judge("after the cut")?;
+        let probes = round == 4 || (round > 4 && self.random.one_in(3));
+        if self.faults.is_empty() && probes {
+            self.probe()?;
+            if self.random.one_in(2) {
+                self.replace_failed()?;
+                self.product.command(&["pool", "show", "tank", "--wait"])?;
+            }
+        }
+        self.rounds_held += u64::from(self.faults.is_empty());
+        let failed = DISKS - self.members("in_sync")?.len();
+        Ok(format!(
+            "{plan:?}, cut after {span:?} and {wrote} acknowledged writes, then {failed} of {DISKS} members not in sync"
+        ))
+    }
+
+    fn choose(&mut self, round: u64) -> Result<Plan> {
+        let (failed, out) = (self.members("failed")?.len(), DISKS - self.members("in_sync")?.len());
+        // The first rounds meet every plan; later ones are drawn.
+        let may_rebuild = failed > 0 && (round == 3 || self.random.one_in(2));
+        let may_fail = out < FAILED_MAX && (round == 2 || self.random.one_in(2));
+        Ok(match round {
+            1 => Plan::Quiet,
+            _ if may_rebuild => Plan::Rebuild,
+            _ if may_fail => Plan::FailOne,
+            _ => Plan::Quiet,
+        })
+    }
+
+    /// Fails healthy members until RAID-6 stands on its last leg, and judges again: what was read before
+    /// must follow from the survivors alone.
+    fn probe(&mut self) -> Result<()> {
+        // A pool that is degraded when its rebuilds have ended makes this exit with 1, and is welcome.
+        self.product.attempt(&["pool", "show", "tank", "--wait"])?;
+        // The parity of what was being written at the cut is made whole while serving.
+        std::thread::sleep(Duration::from_secs(2));
+        while DISKS - self.members("in_sync")?.len() < FAILED_MAX {
+            let victim = self.choose_member()?;
+            self.product.command(&["disk", "fail", &victim])?;
+        }
+        self.judge("with two members out")
+    }
+
+    fn judge(&mut self, when: &str) -> Result<()> {
+        let mut client = Client::log_in(&self.unit, 1).with_context(|| format!("no login {when}"))?;
+        let faults = load::judge(&mut client, &mut self.oracle)?;
+        self.faults.extend(faults.into_iter().map(|fault| format!("{when}: {fault}")));
+        Ok(())
+    }
+
+    /// Puts a new disk into the place of every failed member; the rebuilds run on.
+    fn replace_failed(&mut self) -> Result<()> {
+        for failed in self.members("failed")? {
+            let spare = format!("d{}", self.disks_made);
+            self.disks_made += 1;
+            product::add_disk(&self.product, &self.folder, &spare, "256MiB")?;
+            self.product.command(&["disk", "replace", &failed, &spare])?;
+        }
+        Ok(())
+    }
+
+    fn choose_member(&mut self) -> Result<String> {
+        let healthy = self.members("in_sync")?;
+        ensure!(!healthy.is_empty(), "no member is in sync");
+        let index = self.random.below(healthy.len() as u64);
+        Ok(healthy[usize::try_from(index)?].clone())
+    }
+
+    /// The names of the members in `state`; everything that is neither in sync nor rebuilding is "failed".
+    fn members(&self, state: &str) -> Result<Vec<String>> {
+        let text = self.product.command(&["--output", "json", "pool", "show", "tank"])?;
+        let shown: Value = serde_json::from_str(&text).context("pool show prints no JSON")?;
+        let members = shown["pool"]["groups"][0]["members"].as_array().context("the pool shows no members")?;
+        let mut names = Vec::new();
+        for member in members {
+            let (Some(name), Some(is)) = (member["disk"].as_str(), member["state"].as_str()) else {
+                bail!("a member is shown as {member}");
+            };
+            let class = if matches!(is, "in_sync" | "rebuilding") { is } else { "failed" };
+            if class == state {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+}

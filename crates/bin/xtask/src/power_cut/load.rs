@@ -1,0 +1,123 @@
+//! The initiator's side of one round: writes until the power goes, and reads everything afterwards.
+
+use super::oracle::{BLOCK_BYTES, Oracle};
+use crate::client::{Client, ensure_good};
+use crate::random::Random;
+use crate::target::Unit;
+use crate::target::product::Product;
+use anyhow::{Context, Result};
+use block::{Buf, Rope};
+use iscsi::TaskId;
+use iscsi::initiator::DataIn;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How many blocks the load uses; small, so that they are written many times.
+pub const BLOCKS: u64 = 24 << 11;
+const DEPTH: usize = 24;
+const WRITE_BLOCKS_MAX: u64 = 400;
+const READ_BLOCKS: u32 = 256;
+
+/// What one round's initiator does.
+pub struct Load<'a> {
+    pub random: Random,
+    /// From the first write to the cut.
+    pub span: Duration,
+    /// The member that fails half-way.
+    pub victim: Option<&'a str>,
+}
+
+impl Load<'_> {
+    /// Writes for its span, cuts the power, and takes in what was acknowledged; how many writes were.
+    pub fn run(&mut self, product: &mut Product, unit: &Unit, oracle: &mut Oracle) -> Result<u64> {
+        let mut client = Client::log_in(unit, 1)?;
+        let mut under_way = BTreeMap::new();
+        let mut acknowledged = 0;
+        let begin = Instant::now();
+        let half = self.span / 2;
+        while begin.elapsed() < half {
+            acknowledged += self.turn(&mut client, oracle, &mut under_way)?;
+        }
+        std::thread::scope(|scope| -> Result<()> {
+            let product = &*product;
+            // The cut may come before the command has its answer; then either state is right.
+            let failing = self.victim.map(|disk| scope.spawn(move || product.attempt(&["disk", "fail", disk])));
+            while begin.elapsed() < self.span || failing.as_ref().is_some_and(|failing| !failing.is_finished()) {
+                acknowledged += self.turn(&mut client, oracle, &mut under_way)?;
+            }
+            if let Some(failing) = failing {
+                let ended = failing.join().expect("the command line does not panic")?;
+                anyhow::ensure!(ended.well(), "disk fail: {}", ended.said.trim());
+            }
+            Ok(())
+        })?;
+        // The cut shall not always meet the daemon just after our turn.
+        std::thread::sleep(Duration::from_micros(self.random.below(400)));
+        product.kill()?;
+        // What it had answered counts, even when we read it only now.
+        while !under_way.is_empty() && client.turn(Duration::from_millis(100)).is_ok() {
+            match take_completions(&mut client, oracle, &mut under_way) {
+                Ok(count) => acknowledged += count,
+                Err(_) => break,
+            }
+        }
+        Ok(acknowledged)
+    }
+
+    fn turn(
+        &mut self,
+        client: &mut Client,
+        oracle: &mut Oracle,
+        under_way: &mut BTreeMap<TaskId, (u64, u32)>,
+    ) -> Result<u64> {
+        // A place that is taken is drawn again in the next turn.
+        for _ in under_way.len()..DEPTH {
+            let (lba, blocks) = self.place();
+            if oracle.is_free(lba, blocks) {
+                let (_, data) = oracle.submit(lba, blocks);
+                let task = client.write(lba, Rope::from(Buf::copy_of(&data)))?;
+                under_way.insert(task, (lba, blocks));
+            }
+        }
+        client.turn(Duration::from_secs(10))?;
+        take_completions(client, oracle, under_way)
+    }
+
+    /// Mostly a few blocks, sometimes whole stripes, anywhere.
+    fn place(&mut self) -> (u64, u32) {
+        let blocks =
+            if self.random.one_in(4) { 1 + self.random.below(WRITE_BLOCKS_MAX) } else { 1 + self.random.below(16) };
+        let lba = self.random.below(BLOCKS - blocks + 1);
+        (lba, u32::try_from(blocks).expect("a write is short"))
+    }
+}
+
+fn take_completions(
+    client: &mut Client,
+    oracle: &mut Oracle,
+    under_way: &mut BTreeMap<TaskId, (u64, u32)>,
+) -> Result<u64> {
+    let mut acknowledged = 0;
+    while let Some(completion) = client.completion()? {
+        ensure_good(&completion)?;
+        let (lba, blocks) = under_way.remove(&completion.task).context("a write ended that nobody sent")?;
+        oracle.acknowledge(lba, blocks);
+        acknowledged += 1;
+    }
+    Ok(acknowledged)
+}
+
+/// Reads every block in use and judges it; the faults.
+pub fn judge(client: &mut Client, oracle: &mut Oracle) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    let bytes = READ_BLOCKS as usize * BLOCK_BYTES;
+    for lba in (0..BLOCKS).step_by(READ_BLOCKS as usize) {
+        client.read(lba, READ_BLOCKS, DataIn::Into(Buf::zeroed(bytes)))?;
+        let completion = client.await_completion()?;
+        ensure_good(&completion).with_context(|| format!("reading block {lba}"))?;
+        let data = completion.data_in.context("a read brought nothing")?;
+        anyhow::ensure!(data.len() == bytes, "a read of {bytes} bytes brought {}", data.len());
+        faults.extend(oracle.judge(lba, &data));
+    }
+    Ok(faults)
+}

@@ -1,0 +1,54 @@
+//! Numbers from a seed, so that a run can be repeated.
+
+/// A small generator (xorshift*); good enough to choose places and moments.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The numbers of `seed`, other ones than those of its neighbours.
+    pub fn new(seed: u64) -> Self {
+        Self(mix(seed) | 1)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 11) % bound
+    }
+
+    /// True once in `times`.
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// A number that tells nothing of `number` at a glance (splitmix64).
+pub fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_repeats_its_seed_and_stays_below_its_bound() {
+        let numbers = |seed| {
+            let mut random = Random::new(seed);
+            (0..100).map(|_| random.below(10)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(7), numbers(7));
+        assert_ne!(numbers(7), numbers(8));
+        assert!((0..10).all(|n| numbers(7).contains(&n)));
+    }
+}
