@@ -1,0 +1,47 @@
+//! The data plane on one simulated machine, and the orders that control would give it.
+
+use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use model::{Call, Network, Order, Refusal, Report, code};
+use shard::mailbox::{self, Sender};
+use shard::{StreamOptions, World};
+use sim::Sim;
+
+/// Buffers that the data plane may use. Runs share the counter of their process, so it must never be met.
+const BUFFER_BYTES: u64 = 64 << 30;
+
+/// A data plane that runs until its machine is killed, loses its power, or is told to stop.
+#[derive(Clone)]
+pub(crate) struct Daemon(Sender<Call>);
+
+impl Daemon {
+    /// The data plane runs on `machine` with so many shards, all on the machine's one core.
+    pub fn start(machine: &Sim, shards: usize) -> Self {
+        let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES });
+        let (post, inbox) = mailbox::channel();
+        let mut inbox = Some(inbox);
+        for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
+            let orders = if ticket.index == 0 { inbox.take() } else { None };
+            let seat = Seat::take(machine.clone(), ticket);
+            if let Some(orders) = orders {
+                machine.spawn(conduct(seat, orders, Facts { io: "sim".to_owned(), networks: Box::new(networks) }));
+            }
+        }
+        Self(post)
+    }
+
+    /// What the data plane answers; a refusal of `ENGINE_GONE` when it is not there any more.
+    pub async fn order(&self, order: Order) -> Result<Report, Refusal> {
+        let (tell, told) = mailbox::channel();
+        let call = Call::new(order, move |answer| {
+            // Nobody waits when the power was cut meanwhile.
+            let _ = tell.send(answer);
+        });
+        let gone = || Refusal::new(code::ENGINE_GONE, "the machine has no power", "");
+        self.0.send(call).map_err(|_| gone())?;
+        told.receive().await.unwrap_or_else(|| Err(gone()))
+    }
+}
+
+fn networks() -> Vec<Network> {
+    vec!["10.0.0.0/8".parse().expect("this is a network")]
+}

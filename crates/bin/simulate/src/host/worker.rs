@@ -1,0 +1,314 @@
+//! Random commands, one after the other, each judged by the oracle of its volume.
+
+use super::command::{self, Verdict};
+use super::session::{Answer, Session};
+use super::traffic::{Host, PATIENCE, Unit};
+use crate::chance::Chance;
+use crate::oracle::{Ending, OpId, Oracle};
+use crate::pattern::{self, Value};
+use block::{Buf, Rope};
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use iscsi::TaskId;
+use iscsi::initiator::Command;
+use iscsi::pdu::{Lun, TaskAttribute, TaskFunction, TaskFunctionOutcome};
+use shard::World;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A write that nobody has answered yet.
+pub(super) type Orphan = (Rc<RefCell<Oracle>>, OpId);
+
+/// Sends the commands of one session.
+pub(super) struct Worker<'a> {
+    pub host: &'a Host,
+    pub session: &'a Session,
+    /// Commands under way, for who wants to abort one.
+    pub running: &'a RefCell<Vec<(Lun, TaskId)>>,
+    pub orphans: &'a RefCell<Vec<Orphan>>,
+}
+
+/// How a command ended, with what it read.
+struct Ended {
+    verdict: Verdict,
+    data: Option<Buf>,
+}
+
+impl Worker<'_> {
+    /// Sends commands until the session ends or there is nothing left to do.
+    pub async fn work(&self) {
+        while self.session.ended().is_none() && self.host.shared.take_turn() {
+            let unit = &self.host.units[self.chance().index(self.host.units.len())];
+            match self.chance().below(100) {
+                0..=39 => self.read(unit).await,
+                40..=74 => self.write(unit).await,
+                75..=82 => self.compare_and_write(unit).await,
+                83..=87 => self.write_same(unit).await,
+                88..=91 if unit.thin => self.unmap(unit).await,
+                92..=94 => self.flush(unit).await,
+                95..=96 => self.ping().await,
+                97..=98 if self.host.habits.manages => self.manage(unit).await,
+                _ => self.pause().await,
+            }
+        }
+    }
+
+    fn chance(&self) -> &Chance {
+        &self.host.shared.chance
+    }
+
+    fn fail(&self, why: String) {
+        self.host.shared.judge.fail(why);
+    }
+
+    async fn read(&self, unit: &Unit) {
+        let range = self.range(unit);
+        let op = unit.oracle.borrow_mut().begin();
+        let ended = self.send(unit, command::read(unit.lun, &range, unit.block_bytes)).await;
+        let mut oracle = unit.oracle.borrow_mut();
+        match ended {
+            Some(Ended { verdict: Verdict::Good, data }) => {
+                let data = data.unwrap_or_else(|| Buf::zeroed(0));
+                self.host.shared.judge.hear(oracle.end_read(op, range, &data));
+            }
+            _ => oracle.give_up(op),
+        }
+    }
+
+    async fn write(&self, unit: &Unit) {
+        let range = self.range(unit);
+        let value = unit.oracle.borrow_mut().fresh();
+        let data = filled(value, &range, unit.block_bytes);
+        let verify = self.chance().percent(10);
+        let op = unit.oracle.borrow_mut().begin_write(std::slice::from_ref(&range), value);
+        self.finish_write(unit, op, command::write(unit.lun, &range, data, verify)).await;
+    }
+
+    async fn write_same(&self, unit: &Unit) {
+        let range = self.range(unit);
+        let zeros = self.chance().percent(40);
+        let value = if zeros { Value::ZERO } else { unit.oracle.borrow_mut().fresh_same() };
+        let mut block = Buf::zeroed(unit.block_bytes);
+        pattern::fill(value, range.start, &mut block);
+        let no_data = zeros && self.chance().percent(50);
+        let unmap = zeros && unit.thin && self.chance().percent(50);
+        let data = (!no_data).then(|| block.into());
+        let op = unit.oracle.borrow_mut().begin_write(std::slice::from_ref(&range), value);
+        self.finish_write(unit, op, command::write_same(unit.lun, &range, data, unmap)).await;
+    }
+
+    async fn unmap(&self, unit: &Unit) {
+        let mut extents: Vec<Range<u64>> = Vec::new();
+        for _ in 0..self.chance().count(1..=3) {
+            let range = self.range(unit);
+            // One write has one value for each block.
+            if extents.iter().all(|other| other.end <= range.start || range.end <= other.start) {
+                extents.push(range);
+            }
+        }
+        let op = unit.oracle.borrow_mut().begin_write(&extents, Value::ZERO);
+        self.finish_write(unit, op, command::unmap(unit.lun, &extents)).await;
+    }
+
+    async fn compare_and_write(&self, unit: &Unit) {
+        let range = self.range(unit);
+        let range = range.start..range.end.min(range.start + 2);
+        let guess = unit.oracle.borrow().guess(range.start);
+        // One that surely misses is asked for, too.
+        let compared = if self.chance().percent(10) { Value::ZERO } else { guess };
+        let value = unit.oracle.borrow_mut().fresh();
+        let mut data = filled(compared, &range, unit.block_bytes);
+        data.append(filled(value, &range, unit.block_bytes));
+        let op = unit.oracle.borrow_mut().begin_write(std::slice::from_ref(&range), value);
+        self.orphans.borrow_mut().push((unit.oracle.clone(), op));
+        let ended = self.send(unit, command::compare_and_write(unit.lun, &range, data.into_view().into())).await;
+        let mut oracle = unit.oracle.borrow_mut();
+        let judged = match ended {
+            None => return,
+            Some(Ended { verdict: Verdict::Good, .. }) => oracle.end_compare_good(op, compared),
+            Some(Ended { verdict: Verdict::Miscompare, .. }) => oracle.end_compare_missed(op, compared),
+            Some(Ended { verdict, .. }) => {
+                oracle.end_write(op, ending_of(verdict));
+                Ok(())
+            }
+        };
+        drop(oracle);
+        self.host.shared.judge.hear(judged);
+        self.is_no_orphan(unit, op);
+    }
+
+    async fn finish_write(&self, unit: &Unit, op: OpId, command: Command) {
+        self.orphans.borrow_mut().push((unit.oracle.clone(), op));
+        let Some(Ended { verdict, .. }) = self.send(unit, command).await else { return };
+        if verdict == Verdict::Miscompare {
+            self.fail("a write was answered with MISCOMPARE".to_owned());
+        }
+        unit.oracle.borrow_mut().end_write(op, ending_of(verdict));
+        self.is_no_orphan(unit, op);
+    }
+
+    fn is_no_orphan(&self, unit: &Unit, op: OpId) {
+        self.orphans.borrow_mut().retain(|(oracle, other)| *other != op || !Rc::ptr_eq(oracle, &unit.oracle));
+    }
+
+    async fn flush(&self, unit: &Unit) {
+        let op = unit.oracle.borrow_mut().begin();
+        let ended = self.send(unit, command::synchronize_cache(unit.lun)).await;
+        let mut oracle = unit.oracle.borrow_mut();
+        match ended {
+            Some(Ended { verdict: Verdict::Good, .. }) => oracle.end_flush(op),
+            _ => oracle.give_up(op),
+        }
+    }
+
+    async fn ping(&self) {
+        let data: Vec<u8> = (0..self.chance().within(1..=600)).map(|n| n as u8).collect();
+        match self.host.within_reason(self.session.ping(&data)).await {
+            // The target may cut it to what we take at once, which is never less than 512 bytes.
+            Some(Answer::Pong(back)) if !data.starts_with(&back) || back.len() < data.len().min(512) => {
+                self.fail("a ping came back with other data".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    async fn manage(&self, unit: &Unit) {
+        let running = self.running.borrow().clone();
+        let (function, lun, referenced) = match self.chance().below(10) {
+            0..=5 if !running.is_empty() => {
+                let (lun, task) = running[self.chance().index(running.len())];
+                (TaskFunction::AbortTask, lun, Some(task))
+            }
+            0..=6 => (TaskFunction::AbortTaskSet, unit.lun, None),
+            7 => (TaskFunction::ClearTaskSet, unit.lun, None),
+            8 => (TaskFunction::LogicalUnitReset, unit.lun, None),
+            _ => (TaskFunction::TargetWarmReset, Lun(0), None),
+        };
+        let clears = referenced.is_none() && function != TaskFunction::AbortTaskSet;
+        self.count_clearing(clears);
+        let answer = self.host.within_reason(self.session.manage(function, lun, referenced)).await;
+        // Commands of other hosts that were sent meanwhile may have come before it.
+        self.count_clearing(clears);
+        match answer {
+            None | Some(Answer::Lost | Answer::Managed(TaskFunctionOutcome::Complete)) => {}
+            Some(Answer::Managed(TaskFunctionOutcome::TaskDoesNotExist)) if referenced.is_some() => {}
+            Some(answer) => self.fail(format!("{function:?} was answered with {answer:?}")),
+        }
+    }
+
+    /// Commands of any host may be gone without an answer, if the function clears them away.
+    fn count_clearing(&self, clears: bool) {
+        for unit in self.host.units.iter().filter(|_| clears) {
+            unit.clearings.set(unit.clearings.get() + 1);
+        }
+    }
+
+    async fn pause(&self) {
+        let pause = self.chance().moment(Duration::from_millis(200));
+        self.host.shared.world.sleep(pause).await;
+    }
+
+    /// How the command ended; nothing when the session did first.
+    async fn send(&self, unit: &Unit, mut command: Command) -> Option<Ended> {
+        command.attribute = match self.chance().below(20) {
+            0 => TaskAttribute::Ordered,
+            1 => TaskAttribute::HeadOfQueue,
+            2 => TaskAttribute::Untagged,
+            _ => TaskAttribute::Simple,
+        };
+        let task = Cell::new(None);
+        let clearings = unit.clearings.get();
+        let mut answer = pin!(self.session.command(command, |name| {
+            task.set(Some(name));
+            self.running.borrow_mut().push((unit.lun, name));
+        }));
+        let answer = match select(answer.as_mut(), self.host.shared.world.sleep(PATIENCE)).await {
+            Either::Left((answer, _)) => Some(answer),
+            Either::Right(_) => match self.abort(unit, task.get()).await {
+                Aborted::Ended => self.host.within_reason(answer).await,
+                // Its answer may have come just before.
+                Aborted::Gone => answer.now_or_never().or_else(|| {
+                    if clearings == unit.clearings.get() {
+                        self.fail("a command that nobody aborted is gone without an answer".to_owned());
+                    }
+                    Some(Answer::Aborted)
+                }),
+            },
+        };
+        self.running.borrow_mut().retain(|(_, other)| Some(*other) != task.get());
+        match answer? {
+            Answer::Completed(mut done) => {
+                let verdict = command::verdict(&done);
+                self.judge_verdict(verdict);
+                Some(Ended { verdict, data: done.data_in.take() })
+            }
+            Answer::Lost => None,
+            Answer::Aborted => Some(Ended { verdict: Verdict::Aborted, data: None }),
+            answer => {
+                self.fail(format!("a command was answered with {answer:?}"));
+                None
+            }
+        }
+    }
+
+    /// Aborts a command that takes too long: another host may have cleared it away, which nobody tells.
+    async fn abort(&self, unit: &Unit, task: Option<TaskId>) -> Aborted {
+        let aborted = self.session.manage(TaskFunction::AbortTask, unit.lun, task);
+        match self.host.within_reason(aborted).await {
+            Some(Answer::Managed(TaskFunctionOutcome::TaskDoesNotExist)) => Aborted::Gone,
+            _ => Aborted::Ended,
+        }
+    }
+
+    /// Errors that nothing explains are wrong.
+    fn judge_verdict(&self, verdict: Verdict) {
+        let shared = &self.host.shared;
+        match verdict {
+            Verdict::Good => shared.done.set(shared.done.get() + 1),
+            Verdict::Failed(..) if self.host.habits.media_fail => {}
+            Verdict::Failed(..) | Verdict::Refused(..) => {
+                self.fail(format!("a command was answered with {verdict:?}"));
+            }
+            Verdict::NotNow | Verdict::Attention(..) | Verdict::Miscompare | Verdict::Aborted => {}
+        }
+    }
+
+    /// Blocks among the hot ones; now and then many.
+    fn range(&self, unit: &Unit) -> Range<u64> {
+        let hot = &unit.hot[self.chance().index(unit.hot.len())];
+        let start = self.chance().within(hot.start..=hot.end - 1);
+        let large = self.host.habits.large_bytes / unit.block_bytes as u64;
+        let most = if self.chance().percent(4) { large.max(1) } else { self.host.habits.blocks };
+        start..hot.end.min(start + self.chance().within(1..=most))
+    }
+}
+
+/// What came of aborting a command that took too long.
+enum Aborted {
+    /// The target does not know it.
+    Gone,
+    /// It has ended, by this or by itself.
+    Ended,
+}
+
+/// What the answer means for what was written.
+fn ending_of(verdict: Verdict) -> Ending {
+    match verdict {
+        Verdict::Good => Ending::Good,
+        Verdict::NotNow | Verdict::Attention(..) | Verdict::Refused(..) | Verdict::Miscompare => Ending::Never,
+        Verdict::Aborted => Ending::Maybe,
+        Verdict::Failed(..) => Ending::Partly,
+    }
+}
+
+/// The blocks of `range`, all from the write of `value`.
+fn filled(value: Value, range: &Range<u64>, block_bytes: usize) -> Rope {
+    let mut data = Buf::recycled((range.end - range.start) as usize * block_bytes);
+    for (lba, block) in range.clone().zip(data.chunks_exact_mut(block_bytes)) {
+        pattern::fill(value, lba, block);
+    }
+    data.into()
+}

@@ -1,0 +1,22 @@
+//! Runs the whole data plane on a simulated world, driven by our own initiator, and judges it.
+//!
+//! A run is a [`Profile`] and a seed: the seed decides everything, from the layout of the pool to the
+//! instant at which the power is cut, so the same seed gives the same run ([`Outcome::digest`]). What the
+//! volumes may hold at any moment is known to an oracle, which judges every read. `docs/simulate.md` says
+//! what is judged and what is not yet.
+
+mod chance;
+mod daemon;
+mod host;
+mod judge;
+mod oracle;
+mod pattern;
+mod pool;
+mod power;
+mod profile;
+mod run;
+mod stage;
+mod volumes;
+
+pub use profile::Profile;
+pub use run::{Outcome, Sabotage, run};

@@ -1,0 +1,176 @@
+use super::*;
+
+const BLOCK: usize = 4096;
+
+struct Bench(Oracle);
+
+impl Bench {
+    fn new() -> Self {
+        Self(Oracle::new("v", BLOCK, 8))
+    }
+
+    fn begin(&mut self) -> (OpId, Value) {
+        let value = self.0.fresh();
+        (self.0.begin_write(std::slice::from_ref(&(3..4)), value), value)
+    }
+
+    fn write(&mut self) -> Value {
+        let (op, value) = self.begin();
+        self.0.end_write(op, Ending::Good);
+        value
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let op = self.0.begin();
+        self.0.end_read(op, 3..4, bytes)
+    }
+
+    fn sees(&mut self, value: Value) -> bool {
+        self.read(&bytes_of(value)).is_ok()
+    }
+}
+
+fn bytes_of(value: Value) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK];
+    pattern::fill(value, 3, &mut bytes);
+    bytes
+}
+
+#[test]
+fn oracle_takes_the_last_acknowledged_value_and_no_other() {
+    let mut bench = Bench::new();
+    assert!(bench.sees(Value::ZERO));
+    let (first, second) = (bench.write(), bench.write());
+    assert!(!bench.sees(Value::ZERO));
+    assert!(!bench.sees(first));
+    assert!(bench.sees(second));
+}
+
+#[test]
+fn oracle_lets_a_write_under_way_show_itself_and_its_predecessor() {
+    let mut bench = Bench::new();
+    let old = bench.write();
+    let (op, new) = bench.begin();
+    assert!(bench.sees(new) && bench.sees(old) && bench.sees(new));
+    bench.0.end_write(op, Ending::Good);
+    assert!(!bench.sees(old));
+}
+
+#[test]
+fn oracle_lets_overlapping_writes_end_in_either_order() {
+    let mut bench = Bench::new();
+    let ((one, first), (two, second)) = (bench.begin(), bench.begin());
+    bench.0.end_write(two, Ending::Good);
+    bench.0.end_write(one, Ending::Good);
+    assert!(bench.sees(second));
+    assert!(!bench.sees(first), "nothing was under way when the second was read");
+}
+
+#[test]
+fn oracle_decides_a_write_without_an_answer_by_the_first_quiet_read() {
+    let mut bench = Bench::new();
+    let old = bench.write();
+    let (op, new) = bench.begin();
+    bench.0.end_write(op, Ending::Maybe);
+    assert!(bench.sees(old));
+    assert!(!bench.sees(new), "it cannot land later");
+}
+
+#[test]
+fn oracle_forbids_what_a_later_write_has_overtaken() {
+    let mut bench = Bench::new();
+    let (op, lost) = bench.begin();
+    bench.0.end_write(op, Ending::Maybe);
+    let newer = bench.write();
+    assert!(!bench.sees(lost));
+    assert!(bench.sees(newer));
+}
+
+#[test]
+fn oracle_keeps_a_write_open_that_is_not_over() {
+    let mut bench = Bench::new();
+    let (_op, ghost) = bench.begin();
+    let newer = bench.write();
+    assert!(bench.sees(newer) && bench.sees(ghost) && bench.sees(newer));
+}
+
+#[test]
+fn oracle_expects_acknowledged_writes_after_a_power_cut() {
+    let mut bench = Bench::new();
+    let (old, new) = (bench.write(), bench.write());
+    bench.0.crash(Torn::Mixed);
+    assert!(!bench.sees(old));
+    assert!(bench.sees(new));
+}
+
+#[test]
+fn oracle_lets_a_power_cut_take_back_what_was_read_but_never_acknowledged() {
+    let mut bench = Bench::new();
+    let old = bench.write();
+    let (op, new) = bench.begin();
+    bench.0.end_write(op, Ending::Maybe);
+    assert!(bench.sees(new));
+    bench.0.crash(Torn::Whole);
+    assert!(bench.sees(old));
+    assert!(!bench.sees(new), "it was decided by the cut");
+}
+
+#[test]
+fn oracle_holds_a_flush_to_its_word() {
+    let mut bench = Bench::new();
+    let old = bench.write();
+    let (op, new) = bench.begin();
+    bench.0.end_write(op, Ending::Maybe);
+    let flush = bench.0.begin();
+    bench.0.end_flush(flush);
+    assert!(bench.sees(new));
+    bench.0.crash(Torn::Whole);
+    assert!(!bench.sees(old));
+    assert!(bench.sees(new));
+}
+
+#[test]
+fn oracle_takes_mixtures_of_what_was_under_way_at_a_power_cut_only() {
+    let mut bench = Bench::new();
+    let old = bench.write();
+    let (_op, new) = bench.begin();
+    let mut mixed = bytes_of(old);
+    mixed[512..2048].copy_from_slice(&bytes_of(new)[512..2048]);
+    assert!(bench.read(&mixed).is_err(), "blocks are written whole while there is power");
+    bench.0.crash(Torn::Mixed);
+    let mut garbage = mixed.clone();
+    garbage[0] ^= 1;
+    assert!(bench.read(&garbage).is_err());
+    assert!(bench.read(&mixed).is_ok());
+    assert!(bench.read(&mixed).is_ok());
+    assert!(!bench.sees(old) && !bench.sees(new), "the first look has decided it");
+}
+
+#[test]
+fn oracle_lets_only_one_compare_and_write_replace_a_value() {
+    let mut bench = Bench::new();
+    let old = bench.write();
+    let ((one, _), (two, _)) = (bench.begin(), bench.begin());
+    assert!(bench.0.end_compare_good(one, old).is_ok());
+    assert!(bench.0.end_compare_good(two, old).is_err());
+}
+
+#[test]
+fn oracle_refuses_a_miscompare_where_the_value_was_surely_there() {
+    let mut bench = Bench::new();
+    let old = bench.write();
+    let (op, _) = bench.begin();
+    assert!(bench.0.end_compare_missed(op, old).is_err());
+    let (op, _) = bench.begin();
+    let _racing = bench.begin();
+    assert!(bench.0.end_compare_missed(op, old).is_ok());
+}
+
+#[test]
+fn oracle_sees_data_of_another_block() {
+    let mut bench = Bench::new();
+    let value = bench.write();
+    let mut bytes = vec![0; BLOCK];
+    pattern::fill(value, 4, &mut bytes);
+    assert!(bench.read(&bytes).is_err());
+}

@@ -1,0 +1,153 @@
+//! What blocks are filled with, so that whoever reads one knows which write it came from.
+//!
+//! Every atom of 512 bytes names its write, the block that it was meant for and its place in that block,
+//! and all of the rest follows from those three. Zeros are the value of what nobody has written.
+
+/// The unit that a disk writes whole.
+pub(crate) const ATOM_BYTES: usize = 512;
+const WORD_BYTES: usize = 8;
+
+/// Which write a block came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Value(u64);
+
+impl Value {
+    pub const ZERO: Self = Self(0);
+    /// What no write leaves behind: a power cut mixed it. The rest is a digest of the content.
+    const MIXED: u64 = 1 << 63;
+
+    /// The same bytes in every block, wherever it is.
+    const SAME: u64 = 1 << 62;
+
+    /// The value of the write with this number, which is neither zero nor huge.
+    pub fn of_write(number: u64) -> Self {
+        assert!((1..Self::SAME).contains(&number), "writes are counted from one");
+        Self(number)
+    }
+
+    /// The value of the WRITE SAME with this number: all of its blocks are alike.
+    pub fn of_write_same(number: u64) -> Self {
+        Self(Self::of_write(number).0 | Self::SAME)
+    }
+
+    pub fn is_zero(self) -> bool {
+        self == Self::ZERO
+    }
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => f.write_str("zeros"),
+            mixed if mixed & Self::MIXED != 0 => write!(f, "mixture {:x}", mixed ^ Self::MIXED),
+            same if same & Self::SAME != 0 => write!(f, "write same {}", same ^ Self::SAME),
+            number => write!(f, "write {number}"),
+        }
+    }
+}
+
+/// What a block was found to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// All of one write.
+    Pure(Value),
+    /// Several things: for each atom its write, or `None` for what no write has left there. The value
+    /// stands for exactly these bytes.
+    Mixed(Value, Vec<Option<Value>>),
+}
+
+/// Fills `block`, the block `lba`, with `value`.
+pub(crate) fn fill(value: Value, lba: u64, block: &mut [u8]) {
+    if value.is_zero() {
+        block.fill(0);
+        return;
+    }
+    for (index, atom) in (0..).zip(block.chunks_exact_mut(ATOM_BYTES)) {
+        for (bytes, word) in atom.chunks_exact_mut(WORD_BYTES).zip(words(value, lba, index)) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+/// What `block`, which is the block `lba`, holds.
+pub(crate) fn read(block: &[u8], lba: u64) -> Content {
+    let atoms: Vec<Option<Value>> =
+        (0..).zip(block.chunks_exact(ATOM_BYTES)).map(|(index, atom)| read_atom(atom, lba, index)).collect();
+    match atoms.first() {
+        Some(&Some(first)) if atoms.iter().all(|atom| *atom == Some(first)) => Content::Pure(first),
+        _ => Content::Mixed(Value(Value::MIXED | digest(block) >> 1), atoms),
+    }
+}
+
+fn read_atom(atom: &[u8], lba: u64, index: u64) -> Option<Value> {
+    let value = Value(word_of(atom.get(..WORD_BYTES)?));
+    if value.is_zero() {
+        return atom.iter().all(|&byte| byte == 0).then_some(value);
+    }
+    let found = atom.chunks_exact(WORD_BYTES).map(word_of);
+    found.eq(words(value, lba, index)).then_some(value)
+}
+
+/// The words of one atom.
+fn words(value: Value, lba: u64, index: u64) -> impl Iterator<Item = u64> {
+    let place = if value.0 & Value::SAME == 0 { lba } else { u64::MAX };
+    let start = mix(mix(value.0) ^ place) ^ index;
+    let rest = (0..).map(move |n: u64| mix(start.wrapping_add(n)));
+    [value.0, place, index].into_iter().chain(rest).take(ATOM_BYTES / WORD_BYTES)
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+/// The finalizer of SplitMix64.
+fn mix(word: u64) -> u64 {
+    let mut mixed = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.chunks_exact(WORD_BYTES).fold(0, |digest, word| mix(digest ^ word_of(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(value: Value, lba: u64) -> [u8; 4096] {
+        let mut block = [0xa5; 4096];
+        fill(value, lba, &mut block);
+        block
+    }
+
+    #[test]
+    fn pattern_tells_which_write_it_is_from() {
+        let (value, same) = (Value::of_write(7), Value::of_write_same(7));
+        assert_eq!(read(&filled(value, 3), 3), Content::Pure(value));
+        assert_eq!(read(&filled(same, 4), 3), Content::Pure(same));
+        assert_eq!(read(&filled(Value::ZERO, 3), 3), Content::Pure(Value::ZERO));
+    }
+
+    #[test]
+    fn pattern_sees_another_blocks_data_one_wrong_bit_and_a_wrong_atom() {
+        let block = filled(Value::of_write(7), 3);
+        assert!(matches!(read(&block, 4), Content::Mixed(_, atoms) if atoms == [None; 8]));
+        let mut rotten = block;
+        rotten[4095] ^= 1;
+        assert!(matches!(read(&rotten, 3), Content::Mixed(_, atoms) if atoms[7].is_none() && atoms[0].is_some()));
+        let mut shifted = block;
+        shifted.copy_within(0..512, 512);
+        assert!(matches!(read(&shifted, 3), Content::Mixed(_, atoms) if atoms[1].is_none()));
+        assert_ne!(read(&shifted, 3), read(&rotten, 3));
+    }
+
+    #[test]
+    fn pattern_of_a_torn_block_names_both_writes() {
+        let mut block = filled(Value::of_write(7), 3);
+        block[..512].copy_from_slice(&filled(Value::of_write(8), 3)[..512]);
+        let Content::Mixed(_, atoms) = read(&block, 3) else { panic!("it is mixed") };
+        assert_eq!((atoms[0], atoms[1]), (Some(Value::of_write(8)), Some(Value::of_write(7))));
+    }
+}

@@ -1,0 +1,167 @@
+//! Pools on simulated disks: made, found again after the power came back, mended with new disks.
+
+use crate::stage::{Judged, Stage};
+use model::{DiskName, GroupSpec, Level, MemberState, Name, Order, PoolId, PoolReport, PoolState, Report, Size};
+use sim::{DiskHandle, DiskShape};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// What a member disk holds, in MiB: about the least that a pool takes.
+const DISK_MIB: u64 = 64;
+
+/// A pool to be made of new disks.
+pub(crate) struct PoolPlan {
+    pub level: Level,
+    pub chunk: Size,
+    pub members: usize,
+    pub volatile_cache: bool,
+}
+
+/// A pool of one group, and all disks of its machine.
+pub(crate) struct Pool {
+    pub name: Name,
+    pub id: PoolId,
+    pub plan: PoolPlan,
+    /// Where each disk is that the data plane knows.
+    disks: RefCell<BTreeMap<DiskName, String>>,
+    next_path: Cell<u32>,
+    next_name: Cell<u32>,
+}
+
+impl PoolPlan {
+    /// One of `levels`, few members, small chunks.
+    pub fn of_chance(stage: &Stage, levels: &[Level]) -> Self {
+        let chance = &stage.chance;
+        let level = chance.pick(levels);
+        let members = match level {
+            Level::Raid0 => chance.count(1..=3),
+            Level::Raid1 => chance.count(2..=3),
+            Level::Raid5 => chance.count(3..=4),
+            Level::Raid6 => chance.count(4..=5),
+            Level::Raid10 => 4,
+        };
+        let chunk = Size::new(chance.pick(&[4 << 10, 16 << 10, 64 << 10]));
+        Self { level, chunk, members, volatile_cache: chance.percent(75) }
+    }
+
+    /// A pool that has its disks, and must yet be created.
+    pub async fn prepare(self, stage: &Stage) -> Judged<Pool> {
+        let name: Name = "tank".parse().expect("this is a name");
+        let id = PoolId::from_random(stage.chance.identity());
+        let (disks, next_path, next_name) = (RefCell::default(), Cell::default(), Cell::default());
+        let pool = Pool { name, id, plan: self, disks, next_path, next_name };
+        for _ in 0..pool.plan.members {
+            pool.add_disk(stage).await?;
+        }
+        Ok(pool)
+    }
+
+    /// The pool is made, of disks that were not there before.
+    pub async fn make(self, stage: &Stage) -> Judged<Pool> {
+        let pool = self.prepare(stage).await?;
+        stage.order(pool.creation()).await?;
+        Ok(pool)
+    }
+}
+
+impl Pool {
+    /// The order that creates the pool of all disks that are known.
+    pub fn creation(&self) -> Order {
+        let disks = self.disks.borrow().keys().take(self.plan.members).cloned().collect();
+        let groups = vec![GroupSpec { level: self.plan.level, chunk: self.plan.chunk, disks }];
+        Order::CreatePool { pool: self.name.clone(), id: self.id, groups, force: false }
+    }
+
+    /// A new disk is in the machine, and the data plane knows it.
+    pub async fn add_disk(&self, stage: &Stage) -> Judged<DiskName> {
+        let bytes = (DISK_MIB + stage.chance.below(3)) << 20;
+        let path = format!("/dev/disk{:03}", self.next_path.get());
+        self.next_path.set(self.next_path.get() + 1);
+        let shape = DiskShape { volatile_cache: self.plan.volatile_cache, ..DiskShape::of(bytes) };
+        stage.array.add_disk(&path, shape);
+        let disk = self.new_name();
+        stage.order(Order::OpenDisk { disk: disk.clone(), path: path.clone() }).await?;
+        self.disks.borrow_mut().insert(disk.clone(), path);
+        Ok(disk)
+    }
+
+    /// The simulated disk behind a name.
+    pub fn handle(&self, stage: &Stage, disk: &DiskName) -> Judged<DiskHandle> {
+        let path = self.disks.borrow().get(disk).cloned().ok_or_else(|| format!("nobody knows a disk {disk}"))?;
+        stage.array.disk(&path).ok_or_else(|| format!("there is no disk at {path}"))
+    }
+
+    /// The simulated disks of all members, and of all others.
+    pub fn handles(&self, stage: &Stage) -> Vec<DiskHandle> {
+        self.disks.borrow().values().filter_map(|path| stage.array.disk(path)).collect()
+    }
+
+    /// Some disks have other places than before.
+    pub fn shuffle_places(&self, stage: &Stage) {
+        let paths: Vec<String> = self.disks.borrow().values().cloned().collect();
+        for _ in 0..stage.chance.below(4) {
+            let [one, other] = [0, 1].map(|_| stage.chance.index(paths.len()));
+            if one != other {
+                stage.array.swap_disks(&paths[one], &paths[other]);
+            }
+        }
+    }
+
+    /// The data plane, which was just started, knows the disks, in another order and under other names.
+    pub async fn find_disks(&self, stage: &Stage) {
+        let mut paths: Vec<String> = self.disks.take().into_values().collect();
+        stage.chance.shuffle(&mut paths);
+        for path in paths {
+            let disk = self.new_name();
+            // A disk that is gone cannot be opened, and the pool does without.
+            let _ = stage.ask(Order::OpenDisk { disk: disk.clone(), path: path.clone() }).await;
+            self.disks.borrow_mut().insert(disk, path);
+        }
+    }
+
+    /// The data plane, which was just started, has the pool open.
+    pub async fn open(&self, stage: &Stage) -> Judged<PoolReport> {
+        self.find_disks(stage).await;
+        match stage.order(Order::OpenPool { id: self.id }).await? {
+            Report::Pool(report) => Ok(report),
+            other => Err(format!("OpenPool was answered with {other:?}")),
+        }
+    }
+
+    /// Nothing is missing and nothing is being repaired.
+    pub async fn expect_healthy(&self, stage: &Stage, when: &str) -> Judged<()> {
+        let report = stage.pool().await?;
+        if report.state == PoolState::Healthy {
+            Ok(())
+        } else {
+            Err(format!("{when} the pool is not healthy: {report:?}"))
+        }
+    }
+
+    /// How many members may be lost, whichever they are.
+    pub fn tolerated(&self) -> usize {
+        self.plan.level.tolerated(self.plan.members)
+    }
+
+    /// As many members as may be lost are pulled out, of those that are in step.
+    pub async fn pull_all_that_may_be(&self, stage: &Stage) -> Judged<()> {
+        let report = stage.pool().await?;
+        let lost = report.members().filter(|member| member.state != MemberState::InSync).count();
+        let mut left: Vec<DiskName> = report
+            .members()
+            .filter(|member| member.state == MemberState::InSync)
+            .filter_map(|member| member.disk.clone())
+            .collect();
+        stage.chance.shuffle(&mut left);
+        for disk in left.iter().take(self.tolerated().saturating_sub(lost)) {
+            self.handle(stage, disk)?.fail();
+        }
+        Ok(())
+    }
+
+    fn new_name(&self) -> DiskName {
+        let number = self.next_name.get();
+        self.next_name.set(number + 1);
+        format!("disk{number:03}").parse().expect("this is a name")
+    }
+}

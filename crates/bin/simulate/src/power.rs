@@ -1,0 +1,82 @@
+//! The power goes and comes back, or the data plane is killed; and then everything is found again.
+
+use crate::oracle::Torn;
+use crate::pool::Pool;
+use crate::stage::{Judged, Presented, Stage};
+use model::{Order, PoolReport, Report, VolumeReport};
+use shard::World;
+use sim::Crash;
+use std::time::Duration;
+
+impl Stage {
+    /// The data plane dies at this instant: by a power cut of its machine, or alone.
+    pub fn pull_the_plug(&self, volumes: &[Presented]) {
+        let small_blocks = volumes.iter().any(|volume| volume.unit.block_bytes < 4096);
+        let torn = match self.chance.below(8) {
+            0 | 1 => {
+                self.array.kill();
+                Torn::Whole
+            }
+            2 => self.cut(Crash::AllLanded, Torn::Whole),
+            3 => self.cut(Crash::NoneLanded, Torn::Whole),
+            // A torn atom takes its neighbours in a block of 4096 bytes along, which other small blocks are.
+            4 | 5 if !small_blocks => self.cut(Crash::Torn, Torn::Garbage),
+            _ => self.cut(Crash::AnySubset, Torn::Mixed),
+        };
+        for volume in volumes {
+            volume.unit.oracle.borrow_mut().crash(torn);
+        }
+    }
+
+    fn cut(&self, crash: Crash, torn: Torn) -> Torn {
+        self.array.crash(crash);
+        torn
+    }
+
+    /// The machine has power, the data plane runs, and has nothing open.
+    pub async fn come_back(&self, pool: &Pool) {
+        self.world.sleep(self.chance.moment(Duration::from_secs(10))).await;
+        pool.shuffle_places(self);
+        self.array.boot();
+        self.start_daemon();
+    }
+
+    /// The pool is open again, and the hosts are let in.
+    pub async fn reopen(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
+        let report = pool.open(self).await?;
+        self.expect_volumes(volumes).await?;
+        self.present(volumes).await?;
+        self.open_portals().await?;
+        Ok(report)
+    }
+
+    /// The data plane ends in good order, and is started again.
+    pub async fn restart(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
+        self.order(Order::Stop).await?;
+        self.array.kill();
+        self.come_back(pool).await;
+        self.reopen(pool, volumes).await
+    }
+
+    /// The volumes of the data plane.
+    pub async fn volumes(&self) -> Judged<Vec<VolumeReport>> {
+        match self.order(Order::Volumes).await? {
+            Report::Volumes(found) => Ok(found),
+            other => Err(format!("Volumes was answered with {other:?}")),
+        }
+    }
+
+    /// The data plane has exactly these volumes.
+    async fn expect_volumes(&self, volumes: &[Presented]) -> Judged<()> {
+        let found = self.volumes().await?;
+        let there = |volume: &Presented| {
+            let bytes = volume.unit.oracle.borrow().blocks() * volume.unit.block_bytes as u64;
+            found.iter().any(|found| found.id == volume.id && found.name == volume.name && found.size.bytes() == bytes)
+        };
+        if found.len() == volumes.len() && volumes.iter().all(there) {
+            return Ok(());
+        }
+        let names: Vec<String> = volumes.iter().map(|volume| volume.name.to_string()).collect();
+        Err(format!("the pool should have the volumes {names:?}, and has {found:?}"))
+    }
+}

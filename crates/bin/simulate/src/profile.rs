@@ -1,0 +1,54 @@
+//! What runs can be about.
+
+mod disks;
+mod network;
+mod power_cut;
+
+use crate::run::Sabotage;
+use crate::stage::{Judged, Stage};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Delays, cuts at every byte, stalls, resets, sessions that come back.
+    Network,
+    /// Machine crashes under load, disks that keep any part of what was not flushed.
+    PowerCut,
+    /// Disks that fail, err, dawdle and are replaced; pools and volumes that are made, grown and deleted.
+    Disks,
+}
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Network, Self::PowerCut, Self::Disks];
+
+    /// Plays one run.
+    pub(crate) async fn play(self, stage: &Stage, sabotage: Sabotage) -> Judged<()> {
+        match self {
+            Self::Network => network::play(stage).await,
+            Self::PowerCut => power_cut::play(stage, sabotage).await,
+            Self::Disks => disks::play(stage).await,
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Network => "network",
+            Self::PowerCut => "power-cut",
+            Self::Disks => "disks",
+        })
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|profile| profile.to_string() == text);
+        known.ok_or_else(|| format!("{text} is none of network, power-cut, disks"))
+    }
+}

@@ -1,0 +1,230 @@
+//! Pools and volumes are made, grown and deleted, and the power goes over it: what was ordered is done or
+//! not begun, nothing else; a new volume holds zeros, and every other what it held.
+
+use crate::host::traffic::Habits;
+use crate::pool::{Pool, PoolPlan};
+use crate::stage::{Judged, Presented, Stage};
+use futures_util::future::{Either, select};
+use model::{Label, Level, Order, Refusal, Report, Size, VolumeSpec, code};
+use shard::World;
+use std::pin::pin;
+use std::time::Duration;
+
+/// The longest that an order is let alone before the power goes.
+const ORDER_TIME_MAX: Duration = Duration::from_millis(60);
+
+/// A pool, and the volumes that it should have.
+struct Catalog<'a> {
+    stage: &'a Stage,
+    pool: &'a Pool,
+    volumes: Vec<Presented>,
+    next_number: u16,
+}
+
+/// What an order came to before the power went.
+enum Came {
+    /// It was answered.
+    Answered(Result<Report, Refusal>),
+    /// The power went first.
+    Dark,
+}
+
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let pool = PoolPlan::of_chance(stage, &Level::ALL).prepare(stage).await?;
+    make_pool(stage, &pool).await?;
+    stage.present(&[]).await?;
+    stage.open_portals().await?;
+    let mut catalog = Catalog { stage, pool: &pool, volumes: Vec::new(), next_number: 0 };
+    for _ in 0..stage.chance.within(3..=8) {
+        match stage.chance.below(10) {
+            0..=3 => catalog.create().await?,
+            4..=5 => catalog.grow().await?,
+            6..=7 => catalog.delete().await?,
+            _ => catalog.use_volumes().await?,
+        }
+    }
+    catalog.use_volumes().await?;
+    while !catalog.volumes.is_empty() {
+        catalog.delete().await?;
+    }
+    destroy_pool(stage, &pool).await
+}
+
+/// The pool is made, though the power may go over it: then it is there, or its disks can be wiped.
+async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
+    loop {
+        match before_dark(stage, pool.creation(), &[]).await {
+            Came::Answered(answer) => return answer.map(drop).map_err(|refusal| format!("no pool: {refusal}")),
+            Came::Dark => stage.come_back(pool).await,
+        }
+        pool.find_disks(stage).await;
+        match stage.ask(Order::OpenPool { id: pool.id }).await {
+            Ok(_) => return Ok(()),
+            Err(refusal) if refusal.code == code::POOL_INCOMPLETE => wipe(stage, pool).await?,
+            Err(refusal) => return Err(format!("a pool that was being made: {refusal}")),
+        }
+    }
+}
+
+/// What is left of the pool is wiped, as control does with pools that it was making or destroying.
+async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
+    let Report::Disks(disks) = stage.order(Order::Disks).await? else {
+        return Err("Disks was not answered with disks".to_owned());
+    };
+    for report in disks {
+        if let (Some(disk), Label::Ours { pool: id, .. }) = (report.name, report.label)
+            && id == pool.id
+        {
+            stage.order(Order::EraseDisk { disk }).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The pool is no more, though the power may go over it.
+async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
+    let order = Order::DestroyPool { pool: pool.name.clone() };
+    match before_dark(stage, order, &[]).await {
+        Came::Answered(answer) => drop(answer.map_err(|refusal| format!("the pool stays: {refusal}"))?),
+        Came::Dark => {
+            stage.come_back(pool).await;
+            pool.find_disks(stage).await;
+            if stage.ask(Order::OpenPool { id: pool.id }).await.is_ok() {
+                stage.order(Order::DestroyPool { pool: pool.name.clone() }).await?;
+            } else {
+                wipe(stage, pool).await?;
+            }
+        }
+    }
+    // Its disks are as good as new.
+    stage.order(pool.creation()).await.map(drop)
+}
+
+/// What the order comes to, unless the power goes first.
+async fn before_dark(stage: &Stage, order: Order, volumes: &[Presented]) -> Came {
+    if stage.chance.percent(40) {
+        return Came::Answered(stage.ask(order).await);
+    }
+    let dark = stage.world.sleep(stage.chance.moment(ORDER_TIME_MAX));
+    match select(pin!(stage.ask(order)), dark).await {
+        Either::Left((answer, _)) => Came::Answered(answer),
+        Either::Right(_) => {
+            stage.pull_the_plug(volumes);
+            Came::Dark
+        }
+    }
+}
+
+impl Catalog<'_> {
+    async fn create(&mut self) -> Judged<()> {
+        let (number, block_bytes) = (self.next_number, self.stage.chance.pick(&[512, 4096]));
+        self.next_number += 1;
+        let bytes = self.stage.chance.within(1..=3 << 12) << 12;
+        let spec: VolumeSpec = self.stage.volume_spec(Some(&self.pool.name), number, bytes, block_bytes);
+        let id = spec.id;
+        let new = self.stage.presented(&spec, number);
+        match before_dark(self.stage, Order::CreateVolume(spec), &self.volumes).await {
+            Came::Answered(Ok(_)) => self.volumes.push(new),
+            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
+            Came::Answered(Err(refusal)) => return Err(format!("no volume: {refusal}")),
+            Came::Dark => {
+                let found = self.find_again().await?;
+                if found.iter().any(|(found, _)| *found == id) {
+                    self.volumes.push(new);
+                }
+                return self.show(found).await;
+            }
+        }
+        self.stage.present(&self.volumes).await
+    }
+
+    async fn grow(&mut self) -> Judged<()> {
+        if self.volumes.is_empty() {
+            return Ok(());
+        }
+        let at = self.stage.chance.index(self.volumes.len());
+        let volume = self.volumes[at].clone();
+        let block_bytes = volume.unit.block_bytes as u64;
+        let old = volume.unit.oracle.borrow().blocks() * block_bytes;
+        let new = old + (self.stage.chance.within(0..=2 << 12) << 12);
+        let grown = || volume.unit.oracle.borrow_mut().grow(new / block_bytes);
+        let order = Order::ResizeVolume { volume: volume.name.clone(), size: Size::new(new) };
+        match before_dark(self.stage, order, &self.volumes).await {
+            Came::Answered(Ok(_)) => grown(),
+            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
+            Came::Answered(Err(refusal)) => return Err(format!("the volume does not grow: {refusal}")),
+            Came::Dark => {
+                let found = self.find_again().await?;
+                if found.contains(&(volume.id, new)) {
+                    grown();
+                }
+                return self.show(found).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self) -> Judged<()> {
+        if self.volumes.is_empty() {
+            return Ok(());
+        }
+        let volume = self.volumes.remove(self.stage.chance.index(self.volumes.len()));
+        self.stage.present(&self.volumes).await?;
+        let order = Order::DeleteVolume { volume: volume.name.clone() };
+        match before_dark(self.stage, order, &self.volumes).await {
+            Came::Answered(answer) => answer.map(drop).map_err(|refusal| format!("the volume stays: {refusal}")),
+            Came::Dark => {
+                volume.unit.oracle.borrow_mut().crash(crate::oracle::Torn::Garbage);
+                let found = self.find_again().await?;
+                if found.iter().any(|(found, _)| *found == volume.id) {
+                    self.volumes.push(volume);
+                }
+                self.show(found).await
+            }
+        }
+    }
+
+    /// Hosts use the volumes for a while, perhaps until the power goes.
+    async fn use_volumes(&mut self) -> Judged<()> {
+        if self.volumes.is_empty() {
+            return Ok(());
+        }
+        let units: Vec<_> = self.volumes.iter().map(|volume| volume.unit.clone()).collect();
+        let habits =
+            Habits { depth: 4, blocks: 16, large_bytes: 64 << 10, manages: false, fickle: false, media_fail: false };
+        let traffic = self.stage.start_hosts(1, self.stage.chance.within(10..=80), &units, &habits);
+        if self.stage.chance.percent(40) {
+            self.stage.world.sleep(self.stage.chance.moment(Duration::from_millis(100))).await;
+            self.stage.pull_the_plug(&self.volumes);
+            traffic.stop();
+            let found = self.find_again().await?;
+            self.show(found).await?;
+        } else {
+            while !traffic.is_over() {
+                self.stage.world.sleep(Duration::from_millis(10)).await;
+            }
+        }
+        self.stage.quiet(&traffic).await?;
+        self.stage.look_at_all(&units).await
+    }
+
+    /// The pool is open after the power came back; the volumes that it has, with their sizes.
+    async fn find_again(&self) -> Judged<Vec<(model::VolumeId, u64)>> {
+        self.stage.come_back(self.pool).await;
+        self.pool.open(self.stage).await?;
+        Ok(self.stage.volumes().await?.into_iter().map(|volume| (volume.id, volume.size.bytes())).collect())
+    }
+
+    /// The volumes that were found are those that should be there, and hosts see them.
+    async fn show(&self, found: Vec<(model::VolumeId, u64)>) -> Judged<()> {
+        let bytes = |volume: &Presented| volume.unit.oracle.borrow().blocks() * volume.unit.block_bytes as u64;
+        let expected: Vec<_> = self.volumes.iter().map(|volume| (volume.id, bytes(volume))).collect();
+        if found.len() != expected.len() || !expected.iter().all(|volume| found.contains(volume)) {
+            return Err(format!("the pool should have the volumes {expected:?}, and has {found:?}"));
+        }
+        self.stage.present(&self.volumes).await?;
+        self.stage.open_portals().await?;
+        let units: Vec<_> = self.volumes.iter().map(|volume| volume.unit.clone()).collect();
+        if units.is_empty() { Ok(()) } else { self.stage.look_at_all(&units).await }
+    }
+}

@@ -1,0 +1,172 @@
+//! As many disks as the level bears fail in every way, under load: the hosts notice nothing but time.
+
+use crate::host::traffic::{Habits, Unit};
+use crate::pool::{Pool, PoolPlan};
+use crate::stage::{Judged, Presented, Stage, Traffic};
+use model::{DiskName, Level, MemberReport, MemberState, Order, code};
+use shard::World;
+use sim::DiskFaults;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
+
+/// How long a slow operation takes at most, and a hung disk until it fails.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a member cannot be counted on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Illness {
+    /// Something was done to it.
+    Afflicted,
+    /// It takes the place of another, and is being filled.
+    Filling,
+}
+
+/// The members of a pool that cannot be counted on: never more than the level bears.
+struct Infirmary<'a> {
+    stage: &'a Stage,
+    pool: &'a Pool,
+    ill: BTreeMap<DiskName, Illness>,
+}
+
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let pool = PoolPlan::of_chance(stage, &PROTECTED).make(stage).await?;
+    let block_bytes = stage.chance.pick(&[512, 4096]);
+    let volume = stage.make_volume(Some(&pool.name), 0, stage.chance.within(1..=20) << 20, block_bytes).await?;
+    let volumes: [Presented; 1] = [volume];
+    let units = [volumes[0].unit.clone()];
+    stage.present(&volumes).await?;
+    stage.open_portals().await?;
+    let mut infirmary = Infirmary { stage, pool: &pool, ill: BTreeMap::new() };
+    for _ in 0..stage.chance.within(1..=3) {
+        let traffic = start(stage, &units);
+        infirmary.afflict(&traffic).await?;
+        while !traffic.is_over() {
+            stage.world.sleep(Duration::from_secs(1)).await;
+        }
+        stage.quiet(&traffic).await?;
+        stage.look_at_all(&units).await?;
+        infirmary.mend().await?;
+        stage.look_at_all(&units).await?;
+    }
+    // What was rebuilt is as good as what it replaced.
+    pool.pull_all_that_may_be(stage).await?;
+    stage.look_at_all(&units).await
+}
+
+fn start(stage: &Stage, units: &[Unit]) -> Traffic {
+    let habits = Habits {
+        depth: 8,
+        blocks: stage.chance.within(1..=24),
+        large_bytes: 256 << 10,
+        manages: stage.chance.percent(30),
+        fickle: stage.chance.percent(20),
+        media_fail: false,
+    };
+    stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(50..=300), units, &habits)
+}
+
+impl Infirmary<'_> {
+    /// Things happen to disks until the hosts have nothing left to send.
+    async fn afflict(&mut self, traffic: &Traffic) -> Judged<()> {
+        for _ in 0..self.stage.chance.within(1..=6) {
+            self.stage.world.sleep(self.stage.chance.moment(Duration::from_millis(300))).await;
+            if traffic.is_over() {
+                return Ok(());
+            }
+            match self.stage.chance.below(10) {
+                0..=1 => drop(self.mend_one().await?),
+                2 => self.slow_all().await?,
+                _ => self.fall_ill().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One more member cannot be counted on, if the level bears it.
+    async fn fall_ill(&mut self) -> Judged<()> {
+        let Some(disk) = self.next_victim().await? else { return Ok(()) };
+        let handle = self.pool.handle(self.stage, &disk)?;
+        self.ill.insert(disk.clone(), Illness::Afflicted);
+        let chance = &self.stage.chance;
+        let often = u32::try_from(chance.within(1_000..=300_000)).expect("at most a million");
+        let faults = DiskFaults::default();
+        match chance.below(6) {
+            0 => handle.fail(),
+            1 => {
+                handle.hang();
+                let (world, patience) = (self.stage.world.clone(), chance.moment(PATIENCE));
+                self.stage.world.spawn(async move {
+                    world.sleep(patience).await;
+                    handle.fail();
+                });
+            }
+            2 => handle.set_faults(DiskFaults { latent_per_million: often, ..faults }),
+            3 => handle.set_faults(DiskFaults { write_error_per_million: often, ..faults }),
+            4 => handle.set_faults(DiskFaults { flush_error_per_million: often, ..faults }),
+            _ => self.take_out(&disk).await?,
+        }
+        Ok(())
+    }
+
+    /// A member that is well, if one more may fall ill.
+    async fn next_victim(&mut self) -> Judged<Option<DiskName>> {
+        let report = self.stage.pool().await?;
+        let in_step = |member: &&MemberReport| member.state == MemberState::InSync;
+        let well: Vec<DiskName> = report.members().filter(in_step).filter_map(|member| member.disk.clone()).collect();
+        // What was filled can be counted on.
+        self.ill.retain(|disk, illness| *illness == Illness::Afflicted || !well.contains(disk));
+        let candidates: Vec<DiskName> = well.into_iter().filter(|disk| !self.ill.contains_key(disk)).collect();
+        if self.ill.len() >= self.pool.tolerated() || candidates.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(candidates[self.stage.chance.index(candidates.len())].clone()))
+    }
+
+    /// The operator takes a member out.
+    async fn take_out(&self, disk: &DiskName) -> Judged<()> {
+        match self.stage.ask(Order::FailDisk { disk: disk.clone(), force: false }).await {
+            Ok(_) => Ok(()),
+            Err(refusal) if refusal.code == code::DISK_FAILED_ALREADY => Ok(()),
+            Err(refusal) => Err(format!("disk {disk} cannot be taken out: {refusal}")),
+        }
+    }
+
+    /// Every disk that is well answers late now and then.
+    async fn slow_all(&self) -> Judged<()> {
+        let report = self.stage.pool().await?;
+        let slow = Duration::from_millis(10)..=self.stage.chance.moment(PATIENCE) + Duration::from_millis(10);
+        let slow_per_million = u32::try_from(self.stage.chance.below(20_000)).expect("at most a million");
+        for disk in report.members().filter_map(|member| member.disk.as_ref()) {
+            if !self.ill.contains_key(disk) {
+                let faults = DiskFaults { slow_per_million, slow: slow.clone(), ..DiskFaults::default() };
+                self.pool.handle(self.stage, disk)?.set_faults(faults);
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the members that something was done to is replaced; false when there is none.
+    async fn mend_one(&mut self) -> Judged<bool> {
+        let afflicted = self.ill.iter().find(|(_, illness)| **illness == Illness::Afflicted);
+        let Some(failed) = afflicted.map(|(disk, _)| disk.clone()) else { return Ok(false) };
+        self.take_out(&failed).await?;
+        let replacement = self.pool.add_disk(self.stage).await?;
+        self.ill.remove(&failed);
+        self.ill.insert(replacement.clone(), Illness::Filling);
+        self.stage.order(Order::ReplaceDisk { failed, member: None, replacement, force: false }).await?;
+        Ok(true)
+    }
+
+    /// Every member that something was done to is replaced, and its replacement filled.
+    async fn mend(&mut self) -> Judged<()> {
+        while self.mend_one().await? {}
+        for disk in self.pool.handles(self.stage) {
+            disk.set_faults(DiskFaults::default());
+        }
+        self.stage.idle_disks().await?;
+        self.ill.clear();
+        self.pool.expect_healthy(self.stage, "after every replacement was filled").await
+    }
+}

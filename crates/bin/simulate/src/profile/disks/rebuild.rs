@@ -1,0 +1,53 @@
+//! The power goes while a replacement is being filled.
+//!
+//! With parity nobody writes meanwhile: a stripe that is being written when the power goes has no parity to
+//! trust, and one that lacks a member too cannot be told right from wrong (the write hole).
+
+use crate::host::traffic::Habits;
+use crate::pool::PoolPlan;
+use crate::stage::{Judged, Stage};
+use model::{DiskName, Level, Order};
+use shard::World;
+use std::time::Duration;
+
+const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
+
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let pool = PoolPlan::of_chance(stage, &PROTECTED).make(stage).await?;
+    let block_bytes = stage.chance.pick(&[512, 4096]);
+    let volumes = [stage.make_volume(Some(&pool.name), 0, stage.chance.within(1..=20) << 20, block_bytes).await?];
+    let units = [volumes[0].unit.clone()];
+    stage.present(&volumes).await?;
+    stage.open_portals().await?;
+    let habits =
+        Habits { depth: 8, blocks: 16, large_bytes: 256 << 10, manages: false, fickle: false, media_fail: false };
+    let before = stage.start_hosts(1, stage.chance.within(20..=200), &units, &habits);
+    while !before.is_over() {
+        stage.world.sleep(Duration::from_millis(10)).await;
+    }
+    stage.quiet(&before).await?;
+    let report = stage.pool().await?;
+    let members: Vec<DiskName> = report.members().filter_map(|member| member.disk.clone()).collect();
+    let failed = members[stage.chance.index(members.len())].clone();
+    stage.order(Order::FailDisk { disk: failed.clone(), force: false }).await?;
+    let replacement = pool.add_disk(stage).await?;
+    let order = Order::ReplaceDisk { failed, member: None, replacement, force: false };
+    stage.order(order).await?;
+    let mirrored = matches!(pool.plan.level, Level::Raid1 | Level::Raid10);
+    for _ in 0..stage.chance.within(1..=3) {
+        let commands = if mirrored { stage.chance.within(20..=200) } else { 0 };
+        let traffic = stage.start_hosts(1, commands, &units, &habits);
+        stage.world.sleep(stage.chance.moment(Duration::from_millis(200))).await;
+        stage.pull_the_plug(&volumes);
+        traffic.stop();
+        stage.come_back(&pool).await;
+        stage.reopen(&pool, &volumes).await?;
+        stage.look_at_all(&units).await?;
+        stage.quiet(&traffic).await?;
+        stage.look_at_all(&units).await?;
+    }
+    stage.idle_disks().await?;
+    pool.expect_healthy(stage, "after the replacement was filled").await?;
+    pool.pull_all_that_may_be(stage).await?;
+    stage.look_at_all(&units).await
+}

@@ -1,0 +1,90 @@
+//! The network does everything that a network may; the volumes are well.
+
+use crate::host::traffic::Habits;
+use crate::pool::PoolPlan;
+use crate::stage::{Judged, Presented, Stage, Traffic};
+use model::Level;
+use shard::World;
+use sim::NetworkFaults;
+use std::time::Duration;
+
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let volumes = volumes(stage).await?;
+    let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
+    stage.present(&volumes).await?;
+    stage.open_portals().await?;
+    let breaks = stage.chance.percent(75);
+    let habits = Habits {
+        depth: 8,
+        blocks: stage.chance.within(1..=16),
+        large_bytes: stage.chance.pick(&[16 << 10, 256 << 10]),
+        manages: stage.chance.percent(60),
+        fickle: breaks && stage.chance.percent(50),
+        media_fail: false,
+    };
+    stage.world.network().set_faults(stage.bad_network(breaks));
+    let traffic = stage.start_hosts(stage.chance.count(1..=3), stage.chance.within(50..=250), &units, &habits);
+    if breaks {
+        disturb(stage, &traffic).await;
+    }
+    while !traffic.is_over() {
+        stage.world.sleep(Duration::from_secs(1)).await;
+    }
+    stage.world.network().set_faults(NetworkFaults::default());
+    stage.quiet(&traffic).await?;
+    stage.look_at_all(&units).await?;
+    stage.look_at_all(&units).await?;
+    leave(stage).await
+}
+
+/// Breaks things until the hosts have nothing left to send.
+async fn disturb(stage: &Stage, traffic: &Traffic) {
+    let (chance, network) = (&stage.chance, stage.world.network());
+    let (hosts, array) = (stage.world.address(), [stage.array.address(), [10, 0, 1, 2].into()]);
+    for _ in 0..chance.below(12) {
+        stage.world.sleep(chance.moment(Duration::from_secs(10))).await;
+        if traffic.is_over() {
+            return;
+        }
+        match chance.below(4) {
+            0 => network.reset_all(),
+            1 => network.set_faults(stage.bad_network(true)),
+            2 => network.set_faults(stage.bad_network(false)),
+            _ => {
+                network.cut(hosts, chance.pick(&array));
+                stage.world.sleep(chance.moment(Duration::from_secs(100))).await;
+                network.heal();
+            }
+        }
+    }
+}
+
+/// One or two volumes, of memory or of a pool.
+async fn volumes(stage: &Stage) -> Judged<Vec<Presented>> {
+    let block_bytes = stage.chance.pick(&[512, 4096]);
+    let pool = if stage.chance.percent(35) {
+        let plan = PoolPlan::of_chance(stage, &Level::ALL);
+        Some(plan.make(stage).await?)
+    } else {
+        None
+    };
+    let mut volumes = Vec::new();
+    for number in 0..stage.chance.within(1..=2) {
+        let number = u16::try_from(number).expect("few volumes");
+        let bytes = stage.chance.within(1..=8) << 20;
+        let name = pool.as_ref().map(|pool| &pool.name);
+        volumes.push(stage.make_volume(name, number, bytes, block_bytes).await?);
+    }
+    Ok(volumes)
+}
+
+/// Nobody is logged in any more, and the data plane stops when it is told to.
+async fn leave(stage: &Stage) -> Judged<()> {
+    // Connections of which the initiator never heard again end when they have been silent for long enough.
+    stage.world.sleep(Duration::from_secs(60)).await;
+    let sessions = stage.sessions().await;
+    if !sessions.is_empty() {
+        return Err(format!("sessions are left that nobody has: {sessions:?}"));
+    }
+    stage.order(model::Order::Stop).await.map(drop)
+}

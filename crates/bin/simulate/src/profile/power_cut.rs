@@ -1,0 +1,94 @@
+//! The power goes at any instant, also while the last cut is being recovered from. What was acknowledged is
+//! there, what was not is there or not, and nothing else ever is.
+
+use crate::host::traffic::Habits;
+use crate::pool::{Pool, PoolPlan};
+use crate::run::Sabotage;
+use crate::stage::{Judged, Presented, Stage};
+use model::Level;
+use shard::World;
+use sim::DiskFaults;
+use std::time::Duration;
+
+/// The longest that hosts work before the power goes; mostly it is much less.
+const WORK_TIME_MAX: Duration = Duration::from_millis(400);
+
+pub(super) async fn play(stage: &Stage, sabotage: Sabotage) -> Judged<()> {
+    let mut plan = PoolPlan::of_chance(stage, &Level::ALL);
+    plan.volatile_cache |= sabotage != Sabotage::Nothing;
+    let pool = plan.make(stage).await?;
+    let volumes = volumes(stage, &pool).await?;
+    let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
+    stage.present(&volumes).await?;
+    stage.open_portals().await?;
+    break_disks(stage, &pool, sabotage);
+    let habits = Habits {
+        depth: 8,
+        blocks: stage.chance.within(1..=24),
+        large_bytes: 256 << 10,
+        manages: stage.chance.percent(30),
+        fickle: false,
+        media_fail: false,
+    };
+    let mut traffics = Vec::new();
+    for _ in 0..stage.chance.within(1..=3) {
+        let traffic = stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(20..=200), &units, &habits);
+        stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
+        stage.pull_the_plug(&volumes);
+        traffic.stop();
+        stage.come_back(&pool).await;
+        let report = stage.reopen(&pool, &volumes).await?;
+        if report.members().any(|member| member.state != model::MemberState::InSync) {
+            return Err(format!("a power cut has cost members: {report:?}"));
+        }
+        if stage.chance.percent(70) {
+            stage.look_at_all(&units).await?;
+            stage.look_at_all(&units).await?;
+        }
+        if stage.chance.percent(70) {
+            stage.quiet(&traffic).await?;
+        }
+        if stage.chance.percent(40) {
+            stage.idle_disks().await?;
+            stage.look_at_all(&units).await?;
+        }
+        traffics.push(traffic);
+    }
+    for traffic in &traffics {
+        stage.quiet(traffic).await?;
+    }
+    stage.idle_disks().await?;
+    stage.look_at_all(&units).await?;
+    stage.restart(&pool, &volumes).await?;
+    stage.look_at_all(&units).await?;
+    // What was recovered is protected again.
+    stage.idle_disks().await?;
+    pool.expect_healthy(stage, "after everything was recovered").await?;
+    pool.pull_all_that_may_be(stage).await?;
+    stage.look_at_all(&units).await
+}
+
+async fn volumes(stage: &Stage, pool: &Pool) -> Judged<Vec<Presented>> {
+    let mut volumes = Vec::new();
+    let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
+    let count = stage.chance.count(1..=2);
+    for number in (0..2).take(count) {
+        // A slab has 16 MiB, and the smallest pool has two of them.
+        let bytes = stage.chance.within(1..=if count == 1 { 30 } else { 15 }) << 20;
+        volumes.push(stage.make_volume(Some(&pool.name), number, bytes, block_bytes).await?);
+    }
+    Ok(volumes)
+}
+
+fn break_disks(stage: &Stage, pool: &Pool, sabotage: Sabotage) {
+    let faults = match sabotage {
+        Sabotage::Nothing => return,
+        Sabotage::LostFlushes => DiskFaults { lost_flush_per_million: 1_000_000, ..DiskFaults::default() },
+        Sabotage::LostWrites => DiskFaults { lost_write_per_million: 20_000, ..DiskFaults::default() },
+        Sabotage::MisdirectedWrites => DiskFaults { misdirected_write_per_million: 20_000, ..DiskFaults::default() },
+        Sabotage::BitRot => DiskFaults { bit_rot_per_million: 20_000, ..DiskFaults::default() },
+    };
+    for disk in pool.handles(stage) {
+        disk.set_faults(faults.clone());
+    }
+}

@@ -1,0 +1,335 @@
+//! What a scenario plays on: a machine with disks that runs the data plane, one for the hosts, and a network.
+
+use crate::chance::Chance;
+use crate::daemon::Daemon;
+use crate::host::traffic::{Gone, Habits, Host, Shared, Unit};
+use crate::judge::Judge;
+use futures_util::FutureExt;
+use iscsi::chap::{Algorithm, Credential};
+use iscsi::initiator::Config;
+use iscsi::login::{InitiatorAuth, InitiatorConfig};
+use iscsi::pdu::Isid;
+use iscsi::{DigestOffer, IscsiName, Offer};
+use model::{
+    Access, Chap, Host as ModelHost, Initiators, Name, Order, PoolReport, Portal, Presentation, Refusal, Report,
+    Secret, SessionReport, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName,
+};
+use shard::World;
+use sim::{NetworkFaults, Sim};
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+const TARGET: &str = "iqn.2026-11.io.blockyard:simulated";
+const HOST_SECRET: &[u8] = b"a secret of the host";
+const TARGET_SECRET: &[u8] = b"a secret of the target";
+
+/// How long old sessions may linger, and disks may work, after everything has ended.
+const QUIET_TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// What is wrong, in words; or nothing.
+pub(crate) type Judged<T> = Result<T, String>;
+
+/// The machines of one run.
+pub(crate) struct Stage {
+    /// The machine of the hosts, on which the scenario itself runs.
+    pub world: Sim,
+    /// The machine with the disks.
+    pub array: Sim,
+    pub chance: Chance,
+    pub judge: Judge,
+    daemon: Rc<RefCell<Daemon>>,
+    shards: usize,
+    portals: Rc<Vec<SocketAddr>>,
+    protection: Protection,
+    done: Rc<Cell<u64>>,
+    lingering: Rc<Cell<u64>>,
+}
+
+/// How hosts prove who they are, the same for all of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protection {
+    None,
+    Chap,
+    Mutual,
+}
+
+/// A volume that hosts see.
+#[derive(Clone)]
+pub(crate) struct Presented {
+    pub name: VolumeName,
+    pub id: VolumeId,
+    pub unit: Unit,
+}
+
+/// Hosts at work.
+pub(crate) struct Traffic {
+    left: Rc<Cell<u64>>,
+    running: Rc<Cell<usize>>,
+}
+
+impl Stage {
+    /// Two machines on a quiet network; the data plane runs, and has nothing to serve.
+    pub fn new(world: &Sim, judge: &Judge) -> Self {
+        let chance = Chance::of(world);
+        let addresses: [IpAddr; 2] = [[10, 0, 0, 2].into(), [10, 0, 1, 2].into()];
+        let array = world.add_node(addresses[0]);
+        array.add_address(addresses[1]);
+        let shards = chance.count(1..=2);
+        let daemon = Daemon::start(&array, shards);
+        let protection = match chance.below(4) {
+            0 | 1 => Protection::None,
+            2 => Protection::Chap,
+            _ => Protection::Mutual,
+        };
+        Self {
+            world: world.clone(),
+            array,
+            chance,
+            judge: judge.clone(),
+            daemon: Rc::new(RefCell::new(daemon)),
+            shards,
+            portals: Rc::new(addresses.map(|address| SocketAddr::new(address, 3260)).to_vec()),
+            protection,
+            done: Rc::default(),
+            lingering: Rc::default(),
+        }
+    }
+
+    /// How many commands were answered with GOOD.
+    pub fn done(&self) -> u64 {
+        self.done.get()
+    }
+
+    /// What the data plane answers to `order`.
+    pub async fn ask(&self, order: Order) -> Result<Report, Refusal> {
+        let daemon = self.daemon.borrow().clone();
+        daemon.order(order).await
+    }
+
+    /// What the data plane answers to an order that it has no reason to refuse.
+    pub async fn order(&self, order: Order) -> Judged<Report> {
+        let asked = format!("{order:?}");
+        self.ask(order).await.map_err(|refusal| format!("refused: {refusal} ({}): {asked}", refusal.code))
+    }
+
+    /// The data plane starts anew, after its machine lost its power or it was killed.
+    pub fn start_daemon(&self) {
+        *self.daemon.borrow_mut() = Daemon::start(&self.array, self.shards);
+    }
+
+    /// The hosts see exactly `volumes`, through every portal.
+    pub async fn present(&self, volumes: &[Presented]) -> Judged<()> {
+        self.order(Order::SetAccess(self.access(volumes))).await.map(drop)
+    }
+
+    /// The data plane listens.
+    pub async fn open_portals(&self) -> Judged<()> {
+        for &address in &*self.portals {
+            self.order(Order::OpenPortal { address }).await?;
+        }
+        Ok(())
+    }
+
+    /// Hosts send `commands` commands to `units`, each in one session at a time.
+    pub fn start_hosts(&self, hosts: usize, commands: u64, units: &[Unit], habits: &Habits) -> Traffic {
+        let traffic = Traffic { left: Rc::new(Cell::new(commands)), running: Rc::new(Cell::new(hosts)) };
+        for number in 0..hosts {
+            let depth = self.chance.count(1..=habits.depth);
+            let habits = Habits { depth, ..habits.clone() };
+            let host = self.host(number, &traffic.left, units, habits);
+            let running = traffic.running.clone();
+            self.world.spawn(async move {
+                host.run().await;
+                running.set(running.get() - 1);
+            });
+        }
+        traffic
+    }
+
+    /// The host with this number.
+    pub fn host(&self, number: usize, left: &Rc<Cell<u64>>, units: &[Unit], habits: Habits) -> Host {
+        let shared = Shared {
+            world: self.world.clone(),
+            portals: self.portals.clone(),
+            chance: self.chance.clone(),
+            judge: self.judge.clone(),
+            left: left.clone(),
+            done: self.done.clone(),
+            lingering: self.lingering.clone(),
+        };
+        Host { shared, config: self.initiator(number), units: units.to_vec(), habits, gone: self.gone() }
+    }
+
+    /// Nothing of any session runs any more.
+    pub async fn quiet(&self, traffic: &Traffic) -> Judged<()> {
+        traffic.stop();
+        let until = self.world.now() + QUIET_TIME_MAX;
+        while traffic.running.get() > 0 || self.lingering.get() > 0 {
+            if self.world.now() > until {
+                return Err(format!("hosts or old sessions are still there after {QUIET_TIME_MAX:?}"));
+            }
+            self.world.sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// The disks have been doing nothing for a while: no rebuild and no resync runs.
+    pub async fn idle_disks(&self) -> Judged<()> {
+        let until = self.world.now() + QUIET_TIME_MAX;
+        let mut before = None;
+        loop {
+            let Report::Disks(disks) = self.order(Order::Disks).await? else {
+                return Err("Disks was not answered with disks".to_owned());
+            };
+            let now = Some(disks.into_iter().map(|disk| (disk.name, disk.counters)).collect::<Vec<_>>());
+            if now == before {
+                return Ok(());
+            }
+            if self.world.now() > until {
+                return Err(format!("disks are not idle after {QUIET_TIME_MAX:?}"));
+            }
+            before = now;
+            self.world.sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// The sessions that the data plane knows; none while it does not run.
+    pub async fn sessions(&self) -> Vec<SessionReport> {
+        match self.ask(Order::Sessions).await {
+            Ok(Report::Sessions(sessions)) => sessions,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The one pool that is open.
+    pub async fn pool(&self) -> Judged<PoolReport> {
+        match self.order(Order::Pools).await? {
+            Report::Pools(pools) => pools.into_iter().next().ok_or_else(|| "no pool is open".to_owned()),
+            other => Err(format!("Pools was answered with {other:?}")),
+        }
+    }
+
+    /// A network as bad as chance wills; every connection survives it unless `breaks`.
+    pub fn bad_network(&self, breaks: bool) -> NetworkFaults {
+        let chance = &self.chance;
+        let per_million = |most| u32::try_from(chance.below(most)).expect("at most a million");
+        NetworkFaults {
+            delay: Duration::from_micros(5)..=chance.moment(Duration::from_millis(50)) + Duration::from_micros(5),
+            buffer_bytes: chance.pick(&[512, 4 << 10, 16 << 10, 64 << 10, 256 << 10]),
+            split_per_million: per_million(950_000),
+            short_per_million: per_million(900_000),
+            reset_per_million: if breaks { per_million(3_000) } else { 0 },
+            stall_per_million: if breaks { per_million(1_000) } else { 0 },
+            stall: Duration::from_millis(100)..=Duration::from_secs(60),
+            refuse_per_million: if breaks { per_million(200_000) } else { 0 },
+        }
+    }
+
+    /// Says when the data plane has forgotten a session.
+    fn gone(&self) -> Gone {
+        let (world, daemon) = (self.world.clone(), self.daemon.clone());
+        Rc::new(move |tsih| {
+            let (world, daemon) = (world.clone(), daemon.clone());
+            async move {
+                loop {
+                    let asked = daemon.borrow().clone();
+                    let known = match asked.order(Order::Sessions).await {
+                        Ok(Report::Sessions(sessions)) => sessions.iter().any(|one| one.id == u32::from(tsih)),
+                        // It does not run, and when it does again it knows no old sessions.
+                        _ => false,
+                    };
+                    if !known {
+                        return;
+                    }
+                    world.sleep(Duration::from_secs(5)).await;
+                }
+            }
+            .boxed_local()
+        })
+    }
+
+    fn initiator(&self, number: usize) -> Config {
+        let name = |text: &str| IscsiName::parse(text).expect("this is an iSCSI name");
+        let own = format!("iqn.2026-11.io.blockyard:host{number}");
+        let mut login = InitiatorConfig::new(name(&own), Some(name(TARGET)));
+        login.isid = Isid([0x80, 0, 0, 0, u8::try_from(number).expect("few hosts"), 0]);
+        login.auth = self.auth();
+        login.offer = self.offer();
+        Config { tasks_max: u32::try_from(self.chance.within(4..=128)).expect("few"), ..Config::new(login) }
+    }
+
+    fn auth(&self) -> InitiatorAuth {
+        let credential = |name: &str, secret: &[u8]| Credential {
+            name: name.to_owned(),
+            secret: iscsi::chap::Secret::new(secret).expect("it is long enough"),
+        };
+        let target = match self.protection {
+            Protection::None => return InitiatorAuth::None,
+            Protection::Chap => None,
+            Protection::Mutual => Some(credential("target", TARGET_SECRET)),
+        };
+        let weakest = self.chance.pick(&Algorithm::ALL);
+        InitiatorAuth::chap(credential("host", HOST_SECRET), target, weakest).expect("the secrets differ")
+    }
+
+    fn offer(&self) -> Offer {
+        let chance = &self.chance;
+        let bytes = |all: &[u32]| chance.pick(all);
+        let digests = [DigestOffer::Never, DigestOffer::Accepted, DigestOffer::Preferred, DigestOffer::Required];
+        let burst_bytes_max = bytes(&[512, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
+        Offer {
+            header_digest: chance.pick(&digests),
+            data_digest: chance.pick(&digests),
+            initial_r2t: chance.percent(50),
+            immediate_data: chance.percent(50),
+            data_segment_bytes_max: bytes(&[512, 1000, 4096, 8 << 10, 64 << 10, 256 << 10]),
+            burst_bytes_max,
+            first_burst_bytes_max: bytes(&[512, 4096, 64 << 10, 256 << 10]).min(burst_bytes_max),
+            outstanding_r2t_max: u16::try_from(chance.within(1..=8)).expect("few"),
+            ..Offer::default()
+        }
+    }
+
+    fn access(&self, volumes: &[Presented]) -> Access {
+        let chap = |user: &str, secret: &[u8]| {
+            let secret = Secret::new(secret.to_vec()).expect("it is long enough");
+            Chap { user: user.to_owned(), secret }
+        };
+        let name = |text: &str| -> Name { text.parse().expect("this is a name") };
+        let host = ModelHost {
+            name: name("hosts"),
+            initiators: Initiators::Any,
+            networks: Vec::new(),
+            chap: (self.protection != Protection::None).then(|| chap("host", HOST_SECRET)),
+            mutual_chap: (self.protection == Protection::Mutual).then(|| chap("target", TARGET_SECRET)),
+        };
+        let presentation = |volume: &Presented| Presentation {
+            volume: volume.name.clone(),
+            volume_id: volume.id,
+            host: name("hosts"),
+            target: name("target"),
+            lun: volume.unit.number(),
+            read_only: false,
+        };
+        Access {
+            targets: vec![Target { name: name("target"), iqn: TARGET.parse().expect("this is an iSCSI name") }],
+            portals: self.portals.iter().map(|&address| Portal { address, tag: TARGET_PORTAL_GROUP }).collect(),
+            hosts: vec![host],
+            presentations: volumes.iter().map(presentation).collect(),
+        }
+    }
+}
+
+impl Traffic {
+    /// Nothing new is sent.
+    pub fn stop(&self) {
+        self.left.set(0);
+    }
+
+    /// True when nothing is left to send, or the hosts have ended.
+    pub fn is_over(&self) -> bool {
+        self.left.get() == 0 || self.running.get() == 0
+    }
+}

@@ -1,0 +1,146 @@
+//! Volumes as scenarios make them, and a whole look at them.
+
+use crate::host::command::{self, Verdict};
+use crate::host::session::{Answer, Session};
+use crate::host::traffic::{Habits, Host, Unit};
+use crate::oracle::Oracle;
+use crate::stage::{Judged, Presented, Stage};
+use block::Buf;
+use iscsi::pdu::Lun;
+use model::{Backend, Name, Order, Size, VolumeId, VolumeName, VolumeSpec};
+use shard::World;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The most blocks that a whole look reads at once.
+const LOOK_BLOCKS: u64 = 64;
+
+impl Unit {
+    /// A unit of zeros, whose commands go to `hot`.
+    pub fn new(number: u16, name: &str, block_bytes: u32, blocks: u64, hot: Vec<Range<u64>>) -> Self {
+        let block_bytes = block_bytes as usize;
+        Self {
+            lun: Lun(u64::from(number) << 48),
+            block_bytes,
+            thin: false,
+            oracle: Rc::new(RefCell::new(Oracle::new(name, block_bytes, blocks))),
+            hot: Rc::new(hot),
+            clearings: Rc::default(),
+        }
+    }
+
+    /// The number of the unit, as operators give it.
+    pub fn number(&self) -> u16 {
+        u16::try_from(self.lun.0 >> 48).expect("a shift by 48 leaves 16 bits")
+    }
+}
+
+impl Stage {
+    /// Makes a volume of `bytes`, in `pool` or in memory, and gives it a unit.
+    pub async fn make_volume(&self, pool: Option<&Name>, number: u16, bytes: u64, blocks: u32) -> Judged<Presented> {
+        let spec = self.volume_spec(pool, number, bytes, blocks);
+        self.order(Order::CreateVolume(spec.clone())).await?;
+        Ok(self.presented(&spec, number))
+    }
+
+    /// The volume of this number, to be made.
+    pub fn volume_spec(&self, pool: Option<&Name>, number: u16, bytes: u64, block_bytes: u32) -> VolumeSpec {
+        let own: Name = format!("v{number}").parse().expect("this is a name");
+        let (name, backend) = match pool {
+            Some(pool) => (VolumeName::in_pool(pool.clone(), own), Backend::Pool { stripe_unit: None }),
+            None => (VolumeName::bare(own), Backend::Ram),
+        };
+        let id = VolumeId::from_random(self.chance.identity());
+        VolumeSpec { name, id, size: Size::new(bytes), block_bytes, backend }
+    }
+
+    /// The volume of `spec` as hosts will see it, all zero.
+    pub fn presented(&self, spec: &VolumeSpec, number: u16) -> Presented {
+        let blocks = spec.size.bytes() / u64::from(spec.block_bytes);
+        let mut unit = Unit::new(number, &spec.name.to_string(), spec.block_bytes, blocks, self.hot(blocks));
+        unit.thin = spec.backend == Backend::Ram;
+        Presented { name: spec.name.clone(), id: spec.id, unit }
+    }
+
+    /// A few places for commands to go: the beginning, the end, and some between.
+    fn hot(&self, blocks: u64) -> Vec<Range<u64>> {
+        let len = self.chance.within(4..=96).min(blocks);
+        let mut starts = vec![0, blocks - len];
+        starts.extend((0..self.chance.below(3)).map(|_| self.chance.below(blocks - len + 1)));
+        starts.into_iter().map(|start| start..start + len).collect()
+    }
+
+    /// Every block of `units` that was ever written, and some that were not, hold what they may.
+    pub async fn look_at_all(&self, units: &[Unit]) -> Judged<()> {
+        let habits = Habits { depth: 1, blocks: 1, large_bytes: 0, manages: false, fickle: false, media_fail: false };
+        let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
+        loop {
+            let Some(session) = host.log_in().await else { return Err("the run has failed".to_owned()) };
+            let mut whole = true;
+            for unit in units {
+                whole = whole && self.look_at(&host, &session, unit).await?;
+            }
+            if let Some(why) = session.wrong() {
+                return Err(why);
+            }
+            if whole {
+                session.logout().await;
+                return Ok(());
+            }
+            self.world.sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// False when the session was lost over it.
+    async fn look_at(&self, host: &Host, session: &Session, unit: &Unit) -> Judged<bool> {
+        let blocks = unit.oracle.borrow().blocks();
+        let capacity = ask(host, session, || command::read_capacity(unit.lun)).await?;
+        let Some(capacity) = capacity else { return Ok(false) };
+        if command::capacity_in(&capacity) != Some((blocks, unit.block_bytes as u32)) {
+            let said = command::capacity_in(&capacity);
+            return Err(format!("the volume has {blocks} blocks, but READ CAPACITY says {said:?}"));
+        }
+        let mut wanted: Vec<u64> = unit.oracle.borrow().touched();
+        wanted.extend((0..4).map(|_| self.chance.below(blocks)));
+        wanted.sort_unstable();
+        wanted.dedup();
+        for range in runs(&wanted) {
+            let op = unit.oracle.borrow_mut().begin();
+            let read = ask(host, session, || command::read(unit.lun, &range, unit.block_bytes)).await?;
+            let Some(data) = read else { return Ok(false) };
+            unit.oracle.borrow_mut().end_read(op, range, &data)?;
+        }
+        Ok(true)
+    }
+}
+
+/// The data of a command that nothing may hinder; nothing when the session was lost.
+async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initiator::Command) -> Judged<Option<Buf>> {
+    loop {
+        let answer = host.within_reason(session.command(command(), |_| ())).await;
+        let mut done = match answer {
+            Some(Answer::Completed(done)) => done,
+            Some(Answer::Lost | Answer::Aborted) => return Ok(None),
+            answer => return Err(format!("a read was answered with {answer:?}")),
+        };
+        match command::verdict(&done) {
+            Verdict::Good => return Ok(Some(done.data_in.take().unwrap_or_else(|| Buf::zeroed(0)))),
+            Verdict::NotNow | Verdict::Attention(..) => {}
+            verdict => return Err(format!("a read that nothing hinders was answered with {verdict:?}")),
+        }
+    }
+}
+
+/// The blocks, as runs of blocks beside each other.
+fn runs(blocks: &[u64]) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for &block in blocks {
+        match runs.last_mut() {
+            Some(last) if last.end == block && last.end - last.start < LOOK_BLOCKS => last.end += 1,
+            _ => runs.push(block..block + 1),
+        }
+    }
+    runs
+}
