@@ -8,10 +8,18 @@ use crate::state::{State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, search};
 use model::{
     DiskName, Iqn, Name, Order, PortalReport, PortalState, Refusal, TARGET_PORTAL_GROUP, VolumeId, VolumeName,
-    VolumeSpec,
+    VolumeSpec, code,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long disks that are in use are waited for. The kernel gives back what a killed daemon held only
+/// when its I/O has ended, and a disk that is passed over would cost its pool its redundancy.
+const HANDOVER: Duration = Duration::from_secs(10);
+/// How often a disk that is in use is asked for again.
+const HANDOVER_STEP: Duration = Duration::from_millis(50);
 
 /// The name of the target that is there from the first start on.
 pub const DEFAULT_TARGET: &str = "default";
@@ -54,23 +62,29 @@ impl Control {
             self.engine.disks(Order::Disks).await?.into_iter().filter_map(|disk| disk.name).collect();
         let state = self.state();
         let mut lost = Vec::new();
+        let until = Instant::now() + HANDOVER;
         for name in state.disks.keys().filter(|name| !open.contains(*name)) {
-            if !self.open_where_it_was(turn, name).await? {
+            if !self.open_where_it_was(turn, name, until).await? {
                 lost.push(name.clone());
             }
         }
         if lost.is_empty() { Ok(()) } else { self.open_elsewhere(turn, &lost).await }
     }
 
-    /// True when the disk is open at the path where it was last.
-    async fn open_where_it_was(&self, turn: &Turn<'_>, name: &DiskName) -> Result<bool, Refusal> {
+    /// True when the disk is open at the path where it was last. One that is in use is waited for.
+    async fn open_where_it_was(&self, turn: &Turn<'_>, name: &DiskName, until: Instant) -> Result<bool, Refusal> {
         let state = self.state();
         let record = state.disk(name)?;
-        let report = match self.engine.disk(Order::OpenDisk { disk: name.clone(), path: record.path.clone() }).await {
-            Ok(report) => report,
-            Err(refusal) => {
-                tracing::warn!(disk = %name, "{refusal}");
-                return Ok(false);
+        let report = loop {
+            match self.engine.disk(Order::OpenDisk { disk: name.clone(), path: record.path.clone() }).await {
+                Ok(report) => break report,
+                Err(refusal) if refusal.code == code::DISK_IN_USE && Instant::now() < until => {
+                    sleep(HANDOVER_STEP).await;
+                }
+                Err(refusal) => {
+                    tracing::warn!(disk = %name, "{refusal}");
+                    return Ok(false);
+                }
             }
         };
         if record.id.is_some() && report.label.disk() != record.id {

@@ -33,6 +33,8 @@ pub struct Fake {
     pub watch: Option<Watch>,
     /// Where the latest access snapshot is left, for tests to look at.
     pub access: Arc<Mutex<Access>>,
+    /// How many more times a disk is said to be in use when it is to be opened.
+    pub in_use: u32,
     disks: BTreeMap<DiskName, PathBuf>,
     pools: BTreeMap<Name, Pool>,
     loose: BTreeMap<VolumeName, VolumeSpec>,
@@ -145,6 +147,10 @@ impl Fake {
     }
 
     fn open_disk(&mut self, disk: &DiskName, path: &str) -> Result<DiskReport, Refusal> {
+        if self.in_use > 0 {
+            self.in_use -= 1;
+            return Err(Refusal::new(code::DISK_IN_USE, format!("something else uses {path}"), "wait"));
+        }
         let report = self.inspect(Some(disk), path)?;
         self.disks.insert(disk.clone(), path.into());
         Ok(report)

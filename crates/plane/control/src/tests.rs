@@ -36,9 +36,14 @@ impl Array {
 
     /// The same array after the daemon was stopped (or killed) and started again.
     pub async fn restarted(self) -> Self {
+        self.restarted_on(Fake::default()).await
+    }
+
+    /// The same array, started again over `fake`.
+    pub async fn restarted_on(self, fake: Fake) -> Self {
         let Self { control, dir, .. } = self;
         drop(control);
-        Self::on(dir, Fake::default()).await
+        Self::on(dir, fake).await
     }
 
     pub fn folder(&self) -> PathBuf {

@@ -28,6 +28,18 @@ async fn array_comes_back_as_it_was() {
 }
 
 #[tokio::test]
+async fn disks_that_a_killed_daemon_still_holds_are_waited_for() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let mut fake = Fake::default();
+    // More often than every disk is asked for once where it was and once elsewhere.
+    fake.in_use = 12;
+    let array = array.restarted_on(fake).await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert_eq!(pool.state, PoolState::Healthy);
+}
+
+#[tokio::test]
 async fn pool_is_found_under_other_names_in_any_order() {
     let array = Array::new().await;
     array.furnish().await;
