@@ -53,6 +53,8 @@ pub struct Geometry {
     pub volatile_cache: bool,
     /// True when discarded blocks read back as zeros.
     pub discard_zeroes: bool,
+    /// True when [`BlockDevice::write_fresh`] of whole `optimal_bytes` units costs less than a write.
+    pub prefers_fresh: bool,
 }
 
 impl Geometry {
@@ -110,6 +112,14 @@ pub trait BlockDevice {
     /// extent then has its old or its new content. *Durability*: only after [`BlockDevice::flush`].
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError>;
 
+    /// As [`BlockDevice::write`], for blocks whose content nobody needs: until a flush has ended, a power
+    /// cut or an error may leave anything in them, also what cannot be read, and a dropped future likewise.
+    ///
+    /// Spares a device that must be able to give back the old content the cost of keeping it.
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.write(start, data).await
+    }
+
     /// Everything written before this call survives power loss.
     ///
     /// *Errors*: after a failed flush nothing written since the last good one may be believed; the
@@ -131,6 +141,9 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     }
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         (**self).write(start, data).await
+    }
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        (**self).write_fresh(start, data).await
     }
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         (**self).flush(after).await

@@ -22,6 +22,13 @@ impl<D> Counted<D> {
         self.counters.get()
     }
 
+    fn count_write(&self, result: Result<Written, IoError>, bytes: usize) -> Result<Written, IoError> {
+        self.count(result, |counters, _| {
+            counters.writes += 1;
+            counters.written_bytes += bytes as u64;
+        })
+    }
+
     fn count<T>(&self, result: Result<T, IoError>, add: impl FnOnce(&mut DiskCounters, &T)) -> Result<T, IoError> {
         let mut counters = self.counters.get();
         match &result {
@@ -46,11 +53,13 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let bytes = data.len() as u64;
-        self.count(self.device.write(start, data).await, |counters, _| {
-            counters.writes += 1;
-            counters.written_bytes += bytes;
-        })
+        let bytes = data.len();
+        self.count_write(self.device.write(start, data).await, bytes)
+    }
+
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let bytes = data.len();
+        self.count_write(self.device.write_fresh(start, data).await, bytes)
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {

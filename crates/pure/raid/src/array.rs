@@ -226,6 +226,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
             volatile_cache: volatile,
             // With parity, what is no whole stripe keeps its content.
             discard_zeroes: zeroes && !layout.has_parity(),
+            prefers_fresh: false,
         }
     }
 

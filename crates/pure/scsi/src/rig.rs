@@ -43,6 +43,7 @@ impl Bench {
             optimal_bytes: 65536,
             volatile_cache: true,
             discard_zeroes: true,
+            prefers_fresh: false,
         };
         Self {
             geometry: Cell::new(geometry),

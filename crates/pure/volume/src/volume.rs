@@ -179,6 +179,7 @@ fn geometry<D, G: BlockDevice>(shared: &Shared<D, G>, map: &Map, groups: &[u16],
         optimal_bytes: turns.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(stripe_bytes),
         volatile_cache: below().any(|geometry| geometry.volatile_cache),
         discard_zeroes: below().all(|geometry| geometry.discard_zeroes),
+        prefers_fresh: false,
     }
 }
 

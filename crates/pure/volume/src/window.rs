@@ -55,6 +55,11 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
         self.device.write(self.below(extent).start, data).await.map_err(|error| self.above(error))
     }
 
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        self.device.write_fresh(self.below(extent).start, data).await.map_err(|error| self.above(error))
+    }
+
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         self.device.flush(after).await.map_err(|error| self.above(error))
     }

@@ -61,6 +61,7 @@ fn capacity_is_of_whole_stripes_of_the_smallest_member() {
         optimal_bytes: 4096,
         volatile_cache: false,
         discard_zeroes: false,
+        prefers_fresh: false,
     };
     let layout = Layout::of_members(Level::Raid5, 65536, &[of(200), of(100), of(150)]).expect("a valid shape");
     assert_eq!(layout.member_blocks(), Blocks(96));

@@ -155,6 +155,7 @@ impl BlockDevice for SimDisk {
             optimal_bytes: 4096,
             volatile_cache: true,
             discard_zeroes: self.discard_zeroes.get(),
+            prefers_fresh: false,
         }
     }
 

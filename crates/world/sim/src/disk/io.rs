@@ -53,6 +53,7 @@ impl SimDisk {
             optimal_bytes: disk.shape.physical_block_bytes.max(block_bytes),
             volatile_cache: disk.shape.volatile_cache,
             discard_zeroes: true,
+            prefers_fresh: false,
         };
         let (life, opening) = (disk.life, disk.openings);
         drop(disk);

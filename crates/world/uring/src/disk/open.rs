@@ -41,6 +41,7 @@ impl Disk {
             // What lies in the page cache is lost with the power too.
             volatile_cache: shape.volatile_cache || !direct,
             discard_zeroes: shape.can_punch,
+            prefers_fresh: false,
         };
         let align = match direct {
             true if is_file => options.block_bytes as usize,
