@@ -91,6 +91,26 @@ impl Geometry {
     }
 }
 
+/// Blocks beside each other, and whether they have a place of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which blocks.
+    pub extent: Extent,
+    /// False for blocks that have no place: they read as zeros, and writing them may take space.
+    pub mapped: bool,
+}
+
+/// How full the device is that gives a thin one its space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes of the device's own blocks that have a place.
+    pub mapped_bytes: u64,
+    /// Bytes that can still be given to blocks without a place.
+    pub free_bytes: u64,
+    /// Bytes that are mapped and given back as one.
+    pub granule_bytes: u32,
+}
+
 /// Blocks that can be read, written, made durable and forgotten.
 ///
 /// Implementations use `&self` and interior mutability: a device belongs to one shard and its
@@ -129,6 +149,19 @@ pub trait BlockDevice {
     /// The content of `extent` is not needed any more. Where [`Geometry::discard_zeroes`] is true it
     /// reads as zeros from now on; elsewhere it may keep its content.
     async fn discard(&self, extent: Extent) -> Result<Written, IoError>;
+
+    /// The longest run from the start of `extent` on, within it, whose blocks are all mapped or all not.
+    ///
+    /// *Shape*: `extent` is not empty, and neither is the answer; it may end early.
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        Ok(Run { extent, mapped: true })
+    }
+
+    /// How much space the device takes and may still get; `None` where every block has its place from the
+    /// beginning.
+    fn space(&self) -> Option<Space> {
+        None
+    }
 }
 
 /// A shared device is a device.
@@ -150,5 +183,11 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     }
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         (**self).discard(extent).await
+    }
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        (**self).run(extent).await
+    }
+    fn space(&self) -> Option<Space> {
+        (**self).space()
     }
 }

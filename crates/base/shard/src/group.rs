@@ -1,6 +1,6 @@
 //! Group commit: one flush at a time, shared by all who wait for it.
 
-use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
@@ -112,6 +112,14 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.device.discard(extent).await
+    }
+
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        self.device.run(extent).await
+    }
+
+    fn space(&self) -> Option<Space> {
+        self.device.space()
     }
 }
 

@@ -1,7 +1,7 @@
 //! 512-byte logical blocks over a device with 4096-byte blocks: what disks call 512e.
 
 use crate::layout::BLOCK_BYTES;
-use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 use shard::RangeLocks;
 use std::cell::Cell;
 
@@ -145,6 +145,17 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
         let whole = self.device.discard(Extent::new(first, end - first)).await.map_err(|error| self.above(error))?;
         drop(guard);
         Ok(whole.and(self.clear(head).await?).and(self.clear(tail).await?))
+    }
+
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        self.geometry().admit(extent)?;
+        let below = self.device.run(Self::blocks_of(extent)).await.map_err(|error| self.above(error))?;
+        let sectors = Extent::new(below.extent.start.0 * PER_BLOCK, below.extent.len.0 * PER_BLOCK);
+        Ok(Run { extent: sectors.intersection(extent), ..below })
+    }
+
+    fn space(&self) -> Option<Space> {
+        self.device.space()
     }
 }
 

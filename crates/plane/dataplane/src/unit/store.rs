@@ -2,7 +2,7 @@
 
 use crate::pool::PoolVolume;
 use block::memory::{Null, Ram};
-use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 use shard::{GroupCommit, World};
 use volume::Sectors;
 
@@ -51,5 +51,13 @@ impl<W: World> BlockDevice for Store<W> {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         each!(self, device => device.discard(extent).await)
+    }
+
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        each!(self, device => device.run(extent).await)
+    }
+
+    fn space(&self) -> Option<Space> {
+        each!(self, device => device.space())
     }
 }
