@@ -32,7 +32,8 @@ fn drain(login: &mut TargetLogin, auth: &Auth) {
             }
             TargetStep::Respond { text, .. } => assert!(text.len() <= 8192),
             TargetStep::FullFeature(agreed) => {
-                assert!(!auth.is_required() || agreed.identity.chap_name.as_deref() == Some("host"));
+                let proven = agreed.identity.authentication;
+                assert!(!auth.is_required() || proven.is_some_and(|proven| proven.name == "host"));
                 assert!(agreed.first_burst_bytes_max <= agreed.burst_bytes_max);
                 assert!(agreed.peer_data_segment_bytes_max >= 512);
             }

@@ -28,8 +28,10 @@ pub struct SessionReport {
     pub header_digest: bool,
     /// True when data carries a CRC32C.
     pub data_digest: bool,
-    /// How the initiator proved who it is: `none`, or `CHAP` and the algorithm.
+    /// How the initiator proved who it is: `none`, or `CHAP` and the algorithm, as in `CHAP SHA3-256`.
     pub authentication: String,
+    /// The CHAP name that it proved.
+    pub chap_user: Option<String>,
     /// True when we proved who we are, too.
     pub mutual: bool,
     /// What was negotiated, by the keys of RFC 7143 §13.

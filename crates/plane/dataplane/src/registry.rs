@@ -1,6 +1,7 @@
 //! Who is logged in, over all shards. Touched at login, logout and when somebody asks; never by a command.
 
 use crate::limits::Limits;
+use iscsi::chap::Authentication;
 use shard::mailbox::Sender;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -82,10 +83,8 @@ pub struct Entry {
     pub header_digest: bool,
     /// True when data carries a CRC32C.
     pub data_digest: bool,
-    /// How the initiator proved who it is: `none`, or `CHAP` and the algorithm.
-    pub authentication: String,
-    /// True when we proved who we are, too.
-    pub mutual: bool,
+    /// What CHAP has proven; nothing where it was not spoken.
+    pub authentication: Option<Authentication>,
     /// The negotiated keys, for people.
     pub negotiated: BTreeMap<String, String>,
     /// When it logged in.

@@ -67,11 +67,7 @@ impl<W: World> Session<W> {
             tsih: identity.tsih.0,
             header_digest: facts.header_digest,
             data_digest: facts.data_digest,
-            authentication: identity
-                .chap_name
-                .as_ref()
-                .map_or_else(|| "none".to_owned(), |name| format!("CHAP as {name}")),
-            mutual: false,
+            authentication: identity.authentication.clone(),
             negotiated: describe(facts),
             since: seat.world.now(),
             counters: counters.clone(),

@@ -5,6 +5,7 @@
 //! *Source*: RFC 7143 §12.1.3, RFC 1994; the algorithms' numbers: IANA, "PPP Authentication Algorithms".
 
 mod algorithm;
+mod authentication;
 mod challenge;
 mod policy;
 mod secret;
@@ -13,6 +14,7 @@ mod secret;
 mod tests;
 
 pub use algorithm::{Algorithm, Digest};
+pub use authentication::Authentication;
 pub use challenge::{CHALLENGE_RANDOM_BYTES, Challenge};
 pub use policy::{Auth, ChapPolicy, Mutual, PolicyError};
 pub use secret::{Credential, SECRET_BYTES_MIN, Secret, SecretError};

@@ -134,6 +134,7 @@ fn session() -> SessionReport {
         header_digest: true,
         data_digest: true,
         authentication: "CHAP SHA3-256".to_owned(),
+        chap_user: Some("web".to_owned()),
         mutual: true,
         negotiated: BTreeMap::from([("MaxBurstLength".to_owned(), "262144".to_owned())]),
         commands: 1_250_000,

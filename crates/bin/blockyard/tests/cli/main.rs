@@ -214,7 +214,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "sessions",
             &["session", "list"],
-            "address authentication commands connected_seconds data_digest header_digest host id initiator kind luns mutual negotiated portal read_bytes target written_bytes",
+            "address authentication chap_user commands connected_seconds data_digest header_digest host id initiator kind luns mutual negotiated portal read_bytes target written_bytes",
         ),
         ("portals", &["portal", "list"], "address sessions state tag"),
         ("status", &["status"], "disks engine hosts node pools problems severity size used verdict version volumes"),

@@ -67,6 +67,7 @@ fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now: shard::Ti
         (Some(target), Some(host)) => view.luns(target, host).into_keys().collect(),
         _ => Vec::new(),
     };
+    let proven = entry.authentication.as_ref();
     SessionReport {
         id: u32::from(entry.tsih),
         kind: if target.is_some() { SessionKind::Normal } else { SessionKind::Discovery },
@@ -78,8 +79,9 @@ fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now: shard::Ti
         luns,
         header_digest: entry.header_digest,
         data_digest: entry.data_digest,
-        authentication: entry.authentication.clone(),
-        mutual: entry.mutual,
+        authentication: proven.map_or_else(|| "none".to_owned(), |proven| format!("CHAP {}", proven.algorithm)),
+        chap_user: proven.map(|proven| proven.name.clone()),
+        mutual: proven.is_some_and(|proven| proven.mutual),
         negotiated: entry.negotiated.clone(),
         commands: entry.counters.commands.load(Relaxed),
         read_bytes: entry.counters.read_bytes.load(Relaxed),

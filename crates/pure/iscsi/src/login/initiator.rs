@@ -214,7 +214,7 @@ impl InitiatorLogin {
         let identity = Identity {
             initiator_name: self.config.initiator_name.clone(),
             initiator_alias: self.config.initiator_alias.clone(),
-            chap_name: self.security.own_name(),
+            authentication: self.security.authentication(),
             session_type: self.config.session_type(),
             target_name: self.config.target_name.clone(),
             isid: self.config.isid,

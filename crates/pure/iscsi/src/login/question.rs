@@ -1,7 +1,7 @@
 //! What a target's login asks of those who know hosts and targets.
 
 use super::LoginStatus;
-use crate::chap::Auth;
+use crate::chap::{Auth, Authentication};
 use crate::negotiation::SessionType;
 use crate::pdu::{Cid, Isid, Tsih};
 use crate::{Identity, IscsiName};
@@ -41,11 +41,16 @@ pub struct Grant {
 
 impl LoginQuestion {
     /// Who logged in, once it is proven and has a session.
-    pub(super) fn into_identity(self, chap_name: Option<String>, tsih: Tsih, cmd_sn: crate::pdu::CmdSn) -> Identity {
+    pub(super) fn into_identity(
+        self,
+        authentication: Option<Authentication>,
+        tsih: Tsih,
+        cmd_sn: crate::pdu::CmdSn,
+    ) -> Identity {
         Identity {
             initiator_name: self.initiator_name,
             initiator_alias: self.initiator_alias,
-            chap_name,
+            authentication,
             session_type: self.session_type,
             target_name: self.target_name,
             isid: self.isid,

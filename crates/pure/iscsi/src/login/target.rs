@@ -279,7 +279,7 @@ impl TargetLogin {
             return Ok(());
         };
         let tsih = talk.grant.session?;
-        let identity = talk.question.clone().into_identity(talk.security.proven_name(), tsih, request.cmd_sn);
+        let identity = talk.question.clone().into_identity(talk.security.authentication(), tsih, request.cmd_sn);
         let negotiated = talk.parley.finish(identity)?;
         if self.push_response(request, asked, tsih).is_some() {
             self.steps.push_back(TargetStep::FullFeature(Box::new(negotiated)));

@@ -3,6 +3,7 @@
 use super::key::Key;
 use super::parley::Parley;
 use crate::IscsiName;
+use crate::chap::Authentication;
 use crate::pdu::{Cid, CmdSn, Isid, Tsih};
 
 /// What a session is for.
@@ -24,8 +25,8 @@ pub struct Identity {
     pub initiator_name: IscsiName,
     /// What the initiator calls itself for people, when it says.
     pub initiator_alias: Option<String>,
-    /// The CHAP name that the initiator has proven, when it had to.
-    pub chap_name: Option<String>,
+    /// What CHAP has proven; nothing where it was not spoken.
+    pub authentication: Option<Authentication>,
     /// What the session is for.
     pub session_type: SessionType,
     /// The target; none in most discovery sessions.

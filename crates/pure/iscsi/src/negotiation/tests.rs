@@ -8,7 +8,7 @@ fn identity(session_type: SessionType) -> Identity {
     Identity {
         initiator_name: IscsiName::parse("iqn.2026-01.com.example:host").unwrap(),
         initiator_alias: None,
-        chap_name: None,
+        authentication: None,
         session_type,
         target_name: None,
         isid: Isid::default(),

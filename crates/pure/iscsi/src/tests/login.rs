@@ -98,7 +98,11 @@ impl Whole {
                         Err(status) => self.target.refuse(status, Time(0)),
                     }
                 }
-                target::Event::FullFeature(agreed) => self.log.push(format!("in as {:?}", agreed.identity.chap_name)),
+                target::Event::FullFeature(agreed) => {
+                    let proven = agreed.identity.authentication.expect("CHAP was required");
+                    let both = if proven.mutual { "both ways" } else { "one way" };
+                    self.log.push(format!("in as {} by {} {both}", proven.name, proven.algorithm));
+                }
                 target::Event::Command(command) => {
                     self.log.push(format!("command {}", command.data_out.len()));
                     let data = pattern(command.expected_data_in_bytes as usize);
@@ -172,7 +176,7 @@ fn feed(mut bytes: &[u8], mut take: impl FnMut(&[u8]) -> usize) {
 
 const STORY: [&str; 8] = [
     "asked by iqn.2026-01.test:host",
-    "in as Some(\"host\")",
+    "in as host by SHA3-256 both ways",
     "command 0",
     "command 9000",
     "target: the initiator logged out",

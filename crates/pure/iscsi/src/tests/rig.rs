@@ -39,7 +39,7 @@ pub(super) fn identity() -> Identity {
     Identity {
         initiator_name: IscsiName::parse("iqn.2026-01.test:host").expect("a name"),
         initiator_alias: None,
-        chap_name: None,
+        authentication: None,
         session_type: SessionType::Normal,
         target_name: Some(IscsiName::parse("iqn.2026-01.test:disk").expect("a name")),
         isid: Isid([1, 2, 3, 4, 5, 6]),

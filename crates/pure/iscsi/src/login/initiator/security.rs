@@ -1,7 +1,7 @@
 //! The security stage of an initiator's login: what we prove, and what the target must.
 
 use crate::Violation;
-use crate::chap::{Algorithm, Challenge, Credential, PolicyError};
+use crate::chap::{Algorithm, Authentication, Challenge, Credential, PolicyError};
 use crate::text::{self, TextWriter};
 
 /// The keys of this stage that a target sends.
@@ -40,9 +40,9 @@ enum State {
     /// CHAP was chosen, and the algorithms are offered.
     Algorithms,
     /// Our proof is given; the target's is due, when we have challenged it.
-    Proven(Option<Challenge>),
-    /// Nothing is due any more.
-    Done { proven: bool },
+    Proven { algorithm: Algorithm, challenge: Option<Challenge> },
+    /// Nothing is due any more; what was proven, if CHAP was spoken.
+    Done(Option<Authentication>),
 }
 
 impl InitiatorAuth {
@@ -91,19 +91,19 @@ impl Security {
         match self.state {
             State::Offered => matches!(self.auth, InitiatorAuth::None),
             State::Algorithms => false,
-            State::Proven(_) | State::Done { .. } => true,
+            State::Proven { .. } | State::Done(_) => true,
         }
     }
 
     /// True when everything due is proven.
     pub(super) fn is_done(&self) -> bool {
-        matches!(self.state, State::Done { .. })
+        matches!(self.state, State::Done(_))
     }
 
-    /// The name that we have proven, when we had to.
-    pub(super) fn own_name(&self) -> Option<String> {
-        match (&self.auth, &self.state) {
-            (InitiatorAuth::Chap(chap), State::Done { proven: true }) => Some(chap.own.name.clone()),
+    /// What CHAP has proven.
+    pub(super) fn authentication(&self) -> Option<Authentication> {
+        match &self.state {
+            State::Done(proven) => proven.clone(),
             _ => None,
         }
     }
@@ -126,10 +126,10 @@ impl Security {
             (State::Algorithms, [None, Some(algorithm), Some(identifier), Some(challenge), None, None]) => {
                 self.prove(algorithm, identifier, challenge, answers)?
             }
-            (State::Proven(challenge), [None, None, None, None, name, response]) => {
-                self.verify(challenge.as_ref(), name, response)?
+            (State::Proven { algorithm, challenge }, [None, None, None, None, name, response]) => {
+                self.verify(*algorithm, challenge.as_ref(), name, response)?
             }
-            (State::Done { .. }, [None, None, None, None, None, None]) => return Ok(()),
+            (State::Done(_), [None, None, None, None, None, None]) => return Ok(()),
             _ => return Err(Violation::ChapOutOfTurn),
         };
         self.state = next;
@@ -139,8 +139,8 @@ impl Security {
     fn take_method(&self, method: Option<&str>, answers: &mut TextWriter) -> Result<State, Violation> {
         match (method, &self.auth) {
             // A target that has nothing to choose from may say nothing.
-            (None | Some("None"), InitiatorAuth::None) => Ok(State::Done { proven: false }),
-            (Some("None"), InitiatorAuth::Chap(chap)) if chap.target.is_none() => Ok(State::Done { proven: false }),
+            (None | Some("None"), InitiatorAuth::None) => Ok(State::Done(None)),
+            (Some("None"), InitiatorAuth::Chap(chap)) if chap.target.is_none() => Ok(State::Done(None)),
             (Some("CHAP"), InitiatorAuth::Chap(chap)) => {
                 let offered = Algorithm::ALL.into_iter().filter(|&algorithm| algorithm >= chap.weakest);
                 let numbers: Vec<_> = offered.map(|algorithm| (algorithm as u8).to_string()).collect();
@@ -169,31 +169,31 @@ impl Security {
         let response = algorithm.respond(identifier, &chap.own.secret, &theirs);
         answers.push("CHAP_N", &chap.own.name);
         answers.push("CHAP_R", text::hexadecimal(&response));
-        let Some(_) = chap.target else { return Ok(State::Proven(None)) };
+        let Some(_) = chap.target else { return Ok(State::Proven { algorithm, challenge: None }) };
         let ours = Challenge::new(algorithm, &self.random);
         if ours.is_reflected_by(&theirs) {
             return Err(Violation::ChallengeReflected);
         }
         answers.push("CHAP_I", ours.identifier());
         answers.push("CHAP_C", text::hexadecimal(ours.bytes()));
-        Ok(State::Proven(Some(ours)))
+        Ok(State::Proven { algorithm, challenge: Some(ours) })
     }
 
     /// The target has proven what it had to.
     fn verify(
         &self,
+        algorithm: Algorithm,
         challenge: Option<&Challenge>,
         name: Option<&str>,
         response: Option<&str>,
     ) -> Result<State, Violation> {
         let InitiatorAuth::Chap(chap) = &self.auth else { return Err(Violation::ChapOutOfTurn) };
-        let (Some(challenge), Some(target)) = (challenge, &chap.target) else {
-            return Ok(State::Done { proven: true });
-        };
+        let proven = |mutual| State::Done(Some(Authentication { name: chap.own.name.clone(), algorithm, mutual }));
+        let (Some(challenge), Some(target)) = (challenge, &chap.target) else { return Ok(proven(false)) };
         let (Some(name), Some(response)) = (name, response.and_then(text::binary)) else {
             return Err(Violation::TargetNotProven);
         };
-        let proven = challenge.verify(std::slice::from_ref(target), name, &response);
-        proven.map(|_| State::Done { proven: true }).ok_or(Violation::TargetNotProven)
+        let verified = challenge.verify(std::slice::from_ref(target), name, &response);
+        verified.map(|_| proven(true)).ok_or(Violation::TargetNotProven)
     }
 }

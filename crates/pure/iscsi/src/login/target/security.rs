@@ -3,7 +3,7 @@
 //! Whatever is missing, wrong, short, empty or repeated fails the authentication; there is no second try.
 
 use crate::LoginStatus;
-use crate::chap::{Algorithm, Auth, Challenge, ChapPolicy, Mutual};
+use crate::chap::{Algorithm, Auth, Authentication, Challenge, ChapPolicy, Mutual};
 use crate::text::{self, TextWriter};
 
 /// The keys of this stage that an initiator sends.
@@ -25,8 +25,8 @@ enum State {
     Algorithm,
     /// The initiator solves this next.
     Challenged(Challenge),
-    /// Nothing more has to be proven; the name, if one was.
-    Done(Option<String>),
+    /// Nothing more has to be proven; what was, if CHAP was spoken.
+    Done(Option<Authentication>),
 }
 
 /// The values of the keys in one text.
@@ -56,9 +56,9 @@ impl Security {
                 self.challenge(algorithms, answers)?
             }
             (State::Challenged(challenge), [None, None, Some(name), Some(response), identifier, theirs]) => {
-                let proven = self.verify(challenge, name, response)?;
-                self.prove_ourselves(challenge, identifier, theirs, answers)?;
-                State::Done(Some(proven))
+                let name = self.verify(challenge, name, response)?;
+                let mutual = self.prove_ourselves(challenge, identifier, theirs, answers)?;
+                State::Done(Some(Authentication { name, algorithm: challenge.algorithm(), mutual }))
             }
             _ => return Err(LoginStatus::AuthenticationFailure),
         };
@@ -75,10 +75,10 @@ impl Security {
         }
     }
 
-    /// The CHAP name that was proven.
-    pub(super) fn proven_name(&self) -> Option<String> {
+    /// What CHAP has proven.
+    pub(super) fn authentication(&self) -> Option<Authentication> {
         match &self.state {
-            State::Done(name) => name.clone(),
+            State::Done(proven) => proven.clone(),
             _ => None,
         }
     }
@@ -132,19 +132,20 @@ impl Security {
     }
 
     /// The initiator's own challenge is solved, if it poses one and we can; one that must pose one does.
+    /// True when there was one.
     fn prove_ourselves(
         &self,
         ours: &Challenge,
         identifier: Option<&str>,
         challenge: Option<&str>,
         answers: &mut TextWriter,
-    ) -> Result<(), LoginStatus> {
+    ) -> Result<bool, LoginStatus> {
         let policy = self.policy()?;
         let (identifier, challenge) = match (identifier, challenge) {
             (None, None) if matches!(policy.mutual(), Mutual::Required(_)) => {
                 return Err(LoginStatus::AuthenticationFailure);
             }
-            (None, None) => return Ok(()),
+            (None, None) => return Ok(false),
             (Some(identifier), Some(challenge)) => (text::number(identifier), text::binary(challenge)),
             _ => return Err(LoginStatus::AuthenticationFailure),
         };
@@ -159,7 +160,7 @@ impl Security {
         let response = ours.algorithm().respond(identifier, &own.secret, &challenge);
         answers.push("CHAP_N", &own.name);
         answers.push("CHAP_R", text::hexadecimal(&response));
-        Ok(())
+        Ok(true)
     }
 
     fn policy(&self) -> Result<&ChapPolicy, LoginStatus> {

@@ -294,7 +294,7 @@ proptest! {
             prop_assert_eq!(ours.identity, theirs.identity.clone());
             prop_assert_eq!(ours.header_digest, theirs.header_digest);
             prop_assert_eq!(ours.burst_bytes_max, theirs.burst_bytes_max);
-            prop_assert!(!auth.is_required() || theirs.identity.chap_name.is_some());
+            prop_assert!(!auth.is_required() || theirs.identity.authentication.is_some());
         } else {
             prop_assert!(!matches!((&auth, &wish), (Auth::None, InitiatorAuth::None)));
         }

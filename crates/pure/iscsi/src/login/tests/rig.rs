@@ -66,6 +66,12 @@ impl Rig {
         assert_eq!(actual, expected, "at the end of the transcript");
     }
 
+    /// The CHAP name and algorithm that full feature phase was entered with, and whether it was mutual.
+    pub(super) fn proven(&self) -> Option<(&str, Algorithm, bool)> {
+        let proven = self.negotiated.as_ref()?.identity.authentication.as_ref()?;
+        Some((&proven.name, proven.algorithm, proven.mutual))
+    }
+
     /// Feeds one request, and gives back the lines that follow from it.
     pub(super) fn say(&mut self, line: &str) -> Vec<String> {
         let (header, text) = request(line, self.tsih);

@@ -23,7 +23,7 @@ fn login_without_authentication_goes_straight_through_both_stages() {
     ));
     let agreed = rig.negotiated.unwrap();
     assert_eq!((agreed.burst_bytes_max, agreed.first_burst_bytes_max), (1 << 20, 256 << 10));
-    assert_eq!((agreed.identity.tsih, agreed.identity.chap_name), (Tsih(9), None));
+    assert_eq!((agreed.identity.tsih, agreed.identity.authentication), (Tsih(9), None));
     assert_eq!(agreed.identity.target_name.unwrap().as_str(), TARGET);
     assert_eq!(agreed.identity.initiator_name.as_str(), INITIATOR);
 }
@@ -47,7 +47,7 @@ fn login_with_chap_one_way() {
          T OPS>FULL
          = FULL"
     ));
-    assert_eq!(rig.negotiated.unwrap().identity.chap_name.as_deref(), Some("host"));
+    assert_eq!(rig.proven(), Some(("host", Algorithm::Sha256, false)));
 }
 
 #[test]
@@ -71,6 +71,7 @@ fn login_with_chap_both_ways() {
         crate::text::base64(b"initiators challenge"),
         crate::text::hexadecimal(&proof),
     ));
+    assert_eq!(rig.proven(), Some(("host", algorithm, true)));
 }
 
 #[test]
