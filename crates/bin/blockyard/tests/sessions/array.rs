@@ -1,0 +1,126 @@
+//! The data plane on a simulated machine: two volumes that two hosts see through one portal.
+
+use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use model::{
+    Access, Backend, Call, Chap, Host, Initiators, Name, Order, Portal, Presentation, Report, Secret, SessionReport,
+    Size, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName, VolumeSpec,
+};
+use shard::mailbox::{self, Sender};
+use shard::{StreamOptions, World};
+use sim::{DiskHandle, DiskShape, Sim};
+use std::net::SocketAddr;
+
+pub const TARGET: &str = "iqn.2026-11.io.blockyard:sessions";
+pub const HOST_SECRET: &[u8] = b"a secret of the host";
+pub const ARRAY_SECRET: &[u8] = b"a secret of the array";
+/// Blocks of 512 bytes on the disk that is LUN 0.
+pub const DISK_BLOCKS: u64 = 64;
+
+/// The host that needs no CHAP.
+pub const OPEN: &str = "open";
+
+pub fn portal() -> SocketAddr {
+    "10.0.0.2:3260".parse().unwrap()
+}
+
+pub fn initiator(host: &str) -> String {
+    format!("iqn.2026-11.io.blockyard:{host}")
+}
+
+/// A data plane that runs until the simulation ends.
+pub struct Array {
+    /// What holds LUN 0; LUN 1 is memory.
+    pub disk: DiskHandle,
+    orders: Sender<Call>,
+}
+
+impl Array {
+    pub async fn start(world: &Sim, shards: usize) -> Self {
+        let machine = world.add_node(portal().ip());
+        let disk = machine.add_disk("/lun0", DiskShape::of(DISK_BLOCKS * 512));
+        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 40 });
+        let (orders, inbox) = mailbox::channel();
+        let mut inbox = Some(inbox);
+        for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
+            let inbox = if ticket.index == 0 { inbox.take() } else { None };
+            let seat = Seat::take(machine.clone(), ticket);
+            if let Some(inbox) = inbox {
+                let facts = Facts { io: "sim".to_owned(), networks: Box::new(Vec::new) };
+                machine.spawn(conduct(seat, inbox, facts));
+            }
+        }
+        let array = Self { disk, orders };
+        array.order(Order::CreateVolume(volume(0, Backend::File { path: "/lun0".to_owned() }))).await;
+        array.order(Order::CreateVolume(volume(1, Backend::Ram))).await;
+        array.show_the_second_volume().await;
+        array.order(Order::OpenPortal { address: portal() }).await;
+        array
+    }
+
+    pub async fn sessions(&self) -> Vec<SessionReport> {
+        match self.order(Order::Sessions).await {
+            Report::Sessions(sessions) => sessions,
+            other => panic!("Sessions was answered with {other:?}"),
+        }
+    }
+
+    pub async fn hide_the_second_volume(&self) {
+        self.order(Order::SetAccess(access(&[0]))).await;
+    }
+
+    pub async fn show_the_second_volume(&self) {
+        self.order(Order::SetAccess(access(&[0, 1]))).await;
+    }
+
+    async fn order(&self, order: Order) -> Report {
+        let (tell, told) = mailbox::channel();
+        let call = Call::new(order, move |answer| drop(tell.send(answer)));
+        assert!(self.orders.send(call).is_ok(), "the data plane runs");
+        told.receive().await.expect("every order is answered").unwrap()
+    }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn volume(lun: u8, backend: Backend) -> VolumeSpec {
+    VolumeSpec {
+        name: VolumeName::bare(name(&format!("v{lun}"))),
+        id: VolumeId::from_random([lun; 16]),
+        size: Size::new(DISK_BLOCKS * 512),
+        block_bytes: 512,
+        backend,
+    }
+}
+
+/// All hosts see the volumes of `luns`.
+fn access(luns: &[u8]) -> Access {
+    let chap =
+        |user: &str, secret: &[u8]| Chap { user: user.to_owned(), secret: Secret::new(secret.to_vec()).unwrap() };
+    let host = |text: &str| {
+        let proves = text != OPEN;
+        Host {
+            name: name(text),
+            initiators: Initiators::Listed(vec![initiator(text).parse().unwrap()]),
+            networks: Vec::new(),
+            chap: proves.then(|| chap(text, HOST_SECRET)),
+            mutual_chap: proves.then(|| chap("array", ARRAY_SECRET)),
+        }
+    };
+    let hosts: Vec<Host> = ["web", "other", OPEN].map(host).into();
+    let show = |host: &Host, lun: u8| Presentation {
+        volume: VolumeName::bare(name(&format!("v{lun}"))),
+        volume_id: VolumeId::from_random([lun; 16]),
+        host: host.name.clone(),
+        target: name("t"),
+        lun: lun.into(),
+        read_only: false,
+    };
+    Access {
+        targets: vec![Target { name: name("t"), iqn: TARGET.parse().unwrap() }],
+        portals: vec![Portal { address: portal(), tag: TARGET_PORTAL_GROUP }],
+        presentations: hosts.iter().flat_map(|host| luns.iter().map(|&lun| show(host, lun))).collect(),
+        hosts,
+    }
+}

@@ -1,0 +1,201 @@
+//! A host with one session, which does one thing after the other.
+
+use crate::array::{ARRAY_SECRET, HOST_SECRET, OPEN, TARGET, initiator, portal};
+use block::Buf;
+use iscsi::chap::{Algorithm, Credential, Secret};
+use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
+use iscsi::login::{InitiatorAuth, InitiatorConfig};
+use iscsi::pdu::{Isid, Lun, TaskAttribute};
+use iscsi::{Gathered, IscsiName, TaskId};
+use shard::{Stream, StreamOptions, World};
+use sim::{Sim, SimStream};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Additional sense code and qualifier.
+pub type Attention = (u8, u8);
+pub const POWER_ON: Attention = (0x29, 0x00);
+pub const REPORTED_LUNS_CHANGED: Attention = (0x3f, 0x0e);
+
+/// Who logs in, and how.
+#[derive(Clone)]
+pub struct Login {
+    pub host: &'static str,
+    pub isid: u8,
+    /// The target's name; none to discover.
+    pub target: Option<&'static str>,
+    /// True when the array must prove itself.
+    pub mutual: bool,
+}
+
+impl Login {
+    /// With CHAP both ways, unless the host needs none.
+    pub fn of(host: &'static str, isid: u8) -> Self {
+        Self { host, isid, target: Some(TARGET), mutual: true }
+    }
+
+    pub fn initiator(&self) -> String {
+        initiator(self.host)
+    }
+
+    fn config(&self) -> Config {
+        let name = |text: &str| IscsiName::parse(text).unwrap();
+        let mut login = InitiatorConfig::new(name(&self.initiator()), self.target.map(name));
+        login.isid = Isid([0x80, 0, 0, 0, 0, self.isid]);
+        let credential =
+            |name: &str, secret: &[u8]| Credential { name: name.to_owned(), secret: Secret::new(secret).unwrap() };
+        if self.host != OPEN {
+            let array = self.mutual.then(|| credential("array", ARRAY_SECRET));
+            login.auth = InitiatorAuth::chap(credential(self.host, HOST_SECRET), array, Algorithm::Md5).unwrap();
+        }
+        Config::new(login)
+    }
+}
+
+/// A session. It hears only while it does something.
+pub struct Host {
+    machine: Connection,
+    stream: SimStream,
+    world: Sim,
+    waiting: usize,
+}
+
+impl Host {
+    /// The login has succeeded.
+    pub async fn login(world: &Sim, login: &Login) -> Self {
+        let stream = world.connect(portal(), StreamOptions::default()).await.unwrap();
+        let mut seed = [0; 32];
+        world.random(&mut seed);
+        let machine = Connection::new(Rc::new(login.config()), seed, world.now());
+        let mut host = Self { machine, stream, world: world.clone(), waiting: 0 };
+        match host.next().await {
+            Event::FullFeature(_) => host,
+            other => panic!("the login came to {other:?}"),
+        }
+    }
+
+    /// Takes what every new nexus is told first.
+    pub async fn take_attention(&mut self) {
+        assert_eq!(self.test_unit_ready().await, Some(POWER_ON));
+    }
+
+    /// The unit attention that LUN 0 reports.
+    pub async fn test_unit_ready(&mut self) -> Option<Attention> {
+        let done = self.command(&[0; 6], None, DataIn::None).await;
+        if done.status == 0 {
+            return None;
+        }
+        let sense = &done.sense;
+        assert_eq!((done.status, sense[2] & 0xf), (2, 6), "a unit attention: {done:?}");
+        Some((sense[12], sense[13]))
+    }
+
+    pub async fn read(&mut self, block: u64) -> Vec<u8> {
+        let done = self.command(&cdb(0x28, block), None, DataIn::Into(Buf::zeroed(512))).await;
+        assert_eq!(done.status, 0, "{done:?}");
+        done.data_in.unwrap().to_vec()
+    }
+
+    pub async fn write(&mut self, block: u64, fill: u8) {
+        let done = self.command(&cdb(0x2a, block), Some(fill), DataIn::None).await;
+        assert_eq!(done.status, 0, "{done:?}");
+    }
+
+    /// The write is sent, and nobody waits for its end.
+    pub async fn submit_write(&mut self, block: u64, fill: u8) {
+        self.submit(&cdb(0x2a, block), Some(fill), DataIn::None);
+        poll_fn(|cx| {
+            self.turn(cx);
+            if self.machine.wants_to_send() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
+    /// Everything that was submitted is answered.
+    pub async fn wait_for_answers(&mut self) {
+        while self.waiting > 0 {
+            self.next().await;
+        }
+    }
+
+    /// The target has closed the connection; what it said before.
+    pub async fn until_closed(&mut self) -> Vec<Event> {
+        let mut heard = Vec::new();
+        loop {
+            match self.next().await {
+                Event::Closed(_) => return heard,
+                other => heard.push(other),
+            }
+        }
+    }
+
+    async fn command(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> Completion {
+        let task = self.submit(cdb, fill, data_in);
+        match self.next().await {
+            Event::Completed(done) if done.task == task => done,
+            other => panic!("{cdb:x?} was answered with {other:?}"),
+        }
+    }
+
+    fn submit(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> TaskId {
+        self.waiting += 1;
+        let command = Command {
+            lun: Lun(0),
+            cdb: cdb.iter().copied().collect(),
+            attribute: TaskAttribute::Simple,
+            data_out: fill.map(|fill| Buf::copy_of(&[fill; 512]).into()),
+            data_in,
+        };
+        self.machine.submit(command).unwrap()
+    }
+
+    async fn next(&mut self) -> Event {
+        let event = poll_fn(|cx| {
+            loop {
+                let progress = self.turn(cx);
+                match self.machine.poll_event() {
+                    Some(event) => return Poll::Ready(event),
+                    None if !progress => return Poll::Pending,
+                    None => {}
+                }
+            }
+        });
+        let event = event.await;
+        self.waiting -= usize::from(matches!(event, Event::Completed(_)));
+        event
+    }
+
+    /// Sends and receives what can be; true when something could.
+    fn turn(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while self.machine.wants_to_send() {
+            let mut slices = Gathered::new();
+            self.machine.gather(&mut slices);
+            let sent = self.stream.poll_write(cx, &slices);
+            drop(slices);
+            match sent {
+                Poll::Pending => break,
+                Poll::Ready(Ok(len)) => self.machine.handle_transmitted(len),
+                Poll::Ready(Err(_)) => self.machine.handle_peer_closed(),
+            }
+            progress = true;
+        }
+        let space = self.machine.receive_into();
+        if space.is_empty() {
+            return progress;
+        }
+        match self.stream.poll_read(cx, space) {
+            Poll::Pending => return progress,
+            Poll::Ready(Ok(len)) if len > 0 => self.machine.handle_received(len, self.world.now()),
+            Poll::Ready(_) => self.machine.handle_peer_closed(),
+        }
+        true
+    }
+}
+
+/// A READ (10) or WRITE (10) of one block.
+fn cdb(code: u8, block: u64) -> [u8; 10] {
+    let [a, b, c, d] = u32::try_from(block).unwrap().to_be_bytes();
+    [code, 0, a, b, c, d, 0, 0, 1, 0]
+}

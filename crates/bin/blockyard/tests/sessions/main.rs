@@ -1,0 +1,148 @@
+//! Sessions of our own initiator with the data plane, both in the simulator: who is in, as whom, and
+//! what a login does to the sessions that were there before.
+//!
+//! *Source*: RFC 7143 §6.3.5.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod array;
+mod host;
+
+use array::{Array, DISK_BLOCKS, OPEN};
+use host::{Host, Login, REPORTED_LUNS_CHANGED};
+use model::{SessionKind, SessionReport};
+use shard::World;
+use sim::{DiskFaults, Sim};
+use std::time::Duration;
+
+/// How long a write takes while the disk is slow: less than a silent initiator is given.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// Plays `test` with one shard, and with three that connections are dealt to.
+fn play(seed: u64, test: impl AsyncFn(&Sim, &Array) + Copy + 'static) {
+    for shards in [1, 3] {
+        Sim::new(seed).run(async move |sim| {
+            let array = Array::start(&sim, shards).await;
+            test(&sim, &array).await;
+        });
+    }
+}
+
+/// The reports of sessions by `initiator`.
+async fn sessions_of(array: &Array, initiator: &str) -> Vec<SessionReport> {
+    array.sessions().await.into_iter().filter(|session| session.initiator == initiator).collect()
+}
+
+#[test]
+fn session_report_says_how_both_sides_proved_themselves() {
+    play(1, async |sim, array| {
+        let _hosts = [
+            Host::login(sim, &Login::of("web", 0)).await,
+            Host::login(sim, &Login { mutual: false, ..Login::of("web", 1) }).await,
+            Host::login(sim, &Login::of(OPEN, 0)).await,
+        ];
+        let told = array.sessions().await.into_iter();
+        let told = told.map(|session| (session.authentication, session.chap_user, session.mutual));
+        let web = Some("web".to_owned());
+        let expected = [
+            ("CHAP SHA3-256".to_owned(), web.clone(), true),
+            ("CHAP SHA3-256".to_owned(), web, false),
+            ("none".to_owned(), None, false),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    });
+}
+
+#[test]
+fn session_that_is_reinstated_ends_with_its_commands_before_the_new_one_is_served() {
+    play(2, async |sim, array| {
+        let mut old = Host::login(sim, &Login::of("web", 7)).await;
+        old.take_attention().await;
+        old.write(0, 0x11).await;
+        let old_tsih = array.sessions().await[0].id;
+        array.disk.set_faults(DiskFaults { latency: SLOW..=SLOW, ..DiskFaults::default() });
+        let begun = array.disk.counts().writes;
+        old.submit_write(0, 0x22).await;
+        while array.disk.counts().writes == begun {
+            sim.sleep(Duration::from_millis(1)).await;
+        }
+        let writing_since = sim.now();
+
+        let mut new = Host::login(sim, &Login::of("web", 7)).await;
+        assert!(sim.now().since(writing_since) < SLOW, "the login itself waits for nobody");
+        new.take_attention().await;
+        assert!(sim.now().since(writing_since) >= SLOW, "it was served while the old session's write was under way");
+        assert_eq!(array.disk.content(0..512), [0x22; 512], "a write that was begun is not left half-way");
+        assert_eq!(new.read(0).await, [0x22; 512]);
+
+        let sessions = sessions_of(array, &Login::of("web", 7).initiator()).await;
+        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        assert_ne!(sessions[0].id, old_tsih);
+        let heard = old.until_closed().await;
+        assert!(heard.is_empty(), "the old session's command ends without further notice: {heard:?}");
+    });
+}
+
+#[test]
+fn session_that_is_reinstated_leaves_no_unit_attention_behind() {
+    play(3, async |sim, array| {
+        let mut old = Host::login(sim, &Login::of("web", 7)).await;
+        old.take_attention().await;
+        array.hide_the_second_volume().await;
+        let mut new = Host::login(sim, &Login::of("web", 7)).await;
+        new.take_attention().await;
+        assert_eq!(new.test_unit_ready().await, None, "what the old nexus was not told yet is gone with it");
+        old.until_closed().await;
+
+        // The same without a new login: what would have been told.
+        array.show_the_second_volume().await;
+        assert_eq!(new.test_unit_ready().await, Some(REPORTED_LUNS_CHANGED));
+    });
+}
+
+#[test]
+fn session_is_ended_only_by_its_own_initiator_isid_and_target() {
+    play(4, async |sim, array| {
+        let mut first = Host::login(sim, &Login::of("web", 7)).await;
+        first.take_attention().await;
+        let mut others = [
+            Host::login(sim, &Login::of("other", 7)).await,
+            Host::login(sim, &Login::of("web", 8)).await,
+            Host::login(sim, &Login { target: None, ..Login::of("web", 7) }).await,
+        ];
+        for other in &mut others[..2] {
+            other.take_attention().await;
+        }
+        first.write(DISK_BLOCKS - 1, 0x33).await;
+        let sessions = array.sessions().await;
+        assert_eq!(sessions.len(), 4, "{sessions:?}");
+        assert_eq!(sessions.iter().filter(|session| session.kind == SessionKind::Discovery).count(), 1);
+        assert_eq!(others[0].read(DISK_BLOCKS - 1).await, [0x33; 512]);
+    });
+}
+
+#[test]
+fn session_that_is_reinstated_again_and_again_leaves_one() {
+    play(5, async |sim, array| {
+        array.disk.set_faults(DiskFaults { latency: SLOW..=SLOW, ..DiskFaults::default() });
+        let mut hosts = Vec::new();
+        for fill in 1..=4 {
+            let mut host = Host::login(sim, &Login::of("web", 7)).await;
+            if fill == 1 {
+                host.take_attention().await;
+            }
+            host.submit_write(0, fill).await;
+            sim.sleep(Duration::from_millis(100)).await;
+            hosts.push(host);
+        }
+        let mut last = hosts.pop().unwrap();
+        // Those between were ended before they were served, so only the first has written anything; the
+        // last one's own write met the attention that every new nexus begins with.
+        last.wait_for_answers().await;
+        assert_eq!(last.read(0).await, [1; 512]);
+        assert_eq!(array.sessions().await.len(), 1);
+        for mut host in hosts {
+            host.until_closed().await;
+        }
+    });
+}
