@@ -32,7 +32,7 @@ pub enum Contents {
         /// What is new about it, and who can open it.
         sentence: String,
     },
-    /// A label of ours, no copy of which is whole.
+    /// A label of ours, no copy of which is whole though it was.
     Damaged,
     /// It is or was a member of a pool of ours.
     Member(Box<Member>),
@@ -87,18 +87,17 @@ async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoEr
     if blocks.bytes(BLOCK_BYTES) < DISK_BYTES_MIN {
         return Ok(foreign.map_or(Contents::Blank, Contents::Foreign));
     }
-    let [first, second] = HEAD_LABELS.map(|block| Extent::new(block, 1));
-    let last = Extent::new(tail_label(blocks), 1);
-    let copies = [label_at(disk, first).await?, label_at(disk, second).await?, label_at(disk, last).await?];
+    let [first, second] = HEAD_LABELS;
+    let found =
+        [block_at(disk, first).await?, block_at(disk, second).await?, block_at(disk, tail_label(blocks)).await?];
+    let copies = found.each_ref().map(|block| Label::parse(block));
     for copy in &copies {
         if let Err(newer @ NoLabel::Newer { pool, .. }) = copy {
             return Ok(Contents::Newer { pool: *pool, sentence: newer.to_string() });
         }
     }
     let Some(label) = copies.iter().find_map(|copy| copy.as_ref().ok()).cloned() else {
-        let was_ours = copies.contains(&Err(NoLabel::Damaged));
-        let rest = if was_ours { Contents::Damaged } else { Contents::Blank };
-        return Ok(foreign.map_or(rest, Contents::Foreign));
+        return Ok(foreign.map_or(without_label(&copies, &found), Contents::Foreign));
     };
     let copies = copies.map(|copy| copy.as_ref() == Ok(&label));
     let mut catalogs = Vec::with_capacity(2);
@@ -113,8 +112,19 @@ async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoEr
     Ok(Contents::Member(Box::new(Member { label, copies, overwritten: foreign, catalogs })))
 }
 
-async fn label_at<D: BlockDevice>(disk: &D, block: Extent) -> Result<Result<Label, NoLabel>, IoError> {
-    Ok(Label::parse(&disk.read(block).await?.into_view()))
+/// What a disk is on which no copy of a label is whole.
+///
+/// Copies are written and wiped one at a time, and a member is used only when it has all three. So one torn
+/// copy between zeros is what a power cut leaves of a disk that was becoming a member, or had stopped
+/// being one: nobody has anything to lose on it.
+fn without_label(copies: &[Result<Label, NoLabel>], blocks: &[View]) -> Contents {
+    let torn = copies.iter().filter(|copy| **copy == Err(NoLabel::Damaged)).count();
+    let zero = blocks.iter().filter(|block| block.iter().all(|&byte| byte == 0)).count();
+    if torn == 0 || (torn == 1 && zero == copies.len() - 1) { Contents::Blank } else { Contents::Damaged }
+}
+
+async fn block_at<D: BlockDevice>(disk: &D, block: u64) -> Result<View, IoError> {
+    Ok(disk.read(Extent::new(block, 1)).await?.into_view())
 }
 
 enum SlotContents {
@@ -124,7 +134,7 @@ enum SlotContents {
 }
 
 async fn read_slot<D: BlockDevice>(disk: &D, start: u64, label: &Label) -> Result<SlotContents, IoError> {
-    let block = disk.read(Extent::new(start, 1)).await?.into_view();
+    let block = block_at(disk, start).await?;
     let header = match Header::parse(&block) {
         Ok(header) if header.pool == label.pool && header.disk == label.disk => header,
         Err(newer @ NoSlot::Newer { .. }) => return Ok(SlotContents::Newer(newer.to_string())),
@@ -150,17 +160,26 @@ async fn read_slot<D: BlockDevice>(disk: &D, start: u64, label: &Label) -> Resul
 
 /// `disk` bears no label of ours, and no mark of another owner where we look for one.
 ///
-/// *Durability*: when it returns.
+/// One copy of the label at a time, and the catalogs last: a power cut leaves a label with all that it
+/// stands for, or no label. *Durability*: when it returns.
 pub async fn wipe<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
     let blocks = disk.geometry().blocks;
     let (head, tail) = (blocks.0.min(HEAD_BLOCKS), blocks.0.min(TAIL_BLOCKS));
     let zeros = View::zeroed(bytes(Blocks(head.max(tail))));
-    let mut written = disk.write(Lba(0), zeros.slice(..bytes(Blocks(head)))).await?;
-    written = written.and(disk.write(Lba(blocks.0 - tail), zeros.slice(..bytes(Blocks(tail)))).await?);
-    for start in SLOT_STARTS.into_iter().filter(|&start| start < blocks.0) {
-        written = written.and(disk.write(Lba(start), View::zeroed(BLOCK_BYTES as usize)).await?);
+    let block = || zeros.slice(..BLOCK_BYTES as usize);
+    if HEAD_LABELS[1] < blocks.0 {
+        let written = disk.write(Lba(HEAD_LABELS[1]), block()).await?;
+        let _: Stable = disk.flush(written).await?;
     }
-    disk.flush(written).await
+    let written = disk.write(Lba(blocks.0 - tail), zeros.slice(..bytes(Blocks(tail)))).await?;
+    let _: Stable = disk.flush(written).await?;
+    let written = disk.write(Lba(0), zeros.slice(..bytes(Blocks(head)))).await?;
+    let mut stable = disk.flush(written).await?;
+    for start in SLOT_STARTS.into_iter().filter(|&start| start < blocks.0) {
+        let written = disk.write(Lba(start), block()).await?;
+        stable = disk.flush(written).await?;
+    }
+    Ok(stable)
 }
 
 fn bytes(blocks: Blocks) -> usize {

@@ -54,6 +54,8 @@ pub async fn open<W: World>(
     let pool = Rc::new(OpenPool { name, id, pool, seat: seat.clone(), groups: states, halt: Halt::default() });
     records.iter().for_each(|record| record.bind(&pool));
     pool.hear_of_failures();
+    pool.settle_after_open(&found);
+    pool.give_up_after_open().await;
     let volumes = volumes::open_all(&pool).await?;
     seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     pool.repair_after_open(&found, |place| looked[place].disk.clone());
@@ -122,6 +124,31 @@ fn fallback_name(id: PoolId) -> Name {
 }
 
 impl<W: World> OpenPool<W> {
+    /// What hosts read of groups that were being written stays so: where mirrors may differ, it is said which
+    /// of them is right before a host reads now one and now the other.
+    fn settle_after_open(&self, found: &FoundPool) {
+        for (number, _) in found.catalog.groups.iter().enumerate().filter(|(_, record)| !record.clean) {
+            for stripes in self.stripes_in_use(number) {
+                self.groups[number].array.mark_suspect(stripes);
+            }
+        }
+    }
+
+    /// A disk that could not be brought to what the others hold is not used by its array either.
+    async fn give_up_after_open(&self) {
+        for (group, status) in self.pool.status().groups.iter().enumerate() {
+            for (number, member) in (0..).zip(&status.record.members) {
+                let given_up = member.state == volume::MemberState::Failed;
+                if given_up
+                    && self.member_state(group, number) == raid::MemberState::InService
+                    && let Err(error) = self.groups[group].array.fail(number).await
+                {
+                    tracing::error!(pool = %self.name, group, %error, "a disk that missed a commit is used on");
+                }
+            }
+        }
+    }
+
     fn repair_after_open(self: &Rc<Self>, found: &FoundPool, disk: impl Fn(usize) -> Disk<W>) {
         for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
             for (member, position) in (0..).zip(&group.positions) {

@@ -79,9 +79,6 @@ impl<W: World> OpenPool<W> {
     /// The group was being written when the daemon ended: its parity is computed again.
     pub(super) fn start_resync(self: &Rc<Self>, group: usize) {
         self.groups[group].needs_resync.set(true);
-        for stripes in self.stripes_in_use(group) {
-            self.groups[group].array.mark_suspect(stripes);
-        }
         self.start_repair(group);
     }
 
@@ -182,7 +179,7 @@ impl<W: World> OpenPool<W> {
     }
 
     /// The stripes that volumes use, in ascending order.
-    fn stripes_in_use(&self, group: usize) -> Vec<Range<u64>> {
+    pub(super) fn stripes_in_use(&self, group: usize) -> Vec<Range<u64>> {
         let stripe = self.groups[group].array.stripe_blocks();
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
         let range = |run: &Extent| run.start.0 / stripe..run.end().0.div_ceil(stripe);

@@ -6,7 +6,7 @@ use crate::catalog::MemberState;
 use crate::error::PoolError;
 use crate::probe::write_label;
 use crate::store::{SINCE_NEXT, Store, bring_up};
-use block::{BlockDevice, IoError};
+use block::{BlockDevice, IoError, Stable, Written};
 use futures_util::future::join_all;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -17,7 +17,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
     ///
     /// *Shape*: the caller has admitted the pool ([`FoundPool::admit`]); `disk` gives the device of a probe,
     /// by its place among the probes; `groups` are the arrays over the members that take part, in the order
-    /// of the catalog. *Durability*: when it returns. Opening again what was just opened writes nothing.
+    /// of the catalog. *Durability*: when it returns, also of what somebody who was killed had written to
+    /// its disks and not flushed. Opening again what was just opened writes nothing.
     /// *Errors*: `Refused`; `Plan` when a group is smaller than the catalog says; `CatalogLost`.
     pub async fn open(found: &FoundPool, mut disk: impl FnMut(usize) -> D, groups: Vec<G>) -> Result<Self, PoolError> {
         if let Some(refusal) = &found.refusal {
@@ -60,13 +61,16 @@ fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), P
     if fits { Ok(()) } else { Err(PoolError::Plan("a group is smaller than its catalog says, or is not there")) }
 }
 
-/// Every disk holds the newest commit, and whole labels; returns those that could not be brought to it.
+/// Every disk holds the newest commit, and whole labels, durably; returns those that could not be brought to it.
 ///
 /// The newest commit may have reached some disks only. It must be on all before another is written, for a
-/// member that takes part may be one commit behind, never two.
+/// member that takes part may be one commit behind, never two. Where it was found it may have been in a
+/// cache only, when a daemon was killed and not the power cut: written over its predecessor, the next commit
+/// would leave nothing to go back to. The same flush covers what hosts had written last.
 async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) -> Vec<Uuid> {
     let body: Rc<[u8]> = Rc::from(&found.body[..]);
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
+        let _: Stable = disk.flush(Written::attest()).await?;
         if found.behind.contains(&id) {
             bring_up(id, disk.clone(), found.catalog.pool, found.generation, body.clone()).await?;
         }

@@ -3,7 +3,7 @@
 
 use super::disk::{Bug, Image, PowerCut, Random, block_on};
 use super::world::{DISK_BLOCKS, Disk, Opened, SLAB_BLOCKS, World, disk_id, members, volume_id};
-use crate::{MemberState, NewDisk, PoolRefusal, VolumePlan};
+use crate::{MemberState, NewDisk, PoolError, PoolPhase, PoolRefusal, VolumePlan, probe, wipe};
 use block::{BlockDevice, Blocks, Buf, Extent, Lba};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -239,12 +239,12 @@ impl Judge<'_> {
     fn state(&self, images: &[Image], lost: &[usize], random: &mut Random, tally: &mut Tally) {
         let world = World::of(images.to_vec());
         let mut order: Vec<usize> = (0..images.len()).filter(|disk| !lost.contains(disk)).collect();
-        let turn = random.below(order.len() as u64) as usize;
+        let turn = random.below(order.len().max(1) as u64) as usize;
         order.rotate_left(turn);
         tally.states += 1;
         let opened = self.look(&world, &order, lost, tally);
         let events = world.journal.borrow().clone();
-        let second = opened.is_some() && !events.is_empty() && random.below(6) == 0;
+        let second = opened.is_some() && world.has_written() && random.below(6) == 0;
         let mut power = PowerCut::of(images.to_vec());
         for event in events.iter().filter(|_| second) {
             power.push(event);
@@ -257,7 +257,7 @@ impl Judge<'_> {
         if opened.is_some() && second {
             let again = World::of(world.images());
             self.look(&again, &order, lost, tally);
-            if !again.journal.borrow().is_empty() {
+            if again.has_written() {
                 tally.wrong.push(format!("cut {}: to open the pool again writes again", self.cut));
             }
         }
@@ -276,9 +276,30 @@ impl Judge<'_> {
                 if !gone || (self.old.live && self.new.live) {
                     tally.wrong.push(format!("cut {} without {lost:?}: refused: {refusal}", self.cut));
                 }
+                // It costs as much as twenty other looks.
+                if tally.states.is_multiple_of(16)
+                    && let Err(taken) = self.use_again(world, order)
+                {
+                    tally
+                        .wrong
+                        .push(format!("cut {}: there is no pool, but its disks are not free: {taken}", self.cut));
+                }
                 None
             }
         }
+    }
+
+    /// What is left of a pool that was being made is nobody's; of one that was being destroyed, too, but for
+    /// disks that do not know it yet, which are wiped by who remembers it.
+    fn use_again(&self, world: &World, order: &[usize]) -> Result<(), PoolError> {
+        let world = World::of(world.images());
+        for disk in order.iter().map(|&disk| &world.disks[disk]).filter(|_| self.old.live) {
+            let newest = block_on(probe(disk)).member().and_then(|member| member.newest().cloned());
+            if newest.is_some_and(|found| found.catalog.phase == PoolPhase::Live) {
+                let _ = block_on(wipe(disk)).expect("nothing fails here");
+            }
+        }
+        if order.is_empty() { Ok(()) } else { world.create(&[order]).map(drop) }
     }
 
     fn judge(&self, opened: &Opened) -> Result<(), String> {
@@ -353,6 +374,26 @@ fn pool_of_two_groups_survives_a_power_cut_at_any_instant() {
     script.resize(1, 5 << 20);
     let tally = check(&script, false, 3);
     assert_clean(&tally, 300);
+}
+
+#[test]
+fn pool_that_knows_it_is_destroyed_leaves_free_disks_whenever_the_power_goes() {
+    let mut script = Script::begin(1, &[&[0]], |_| {});
+    script.destroy();
+    let (mut power, mut random) = (PowerCut::of(vec![Image::default()]), Random(4));
+    let newest = |world: &World| block_on(probe(&world.disks[0])).member().and_then(|member| member.newest().cloned());
+    let (made, mut free) = (script.acknowledged[1].0, 0);
+    for (cut, event) in script.world.journal.borrow().iter().enumerate() {
+        power.push(event);
+        power.each(&mut random, cut >= made, |images| {
+            let world = World::of(images);
+            if cut >= made && newest(&world).is_none_or(|found| found.catalog.phase != PoolPhase::Live) {
+                free += 1;
+                world.create(&[&[0]]).expect("nobody has the disk");
+            }
+        });
+    }
+    assert!(free > 10, "only {free} states");
 }
 
 /// With `bug` in its disks the life of a pool, once made, does not pass the checker.

@@ -280,7 +280,8 @@ impl PowerCut {
     }
 
     /// Calls `check` with the disks of every state that is tried: all when few atoms are undecided, else a
-    /// choice: none, all, each disk and each write alone and missing, prefixes, single atoms, and random ones.
+    /// choice: none, all, each disk alone and missing, every set of few whole writes, of many each alone and
+    /// prefixes, single atoms, and random ones.
     pub(crate) fn each(&self, random: &mut Random, thorough: bool, mut check: impl FnMut(Vec<Image>)) {
         check(self.whole(|_, _| false));
         if self.open.is_empty() {
@@ -296,7 +297,11 @@ impl PowerCut {
         if !thorough {
             return;
         }
-        for one in (0..self.open.len()).filter(|_| self.open.len() > disks.len()) {
+        let writes = self.open.len();
+        if (disks.len() + 1..=4).contains(&writes) {
+            (1..(1_u32 << writes) - 1).for_each(|set| check(self.whole(|at, _| set >> at & 1 == 1)));
+        }
+        for one in (0..writes).filter(|_| writes > disks.len().max(4)) {
             check(self.whole(|at, _| at < one));
             check(self.whole(|at, _| at == one));
         }

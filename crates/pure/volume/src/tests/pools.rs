@@ -3,12 +3,14 @@
 use super::disk::{Event, GARBAGE, Image, SimDisk, block_on};
 use super::world::{DISK_BLOCKS, Opened, SLAB_BLOCKS, TestPool, World, disk_id, members, pool_id, volume_id};
 use crate::layout::{DATA_START, HEAD_LABELS, SLOT_STARTS, tail_label};
-use crate::{MemberState, NewDisk, Pool, PoolError, Sectors, Standing, Volume, VolumePlan};
+use crate::{Contents, MemberState, NewDisk, Pool, PoolError, Sectors, Standing, Volume, VolumePlan, probe};
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View};
 use futures_util::FutureExt;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 use uuid::Uuid;
 
 fn plan(number: u64, size_bytes: u64) -> VolumePlan {
@@ -267,10 +269,58 @@ fn label_copies_that_are_damaged_are_made_whole_again() {
     world.open().unwrap();
     let again = World::of(world.images());
     again.open().unwrap();
-    assert!(again.journal.borrow().is_empty(), "everything is whole");
+    assert!(!again.has_written(), "everything is whole");
     let before: Vec<Vec<u8>> = two_groups().0.disks.iter().map(|disk| bytes_of(&**disk, 0, 256)).collect();
     let after: Vec<Vec<u8>> = again.disks.iter().map(|disk| bytes_of(&**disk, 0, 256)).collect();
     assert_eq!(before, after);
+}
+
+#[test]
+fn disk_with_one_torn_label_between_zeros_is_blank_and_any_other_without_a_whole_label_is_damaged() {
+    let tail = tail_label(Blocks(DISK_BLOCKS));
+    let labels = [HEAD_LABELS[0], HEAD_LABELS[1], tail];
+    let world = || two_groups().0;
+    let tear = |world: &World, block: u64| world.disks[0].scribble(block * 4096 + 600, b"torn");
+    let contents = |world: &World| block_on(probe(&*world.disks[0])).contents;
+    for torn in labels {
+        let world = world();
+        tear(&world, torn);
+        assert!(matches!(contents(&world), Contents::Member(_)), "two copies are whole");
+        labels.iter().filter(|&&other| other != torn).for_each(|other| {
+            world.disks[0].scribble(other * 4096, &[0; 4096]);
+        });
+        assert!(matches!(contents(&world), Contents::Blank), "its making or its end was interrupted");
+        let other = labels.into_iter().find(|&other| other != torn).unwrap();
+        world.disks[0].scribble(other * 4096 + 8, b"x");
+        assert!(matches!(contents(&world), Contents::Damaged), "somebody has written over the others");
+    }
+    let world = world();
+    labels.iter().for_each(|&label| tear(&world, label));
+    assert!(matches!(contents(&world), Contents::Damaged));
+}
+
+#[test]
+fn pool_flushes_what_a_killed_daemon_left_before_it_writes_anything() {
+    let (world, opened) = two_groups();
+    {
+        let mut creation = pin!(opened.pool.create_volume(plan(1, 1 << 20)));
+        let mut cx = Context::from_waker(Waker::noop());
+        let before = world.journal.borrow().len();
+        while world.journal.borrow().len() < before + 4 {
+            assert!(creation.as_mut().poll(&mut cx).is_pending());
+        }
+    }
+    drop(opened);
+    world.journal.borrow_mut().clear();
+    let found = world.open().unwrap();
+    assert_eq!(found.pool.status().volumes.len(), 1, "the commit was in every cache");
+    block_on(found.pool.delete_volume(volume_id(1))).unwrap();
+    let journal = world.journal.borrow();
+    let flushed = journal.iter().map_while(|event| match event {
+        Event::Flush { disk } => Some(*disk),
+        Event::Write { .. } => None,
+    });
+    assert_eq!(flushed.collect::<BTreeSet<_>>().len(), 4);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A pool of mirrors on recording disks: made, cut off, and found again by the code that is under test.
 
-use super::disk::{Image, Journal, SimDisk, block_on};
+use super::disk::{Event, Image, Journal, SimDisk, block_on};
 use super::mirror::Mirror;
 use crate::{
     CreatePool, FoundPool, GroupPlan, GroupRecord, MemberState, NewDisk, Pool, PoolError, PoolRefusal, Probe, Standing,
@@ -88,6 +88,11 @@ impl World {
     pub(crate) fn create(&self, groups: &[&[usize]]) -> Result<Opened, PoolError> {
         let (plan, groups) = self.plan(groups);
         Ok(Opened { pool: block_on(Pool::create(plan, groups.clone()))?, groups })
+    }
+
+    /// True when something was written since the disks were there.
+    pub(crate) fn has_written(&self) -> bool {
+        self.journal.borrow().iter().any(|event| matches!(event, Event::Write { .. }))
     }
 
     pub(crate) fn survey(&self) -> Survey {
