@@ -1,13 +1,14 @@
 //! Pools on simulated disks: made, found again after the power came back, mended with new disks.
 
 use crate::stage::{Judged, Stage};
-use model::{DiskName, GroupSpec, Level, MemberState, Name, Order, PoolId, PoolReport, PoolState, Report, Size};
+use model::{DiskName, GroupSpec, Level, MemberState, Name, Order, PoolId, PoolReport, PoolState, Report, Size, code};
 use sim::{DiskHandle, DiskShape};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
-/// What a member disk holds, in MiB: about the least that a pool takes.
-const DISK_MIB: u64 = 64;
+/// What the smallest and the largest disks hold, in MiB: about the least that a pool takes.
+const DISK_MIB: RangeInclusive<u64> = 64..=66;
 
 /// A pool to be made of new disks.
 pub(crate) struct PoolPlan {
@@ -24,6 +25,8 @@ pub(crate) struct Pool {
     pub plan: PoolPlan,
     /// Where each disk is that the data plane knows.
     disks: RefCell<BTreeMap<DiskName, String>>,
+    /// What every member must hold: as much as the smallest of the first.
+    member_mib: u64,
     next_path: Cell<u32>,
     next_name: Cell<u32>,
 }
@@ -48,10 +51,12 @@ impl PoolPlan {
     pub async fn prepare(self, stage: &Stage) -> Judged<Pool> {
         let name: Name = "tank".parse().expect("this is a name");
         let id = PoolId::from_random(stage.chance.identity());
+        let sizes: Vec<u64> = (0..self.members).map(|_| stage.chance.within(DISK_MIB)).collect();
+        let member_mib = sizes.iter().copied().min().unwrap_or_default();
         let (disks, next_path, next_name) = (RefCell::default(), Cell::default(), Cell::default());
-        let pool = Pool { name, id, plan: self, disks, next_path, next_name };
-        for _ in 0..pool.plan.members {
-            pool.add_disk(stage).await?;
+        let pool = Pool { name, id, plan: self, disks, member_mib, next_path, next_name };
+        for mib in sizes {
+            pool.add_disk(stage, mib).await?;
         }
         Ok(pool)
     }
@@ -72,12 +77,29 @@ impl Pool {
         Order::CreatePool { pool: self.name.clone(), id: self.id, groups, force: false }
     }
 
+    /// A new disk takes the place of `failed`, and is being filled. One that is too small does not.
+    pub async fn replace(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
+        let order = |replacement: &DiskName| {
+            let (failed, replacement) = (failed.clone(), replacement.clone());
+            Order::ReplaceDisk { failed, member: None, replacement, force: false }
+        };
+        if self.member_mib > *DISK_MIB.start() && stage.chance.percent(30) {
+            let small = self.add_disk(stage, stage.chance.within(*DISK_MIB.start()..=self.member_mib - 1)).await?;
+            match stage.ask(order(&small)).await {
+                Err(refusal) if refusal.code == code::DISK_TOO_SMALL => {}
+                answer => return Err(format!("a replacement that is too small was answered with {answer:?}")),
+            }
+        }
+        let replacement = self.add_disk(stage, stage.chance.within(self.member_mib..=*DISK_MIB.end())).await?;
+        stage.order(order(&replacement)).await?;
+        Ok(replacement)
+    }
+
     /// A new disk is in the machine, and the data plane knows it.
-    pub async fn add_disk(&self, stage: &Stage) -> Judged<DiskName> {
-        let bytes = (DISK_MIB + stage.chance.below(3)) << 20;
+    async fn add_disk(&self, stage: &Stage, mib: u64) -> Judged<DiskName> {
         let path = format!("/dev/disk{:03}", self.next_path.get());
         self.next_path.set(self.next_path.get() + 1);
-        let shape = DiskShape { volatile_cache: self.plan.volatile_cache, ..DiskShape::of(bytes) };
+        let shape = DiskShape { volatile_cache: self.plan.volatile_cache, ..DiskShape::of(mib << 20) };
         stage.array.add_disk(&path, shape);
         let disk = self.new_name();
         stage.order(Order::OpenDisk { disk: disk.clone(), path: path.clone() }).await?;

@@ -23,9 +23,7 @@ impl Stage {
             4 | 5 if !small_blocks => self.cut(Crash::Torn, Torn::Garbage),
             _ => self.cut(Crash::AnySubset, Torn::Mixed),
         };
-        if std::env::var_os("DBG").is_some() {
-            eprintln!("{} PLUG {torn:?}", self.world.now().0);
-        }
+        tracing::info!(at = self.world.now().0, ?torn, "the plug is pulled");
         for volume in volumes {
             volume.unit.oracle.borrow_mut().crash(torn);
         }

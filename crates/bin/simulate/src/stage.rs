@@ -111,9 +111,7 @@ impl Stage {
     /// What the data plane answers to an order that it has no reason to refuse.
     pub async fn order(&self, order: Order) -> Judged<Report> {
         let asked = format!("{order:?}");
-        if std::env::var_os("DBG").is_some() {
-            eprintln!("{} ORDER {}", self.world.now().0, &asked[..asked.len().min(300)]);
-        }
+        tracing::info!(at = self.world.now().0, "order {asked}");
         self.ask(order).await.map_err(|refusal| format!("refused: {refusal} ({}): {asked}", refusal.code))
     }
 

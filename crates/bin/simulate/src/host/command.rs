@@ -67,7 +67,7 @@ pub(crate) fn read(lun: Lun, range: &Range<u64>, block_bytes: usize) -> Command 
     let bytes = (range.end - range.start) as usize * block_bytes;
     let into = DataIn::Into(Buf::recycled(bytes));
     match short_form(range, 0x28) {
-        Some(cdb) if range.start % 2 == 0 => command(lun, &cdb, None, into),
+        Some(cdb) if range.start.is_multiple_of(2) => command(lun, &cdb, None, into),
         _ => command(lun, &long_form(range, 0x88, 0), None, into),
     }
 }
@@ -76,7 +76,7 @@ pub(crate) fn read(lun: Lun, range: &Range<u64>, block_bytes: usize) -> Command 
 pub(crate) fn write(lun: Lun, range: &Range<u64>, data: Rope, verify: bool) -> Command {
     let (short, long) = if verify { (0x2E, 0x8E) } else { (0x2A, 0x8A) };
     match short_form(range, short) {
-        Some(cdb) if range.start % 2 == 0 => command(lun, &cdb, Some(data), DataIn::None),
+        Some(cdb) if range.start.is_multiple_of(2) => command(lun, &cdb, Some(data), DataIn::None),
         _ => command(lun, &long_form(range, long, 0), Some(data), DataIn::None),
     }
 }

@@ -2,7 +2,7 @@
 
 use iscsi::initiator::{Command, Completion, Config, Connection, Event};
 use iscsi::pdu::{Lun, TaskFunction, TaskFunctionOutcome};
-use iscsi::{CloseReason, Gathered, LoginStatus, TaskId, Violation};
+use iscsi::{CloseReason, Gathered, TaskId};
 use shard::mailbox::{self, Sender};
 use shard::time::Sleep;
 use shard::{Stream, StreamOptions, Time, World};
@@ -35,14 +35,11 @@ pub(crate) enum Answer {
 }
 
 /// Why there is no session.
-#[derive(Debug)]
 pub(crate) enum NoSession {
     /// The network, or nobody there.
     Unreachable,
-    /// The target does not want us.
-    Refused(LoginStatus),
-    /// Somebody broke the protocol, though the network keeps every byte.
-    Violation(Violation),
+    /// What the target did wrong, in words: it does not want us, or broke the protocol.
+    Wrong(String),
 }
 
 struct Link {
@@ -79,8 +76,8 @@ impl Session {
                 Ok(Self(link))
             }
             None => Err(match link.ended.get() {
-                Some(CloseReason::LoginRefused(status)) => NoSession::Refused(status),
-                Some(CloseReason::Violation(violation)) => NoSession::Violation(violation),
+                Some(CloseReason::LoginRefused(status)) => NoSession::Wrong(format!("refused: {status:?}")),
+                Some(CloseReason::Violation(violation)) => NoSession::Wrong(violation.to_string()),
                 _ => NoSession::Unreachable,
             }),
         }

@@ -133,7 +133,7 @@ impl Host {
                     }
                 }
                 Err(NoSession::Unreachable) => world.sleep(chance.moment(Duration::from_secs(2))).await,
-                Err(why) => judge.fail(format!("the login failed: {why:?}")),
+                Err(NoSession::Wrong(why)) => judge.fail(format!("the login failed: {why}")),
             }
         }
         None

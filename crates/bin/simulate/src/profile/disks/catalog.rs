@@ -60,10 +60,15 @@ async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
         pool.find_disks(stage).await;
         match stage.ask(Order::OpenPool { id: pool.id }).await {
             Ok(_) => return Ok(()),
-            Err(refusal) if refusal.code == code::POOL_INCOMPLETE => wipe(stage, pool).await?,
+            Err(refusal) if is_no_pool(&refusal) => wipe(stage, pool).await?,
             Err(refusal) => return Err(format!("a pool that was being made: {refusal}")),
         }
     }
+}
+
+/// True when no disk bears the pool, or its making or destruction was interrupted.
+fn is_no_pool(refusal: &Refusal) -> bool {
+    refusal.code == code::POOL_INCOMPLETE || refusal.code == code::POOL_UNKNOWN
 }
 
 /// What is left of the pool is wiped, as control does with pools that it was making or destroying.
@@ -89,10 +94,10 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
         Came::Dark => {
             stage.come_back(pool).await;
             pool.find_disks(stage).await;
-            if stage.ask(Order::OpenPool { id: pool.id }).await.is_ok() {
-                stage.order(Order::DestroyPool { pool: pool.name.clone() }).await?;
-            } else {
-                wipe(stage, pool).await?;
+            match stage.ask(Order::OpenPool { id: pool.id }).await {
+                Ok(_) => drop(stage.order(Order::DestroyPool { pool: pool.name.clone() }).await?),
+                Err(refusal) if is_no_pool(&refusal) => wipe(stage, pool).await?,
+                Err(refusal) => return Err(format!("a pool that was being destroyed: {refusal}")),
             }
         }
     }

@@ -152,10 +152,9 @@ impl Infirmary<'_> {
         let afflicted = self.ill.iter().find(|(_, illness)| **illness == Illness::Afflicted);
         let Some(failed) = afflicted.map(|(disk, _)| disk.clone()) else { return Ok(false) };
         self.take_out(&failed).await?;
-        let replacement = self.pool.add_disk(self.stage).await?;
+        let replacement = self.pool.replace(self.stage, &failed).await?;
         self.ill.remove(&failed);
-        self.ill.insert(replacement.clone(), Illness::Filling);
-        self.stage.order(Order::ReplaceDisk { failed, member: None, replacement, force: false }).await?;
+        self.ill.insert(replacement, Illness::Filling);
         Ok(true)
     }
 

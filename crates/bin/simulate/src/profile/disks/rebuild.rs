@@ -30,9 +30,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let members: Vec<DiskName> = report.members().filter_map(|member| member.disk.clone()).collect();
     let failed = members[stage.chance.index(members.len())].clone();
     stage.order(Order::FailDisk { disk: failed.clone(), force: false }).await?;
-    let replacement = pool.add_disk(stage).await?;
-    let order = Order::ReplaceDisk { failed, member: None, replacement, force: false };
-    stage.order(order).await?;
+    pool.replace(stage, &failed).await?;
     let mirrored = matches!(pool.plan.level, Level::Raid1 | Level::Raid10);
     for _ in 0..stage.chance.within(1..=3) {
         let commands = if mirrored { stage.chance.within(20..=200) } else { 0 };
