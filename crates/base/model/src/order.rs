@@ -51,12 +51,11 @@ pub enum Order {
         /// Which.
         pool: Name,
     },
-    /// Take a member out of its pool, as if it had died → `Report::Pool`, durable.
+    /// Take a member out of its pool, as if it had died → `Report::Pool`, durable. One that the pool cannot
+    /// serve its data without is refused with `POOL_WOULD_FAIL`.
     FailDisk {
         /// Which.
         disk: DiskName,
-        /// True when the pool may lose data by it.
-        force: bool,
     },
     /// Put `replacement` into the place of `failed` and begin to rebuild → `Report::Pool`, durable.
     ReplaceDisk {

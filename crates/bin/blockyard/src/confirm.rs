@@ -1,4 +1,4 @@
-//! Destruction is confirmed: with `--yes`, or by typing the name.
+//! What cannot be taken back is confirmed: with `--yes`, or by typing the name.
 
 use crate::failure::Failure;
 use model::{Refusal, code};
@@ -12,18 +12,25 @@ pub fn destruction(what: &str, name: &impl Display, yes: bool) -> Result<(), Fai
     if yes {
         return Ok(());
     }
-    let unconfirmed = |hint: &str| {
-        let message = format!("{what} {name} and everything on it would be gone");
-        Failure::from(Refusal::new(code::UNCONFIRMED, message, hint))
-    };
+    let message = format!("{what} {name} and everything on it would be gone");
+    repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))
+}
+
+/// The operator wants what was refused until it is confirmed, and types `name` to say so.
+///
+/// *Errors*: the refusal, when nobody could be asked or another name was typed.
+pub fn repetition(name: &impl Display, unconfirmed: Refusal) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(unconfirmed("repeat with --yes if that is wanted"));
+        return Err(unconfirmed.into());
     }
-    eprint!("This destroys {what} {name} and everything on it. Type its name to go on: ");
     let mut typed = String::new();
+    eprint!("{}. Type its name to go on: ", unconfirmed.message);
     let asked = std::io::stderr().flush().and_then(|()| std::io::stdin().read_line(&mut typed));
     match asked {
         Ok(_) if typed.trim() == name.to_string() => Ok(()),
-        _ => Err(unconfirmed("type its name exactly, or repeat with --yes")),
+        _ => {
+            let hint = "type its name exactly, or repeat with --yes";
+            Err(Refusal::new(unconfirmed.code, unconfirmed.message, hint).into())
+        }
     }
 }

@@ -8,9 +8,7 @@ mod problem;
 pub use problem::Problem;
 
 use crate::Control;
-use crate::request::{
-    Force, NewDisk, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Replace, Resize, Unpresent,
-};
+use crate::request::{NewDisk, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Replace, Resize, Unpresent};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, Uri};
@@ -80,8 +78,8 @@ async fn remove_disk(State(control): Shared, Named(name): Named<DiskName>) -> An
     Ok(gone())
 }
 
-async fn fail_disk(State(control): Shared, Named(name): Named<DiskName>, Body(how): Body<Force>) -> Answer {
-    answer("pool", to_its_end(async move { control.fail_disk(&name, how.force).await }).await?)
+async fn fail_disk(State(control): Shared, Named(name): Named<DiskName>) -> Answer {
+    answer("pool", to_its_end(async move { control.fail_disk(&name).await }).await?)
 }
 
 async fn replace_disk(State(control): Shared, Named(name): Named<DiskName>, Body(by): Body<Replace>) -> Answer {

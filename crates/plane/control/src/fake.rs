@@ -92,7 +92,7 @@ impl Fake {
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::OpenPool { id } => self.open_pool(*id),
             Order::DestroyPool { pool } => self.destroy_pool(pool),
-            Order::FailDisk { disk, force } => self.fail_disk(disk, *force),
+            Order::FailDisk { disk } => self.fail_disk(disk),
             Order::ReplaceDisk { failed, member, replacement, force } => {
                 self.replace_disk(failed, *member, replacement, *force)
             }

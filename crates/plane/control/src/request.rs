@@ -18,15 +18,6 @@ pub struct NewDisk {
     pub create: Option<Size>,
 }
 
-/// Whether to do what is refused for safety's sake.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Force {
-    /// True to do it.
-    #[serde(default)]
-    pub force: bool,
-}
-
 /// Replace a disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +27,9 @@ pub struct Replace {
     /// True to replace a healthy disk, or to overwrite what is on the replacement.
     #[serde(default)]
     pub force: bool,
+    /// True when it was confirmed that the disk is to be replaced though it is healthy.
+    #[serde(default)]
+    pub confirmed: bool,
 }
 
 /// Make a pool.

@@ -131,7 +131,7 @@ impl<W: World> Conductor<W> {
             }
             Order::OpenPool { id } => self.open_pool(*id).await.map(Report::Pool),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),
-            Order::FailDisk { disk, force } => self.fail_disk(disk, *force).await.map(Report::Pool),
+            Order::FailDisk { disk } => self.fail_disk(disk).await.map(Report::Pool),
             Order::ReplaceDisk { failed, member, replacement, force } => {
                 self.replace_disk(failed, *member, replacement, *force).await.map(Report::Pool)
             }

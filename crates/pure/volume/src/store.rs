@@ -110,6 +110,11 @@ impl<D: BlockDevice + 'static> Store<D> {
         state.disks.push((id, disk));
     }
 
+    /// Nothing of the store holds `disk` any more, but a commit that is under way.
+    pub(crate) fn detach(&self, id: Uuid) {
+        self.state.borrow_mut().disks.retain(|(known, _)| *known != id);
+    }
+
     /// Takes no change any more.
     pub(crate) fn close(&self) {
         self.state.borrow_mut().lost = true;

@@ -31,17 +31,21 @@ pub enum DiskCommand {
         /// Which
         disk: DiskName,
     },
-    /// Take a disk out of its pool, as if it had died
+    /// Take a disk out of its pool, as if it had died; refused when the pool cannot do without it
     #[command(after_help = "Example:\n  blockyard disk fail d2")]
     Fail {
         /// Which
         disk: DiskName,
-        /// Also when the pool loses data by it
-        #[arg(long)]
-        force: bool,
     },
     /// Give a failed disk's place to another one, and rebuild
-    #[command(after_help = "Example:\n  blockyard disk replace d2 d6 --wait")]
+    #[command(after_help = "Example:
+  blockyard disk replace d2 d6 --wait
+
+A disk that failed by accident, such as one that was pulled, may take its own place again:
+  blockyard disk replace d2 d2
+
+A healthy disk is replaced when that is said twice:
+  blockyard disk replace d2 d6 --force --yes")]
     Replace {
         /// The disk that failed
         disk: DiskName,
@@ -50,6 +54,9 @@ pub enum DiskCommand {
         /// Also when the disk is healthy, or the replacement holds something
         #[arg(long)]
         force: bool,
+        /// Do not ask before a healthy disk is replaced
+        #[arg(long)]
+        yes: bool,
         /// Return only when the rebuild has ended
         #[arg(long)]
         wait: bool,

@@ -4,8 +4,8 @@ use super::{Desk, known, or_dash};
 use crate::args::DiskCommand;
 use crate::failure::Failure;
 use crate::output::Rows;
-use crate::progress;
-use control::request::{Force, NewDisk, Replace};
+use crate::{confirm, progress};
+use control::request::{NewDisk, Replace};
 use model::{DiskName, DiskReport, DiskState, PoolReport, Refusal, Size, code};
 use std::path::{Path, PathBuf};
 
@@ -17,12 +17,14 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
             desk.client.delete(&format!("/disks/{disk}"))?;
             desk.out.said(&format!("disk {disk} is forgotten; what is on it stays"))
         }
-        DiskCommand::Fail { disk, force } => {
-            let answer = desk.client.post(&format!("/disks/{disk}/fail"), &Force { force }, "pool")?;
+        DiskCommand::Fail { disk } => {
+            let answer = desk.client.post(&format!("/disks/{disk}/fail"), &(), "pool")?;
             let pool: PoolReport = answer.decode()?;
             desk.out.done(&answer, &format!("disk {disk} is out; pool {} is {}", pool.name, pool.state.as_str()))
         }
-        DiskCommand::Replace { disk, replacement, force, wait } => replace(desk, &disk, replacement, force, wait),
+        DiskCommand::Replace { disk, replacement, force, yes, wait } => {
+            replace(desk, &disk, Replace { replacement, force, confirmed: yes }, wait)
+        }
     }
 }
 
@@ -69,9 +71,16 @@ fn add(desk: &Desk, paths: &[PathBuf], name: Option<DiskName>, create: Option<Si
     Ok(())
 }
 
-fn replace(desk: &Desk, disk: &DiskName, replacement: DiskName, force: bool, wait: bool) -> Result<(), Failure> {
-    let request = Replace { replacement, force };
-    let answer = desk.client.post(&format!("/disks/{disk}/replace"), &request, "pool")?;
+fn replace(desk: &Desk, disk: &DiskName, mut request: Replace, wait: bool) -> Result<(), Failure> {
+    let path = format!("/disks/{disk}/replace");
+    let answer = match desk.client.post(&path, &request, "pool") {
+        Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
+            confirm::repetition(disk, refusal)?;
+            request.confirmed = true;
+            desk.client.post(&path, &request, "pool")?
+        }
+        answered => answered?,
+    };
     let pool: PoolReport = answer.decode()?;
     let text = format!(
         "disk {} takes the place of {disk}; pool {} is {}, see blockyard pool show {} --watch",

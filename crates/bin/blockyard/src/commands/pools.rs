@@ -5,7 +5,7 @@ use crate::args::PoolCommand;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::{confirm, progress};
-use control::request::{Force, NewGroup, NewPool};
+use control::request::{NewGroup, NewPool};
 use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         }
         PoolCommand::Import { name } => {
             let path = format!("{}/import", pool_path(&name));
-            let answer = desk.client.post(&path, &Force::default(), "pool")?;
+            let answer = desk.client.post(&path, &(), "pool")?;
             let pool: PoolReport = answer.decode()?;
             let volumes = if pool.volumes == 1 { "volume" } else { "volumes" };
             let text = format!("pool {name} is open and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);

@@ -118,6 +118,16 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "disk d0 is healthy; name the disk that failed, or repeat with --force to replace a healthy one (BY-1306)",
         ),
         (
+            "disk replace d0 d5 --force",
+            1,
+            "disk d0 is healthy, and pool tank would be without it until the rebuild has ended; repeat with --yes if that is wanted (BY-1809)",
+        ),
+        (
+            "disk replace d0 d0",
+            1,
+            "disk d0 is healthy and in its place; name a free disk, or take it out first with blockyard disk fail d0 (BY-1306)",
+        ),
+        (
             "host add db --initiator web1",
             2,
             "\"web1\" is not an iSCSI name; write it as the initiator shows it, such as iqn.1993-08.org.debian:01:abc123, eui.0123456789abcdef or naa.… (BY-1003)",
@@ -297,6 +307,8 @@ fn rebuild_is_followed_to_its_end() {
     assert!(lab.good(&["pool", "show", "tank"]).starts_with("pool tank: healthy\n"));
     lab.good(&["disk", "remove", "d1"]);
     assert_eq!(lab.run(&["status", "--check"]).code, 0);
+    lab.good(&["disk", "fail", "d0"]);
+    lab.good(&["disk", "replace", "d0", "d0", "--wait"]);
 }
 
 #[test]

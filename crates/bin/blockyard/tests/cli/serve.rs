@@ -45,6 +45,32 @@ fn end(daemon: &mut Child, signal: Signal) -> ExitStatus {
 }
 
 #[test]
+fn disk_that_failed_by_accident_is_its_own_replacement() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    let good = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let outcome = ask(dir, &words);
+        assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
+        outcome.stdout
+    };
+    for disk in ["d0", "d1", "d2"] {
+        good(&format!("disk add --name {disk} --create 64MiB {disk}.img"));
+    }
+    good("pool create tank --level raid1 d0 d1");
+    good("volume create tank/v 8MiB");
+    good("disk fail d1");
+    good("disk replace d1 d1 --wait");
+    assert!(good("pool show tank").starts_with("pool tank: healthy\n"));
+    good("disk replace d1 d2 --force --yes --wait");
+    let disks = good("disk list --no-headers");
+    assert!(disks.contains("d1\tfree\t(tank)") && disks.contains("d2\tin use\ttank"), "{disks}");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+#[test]
 fn daemon_is_alone_ends_well_and_comes_back_after_a_kill() {
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();

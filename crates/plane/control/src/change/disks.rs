@@ -75,9 +75,8 @@ impl Control {
 
     /// The disk is out of its pool, as if it had died.
     ///
-    /// *Errors*: it is not known or in no pool, has failed already, or the pool would lose data and
-    /// `force` is false.
-    pub async fn fail_disk(&self, name: &DiskName, force: bool) -> Result<PoolReport, Refusal> {
+    /// *Errors*: it is not known or in no pool, has failed already, or the pool cannot do without it.
+    pub async fn fail_disk(&self, name: &DiskName) -> Result<PoolReport, Refusal> {
         let _turn = self.turn().await;
         self.state().disk(name)?;
         match self.open_disk(name).await?.map(|report| report.state) {
@@ -91,31 +90,34 @@ impl Control {
             }
             Some(_) => {}
         }
-        self.engine.pool(Order::FailDisk { disk: name.clone(), force }).await
+        self.engine.pool(Order::FailDisk { disk: name.clone() }).await
     }
 
     /// Another disk has the place of `name`, and the rebuild has begun. A disk that has failed may be
     /// tried again in its own place.
     ///
-    /// *Errors*: one of them is not known, the first is healthy and `force` is false, the second is
-    /// missing, in use, too small or holds something that is not ours.
+    /// *Errors*: one of them is not known, the first is healthy and that was not both forced and confirmed,
+    /// the second is missing, in use, too small or holds something that is not ours.
     pub async fn replace_disk(&self, name: &DiskName, request: Replace) -> Result<PoolReport, Refusal> {
         let turn = self.turn().await;
-        let state = self.state();
-        state.disk(name)?;
-        state.disk(&request.replacement)?;
+        self.state().disk(name)?;
+        self.state().disk(&request.replacement)?;
+        if self.open_disk(&request.replacement).await?.is_none() {
+            // It may have been attached since it was missed.
+            self.open_disks(&turn).await?;
+        }
         let Some(replacement) = self.open_disk(&request.replacement).await? else {
             return Err(missing(&request.replacement));
         };
-        admit_unused(&request.replacement, &replacement)?;
-        let healthy = self.open_disk(name).await?.is_some_and(|disk| disk.state == DiskState::InUse);
-        if healthy && !request.force {
-            return Err(Refusal::new(
-                code::DISK_HEALTHY,
-                format!("disk {name} is healthy"),
-                "name the disk that failed, or repeat with --force to replace a healthy one",
-            ));
+        if request.replacement == *name {
+            admit_own_place(name, &replacement)?;
+        } else {
+            admit_unused(&request.replacement, &replacement)?;
         }
+        if let Some(disk) = self.open_disk(name).await? {
+            admit_replaced(name, &disk, &request)?;
+        }
+        let state = self.state();
         let order = Order::ReplaceDisk {
             failed: name.clone(),
             member: state.disk(name)?.id,
@@ -212,19 +214,55 @@ fn free_name(path: &Path, taken: impl Fn(&DiskName) -> bool) -> DiskName {
     })
 }
 
+/// Admits a disk that has failed, or is whole, when it is to be replaced all the same and that was said twice.
+fn admit_replaced(name: &DiskName, disk: &DiskReport, request: &Replace) -> Result<(), Refusal> {
+    match (disk.state, request.force, request.confirmed) {
+        (DiskState::InUse, false, _) => Err(Refusal::new(
+            code::DISK_HEALTHY,
+            format!("disk {name} is healthy"),
+            "name the disk that failed, or repeat with --force to replace a healthy one",
+        )),
+        (DiskState::InUse, true, false) => Err(Refusal::new(
+            code::UNCONFIRMED,
+            format!("disk {name} is healthy, and {} would be without it until the rebuild has ended", pool_of(disk)),
+            "repeat with --yes if that is wanted",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Admits a disk to its own place: one that has failed, and one that was missing and is back.
+fn admit_own_place(name: &DiskName, disk: &DiskReport) -> Result<(), Refusal> {
+    match disk.state {
+        DiskState::InUse => Err(Refusal::new(
+            code::DISK_HEALTHY,
+            format!("disk {name} is healthy and in its place"),
+            format!("name a free disk, or take it out first with blockyard disk fail {name}"),
+        )),
+        DiskState::Rebuilding => Err(Refusal::new(
+            code::DISK_IN_USE,
+            format!("disk {name} is being filled in its place already"),
+            "wait until the rebuild has ended, see blockyard pool show",
+        )),
+        DiskState::Free | DiskState::Failed | DiskState::Missing => Ok(()),
+    }
+}
+
 /// Admits a disk that no open pool uses.
 pub fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), Refusal> {
     match report.state {
-        DiskState::InUse | DiskState::Rebuilding => {
-            let pool = report.label.pool().map_or("a pool".to_owned(), |(_, pool)| format!("pool {pool}"));
-            Err(Refusal::new(
-                code::DISK_IN_USE,
-                format!("disk {name} is in use by {pool}"),
-                "name a free disk, see blockyard disk list",
-            ))
-        }
+        DiskState::InUse | DiskState::Rebuilding => Err(Refusal::new(
+            code::DISK_IN_USE,
+            format!("disk {name} is in use by {}", pool_of(report)),
+            "name a free disk, see blockyard disk list",
+        )),
         DiskState::Free | DiskState::Failed | DiskState::Missing => Ok(()),
     }
+}
+
+/// The pool that the disk's label names, in words.
+fn pool_of(disk: &DiskReport) -> String {
+    disk.label.pool().map_or("a pool".to_owned(), |(_, pool)| format!("pool {pool}"))
 }
 
 pub fn missing(name: &DiskName) -> Refusal {

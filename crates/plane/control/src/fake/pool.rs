@@ -117,7 +117,7 @@ impl Fake {
         Ok(Report::Done)
     }
 
-    pub(super) fn fail_disk(&mut self, disk: &DiskName, force: bool) -> Result<Report, Refusal> {
+    pub(super) fn fail_disk(&mut self, disk: &DiskName) -> Result<Report, Refusal> {
         let id = label_of(&self.disks, disk).map(|label| label.disk);
         let pool = self.pools.values_mut().find(|pool| id.is_some_and(|id| pool.catalogue.has(id)));
         let Some((pool, id)) = pool.zip(id) else {
@@ -126,13 +126,9 @@ impl Fake {
         };
         let mut next = pool.catalogue.clone();
         *next.member(id).expect("just found") = MemberState::Failed;
-        if next.state() == PoolState::Failed && !force {
+        if next.state() == PoolState::Failed {
             let message = format!("without disk {disk} pool {} would lose data", next.name);
-            return Err(Refusal::new(
-                code::POOL_WOULD_FAIL,
-                message,
-                "replace the disk that failed before, or repeat with --force",
-            ));
+            return Err(Refusal::new(code::POOL_WOULD_FAIL, message, "replace the disk that failed before"));
         }
         pool.catalogue = next;
         pool.save(&self.disks)?;

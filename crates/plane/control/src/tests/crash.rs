@@ -185,7 +185,7 @@ async fn crash_while_a_loose_volume_is_deleted() {
 
 #[tokio::test]
 async fn crash_while_a_disk_fails() {
-    old_or_new(|control, _| async move { control.fail_disk(&name("d0"), false).await.map(|_| ()) }).await;
+    old_or_new(|control, _| async move { control.fail_disk(&name("d0")).await.map(|_| ()) }).await;
 }
 
 #[tokio::test]
@@ -193,8 +193,8 @@ async fn crash_while_a_disk_is_replaced() {
     let array = Array::new().await;
     array.furnish().await;
     array.add_disks(&["f0"]).await;
-    array.control.fail_disk(&name("d0"), false).await.expect("failed");
-    let replace = Replace { replacement: name("f0"), force: false };
+    array.control.fail_disk(&name("d0")).await.expect("failed");
+    let replace = Replace { replacement: name("f0"), force: false, confirmed: false };
     array.control.replace_disk(&name("d0"), replace).await.expect("replaced");
     let array = array.restarted().await;
     let pool = array.control.pool_report(&name("tank")).await.expect("a pool");

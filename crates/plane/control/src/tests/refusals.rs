@@ -4,7 +4,7 @@ use super::{Array, new_disk, new_host, new_pool, new_presentation, new_volume};
 use crate::request::{
     NewBackend, NewChap, NewDisk, NewHost, NewPresentation, NewVolume, Replace, Resize, SecretText, Unpresent,
 };
-use model::{Code, Level, Refusal, Size, code};
+use model::{Code, Level, MemberState, Refusal, Size, code};
 use std::fmt::Debug;
 use std::fs;
 
@@ -135,23 +135,45 @@ async fn disk_is_failed_once_and_replaced_only_when_it_failed() {
     array.furnish().await;
     array.add_disks(&["d4", "d5"]).await;
     let control = &array.control;
-    let by = |replacement: &str, force| Replace { replacement: name(replacement), force };
+    let by = |replacement: &str, force| Replace { replacement: name(replacement), force, confirmed: false };
     let replace = |disk: &'static str, how| async move { control.replace_disk(&name(disk), how).await };
 
     refused(replace("d0", by("d4", false)).await, code::DISK_HEALTHY);
-    refused(replace("d0", by("d0", true)).await, code::DISK_IN_USE);
+    refused(replace("d0", by("d4", true)).await, code::UNCONFIRMED);
+    refused(replace("d0", Replace { confirmed: true, ..by("d4", false) }).await, code::DISK_HEALTHY);
+    refused(replace("d0", Replace { confirmed: true, ..by("d0", true) }).await, code::DISK_HEALTHY);
     refused(replace("d0", by("d1", false)).await, code::DISK_IN_USE);
     refused(replace("d0", by("d9", false)).await, code::DISK_UNKNOWN);
     refused(replace("d9", by("d4", false)).await, code::DISK_UNKNOWN);
-    refused(control.fail_disk(&name("d4"), false).await, code::DISK_NOT_MEMBER);
+    refused(control.fail_disk(&name("d4")).await, code::DISK_NOT_MEMBER);
 
-    control.fail_disk(&name("d0"), false).await.expect("failed");
-    refused(control.fail_disk(&name("d0"), false).await, code::DISK_FAILED_ALREADY);
-    control.fail_disk(&name("d1"), false).await.expect("failed");
-    refused(control.fail_disk(&name("d2"), false).await, code::POOL_WOULD_FAIL);
+    control.fail_disk(&name("d0")).await.expect("failed");
+    refused(control.fail_disk(&name("d0")).await, code::DISK_FAILED_ALREADY);
+    control.fail_disk(&name("d1")).await.expect("failed");
+    refused(control.fail_disk(&name("d2")).await, code::POOL_WOULD_FAIL);
     let pool = replace("d0", by("d4", false)).await.expect("replaced");
     assert!(pool.members().any(|member| member.disk == Some(name("d4"))));
     assert!(control.state().disks[&name("d4")].id.is_some(), "the replacement is known by its identity");
+
+    let twice = replace("d2", Replace { confirmed: true, ..by("d5", true) }).await.expect("it was said twice");
+    assert!(twice.members().any(|member| member.disk == Some(name("d5"))));
+}
+
+#[tokio::test]
+async fn disk_takes_its_own_place_only_when_it_had_lost_it() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let control = &array.control;
+    let again = || Replace { replacement: name("d0"), force: false, confirmed: false };
+
+    let healthy = refused(control.replace_disk(&name("d0"), again()).await, code::DISK_HEALTHY);
+    assert!(healthy.message.ends_with("healthy and in its place"), "{healthy}");
+    control.fail_disk(&name("d0")).await.expect("failed");
+    let pool = control.replace_disk(&name("d0"), again()).await.expect("it is tried again");
+    let member = pool.members().find(|member| member.disk == Some(name("d0"))).expect("it is a member");
+    assert_eq!(member.state, MemberState::Rebuilding);
+    assert_eq!(control.state().disks[&name("d0")].id, Some(member.id), "under its new identity");
+    refused(control.replace_disk(&name("d0"), again()).await, code::DISK_IN_USE);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::{Array, new_presentation};
 use crate::fake::Fake;
 use crate::request::{NewBackend, NewDisk, NewVolume, Replace};
-use model::{DiskState, Level, MemberState, Name, PoolState, Severity, Size, VolumeState};
+use model::{DiskState, Level, MemberState, Name, PoolState, Severity, Size, VolumeState, code};
 use std::fs;
 
 fn name(text: &str) -> Name {
@@ -94,8 +94,24 @@ async fn missing_disk_degrades_and_is_named() {
     assert_eq!(status.problems[0].meaning, "it serves, and bears one more failed disk");
 
     array.add_disks(&["spare"]).await;
-    let by = Replace { replacement: name("spare"), force: false };
+    let by = Replace { replacement: name("spare"), force: false, confirmed: false };
     let pool = array.control.replace_disk(&name("d2"), by).await.expect("a disk that is not there can be replaced");
+    assert_eq!(pool.state, PoolState::Rebuilding);
+}
+
+#[tokio::test]
+async fn missing_disk_that_is_back_takes_its_place_again() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let (here, away) = (array.folder().join("d2.img"), array.dir.path().join("away"));
+    fs::rename(&here, &away).expect("renames");
+    let array = array.restarted().await;
+    let again = || Replace { replacement: name("d2"), force: false, confirmed: false };
+    let absent = array.control.replace_disk(&name("d2"), again()).await.expect_err("it is not there");
+    assert_eq!(absent.code, code::DISK_MISSING);
+
+    fs::rename(&away, &here).expect("renames");
+    let pool = array.control.replace_disk(&name("d2"), again()).await.expect("it is back");
     assert_eq!(pool.state, PoolState::Rebuilding);
 }
 

@@ -47,10 +47,10 @@ impl<W: World> Conductor<W> {
         Ok(())
     }
 
-    pub(super) async fn fail_disk(&self, disk: &DiskName, force: bool) -> Result<PoolReport, Refusal> {
+    pub(super) async fn fail_disk(&self, disk: &DiskName) -> Result<PoolReport, Refusal> {
         let (pool, id) = self.member_of(disk)?;
         let home = self.pool_home(&pool)?.home;
-        self.at(home, move |seat| pool::fail_disk(seat, pool, id, force)).await
+        self.at(home, move |seat| pool::fail_disk(seat, pool, id)).await
     }
 
     pub(super) async fn replace_disk(

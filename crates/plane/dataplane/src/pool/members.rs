@@ -13,13 +13,8 @@ use volume::NewDisk;
 
 /// The member is not used any more, as if it had died.
 ///
-/// *Durability*: when it returns.
-pub async fn fail_disk<W: World>(
-    seat: Rc<Seat<W>>,
-    pool: Name,
-    disk: DiskId,
-    _force: bool,
-) -> Result<PoolReport, Refusal> {
+/// *Errors*: it has failed already, or its group cannot serve without it. *Durability*: when it returns.
+pub async fn fail_disk<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId) -> Result<PoolReport, Refusal> {
     let pool = find(&seat, &pool)?;
     let (group, member) = pool.place(disk)?;
     pool.fail(group, member).await?;
@@ -51,6 +46,7 @@ pub async fn replace_disk<W: World>(
     // A disk that failed and comes back may be its own replacement: let go of it before it is opened.
     state.array.release(member);
     state.slots.borrow_mut()[usize::from(member)].disk = None;
+    pool.pool.release_member(uuid(lost));
     let disk = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
     let id = new_uuid(&seat.world);
     let replacement = NewDisk { id, device: disk.clone() };

@@ -44,6 +44,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
+    /// The pool lets go of the disk of a member that takes no part, so that it can be opened again. Without
+    /// effect on one that does.
+    pub fn release_member(&self, disk: Uuid) {
+        let store = &self.shared.store;
+        if !store.look(|catalog| catalog.member(disk).is_some_and(|member| member.state.takes_part())) {
+            store.detach(disk);
+        }
+    }
+
     /// `replacement` has the place of the member `lost`, and is to be filled from the beginning.
     ///
     /// Its label is written first; until the catalog names it, a crash leaves a disk that the pool does not

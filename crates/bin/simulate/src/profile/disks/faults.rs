@@ -126,7 +126,7 @@ impl Infirmary<'_> {
 
     /// The operator takes a member out.
     async fn take_out(&self, disk: &DiskName) -> Judged<()> {
-        match self.stage.ask(Order::FailDisk { disk: disk.clone(), force: false }).await {
+        match self.stage.ask(Order::FailDisk { disk: disk.clone() }).await {
             Ok(_) => Ok(()),
             Err(refusal) if refusal.code == code::DISK_FAILED_ALREADY => Ok(()),
             Err(refusal) => Err(format!("disk {disk} cannot be taken out: {refusal}")),

@@ -29,7 +29,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let report = stage.pool().await?;
     let members: Vec<DiskName> = report.members().filter_map(|member| member.disk.clone()).collect();
     let failed = members[stage.chance.index(members.len())].clone();
-    stage.order(Order::FailDisk { disk: failed.clone(), force: false }).await?;
+    stage.order(Order::FailDisk { disk: failed.clone() }).await?;
     pool.replace(stage, &failed).await?;
     let mirrored = matches!(pool.plan.level, Level::Raid1 | Level::Raid10);
     for _ in 0..stage.chance.within(1..=3) {
