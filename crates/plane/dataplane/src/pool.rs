@@ -16,7 +16,7 @@ pub use volumes::{create_volume, delete_volume, resize_volume};
 
 use crate::array::{Disk, Group};
 use crate::seat::Seat;
-use block::IoError;
+use block::{Blocks, IoError};
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code};
 use rebuild::{Halt, Work};
 use refusals::refusal;
@@ -48,6 +48,8 @@ pub struct OpenPool<W: World> {
 struct GroupState<W: World> {
     level: Level,
     chunk: Size,
+    /// What each member gives to the group.
+    member_blocks: Blocks,
     array: Group<W>,
     slots: RefCell<Vec<Slot<W>>>,
     /// True until a group that was found dirty was resynced.
@@ -59,11 +61,12 @@ struct GroupState<W: World> {
 }
 
 impl<W: World> GroupState<W> {
-    fn new(level: Level, chunk: Size, array: Group<W>, slots: Vec<Slot<W>>) -> Self {
+    fn new(level: Level, chunk: Size, member_blocks: Blocks, array: Group<W>, slots: Vec<Slot<W>>) -> Self {
         let slots = RefCell::new(slots);
         Self {
             level,
             chunk,
+            member_blocks,
             array,
             slots,
             needs_resync: Cell::default(),

@@ -2,7 +2,7 @@
 
 use super::rebuild::Halt;
 use super::refusals::{array_refusal, plain};
-use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, disk_id, new_uuid};
+use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, disk_id, new_uuid, open};
 use crate::array::{self, Disk, FailureRecord};
 use crate::inspect;
 use crate::seat::Seat;
@@ -11,7 +11,7 @@ use model::{Level, Name, PoolId, PoolReport, Refusal, Size, code};
 use raid::{Array, Layout};
 use shard::World;
 use std::rc::Rc;
-use volume::{BLOCK_BYTES, CreatePool, DISK_BYTES_MIN, GroupPlan, NewDisk, Uuid, Window, data_area};
+use volume::{BLOCK_BYTES, CreatePool, DISK_BYTES_MIN, GroupPlan, NewDisk, Uuid, data_area};
 
 /// A pool to be made.
 pub struct NewPool {
@@ -87,13 +87,13 @@ fn prepare<W: World>(seat: &Rc<Seat<W>>, number: usize, group: &NewGroup) -> Res
         }
         disks.push(disk);
     }
-    let areas: Vec<_> = disks.iter().filter_map(|disk| data_area(disk.geometry().blocks)).collect();
-    let smallest = areas.iter().map(|area| area.len).min().unwrap_or_default();
+    let areas = disks.iter().filter_map(|disk| data_area(disk.geometry().blocks));
+    let smallest = areas.map(|area| area.len).min().unwrap_or_default();
     let chunk_bytes = u32::try_from(group.chunk.bytes()).unwrap_or(u32::MAX);
     let layout = Layout::new(array::raid_level(group.level), disks.len(), chunk_bytes, smallest);
     let layout = layout.map_err(|error| array_refusal(&error))?;
     let record = FailureRecord::new(number);
-    let windows = disks.iter().zip(&areas).map(|(disk, area)| Some(Window::new(disk.clone(), *area))).collect();
+    let windows = disks.iter().map(|disk| open::window::<W>(disk, smallest)).collect();
     let array = Array::new(layout, windows, record.clone()).map_err(|error| array_refusal(&error))?;
     let ids: Vec<Uuid> = disks.iter().map(|_| new_uuid(&seat.world)).collect();
     let slots = group.disks.iter().zip(&disks).zip(&ids).map(|((candidate, disk), &id)| Slot {
@@ -101,7 +101,7 @@ fn prepare<W: World>(seat: &Rc<Seat<W>>, number: usize, group: &NewGroup) -> Res
         name: Some(candidate.name.clone()),
         disk: Some(disk.clone()),
     });
-    let state = GroupState::new(group.level, group.chunk, Rc::new(array), slots.collect());
+    let state = GroupState::new(group.level, group.chunk, smallest, Rc::new(array), slots.collect());
     let members = ids.iter().zip(&disks).map(|(&id, disk)| NewDisk { id, device: disk.clone() }).collect();
     let plan = GroupPlan {
         id: new_uuid(&seat.world),

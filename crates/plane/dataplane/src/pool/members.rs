@@ -54,7 +54,7 @@ pub async fn replace_disk<W: World>(
     replaced.await.map_err(|error| refusal(&error, &pool))?;
     let slot = Slot { id: disk_id(id), name: Some(candidate.name.clone()), disk: Some(disk.clone()) };
     state.slots.borrow_mut()[usize::from(member)] = slot;
-    let window = open::window::<W>(&disk).expect("the pool has admitted the disk");
+    let window = open::window::<W>(&disk, state.member_blocks).expect("the pool has admitted the disk");
     state.array.replace(member, window).map_err(|error| replace_refusal(&error))?;
     tracing::info!(pool = %pool.name, disk = %candidate.name, "a member is being rebuilt");
     pool.start_repair(group);

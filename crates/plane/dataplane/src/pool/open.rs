@@ -6,12 +6,12 @@ use super::{Candidate, GroupState, OpenPool, Slot, disk_id, volumes};
 use crate::array::{self, Disk, FailureRecord};
 use crate::inspect;
 use crate::seat::Seat;
-use block::BlockDevice;
+use block::{BlockDevice, Blocks};
 use model::{Name, PoolId, PoolReport, Refusal, Size, VolumeReport, code};
 use raid::{Array, Layout};
 use shard::World;
 use std::rc::Rc;
-use volume::{FoundGroup, FoundPool, GroupRecord, Probe, Standing, Uuid, Window, assemble, data_area};
+use volume::{FoundGroup, FoundPool, GroupRecord, Probe, Standing, Uuid, Window, assemble, member_area};
 
 /// A disk that was looked at.
 struct Looked<W: World> {
@@ -100,7 +100,7 @@ fn assemble_group<W: World>(
     let found = |place: Option<usize>| place.and_then(|place| looked.get(place));
     // A member that was being filled is filled again from the beginning: it joins as a replacement.
     let members = group.positions.iter().map(|position| match position.standing {
-        Standing::Current => found(position.probe).and_then(|looked| window::<W>(&looked.disk)),
+        Standing::Current => found(position.probe).and_then(|looked| window::<W>(&looked.disk, record.member_blocks)),
         _ => None,
     });
     let array = Array::new(layout, members.collect(), failures).map_err(|error| array_refusal(&error))?;
@@ -110,12 +110,13 @@ fn assemble_group<W: World>(
         disk: found(position.probe).filter(|_| position.standing.takes_part()).map(|looked| looked.disk.clone()),
     });
     let chunk = Size::new(u64::from(record.chunk_bytes));
-    Ok(GroupState::new(level, chunk, Rc::new(array), slots.collect()))
+    Ok(GroupState::new(level, chunk, record.member_blocks, Rc::new(array), slots.collect()))
 }
 
-/// The data area of a member disk.
-pub(super) fn window<W: World>(disk: &Disk<W>) -> Option<Window<Disk<W>>> {
-    Some(Window::new(disk.clone(), data_area(disk.geometry().blocks)?))
+/// The part of a member disk that its group uses; none of a disk that does not reach so far.
+pub(super) fn window<W: World>(disk: &Disk<W>, member_blocks: Blocks) -> Option<Window<Disk<W>>> {
+    let area = member_area(member_blocks);
+    disk.geometry().all().contains(area).then(|| Window::new(disk.clone(), area))
 }
 
 /// Names that we write can be read again; this is for a catalog that something else wrote.

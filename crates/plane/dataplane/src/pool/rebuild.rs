@@ -69,7 +69,7 @@ impl Work {
 impl<W: World> OpenPool<W> {
     /// The member was being filled when the pool was last open: it is filled from the beginning.
     pub(super) fn resume_rebuild(self: &Rc<Self>, group: usize, member: u16, disk: &Disk<W>) {
-        let Some(window) = open::window::<W>(disk) else { return };
+        let Some(window) = open::window::<W>(disk, self.groups[group].member_blocks) else { return };
         match self.groups[group].array.replace(member, window) {
             Ok(()) => self.start_repair(group),
             Err(error) => tracing::error!(pool = %self.name, group, %error, "a rebuild cannot go on"),
