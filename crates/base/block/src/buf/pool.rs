@@ -62,6 +62,12 @@ pub fn taken_bytes() -> u64 {
     u64::try_from(sum).unwrap_or(0)
 }
 
+/// What this thread has taken and not given back: other tests of the process do not disturb it.
+#[cfg(test)]
+pub(crate) fn taken_here() -> i64 {
+    POOL.with_borrow(|pool| pool.taken.load(Ordering::Relaxed))
+}
+
 fn class_of(len: usize) -> usize {
     len.div_ceil(PAGE_BYTES).max(1).next_power_of_two().trailing_zeros() as usize
 }
@@ -111,5 +117,19 @@ mod tests {
         assert!(taken_bytes() >= LARGE);
         std::thread::scope(|scope| scope.spawn(move || drop(buf)).join().expect("dropping does not panic"));
         assert!(taken_bytes() < LARGE);
+    }
+
+    #[test]
+    fn resident_buffer_is_neither_taken_nor_given_back() {
+        let storage = Buf::resident(PAGE_BYTES);
+        assert_eq!(taken_here(), 0);
+        let view = storage.freeze();
+        let part = view.slice(..10);
+        drop(view);
+        drop(part);
+        assert_eq!((taken_here(), held_bytes()), (0, 0));
+        let buf = Buf::recycled(PAGE_BYTES);
+        assert_eq!(taken_here(), PAGE_BYTES as i64, "the counter counts");
+        drop(buf);
     }
 }

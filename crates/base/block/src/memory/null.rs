@@ -1,7 +1,7 @@
 //! A device that keeps nothing: to measure everything above it.
 
 use super::geometry;
-use crate::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use std::cell::Cell;
 
 /// The bytes of the one view of zeros that all reads share.
@@ -18,7 +18,7 @@ impl Null {
     /// A device of `blocks` blocks of `block_bytes` (512 or 4096).
     #[must_use]
     pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
-        Self { geometry: Cell::new(geometry(block_bytes, blocks)), zeros: View::zeroed(ZERO_BYTES) }
+        Self { geometry: Cell::new(geometry(block_bytes, blocks)), zeros: Buf::resident(ZERO_BYTES).freeze() }
     }
 
     /// The device has `blocks` blocks from now on.

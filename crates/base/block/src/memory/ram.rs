@@ -37,7 +37,7 @@ impl Ram {
     pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
         let geometry = geometry(block_bytes, blocks);
         let directories = RefCell::new((0..directory_count(&geometry)).map(|_| None).collect());
-        Self { geometry: Cell::new(geometry), directories, zeros: View::zeroed(SLAB_BYTES) }
+        Self { geometry: Cell::new(geometry), directories, zeros: Buf::resident(SLAB_BYTES).freeze() }
     }
 
     /// The disk has `blocks` blocks from now on; what is new reads as zeros.
@@ -147,7 +147,7 @@ impl BlockDevice for Ram {
             }
             let old = std::mem::take(slab);
             if piece.range.len() < SLAB_BYTES {
-                let mut buf = old.thaw();
+                let mut buf = resident(old);
                 buf[piece.range].fill(0);
                 *slab = buf.freeze();
             }
@@ -159,7 +159,7 @@ impl BlockDevice for Ram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{IoErrorKind, memory::tests::now};
+    use crate::{IoErrorKind, memory::tests::now, pool::taken_here};
     use proptest::prelude::*;
 
     const BLOCKS: u64 = 3 * (SLAB_BYTES as u64) / 512 + 5;
@@ -207,6 +207,22 @@ mod tests {
         assert_eq!(ram.held_bytes(), SLAB_BYTES);
         let _: Written = now(ram.discard(Extent::new(0, 1 << 28))).expect("on the disk");
         assert_eq!(ram.held_bytes(), 0);
+    }
+
+    #[test]
+    fn ram_holds_no_buffers_of_commands() {
+        let ram = Ram::new(512, Blocks(BLOCKS));
+        let whole = Extent::new(0, BLOCKS);
+        let written = |write: Result<Written, IoError>| drop(write.expect("on the disk"));
+        written(now(ram.write(Lba(0), filled(BLOCKS, 1))));
+        // A reader keeps the old bytes, so what is changed under it is a copy: storage again.
+        for change in [Extent::new(3, 5), Extent::new(100, 200)] {
+            let reader = now(ram.read(whole)).expect("on the disk");
+            written(now(ram.discard(change)));
+            written(now(ram.write(change.start, filled(1, 2))));
+            drop(reader);
+        }
+        assert_eq!(taken_here(), 0);
     }
 
     #[test]
