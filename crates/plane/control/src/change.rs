@@ -5,6 +5,7 @@
 
 pub(crate) mod disks;
 pub(crate) mod hosts;
+mod medium;
 pub(crate) mod pools;
 pub(crate) mod presentations;
 pub(crate) mod volumes;

@@ -1,5 +1,6 @@
 //! Disks: known, forgotten, failed, replaced.
 
+use super::medium::Medium;
 use crate::Control;
 use crate::request::{NewDisk, Replace};
 use crate::state::DiskRecord;
@@ -142,14 +143,14 @@ impl Control {
     /// Admits a path that no known disk and no volume is at, under whatever name.
     fn admit_unknown(&self, path: &Path) -> Result<(), Refusal> {
         let state = self.state();
-        let Ok(real) = fs::canonicalize(path) else {
+        let Some(medium) = Medium::at(path) else {
             return Err(Refusal::new(
                 code::DISK_UNREADABLE,
                 format!("there is nothing at {}", path.display()),
                 "give the path of a block device or a regular file, or make one with --create SIZE",
             ));
         };
-        let same = |other: &str| fs::canonicalize(other).is_ok_and(|other| other == real);
+        let same = |other: &str| Medium::at(other) == Some(medium);
         if let Some((name, _)) = state.disks.iter().find(|(_, record)| same(&record.path)) {
             return Err(disk_known(path, name));
         }

@@ -1,5 +1,6 @@
 //! Pools: made, found again, destroyed.
 
+use super::medium::Medium;
 use crate::Control;
 use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
@@ -119,6 +120,7 @@ impl Control {
             .filter_map(|disk| disk.name.clone().map(|name| (name, disk)))
             .collect();
         let mut seen = BTreeSet::new();
+        let mut media: BTreeMap<Medium, &DiskName> = BTreeMap::new();
         for group in groups {
             group.level.admit_members(group.disks.len())?;
             for disk in &group.disks {
@@ -127,6 +129,10 @@ impl Control {
                 if !seen.insert(disk.clone()) {
                     let message = format!("disk {disk} is named twice");
                     return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
+                }
+                let medium = Medium::at(&self.state().disk(disk)?.path);
+                if let Some(other) = medium.and_then(|medium| media.insert(medium, disk)) {
+                    return Err(one_disk(other, disk));
                 }
             }
         }
@@ -157,6 +163,14 @@ impl Control {
 
 fn spec(group: NewGroup) -> GroupSpec {
     GroupSpec { level: group.level, chunk: group.chunk.unwrap_or(CHUNK), disks: group.disks }
+}
+
+fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {
+    Refusal::new(
+        code::DISK_IN_USE,
+        format!("the disks {one} and {other} are two names of one and the same"),
+        format!("name it once, and forget the other name with blockyard disk remove {other}"),
+    )
 }
 
 pub fn unknown(name: &Name) -> Refusal {

@@ -41,6 +41,8 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     refused(control.add_disk(disk("none.img", None, None)).await, code::DISK_UNREADABLE);
     std::os::unix::fs::symlink(folder.join("d0.img"), folder.join("alias")).expect("links");
     refused(control.add_disk(disk("alias", None, None)).await, code::DISK_KNOWN);
+    fs::hard_link(folder.join("d0.img"), folder.join("link")).expect("links");
+    refused(control.add_disk(disk("link", None, None)).await, code::DISK_KNOWN);
     let relative = NewDisk { path: "d9.img".into(), name: None, create: None };
     refused(control.add_disk(relative).await, code::REQUEST_INVALID);
     refused(control.add_disk(disk("../d9.img", None, Some(Size::mib(1)))).await, code::REQUEST_INVALID);
@@ -75,6 +77,23 @@ async fn pool_that_cannot_be_made_changes_nothing() {
     let other = control.create_pool(new_pool("other", Level::Raid1, &["d1", "d2"])).await;
     refused(other, code::DISK_IN_USE);
     assert!(control.state().pending.is_empty());
+}
+
+#[tokio::test]
+async fn disk_that_a_plan_names_twice_under_two_names_is_refused() {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1", "d2"]).await;
+    let folder = array.folder();
+    let create = |disks: &[&str]| array.control.create_pool(new_pool("tank", Level::Raid1, disks));
+    for kind in ["hard", "symbolic"] {
+        fs::remove_file(folder.join("d1.img")).expect("removes");
+        let (real, name) = (folder.join("d0.img"), folder.join("d1.img"));
+        if kind == "hard" { fs::hard_link(real, name) } else { std::os::unix::fs::symlink(real, name) }.expect("links");
+        let twice = refused(create(&["d0", "d1"]).await, code::DISK_IN_USE);
+        assert_eq!(twice.message, "the disks d0 and d1 are two names of one and the same", "a {kind} link");
+    }
+    assert!(array.control.state().pools.is_empty() && array.control.state().pending.is_empty());
+    create(&["d1", "d2"]).await.expect("one of the names will do");
 }
 
 #[tokio::test]
