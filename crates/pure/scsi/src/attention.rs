@@ -1,5 +1,6 @@
 //! Unit attentions: what changed that a nexus has not been told yet (SAM-5, unit attention condition).
 
+use crate::mode::{AVAILABLE_DESCRIPTOR_AT, USED_DESCRIPTOR_AT};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 
 /// A change that is told to a nexus once, in this order when there are several.
@@ -12,20 +13,32 @@ pub(crate) enum UnitAttention {
     Reset,
     /// Another nexus cleared the task set, and tasks of this one with it.
     CommandsCleared,
+    /// The blocks may hold something else than was written, by nobody's command.
+    MediumMayHaveChanged,
     /// Another nexus changed mode parameters.
     ModeParametersChanged,
     /// The unit has another number of blocks.
     CapacityChanged,
+    /// A threshold that the operator set was reached.
+    SoftThreshold,
+    /// The threshold for what is available, set by MODE SELECT, was reached.
+    AvailableThreshold,
+    /// The threshold for what is used, set by MODE SELECT, was reached.
+    UsedThreshold,
     /// The target has other logical units.
     LunsChanged,
 }
 
-const IN_ORDER: [UnitAttention; 6] = [
+const IN_ORDER: [UnitAttention; 10] = [
     UnitAttention::PowerOn,
     UnitAttention::Reset,
     UnitAttention::CommandsCleared,
+    UnitAttention::MediumMayHaveChanged,
     UnitAttention::ModeParametersChanged,
     UnitAttention::CapacityChanged,
+    UnitAttention::SoftThreshold,
+    UnitAttention::AvailableThreshold,
+    UnitAttention::UsedThreshold,
     UnitAttention::LunsChanged,
 ];
 
@@ -35,24 +48,31 @@ impl UnitAttention {
             Self::PowerOn => AdditionalSense(0x29, 0x00),
             Self::Reset => AdditionalSense(0x29, 0x03),
             Self::CommandsCleared => AdditionalSense(0x2F, 0x00),
+            Self::MediumMayHaveChanged => AdditionalSense(0x28, 0x00),
             Self::ModeParametersChanged => AdditionalSense(0x2A, 0x01),
             Self::CapacityChanged => AdditionalSense(0x2A, 0x09),
+            Self::SoftThreshold | Self::AvailableThreshold | Self::UsedThreshold => AdditionalSense(0x38, 0x07),
             Self::LunsChanged => AdditionalSense(0x3F, 0x0E),
         }
     }
 
     pub fn sense(self) -> Sense {
-        Sense::new(SenseKey::UnitAttention, self.code())
+        let sense = Sense::new(SenseKey::UnitAttention, self.code());
+        match self {
+            Self::AvailableThreshold => sense.with_information(AVAILABLE_DESCRIPTOR_AT as u64),
+            Self::UsedThreshold => sense.with_information(USED_DESCRIPTOR_AT as u64),
+            _ => sense,
+        }
     }
 
-    fn bit(self) -> u8 {
+    fn bit(self) -> u16 {
         1 << self as u8
     }
 }
 
 /// The unit attentions that wait to be told to one nexus. Each kind waits at most once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pending(u8);
+pub(crate) struct Pending(u16);
 
 impl Pending {
     pub fn is_empty(self) -> bool {

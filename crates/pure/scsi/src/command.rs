@@ -52,7 +52,8 @@ pub struct Outcome {
     pub status: Status,
     /// Why, where the status is [`Status::CheckCondition`].
     pub sense: Option<Sense>,
-    /// The answer; the transport cuts it to what the initiator expects and reports residuals.
+    /// The answer; the transport cuts it to what the initiator expects and reports residuals. A READ that
+    /// ends with a medium error has the blocks before the bad one here.
     pub data_in: Rope,
 }
 

@@ -2,12 +2,14 @@
 
 use crate::command::{Outcome, Status};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use block::{IoError, IoErrorKind};
+use block::{Extent, IoError, IoErrorKind, Rope};
 
 /// A command that did not do what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     Check(Sense),
+    /// The blocks before the one that could not be read are sent all the same.
+    CheckBehind(Box<(Sense, Rope)>),
     Status(Status),
 }
 
@@ -16,6 +18,10 @@ impl Failure {
     pub fn outcome(self, descriptor_format: bool) -> Outcome {
         match self {
             Self::Check(sense) => Outcome::check(Sense { descriptor_format, ..sense }),
+            Self::CheckBehind(behind) => {
+                let (sense, data_in) = *behind;
+                Outcome { data_in, ..Outcome::check(Sense { descriptor_format, ..sense }) }
+            }
             Self::Status(status) => Outcome::status(status),
         }
     }
@@ -34,13 +40,24 @@ impl From<Status> for Failure {
 }
 
 /// The sense of an error on reading.
-pub(crate) fn read_failure(error: IoError) -> Failure {
-    sense_of(error, AdditionalSense::UNRECOVERED_READ_ERROR).into()
+pub(crate) fn read_sense(error: IoError) -> Sense {
+    sense_of(error, AdditionalSense::UNRECOVERED_READ_ERROR)
 }
 
-/// The sense of an error on writing, flushing or discarding.
+/// The failure of a command whose reading failed.
+pub(crate) fn read_failure(error: IoError) -> Failure {
+    read_sense(error).into()
+}
+
+/// The failure of a command whose writing, flushing or discarding failed.
 pub(crate) fn write_failure(error: IoError) -> Failure {
     sense_of(error, AdditionalSense::WRITE_ERROR).into()
+}
+
+/// `error` on blocks of `asked`, so that the first of them is one that the command names.
+pub(crate) fn within(asked: Extent, error: IoError) -> IoError {
+    let named = asked.intersection(error.extent);
+    error.at(if named.is_empty() { asked } else { named })
 }
 
 /// A device that is gone, or that failed a flush, is a hardware error and not "not ready": that would

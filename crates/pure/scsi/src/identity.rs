@@ -36,7 +36,8 @@ pub enum Provisioning {
     Full,
     /// Every block always has its space, and UNMAP is offered as a hint (LBPME = 1, type 1).
     Resource,
-    /// Blocks have space once written, and UNMAP gives it back (LBPME = 1, type 2).
+    /// Blocks have space once written, and UNMAP gives it back (LBPME = 1, type 2). Goes without saying for
+    /// a device that tells its space.
     Thin,
 }
 

@@ -4,24 +4,37 @@ use crate::cdb::Cdb;
 use crate::failure::Failure;
 use crate::reply::Reply;
 use crate::sense::Sense;
+use crate::threshold::Resources;
 use crate::unit::LogicalUnit;
-use block::{BlockDevice, Rope};
+use block::{BlockDevice, Rope, Space};
 use std::cell::Cell;
 
 const SUPPORTED_PAGES: u8 = 0x00;
 const WRITE_ERRORS: u8 = 0x02;
 const READ_ERRORS: u8 = 0x03;
+const BLOCK_PROVISIONING: u8 = 0x0C;
 const BACKGROUND_SCAN: u8 = 0x15;
 const STATISTICS: u8 = 0x19;
 const INFORMATIONAL_EXCEPTIONS: u8 = 0x2F;
 /// Every page, in ascending order.
-const PAGES: [u8; 6] =
-    [SUPPORTED_PAGES, WRITE_ERRORS, READ_ERRORS, BACKGROUND_SCAN, STATISTICS, INFORMATIONAL_EXCEPTIONS];
+const PAGES: [u8; 7] = [
+    SUPPORTED_PAGES,
+    WRITE_ERRORS,
+    READ_ERRORS,
+    BLOCK_PROVISIONING,
+    BACKGROUND_SCAN,
+    STATISTICS,
+    INFORMATIONAL_EXCEPTIONS,
+];
 
 /// A counter that target and initiator let run on, in binary (DU, TSD, FORMAT AND LINKING 00b).
 const COUNTER: u8 = 0x00;
 /// A binary list parameter.
 const LIST: u8 = 0x03;
+
+/// SCOPE of a resource count.
+const DEDICATED: u8 = 0x01;
+const SHARED: u8 = 0x02;
 
 /// What a unit has done since it came up.
 #[derive(Debug, Default)]
@@ -91,19 +104,20 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if control != 1 {
             return Err(Sense::cdb_bit(2, 7).into());
         }
+        let pages = self.log_pages();
         let mut reply = Reply::new();
         match (page, subpage) {
             (SUPPORTED_PAGES, 0x00) => {
-                reply.u8(page).u8(0).u16(0).bytes(&PAGES);
+                reply.u8(page).u8(0).u16(0).bytes(&pages);
             }
             // With subpages: the same pages, each with its subpage 0, and this one itself.
             (SUPPORTED_PAGES, 0xFF) => {
                 reply.u8(0x40 | page).u8(0xFF).u16(0).bytes(&[0, 0, 0, 0xFF]);
-                PAGES.iter().skip(1).for_each(|&page| {
+                pages.iter().skip(1).for_each(|&page| {
                     reply.u8(page).u8(0);
                 });
             }
-            (page, 0) if PAGES.contains(&page) => {
+            (page, 0) if pages.contains(&page) => {
                 let parameters = self.log_parameters(page);
                 if parameters.last().is_none_or(|last| last.code < pointer) {
                     return Err(Sense::cdb_byte(5).into());
@@ -111,11 +125,16 @@ impl<D: BlockDevice> LogicalUnit<D> {
                 reply.u8(page).u8(0).u16(0);
                 parameters.iter().filter(|parameter| parameter.code >= pointer).for_each(|p| p.emit(&mut reply));
             }
-            (page, _) if PAGES.contains(&page) => return Err(Sense::cdb_byte(3).into()),
+            (page, _) if pages.contains(&page) => return Err(Sense::cdb_byte(3).into()),
             _ => return Err(Sense::cdb_bit(2, 5).into()),
         }
         reply.set_length16(2);
         Ok(reply.cut(allocation))
+    }
+
+    /// The pages that the unit has: one that does not tell its space has none about it.
+    fn log_pages(&self) -> Vec<u8> {
+        PAGES.into_iter().filter(|&page| self.tells_space || page != BLOCK_PROVISIONING).collect()
     }
 
     fn log_parameters(&self, page: u8) -> Vec<Parameter> {
@@ -126,6 +145,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         match page {
             WRITE_ERRORS => errors(counters.bytes_written.get(), counters.write_errors.get()),
             READ_ERRORS => errors(counters.blocks_read.get().wrapping_mul(block_bytes), counters.read_errors.get()),
+            BLOCK_PROVISIONING => self.device.space().map_or_else(Vec::new, resource_parameters),
             // No scan is active, and none was made: members are scrubbed below, out of sight of SCSI.
             BACKGROUND_SCAN => vec![Parameter::list(0x0000, vec![0; 12])],
             STATISTICS => vec![Parameter::list(0x0001, self.statistics_parameter())],
@@ -145,6 +165,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
         values.resize(64, 0);
         values
     }
+}
+
+/// What is available, which other units share, and what is used, which is the unit's own.
+fn resource_parameters(space: Space) -> Vec<Parameter> {
+    let Resources { available, used } = Resources::of(space);
+    let resource = |code, count: u32, scope| {
+        Parameter::list(code, count.to_be_bytes().into_iter().chain([scope, 0, 0, 0]).collect())
+    };
+    vec![resource(0x0001, available, SHARED), resource(0x0002, used, DEDICATED)]
 }
 
 struct Parameter {

@@ -10,8 +10,8 @@ use crate::reply::Reply;
 use crate::sense::{AdditionalSense, Sense};
 use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Geometry, Rope};
-pub(crate) use pages::ModeParameters;
-use pages::{ALL_PAGES, PAGES, Page};
+use pages::{ALL_PAGES, ALL_SUBPAGES, Page};
+pub(crate) use pages::{AVAILABLE_DESCRIPTOR_AT, ModeParameters, USED_DESCRIPTOR_AT};
 
 /// WP and DPOFUA in the device-specific parameter.
 const WRITE_PROTECTED: u8 = 0x80;
@@ -55,7 +55,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             2 => PageControl::Default,
             _ => return Err(Sense::illegal(AdditionalSense::SAVING_PARAMETERS_NOT_SUPPORTED).into()),
         };
-        let pages = pages_of(cdb)?;
+        let pages = pages_of(cdb, self.tells_space)?;
         let descriptor = if cdb.bit(1, 3) {
             Vec::new()
         } else {
@@ -92,14 +92,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
 }
 
 /// The pages that MODE SENSE asks for.
-fn pages_of(cdb: Cdb) -> Result<Vec<&'static Page>, Sense> {
+fn pages_of(cdb: Cdb, tells_space: bool) -> Result<Vec<&'static Page>, Sense> {
     let (code, subpage) = (cdb.u8_at(2) & 0x3F, cdb.u8_at(3));
-    let pages: Vec<_> = PAGES.iter().filter(|page| code == ALL_PAGES || page.code == code).collect();
+    let mut pages: Vec<_> = pages::pages(tells_space).filter(|page| code == ALL_PAGES || page.code == code).collect();
     if pages.is_empty() {
         return Err(Sense::cdb_bit(2, 5));
     }
-    // No page has subpages, so "all subpages" adds none.
-    if !matches!(subpage, 0x00 | 0xFF) {
+    pages.retain(|page| subpage == ALL_SUBPAGES || page.subpage == subpage);
+    // "All pages" goes with all subpages or with none.
+    if pages.is_empty() || (code == ALL_PAGES && !matches!(subpage, 0 | ALL_SUBPAGES)) {
         return Err(Sense::cdb_byte(3));
     }
     Ok(pages)

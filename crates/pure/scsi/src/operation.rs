@@ -8,6 +8,7 @@ use crate::sense::{AdditionalSense, Sense};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     CompareAndWrite,
+    GetLbaStatus,
     Inquiry,
     LogSense,
     ModeSelect,
@@ -99,7 +100,7 @@ use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, Lis
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 37] = [
+pub(crate) static OPERATIONS: [Operation; 38] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
     row("REQUEST SENSE", Verb::RequestSense, Answer { at: 4, bytes: 1 }, QUIET, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
@@ -130,6 +131,7 @@ pub(crate) static OPERATIONS: [Operation; 37] = [
     row("SYNCHRONIZE CACHE (16)", Verb::SynchronizeCache, Nothing, MEDIUM, &[0x91, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[SYNC_NV, GROUP_16]),
     row("WRITE SAME (16)", Verb::WriteSame, OneBlock, MEDIUM | WRITES, &[0x93, 0x09, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
     row("READ CAPACITY (16)", Verb::ReadCapacity16, Answer { at: 10, bytes: 4 }, ACTION, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("GET LBA STATUS (16)", Verb::GetLbaStatus, Answer { at: 10, bytes: 4 }, MEDIUM | ACTION, &[0x9E, 0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("REPORT LUNS", Verb::ReportLuns, Answer { at: 6, bytes: 4 }, QUIET, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),

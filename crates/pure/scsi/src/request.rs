@@ -80,6 +80,7 @@ impl Request {
             | Verb::PreFetch
             | Verb::SynchronizeCache
             | Verb::WriteSame => extent_of(operation, cdb, shape)?,
+            Verb::GetLbaStatus => blocks_from(cdb.u64_at(2), shape)?,
             _ => Extent::default(),
         };
         let mut request = Self { operation, cdb, extent, need: DataNeed::default() };
@@ -169,6 +170,13 @@ fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, S
         return Err(Sense::cdb_byte(blocks_at));
     }
     Extent::checked(lba, blocks).ok_or(out_of_range)
+}
+
+/// All blocks from `lba` on, of which there is at least one.
+fn blocks_from(lba: u64, shape: &Shape) -> Result<Extent, Sense> {
+    let blocks = shape.blocks.checked_sub(lba).filter(|&blocks| blocks > 0);
+    let extent = blocks.and_then(|blocks| Extent::checked(lba, blocks));
+    extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))
 }
 
 /// The first block, the number of blocks, and the byte where that number begins.

@@ -1,15 +1,21 @@
 //! A logical unit over a small disk of memory that can be made to wait and to fail, for tests.
 
+mod thin;
+
 use crate::{
     Cdb, Command, Identity, LogicalUnit, NexusId, Options, Outcome, Sense, Status, TargetPort, TaskAttribute, TaskTag,
     judge,
 };
-use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use block::{
+    BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written,
+};
 use futures_util::FutureExt;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
+pub(crate) use thin::Thin;
 
 pub(crate) const BLOCK: usize = 512;
 pub(crate) const BLOCKS: u64 = 256;
@@ -32,6 +38,10 @@ pub(crate) struct Bench {
     /// How many operations may still go through before the others wait.
     pub permits: Cell<usize>,
     pub failure: Cell<Option<IoErrorKind>>,
+    /// Blocks that cannot be read until they are written.
+    pub bad: RefCell<BTreeSet<u64>>,
+    /// What has a place, where the disk is thin.
+    pub thin: Option<Thin>,
 }
 
 impl Bench {
@@ -51,6 +61,8 @@ impl Bench {
             ops: RefCell::default(),
             permits: Cell::new(usize::MAX),
             failure: Cell::new(None),
+            bad: RefCell::default(),
+            thin: None,
         }
     }
 
@@ -80,6 +92,9 @@ impl BlockDevice for Bench {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         assert!(!extent.is_empty(), "a device is not asked for nothing");
         self.begin(Op::Read(extent.start.0, extent.len.0), extent).await?;
+        if let Some(first) = self.bad.borrow().range(extent.start.0..extent.end().0).next() {
+            return Err(IoError::new(IoErrorKind::Medium, Extent::new(*first, 1)));
+        }
         let bytes = self.bytes.borrow();
         // In two pieces, so that nobody relies on one.
         let bytes = &bytes[self.range(extent)];
@@ -92,6 +107,10 @@ impl BlockDevice for Bench {
         assert!(!data.is_empty(), "a device is not given nothing");
         let extent = self.geometry().extent_of(start, data.len())?;
         self.begin(Op::Write(start.0, extent.len.0), extent).await?;
+        if let Some(thin) = &self.thin {
+            thin.map(extent)?;
+        }
+        self.bad.borrow_mut().retain(|&block| !extent.contains(Extent::new(block, 1)));
         let range = self.range(extent);
         self.bytes.borrow_mut()[range].copy_from_slice(&data);
         Ok(Written::attest())
@@ -105,7 +124,18 @@ impl BlockDevice for Bench {
         self.begin(Op::Discard(extent.start.0, extent.len.0), extent).await?;
         let range = self.range(extent);
         self.bytes.borrow_mut()[range].fill(0);
+        if let Some(thin) = &self.thin {
+            thin.unmap(extent, self.geometry().blocks);
+        }
         Ok(Written::attest())
+    }
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        assert!(!extent.is_empty(), "a device is not asked about nothing");
+        self.geometry().admit(extent).expect("a unit asks only about blocks that are there");
+        Ok(self.thin.as_ref().map_or(Run { extent, mapped: true }, |thin| thin.run(extent)))
+    }
+    fn space(&self) -> Option<Space> {
+        self.thin.as_ref().map(|thin| thin.space(self.geometry().block_bytes))
     }
 }
 
@@ -131,7 +161,23 @@ pub(crate) fn unit() -> LogicalUnit<Bench> {
 }
 
 pub(crate) fn unit_with(options: Options) -> LogicalUnit<Bench> {
-    let unit = LogicalUnit::new(Bench::new(BLOCK as u32, BLOCKS), identity(), options);
+    unit_over(Bench::new(BLOCK as u32, BLOCKS), options)
+}
+
+/// A unit over a thin disk of 256 blocks whose granules of `granule_blocks` have places for `granules`.
+pub(crate) fn thin_unit(granule_blocks: u64, granules: usize) -> LogicalUnit<Bench> {
+    let mut bench = Bench::new(BLOCK as u32, BLOCKS);
+    bench.thin = Some(Thin::new(granule_blocks, granules));
+    unit_over(bench, Options::default())
+}
+
+/// The thin disk below a unit.
+pub(crate) fn thin_of(unit: &LogicalUnit<Bench>) -> &Thin {
+    unit.device().thin.as_ref().expect("the disk is thin")
+}
+
+pub(crate) fn unit_over(bench: Bench, options: Options) -> LogicalUnit<Bench> {
+    let unit = LogicalUnit::new(bench, identity(), options);
     for (nexus, relative) in [(HOST, 1), (OTHER, 2)] {
         unit.attach(nexus, port(relative));
         let told = run(&unit, nexus, &[0; 6], &[]);

@@ -10,6 +10,7 @@ use crate::log::{Counters, Statistics};
 use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::task_set::{Affected, TaskSet};
+use crate::threshold::Reached;
 use block::{BlockDevice, Geometry};
 pub(crate) use execute::{Job, blocks_of};
 use nexus::Nexuses;
@@ -30,12 +31,20 @@ pub struct LogicalUnit<D> {
     pub(crate) mode: Cell<ModeParameters>,
     pub(crate) stopped: Cell<bool>,
     pub(crate) counters: Counters,
+    /// True when the device tells its space: a thin one, with thresholds.
+    pub(crate) tells_space: bool,
+    pub(crate) reached: Cell<Reached>,
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// A logical unit that no nexus reaches yet.
+    /// A logical unit that no nexus reaches yet. It is thin when the device tells its space, whatever the
+    /// options say.
     #[must_use]
-    pub fn new(device: D, identity: Identity, options: Options) -> Self {
+    pub fn new(device: D, identity: Identity, mut options: Options) -> Self {
+        let tells_space = device.space().is_some();
+        if tells_space {
+            options.provisioning = Provisioning::Thin;
+        }
         Self {
             device,
             identity,
@@ -45,6 +54,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
             mode: Cell::default(),
             stopped: Cell::new(false),
             counters: Counters::default(),
+            tells_space,
+            reached: Cell::default(),
         }
     }
 
@@ -132,6 +143,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.establish_for_all(UnitAttention::CapacityChanged);
     }
 
+    /// Blocks may hold something else than hosts wrote, as after a roll-back; every nexus is told (28/00).
+    ///
+    /// Hosts do not forget what they have cached because of it: the caller sees to it that nobody has the unit in use.
+    pub fn medium_may_have_changed(&self) {
+        self.nexuses.establish_for_all(UnitAttention::MediumMayHaveChanged);
+    }
+
     /// The set of units that `nexus` sees beside this one changed; it is told (3F/0E).
     pub fn lun_inventory_changed(&self, nexus: NexusId) {
         self.nexuses.establish(nexus, UnitAttention::LunsChanged);
@@ -149,6 +167,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     fn reset(&self) {
         self.mode.set(ModeParameters::default());
+        self.reached.set(Reached::default());
         self.stopped.set(false);
         self.nexuses.establish_for_all(UnitAttention::Reset);
     }

@@ -5,6 +5,7 @@ use crate::identity::{Provisioning, TargetPort};
 use crate::reply::Reply;
 use crate::request::{Shape, WRITE_SAME_BLOCKS_MAX};
 use crate::sense::Sense;
+use crate::threshold::threshold_exponent;
 use crate::unit::LogicalUnit;
 use block::BlockDevice;
 
@@ -101,20 +102,24 @@ impl<D: BlockDevice> LogicalUnit<D> {
         reply.u32(0); // PRE-FETCH has no limit
         let unmap = |value| if shape.unmap { value } else { 0 };
         reply.u32(unmap(UNMAP_BLOCKS_MAX)).u32(unmap(UNMAP_DESCRIPTORS_MAX));
-        reply.u32(unmap(physical)).u32(unmap(0x8000_0000)); // UGAVALID, alignment 0
+        // Only whole granules give space back; they begin at block 0 (UGAVALID, alignment 0).
+        let granule = self.device.space().map_or(physical, |space| blocks_in(space.granule_bytes, &shape));
+        reply.u32(unmap(granule)).u32(unmap(0x8000_0000));
         reply.u64(WRITE_SAME_BLOCKS_MAX);
         reply.pad_to(LONG_PAGE_BYTES);
     }
 
     fn emit_provisioning(&self, reply: &mut Reply) {
-        let zeros = if self.reads_zeros_where_unmapped(self.device.geometry()) { 0x04 } else { 0 };
-        // LBPU, LBPWS and LBPWS10 with UNMAP, none without; no thresholds, no anchors.
+        let geometry = self.device.geometry();
+        let zeros = if self.reads_zeros_where_unmapped(geometry) { 0x04 } else { 0 };
+        let exponent = if self.tells_space { threshold_exponent(geometry.block_bytes) } else { 0 };
+        // LBPU, LBPWS and LBPWS10 with UNMAP, none without; no anchors.
         let (supported, kind) = match self.options.provisioning {
             Provisioning::Full => (0x00, 0),
             Provisioning::Resource => (0xE0 | zeros, 1),
             Provisioning::Thin => (0xE0 | zeros, 2),
         };
-        reply.u8(0).u8(supported).u8(kind).u8(0);
+        reply.u8(exponent).u8(supported).u8(kind).u8(0);
     }
 }
 

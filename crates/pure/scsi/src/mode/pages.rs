@@ -1,9 +1,12 @@
 //! The mode pages, byte by byte.
 
 use super::PageControl;
+use crate::threshold::{Threshold, Thresholds};
 
 /// Page code 3Fh asks for every page.
 pub(super) const ALL_PAGES: u8 = 0x3F;
+/// Subpage code FFh asks for every subpage.
+pub(super) const ALL_SUBPAGES: u8 = 0xFF;
 
 /// What MODE SELECT can change. Nothing of it is saved: a reset brings the defaults back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,80 +15,159 @@ pub(crate) struct ModeParameters {
     pub descriptor_sense: bool,
     /// SWP: writes are refused.
     pub software_write_protect: bool,
+    /// What hosts want to be told of the space.
+    pub thresholds: Thresholds,
 }
 
 /// One mode page: its defaults, and the bits that may change.
 #[derive(Debug)]
 pub(super) struct Page {
     pub code: u8,
+    /// Zero for a page in the short format, which has no subpage code.
+    pub subpage: u8,
     default: &'static [u8],
     changeable: &'static [u8],
 }
 
-const CONTROL: u8 = 0x0A;
+const CONTROL: (u8, u8) = (0x0A, 0);
 /// D_SENSE and SWP in the control page.
 const D_SENSE: (usize, u8) = (2, 0x04);
 const SWP: (usize, u8) = (4, 0x08);
 
+const PROVISIONING: (u8, u8) = (0x1C, 0x02);
+/// Where the threshold descriptors begin in the logical block provisioning page.
+pub(crate) const AVAILABLE_DESCRIPTOR_AT: usize = 16;
+pub(crate) const USED_DESCRIPTOR_AT: usize = 24;
+/// ENABLED in a threshold descriptor.
+const ENABLED: u8 = 0x80;
+/// THRESHOLD ARMING: increasing (ARMINC) instead of decreasing.
+const ARMINC: u8 = 0x01;
+/// THRESHOLD RESOURCE: the parameter codes of log page 0Ch.
+const AVAILABLE: u8 = 0x01;
+const USED: u8 = 0x02;
+
+#[rustfmt::skip]
+const PROVISIONING_DEFAULT: [u8; 32] = [
+    0x40 | PROVISIONING.0, PROVISIONING.1, 0, 28, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0,
+    0, AVAILABLE, 0, 0, 0, 0, 0, 0,
+    ARMINC, USED, 0, 0, 0, 0, 0, 0,
+];
+#[rustfmt::skip]
+const PROVISIONING_CHANGEABLE: [u8; 32] = [
+    0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0,
+    ENABLED, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF,
+    ENABLED, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF,
+];
+
 /// The pages in ascending order.
-pub(super) static PAGES: [Page; 4] = [
+pub(super) static PAGES: [Page; 5] = [
     // Read-write error recovery: the arrays below repair and retry by themselves (AWRE, ARRE).
-    Page { code: 0x01, default: &[0x01, 10, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
+    Page { code: 0x01, subpage: 0, default: &[0x01, 10, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
     // Caching: WCE and RCD are zero. What is answered is stable; reads may come from memory.
-    Page { code: 0x08, default: &[0x08, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
+    Page {
+        code: 0x08,
+        subpage: 0,
+        default: &[0x08, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        changeable: &[],
+    },
     // Control: one task set (TST 0), no implicit saving of logs (GLTSD), unrestricted reordering (QUEUE
     // ALGORITHM MODIFIER 1), QERR 0, TAS 0, no limit on BUSY.
     Page {
-        code: CONTROL,
-        default: &[CONTROL, 10, 0x02, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0],
-        changeable: &[CONTROL, 10, D_SENSE.1, 0, SWP.1, 0, 0, 0, 0, 0, 0, 0],
+        code: CONTROL.0,
+        subpage: 0,
+        default: &[CONTROL.0, 10, 0x02, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0],
+        changeable: &[CONTROL.0, 10, D_SENSE.1, 0, SWP.1, 0, 0, 0, 0, 0, 0, 0],
     },
     // Informational exceptions: none are raised (DEXCPT).
-    Page { code: 0x1C, default: &[0x1C, 10, 0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
+    Page { code: 0x1C, subpage: 0, default: &[0x1C, 10, 0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
+    // Logical block provisioning: every nexus is told (SITUA 0). Two soft thresholds (THRESHOLD TYPE 0), what is
+    // available decreasing and what is used increasing; whether they are enabled and at what count may change.
+    Page {
+        code: PROVISIONING.0,
+        subpage: PROVISIONING.1,
+        default: &PROVISIONING_DEFAULT,
+        changeable: &PROVISIONING_CHANGEABLE,
+    },
 ];
 
+/// The pages that a unit has: one that does not tell its space has no thresholds.
+pub(super) fn pages(tells_space: bool) -> impl Iterator<Item = &'static Page> {
+    PAGES.iter().filter(move |page| tells_space || page.name() != PROVISIONING)
+}
+
 impl Page {
+    /// Page code and subpage code.
+    pub fn name(&self) -> (u8, u8) {
+        (self.code, self.subpage)
+    }
+
     /// The page with the values that are asked for.
     pub fn values(&self, control: PageControl, parameters: ModeParameters) -> Vec<u8> {
         let mut values = self.default.to_vec();
         match control {
             PageControl::Default => {}
             PageControl::Changeable => {
-                for (at, value) in values.iter_mut().enumerate().skip(2) {
+                for (at, value) in values.iter_mut().enumerate().skip(self.header_bytes()) {
                     *value = self.changeable.get(at).copied().unwrap_or(0);
                 }
             }
-            PageControl::Current if self.code == CONTROL => {
-                for (set, (at, bit)) in
-                    [(parameters.descriptor_sense, D_SENSE), (parameters.software_write_protect, SWP)]
-                {
-                    values[at] |= if set { bit } else { 0 };
-                }
-            }
-            PageControl::Current => {}
+            PageControl::Current => self.set_current(&mut values, parameters),
         }
         values
     }
 
-    /// How long the page is, with its two bytes of header.
+    fn set_current(&self, values: &mut [u8], parameters: ModeParameters) {
+        let ModeParameters { descriptor_sense, software_write_protect, thresholds } = parameters;
+        if self.name() == CONTROL {
+            for (set, (at, bit)) in [(descriptor_sense, D_SENSE), (software_write_protect, SWP)] {
+                values[at] |= if set { bit } else { 0 };
+            }
+        }
+        if self.name() == PROVISIONING {
+            for (at, threshold) in
+                [(AVAILABLE_DESCRIPTOR_AT, thresholds.available), (USED_DESCRIPTOR_AT, thresholds.used)]
+            {
+                values[at] |= if threshold.enabled { ENABLED } else { 0 };
+                values[at + 4..at + 8].copy_from_slice(&threshold.count.to_be_bytes());
+            }
+        }
+    }
+
+    /// How long the page is, with its header.
     pub fn len(&self) -> usize {
         self.default.len()
+    }
+
+    fn header_bytes(&self) -> usize {
+        if self.subpage == 0 { 2 } else { 4 }
     }
 
     /// The parameters with what `new` changes, or the first byte and bit that may not change.
     pub fn apply(&self, new: &[u8], parameters: ModeParameters) -> Result<ModeParameters, (usize, u8)> {
         let current = self.values(PageControl::Current, parameters);
-        for (at, (new, current)) in new.iter().zip(&current).enumerate().skip(2) {
+        for (at, (new, current)) in new.iter().zip(&current).enumerate().skip(self.header_bytes()) {
             let fixed = !self.changeable.get(at).copied().unwrap_or(0);
             let changed = (new ^ current) & fixed;
             if changed != 0 {
                 return Err((at, 7 - changed.leading_zeros() as u8));
             }
         }
-        if self.code != CONTROL {
-            return Ok(parameters);
-        }
         let is_set = |(at, bit): (usize, u8)| new.get(at).is_some_and(|value| value & bit != 0);
-        Ok(ModeParameters { descriptor_sense: is_set(D_SENSE), software_write_protect: is_set(SWP) })
+        let threshold = |at: usize| {
+            let count = new.get(at + 4..).and_then(<[u8]>::first_chunk).copied().map_or(0, u32::from_be_bytes);
+            Threshold { enabled: is_set((at, ENABLED)), count }
+        };
+        Ok(match self.name() {
+            CONTROL => {
+                ModeParameters { descriptor_sense: is_set(D_SENSE), software_write_protect: is_set(SWP), ..parameters }
+            }
+            PROVISIONING => {
+                let (available, used) = (threshold(AVAILABLE_DESCRIPTOR_AT), threshold(USED_DESCRIPTOR_AT));
+                ModeParameters { thresholds: Thresholds { available, used }, ..parameters }
+            }
+            _ => parameters,
+        })
     }
 }

@@ -1,13 +1,16 @@
 //! MODE SELECT: a list is taken whole or refused whole.
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::pages::{ModeParameters, PAGES};
+use super::pages::{ModeParameters, Page, pages};
 use super::{Header, LONG_DESCRIPTOR_BYTES, SHORT_DESCRIPTOR_BYTES, block_descriptor};
 use crate::attention::UnitAttention;
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense};
 use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Geometry, Rope};
+
+/// SPF in the first byte of a page.
+const SUBPAGE_FORMAT: u8 = 0x40;
 
 const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
@@ -22,48 +25,72 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return Ok(Rope::new());
         }
         let before = self.mode.get();
-        let after = parameters_of(&list, Header::of(job.request.cdb), job.geometry, before)?;
+        let list = List { bytes: &list, header: Header::of(job.request.cdb), geometry: job.geometry };
+        let after = list.parameters(before, self.tells_space)?;
         if after != before {
             self.mode.set(after);
+            self.rearm_thresholds(before.thresholds);
             self.nexuses.establish_for_others(Some(job.nexus), UnitAttention::ModeParametersChanged);
         }
         Ok(Rope::new())
     }
 }
 
-/// What the parameters are after `list`.
-fn parameters_of(
-    list: &[u8],
+/// A parameter list, not judged yet.
+struct List<'a> {
+    bytes: &'a [u8],
     header: Header,
     geometry: Geometry,
-    mut parameters: ModeParameters,
-) -> Result<ModeParameters, Sense> {
-    let (medium, medium_at, descriptor_bytes, long) = match (header, list) {
-        (Header::Short, &[_, medium, _, length, ..]) => (medium, 1, usize::from(length), false),
-        (Header::Long, &[_, _, medium, _, flags, _, high, low, ..]) => {
-            (medium, 2, usize::from(u16::from_be_bytes([high, low])), flags & 1 == 1)
+}
+
+impl List<'_> {
+    /// What the parameters are after the list, when they were `parameters` before.
+    fn parameters(&self, mut parameters: ModeParameters, tells_space: bool) -> Result<ModeParameters, Sense> {
+        let mut at = self.pages_at()?;
+        let mut rest = self.bytes.get(at..).ok_or(TOO_SHORT)?;
+        while !rest.is_empty() {
+            let page = page_of(rest, at, tells_space)?;
+            let (new, next) = rest.split_at_checked(page.len()).ok_or(TOO_SHORT)?;
+            parameters = page.apply(new, parameters).map_err(|(byte, bit)| pointer(at, byte, Some(bit)))?;
+            at = at.saturating_add(page.len());
+            rest = next;
         }
-        _ => return Err(TOO_SHORT),
+        Ok(parameters)
+    }
+
+    /// Where the pages begin, behind a header and block descriptors that are in order.
+    fn pages_at(&self) -> Result<usize, Sense> {
+        let (medium, medium_at, descriptor_bytes, long) = match (self.header, self.bytes) {
+            (Header::Short, &[_, medium, _, length, ..]) => (medium, 1, usize::from(length), false),
+            (Header::Long, &[_, _, medium, _, flags, _, high, low, ..]) => {
+                (medium, 2, usize::from(u16::from_be_bytes([high, low])), flags & 1 == 1)
+            }
+            _ => return Err(TOO_SHORT),
+        };
+        if medium != 0 {
+            return Err(Sense::parameter(medium_at, None));
+        }
+        check_descriptor(self.bytes, self.header, descriptor_bytes, long, self.geometry)?;
+        Ok(self.header.bytes().saturating_add(descriptor_bytes))
+    }
+}
+
+/// The page whose header `rest` begins with, which is `at` in the list.
+fn page_of(rest: &[u8], at: usize, tells_space: bool) -> Result<&'static Page, Sense> {
+    let (&first, behind) = rest.split_first().ok_or(TOO_SHORT)?;
+    // PS is reserved here and may have come back from MODE SENSE.
+    let code = first & 0x3F;
+    let find = |subpage| pages(tells_space).find(|page| page.name() == (code, subpage)).ok_or(pointer(at, 0, Some(5)));
+    let (page, length, length_at) = if first & SUBPAGE_FORMAT == 0 {
+        let page = find(0)?;
+        (page, usize::from(*behind.first().ok_or(TOO_SHORT)?).saturating_add(2), 1)
+    } else {
+        let &[subpage, high, low, ..] = behind else { return Err(TOO_SHORT) };
+        // Subpage 0 has the short format.
+        let page = if subpage == 0 { Err(pointer(at, 1, None)) } else { find(subpage) }?;
+        (page, usize::from(u16::from_be_bytes([high, low])).saturating_add(4), 2)
     };
-    if medium != 0 {
-        return Err(Sense::parameter(medium_at, None));
-    }
-    check_descriptor(list, header, descriptor_bytes, long, geometry)?;
-    let mut at = header.bytes().saturating_add(descriptor_bytes);
-    let mut rest = list.get(at..).ok_or(TOO_SHORT)?;
-    while let Some((&code, behind)) = rest.split_first() {
-        // PS is reserved here and may have come back from MODE SENSE.
-        let page = PAGES.iter().find(|page| page.code == code & 0x7F).ok_or(pointer(at, 0, Some(5)))?;
-        let &length = behind.first().ok_or(TOO_SHORT)?;
-        if usize::from(length).saturating_add(2) != page.len() {
-            return Err(pointer(at, 1, None));
-        }
-        let (new, next) = rest.split_at_checked(page.len()).ok_or(TOO_SHORT)?;
-        parameters = page.apply(new, parameters).map_err(|(byte, bit)| pointer(at, byte, Some(bit)))?;
-        at = at.saturating_add(page.len());
-        rest = next;
-    }
-    Ok(parameters)
+    if length == page.len() { Ok(page) } else { Err(pointer(at, length_at, None)) }
 }
 
 /// A block descriptor may say what is so, and leave the number of blocks open; it changes nothing.

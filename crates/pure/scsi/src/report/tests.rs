@@ -51,7 +51,7 @@ fn report_of_an_operation_that_is_not_there_says_so() {
     let unit = unit();
     for cdb in [
         codes(1, 0xC1, 0, 64),
-        codes(2, 0x9E, 0x12, 64),
+        codes(2, 0x9E, 0x13, 64),
         codes(2, 0xC1, 1, 64),
         codes(3, 0x28, 1, 64),
         codes(1, 0x42, 0, 64),

@@ -4,14 +4,17 @@ use super::LogicalUnit;
 use crate::absent;
 use crate::cdb::Cdb;
 use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute};
-use crate::failure::{Failure, read_failure, write_failure};
+use crate::failure::{Failure, read_failure, read_sense, within, write_failure};
 use crate::lun::Lun;
 use crate::operation::{Operation, Verb};
 use crate::request::Request;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::{Claim, Ticket};
-use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, View, Written};
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, View, Written};
 use std::future::{Future, poll_fn};
+
+/// How many bad places a READ looks behind for blocks that it can still send.
+const BAD_PLACES_MAX: usize = 8;
 
 /// A command that is neither READ nor WRITE, on its way.
 pub(crate) struct Job {
@@ -115,22 +118,60 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, Failure> {
-        let data = if extent.is_empty() { Rope::new() } else { self.read_blocks(extent).await? };
-        self.counters.count_read(extent.len.0);
-        Ok(data)
+        if extent.is_empty() {
+            self.counters.count_read(0);
+            return Ok(Rope::new());
+        }
+        let read = self.device.read(extent).await;
+        match self.check_read(extent, read) {
+            Ok(data) => {
+                self.counters.count_read(extent.len.0);
+                Ok(data)
+            }
+            Err(error) if error.kind == IoErrorKind::Medium => Err(Box::pin(self.read_before(extent, error)).await),
+            Err(error) => Err(read_failure(error)),
+        }
+    }
+
+    /// Reads what of `extent` lies before the blocks that `error` names, which are then the first bad ones: an
+    /// initiator keeps what comes before the block that INFORMATION names.
+    async fn read_before(&self, extent: Extent, mut error: IoError) -> Failure {
+        for _ in 0..BAD_PLACES_MAX {
+            let before = Extent { len: error.extent.start - extent.start, ..extent };
+            if before.is_empty() {
+                break;
+            }
+            let read = self.device.read(before).await;
+            match self.check_read(before, read) {
+                Ok(data) => return Failure::CheckBehind(Box::new((read_sense(error), data))),
+                // Worse than it looked: there is a bad place before it, or no device.
+                Err(earlier) => error = earlier,
+            }
+            if error.kind != IoErrorKind::Medium {
+                return read_failure(error);
+            }
+        }
+        // Nothing is sent, so no block may be taken for one that was read.
+        read_failure(error.at(extent))
     }
 
     /// Reads blocks, at least one, for whatever command.
     pub(crate) async fn read_blocks(&self, extent: Extent) -> Result<Rope, Failure> {
-        let bytes = extent.len.bytes(self.device.geometry().block_bytes);
-        match self.device.read(extent).await {
+        let read = self.device.read(extent).await;
+        self.check_read(extent, read).map_err(read_failure)
+    }
+
+    /// What the device made of reading `extent`: counted, and placed within it.
+    fn check_read(&self, extent: Extent, read: Result<Rope, IoError>) -> Result<Rope, IoError> {
+        match read {
             Ok(data) => {
+                let bytes = extent.len.bytes(self.device.geometry().block_bytes);
                 assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
                 Ok(data)
             }
             Err(error) => {
                 self.counters.count_read_error();
-                Err(read_failure(error))
+                Err(within(extent, error))
             }
         }
     }
@@ -139,7 +180,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Rope, Failure> {
         let bytes = data.len();
         if bytes > 0 {
-            let written = self.write_blocks(start, data).await?;
+            // Not by way of `write_blocks`, whose future would hold the data once more.
+            let written = self.device.write(start, data).await;
+            let written = self.check_written(start, bytes, written)?;
             self.make_stable(written).await?;
         }
         self.counters.count_write(bytes);
@@ -147,11 +190,27 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
-        self.device.write(start, data).await.map_err(|error| self.write_error(error))
+        let bytes = data.len();
+        let written = self.device.write(start, data).await;
+        self.check_written(start, bytes, written)
+    }
+
+    /// What the device made of writing `bytes` from `start` on.
+    fn check_written(&self, start: Lba, bytes: usize, written: Result<Written, IoError>) -> Result<Written, Failure> {
+        let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
+        self.check_changed(Extent { start, len: Blocks(blocks) }, written)
     }
 
     pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
-        self.device.discard(extent).await.map_err(|error| self.write_error(error))
+        let written = self.device.discard(extent).await;
+        self.check_changed(extent, written)
+    }
+
+    /// What the device made of writing or discarding `extent`: counted, placed within it, and held against the
+    /// thresholds.
+    pub(crate) fn check_changed(&self, extent: Extent, written: Result<Written, IoError>) -> Result<Written, Failure> {
+        self.check_thresholds();
+        written.map_err(|error| self.write_error(within(extent, error)))
     }
 
     /// What was written survives power loss. WCE is zero: nothing is answered before.
@@ -185,6 +244,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             }
             Verb::RequestSense => Ok(self.request_sense(job.nexus, cdb)),
             Verb::ReadCapacity10 => Ok(self.read_capacity_10(job.geometry)),
+            Verb::GetLbaStatus => self.lba_status(&job, ticket).await,
             Verb::ReadCapacity16 => Ok(self.read_capacity_16(job.geometry, allocation)),
             Verb::ModeSense => self.mode_sense(&job),
             Verb::ModeSelect => self.mode_select(&job),
@@ -211,7 +271,7 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
         // Its blocks stand in its list, which is not read yet.
         Verb::Unmap => geometry.all(),
         // They touch no content.
-        Verb::PreFetch | Verb::SynchronizeCache => Extent::default(),
+        Verb::PreFetch | Verb::SynchronizeCache | Verb::GetLbaStatus => Extent::default(),
         _ => request.extent,
     };
     let alone = request.operation.runs_alone();

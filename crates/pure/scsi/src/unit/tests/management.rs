@@ -80,7 +80,11 @@ fn reset_starts_the_unit_restores_mode_parameters_and_tells_every_nexus() {
     for function in [TaskManagement::LogicalUnitReset, TaskManagement::TargetReset] {
         let unit = unit();
         tell(&unit, &[0x1B, 0, 0, 0, 0, 0], &[]);
-        unit.mode.set(crate::mode::ModeParameters { descriptor_sense: true, software_write_protect: true });
+        unit.mode.set(crate::mode::ModeParameters {
+            descriptor_sense: true,
+            software_write_protect: true,
+            ..Default::default()
+        });
         assert_eq!(now(unit.manage(HOST, function)), ManagementOutcome::Complete);
         for nexus in [HOST, OTHER] {
             let told = run(&unit, nexus, &[0; 6], &[]);
