@@ -1,11 +1,21 @@
 //! What a pool knows of itself: its groups and their members, its volumes and where they lie.
 
 mod check;
+mod family;
+mod family_check;
+mod family_wire;
 mod slab_set;
 mod wire;
 
+pub use family::{
+    BranchRecord, DEAD_RANGES_MAX, DEPTH_MAX, DeadRange, FamilyRecord, GRANULE_BYTES, LOCKED_FOR_EVER, META_RUNS_MAX,
+    Parent, SNAPSHOTS_MAX, SlabRun, SnapshotRecord,
+};
+pub(crate) use family_check::{BRANCHES_MADE_MAX, LOG_BLOCKS_MIN};
+pub(crate) use family_wire::RUN_BYTES;
 pub use slab_set::SlabSet;
 pub use wire::CatalogError;
+pub(crate) use wire::has_families;
 
 use block::Blocks;
 use uuid::Uuid;
@@ -38,8 +48,10 @@ pub struct Catalog {
     pub slab_bytes: u64,
     /// The disk groups, in an order that never changes.
     pub groups: Vec<GroupRecord>,
-    /// The volumes.
+    /// The volumes that lie in segments.
     pub volumes: Vec<VolumeRecord>,
+    /// The families: volumes with a map, their snapshots and clones.
+    pub families: Vec<FamilyRecord>,
 }
 
 /// Where a pool stands between its creation and its end.

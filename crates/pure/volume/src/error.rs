@@ -124,6 +124,51 @@ pub enum PoolError {
     /// The catalog has no room for what was asked.
     #[error("the catalog of the pool is full: its volumes lie in too many pieces; delete a volume, or make fewer")]
     CatalogFull,
+    /// A granule of another size.
+    #[error("{0} bytes is no granule: use a power of two from 16384 to 1048576 that is no longer than a slab")]
+    Granule(u32),
+    /// No volume of the pool has the snapshot.
+    #[error("the pool has no snapshot {0}")]
+    SnapshotUnknown(Uuid),
+    /// Another snapshot of the volume has the name.
+    #[error("the volume has a snapshot \"{0}\" already")]
+    SnapshotNameTaken(String),
+    /// The pool has as many snapshots as it can.
+    #[error("the pool has 16384 snapshots, and cannot have more")]
+    TooManySnapshots,
+    /// The snapshot is locked.
+    #[error("the snapshot \"{name}\" is locked {}", if *until == u64::MAX { "for ever".to_owned() } else { format!("until {until} seconds after 1970") })]
+    SnapshotLocked {
+        /// What it is called.
+        name: String,
+        /// When the lock ends, in seconds since 1970.
+        until: u64,
+    },
+    /// The snapshot is what a clone is made of.
+    #[error("the snapshot \"{snapshot}\" is the origin of volume \"{clone}\"; delete that first")]
+    SnapshotCloned {
+        /// What the snapshot is called.
+        snapshot: String,
+        /// What the clone is called.
+        clone: String,
+    },
+    /// A volume with snapshots was to be deleted.
+    #[error("the volume has {0} snapshots; delete them first")]
+    HasSnapshots(usize),
+    /// A clone of a clone of a clone, too often.
+    #[error("clones of clones can be 16 deep, and this would be one more; copy the volume instead")]
+    TooDeep,
+    /// Roll-backs whose cleaning waits for snapshots.
+    #[error("the volume was rolled back 64 times between snapshots that it still has; delete some of them first")]
+    TooManyRollBacks,
+    /// The map of a family cannot be read.
+    #[error("the map of the family of volume {family} is damaged: {what}; its volumes cannot be used, the others can")]
+    MapDamaged {
+        /// Which family.
+        family: Uuid,
+        /// What is wrong with it.
+        what: String,
+    },
     /// No member of the pool is this disk.
     #[error("no member of the pool is disk {0}")]
     MemberUnknown(Uuid),

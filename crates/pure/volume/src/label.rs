@@ -17,8 +17,10 @@ pub const VERSION: u32 = 1;
 /// The longest name of a pool or a volume, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// Features that must be known to open a pool. This version has none, and opens pools only to write to them.
-const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: 0 };
+/// The catalog has families of volumes: a program that does not know them would give their slabs away.
+pub const FAMILIES: u64 = 1;
+/// Features that must be known to open a pool. This version opens pools only to write to them.
+const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES };
 /// Where in the block the checksum stands, the same in every version.
 const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
 

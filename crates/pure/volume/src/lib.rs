@@ -9,6 +9,7 @@
 mod assembly;
 pub mod catalog;
 mod error;
+mod family;
 pub mod label;
 pub mod layout;
 mod map;
@@ -19,17 +20,23 @@ mod signature;
 pub mod slot;
 mod space;
 mod store;
+mod thin;
 mod volume;
 mod window;
 
 pub use assembly::{DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, Standing, Survey, assemble};
 pub use catalog::{Catalog, GroupRecord, MemberRecord, MemberState, PoolPhase, VolumeRecord};
 pub use error::PoolError;
+pub use family::plan::{
+    Cleaning, ClonePlan, FamilyStatus, Lock, MappedRun, Provisioning, SnapshotPlan, SnapshotStatus, SpaceEvent, Tended,
+    ThinPlan, ThinStatus, Thresholds,
+};
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
 pub use pool::{CreatePool, GroupPlan, GroupStatus, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::Sectors;
+pub use thin::ThinVolume;
 pub use uuid::Uuid;
 pub use volume::Volume;
 pub use window::Window;

@@ -1,6 +1,7 @@
 //! A pool: its catalog, its groups, its volumes, and everything that changes them.
 
 mod create;
+mod families;
 mod gate;
 mod members;
 mod open;

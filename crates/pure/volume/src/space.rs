@@ -1,6 +1,6 @@
 //! Which slabs are free, and which a new or growing volume gets. Derived from the catalog, kept nowhere.
 
-use crate::catalog::{Catalog, Column, GroupRecord, SEGMENTS_MAX, Segment, SlabSet, VolumeRecord};
+use crate::catalog::{Catalog, Column, GroupRecord, SEGMENTS_MAX, Segment, SlabRun, SlabSet, VolumeRecord};
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
 
@@ -29,6 +29,9 @@ impl SpaceMap {
             for column in &segment.columns {
                 used[usize::from(column.group)].push(Run { first: column.first_slab, slabs: segment.rows });
             }
+        }
+        for run in catalog.families.iter().flat_map(|family| family.meta.iter().chain(&family.data)) {
+            used[usize::from(run.group)].push(Run { first: run.first, slabs: run.slabs });
         }
         let free = catalog.groups.iter().zip(used).map(|(group, used)| gaps(group.slabs, used)).collect();
         Self { free }
@@ -64,6 +67,21 @@ impl SpaceMap {
 
     fn free_blocks(&self, groups: &[GroupRecord]) -> u64 {
         self.free_slabs().zip(groups).map(|(slabs, group)| u64::from(slabs) * u64::from(group.slab_blocks)).sum()
+    }
+
+    /// Takes up to `slabs` slabs of a group, in one run; where they can go on behind slab `after`, there.
+    pub(crate) fn take_run(&mut self, group: u16, slabs: u32, after: Option<u32>) -> Option<SlabRun> {
+        let runs = &mut self.free[usize::from(group)];
+        let adjacent = after.and_then(|after| runs.iter().position(|run| run.first == after));
+        let longest = || (0..runs.len()).max_by_key(|&at| (runs[at].slabs, std::cmp::Reverse(at)));
+        let at = adjacent.or_else(longest)?;
+        let run = &mut runs[at];
+        let slabs = slabs.min(run.slabs);
+        let taken = SlabRun { group, first: run.first, slabs };
+        run.first += slabs;
+        run.slabs -= slabs;
+        runs.retain(|run| run.slabs > 0);
+        Some(taken)
     }
 
     /// As many rows for `missing` blocks as the longest free runs have in common.

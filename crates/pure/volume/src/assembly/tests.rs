@@ -31,6 +31,7 @@ fn catalog(phase: PoolPhase, members: &[(MemberState, u64)]) -> Catalog {
             members: members.collect(),
         }],
         volumes: Vec::new(),
+        families: Vec::new(),
     }
 }
 

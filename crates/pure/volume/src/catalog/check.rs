@@ -1,6 +1,6 @@
 //! Whether a catalog is free of contradictions: the read-only check that every reader and every commit runs.
 
-use super::{Catalog, CatalogError, GroupRecord, SLABS_MAX, VOLUME_BYTES_MAX, VolumeRecord};
+use super::{Catalog, CatalogError, GroupRecord, SLABS_MAX, VOLUME_BYTES_MAX, VOLUMES_MAX, VolumeRecord};
 use crate::label::NAME_BYTES_MAX;
 use crate::layout::BLOCK_BYTES;
 use std::collections::BTreeSet;
@@ -12,12 +12,18 @@ impl Catalog {
         ensure(!self.groups.is_empty(), "a pool has no group")?;
         ensure(all_differ(self.groups.iter().map(|group| group.id)), "two groups have one identity")?;
         ensure(all_differ(self.members().map(|member| member.disk)), "one disk is in two places")?;
-        ensure(all_differ(self.volumes.iter().map(|volume| volume.id)), "two volumes have one identity")?;
-        ensure(all_differ(self.volumes.iter().map(|volume| &volume.name)), "two volumes have one name")?;
+        let branches = || self.families.iter().flat_map(|family| &family.branches);
+        let snapshots = branches().flat_map(|branch| &branch.snapshots).map(|snapshot| snapshot.id);
+        let ids = self.volumes.iter().map(|volume| volume.id).chain(branches().map(|branch| branch.id));
+        ensure(all_differ(ids.chain(snapshots)), "two volumes have one identity")?;
+        let names = self.volumes.iter().map(|volume| &volume.name).chain(branches().map(|branch| &branch.name));
+        ensure(all_differ(names), "two volumes have one name")?;
+        ensure(self.volume_count() <= VOLUMES_MAX, "there are too many volumes")?;
         let slabs: u64 = self.groups.iter().map(|group| u64::from(group.slabs)).sum();
         ensure(slabs <= u64::from(SLABS_MAX), "groups have more slabs than a pool can")?;
         self.groups.iter().try_for_each(GroupRecord::check)?;
         self.volumes.iter().try_for_each(|volume| volume.check(&self.groups))?;
+        self.check_families()?;
         self.check_slabs()
     }
 
@@ -27,6 +33,8 @@ impl Catalog {
         let columns = segments.flat_map(|segment| segment.columns.iter().map(|column| (segment.rows, column)));
         let mut runs: Vec<(u16, u32, u32)> =
             columns.map(|(rows, column)| (column.group, column.first_slab, column.first_slab + rows)).collect();
+        let leased = self.families.iter().flat_map(|family| family.meta.iter().chain(&family.data));
+        runs.extend(leased.map(|run| (run.group, run.first, run.first + run.slabs)));
         runs.sort_unstable();
         let apart = runs.windows(2).all(|pair| pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1);
         ensure(apart, "a slab belongs to two volumes")
@@ -71,16 +79,16 @@ impl VolumeRecord {
     }
 }
 
-fn check_name(name: &str) -> Result<(), CatalogError> {
+pub(super) fn check_name(name: &str) -> Result<(), CatalogError> {
     let good = (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control);
     ensure(good, "a name is empty, too long or has control characters")
 }
 
-fn all_differ<T: Ord>(items: impl Iterator<Item = T>) -> bool {
+pub(super) fn all_differ<T: Ord>(items: impl Iterator<Item = T>) -> bool {
     let mut seen = BTreeSet::new();
     items.into_iter().all(|item| seen.insert(item))
 }
 
-fn ensure(holds: bool, what: &'static str) -> Result<(), CatalogError> {
+pub(super) fn ensure(holds: bool, what: &'static str) -> Result<(), CatalogError> {
     if holds { Ok(()) } else { Err(CatalogError::Damaged(what)) }
 }

@@ -3,9 +3,10 @@
 //! A type that a reader does not know is passed over when its record says so, else refused: that is how
 //! later kinds of objects come in. `docs/on-disk.md` has the byte maps.
 
+use super::family_wire::{TYPE_FAMILY, TYPE_SNAPSHOT};
 use super::{
-    Catalog, Column, GROUPS_MAX, GroupRecord, MEMBERS_MAX, MemberRecord, MemberState, PoolPhase, SEGMENTS_MAX,
-    SLABS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
+    Catalog, Column, FamilyRecord, GROUPS_MAX, GroupRecord, MEMBERS_MAX, MemberRecord, MemberState, PoolPhase,
+    SEGMENTS_MAX, SLABS_MAX, SNAPSHOTS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
 };
 use block::Blocks;
 use uuid::Uuid;
@@ -35,7 +36,7 @@ const FLAG_SKIPPABLE: u16 = 1;
 const ALIGN: usize = 8;
 
 /// What a record has beside its payload: a header, and what fills it up to the next.
-const RECORD_BYTES: usize = size_of::<RecordHeader>() + ALIGN;
+pub(super) const RECORD_BYTES: usize = size_of::<RecordHeader>() + ALIGN;
 
 const SET_RUNS: u8 = 0;
 const SET_WORDS: u8 = 1;
@@ -48,6 +49,7 @@ macro_rules! wire {
         struct $name { $($field: $kind),* }
     )*};
 }
+pub(super) use wire;
 
 wire! {
     struct RecordHeader { kind: U16, flags: U16, payload_bytes: U32 }
@@ -96,6 +98,7 @@ impl Catalog {
         for volume in &self.volumes {
             record(&mut out, TYPE_VOLUME, |out| volume.emit(out));
         }
+        self.families.iter().for_each(|family| family.emit(&mut out));
         out
     }
 
@@ -106,7 +109,7 @@ impl Catalog {
     pub fn parse(bytes: &[u8]) -> Result<Self, CatalogError> {
         let mut rest = Cursor(bytes);
         let mut catalog: Option<Self> = None;
-        let mut room = Room { slabs: SLABS_MAX, segments: SEGMENTS_MAX };
+        let mut room = Room::of_a_pool();
         while !rest.0.is_empty() {
             let header: RecordHeader = rest.read()?;
             let mut payload = Cursor(rest.take(header.payload_bytes.get() as usize)?);
@@ -121,6 +124,11 @@ impl Catalog {
                 }
                 (TYPE_POOL | TYPE_GROUP | TYPE_VOLUME, _) => {
                     return Err(CatalogError::Damaged("records are out of order or too many"));
+                }
+                (kind @ TYPE_FAMILY..=TYPE_SNAPSHOT, Some(catalog)) => {
+                    if !catalog.parse_family(kind, &mut payload, &mut room)? {
+                        return Err(CatalogError::Damaged("records are out of order or too many"));
+                    }
                 }
                 _ if header.flags.get() & FLAG_SKIPPABLE != 0 => continue,
                 (kind, _) => return Err(CatalogError::UnknownType(kind)),
@@ -138,7 +146,8 @@ impl Catalog {
         let group = |group: &GroupRecord| size_of::<GroupWire>() + group.members.len() * size_of::<MemberWire>();
         let groups: usize = self.groups.iter().map(|record| RECORD_BYTES + group(record)).sum();
         let volumes: usize = self.volumes.iter().map(VolumeRecord::emitted_bytes_max).sum();
-        RECORD_BYTES + size_of::<PoolWire>() + self.name.len() + groups + volumes
+        let families: usize = self.families.iter().map(FamilyRecord::emitted_bytes).sum();
+        RECORD_BYTES + size_of::<PoolWire>() + self.name.len() + groups + volumes + families
     }
 
     fn parse_pool(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
@@ -157,6 +166,7 @@ impl Catalog {
             slab_bytes: wire.slab_bytes.get(),
             groups: Vec::new(),
             volumes: Vec::new(),
+            families: Vec::new(),
         })
     }
 }
@@ -314,10 +324,7 @@ impl Segment {
             return Err(CatalogError::Damaged("a segment has no columns or too many"));
         }
         // Memory for the set is taken only after the sum over the whole pool was found possible.
-        let slabs = rows.checked_mul(count);
-        room.slabs = slabs
-            .and_then(|slabs| room.slabs.checked_sub(slabs))
-            .ok_or(CatalogError::Damaged("volumes have more slabs than a pool can"))?;
+        room.take_slabs(rows.checked_mul(count).unwrap_or(u32::MAX))?;
         let columns = (0..count).map(|_| Column::parse(payload)).collect::<Result<_, _>>()?;
         let set = SlabSet::none(rows * count);
         let initialised = match wire.set {
@@ -358,14 +365,43 @@ fn parse_words(payload: &mut Cursor<'_>, count: u32, len: u32) -> Result<SlabSet
     SlabSet::of_words(words, len).ok_or(CatalogError::Damaged("a set holds slabs that are not there"))
 }
 
+/// True when the catalog in `bytes` has families, which older programs do not know.
+pub(crate) fn has_families(bytes: &[u8]) -> bool {
+    let mut rest = Cursor(bytes);
+    while let Ok(header) = rest.read::<RecordHeader>() {
+        let bytes = header.payload_bytes.get() as usize;
+        if header.kind.get() == TYPE_FAMILY {
+            return true;
+        }
+        if rest.take(bytes).and_then(|_| rest.pad(bytes)).is_err() {
+            return false;
+        }
+    }
+    false
+}
+
 /// What the limits of a pool still leave while its volumes are read.
-struct Room {
+pub(super) struct Room {
     slabs: u32,
     segments: usize,
+    pub(super) branches: usize,
+    pub(super) snapshots: usize,
+}
+
+impl Room {
+    fn of_a_pool() -> Self {
+        Self { slabs: SLABS_MAX, segments: SEGMENTS_MAX, branches: VOLUMES_MAX, snapshots: SNAPSHOTS_MAX }
+    }
+
+    pub(super) fn take_slabs(&mut self, slabs: u32) -> Result<(), CatalogError> {
+        let rest = self.slabs.checked_sub(slabs);
+        self.slabs = rest.ok_or(CatalogError::Damaged("volumes have more slabs than a pool can"))?;
+        Ok(())
+    }
 }
 
 /// Bytes that are not read yet.
-struct Cursor<'a>(&'a [u8]);
+pub(super) struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], CatalogError> {
@@ -374,11 +410,11 @@ impl<'a> Cursor<'a> {
         Ok(head)
     }
 
-    fn read<T: FromBytes>(&mut self) -> Result<T, CatalogError> {
+    pub(super) fn read<T: FromBytes>(&mut self) -> Result<T, CatalogError> {
         T::read_from_bytes(self.take(size_of::<T>())?).map_err(|_| CatalogError::Short)
     }
 
-    fn text(&mut self, bytes: u8) -> Result<String, CatalogError> {
+    pub(super) fn text(&mut self, bytes: u8) -> Result<String, CatalogError> {
         let text = std::str::from_utf8(self.take(usize::from(bytes))?);
         text.map(str::to_owned).map_err(|_| CatalogError::Damaged("a name is no text"))
     }
@@ -393,15 +429,15 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn put(out: &mut Vec<u8>, wire: &(impl IntoBytes + Immutable)) {
+pub(super) fn put(out: &mut Vec<u8>, wire: &(impl IntoBytes + Immutable)) {
     out.extend_from_slice(wire.as_bytes());
 }
 
-fn name_bytes(name: &str) -> u8 {
+pub(super) fn name_bytes(name: &str) -> u8 {
     u8::try_from(name.len()).expect("bounded by NAME_BYTES_MAX")
 }
 
-fn record(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn record(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     put(out, &RecordHeader { kind: kind.into(), flags: 0.into(), payload_bytes: 0.into() });
     let start = out.len();

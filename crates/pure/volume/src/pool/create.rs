@@ -98,8 +98,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
     /// crash leaves it whole or gone. *Errors*: `HasVolumes`, `CatalogLost`.
     pub async fn destroy(self) -> Result<(), PoolError> {
         let ((), change) = self.shared.store.change(|catalog| {
-            if !catalog.volumes.is_empty() {
-                return Err(PoolError::HasVolumes(catalog.volumes.len()));
+            if catalog.volume_count() > 0 {
+                return Err(PoolError::HasVolumes(catalog.volume_count()));
             }
             catalog.phase = PoolPhase::Destroyed;
             Ok(())
@@ -140,6 +140,7 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
         slab_bytes,
         groups: records.collect::<Result<_, _>>()?,
         volumes: Vec::new(),
+        families: Vec::new(),
     };
     match catalog.check() {
         Ok(()) => Ok(catalog),

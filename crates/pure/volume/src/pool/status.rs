@@ -2,6 +2,7 @@
 
 use super::Pool;
 use crate::catalog::GroupRecord;
+use crate::family::plan::FamilyStatus;
 use crate::layout::BLOCK_BYTES;
 use crate::space::SpaceMap;
 use block::{BlockDevice, Blocks};
@@ -18,8 +19,10 @@ pub struct PoolStatus {
     pub generation: u64,
     /// Its groups, by place.
     pub groups: Vec<GroupStatus>,
-    /// Its volumes.
+    /// Its volumes that lie in segments.
     pub volumes: Vec<VolumeStatus>,
+    /// Its families: volumes with a map, their snapshots and clones.
+    pub families: Vec<FamilyStatus>,
     /// Bytes that volumes can use, together.
     pub bytes: u64,
     /// Bytes that no volume uses.
@@ -79,6 +82,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
                 bytes: sum(|group| group.record.slabs),
                 free_bytes: sum(|group| group.free_slabs),
                 volumes: catalog.volumes.iter().map(VolumeStatus::of).collect(),
+                families: Vec::new(),
                 groups,
             }
         })

@@ -4,7 +4,7 @@ use super::Pool;
 use block::{BlockDevice, Extent};
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
-    /// The blocks of the group that belong to a volume, written or not, in ascending order and as long
+    /// The blocks of the group that belong to a volume or a family, written or not, in ascending order and as long
     /// as they can be. What is allocated later is written whole before it is read.
     #[must_use]
     pub fn allocated(&self, group: u16) -> Vec<Extent> {
@@ -12,11 +12,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
             let Some(record) = catalog.groups.get(usize::from(group)) else { return Vec::new() };
             let slab = u64::from(record.slab_blocks);
             let segments = catalog.volumes.iter().flat_map(|volume| &volume.segments);
-            segments
+            let columns = segments
                 .flat_map(|segment| segment.columns.iter().map(move |column| (segment.rows, column)))
                 .filter(|(_, column)| column.group == group)
-                .map(|(rows, column)| Extent::new(u64::from(column.first_slab) * slab, u64::from(rows) * slab))
-                .collect()
+                .map(|(rows, column)| (column.first_slab, rows));
+            let leased = catalog.families.iter().flat_map(|family| family.meta.iter().chain(&family.data));
+            let leased = leased.filter(|run| run.group == group).map(|run| (run.first, run.slabs));
+            let extent = |(first, slabs)| Extent::new(u64::from(first) * slab, u64::from(slabs) * slab);
+            columns.chain(leased).map(extent).collect()
         });
         runs.sort_by_key(|run| run.start);
         let mut joined: Vec<Extent> = Vec::with_capacity(runs.len());

@@ -126,22 +126,28 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
 }
 
 fn admit_plan(plan: &VolumePlan, catalog: &Catalog) -> Result<(), PoolError> {
-    if !is_name(&plan.name) {
-        return Err(PoolError::NameInvalid(plan.name.clone()));
-    }
-    if catalog.volumes.iter().any(|volume| volume.name == plan.name) {
-        return Err(PoolError::NameTaken(plan.name.clone()));
-    }
-    if catalog.volume(plan.id).is_some() {
-        return Err(PoolError::IdTaken(plan.id));
-    }
+    admit_identity(catalog, plan.id, &plan.name)?;
     if !matches!(plan.block_bytes, 512 | BLOCK_BYTES) {
         return Err(PoolError::VolumeBlockSize(plan.block_bytes));
     }
-    if catalog.volumes.len() >= VOLUMES_MAX {
+    admit_bytes(plan.size_bytes, plan.block_bytes)
+}
+
+/// Admits one more volume of any kind with this identity and name.
+pub(super) fn admit_identity(catalog: &Catalog, id: Uuid, name: &str) -> Result<(), PoolError> {
+    if !is_name(name) {
+        return Err(PoolError::NameInvalid(name.to_owned()));
+    }
+    if catalog.has_name(name) {
+        return Err(PoolError::NameTaken(name.to_owned()));
+    }
+    if catalog.has_id(id) {
+        return Err(PoolError::IdTaken(id));
+    }
+    if catalog.volume_count() >= VOLUMES_MAX {
         return Err(PoolError::TooManyVolumes);
     }
-    admit_bytes(plan.size_bytes, plan.block_bytes)
+    Ok(())
 }
 
 /// True for what can be the name of a pool or a volume.
@@ -149,7 +155,7 @@ pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control)
 }
 
-fn admit_bytes(bytes: u64, block_bytes: u32) -> Result<(), PoolError> {
+pub(super) fn admit_bytes(bytes: u64, block_bytes: u32) -> Result<(), PoolError> {
     if bytes == 0 || !bytes.is_multiple_of(u64::from(block_bytes)) {
         return Err(PoolError::VolumeSize { bytes, block_bytes });
     }

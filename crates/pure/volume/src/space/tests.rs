@@ -28,6 +28,7 @@ fn catalog(groups: Vec<GroupRecord>) -> Catalog {
         slab_bytes: 1 << 20,
         groups,
         volumes: Vec::new(),
+        families: Vec::new(),
     }
 }
 

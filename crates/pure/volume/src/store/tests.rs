@@ -26,6 +26,7 @@ fn store(disks: u128) -> (Store<SimDisk>, Vec<Rc<SimDisk>>, Journal) {
             members: (0..disks).map(member).collect(),
         }],
         volumes: Vec::new(),
+        families: Vec::new(),
     };
     let disk = |number: u128| SimDisk::new(number as usize, 16384, Image::default(), journal.clone());
     let disks: Vec<Rc<SimDisk>> = (0..disks).map(|number| Rc::new(disk(number).delayed())).collect();

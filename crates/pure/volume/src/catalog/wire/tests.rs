@@ -1,5 +1,5 @@
 use super::*;
-use crate::catalog::VOLUME_BYTES_MAX;
+use crate::catalog::{BranchRecord, DeadRange, LOCKED_FOR_EVER, Parent, SlabRun, SnapshotRecord, VOLUME_BYTES_MAX};
 use proptest::prelude::*;
 
 /// A catalog in which everything occurs.
@@ -53,6 +53,50 @@ pub(crate) fn rich() -> Catalog {
         slab_bytes: 16 << 20,
         groups: vec![group(0, true), group(1, false)],
         volumes: vec![volume(1, "a", segments), small],
+        families: vec![family()],
+    }
+}
+
+/// A volume with snapshots, rolled back, and a clone.
+fn family() -> FamilyRecord {
+    let id = Uuid::from_u128;
+    let snapshot = |number: u128, epoch| SnapshotRecord {
+        id: id(3000 + number),
+        name: format!("daily {number}"),
+        epoch,
+        size_bytes: 1 << 30,
+        mapped: 77,
+        created_at: 1_700_000_002,
+        locked_until: LOCKED_FOR_EVER,
+        set: id(9),
+    };
+    let branch = |number: u32| BranchRecord {
+        id: id(2000 + u128::from(number)),
+        name: format!("thin {number}"),
+        number,
+        size_bytes: 1 << 30,
+        block_bytes: 512,
+        thick: number == 0,
+        zero_detection: number == 1,
+        dying: false,
+        created_at: 1_700_000_001,
+        epoch: 9,
+        mapped: 80,
+        cleaning: 3,
+        parent: None,
+        dead: vec![DeadRange { after: 2, last: 6 }],
+        snapshots: vec![snapshot(u128::from(number) * 10, 2), snapshot(u128::from(number) * 10 + 1, 7)],
+    };
+    FamilyRecord {
+        id: id(2000),
+        birth: 12,
+        granule_bytes: 64 << 10,
+        log_blocks: 1024,
+        formatted: true,
+        branches_made: 3,
+        meta: vec![SlabRun { group: 1, first: 110, slabs: 1 }],
+        data: vec![SlabRun { group: 0, first: 100, slabs: 10 }, SlabRun { group: 1, first: 120, slabs: 5 }],
+        branches: vec![branch(0), BranchRecord { parent: Some(Parent { branch: 0, epoch: 7 }), ..branch(2) }],
     }
 }
 
@@ -71,7 +115,7 @@ fn catalog_cut_short_anywhere_is_refused() {
     for len in 0..bytes.len() {
         // Between two records it is whole, and lacks what came after.
         let parsed = Catalog::parse(&bytes[..len]);
-        assert!(parsed.is_err() || parsed.is_ok_and(|less| less.volumes.len() < catalog.volumes.len()), "{len} bytes");
+        assert!(parsed.is_err() || parsed.is_ok_and(|less| less != catalog && len % 8 == 0), "{len} bytes");
     }
 }
 
@@ -84,6 +128,14 @@ fn catalog_record_of_an_unknown_type_is_refused_unless_it_says_that_it_may_be_pa
     assert_eq!(Catalog::parse(&bytes), Ok(rich()));
     bytes[good + 2] = 0;
     assert_eq!(Catalog::parse(&bytes), Err(CatalogError::UnknownType(77)));
+}
+
+#[test]
+fn catalog_with_families_is_seen_from_its_bytes() {
+    let mut catalog = rich();
+    assert!(has_families(&catalog.emit()));
+    catalog.families.clear();
+    assert!(!has_families(&catalog.emit()));
 }
 
 #[test]
@@ -129,6 +181,35 @@ fn catalog_that_contradicts_itself_is_refused() {
         ("a row has two columns on one group", |catalog| {
             catalog.volumes[0].segments[0].columns[1] = Column { group: 0, first_slab: 100, unit_blocks: 514 };
         }),
+        ("two families have one identity", |catalog| {
+            let mut again = catalog.families[0].clone();
+            let other = |id: &mut Uuid| *id = Uuid::from_u128(id.as_u128() + 50_000);
+            for branch in &mut again.branches {
+                other(&mut branch.id);
+                branch.name.push('x');
+                branch.snapshots.iter_mut().for_each(|snapshot| other(&mut snapshot.id));
+            }
+            catalog.families.push(again);
+        }),
+        ("two volumes have one name", |catalog| catalog.families[0].branches[0].name = "a".into()),
+        ("two volumes have one identity", |catalog| {
+            catalog.families[0].branches[0].snapshots[0].id = catalog.volumes[0].id;
+        }),
+        ("a family has impossible granules", |catalog| catalog.families[0].granule_bytes = 8192),
+        ("a family has no map", |catalog| catalog.families[0].meta.clear()),
+        ("a family lies behind its group", |catalog| catalog.families[0].data[0].slabs = 101),
+        ("a family has no volume", |catalog| catalog.families[0].branches.clear()),
+        ("two volumes have one number", |catalog| catalog.families[0].branches[1].number = 0),
+        ("a volume has an impossible number", |catalog| catalog.families[0].branches_made = 2),
+        ("the snapshots of a volume are out of order", |catalog| catalog.families[0].branches[0].epoch = 7),
+        ("two snapshots have one name", |catalog| {
+            catalog.families[0].branches[0].snapshots[1].name = "daily 0".into();
+        }),
+        ("the roll-backs of a volume are out of order", |catalog| catalog.families[0].branches[0].dead[0].last = 9),
+        ("a clone has no origin", |catalog| {
+            catalog.families[0].branches[0].snapshots.pop();
+        }),
+        ("a slab belongs to two volumes", |catalog| catalog.families[0].data[0].first = 79),
         ("a slab belongs to two volumes", |catalog| {
             catalog.volumes[1].segments[0].columns[0].first_slab = 79;
         }),
