@@ -74,3 +74,21 @@ fn sense_of(error: IoError, medium: AdditionalSense) -> Sense {
     let sense = Sense::new(key, code);
     if error.kind == IoErrorKind::Medium { sense.with_information(error.extent.start.0) } else { sense }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_is_placed_within_what_was_asked() {
+        let asked = Extent::new(100, 10);
+        let placed = |start, len| {
+            let error = IoError::new(IoErrorKind::Medium, Extent::new(start, len));
+            read_sense(within(asked, error)).information
+        };
+        assert_eq!(placed(103, 2), Some(103));
+        assert_eq!(placed(90, 15), Some(100), "a stripe that begins before");
+        assert_eq!(placed(109, 50), Some(109));
+        assert_eq!((placed(0, 0), placed(200, 1), placed(110, 1)), (Some(100), Some(100), Some(100)));
+    }
+}

@@ -40,6 +40,8 @@ pub(crate) struct Bench {
     pub failure: Cell<Option<IoErrorKind>>,
     /// Blocks that cannot be read until they are written.
     pub bad: RefCell<BTreeSet<u64>>,
+    /// Which of several bad blocks an error names.
+    pub names_last_bad: Cell<bool>,
     /// What has a place, where the disk is thin.
     pub thin: Option<Thin>,
 }
@@ -62,6 +64,7 @@ impl Bench {
             permits: Cell::new(usize::MAX),
             failure: Cell::new(None),
             bad: RefCell::default(),
+            names_last_bad: Cell::new(false),
             thin: None,
         }
     }
@@ -92,8 +95,10 @@ impl BlockDevice for Bench {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         assert!(!extent.is_empty(), "a device is not asked for nothing");
         self.begin(Op::Read(extent.start.0, extent.len.0), extent).await?;
-        if let Some(first) = self.bad.borrow().range(extent.start.0..extent.end().0).next() {
-            return Err(IoError::new(IoErrorKind::Medium, Extent::new(*first, 1)));
+        let bad = self.bad.borrow();
+        let mut here = bad.range(extent.start.0..extent.end().0);
+        if let Some(&named) = if self.names_last_bad.get() { here.next_back() } else { here.next() } {
+            return Err(IoError::new(IoErrorKind::Medium, Extent::new(named, 1)));
         }
         let bytes = self.bytes.borrow();
         // In two pieces, so that nobody relies on one.

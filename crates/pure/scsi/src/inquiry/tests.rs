@@ -108,6 +108,19 @@ fn vpd_block_limits_are_those_that_are_kept() {
 }
 
 #[test]
+fn vpd_pages_of_a_device_that_tells_its_space_are_those_of_a_thin_one() {
+    // The options say "full"; the device knows better. Granules of 16 KiB.
+    let unit = thin_unit(32, 4);
+    assert_eq!(page(&unit, 0xB0)[28..36], [0, 0, 0, 32, 0x80, 0, 0, 0], "UNMAP granularity and alignment");
+    assert_eq!(page(&unit, 0xB0)[20..28], [0, 0x10, 0, 0, 0, 0, 1, 0], "UNMAP blocks and descriptors");
+    assert_eq!(page(&unit, 0xB2)[4..], [11, 0xE4, 2, 0], "sets of 1 MiB; LBPU, LBPWS, LBPWS10, LBPRZ; thin");
+    let mut capacity = [0; 16];
+    (capacity[0], capacity[1], capacity[13]) = (0x9E, 0x10, 32);
+    assert_eq!(ask(&unit, &capacity)[14], 0xC0, "LBPME and LBPRZ");
+    assert!(judge(Cdb::new(&cdb10(0x42, 0, 0, 24)), &unit.shape()).is_ok());
+}
+
+#[test]
 fn vpd_block_limits_without_unmap_have_none() {
     assert_eq!(page(&unit(), 0xB0)[20..36], [0; 16]);
 }

@@ -28,7 +28,7 @@ impl Thin {
     }
 
     /// The granules that `extent` touches.
-    pub fn touched(&self, extent: Extent) -> Range<u64> {
+    fn touched(&self, extent: Extent) -> Range<u64> {
         extent.start.0 / self.granule_blocks..extent.end().0.div_ceil(self.granule_blocks)
     }
 
@@ -36,7 +36,7 @@ impl Thin {
     pub fn map(&self, extent: Extent) -> Result<(), IoError> {
         let mut mapped = self.mapped.borrow_mut();
         let missing = self.touched(extent).filter(|granule| !mapped.contains(granule)).count();
-        if mapped.len() + missing > self.granules.get() {
+        if missing > 0 && mapped.len() + missing > self.granules.get() {
             return Err(IoError::new(IoErrorKind::NoSpace, extent));
         }
         mapped.extend(self.touched(extent));

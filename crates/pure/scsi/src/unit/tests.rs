@@ -210,6 +210,34 @@ fn device_errors_become_sense_with_the_first_bad_block() {
 }
 
 #[test]
+fn resize_is_told_to_every_nexus_and_read_capacity_agrees() {
+    let unit = unit();
+    let mut geometry = unit.device().geometry();
+    geometry.blocks.0 *= 2;
+    unit.device().geometry.set(geometry);
+    unit.capacity_changed();
+    for nexus in [HOST, OTHER] {
+        assert_eq!(sense(&run(&unit, nexus, &TEST_UNIT_READY, &[])), (6, 0x2A, 0x09));
+        let capacity = good(run(&unit, nexus, &cdb10(0x25, 0, 0, 0), &[]));
+        assert_eq!(capacity[..4], (2 * BLOCKS as u32 - 1).to_be_bytes());
+    }
+}
+
+#[test]
+fn roll_back_is_told_once_to_every_nexus_as_a_medium_that_may_have_changed() {
+    let unit = unit();
+    unit.medium_may_have_changed();
+    unit.capacity_changed();
+    for nexus in [HOST, OTHER] {
+        // The write that was meant for the old content is not done.
+        assert_eq!(sense(&run(&unit, nexus, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK])), (6, 0x28, 0x00));
+        assert_eq!(sense(&run(&unit, nexus, &TEST_UNIT_READY, &[])), (6, 0x2A, 0x09));
+        good(run(&unit, nexus, &TEST_UNIT_READY, &[]));
+    }
+    assert_eq!(ops(&unit), []);
+}
+
+#[test]
 fn command_with_the_aca_attribute_is_refused() {
     let unit = unit();
     let aca = Command { attribute: TaskAttribute::Aca, ..command(&TEST_UNIT_READY, &[]) };
@@ -236,4 +264,6 @@ fn execute_is_a_small_future() {
 }
 
 mod management;
+mod medium;
 mod properties;
+mod thin;

@@ -91,9 +91,13 @@ proptest! {
     #[test]
     fn any_command_changes_only_what_it_names_and_shows_nothing_old(
         options in options(),
+        granules in prop::option::of(0usize..40),
         steps in prop::collection::vec((cdb(), prop::collection::vec(byte(), 0..40), 0usize..6), 1..30),
     ) {
-        let unit = unit_with(options);
+        let mut bench = Bench::new(BLOCK as u32, BLOCKS);
+        // Thin and often full, or of one piece.
+        bench.thin = granules.map(|granules| Thin::new(8, granules));
+        let unit = unit_over(bench, options);
         for (cdb, mut data, blocks) in steps {
             // A list of parameters, or some whole blocks, or neither.
             if blocks > 0 {
@@ -122,7 +126,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..=260),
         data in prop::collection::vec(any::<u8>(), 0..600),
     ) {
-        let unit = unit_with(Options { provisioning: Provisioning::Thin, ..Options::default() });
+        let unit = thin_unit(8, 4);
         run(&unit, HOST, &bytes, &data);
         let _: Outcome = absent::execute(Cdb::new(&bytes), &[Lun::of(0)]);
         let _: Option<u16> = bytes.first_chunk().and_then(|raw| Lun(u64::from_be_bytes(*raw)).number());
@@ -130,10 +134,10 @@ proptest! {
 
     #[test]
     fn any_parameter_list_is_taken_whole_or_refused(
-        list in prop::collection::vec(prop_oneof![2 => byte(), 1 => prop::sample::select(vec![0x0Au8, 10, 0x08, 18, 0x02, 0xFF])], 0..80),
+        list in prop::collection::vec(prop_oneof![2 => byte(), 1 => prop::sample::select(vec![0x0Au8, 10, 0x08, 18, 0x02, 0xFF, 0x5C, 28])], 0..80),
         code in prop::sample::select(vec![0x15u8, 0x55, 0x42]),
     ) {
-        let unit = unit_with(Options { provisioning: Provisioning::Thin, ..Options::default() });
+        let unit = thin_unit(8, 4);
         let mut cdb = [0; 10];
         cdb[0] = code;
         cdb[1] = if code == 0x42 { 0 } else { 0x10 };
