@@ -29,6 +29,14 @@ need_block_driver() {
     need_tools qemu-block-extra:no-such-command-so-install-it
 }
 
+# need_static_busybox — it runs in an initramfs, where there are no libraries.
+need_static_busybox() {
+    case $(LC_ALL=C ldd /bin/busybox 2>&1) in
+        *"not a dynamic executable"* | *"statically linked"*) return 0 ;;
+    esac
+    need_tools busybox-static:no-such-command-so-install-it
+}
+
 # need_rust — cargo is there, with a compiler that is new enough.
 need_rust() {
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)

@@ -5,6 +5,7 @@
 
 mod guest;
 mod image;
+mod mirror;
 mod scenario;
 
 use crate::target::Kind;

@@ -1,5 +1,6 @@
 //! Debian's kernel, a small initramfs and an ext4 root, kept under the target folder.
 
+use super::mirror;
 use crate::child::output_of;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -12,7 +13,6 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(900);
 const PACKAGES: &str = "open-iscsi,lsscsi,sg3-utils,fio,xfsprogs,e2fsprogs,iproute2,udev,kmod";
-const MIRROR: &str = "http://deb.debian.org/debian";
 /// What the kernel needs before it sees its root and the share.
 const EARLY_MODULES: [&str; 8] =
     ["virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "9pnet_virtio", "9p", "ext4"];
@@ -116,7 +116,8 @@ fn make_root(kernel: &Path, file: &Path) -> Result<()> {
     let tree = file.with_extension("tree");
     let _ = fs::remove_dir_all(&tree);
     let include = format!("--include={PACKAGES}");
-    done(Command::new("debootstrap").args(["--variant=minbase", &include, "bookworm"]).arg(&tree).arg(MIRROR))?;
+    let mirror = mirror::find()?;
+    done(Command::new("debootstrap").args(["--variant=minbase", &include, mirror::SUITE]).arg(&tree).arg(mirror))?;
     done(Command::new("cp").arg("-a").arg(kernel.join("lib/modules")).arg(tree.join("usr/lib/")))?;
     let _ = fs::remove_file(file);
     fs::File::create(file)?.set_len(2 << 30)?;
