@@ -69,9 +69,13 @@ impl Bench {
         }
     }
 
-    async fn begin(&self, op: Op, extent: Extent) -> Result<(), IoError> {
+    async fn permit(&self) {
         poll_fn(|_| if self.permits.get() == 0 { Poll::Pending } else { Poll::Ready(()) }).await;
         self.permits.set(self.permits.get() - 1);
+    }
+
+    async fn begin(&self, op: Op, extent: Extent) -> Result<(), IoError> {
+        self.permit().await;
         self.ops.borrow_mut().push(op);
         match self.failure.get() {
             Some(kind) => Err(IoError::new(kind, extent)),
@@ -136,6 +140,7 @@ impl BlockDevice for Bench {
     }
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
         assert!(!extent.is_empty(), "a device is not asked about nothing");
+        self.permit().await;
         self.geometry().admit(extent).expect("a unit asks only about blocks that are there");
         Ok(self.thin.as_ref().map_or(Run { extent, mapped: true }, |thin| thin.run(extent)))
     }

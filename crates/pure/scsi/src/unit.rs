@@ -167,7 +167,6 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     fn reset(&self) {
         self.mode.set(ModeParameters::default());
-        self.reached.set(Reached::default());
         self.stopped.set(false);
         self.nexuses.establish_for_all(UnitAttention::Reset);
     }

@@ -2,6 +2,7 @@ use super::DESCRIPTORS_MAX;
 use crate::rig::*;
 use crate::*;
 use block::Blocks;
+use futures_util::FutureExt;
 
 fn get_lba_status(lba: u64, allocation: u32) -> [u8; 16] {
     cdb16(0x9E, 0x12, lba, allocation)
@@ -122,6 +123,9 @@ fn get_lba_status_does_a_bounded_amount_of_work() {
     thin_of(&unit).mapped.borrow_mut().extend((0..10_000).map(|nth| 2 * nth));
     assert_eq!(descriptors(&ask(&unit, &get_lba_status(0, u32::MAX))).len(), DESCRIPTORS_MAX);
     assert!(thin_of(&unit).asked.replace(0) <= DESCRIPTORS_MAX + 64);
+    // For one descriptor nobody looks beyond the run behind it.
+    assert_eq!(descriptors(&ask(&unit, &get_lba_status(0, 24))), [(0, 1, 0)]);
+    assert_eq!(thin_of(&unit).asked.replace(0), 2);
     // One long run that the device tells granule by granule: an answer is given before its end.
     thin_of(&unit).run_granules.set(1);
     assert_eq!(descriptors(&ask(&unit, &get_lba_status(30_000, 24))), [(30_000, 65, 1)]);
@@ -131,10 +135,14 @@ fn get_lba_status_does_a_bounded_amount_of_work() {
 #[test]
 fn get_lba_status_that_was_aborted_stops_asking() {
     let unit = unit_with_places();
-    let mut waiting = Box::pin(unit.execute(HOST, command(&get_lba_status(0, 4096), &[])));
+    thin_of(&unit).run_granules.set(1);
+    unit.device().permits.set(2);
+    let mut asking = Box::pin(unit.execute(HOST, command(&get_lba_status(0, 4096), &[])));
+    assert!(asking.as_mut().now_or_never().is_none());
     unit.detach(HOST);
-    assert_eq!(now(waiting.as_mut()).status, Status::TaskAborted);
-    assert_eq!(thin_of(&unit).asked.get(), 0);
+    unit.device().permits.set(usize::MAX);
+    assert_eq!(now(asking).status, Status::TaskAborted);
+    assert_eq!(thin_of(&unit).asked.get(), 3, "the one under way is the last");
 }
 
 /// Makes the disk larger in name only: nothing beyond what it has may be read or written.

@@ -2,6 +2,8 @@
 
 use crate::rig::*;
 use crate::*;
+use block::IoErrorKind;
+use futures_util::FutureExt;
 
 const TWO_BAD: [u64; 2] = [5, 9];
 
@@ -63,6 +65,18 @@ fn read_over_many_bad_places_ends_and_sends_nothing() {
     assert_eq!((sense(&outcome), information(&outcome)), ((3, 0x11, 0), Some(3)), "no block counts as read");
     assert!(outcome.data_in.is_empty());
     assert_eq!(ops(&unit).len(), 9);
+}
+
+#[test]
+fn read_whose_device_is_gone_meanwhile_says_so_and_sends_nothing() {
+    let unit = unit_with_bad(&TWO_BAD);
+    unit.device().permits.set(1);
+    let mut reading = Box::pin(unit.execute(HOST, command(&cdb10(0x28, 0, 0, 16), &[])));
+    assert!(reading.as_mut().now_or_never().is_none());
+    unit.device().failure.set(Some(IoErrorKind::Gone));
+    unit.device().permits.set(1);
+    let outcome = now(reading);
+    assert_eq!((sense(&outcome), outcome.data_in.len()), ((4, 0x44, 0), 0));
 }
 
 #[test]
