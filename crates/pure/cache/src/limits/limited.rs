@@ -1,0 +1,131 @@
+//! A volume that is no faster than it may be.
+
+use super::scheduler::Scheduler;
+use crate::Runtime;
+use crate::policy::Limits;
+use crate::signal::Signal;
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use futures_util::future::{Either, select};
+use shard::Time;
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::Duration;
+
+/// A sleeve that holds a volume to its limits. A volume that waits for its own limits is in nobody's way.
+pub struct Limited<D, R: Runtime> {
+    device: D,
+    runtime: R,
+    scheduler: Scheduler<R>,
+    flow: usize,
+    limits: Cell<Limits>,
+    /// When commands, and bytes, that were let through are used up at the maximum rate.
+    commands_used: Cell<Time>,
+    bytes_used: Cell<Time>,
+    changes: Cell<u64>,
+    changed: Signal,
+}
+
+impl<D, R: Runtime> Drop for Limited<D, R> {
+    fn drop(&mut self) {
+        self.scheduler.leave(self.flow);
+    }
+}
+
+impl<D: BlockDevice, R: Runtime> Limited<D, R> {
+    /// The device, held to `limits`, in line with the others of `scheduler`.
+    pub fn new(device: D, runtime: R, scheduler: &Scheduler<R>, limits: Limits) -> Self {
+        let flow = scheduler.join(&limits);
+        Self {
+            device,
+            runtime,
+            scheduler: scheduler.clone(),
+            flow,
+            limits: Cell::new(limits),
+            commands_used: Cell::default(),
+            bytes_used: Cell::default(),
+            changes: Cell::new(0),
+            changed: Signal::default(),
+        }
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The limits are `limits` from now on, also for commands that wait.
+    pub fn set_limits(&self, limits: Limits) {
+        self.limits.set(limits);
+        self.scheduler.set_limits(self.flow, &limits);
+        let now = self.runtime.now();
+        self.commands_used.set(now.min(self.commands_used.get()));
+        self.bytes_used.set(now.min(self.bytes_used.get()));
+        self.changes.set(self.changes.get() + 1);
+        self.changed.raise();
+    }
+
+    /// Runs `command`, which moves `bytes`, when it may.
+    async fn limited<T>(&self, bytes: u64, command: impl Future<Output = T>) -> T {
+        let limits = self.limits.get();
+        if limits.iops_max > 0 || limits.bytes_per_second_max > 0 {
+            self.wait(bytes).await;
+        }
+        let _slot = self.scheduler.enter(self.flow, bytes).await;
+        command.await
+    }
+
+    /// Is ready when the limits allow a command of `bytes`.
+    async fn wait(&self, bytes: u64) {
+        loop {
+            let (now, limits, changes) = (self.runtime.now(), self.limits.get(), self.changes.get());
+            let commands = take(&self.commands_used, now, 1, limits.iops_max, limits.burst);
+            let until = commands.max(take(&self.bytes_used, now, bytes, limits.bytes_per_second_max, limits.burst));
+            if until <= now {
+                return;
+            }
+            let changed = pin!(self.changed.wait(|| (self.changes.get() != changes).then_some(())));
+            if let Either::Right(_) = select(changed, self.runtime.sleep_until(until)).await {
+                return;
+            }
+        }
+    }
+}
+
+/// Uses `amount` at `rate` in a second and returns when that is allowed: no later than the burst.
+fn take(used: &Cell<Time>, now: Time, amount: u64, rate: u64, burst: Duration) -> Time {
+    if rate == 0 {
+        return now;
+    }
+    let from = used.get().max(now);
+    let lasts = u128::from(amount) * 1_000_000_000 / u128::from(rate);
+    used.set(from + Duration::from_nanos(u64::try_from(lasts).unwrap_or(u64::MAX)));
+    Time(from.0.saturating_sub(u64::try_from(burst.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        let geometry = self.device.geometry();
+        geometry.admit(extent)?;
+        self.limited(extent.len.bytes(geometry.block_bytes), self.device.read(extent)).await
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.limited(data.len() as u64, self.device.write(start, data)).await
+    }
+
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.limited(data.len() as u64, self.device.write_fresh(start, data)).await
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        self.device.flush(after).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.limited(0, self.device.discard(extent)).await
+    }
+}

@@ -1,0 +1,180 @@
+//! Sharing what there is: start-time fair queueing among volumes, with guarantees first.
+//!
+//! At most `depth` commands are under way below. The others wait, and go in the order of virtual time: each
+//! command begins where the one before it of its volume ended, or now, and lasts its bytes divided by the
+//! priority. So a volume that was idle gains nothing, and one that floods only lengthens its own queue. A volume
+//! that is behind its guaranteed rate goes before all others.
+
+use crate::Runtime;
+use crate::policy::Limits;
+use crate::signal::Signal;
+use shard::Time;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a command costs beside its bytes.
+const COMMAND_BYTES: u64 = 4096;
+/// Virtual time that a byte lasts at priority 1.
+const SCALE: u64 = 1 << 16;
+
+/// Who goes next below, for all volumes of a shard. Cheap to clone.
+#[derive(Clone)]
+pub struct Scheduler<R: Runtime>(Rc<Shared<R>>);
+
+struct Shared<R> {
+    runtime: R,
+    queues: RefCell<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    depth: usize,
+    under_way: usize,
+    waiting: usize,
+    /// The start of the command that went last.
+    now: u64,
+    flows: Vec<Option<Flow>>,
+}
+
+/// The commands of one volume.
+#[derive(Default)]
+struct Flow {
+    priority: u64,
+    /// Between two commands of the guaranteed rate; zero without one.
+    reserve: Duration,
+    /// Virtual time at which its newest command ends.
+    end: u64,
+    /// When the next command of the guaranteed rate is due.
+    due: Time,
+    queue: VecDeque<Rc<Ticket>>,
+}
+
+/// A command that waits.
+struct Ticket {
+    cost: u64,
+    granted: Cell<bool>,
+    signal: Signal,
+}
+
+/// A command that is under way below, or waits to be; dropped, it is neither any more.
+pub(super) struct Slot<R: Runtime> {
+    scheduler: Scheduler<R>,
+    flow: usize,
+    ticket: Option<Rc<Ticket>>,
+}
+
+impl<R: Runtime> Drop for Slot<R> {
+    fn drop(&mut self) {
+        let mut queues = self.scheduler.0.queues.borrow_mut();
+        let waits = self.ticket.as_ref().filter(|ticket| !ticket.granted.get());
+        match waits {
+            Some(ticket) => queues.withdraw(self.flow, ticket),
+            None => queues.under_way = queues.under_way.saturating_sub(1),
+        }
+        queues.dispatch(&self.scheduler.0.runtime);
+    }
+}
+
+impl<R: Runtime> Scheduler<R> {
+    /// At most `depth` commands under way below; zero: as many as come, and nobody is put behind another.
+    pub fn new(runtime: R, depth: usize) -> Self {
+        let queues = RefCell::new(Queues { depth, ..Queues::default() });
+        Self(Rc::new(Shared { runtime, queues }))
+    }
+
+    /// At most `depth` commands under way from now on.
+    pub fn set_depth(&self, depth: usize) {
+        let mut queues = self.0.queues.borrow_mut();
+        queues.depth = depth;
+        queues.dispatch(&self.0.runtime);
+    }
+
+    pub(super) fn join(&self, limits: &Limits) -> usize {
+        let mut queues = self.0.queues.borrow_mut();
+        let at = queues.flows.iter().position(Option::is_none).unwrap_or_else(|| {
+            queues.flows.push(None);
+            queues.flows.len() - 1
+        });
+        let now = queues.now;
+        queues.flows[at] = Some(Flow { end: now, ..Flow::default() });
+        drop(queues);
+        self.set_limits(at, limits);
+        at
+    }
+
+    pub(super) fn leave(&self, flow: usize) {
+        self.0.queues.borrow_mut().flows[flow] = None;
+    }
+
+    pub(super) fn set_limits(&self, flow: usize, limits: &Limits) {
+        let flow = &mut self.0.queues.borrow_mut().flows[flow];
+        let flow = flow.as_mut().expect("a volume stays until it leaves");
+        flow.priority = u64::from(limits.priority.max(1));
+        let second = Duration::from_secs(1).as_nanos() as u64;
+        flow.reserve = Duration::from_nanos(second.checked_div(limits.iops_min).unwrap_or(0));
+    }
+
+    /// Is ready when a command of `bytes` may go below. Nothing when there is no order to keep.
+    pub(super) async fn enter(&self, flow: usize, bytes: u64) -> Option<Slot<R>> {
+        if self.0.queues.borrow().depth == 0 {
+            return None;
+        }
+        let ticket =
+            Rc::new(Ticket { cost: bytes + COMMAND_BYTES, granted: Cell::new(false), signal: Signal::default() });
+        {
+            let mut queues = self.0.queues.borrow_mut();
+            let own = queues.flows[flow].as_mut().expect("a volume stays until it leaves");
+            own.queue.push_back(ticket.clone());
+            queues.waiting += 1;
+            queues.dispatch(&self.0.runtime);
+        }
+        let slot = Slot { scheduler: self.clone(), flow, ticket: Some(ticket.clone()) };
+        ticket.signal.wait(|| ticket.granted.get().then_some(())).await;
+        Some(slot)
+    }
+}
+
+impl Queues {
+    /// Lets commands go while there is room.
+    fn dispatch(&mut self, runtime: &impl Runtime) {
+        while self.waiting > 0 && (self.depth == 0 || self.under_way < self.depth) {
+            let Some(flow) = self.next_flow(runtime) else { return };
+            let start = self.now;
+            let flow = self.flows[flow].as_mut().expect("it was chosen just now");
+            let Some(ticket) = flow.queue.pop_front() else { return };
+            let begin = start.max(flow.end);
+            flow.end = begin + ticket.cost * SCALE / flow.priority;
+            self.now = start.max(begin);
+            self.waiting -= 1;
+            self.under_way += 1;
+            ticket.granted.set(true);
+            ticket.signal.raise();
+        }
+    }
+
+    /// The volume that goes next: one whose guaranteed rate is due, else the one whose command begins first.
+    fn next_flow(&mut self, runtime: &impl Runtime) -> Option<usize> {
+        let waiting = || self.flows.iter().enumerate().filter_map(|(at, flow)| Some((at, flow.as_ref()?)));
+        let waiting = || waiting().filter(|(_, flow)| !flow.queue.is_empty());
+        if waiting().any(|(_, flow)| !flow.reserve.is_zero()) {
+            let now = runtime.now();
+            let due = waiting().filter(|(_, flow)| !flow.reserve.is_zero() && flow.due <= now);
+            if let Some(at) = due.min_by_key(|(_, flow)| flow.due).map(|(at, _)| at) {
+                let flow = self.flows[at].as_mut().expect("it was found just now");
+                // A guarantee that was not used is not saved up, but for one command.
+                flow.due = (flow.due + flow.reserve).max(Time(now.0.saturating_sub(flow.reserve.as_nanos() as u64)));
+                return Some(at);
+            }
+        }
+        waiting().min_by_key(|(_, flow)| flow.end.max(self.now)).map(|(at, _)| at)
+    }
+
+    fn withdraw(&mut self, flow: usize, ticket: &Rc<Ticket>) {
+        let Some(flow) = self.flows[flow].as_mut() else { return };
+        let before = flow.queue.len();
+        flow.queue.retain(|waiting| !Rc::ptr_eq(waiting, ticket));
+        self.waiting -= before - flow.queue.len();
+    }
+}

@@ -1,0 +1,310 @@
+//! Finding a log again, and giving the volumes what they do not have yet.
+
+use super::format::{self, Anchor, BATCH_UNITS_MAX, BatchHeader, RING_START, Record};
+use super::trim::{first_anchor, write_anchor};
+use super::{LogError, LogId, LogOwner, Shared, State, UNIT_BYTES, WriteLog, ring_units};
+use crate::sabotage::{Sabotage, is_planted};
+use crate::signal::Signal;
+use crate::{Runtime, VolumeId};
+use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+/// A log that was found: its volumes are replayed one by one, then it goes on.
+///
+/// Nothing of the log is freed before [`Recovery::finish`], so all of it may be cut off and done again.
+pub struct Recovery<L, R> {
+    device: Rc<L>,
+    runtime: R,
+    owner: Rc<dyn LogOwner>,
+    log_id: LogId,
+    anchor_sequence: u64,
+    epoch: u64,
+    /// Where the next batch goes.
+    head: u64,
+    next_batch: u64,
+    next_record: u64,
+    ring_units: u64,
+    records: Vec<Found>,
+    waiting: BTreeSet<VolumeId>,
+    damaged_batches: u64,
+}
+
+/// A record that counts, and where its batch lies.
+#[derive(Clone, Copy)]
+struct Found {
+    record: Record,
+    batch: u64,
+    units: u64,
+}
+
+/// What the replay of one volume did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Records that were applied.
+    pub records: u64,
+    /// Bytes that were written.
+    pub bytes: u64,
+    /// Acknowledged data that the log has lost, in blocks of the volume.
+    pub lost: Vec<Extent>,
+}
+
+impl WriteLog {
+    /// There is an empty log on `device`; what was there is forgotten.
+    ///
+    /// *Shape*: `log` is new, never used for another log on these disks. *Durability*: stable.
+    pub async fn format(device: &impl BlockDevice, log: LogId) -> Result<Stable, LogError> {
+        ring_units(device)?;
+        let second = Anchor::new(log, 2, 1, 0, 1);
+        let _: Stable = write_anchor(device, &first_anchor(log)).await?;
+        Ok(write_anchor(device, &second).await?)
+    }
+
+    /// Finds the log `log` on `device` and what it has for volumes.
+    pub async fn open<L: BlockDevice + 'static, R: Runtime>(
+        device: L,
+        log: LogId,
+        runtime: R,
+        owner: Rc<dyn LogOwner>,
+    ) -> Result<Recovery<L, R>, LogError> {
+        let ring_units = ring_units(&device)?;
+        let anchor = newest_anchor(&device).await?;
+        if anchor.log.get() != log.0 {
+            return Err(LogError::Foreign { found: LogId(anchor.log.get()) });
+        }
+        let mut recovery = Recovery {
+            device: Rc::new(device),
+            runtime,
+            owner,
+            log_id: log,
+            anchor_sequence: anchor.sequence.get(),
+            epoch: anchor.epoch.get(),
+            head: anchor.tail.get(),
+            next_batch: anchor.batch.get(),
+            next_record: 1,
+            ring_units,
+            records: Vec::new(),
+            waiting: BTreeSet::new(),
+            damaged_batches: 0,
+        };
+        while recovery.scan_batch().await? {}
+        recovery.drop_released();
+        Ok(recovery)
+    }
+}
+
+async fn newest_anchor(device: &impl BlockDevice) -> Result<Anchor, LogError> {
+    let blocks = UNIT_BYTES as u64 / u64::from(device.geometry().block_bytes);
+    let mut newest: Option<Anchor> = None;
+    for slot in 0..RING_START {
+        // One anchor that cannot be read is what there are two for.
+        let Ok(unit) = device.read(Extent::new(slot * blocks, blocks)).await else { continue };
+        let Some(anchor) = Anchor::parse(&unit.into_view()) else { continue };
+        let anchor = anchor?;
+        if newest.is_none_or(|known| known.sequence.get() < anchor.sequence.get()) {
+            newest = Some(anchor);
+        }
+    }
+    newest.ok_or(LogError::NotALog)
+}
+
+impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
+    /// The volumes that have data in the log and were not replayed yet.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<VolumeId> {
+        self.waiting.iter().copied().collect()
+    }
+
+    /// How many acknowledged batches could not be read: what they held is lost, and of whom is not known.
+    #[must_use]
+    pub fn damaged_batches(&self) -> u64 {
+        self.damaged_batches
+    }
+
+    /// `device`, the volume `volume`, has everything that the log has for it.
+    ///
+    /// *Durability*: stable. *Errors*: the device's; it may be done again then.
+    pub async fn replay(&mut self, volume: VolumeId, device: &impl BlockDevice) -> Result<Replayed, LogError> {
+        let mut replayed = Replayed::default();
+        let mut records: Vec<Found> = self.records.iter().copied().filter(|found| of(found, volume)).collect();
+        if is_planted(Sabotage::ReplayInWrongOrder) {
+            records.reverse();
+        }
+        for found in &records {
+            self.apply(found, device, &mut replayed).await?;
+        }
+        if !records.is_empty() {
+            let _: Stable = device.flush(Written::attest()).await?;
+        }
+        self.waiting.remove(&volume);
+        Ok(replayed)
+    }
+
+    /// What the log has for `volume` is given up: the operator says that the volume is gone for good.
+    pub fn give_up(&mut self, volume: VolumeId) {
+        self.waiting.remove(&volume);
+    }
+
+    /// The log is empty and goes on.
+    ///
+    /// *Errors*: `NotReplayed` while volumes wait.
+    pub async fn finish(mut self) -> Result<WriteLog, LogError> {
+        if !self.waiting.is_empty() {
+            return Err(LogError::NotReplayed(self.volumes()));
+        }
+        // A log in which nothing was found is left as it is, so that opening twice changes nothing.
+        if !self.records.is_empty() || self.damaged_batches > 0 || self.next_record > 1 {
+            self.anchor_sequence += 1;
+            self.epoch += 1;
+            let anchor = Anchor::new(self.log_id, self.anchor_sequence, self.epoch, self.head, self.next_batch);
+            let _: Stable = write_anchor(&*self.device, &anchor).await?;
+        }
+        Ok(self.start())
+    }
+
+    fn start(self) -> WriteLog {
+        let state = State {
+            queue: VecDeque::new(),
+            control: VecDeque::new(),
+            tail: self.head,
+            head: self.head,
+            epoch: self.epoch,
+            next_batch: self.next_batch,
+            next_record: self.next_record,
+            anchor_sequence: self.anchor_sequence,
+            log_id: self.log_id,
+            batches: VecDeque::new(),
+            let_go: BTreeMap::new(),
+        };
+        let shared = Rc::new(Shared {
+            state: RefCell::new(state),
+            members: RefCell::default(),
+            owner: self.owner,
+            ring_units: self.ring_units,
+            block_bytes: self.device.geometry().block_bytes,
+            work: Signal::default(),
+            done: Signal::default(),
+            released: Signal::default(),
+            failed: Cell::new(None),
+            recorded: Cell::new(None),
+            closing: Cell::new(false),
+            tasks: Cell::new(2),
+            counters: Cell::default(),
+        });
+        self.runtime.spawn(shared.clone().commit(self.device.clone()));
+        self.runtime.spawn(shared.clone().trim(self.device, self.runtime.clone()));
+        WriteLog(shared)
+    }
+
+    /// Reads the batch that is next; false when there is none.
+    async fn scan_batch(&mut self) -> Result<bool, LogError> {
+        let wrapped = self.head.next_multiple_of(self.ring_units);
+        for start in [self.head, wrapped] {
+            if let Some((records, batch)) = self.read_batch(start, self.next_batch).await? {
+                return self.note_batch(start, &records, &batch).await;
+            }
+        }
+        self.skip_damaged().await
+    }
+
+    /// The batch `number` at `start`, when its header and records match their check.
+    async fn read_batch(&self, start: u64, number: u64) -> Result<Option<(Vec<Record>, View)>, LogError> {
+        let first = self.read_units(start, 1).await?;
+        let Some(header) = BatchHeader::parse(&first, self.log_id, self.epoch, number) else { return Ok(None) };
+        let units = u64::from(header.units.get());
+        if start % self.ring_units + units > self.ring_units {
+            return Ok(None);
+        }
+        let batch = self.read_units(start, units).await?;
+        Ok(header.records(&batch).map(|records| (records, batch)))
+    }
+
+    /// Takes over a batch, unless it is torn: then it was never acknowledged, and the last one.
+    async fn note_batch(&mut self, start: u64, records: &[Record], batch: &View) -> Result<bool, LogError> {
+        let units = (batch.len() / UNIT_BYTES) as u64;
+        let whole = records.iter().all(|record| record.data(batch).is_some()) || is_planted(Sabotage::ReplayTornRecord);
+        if !whole && !self.has_batch_behind(start + units).await? {
+            return Ok(false);
+        }
+        for &record in records {
+            self.next_record = record.number.get() + 1;
+            self.records.push(Found { record, batch: start, units });
+        }
+        self.head = start + units;
+        self.next_batch += 1;
+        Ok(true)
+    }
+
+    async fn has_batch_behind(&self, end: u64) -> Result<bool, LogError> {
+        for start in [end, end.next_multiple_of(self.ring_units)] {
+            if self.read_batch(start, self.next_batch + 1).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Where the chain ends, looks for a batch with a later number: batches are written one after the other, so one
+    /// that is there shows that an acknowledged one before it was damaged.
+    async fn skip_damaged(&mut self) -> Result<bool, LogError> {
+        let ring = self.ring_units;
+        for start in (self.head..self.head + BATCH_UNITS_MAX).chain([self.head.next_multiple_of(ring)]) {
+            if let Some((records, batch)) = self.read_batch(start, self.next_batch + 1).await? {
+                self.damaged_batches += 1;
+                self.next_batch += 1;
+                return self.note_batch(start, &records, &batch).await;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Records that their volume has let go of do not count.
+    fn drop_released(&mut self) {
+        let mut let_go: BTreeMap<u128, u64> = BTreeMap::new();
+        for found in self.records.iter().filter(|found| found.record.kind == format::KIND_RELEASE) {
+            let_go.insert(found.record.volume.get(), found.record.number.get());
+        }
+        self.records.retain(|Found { record, .. }| {
+            let_go.get(&record.volume.get()).is_none_or(|&number| record.number.get() > number)
+        });
+        self.waiting = self.records.iter().map(|found| VolumeId(found.record.volume.get())).collect();
+    }
+
+    async fn apply(&self, found: &Found, device: &impl BlockDevice, to: &mut Replayed) -> Result<(), LogError> {
+        let record = &found.record;
+        let start = Lba(record.start.get());
+        if record.kind == format::KIND_DISCARD {
+            let extent = Extent { start, len: Blocks(record.blocks.get()) };
+            let _: Written = device.discard(extent).await?;
+        } else {
+            let batch = self.read_units(found.batch, found.units).await?;
+            let Some(data) = record.data(&batch).or_else(|| torn(record, &batch)) else {
+                let len = u64::from(record.bytes.get()) / u64::from(device.geometry().block_bytes);
+                to.lost.push(Extent { start, len: Blocks(len) });
+                return Ok(());
+            };
+            let _: Written = device.write(start, Buf::copy_of(data).freeze()).await?;
+            to.bytes += data.len() as u64;
+        }
+        to.records += 1;
+        Ok(())
+    }
+
+    async fn read_units(&self, start: u64, units: u64) -> Result<View, IoError> {
+        let blocks = UNIT_BYTES as u64 / u64::from(self.device.geometry().block_bytes);
+        let at = (RING_START + start % self.ring_units) * blocks;
+        Ok(self.device.read(Extent::new(at, units * blocks)).await?.into_view())
+    }
+}
+
+fn of(found: &Found, volume: VolumeId) -> bool {
+    found.record.volume.get() == volume.0
+}
+
+/// The data of a record whatever its check says, where that is broken on purpose.
+fn torn<'a>(record: &Record, batch: &'a [u8]) -> Option<&'a [u8]> {
+    let from = record.offset.get() as usize;
+    let data = batch.get(from..from + record.bytes.get() as usize);
+    data.filter(|_| is_planted(Sabotage::ReplayTornRecord))
+}

@@ -1,0 +1,128 @@
+//! How the ring is used again: what no volume needs any more is freed, once that is stable.
+
+use super::format::{Anchor, RESERVE_UNITS};
+use super::{LiveBatch, LogId, Shared, UNIT_BYTES};
+use crate::sabotage::{Sabotage, is_planted};
+use crate::{Runtime, VolumeId};
+use block::{BlockDevice, Buf, IoError, Lba, Stable};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// When a volume that could not be flushed is asked again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// What can be freed: the batches up to `end`, once these volumes have been flushed.
+struct Free {
+    end: u64,
+    batches: usize,
+    volumes: BTreeSet<VolumeId>,
+}
+
+impl Shared {
+    /// Frees the ring from its tail until the log is closed or fails.
+    pub(super) async fn trim(self: Rc<Self>, device: Rc<impl BlockDevice>, runtime: impl Runtime) {
+        loop {
+            let over = || self.closing.get() || self.failed.get().is_some();
+            let free = self.released.wait(|| if over() { Some(None) } else { self.free().map(Some) }).await;
+            let Some(free) = free else { break };
+            // Everything in these batches was written below before the flushes begin.
+            if !self.flush_below(&free.volumes).await {
+                runtime.sleep_until(runtime.now() + TRY_AGAIN).await;
+                continue;
+            }
+            if is_planted(Sabotage::ReuseBeforeAnchor) {
+                self.move_tail(&free);
+                runtime.sleep_until(runtime.now() + TRY_AGAIN / 10).await;
+            }
+            if self.write_tail(&*device, &free).await.is_err() {
+                // The device will tell the same to the next batch, and that is where it is dealt with.
+                runtime.sleep_until(runtime.now() + TRY_AGAIN).await;
+                continue;
+            }
+            if !is_planted(Sabotage::ReuseBeforeAnchor) {
+                self.move_tail(&free);
+            }
+        }
+        self.tasks.set(self.tasks.get() - 1);
+        self.done.raise();
+    }
+
+    /// What can be freed, when that is worth its cost.
+    fn free(&self) -> Option<Free> {
+        let state = self.state.borrow();
+        let mut free = Free { end: state.tail, batches: 0, volumes: BTreeSet::new() };
+        for batch in state.batches.iter().take_while(|batch| batch.held.strong_count() == 0) {
+            if batch.volumes.iter().any(|&volume| self.pins(batch, volume)) {
+                break;
+            }
+            free.volumes.extend(&batch.volumes);
+            free.end = batch.end;
+            free.batches += 1;
+        }
+        let (used, gain) = (state.head - state.tail, free.end - state.tail);
+        let worth = gain >= self.ring_units / 8
+            || (gain > 0 && used * 2 >= self.ring_units.saturating_sub(RESERVE_UNITS))
+            || free.batches == state.batches.len();
+        (free.batches > 0 && worth).then_some(free)
+    }
+
+    /// True when `volume` is not there, and has not let go of what it has in `batch`.
+    fn pins(&self, batch: &LiveBatch, volume: VolumeId) -> bool {
+        let let_go = self.state.borrow().let_go.get(&volume).is_some_and(|&number| number >= batch.number);
+        !let_go && self.member(volume).is_none()
+    }
+
+    async fn flush_below(&self, volumes: &BTreeSet<VolumeId>) -> bool {
+        if is_planted(Sabotage::TrimBeforeFlush) {
+            return true;
+        }
+        for member in volumes.iter().filter_map(|&volume| self.member(volume)) {
+            if member.flush_below().await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// From now on it is stable that the ring begins behind what is free.
+    async fn write_tail(&self, device: &impl BlockDevice, free: &Free) -> Result<Stable, IoError> {
+        let anchor = {
+            let mut state = self.state.borrow_mut();
+            state.anchor_sequence += 1;
+            let first = state.batches.front().map_or(state.next_batch, |batch| batch.number);
+            // A tail that was moved early, on purpose, has taken its batches out already.
+            let moved = state.tail == free.end;
+            let batch = if moved { first } else { first + free.batches as u64 };
+            Anchor::new(state.log_id, state.anchor_sequence, state.epoch, free.end, batch)
+        };
+        write_anchor(device, &anchor).await
+    }
+
+    fn move_tail(&self, free: &Free) {
+        let mut state = self.state.borrow_mut();
+        state.batches.drain(..free.batches);
+        state.tail = free.end;
+        let mut counters = self.counters.get();
+        counters.trims += 1;
+        self.counters.set(counters);
+        drop(state);
+        self.work.raise();
+    }
+}
+
+/// Writes `anchor` over the older of the two.
+pub(super) async fn write_anchor(device: &impl BlockDevice, anchor: &Anchor) -> Result<Stable, IoError> {
+    let mut unit = Buf::zeroed(UNIT_BYTES);
+    unit[..size_of::<Anchor>()].copy_from_slice(anchor.as_bytes());
+    let block_bytes = u64::from(device.geometry().block_bytes);
+    let at = Lba(anchor.sequence.get() % 2 * (UNIT_BYTES as u64 / block_bytes));
+    let written = device.write(at, unit.freeze()).await?;
+    device.flush(written).await
+}
+
+/// The first anchor of a new log.
+pub(super) fn first_anchor(log: LogId) -> Anchor {
+    Anchor::new(log, 1, 1, 0, 1)
+}

@@ -1,0 +1,54 @@
+//! The read cache: one budget of memory per shard, shared by the volumes that it serves.
+
+mod ahead;
+mod cached;
+mod flight;
+mod index;
+mod queue;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use cached::Cached;
+pub use store::ReadCounters;
+
+use crate::Findings;
+use crate::policy::Share;
+use std::cell::RefCell;
+use std::rc::Rc;
+use store::Store;
+
+/// The read cache of one shard. Cheap to clone; volumes join it with [`Cached::new`].
+#[derive(Clone, Debug)]
+pub struct ReadCache {
+    store: Rc<RefCell<Store>>,
+    findings: Findings,
+}
+
+impl ReadCache {
+    /// An empty cache that takes at most `bytes_max` of memory, its own book-keeping included.
+    #[must_use]
+    pub fn new(bytes_max: u64, findings: Findings) -> Self {
+        Self { store: Rc::new(RefCell::new(Store::new(bytes_max))), findings }
+    }
+
+    /// The cache takes at most `bytes_max` from now on; what is beyond is dropped.
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        self.store.borrow_mut().set_bytes_max(bytes_max);
+    }
+
+    /// Bytes of memory that the cache takes now.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.store.borrow().used()
+    }
+
+    /// Forgets every block of every volume.
+    pub fn clear(&self) {
+        self.store.borrow_mut().clear();
+    }
+
+    fn join(&self, share: Share) -> u32 {
+        self.store.borrow_mut().join(share)
+    }
+}

@@ -1,0 +1,210 @@
+//! What is under way for one volume: fetches that readers share, and writes that spoil them.
+//!
+//! The law: content that was read while a write of the same pages was under way, or before one that has
+//! ended since, is given to those who had asked by then, and to nobody else, and never goes into the cache.
+
+use crate::sabotage::{Sabotage, is_planted};
+use block::Rope;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// Beyond this many, ranges whose write was dropped are kept as one.
+const ABANDONED_MAX: usize = 64;
+
+/// The fetches and writes of one volume.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flights(Rc<RefCell<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    fills: Vec<Rc<Fill>>,
+    writes: Vec<Write>,
+    /// Pages whose write was dropped half-way: they may change once more, as long as nothing was written over them.
+    abandoned: Vec<Range<u64>>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Write {
+    id: u64,
+    pages: Range<u64>,
+    /// Another write of some of the pages was under way at the same time.
+    disturbed: bool,
+}
+
+/// A fetch that is under way.
+#[derive(Debug)]
+pub(super) struct Fill {
+    pub(super) pages: Range<u64>,
+    state: RefCell<FillState>,
+}
+
+#[derive(Debug, Default)]
+struct FillState {
+    spoiled: SmallVec<[Range<u64>; 1]>,
+    outcome: Option<Option<Rope>>,
+    waiting: SmallVec<[Waker; 2]>,
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl Flights {
+    /// Begins a fetch of `pages`; the caller reads them below and tells the outcome.
+    pub(super) fn lead(&self, pages: Range<u64>) -> Leading {
+        let mut table = self.0.borrow_mut();
+        let writes = table.writes.iter().map(|write| &write.pages).chain(&table.abandoned);
+        let spoiled = writes.filter(|range| overlap(range, &pages)).cloned().collect();
+        let fill = Rc::new(Fill { pages, state: RefCell::new(FillState { spoiled, ..FillState::default() }) });
+        table.fills.push(fill.clone());
+        Leading { flights: self.clone(), fill, told: false }
+    }
+
+    /// The fetch under way that brings `page` as it is now.
+    pub(super) fn join(&self, page: u64) -> Option<Rc<Fill>> {
+        let table = self.0.borrow();
+        table.fills.iter().find(|fill| fill.pages.contains(&page) && fill.is_good(page)).cloned()
+    }
+
+    /// Where the first fetch begins that brings something of `pages` behind its start; else their end.
+    pub(super) fn next_fill(&self, pages: Range<u64>) -> u64 {
+        let table = self.0.borrow();
+        let starts = table.fills.iter().map(|fill| fill.pages.start).filter(|start| *start > pages.start);
+        starts.min().map_or(pages.end, |start| start.min(pages.end))
+    }
+
+    /// Begins a write of `pages`: every fetch of them is spoiled from now on.
+    pub(super) fn write(&self, pages: Range<u64>) -> Writing {
+        let mut table = self.0.borrow_mut();
+        let id = table.next_id;
+        table.next_id += 1;
+        let mut disturbed = false;
+        for other in table.writes.iter_mut().filter(|other| overlap(&other.pages, &pages)) {
+            other.disturbed = true;
+            disturbed = true;
+        }
+        for fill in table.fills.iter().filter(|fill| overlap(&fill.pages, &pages)) {
+            fill.state.borrow_mut().spoiled.push(pages.clone());
+        }
+        table.writes.push(Write { id, pages, disturbed });
+        Writing { flights: self.clone(), id: Some(id) }
+    }
+}
+
+impl Fill {
+    fn is_good(&self, page: u64) -> bool {
+        is_planted(Sabotage::JoinSpoiledFill) || !self.state.borrow().spoiled.iter().any(|range| range.contains(&page))
+    }
+
+    /// The parts of `self.pages` that no write has touched since the fetch began.
+    fn good_parts(&self) -> SmallVec<[Range<u64>; 2]> {
+        let mut parts: SmallVec<[Range<u64>; 2]> = SmallVec::new();
+        parts.push(self.pages.clone());
+        if is_planted(Sabotage::FillRacesWrite) {
+            return parts;
+        }
+        for bad in &self.state.borrow().spoiled {
+            let cut = parts.iter().flat_map(|part| {
+                let before = part.start..part.end.min(bad.start);
+                let behind = part.start.max(bad.end)..part.end;
+                if overlap(part, bad) { [before, behind] } else { [part.clone(), 0..0] }
+            });
+            parts = cut.filter(|part| part.start < part.end).collect();
+        }
+        parts
+    }
+
+    /// What the fetch brought; nothing when it failed or was given up.
+    pub(super) async fn wait(&self) -> Option<Rope> {
+        poll_fn(|cx| {
+            let mut state = self.state.borrow_mut();
+            if let Some(outcome) = &state.outcome {
+                return Poll::Ready(outcome.clone());
+            }
+            if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                state.waiting.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// The duty to tell how a fetch ended; dropped, it has failed.
+#[derive(Debug)]
+pub(super) struct Leading {
+    flights: Flights,
+    fill: Rc<Fill>,
+    told: bool,
+}
+
+impl Leading {
+    /// The fetch brought `rope`. Returns the parts of it that may go into the cache.
+    pub(super) fn tell(mut self, rope: &Rope) -> SmallVec<[Range<u64>; 2]> {
+        self.told = true;
+        self.end(Some(rope.clone()));
+        self.fill.good_parts()
+    }
+
+    fn end(&self, outcome: Option<Rope>) {
+        self.flights.0.borrow_mut().fills.retain(|fill| !Rc::ptr_eq(fill, &self.fill));
+        let waiting = {
+            let mut state = self.fill.state.borrow_mut();
+            state.outcome = Some(outcome);
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        if !self.told {
+            self.end(None);
+        }
+    }
+}
+
+/// A write under way; dropped, it may or may not have been done.
+#[derive(Debug)]
+pub(super) struct Writing {
+    flights: Flights,
+    id: Option<u64>,
+}
+
+impl Writing {
+    /// The write has ended. True when no other write of its pages was under way meanwhile.
+    pub(super) fn end(mut self) -> bool {
+        let Some(write) = self.take() else { return false };
+        let mut table = self.flights.0.borrow_mut();
+        table.abandoned.retain(|range| !(write.pages.start <= range.start && range.end <= write.pages.end));
+        let still = table.abandoned.iter().any(|range| overlap(range, &write.pages));
+        !write.disturbed && !still
+    }
+
+    fn take(&mut self) -> Option<Write> {
+        let id = self.id.take()?;
+        let mut table = self.flights.0.borrow_mut();
+        let at = table.writes.iter().position(|write| write.id == id)?;
+        Some(table.writes.swap_remove(at))
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let Some(write) = self.take() else { return };
+        let abandoned = &mut self.flights.0.borrow_mut().abandoned;
+        abandoned.push(write.pages);
+        if abandoned.len() > ABANDONED_MAX {
+            let start = abandoned.iter().map(|range| range.start).min().unwrap_or(0);
+            let end = abandoned.iter().map(|range| range.end).max().unwrap_or(0);
+            abandoned.clear();
+            abandoned.push(start..end);
+        }
+    }
+}

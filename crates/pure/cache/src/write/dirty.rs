@@ -1,0 +1,273 @@
+//! Data that waits to be written below: pieces in the order of their addresses, each block once.
+
+use crate::log::Hold;
+use block::{Extent, View};
+use shard::Time;
+use simd::crc32c::crc32c;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// A run of blocks that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) data: View,
+    /// The CRC32C of `data`, from when it arrived.
+    pub(super) guard: u32,
+    /// Which write it came with.
+    pub(super) number: u64,
+    /// The oldest write that is durable only when this piece is: what it has overwritten counts too.
+    pub(super) since: u64,
+    /// When the oldest of that came.
+    pub(super) at: Time,
+    /// Its record in the log, which is kept until no piece needs it.
+    pub(super) hold: Option<Hold>,
+    /// It is being written below.
+    pub(super) moving: bool,
+    /// The device below refuses it.
+    pub(super) stuck: bool,
+    /// Its content does not match its guard: it is nobody's any more, until it is written over.
+    pub(super) bad: bool,
+}
+
+/// All pieces of one volume.
+#[derive(Debug)]
+pub(super) struct Dirty {
+    pieces: BTreeMap<u64, Piece>,
+    /// `since` and start of every piece.
+    ages: BTreeSet<(u64, u64)>,
+    block_bytes: u64,
+    bytes: u64,
+    next_number: u64,
+    stuck: usize,
+}
+
+/// Pieces that are next to each other and go below as one write.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) extent: Extent,
+    pub(super) parts: Vec<(u64, Piece)>,
+}
+
+impl Run {
+    /// Each piece as a run of its own.
+    pub(super) fn singles(&self, block_bytes: u32) -> impl Iterator<Item = Self> {
+        self.parts.iter().map(move |(start, piece)| {
+            let extent = Extent::new(*start, (piece.data.len() / block_bytes as usize) as u64);
+            Self { extent, parts: vec![(*start, piece.clone())] }
+        })
+    }
+}
+
+impl Dirty {
+    pub(super) fn new(block_bytes: u32) -> Self {
+        Self {
+            pieces: BTreeMap::new(),
+            ages: BTreeSet::new(),
+            block_bytes: u64::from(block_bytes),
+            bytes: 0,
+            next_number: 1,
+            stuck: 0,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// The number of the newest write.
+    pub(super) fn newest(&self) -> u64 {
+        self.next_number - 1
+    }
+
+    pub(super) fn stuck(&self) -> usize {
+        self.stuck
+    }
+
+    fn blocks(&self, bytes: usize) -> u64 {
+        bytes as u64 / self.block_bytes
+    }
+
+    /// The blocks from `start` on hold `data`; what they held before is forgotten. Returns the bytes that
+    /// there are more than before.
+    pub(super) fn insert(&mut self, start: u64, data: View, guard: u32, at: Time, hold: Option<Hold>) -> i64 {
+        let before = self.bytes;
+        let number = self.next_number;
+        self.next_number += 1;
+        let end = start + self.blocks(data.len());
+        let (mut since, mut oldest) = (number, at);
+        self.cut(start);
+        self.cut(end);
+        let over: Vec<u64> = self.pieces.range(start..end).map(|(&at, _)| at).collect();
+        for at in over {
+            let old = self.take(at).expect("it was found just now");
+            since = since.min(old.since);
+            oldest = oldest.min(old.at);
+        }
+        self.put(
+            start,
+            Piece { data, guard, number, since, at: oldest, hold, moving: false, stuck: false, bad: false },
+        );
+        self.bytes as i64 - before as i64
+    }
+
+    /// No piece goes across the block `at`.
+    fn cut(&mut self, at: u64) {
+        let Some((&start, piece)) = self.pieces.range(..at).next_back() else { return };
+        if start + self.blocks(piece.data.len()) <= at {
+            return;
+        }
+        let piece = self.take(start).expect("it was found just now");
+        let bytes = ((at - start) * self.block_bytes) as usize;
+        // A piece whose guard is wrong stays wrong in both halves.
+        let wrong = crc32c(&piece.data) ^ piece.guard;
+        for (at, range) in [(start, 0..bytes), (at, bytes..piece.data.len())] {
+            let data = piece.data.slice(range);
+            let guard = crc32c(&data) ^ wrong;
+            self.put(at, Piece { data, guard, hold: piece.hold.clone(), ..piece.clone() });
+        }
+    }
+
+    fn put(&mut self, start: u64, piece: Piece) {
+        self.bytes += piece.data.len() as u64;
+        self.stuck += usize::from(piece.stuck);
+        self.ages.insert((piece.since, start));
+        self.pieces.insert(start, piece);
+    }
+
+    fn take(&mut self, start: u64) -> Option<Piece> {
+        let piece = self.pieces.remove(&start)?;
+        self.ages.remove(&(piece.since, start));
+        self.bytes -= piece.data.len() as u64;
+        self.stuck -= usize::from(piece.stuck);
+        Some(piece)
+    }
+
+    /// The pieces that share blocks with `extent`, and where they begin.
+    pub(super) fn over(&self, extent: Extent) -> impl Iterator<Item = (u64, &Piece)> {
+        let before = self.pieces.range(..extent.start.0).next_back();
+        let before = before.filter(move |(start, piece)| **start + self.blocks(piece.data.len()) > extent.start.0);
+        let inside = self.pieces.range(extent.start.0..extent.end().0.max(extent.start.0));
+        before.into_iter().chain(inside).map(|(&start, piece)| (start, piece))
+    }
+
+    /// True when a piece of a write up to `number` shares blocks with `extent`.
+    pub(super) fn overlaps(&self, extent: Extent, number: u64) -> bool {
+        !extent.is_empty() && self.over(extent).any(|(_, piece)| piece.since <= number)
+    }
+
+    /// The oldest write that is not below.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.ages.first().map(|&(since, _)| since)
+    }
+
+    /// True when every piece came with a write after `number`.
+    pub(super) fn is_newer_than(&self, number: u64) -> bool {
+        self.pieces.values().all(|piece| piece.number > number)
+    }
+
+    /// When the piece that waits longest came.
+    pub(super) fn oldest_at(&self) -> Option<Time> {
+        self.ages.iter().map(|(_, start)| &self.pieces[start]).find(|piece| !piece.stuck).map(|piece| piece.at)
+    }
+
+    /// True when a piece that counts for a write up to `number` is refused below; with its extent.
+    pub(super) fn stuck_up_to(&self, number: u64) -> Option<Extent> {
+        let mut stuck = self.pieces.iter().filter(|(_, piece)| piece.stuck && piece.since <= number);
+        stuck.next().map(|(&start, piece)| Extent::new(start, self.blocks(piece.data.len())))
+    }
+
+    /// Every piece may be tried again.
+    pub(super) fn unstick(&mut self) {
+        self.pieces.values_mut().for_each(|piece| piece.stuck = piece.bad);
+        self.stuck = self.pieces.values().filter(|piece| piece.stuck).count();
+    }
+
+    /// Begins to move the next run, from the block `from` on and round again: one that `wanted` asks for, with all
+    /// its neighbours up to the end of the unit of `unit_blocks` that it begins in.
+    pub(super) fn next_run(&mut self, from: u64, unit_blocks: u64, wanted: impl Fn(&Piece) -> bool) -> Option<Run> {
+        let free = |piece: &Piece| !piece.moving && !piece.stuck;
+        let first = self.pieces.range(from..).chain(self.pieces.range(..from));
+        let (&start, _) = first.into_iter().find(|(_, piece)| free(piece) && wanted(piece))?;
+        let unit = start / unit_blocks * unit_blocks;
+        // A neighbour before, in the same unit, makes the stripe whole.
+        let mut start = start;
+        while let Some((&at, piece)) = self.pieces.range(unit..start).next_back() {
+            if at + self.blocks(piece.data.len()) != start || !free(piece) {
+                break;
+            }
+            start = at;
+        }
+        self.cut(unit + unit_blocks);
+        let mut parts = Vec::new();
+        let mut end = start;
+        while let Some(piece) = self.pieces.get_mut(&end).filter(|piece| free(piece)) {
+            if end >= unit + unit_blocks {
+                break;
+            }
+            piece.moving = true;
+            parts.push((end, piece.clone()));
+            end += piece.data.len() as u64 / self.block_bytes;
+        }
+        Some(Run { extent: Extent::new(start, end - start), parts })
+    }
+
+    /// The run has been written below: what was not overwritten meanwhile is forgotten. Returns how many bytes.
+    pub(super) fn moved(&mut self, run: &Run) -> u64 {
+        let before = self.bytes;
+        for start in self.still_of(run) {
+            self.take(start);
+        }
+        before - self.bytes
+    }
+
+    /// The run could not be written; its pieces are tried again, or only when they are unstuck.
+    pub(super) fn refused(&mut self, run: &Run, stuck: bool) {
+        self.change(run, |piece| (piece.moving, piece.stuck) = (false, stuck));
+    }
+
+    /// The content of the run's pieces does not match their guards.
+    pub(super) fn spoiled(&mut self, run: &Run) {
+        self.change(run, |piece| (piece.moving, piece.stuck, piece.bad) = (false, true, true));
+    }
+
+    fn change(&mut self, run: &Run, change: impl Fn(&mut Piece)) {
+        for start in self.still_of(run) {
+            let mut piece = self.take(start).expect("it was found just now");
+            change(&mut piece);
+            self.put(start, piece);
+        }
+    }
+
+    /// What of `run` waits still as it was: perhaps in fragments.
+    fn still_of(&self, run: &Run) -> Vec<u64> {
+        let same = |start: u64, piece: &Piece| {
+            run.parts.iter().any(|(at, part)| {
+                let range: Range<u64> = *at..at + self.blocks(part.data.len());
+                range.contains(&start) && part.number == piece.number
+            })
+        };
+        self.over(run.extent).filter(|&(start, piece)| same(start, piece)).map(|(at, _)| at).collect()
+    }
+
+    /// A block that waits is forgotten without being written: what a full cache must never do.
+    pub(super) fn lose_one(&mut self) -> u64 {
+        let Some(&start) = self.pieces.iter().find(|(_, piece)| !piece.moving).map(|(start, _)| start) else {
+            return 0;
+        };
+        self.take(start).map_or(0, |piece| piece.data.len() as u64)
+    }
+
+    /// Flips a bit of the piece at `block`, as bad memory would; false when none waits there.
+    #[cfg(any(test, feature = "sabotage"))]
+    pub(super) fn flip_bit(&mut self, block: u64) -> bool {
+        let Some(piece) = self.pieces.get_mut(&block) else { return false };
+        let mut bytes = block::Buf::copy_of(&piece.data);
+        bytes[77] ^= 1;
+        piece.data = bytes.freeze();
+        true
+    }
+}
