@@ -5,11 +5,13 @@ use crate::error::{ArrayError, FailError, RebuildError, ReplaceError};
 use crate::failure::{FailureLog, Failures};
 use crate::geometry::{BLOCK_BYTES, Layout, MemberSet};
 use crate::level::Level;
+use crate::logged::Old;
 use crate::member::{Member, MemberState, Usable};
+use crate::protect::Protected;
 use crate::rebuild::{RebuildOwner, Rebuilt};
 use crate::status::{Status, Tally};
 use crate::verify::{Progress, Verified};
-use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::{RangeGuard, RangeLocks};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -24,14 +26,14 @@ use std::rc::Rc;
 ///
 /// A stripe is protected once it was written whole or resynced: parity over blocks that nobody ever
 /// wrote is not believed, nor kept. Whoever hands out stripes writes zeros to them first.
-pub struct Array<D: BlockDevice + 'static>(Rc<Core<D>>);
+pub struct Array<D: BlockDevice + 'static>(pub(crate) Rc<Core<D>>);
 
 /// What the parts of an array share.
 pub(crate) struct Core<D> {
     pub(crate) layout: Layout,
     pub(crate) members: Box<[Member<D>]>,
     pub(crate) log: Rc<dyn FailureLog>,
-    /// One lock per stripe.
+    /// One lock for each row of each stripe.
     pub(crate) locks: RangeLocks,
     pub(crate) background: Rc<Background>,
     pub(crate) failures: Failures,
@@ -40,6 +42,8 @@ pub(crate) struct Core<D> {
     pub(crate) suspect: RefCell<Vec<Range<u64>>>,
     /// Whose turn it is among mirrors that are equally good to read from.
     pub(crate) turn: Cell<u16>,
+    /// Sums and log, where the array has them.
+    pub(crate) protected: Option<Protected>,
 }
 
 impl<D: BlockDevice + 'static> Array<D> {
@@ -52,7 +56,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             return Err(ArrayError::MemberCount { expected: layout.members(), members: members.len() });
         }
         for (member, device) in (0..).zip(&members) {
-            device.as_ref().map_or(Ok(()), |device| admit(&layout, member, &device.geometry()))?;
+            device.as_ref().map_or(Ok(()), |device| admit(layout.member_blocks(), member, &device.geometry()))?;
         }
         let missing: MemberSet = (0..).zip(&members).filter(|(_, device)| device.is_none()).map(|(m, _)| m).collect();
         if !layout.survives(missing) {
@@ -60,7 +64,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
         Ok(Self(Rc::new(Core {
             layout,
-            members: members.into_iter().map(Member::new).collect(),
+            members: members.into_iter().map(|device| Member::new(device, Lba(0))).collect(),
             log,
             locks: RangeLocks::new(),
             background: Rc::default(),
@@ -68,6 +72,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             tally: Tally::default(),
             suspect: RefCell::default(),
             turn: Cell::default(),
+            protected: None,
         })))
     }
 
@@ -138,7 +143,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             MemberState::InService | MemberState::Rebuilding { .. } => return Err(ReplaceError::InUse(member)),
             MemberState::Failed | MemberState::Missing => {}
         }
-        admit(&self.0.layout, member, &device.geometry())?;
+        admit(self.0.member_blocks(), member, &device.geometry())?;
         place.replace(device);
         Ok(())
     }
@@ -162,7 +167,9 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// For the owner, before it serves an array that was not closed cleanly: two copies may differ, and
     /// a host must not read now one and now the other. [`Array::resync`] says it for its own stripes.
     pub fn mark_suspect(&self, stripes: Range<u64>) {
-        self.0.suspect.borrow_mut().push(stripes);
+        if self.0.protected.is_none() {
+            self.0.suspect.borrow_mut().push(stripes);
+        }
     }
 
     /// Parity and mirrors of `stripes` agree with the data, as after an unclean stop they may not.
@@ -195,11 +202,11 @@ impl<D: BlockDevice + 'static> Drop for Array<D> {
 }
 
 /// Admits a device that can take the place of `member`.
-fn admit(layout: &Layout, member: u16, geometry: &Geometry) -> Result<(), ArrayError> {
+pub(crate) fn admit(needed: Blocks, member: u16, geometry: &Geometry) -> Result<(), ArrayError> {
     if geometry.block_bytes != BLOCK_BYTES {
         return Err(ArrayError::BlockSize { member, block_bytes: geometry.block_bytes });
     }
-    let (blocks, needed) = (geometry.blocks.0, layout.member_blocks().0);
+    let (blocks, needed) = (geometry.blocks.0, needed.0);
     if blocks < needed {
         return Err(ArrayError::MemberTooSmall { member, blocks, needed });
     }
@@ -218,15 +225,17 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
         }
         let stripe_bytes = layout.stripe_blocks() * u64::from(BLOCK_BYTES);
         let optimal = if layout.columns() == 1 { physical } else { u32::try_from(stripe_bytes).unwrap_or(u32::MAX) };
+        let is_protected = self.0.protected.is_some();
         Geometry {
             block_bytes: BLOCK_BYTES,
             blocks: layout.blocks(),
             physical_block_bytes: physical,
             optimal_bytes: optimal.max(physical),
-            volatile_cache: volatile,
-            // With parity, what is no whole stripe keeps its content.
-            discard_zeroes: zeroes && !layout.has_parity(),
-            prefers_fresh: false,
+            // Fresh writes are in the log only after a flush.
+            volatile_cache: volatile || is_protected,
+            // With parity, what is no whole stripe keeps its content, unless sums say what was never written.
+            discard_zeroes: is_protected || zeroes && !layout.has_parity(),
+            prefers_fresh: is_protected && layout.has_parity(),
         }
     }
 
@@ -236,14 +245,18 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let blocks = (data.len() / BLOCK_BYTES as usize) as u64;
-        let extent = Extent::checked(start.0, blocks);
-        match extent {
-            Some(extent) if data.len().is_multiple_of(BLOCK_BYTES as usize) => {
-                self.0.admit(extent)?;
-                self.0.write(extent, data).await
-            }
-            _ => Err(IoError::new(IoErrorKind::OutOfRange, Extent::new(start.0, 0))),
+        let extent = self.0.extent_of(start, &data)?;
+        match self.0.protected {
+            Some(_) => self.0.write_logged(extent, data, Old::Kept).await,
+            None => self.0.write(extent, data).await,
+        }
+    }
+
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.0.extent_of(start, &data)?;
+        match self.0.protected {
+            Some(_) => self.0.write_logged(extent, data, Old::Unwanted).await,
+            None => self.0.write(extent, data).await,
         }
     }
 
@@ -253,7 +266,10 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.0.admit(extent)?;
-        self.0.discard(extent).await
+        match self.0.protected {
+            Some(_) => self.0.discard_logged(extent).await,
+            None => self.0.discard(extent).await,
+        }
     }
 }
 
@@ -269,34 +285,48 @@ impl<D: BlockDevice + 'static> Core<D> {
         usable
     }
 
+    /// Blocks that the array needs of each member.
+    pub(crate) fn member_blocks(&self) -> Blocks {
+        self.protected.as_ref().map_or(self.layout.member_blocks(), |protected| protected.member_blocks)
+    }
+
     pub(crate) fn member(&self, member: u16) -> &Member<D> {
         &self.members[usize::from(member)]
     }
 
     /// Keeps writers out of `stripes`.
     pub(crate) async fn lock_shared(&self, stripes: Range<u64>) -> RangeGuard {
-        let mut acquire = pin!(self.locks.shared(stripes));
-        self.background.until(|cx| acquire.as_mut().poll(cx)).await
+        self.lock_rows_shared(self.rows_of_stripes(stripes)).await
     }
 
     /// Keeps everybody else out of `stripes`.
     pub(crate) async fn lock_exclusive(&self, stripes: Range<u64>) -> RangeGuard {
-        let mut acquire = pin!(self.locks.exclusive(stripes));
+        self.lock_rows_exclusive(self.rows_of_stripes(stripes)).await
+    }
+
+    /// As [`Core::lock_shared`], for rows counted over all stripes.
+    pub(crate) async fn lock_rows_shared(&self, rows: Range<u64>) -> RangeGuard {
+        let mut acquire = pin!(self.locks.shared(rows));
         self.background.until(|cx| acquire.as_mut().poll(cx)).await
     }
 
-    /// Reads from a member; one that is gone is lost at once.
-    pub(crate) async fn read_member(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
-        let place = self.member(member);
-        let tenure = place.tenure.get();
-        let result = place.read(extent).await;
-        if let Err(error) = result
-            && error.kind == IoErrorKind::Gone
-            && tenure == place.tenure.get()
-        {
-            self.lose(member, error);
+    /// As [`Core::lock_exclusive`], for rows counted over all stripes.
+    pub(crate) async fn lock_rows_exclusive(&self, rows: Range<u64>) -> RangeGuard {
+        let mut acquire = pin!(self.locks.exclusive(rows));
+        self.background.until(|cx| acquire.as_mut().poll(cx)).await
+    }
+
+    fn rows_of_stripes(&self, stripes: Range<u64>) -> Range<u64> {
+        let chunk = self.layout.chunk_blocks();
+        stripes.start * chunk..stripes.end * chunk
+    }
+
+    fn extent_of(&self, start: Lba, data: &View) -> Result<Extent, IoError> {
+        let blocks = (data.len() / BLOCK_BYTES as usize) as u64;
+        match Extent::checked(start.0, blocks) {
+            Some(extent) if data.len().is_multiple_of(BLOCK_BYTES as usize) => self.admit(extent).map(|()| extent),
+            _ => Err(IoError::new(IoErrorKind::OutOfRange, Extent::new(start.0, 0))),
         }
-        result
     }
 
     fn admit(&self, extent: Extent) -> Result<(), IoError> {

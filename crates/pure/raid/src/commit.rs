@@ -27,11 +27,11 @@ pub(crate) enum Change {
 pub(crate) type Ops = SmallVec<[Op; 8]>;
 
 /// How an operation ended, and in whose tenure it was begun.
-struct Ended {
-    member: u16,
-    extent: Extent,
+pub(crate) struct Ended {
+    pub(crate) member: u16,
+    pub(crate) extent: Extent,
     tenure: u64,
-    result: Result<(), IoError>,
+    pub(crate) result: Result<(), IoError>,
 }
 
 impl Op {
@@ -44,7 +44,7 @@ impl Op {
         Self { member, start: at.start, change: Change::Discard(at.len) }
     }
 
-    fn extent(&self) -> Extent {
+    pub(crate) fn extent(&self) -> Extent {
         match &self.change {
             Change::Write(data) => Extent::new(self.start.0, data.len() as u64 / u64::from(crate::BLOCK_BYTES)),
             Change::Discard(blocks) => Extent { start: self.start, len: *blocks },
@@ -81,6 +81,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     pub(crate) async fn heal(self: &Rc<Self>, ops: Ops, guard: RangeGuard) {
         let core = self.clone();
         let work = async move {
+            let remembered = core.remember(&ops).await;
             for ended in core.perform(ops).await {
                 match ended.result {
                     Ok(()) => {
@@ -91,12 +92,15 @@ impl<D: BlockDevice + 'static> Core<D> {
                     Err(_) => {}
                 }
             }
+            if let Some(remembered) = remembered {
+                core.make_known(remembered).await;
+            }
             drop(guard);
         };
         self.background.finish(work).await;
     }
 
-    async fn perform(&self, ops: Ops) -> Vec<Ended> {
+    pub(crate) async fn perform(&self, ops: Ops) -> Vec<Ended> {
         let one = |op: Op| async move {
             let place = self.member(op.member);
             let (member, extent, tenure) = (op.member, op.extent(), place.tenure.get());
@@ -111,7 +115,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// A member that did not write has failed, if the others can serve without it.
-    fn judge(self: &Rc<Self>, all: &[Ended], extent: Extent) -> Result<(), IoError> {
+    pub(crate) fn judge(self: &Rc<Self>, all: &[Ended], extent: Extent) -> Result<(), IoError> {
         let mut refused = Ok(());
         for ended in all {
             let Err(error) = ended.result else { continue };

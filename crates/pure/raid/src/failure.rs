@@ -67,6 +67,9 @@ impl<D: BlockDevice + 'static> Core<D> {
             return;
         }
         self.members[usize::from(member)].set_state(MemberState::Failed);
+        if let Some(protected) = &self.protected {
+            protected.note_absence();
+        }
         self.failures.unrecorded.set(self.failures.unrecorded.get() + 1);
         let core = self.clone();
         self.background.start(async move {
@@ -81,6 +84,10 @@ impl<D: BlockDevice + 'static> Core<D> {
     pub(crate) fn stop(&self, error: IoError) {
         if self.failures.stopped_by().is_none() {
             self.failures.stopped.set(Some(error));
+            if let Some(protected) = &self.protected {
+                // Whoever waits for the log waits in vain.
+                protected.ring.wake();
+            }
         }
     }
 
@@ -96,7 +103,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// The members that do not hold, or do not yet hold, all that they should.
-    fn not_in_service(&self) -> MemberSet {
+    pub(crate) fn not_in_service(&self) -> MemberSet {
         let in_service = |member: &u16| self.members[usize::from(*member)].state() == MemberState::InService;
         (0..self.layout.members()).filter(|member| !in_service(member)).collect()
     }

@@ -191,6 +191,11 @@ impl Layout {
         Blocks(self.stripes * self.chunk_blocks)
     }
 
+    /// The parities of a stripe.
+    pub(crate) fn parity_roles(&self) -> impl Iterator<Item = Role> + use<> {
+        [Role::P, Role::Q].into_iter().take(usize::from(self.level.parities()))
+    }
+
     /// True when the level keeps parity.
     pub(crate) fn has_parity(&self) -> bool {
         self.level.parities() > 0

@@ -2,7 +2,7 @@
 
 use crate::geometry::{MemberSet, bytes};
 use crate::status::MemberStatus;
-use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -35,10 +35,14 @@ pub(crate) struct Usable {
 
 /// A place of the array.
 pub(crate) struct Member<D> {
+    /// The block of its device where its data begins.
+    data: Lba,
     device: RefCell<Option<Rc<D>>>,
     state: Cell<MemberState>,
     /// The stripes that a rebuild restores, once that is known; beyond them a replacement is written but not believed.
     rebuilt_stripes: RefCell<Option<Vec<Range<u64>>>>,
+    /// It has come back: beyond these stripes it is believed.
+    believed_beside: Cell<bool>,
     /// Changes when another device takes the place.
     pub(crate) tenure: Cell<u64>,
     /// True while a rebuild of this place runs.
@@ -61,6 +65,7 @@ pub(crate) struct Counts {
     pub(crate) writes: Cell<u64>,
     pub(crate) flushes: Cell<u64>,
     pub(crate) discards: Cell<u64>,
+    pub(crate) beside_data: Cell<u64>,
     pub(crate) errors: Cell<u64>,
     pub(crate) heals: Cell<u64>,
 }
@@ -97,13 +102,15 @@ impl Drop for InFlight<'_> {
 }
 
 impl<D: BlockDevice> Member<D> {
-    /// A place with `device` in service, or missing.
-    pub(crate) fn new(device: Option<D>) -> Self {
+    /// A place with `device` in service, or missing; its data begins at block `data` of it.
+    pub(crate) fn new(device: Option<D>, data: Lba) -> Self {
         let state = if device.is_some() { MemberState::InService } else { MemberState::Missing };
         Self {
+            data,
             device: RefCell::new(device.map(Rc::new)),
             state: Cell::new(state),
             rebuilt_stripes: RefCell::default(),
+            believed_beside: Cell::default(),
             tenure: Cell::new(0),
             rebuild_runs: Cell::new(false),
             unreadable: RefCell::default(),
@@ -127,9 +134,22 @@ impl<D: BlockDevice> Member<D> {
         *self.device.borrow_mut() = Some(Rc::new(device));
         self.unreadable.borrow_mut().clear();
         *self.rebuilt_stripes.borrow_mut() = None;
+        self.believed_beside.set(false);
         self.tenure.set(self.tenure.get() + 1);
         self.flushed.set(self.written.get());
         self.state.set(MemberState::Rebuilding { front_stripe: 0 });
+    }
+
+    /// `device`, which had been in the place, is back; it has missed `stripes` only.
+    pub(crate) fn rejoin(&self, device: D, stripes: &[Range<u64>]) {
+        self.replace(device);
+        self.begin_rebuild(stripes);
+        self.believed_beside.set(true);
+    }
+
+    /// True for a device that was in the place before.
+    pub(crate) fn has_come_back(&self) -> bool {
+        self.believed_beside.get()
     }
 
     /// The device is closed once nobody uses it any more.
@@ -152,7 +172,7 @@ impl<D: BlockDevice> Member<D> {
             MemberState::Rebuilding { front_stripe } => {
                 let stripes = self.rebuilt_stripes.borrow();
                 let in_rebuild = stripes.as_ref().is_none_or(|some| some.iter().any(|range| range.contains(&stripe)));
-                let restored = in_rebuild && stripe < front_stripe;
+                let restored = in_rebuild && stripe < front_stripe || !in_rebuild && self.believed_beside.get();
                 (restored, restored || !in_rebuild)
             }
         }
@@ -175,9 +195,38 @@ impl<D: BlockDevice> Member<D> {
         let device = self.device_in_use(extent)?;
         self.read_end.set(extent.end());
         let _in_flight = InFlight::new(&self.counts.in_flight);
+        let rope = self.note(device.read(self.on_device(extent)).await).map_err(|error| self.in_data(error))?;
+        assert_eq!(rope.len(), bytes(extent.len.0), "a device returns the blocks that were asked for");
+        Ok(rope)
+    }
+
+    /// The content of blocks of the device that are not of its data.
+    pub(crate) async fn read_beside_data(&self, extent: Extent) -> Result<Rope, IoError> {
+        let device = self.device_in_use(extent)?;
         let rope = self.note(device.read(extent).await)?;
         assert_eq!(rope.len(), bytes(extent.len.0), "a device returns the blocks that were asked for");
         Ok(rope)
+    }
+
+    /// Blocks of the device that are not of its data hold `data`.
+    pub(crate) async fn write_beside_data(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        count(&self.counts.beside_data);
+        let device = self.device_in_use(Extent { start, len: Blocks(0) })?;
+        let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
+        self.note(device.write(start, data).await)
+    }
+
+    /// True when what the device has acknowledged may be lost until a flush.
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.device().is_none_or(|device| device.geometry().volatile_cache)
+    }
+
+    fn on_device(&self, extent: Extent) -> Extent {
+        Extent { start: self.data + Blocks(extent.start.0), len: extent.len }
+    }
+
+    fn in_data(&self, error: IoError) -> IoError {
+        error.at(Extent { start: Lba(error.extent.start.0.saturating_sub(self.data.0)), len: error.extent.len })
     }
 
     pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
@@ -185,7 +234,8 @@ impl<D: BlockDevice> Member<D> {
         let extent = Extent::new(start.0, data.len() as u64 / u64::from(crate::BLOCK_BYTES));
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let written = self.note(device.write(start, data).await)?;
+        let at = self.on_device(extent).start;
+        let written = self.note(device.write(at, data).await).map_err(|error| self.in_data(error))?;
         self.believe(extent);
         Ok(written)
     }
@@ -194,7 +244,7 @@ impl<D: BlockDevice> Member<D> {
         count(&self.counts.discards);
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let written = self.note(device.discard(extent).await)?;
+        let written = self.note(device.discard(self.on_device(extent)).await).map_err(|error| self.in_data(error))?;
         self.believe(extent);
         Ok(written)
     }
@@ -224,6 +274,7 @@ impl<D: BlockDevice> Member<D> {
             writes: self.counts.writes.get(),
             flushes: self.counts.flushes.get(),
             discards: self.counts.discards.get(),
+            log_writes: self.counts.beside_data.get(),
             errors: self.counts.errors.get(),
             heals: self.counts.heals.get(),
             in_flight: self.counts.in_flight.get(),

@@ -35,6 +35,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         if let Some(member) = self.choose_copy(&piece) {
             match self.read_member(member, self.member_extent(&piece)).await {
                 Ok(rope) => return Ok(rope),
+                // What does not match may be being written: asked again under the lock, it is known.
+                Err(_) if self.protected.is_some() => {}
                 Err(error) if self.is_bare() => {
                     let extent = self.array_extent(&piece, error.extent);
                     return Err(error.at(extent).of_member(member));
@@ -53,8 +55,10 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn recover(self: &Rc<Self>, place: Place, rows: Rows, blind: MemberSet) -> Result<Rope, IoError> {
         self.tally.add(|counters| counters.degraded_reads += 1);
         let (stripe, column) = (place.stripe, place.column);
-        let guard = self.lock_shared(stripe..stripe + 1).await;
+        let first = self.layout.member_extent(stripe, rows).start.0;
+        let guard = self.lock_rows_shared(first..first + rows.len()).await;
         let salvaged = self.salvage(stripe, Role::Data { column, copy: 0 }, rows, blind).await;
+        self.tell(stripe, column, &salvaged);
         let ops = self.heals_of(stripe, column, &salvaged);
         if !ops.is_empty() {
             self.heal(ops, guard).await;

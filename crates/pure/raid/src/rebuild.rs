@@ -8,7 +8,6 @@ use crate::member::MemberState;
 use crate::verify::Progress;
 use block::{BlockDevice, Extent, IoError, Stable};
 use futures_util::future::join_all;
-use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -39,11 +38,15 @@ pub struct Rebuilt {
 }
 
 /// Lets the next rebuild of the place run, however this one ends.
-struct Running<'a>(&'a Cell<bool>);
+struct Running<'a, D: BlockDevice + 'static>(&'a Core<D>, u16);
 
-impl Drop for Running<'_> {
+impl<D: BlockDevice + 'static> Drop for Running<'_, D> {
     fn drop(&mut self) {
-        self.0.set(false);
+        let Self(core, member) = self;
+        core.member(*member).rebuild_runs.set(false);
+        if let Some(protected) = &core.protected {
+            protected.joining.set(protected.joining.get() - MemberSet::only(*member));
+        }
     }
 }
 
@@ -59,7 +62,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         if !waits || place.rebuild_runs.replace(true) {
             return Err(RebuildError::NotWaiting(member));
         }
-        let _running = Running(&place.rebuild_runs);
+        let _running = Running(self, member);
         place.begin_rebuild(stripes);
         let tenure = place.tenure.get();
         let total = stripes.iter().map(|range| range.end - range.start).sum();
@@ -68,10 +71,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             self.rebuild_step(member, tenure, step.clone(), &mut rebuilt).await?;
             owner.pace(Progress { done: rebuilt.stripes, total, front_stripe: step.end }).await;
         }
+        self.join_pages(member).await.map_err(RebuildError::Stopped)?;
+        self.still_rebuilding(member, tenure)?;
         let flushed = self.flush_member(member).await.map_err(|_| RebuildError::ReplacementLost(member))?;
         let _committed: Stable = owner.commit(member, flushed, &rebuilt).await.map_err(RebuildError::Stopped)?;
         self.still_rebuilding(member, tenure)?;
         place.set_state(MemberState::InService);
+        self.forget_missed();
         Ok(rebuilt)
     }
 
@@ -85,6 +91,9 @@ impl<D: BlockDevice + 'static> Core<D> {
     ) -> Result<(), RebuildError> {
         let guard = self.lock_exclusive(step.clone()).await;
         self.still_rebuilding(member, tenure)?;
+        if let Some(protected) = &self.protected {
+            self.settle_stripes(protected, &step).await.map_err(RebuildError::Stopped)?;
+        }
         let mut ops = Ops::new();
         let mut unreadable: Vec<(u64, Role, Extent)> = Vec::new();
         for (stripe, part) in step.clone().zip(join_all(step.clone().map(|s| self.rebuild_stripe(member, s))).await) {
@@ -101,7 +110,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         // Nothing is awaited between the end of the lock and the move of the front: nobody sees one without
         // the other. A rebuild that is dropped before leaves the front where it was.
         let everything = Extent::new(0, self.layout.blocks().0);
-        self.carry_out(ops, guard, everything).await.map_err(RebuildError::Stopped)?;
+        let lost = unreadable.into_iter().map(|(_, _, extent)| extent).collect();
+        self.fill_in(member, ops, lost, guard, everything).await.map_err(RebuildError::Stopped)?;
         self.still_rebuilding(member, tenure)?;
         place.set_state(MemberState::Rebuilding { front_stripe: step.end });
         rebuilt.stripes += step.end - step.start;
@@ -113,7 +123,11 @@ impl<D: BlockDevice + 'static> Core<D> {
         let role = self.layout.role_of(stripe, member);
         let blind = MemberSet::only(member);
         let (mut ops, mut lost) = (Ops::new(), Vec::new());
-        for part in self.salvage(stripe, role, self.layout.all_rows(), blind).await {
+        let mut parts = Vec::new();
+        for rows in self.written_rows(stripe, member).await {
+            parts.extend(self.salvage(stripe, role, rows, blind).await);
+        }
+        for part in parts {
             let extent = self.layout.member_extent(stripe, part.rows);
             match part.content {
                 Ok(view) => ops.push(Op::write(member, extent, view)),

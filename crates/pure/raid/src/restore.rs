@@ -95,7 +95,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             let sight = self.sight(stripe, *blind);
             let Some(reads) = plan::restore(&sight, rows) else { return Err(reason) };
             match self.load(stripe, &reads).await {
-                Ok(loaded) => return Ok(complete(&sight, rows, loaded)),
+                Ok(loaded) => match self.disproved(stripe, &sight, rows, &loaded).await {
+                    None => return Ok(complete(&sight, rows, loaded)),
+                    Some(disproved) => {
+                        *blind = disproved.beside(*blind);
+                        reason = disproved.error;
+                    }
+                },
                 Err(blinded) => {
                     *blind = blinded.beside(*blind);
                     reason = blinded.error;
@@ -114,6 +120,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     ) -> Result<View, IoError> {
         let extent = self.layout.member_extent(stripe, rows);
         let mut reason = IoError::new(IoErrorKind::Gone, extent);
+        self.admit_restoring(self.layout.member_of(stripe, role), extent).await?;
         if let Role::Data { column, .. } = role {
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
@@ -160,6 +167,18 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
         salvaged
     }
+}
+
+/// P of all data columns, and Q where it is asked for.
+pub(crate) fn parities_of(columns: &[View], rows: Rows, with_q: bool) -> (View, Option<View>) {
+    if with_q {
+        let (p, q) = parity_of(columns, rows);
+        return (p, Some(q));
+    }
+    let mut p = Buf::recycled(bytes(rows.len()));
+    let columns: SmallVec<[&[u8]; 16]> = columns.iter().map(|column| &**column).collect();
+    simd::xor::xor(&columns, &mut p);
+    (p.freeze(), None)
 }
 
 /// P and Q of all data columns.

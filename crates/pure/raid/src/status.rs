@@ -22,6 +22,27 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// What the array has done.
     pub counters: Counters,
+    /// Sums and log, where the array has them.
+    pub protection: Option<ProtectionStatus>,
+}
+
+/// A snapshot of the sums and the log of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProtectionStatus {
+    /// Blocks of the log.
+    pub log_blocks: u64,
+    /// Of these, blocks that a crash would make to be replayed.
+    pub log_filled_blocks: u64,
+    /// Batches that were ever written.
+    pub batches: u64,
+    /// Checkpoints since the array was opened.
+    pub checkpoints: u64,
+    /// Pages of sums in memory.
+    pub pages_held: u64,
+    /// Of these, pages that have to be written.
+    pub pages_dirty: u64,
+    /// Stripes written fresh, whose sums are not in the log yet.
+    pub fresh_stripes: u64,
 }
 
 /// A snapshot of one member. Counts are member operations since the array was assembled.
@@ -37,6 +58,8 @@ pub struct MemberStatus {
     pub flushes: u64,
     /// Discards that were begun.
     pub discards: u64,
+    /// Writes beside the data that were begun: batches of the log, pages of sums, anchors.
+    pub log_writes: u64,
     /// Operations that failed.
     pub errors: u64,
     /// Times that unreadable blocks were written back from redundancy.
@@ -111,6 +134,7 @@ impl<D: BlockDevice> Core<D> {
             stopped: self.failures.stopped_by(),
             members: self.members.iter().map(|member| member.status()).collect(),
             counters: self.tally.0.get(),
+            protection: self.protected.as_ref().map(|protected| protected.status()),
         }
     }
 }

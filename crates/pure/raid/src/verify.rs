@@ -53,6 +53,10 @@ impl<D: BlockDevice + 'static> Core<D> {
         stripes: Range<u64>,
         pace: impl AsyncFnMut(Progress),
     ) -> Result<Verified, IoError> {
+        if self.protected.is_some() {
+            // Nothing is left to be resynced once the log was replayed.
+            return Ok(Verified { stripes: stripes.end - stripes.start, ..Verified::default() });
+        }
         self.suspect.borrow_mut().push(stripes.clone());
         self.walk(stripes, pace, true).await
     }
@@ -62,6 +66,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         stripes: Range<u64>,
         pace: impl AsyncFnMut(Progress),
     ) -> Result<Verified, IoError> {
+        if self.protected.is_some() {
+            return self.scrub_counts(stripes, pace).await;
+        }
         self.walk(stripes, pace, false).await
     }
 

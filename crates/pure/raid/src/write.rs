@@ -52,7 +52,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let guard = self.lock_exclusive(span.stripes.clone()).await;
         self.serving(span.extent)?;
         let ops =
-            if self.layout.has_parity() { self.protected(&span, &data).await? } else { self.mirrored(&span, &data) };
+            if self.layout.has_parity() { self.striped(&span, &data).await? } else { self.mirrored(&span, &data) };
         self.carry_out(ops, guard, span.extent).await
     }
 
@@ -92,12 +92,12 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// The writes of data and parity to one stripe, after the reads that they need.
-    async fn protected(self: &Rc<Self>, span: &Span, data: &View) -> Result<Ops, IoError> {
+    pub(crate) async fn striped(self: &Rc<Self>, span: &Span, data: &View) -> Result<Ops, IoError> {
         let stripe = span.stripes.start;
         let offset = span.extent.start.0 - stripe * self.layout.stripe_blocks();
         let mut ops = Ops::new();
         for band in bands(self.layout.chunk_blocks(), offset, span.extent.len.0) {
-            ops.extend(self.protected_band(stripe, &band, data).await.map_err(|error| {
+            ops.extend(self.banded(stripe, &band, data).await.map_err(|error| {
                 let kind = if self.failures.stopped_by().is_some() { IoErrorKind::Gone } else { IoErrorKind::Medium };
                 IoError { kind, extent: span.extent, member: error.member }
             })?);
@@ -106,7 +106,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// Plans again, without them, as long as members turn out not to be readable.
-    async fn protected_band(self: &Rc<Self>, stripe: u64, band: &Band, data: &View) -> Result<Ops, IoError> {
+    async fn banded(self: &Rc<Self>, stripe: u64, band: &Band, data: &View) -> Result<Ops, IoError> {
         let mut blind = MemberSet::NONE;
         let mut reason = IoError::new(IoErrorKind::Medium, Extent::default());
         loop {
@@ -114,6 +114,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             let Some(plan) = plan::choose(band, &sight) else { return Err(reason) };
             match self.load(stripe, &plan.reads).await {
                 Ok(loaded) => {
+                    if plan.kind == Kind::Restore
+                        && let Some(disproved) = self.disproved(stripe, &sight, band.rows, &loaded).await
+                    {
+                        blind = disproved.beside(blind);
+                        reason = disproved.error;
+                        continue;
+                    }
                     let ops = self.writes_of(stripe, band, data, (plan.kind, &sight), loaded);
                     self.tally.plan(plan.kind, plan.reads.len(), ops.len());
                     return Ok(ops);
@@ -132,7 +139,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         let write = self.usable(stripe).write;
         let mut add = |role, rows, view| {
             let member = self.layout.member_of(stripe, role);
-            if write.contains(member) {
+            if write.contains(member) || self.protected.is_some() {
+                // The log takes what absent members should hold, too.
                 ops.push(Op::write(member, self.layout.member_extent(stripe, rows), view));
             }
         };

@@ -29,6 +29,18 @@ impl MemberSet {
         self.0 & (1 << member) != 0
     }
 
+    /// The members as bits, the first in the lowest.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The members whose bits are set.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// How many.
     #[must_use]
     pub fn len(self) -> u16 {

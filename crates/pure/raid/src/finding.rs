@@ -1,0 +1,44 @@
+//! What a protected array finds wrong on its members, told to its owner.
+
+use block::Extent;
+
+/// Something was not as it should be on a member, and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// On which member.
+    pub member: u16,
+    /// Which blocks of its data area; for a page, the blocks whose entries it holds.
+    pub extent: Extent,
+    /// What was wrong.
+    pub kind: FindingKind,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingKind {
+    /// The device returned other bytes than were written last: rotten, torn, misdirected, lost or stale.
+    Mismatch,
+    /// The device could not read the blocks.
+    Unreadable,
+    /// Nothing was known of the blocks, for both copies of their page were gone.
+    Unknown,
+    /// A copy of a page of sums was not whole, or another.
+    PageDamaged,
+    /// A copy of a page of sums was older than the other: its last write was lost.
+    PageStale,
+    /// All blocks of a stripe were as written, and yet its parity was not that of its data.
+    Parity,
+}
+
+/// What came of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// It was put right.
+    Healed,
+    /// The content was served from redundancy; the blocks are as they were.
+    Served,
+    /// Nobody can give the content back: a medium error until it is written.
+    Lost,
+}

@@ -1,0 +1,164 @@
+//! Fresh writes: whole stripes whose old content nobody needs go straight to the members, once.
+//!
+//! Their entries are in memory only until a flush: the members are flushed, then the entries are logged. A
+//! crash before leaves the stripes unwritten, so nothing of what was in flight is ever read.
+
+use crate::array::Core;
+use crate::commit::{Change, Ops};
+use crate::geometry::Span;
+use crate::protect::Protected;
+use crate::redo::batch::{Records, blocks_of, record_bytes};
+use crate::sabotage::{self, Bug};
+use crate::sums::cache::Pins;
+use crate::sums::{Entry, guards};
+use block::{BlockDevice, Extent, IoError, View};
+use shard::RangeGuard;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// The stripes of one array whose entries are not in the log.
+#[derive(Default)]
+pub(crate) struct Fresh {
+    stripes: RefCell<BTreeSet<u64>>,
+    settling: Cell<bool>,
+}
+
+impl Fresh {
+    /// True when one of these stripes is fresh.
+    pub(crate) fn holds(&self, stripes: &Range<u64>) -> bool {
+        self.stripes.borrow().range(stripes.clone()).next().is_some()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.stripes.borrow().len()
+    }
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// Writes whole stripes in place. Their pages are held, and nothing of them is in flight.
+    pub(crate) async fn write_fresh_stripes(
+        self: &Rc<Self>,
+        part: Span,
+        data: View,
+        pins: Pins,
+        guard: RangeGuard,
+    ) -> Result<(), IoError> {
+        let core = self.clone();
+        let ops = self.whole_ops(&part, &data);
+        let work = async move {
+            let done = core.write_stripes_in_place(&part, ops).await;
+            drop((pins, guard));
+            done
+        };
+        self.background.finish(work).await?;
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let held = protected.cache.borrow().dirty_max() / 2 / usize::from(self.layout.members());
+        if protected.fresh.len() > held.max(16) { self.settle_fresh().await } else { Ok(()) }
+    }
+
+    async fn write_stripes_in_place(self: &Rc<Self>, part: &Span, mut ops: Ops) -> Result<(), IoError> {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let chunk = self.layout.chunk_blocks();
+        if !self.is_unwritten(protected, &part.stripes) && !sabotage::is(Bug::FreshOverContent) {
+            // What is torn now must not look like the old content.
+            let blocks = Extent::new(part.stripes.start * chunk, (part.stripes.end - part.stripes.start) * chunk);
+            let runs: Vec<_> = (0..self.layout.members()).map(|member| (member, blocks)).collect();
+            self.clear(&runs).await?;
+        }
+        let mut entries: Vec<(u16, u64, Entry)> = Vec::new();
+        for op in &ops {
+            let Change::Write(content) = &op.change else { continue };
+            for (block, guard) in (op.start.0..).zip(guards(content)) {
+                entries.push((op.member, block, Entry::UNWRITTEN.next(protected.tie(op.member, block), guard)));
+            }
+        }
+        ops.retain(|op| self.member(op.member).usable(op.start.0 / chunk).1);
+        let ended = self.perform(ops).await;
+        self.judge(&ended, part.extent)?;
+        let mut cache = protected.cache.borrow_mut();
+        entries.into_iter().for_each(|(member, block, entry)| cache.set_fresh(member, block, entry));
+        protected.fresh.stripes.borrow_mut().extend(part.stripes.clone());
+        Ok(())
+    }
+
+    /// Fresh writes that ended before this call are durable, and in the log.
+    pub(crate) async fn settle_fresh(self: &Rc<Self>) -> Result<(), IoError> {
+        let Some(protected) = &self.protected else { return Ok(()) };
+        if protected.fresh.len() == 0 && !protected.fresh.settling.get() {
+            return Ok(());
+        }
+        let core = self.clone();
+        let work = async move {
+            let protected = core.protected.as_ref().expect("only protected arrays log");
+            let fresh = &protected.fresh;
+            let turn = core.background.until(|cx| {
+                if !fresh.settling.get() {
+                    return Poll::Ready(());
+                }
+                protected.ring.watch(cx);
+                Poll::Pending
+            });
+            turn.await;
+            fresh.settling.set(true);
+            let settled = core.log_fresh(protected).await;
+            fresh.settling.set(false);
+            protected.ring.wake();
+            settled
+        };
+        self.background.finish(work).await
+    }
+
+    async fn log_fresh(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
+        let stripes: Vec<u64> = protected.fresh.stripes.borrow().iter().copied().collect();
+        if stripes.is_empty() {
+            return Ok(());
+        }
+        if !sabotage::is(Bug::FreshBeforeFlush) {
+            self.flush_those(self.written_members()).await?;
+        }
+        let each = u64::from(self.layout.members()) * record_bytes(self.layout.chunk_blocks());
+        let table_bytes = (protected.ring.batch_blocks_max() - 1) * u64::from(crate::BLOCK_BYTES);
+        let most = usize::try_from((table_bytes / each).max(1)).unwrap_or(usize::MAX);
+        debug_assert!(blocks_of(each as usize, 0) <= protected.ring.batch_blocks_max(), "a stripe fits into a batch");
+        for some in stripes.chunks(most) {
+            self.log_stripes(protected, some).await?;
+        }
+        Ok(())
+    }
+
+    /// The members that hold what was written, also those that are being rebuilt.
+    fn written_members(&self) -> crate::geometry::MemberSet {
+        let written = |member: &u16| {
+            let state = self.member(*member).state();
+            matches!(state, crate::MemberState::InService | crate::MemberState::Rebuilding { .. })
+        };
+        (0..self.layout.members()).filter(written).collect()
+    }
+
+    async fn log_stripes(self: &Rc<Self>, protected: &Protected, stripes: &[u64]) -> Result<(), IoError> {
+        let chunk = self.layout.chunk_blocks();
+        let mut records = Records::default();
+        let mut runs: Vec<(u16, u64, Vec<Entry>)> = Vec::new();
+        for &stripe in stripes {
+            for member in 0..self.layout.members() {
+                let blocks = stripe * chunk..(stripe + 1) * chunk;
+                // Fresh entries are held in memory until they are logged.
+                let entries: Vec<Entry> = blocks.map(|block| self.entry(protected, member, block)).collect();
+                records.marks(member, stripe * chunk, &entries);
+                runs.push((member, stripe * chunk, entries));
+            }
+        }
+        let ticket = self.commit(protected, records).await?;
+        for (member, first, entries) in runs {
+            let mut cache = protected.cache.borrow_mut();
+            (first..).zip(entries).for_each(|(block, entry)| cache.set(member, block, entry));
+        }
+        let mut fresh = protected.fresh.stripes.borrow_mut();
+        fresh.retain(|stripe| stripes.binary_search(stripe).is_err());
+        drop(ticket);
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! Writes to a protected array: what is there is changed through the log, what is not goes straight to the members.
+
+mod change;
+mod discard;
+
+use crate::array::Core;
+use crate::commit::{Op, Ops};
+use crate::geometry::{BLOCK_BYTES, Role, Rows, Span, bands, bytes};
+use crate::logged::change::Change;
+use crate::protect::Protected;
+use crate::sabotage::{self, Bug};
+use crate::sums::cache::Pins;
+use block::{BlockDevice, Extent, IoError, View, Written};
+use futures_util::stream::{self, StreamExt};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Parts of one command that are written at once.
+const PARTS_AT_ONCE: usize = 16;
+
+/// What the caller of a write needs of the old content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Old {
+    /// Until the write is durable, a crash may bring it back.
+    Kept,
+    /// Nobody wants it.
+    Unwanted,
+}
+
+/// The writes are done through the log, under `guard`: a row at a time, for a stripe may be too much for a batch.
+pub(crate) async fn change_of<D: BlockDevice + 'static>(
+    core: &Rc<Core<D>>,
+    protected: &Protected,
+    part: &Span,
+    ops: Ops,
+    guard: shard::RangeGuard,
+) -> Result<(), IoError> {
+    let mut pins = Pins::new(&protected.cache);
+    let mut changes = Vec::new();
+    for op in ops {
+        core.hold_more(protected, &mut pins, op.member, op.extent()).await;
+        let extent = op.extent();
+        let crate::commit::Change::Write(content) = op.change else { continue };
+        for n in 0..extent.len.0 {
+            let row = Op::write(op.member, Extent::new(extent.start.0 + n, 1), content.slice(bytes(n)..bytes(n + 1)));
+            changes.push(Change::new(core, protected, part, Ops::from_iter([row]), Vec::new()));
+        }
+    }
+    let own = core.clone();
+    let work = async move {
+        let mut done = Ok(());
+        for change in changes {
+            done = done.and(own.carry_out_logged(change).await);
+        }
+        drop((pins, guard));
+        done
+    };
+    core.background.finish(work).await
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    pub(crate) async fn write_logged(
+        self: &Rc<Self>,
+        extent: Extent,
+        data: View,
+        old: Old,
+    ) -> Result<Written, IoError> {
+        self.tally.add(|counters| counters.writes += 1);
+        self.serving(extent)?;
+        let mut parts = self.layout.spans(extent).flat_map(|span| self.parts(span));
+        let write = |part: Span| {
+            let data = data.slice(bytes(part.at)..bytes(part.at + part.extent.len.0));
+            self.write_part(part, data, old)
+        };
+        let mut result = Ok(());
+        if let Some(first) = parts.next() {
+            if first.extent == extent {
+                result = write(first).await;
+            } else {
+                let all = std::iter::once(first).chain(parts);
+                let mut all = stream::iter(all).map(write).buffer_unordered(PARTS_AT_ONCE);
+                while let Some(one) = all.next().await {
+                    result = result.and(one);
+                }
+            }
+        }
+        result?;
+        self.failures_recorded(extent).await?;
+        Ok(Written::attest())
+    }
+
+    /// A span as it is if it is of whole stripes, else cut so that each part fits into a batch.
+    fn parts(&self, span: Span) -> impl Iterator<Item = Span> + use<D> {
+        let (stripe, chunk) = (self.layout.stripe_blocks(), self.layout.chunk_blocks());
+        let ring = &self.protected.as_ref().expect("only protected arrays log").ring;
+        let is_whole = (span.extent.start.0 % stripe, span.extent.end().0 % stripe) == (0, 0);
+        let most = if is_whole { span.extent.len.0 } else { self.logged_blocks_max(ring.batch_blocks_max()) };
+        let columns = self.layout.columns();
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let start = span.extent.start.0 + at;
+            let len = most.min(span.extent.len.0 - at);
+            let extent = Extent::new(start, len);
+            let part = Span { stripes: start / stripe..extent.end().0.div_ceil(stripe), extent, at: span.at + at };
+            debug_assert!(
+                columns == 1 || part.stripes.end - part.stripes.start <= 1 || chunk == 0,
+                "a part is of one stripe"
+            );
+            at += len;
+            (len > 0).then_some(part)
+        })
+    }
+
+    /// Blocks that can be written through one batch, with their parity or mirrors and their records.
+    fn logged_blocks_max(&self, batch_blocks: u64) -> u64 {
+        let block = u64::from(BLOCK_BYTES);
+        let (copies, parities) = (u64::from(self.layout.copies()), u64::from(self.layout.level().parities()));
+        // A record for each block and copy is the worst case.
+        let each = (block + 32 * copies) * (1 + parities);
+        ((batch_blocks - 3) * block / each).max(1)
+    }
+
+    /// The rows that a part touches, in all columns, as the locks count them.
+    fn rows_of_part(&self, part: &Span) -> Range<u64> {
+        let chunk = self.layout.chunk_blocks();
+        let first = self.layout.locate(part.extent.start);
+        let one_column = self.layout.columns() == 1 || first.row + part.extent.len.0 <= chunk;
+        if one_column {
+            let start = first.stripe * chunk + first.row;
+            return start..start + part.extent.len.0;
+        }
+        part.stripes.start * chunk..part.stripes.end * chunk
+    }
+
+    async fn write_part(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let guard = self.lock_rows_exclusive(self.rows_of_part(&part)).await;
+        self.serving(part.extent)?;
+        self.settle_stripes(protected, &part.stripes).await?;
+        let is_whole = part.extent.len.0 == (part.stripes.end - part.stripes.start) * self.layout.stripe_blocks();
+        if is_whole {
+            let pins = self.hold_stripes(protected, &part.stripes).await;
+            if old == Old::Unwanted || self.is_unwritten(protected, &part.stripes) {
+                return self.write_fresh_stripes(part, data, pins, guard).await;
+            }
+            drop(pins);
+            if part.extent.len.0 > self.logged_blocks_max(protected.ring.batch_blocks_max()) {
+                drop(guard);
+                return self.write_in_halves(part, data, old).await;
+            }
+        }
+        self.overwrite(protected, &part, &data, guard).await
+    }
+
+    /// A whole stripe, or some, whose images do not fit into one batch.
+    async fn write_in_halves(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+        let half = part.extent.len.0 / 2;
+        let stripe = self.layout.stripe_blocks();
+        let of = |at: u64, len: u64| {
+            let extent = Extent::new(part.extent.start.0 + at, len);
+            let stripes = extent.start.0 / stripe..extent.end().0.div_ceil(stripe);
+            (Span { stripes, extent, at: part.at + at }, data.slice(bytes(at)..bytes(at + len)))
+        };
+        let ((one, first), (two, second)) = (of(0, half), of(half, part.extent.len.0 - half));
+        Box::pin(self.write_cut(one, first, old)).await?;
+        Box::pin(self.write_cut(two, second, old)).await
+    }
+
+    async fn write_cut(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+        let most = self.protected.as_ref().map_or(1, |protected| protected.ring.batch_blocks_max());
+        if part.extent.len.0 > self.logged_blocks_max(most) {
+            return self.write_in_halves(part, data, old).await;
+        }
+        self.write_part(part, data, old).await
+    }
+
+    /// Fresh writes of these stripes are in the log. The caller holds the rows.
+    pub(crate) async fn settle_stripes(
+        self: &Rc<Self>,
+        protected: &Protected,
+        stripes: &Range<u64>,
+    ) -> Result<(), IoError> {
+        while protected.fresh.holds(stripes) && !sabotage::is(Bug::OverwriteBeforeFreshLogged) {
+            self.settle_fresh().await?;
+        }
+        Ok(())
+    }
+
+    /// The pages of all members' chunks of these stripes.
+    pub(crate) async fn hold_stripes(self: &Rc<Self>, protected: &Protected, stripes: &Range<u64>) -> Pins {
+        let mut pins = Pins::new(&protected.cache);
+        let chunk = self.layout.chunk_blocks();
+        let blocks = Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk);
+        for member in 0..self.layout.members() {
+            self.hold_more(protected, &mut pins, member, blocks).await;
+        }
+        pins
+    }
+
+    /// True when nothing of these stripes was ever written. Their pages are held.
+    pub(crate) fn is_unwritten(&self, protected: &Protected, stripes: &Range<u64>) -> bool {
+        let chunk = self.layout.chunk_blocks();
+        let blocks = Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk);
+        let mut cache = protected.cache.borrow_mut();
+        (0..self.layout.members()).all(|member| {
+            let mut none = true;
+            cache
+                .visit(member, blocks, |_, entries| none &= entries.iter().all(|entry| entry.is_unwritten()))
+                .is_some_and(|()| none)
+        })
+    }
+
+    /// Changes blocks through the log. The guard travels with the work.
+    async fn overwrite(
+        self: &Rc<Self>,
+        protected: &Protected,
+        part: &Span,
+        data: &View,
+        guard: shard::RangeGuard,
+    ) -> Result<(), IoError> {
+        let mut pins = Pins::new(&protected.cache);
+        let (ops, unknown) = if self.layout.has_parity() {
+            self.ops_with_parity(protected, part, data, &mut pins).await?
+        } else {
+            (self.mirrored_all(part, data), Vec::new())
+        };
+        for op in &ops {
+            self.hold_more(protected, &mut pins, op.member, op.extent()).await;
+        }
+        let change = Change::new(self, protected, part, ops, unknown);
+        let core = self.clone();
+        let work = async move {
+            let done = core.carry_out_logged(change).await;
+            drop((pins, guard));
+            done
+        };
+        self.background.finish(work).await
+    }
+
+    /// The writes of data and parity, for absent members too, and the parity that is not computed for them.
+    async fn ops_with_parity(
+        self: &Rc<Self>,
+        protected: &Protected,
+        part: &Span,
+        data: &View,
+        pins: &mut Pins,
+    ) -> Result<(Ops, Vec<(u16, Extent)>), IoError> {
+        let stripe = part.stripes.start;
+        let ops = self.striped(part, data).await?;
+        let offset = part.extent.start.0 - stripe * self.layout.stripe_blocks();
+        let mut unknown = Vec::new();
+        for band in bands(self.layout.chunk_blocks(), offset, part.extent.len.0) {
+            for role in self.layout.parity_roles() {
+                let (member, extent) =
+                    (self.layout.member_of(stripe, role), self.layout.member_extent(stripe, band.rows));
+                if !ops.iter().any(|op| op.member == member && op.extent().overlaps(extent)) {
+                    self.hold_more(protected, pins, member, extent).await;
+                    unknown.push((member, extent));
+                }
+            }
+        }
+        Ok((ops, unknown))
+    }
+
+    /// The writes to every copy, absent ones too.
+    fn mirrored_all(&self, part: &Span, data: &View) -> Ops {
+        let mut ops = Ops::new();
+        for piece in self.layout.pieces(part.extent) {
+            let view = data.slice(bytes(piece.at)..bytes(piece.at + piece.blocks));
+            for copy in 0..self.layout.copies() {
+                let member = self.layout.member_of(piece.place.stripe, Role::Data { column: piece.place.column, copy });
+                ops.push(Op::write(member, self.member_extent(&piece), view.clone()));
+            }
+        }
+        ops
+    }
+
+    /// All chunks of whole stripes: what is written, and its parity.
+    pub(crate) fn whole_ops(&self, part: &Span, data: &View) -> Ops {
+        if !self.layout.has_parity() {
+            return self.mirrored_all(part, data);
+        }
+        let (stripe, chunk) = (part.stripes.start, self.layout.chunk_blocks());
+        let rows = Rows::new(0, chunk);
+        let column = |n: u16| data.slice(bytes(u64::from(n) * chunk)..bytes(u64::from(n + 1) * chunk));
+        let columns: Vec<View> = (0..self.layout.columns()).map(column).collect();
+        let extent = self.layout.member_extent(stripe, rows);
+        let of = |role, view| Op::write(self.layout.member_of(stripe, role), extent, view);
+        let (p, q) = crate::restore::parities_of(&columns, rows, self.layout.level().parities() == 2);
+        let data = (0..).zip(columns).map(|(column, view)| of(Role::Data { column, copy: 0 }, view));
+        data.chain([of(Role::P, p)]).chain(q.map(|q| of(Role::Q, q))).collect()
+    }
+}

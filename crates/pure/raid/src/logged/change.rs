@@ -1,0 +1,192 @@
+//! A change of blocks that are there: logged first, then done in place, then in the pages.
+
+use crate::array::Core;
+use crate::commit::{Change as Content, Ended, Op, Ops};
+use crate::geometry::{BLOCK_BYTES, MemberSet, Span};
+use crate::protect::Protected;
+use crate::redo::batch::Records;
+use crate::sabotage::{self, Bug};
+use crate::sums::{Entry, guards};
+use block::{BlockDevice, Extent, IoError, View};
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// How a change is made safe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The new content is in the log.
+    Image,
+    /// The new entries are in the log; one copy is written after the other.
+    Sum,
+}
+
+/// The new entries of a run of blocks.
+struct Update {
+    member: u16,
+    block: u64,
+    old: Entries,
+    new: Entries,
+}
+
+type Entries = SmallVec<[Entry; 4]>;
+
+/// What is logged, what is written, and what the pages say in the end.
+pub(crate) struct Change {
+    extent: Extent,
+    form: Form,
+    records: Records,
+    /// The writes in place, by members that are there.
+    ops: Ops,
+    updates: SmallVec<[Update; 4]>,
+}
+
+impl Change {
+    /// The change that `ops` are; `unknown` is parity of absent members that nobody computed.
+    ///
+    /// The pages of all of these blocks are held.
+    pub(crate) fn new<D: BlockDevice + 'static>(
+        core: &Core<D>,
+        protected: &Protected,
+        part: &Span,
+        mut ops: Ops,
+        unknown: Vec<(u16, Extent)>,
+    ) -> Self {
+        let form = core.form(protected, &ops);
+        let (mut records, mut updates) = (Records::default(), SmallVec::new());
+        let mut last: Option<(*const u8, SmallVec<[u32; 4]>)> = None;
+        for op in &ops {
+            let Content::Write(content) = &op.change else { continue };
+            if last.as_ref().is_none_or(|(of, known)| *of != content.as_ptr() || known.len() != blocks(content)) {
+                // Mirrors get the same bytes: their guards are computed once.
+                last = Some((content.as_ptr(), guards(content).collect()));
+            }
+            let guards = last.as_ref().map_or(&[][..], |(_, guards)| guards);
+            let update = update_of(core, protected, op, guards);
+            core.log_op(&mut records, form, op, &update, content);
+            updates.push(update);
+        }
+        for (member, extent) in unknown {
+            let new: Entries = (0..extent.len.0).map(|_| Entry::UNKNOWN).collect();
+            records.marks(member, extent.start.0, &new);
+            updates.push(Update { member, block: extent.start.0, old: new.clone(), new });
+        }
+        ops.retain(|op| core.writes(op));
+        Self { extent: part.extent, form, records, ops, updates }
+    }
+}
+
+fn blocks(content: &View) -> usize {
+    content.len() / BLOCK_BYTES as usize
+}
+
+fn update_of<D: BlockDevice + 'static>(core: &Core<D>, protected: &Protected, op: &Op, guards: &[u32]) -> Update {
+    let block = op.start.0;
+    let old: Entries = (block..).take(guards.len()).map(|block| core.entry(protected, op.member, block)).collect();
+    let new = (block..).zip(guards.iter().zip(&old));
+    let new = new.map(|(block, (&guard, old))| old.next(protected.tie(op.member, block), guard)).collect();
+    Update { member: op.member, block, old, new }
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// By sum where no copy can be torn together with the loss of another; else by image.
+    fn form(&self, protected: &Protected, ops: &Ops) -> Form {
+        let is_atomic = protected.options.blocks_are_atomic || self.layout.copies() == 1;
+        let all_well = || {
+            ops.iter().all(|op| {
+                let place = self.member(op.member);
+                place.state() == crate::MemberState::InService && !place.is_volatile()
+            })
+        };
+        if !self.layout.has_parity() && is_atomic && all_well() { Form::Sum } else { Form::Image }
+    }
+
+    /// True for a member that is written in this stripe, and does not only get an entry.
+    fn writes(&self, op: &Op) -> bool {
+        self.member(op.member).usable(op.start.0 / self.layout.chunk_blocks()).1
+    }
+
+    fn log_op(&self, records: &mut Records, form: Form, op: &Op, update: &Update, content: &View) {
+        let (member, block) = (update.member, update.block);
+        let is_parity = || {
+            let role = self.layout.role_of(block / self.layout.chunk_blocks(), member);
+            !matches!(role, crate::geometry::Role::Data { .. })
+        };
+        if !self.writes(op) || sabotage::is(Bug::NoParityImage) && is_parity() {
+            records.marks(member, block, &update.new);
+        } else if form == Form::Sum {
+            records.sums(member, block, &update.old, &update.new);
+        } else {
+            records.image(member, block, &update.new, content);
+        }
+    }
+
+    /// The change is in the log, in place on every member that still counts, and in the pages.
+    ///
+    /// *Errors*: as [`Core::carry_out`].
+    pub(crate) async fn carry_out_logged(self: &Rc<Self>, change: Change) -> Result<(), IoError> {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let Change { extent, form, records, ops, updates } = change;
+        let ticket = self.commit(protected, records).await.map_err(|error| error.at(extent))?;
+        let mut result = Ok(());
+        let mut refused: Vec<(u16, Extent)> = Vec::new();
+        for ops in self.in_turn(form, ops) {
+            let ended = self.perform(ops).await;
+            let judged = self.judge(&ended, extent);
+            let is_refused = |one: &&Ended| one.result.is_err() && self.in_service().contains(one.member);
+            refused.extend(ended.iter().filter(is_refused).map(|one| (one.member, one.extent)));
+            result = result.and(judged);
+        }
+        for update in &updates {
+            let mut cache = protected.cache.borrow_mut();
+            for (block, &entry) in (update.block..).zip(&update.new) {
+                cache.set(update.member, block, entry);
+            }
+        }
+        if result.is_err() {
+            self.settle_refused(protected, &refused, &updates).await;
+        }
+        drop(ticket);
+        result
+    }
+
+    /// All at once; or, by sum, one copy after the other.
+    fn in_turn(&self, form: Form, ops: Ops) -> SmallVec<[Ops; 2]> {
+        let copies = self.layout.copies();
+        if form == Form::Image || copies == 1 || sabotage::is(Bug::MirrorsAtOnce) {
+            return SmallVec::from_buf_and_len([ops, Ops::new()], 1);
+        }
+        let mut turns: SmallVec<[Ops; 2]> = (0..copies).map(|_| Ops::new()).collect();
+        ops.into_iter().for_each(|op| turns[usize::from(op.member % copies)].push(op));
+        turns
+    }
+
+    /// Blocks that a member refused to write, and that have no other copy, keep the entry that they match.
+    async fn settle_refused(self: &Rc<Self>, protected: &Protected, refused: &[(u16, Extent)], updates: &[Update]) {
+        for &(member, extent) in refused {
+            let pair = |other: u16| other / self.layout.copies() == member / self.layout.copies();
+            for update in updates.iter().filter(|update| pair(update.member)) {
+                for (block, &old) in (update.block..).zip(&update.old) {
+                    if !extent.contains(Extent::new(block, 1)) {
+                        continue;
+                    }
+                    if update.member != member {
+                        // It may have taken what the only copy that counts did not.
+                        protected.cache.borrow_mut().set(update.member, block, Entry::UNKNOWN);
+                        continue;
+                    }
+                    let found = self.read_data(member, Extent::new(block, 1)).await;
+                    let guard = found.ok().and_then(|rope| guards(&rope.into_view()).next());
+                    if guard.is_some_and(|guard| old.is_unwritten() || old.matches(protected.tie(member, block), guard))
+                    {
+                        protected.cache.borrow_mut().set(member, block, old);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The members in service, for a stripe that is about to be written in part.
+    pub(crate) fn in_service(&self) -> MemberSet {
+        MemberSet::first(self.layout.members()) - self.not_in_service()
+    }
+}

@@ -1,0 +1,163 @@
+//! Forgetting: the entries of blocks become those of blocks that were never written.
+
+use crate::array::Core;
+use crate::commit::{Op, Ops};
+use crate::geometry::{Piece, Role, Span, bytes};
+use crate::logged::Old;
+use crate::protect::Protected;
+use crate::redo::batch::Records;
+use crate::sums::Entry;
+use crate::sums::cache::{Pins, pages_of};
+use block::{BlockDevice, Extent, IoError, Written};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Blocks of each member that are forgotten at a time.
+const STEP_BLOCKS: u64 = 4096;
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// The blocks read as zeros. Whole stripes are forgotten; of others the blocks are, or become zeros where
+    /// parity speaks of them.
+    pub(crate) async fn discard_logged(self: &Rc<Self>, extent: Extent) -> Result<Written, IoError> {
+        self.serving(extent)?;
+        let stripe = self.layout.stripe_blocks();
+        let inner = extent.start.0.div_ceil(stripe)..extent.end().0 / stripe;
+        if inner.is_empty() {
+            self.forget_part(extent).await?;
+        } else {
+            let (head, tail) = (inner.start * stripe, inner.end * stripe);
+            self.forget_part(Extent::new(extent.start.0, head - extent.start.0)).await?;
+            let step = (STEP_BLOCKS / self.layout.chunk_blocks()).max(1);
+            let mut at = inner.start;
+            while at < inner.end {
+                let stripes = at..inner.end.min(at + step);
+                at = stripes.end;
+                self.forget_stripes(stripes).await?;
+            }
+            self.forget_part(Extent::new(tail, extent.end().0 - tail)).await?;
+        }
+        self.failures_recorded(extent).await?;
+        Ok(Written::attest())
+    }
+
+    /// Less than a stripe, or the ends of two.
+    async fn forget_part(self: &Rc<Self>, extent: Extent) -> Result<(), IoError> {
+        for span in self.layout.spans(extent) {
+            if self.reads_as_zeros(&span).await {
+                continue;
+            }
+            if self.layout.has_parity() {
+                let zeros = self.protected.as_ref().expect("only protected arrays log").zeros(bytes(span.extent.len.0));
+                let _written = self.write_logged(span.extent, zeros, Old::Kept).await?;
+            } else {
+                self.forget_pieces(span).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True when none of these blocks was ever written.
+    async fn reads_as_zeros(self: &Rc<Self>, span: &Span) -> bool {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        for piece in self.layout.pieces(span.extent) {
+            for copy in 0..self.layout.copies() {
+                let (member, extent) = self.home_of(&piece, copy);
+                let pins = self.hold_pages(protected, member, extent).await;
+                let mut none = true;
+                let mut cache = protected.cache.borrow_mut();
+                let seen = cache.visit(member, extent, |_, entries| none &= entries.iter().all(|e| e.is_unwritten()));
+                debug_assert!(seen.is_some(), "the pages are held");
+                drop(cache);
+                drop(pins);
+                if !none {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn home_of(&self, piece: &Piece, copy: u16) -> (u16, Extent) {
+        let role = Role::Data { column: piece.place.column, copy };
+        (self.layout.member_of(piece.place.stripe, role), self.member_extent(piece))
+    }
+
+    async fn forget_stripes(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
+        let chunk = self.layout.chunk_blocks();
+        let blocks = Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk);
+        let runs = (0..self.layout.members()).map(|member| (member, blocks)).collect();
+        self.forget(stripes, runs).await
+    }
+
+    async fn forget_pieces(self: &Rc<Self>, span: Span) -> Result<(), IoError> {
+        let pieces = self.layout.pieces(span.extent);
+        let runs = pieces.flat_map(|piece| (0..self.layout.copies()).map(move |copy| (piece, copy)));
+        let runs = runs.map(|(piece, copy)| self.home_of(&piece, copy)).collect();
+        self.forget(span.stripes, runs).await
+    }
+
+    /// These runs of members' blocks, all of the same stripes, are unwritten, and that is in the log.
+    async fn forget(self: &Rc<Self>, stripes: Range<u64>, runs: SmallVec<[(u16, Extent); 8]>) -> Result<(), IoError> {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let guard = self.lock_exclusive(stripes.clone()).await;
+        self.serving(Extent::default())?;
+        self.settle_stripes(protected, &stripes).await?;
+        let mut pins = Pins::new(&protected.cache);
+        let mut known: SmallVec<[(u16, Extent); 8]> = SmallVec::new();
+        for &(member, extent) in &runs {
+            if self.was_ever_written(protected, extent) {
+                self.hold_more(protected, &mut pins, member, extent).await;
+                known.push((member, extent));
+            }
+        }
+        let core = self.clone();
+        let work = async move {
+            let done = core.clear(&known).await;
+            if done.is_ok() {
+                // For disks that can make use of it; nothing relies on what they then hold.
+                let ops: Ops = known
+                    .iter()
+                    .filter(|(member, extent)| core.takes_discard(*member, *extent))
+                    .map(|&(member, extent)| Op::discard(member, extent))
+                    .collect();
+                core.perform(ops).await;
+            }
+            drop((pins, guard));
+            done
+        };
+        self.background.finish(work).await
+    }
+
+    fn takes_discard(&self, member: u16, extent: Extent) -> bool {
+        let chunk = self.layout.chunk_blocks();
+        (extent.start.0 / chunk..extent.end().0.div_ceil(chunk)).all(|stripe| self.member(member).usable(stripe).1)
+    }
+
+    /// False when no page of these blocks exists, on disk or in memory.
+    fn was_ever_written(&self, protected: &Protected, extent: Extent) -> bool {
+        let cache = protected.cache.borrow();
+        pages_of(extent).any(|page| {
+            protected.is_used(page)
+                || (0..self.layout.members()).any(|member| cache.has(crate::sums::cache::PageId { member, page }))
+        })
+    }
+
+    /// The runs are unwritten in the log, then in the pages, which are held.
+    pub(crate) async fn clear(self: &Rc<Self>, runs: &[(u16, Extent)]) -> Result<(), IoError> {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let mut records = Records::default();
+        runs.iter().for_each(|&(member, extent)| records.clear(member, extent.start.0, extent.len.0));
+        if records.count == 0 {
+            return Ok(());
+        }
+        let ticket = self.commit(protected, records).await?;
+        let mut cache = protected.cache.borrow_mut();
+        for &(member, extent) in runs {
+            (extent.start.0..extent.end().0).for_each(|block| cache.set(member, block, Entry::UNWRITTEN));
+        }
+        drop(cache);
+        drop(ticket);
+        Ok(())
+    }
+}

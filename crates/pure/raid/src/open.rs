@@ -1,0 +1,324 @@
+//! A protected array's beginning, opening and end; and a member's return.
+
+use crate::array::{Array, Core, admit};
+use crate::background::Background;
+use crate::error::ArrayError;
+use crate::failure::{FailureLog, Failures};
+use crate::geometry::{BLOCK_BYTES, MEMBERS_MAX, MemberSet};
+use crate::member::{Member, MemberState};
+use crate::protect::{Options, Protected, Shape};
+use crate::redo::anchor::{Anchor, WRITTEN_BLOCKS};
+use crate::redo::ring::Head;
+use crate::sabotage::{self, Bug};
+use crate::scrub::{Repair, Scrubbed};
+use crate::status::Tally;
+use crate::sums::area::Area;
+use crate::sums::regions::Regions;
+use crate::verify::Progress;
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable, View, Written};
+use futures_util::future::join_all;
+use shard::RangeLocks;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What opening a protected array has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Members whose devices were given and not used, for they are not what they should be. Nothing was
+    /// written to them; the array serves without.
+    pub left_out: Vec<(u16, LeftOut)>,
+    /// Batches of the log that were replayed.
+    pub batches: u64,
+    /// Blocks that were written again from the log.
+    pub images: u64,
+    /// Blocks whose copies were compared to find out whether their last write had happened.
+    pub judged: u64,
+}
+
+/// Why a device is not the member that it was given as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeftOut {
+    /// There is nothing of a protected array on it.
+    #[error("it bears no array")]
+    Blank,
+    /// It belongs to another array, or to one of another shape.
+    #[error("it belongs to another array")]
+    OtherArray,
+    /// It is another member of this array.
+    #[error("it is member {0} of the array")]
+    OtherMember(u16),
+    /// The array went on without it.
+    #[error("it is older than the others")]
+    Stale,
+    /// Its beginning cannot be read.
+    #[error("it cannot be read: {0}")]
+    Unreadable(IoError),
+}
+
+/// Why a protected array was not made or opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// There can be no such array, or too much of it is missing.
+    #[error(transparent)]
+    Unfit(#[from] ArrayError),
+    /// So many devices are not what they should be that the rest cannot serve. Nothing was written.
+    #[error("{} devices are not the members that they were given as", .0.len())]
+    LeftOut(Vec<(u16, LeftOut)>),
+    /// Members failed while the array was made or its log replayed.
+    #[error("the array cannot be brought into service: {0}")]
+    Io(#[from] IoError),
+}
+
+/// Why a device did not return to its place. Nothing was written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RejoinError {
+    /// The array has no such member, or keeps no sums.
+    #[error("the array has no member {0} that could rejoin")]
+    NoSuchMember(u16),
+    /// Its place is taken by a member that works.
+    #[error("member {0} is in service or being rebuilt")]
+    InUse(u16),
+    /// The device does not fit into the array.
+    #[error(transparent)]
+    Unfit(#[from] ArrayError),
+    /// It is not the device that left, or not as it left: only [`Array::replace`] takes it.
+    #[error("the device is not the one that left: {0}")]
+    NotTheOne(LeftOut),
+}
+
+impl<D: BlockDevice + 'static> Array<D> {
+    /// The members are a new protected array, all of which is unwritten: it reads as zeros.
+    ///
+    /// *Errors*: see [`OpenError`]; what was on the members is lost then. *Durability*: when it returns.
+    pub async fn format(
+        shape: &Shape,
+        members: Vec<D>,
+        log: Rc<dyn FailureLog>,
+        options: Options,
+    ) -> Result<Self, OpenError> {
+        let anchor = Anchor {
+            id: shape.id,
+            number: 0,
+            epoch: 1,
+            tail_number: 1,
+            tail_block: 0,
+            member: 0,
+            shape: shape.words(),
+            absent: MemberSet::NONE,
+            given: Box::new([(0, 0); MEMBERS_MAX as usize]),
+            used: Regions::default(),
+            missed: Regions::default(),
+        };
+        let array = Self::build(shape, members.into_iter().map(Some).collect(), log, options, anchor)?;
+        let wipe = |member| array.0.wipe(member);
+        for wiped in join_all((0..array.0.layout.members()).map(wipe)).await {
+            wiped?;
+        }
+        let protected = array.0.protected.as_ref().expect("it was just built so");
+        array.0.write_anchor(protected, 1, Head { number: 1, at: 0 }).await?;
+        if array.0.not_in_service().is_empty() {
+            return Ok(array);
+        }
+        Err(OpenError::Io(IoError::new(IoErrorKind::Gone, Extent::default())))
+    }
+
+    /// The array of these members, as it was when it was used last: its log is replayed.
+    ///
+    /// A missing member is `None`, also one that the owner knows to have failed. Hosts may be served when it
+    /// returns; no resync is needed. *Errors*: see [`OpenError`].
+    pub async fn open(
+        shape: &Shape,
+        members: Vec<Option<D>>,
+        log: Rc<dyn FailureLog>,
+        options: Options,
+    ) -> Result<(Self, Opened), OpenError> {
+        let area = shape.area()?;
+        if members.len() != shape.members {
+            let expected = shape.layout()?.members();
+            return Err(ArrayError::MemberCount { expected, members: members.len() }.into());
+        }
+        let looked =
+            join_all((0..).zip(&members).map(|(member, device)| look_at(shape, member, device.as_ref()))).await;
+        let newest = looked.iter().flatten().flatten().max_by_key(|anchor| anchor.age()).cloned();
+        let mut opened = Opened::default();
+        let mut taken = Vec::new();
+        let mut all_newest = true;
+        for ((member, device), looked) in (0..).zip(members).zip(looked) {
+            let judged = looked.map(|looked| looked.and_then(|anchor| judge(&anchor, newest.as_ref())));
+            match judged {
+                Some(Ok(is_newest)) => all_newest &= is_newest,
+                Some(Err(reason)) => opened.left_out.push((member, reason)),
+                None => {}
+            }
+            taken.push(device.filter(|_| matches!(judged, Some(Ok(_)))));
+        }
+        let layout = shape.layout()?;
+        let missing = (0..).zip(&taken).filter(|(_, device)| device.is_none()).map(|(member, _)| member).collect();
+        let Some(newest) = newest.filter(|_| layout.survives(missing)) else {
+            if opened.left_out.is_empty() {
+                let missing = usize::from(missing.len());
+                return Err(ArrayError::TooManyMissing { level: shape.level, missing }.into());
+            }
+            return Err(OpenError::LeftOut(opened.left_out));
+        };
+        let is_same = all_newest && missing == newest.absent;
+        debug_assert!(area.data.len == layout.member_blocks(), "data is whole chunks");
+        let array = Self::build(shape, taken, log, options, newest)?;
+        array.0.replay(is_same, &mut opened).await?;
+        Ok((array, opened))
+    }
+
+    fn build(
+        shape: &Shape,
+        members: Vec<Option<D>>,
+        log: Rc<dyn FailureLog>,
+        options: Options,
+        anchor: Anchor,
+    ) -> Result<Self, ArrayError> {
+        let (layout, area) = (shape.layout()?, shape.area()?);
+        if members.len() != shape.members {
+            return Err(ArrayError::MemberCount { expected: layout.members(), members: members.len() });
+        }
+        for (member, device) in (0..).zip(&members) {
+            device.as_ref().map_or(Ok(()), |device| admit(shape.member_blocks, member, &device.geometry()))?;
+        }
+        Ok(Self(Rc::new(Core {
+            layout,
+            members: members.into_iter().map(|device| Member::new(device, area.data.start)).collect(),
+            log,
+            locks: RangeLocks::new(),
+            background: Rc::<Background>::default(),
+            failures: Failures::default(),
+            tally: Tally::default(),
+            suspect: RefCell::default(),
+            turn: Cell::default(),
+            protected: Some(Protected::new(shape, area, anchor, options)),
+        })))
+    }
+
+    /// True for an array with sums and a log.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.0.protected.is_some()
+    }
+
+    /// What was written so far is in place, and the log begins behind it: opening would replay nothing of it.
+    ///
+    /// *Durability*: all that had ended before. *Errors*: `Gone` when the array has stopped.
+    pub async fn checkpoint(&self) -> Result<Stable, IoError> {
+        let stable = self.0.flush(Written::attest()).await?;
+        self.0.checkpoint().await?;
+        Ok(stable)
+    }
+
+    /// As [`Array::checkpoint`]; for an owner who has ended all commands and lets go of the array after this.
+    pub async fn close(&self) -> Result<Stable, IoError> {
+        self.checkpoint().await
+    }
+
+    /// `stripes` hold what was written, on every member and in parity, or it is said what does not.
+    ///
+    /// With [`Repair::Heal`], what can be put right is. The host is served meanwhile. `pace` is called after
+    /// every few stripes. *Errors*: `Unsupported` for an array without sums.
+    pub async fn scrub(
+        &self,
+        stripes: Range<u64>,
+        repair: Repair,
+        pace: impl AsyncFnMut(Progress),
+    ) -> Result<Scrubbed, IoError> {
+        self.0.scrub(stripes, repair, pace).await
+    }
+
+    /// The stripes that members which are not in service have missed, in ascending order.
+    #[must_use]
+    pub fn missed(&self) -> Vec<Range<u64>> {
+        self.0.protected.as_ref().map(|protected| protected.missed_stripes(&self.0.layout)).unwrap_or_default()
+    }
+
+    /// `device`, which is `member` come back as it left, is in its place; the result are the stripes that it
+    /// has missed, for [`Array::rebuild`]. What it has not missed is read from it already.
+    ///
+    /// *Errors*: see [`RejoinError`].
+    pub async fn rejoin(&self, member: u16, device: D) -> Result<Vec<Range<u64>>, RejoinError> {
+        let core = &self.0;
+        let (Some(protected), Some(place)) = (&core.protected, core.members.get(usize::from(member))) else {
+            return Err(RejoinError::NoSuchMember(member));
+        };
+        admit(core.member_blocks(), member, &device.geometry())?;
+        let found = newest_on(&device).await.map_err(RejoinError::NotTheOne)?;
+        let own = protected.anchor.borrow().clone();
+        match found {
+            found if found.id != own.id || found.shape != own.shape => {
+                return Err(RejoinError::NotTheOne(LeftOut::OtherArray));
+            }
+            found if found.member != member => {
+                return Err(RejoinError::NotTheOne(LeftOut::OtherMember(found.member)));
+            }
+            found => {
+                let (epoch, number) = own.given[usize::from(member)];
+                // The last anchor may have come or not come when it left.
+                let is_as_it_left = found.epoch <= epoch && found.number.abs_diff(number) <= 1;
+                if !is_as_it_left && !sabotage::is(Bug::StaleMember) {
+                    return Err(RejoinError::NotTheOne(LeftOut::Stale));
+                }
+            }
+        }
+        match place.state() {
+            MemberState::InService | MemberState::Rebuilding { .. } => return Err(RejoinError::InUse(member)),
+            MemberState::Failed | MemberState::Missing => {}
+        }
+        let missed = protected.missed_stripes(&core.layout);
+        place.rejoin(device, &missed);
+        Ok(missed)
+    }
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// Nothing on the member looks like an anchor or a batch.
+    async fn wipe(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
+        let place = self.member(member);
+        let protected = self.protected.as_ref().expect("only protected arrays are formatted");
+        let zeros = View::zeroed(WRITTEN_BLOCKS as usize * BLOCK_BYTES as usize);
+        for slot in [0, 1] {
+            let _ = place.write_beside_data(Area::anchor(slot), zeros.clone()).await?;
+        }
+        let _ = place.write_beside_data(protected.area.ring.start, zeros.slice(..BLOCK_BYTES as usize)).await?;
+        place.flush().await.map(drop)
+    }
+}
+
+/// The newest anchor of a device that is this member of this array.
+async fn look_at<D: BlockDevice>(shape: &Shape, member: u16, device: Option<&D>) -> Option<Result<Anchor, LeftOut>> {
+    let device = device?;
+    Some(newest_on(device).await.and_then(|anchor| match anchor {
+        anchor if anchor.id != shape.id || anchor.shape != shape.words() => Err(LeftOut::OtherArray),
+        anchor if anchor.member != member => Err(LeftOut::OtherMember(anchor.member)),
+        anchor => Ok(anchor),
+    }))
+}
+
+/// True for the newest anchor, false for the one before.
+fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<bool, LeftOut> {
+    let Some(newest) = newest else { return Err(LeftOut::Blank) };
+    // Every member that counts is given every anchor, and the next is not begun before it has it.
+    let is_behind = anchor.number + 1 < newest.number || newest.absent.contains(anchor.member);
+    if is_behind && !sabotage::is(Bug::StaleMember) {
+        return Err(LeftOut::Stale);
+    }
+    Ok(anchor.age() == newest.age())
+}
+
+async fn newest_on<D: BlockDevice>(device: &D) -> Result<Anchor, LeftOut> {
+    let slot = |slot| async move {
+        let extent = Extent { start: Area::anchor(slot), len: block::Blocks(WRITTEN_BLOCKS) };
+        device.read(extent).await.map(|rope| Anchor::parse(&rope.into_view()))
+    };
+    match (slot(0).await, slot(1).await) {
+        (Err(error), Err(_)) => Err(LeftOut::Unreadable(error)),
+        (a, b) => {
+            let found = [a.ok().flatten(), b.ok().flatten()];
+            found.into_iter().flatten().max_by_key(Anchor::age).ok_or(LeftOut::Blank)
+        }
+    }
+}

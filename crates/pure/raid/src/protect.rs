@@ -1,0 +1,256 @@
+//! What makes an array protected: its identity, where its sums and its log lie, and how it is tuned.
+
+use crate::error::ArrayError;
+use crate::finding::Finding;
+use crate::fresh::Fresh;
+use crate::geometry::{BLOCK_BYTES, Layout, MemberSet};
+use crate::level::Level;
+use crate::redo::anchor::Anchor;
+use crate::redo::ring::{Head, Ring};
+use crate::status::ProtectionStatus;
+use crate::sums::Tie;
+use crate::sums::area::{Area, PAGE_ENTRIES, ring_blocks};
+use crate::sums::cache::Cache;
+use crate::sums::regions::Regions;
+use block::{Blocks, View};
+use shard::RangeLocks;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// The identity and the shape of a protected array, as its owner remembers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Of this array alone, for ever.
+    pub id: [u8; 16],
+    /// The level.
+    pub level: Level,
+    /// How many members.
+    pub members: usize,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Blocks of the smallest member.
+    pub member_blocks: Blocks,
+    /// Blocks of the log on each member; [`ring_blocks`] unless for a test.
+    pub ring_blocks: u64,
+}
+
+/// How an array is run; nothing of it is on disk.
+#[derive(Clone)]
+pub struct Options {
+    /// Bytes of memory for pages of sums; dirty ones and those in use may exceed it for a moment.
+    pub page_bytes: usize,
+    /// False where members without a volatile cache may tear a block of 4096 bytes at a power cut: then mirrors log
+    /// what they write, and lose nothing when another member is lost in the same cut.
+    pub blocks_are_atomic: bool,
+    /// Is told everything that is found wrong.
+    pub findings: Option<Rc<dyn Fn(Finding)>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { page_bytes: 64 << 20, blocks_are_atomic: true, findings: None }
+    }
+}
+
+impl Shape {
+    /// The shape of an array of members of `member_blocks` blocks, with the log that belongs to that size.
+    #[must_use]
+    pub fn new(id: [u8; 16], level: Level, members: usize, chunk_bytes: u32, member_blocks: Blocks) -> Self {
+        Self { id, level, members, chunk_bytes, member_blocks, ring_blocks: ring_blocks(member_blocks) }
+    }
+
+    /// Where everything lies on each member.
+    ///
+    /// *Errors*: a sentence that says which bound is broken.
+    pub fn area(&self) -> Result<Area, ArrayError> {
+        // The layout of whole members judges level, members and chunk.
+        let whole = Layout::new(self.level, self.members, self.chunk_bytes, self.member_blocks)?;
+        Area::new(self.member_blocks, whole.chunk_blocks(), self.ring_blocks)
+    }
+
+    /// The layout of the array's data, behind sums and log.
+    ///
+    /// *Errors*: as [`Shape::area`].
+    pub fn layout(&self) -> Result<Layout, ArrayError> {
+        Layout::new(self.level, self.members, self.chunk_bytes, self.area()?.data.len)
+    }
+
+    /// What anchors say of it.
+    pub(crate) fn words(&self) -> [u64; 5] {
+        let level = match self.level {
+            Level::Raid0 => 0,
+            Level::Raid1 => 1,
+            Level::Raid5 => 5,
+            Level::Raid6 => 6,
+            Level::Raid10 => 10,
+        };
+        [level, self.members as u64, u64::from(self.chunk_bytes), self.member_blocks.0, self.ring_blocks]
+    }
+}
+
+/// What a protected array keeps beside its members.
+pub(crate) struct Protected {
+    pub(crate) id: [u8; 16],
+    /// What all checks of the array have in common.
+    seed: u64,
+    pub(crate) area: Area,
+    pub(crate) member_blocks: Blocks,
+    pub(crate) options: Options,
+    pub(crate) cache: Rc<RefCell<Cache>>,
+    /// One page is loaded by one command at a time.
+    pub(crate) loading: RangeLocks,
+    pub(crate) ring: Rc<Ring>,
+    /// The anchor that was written last.
+    pub(crate) anchor: RefCell<Anchor>,
+    /// Regions whose pages are on disk.
+    pub(crate) used: RefCell<Regions>,
+    /// Regions that absent members have missed, or may have.
+    pub(crate) missed: RefCell<Regions>,
+    /// Regions written since the last checkpoint began, and since the one before: what a member that fails may
+    /// not have, though it was acknowledged.
+    recent: RefCell<(Regions, Regions)>,
+    /// Members that are not in service yet and take pages and anchors already.
+    pub(crate) joining: Cell<MemberSet>,
+    pub(crate) fresh: Fresh,
+    pub(crate) checkpointing: Cell<bool>,
+    /// How many checkpoints have ended.
+    pub(crate) checkpoints: Cell<u64>,
+    /// The log is being replayed.
+    pub(crate) recovering: Cell<bool>,
+    /// Blocks of members that did not match, until it is known what came of it.
+    pub(crate) mismatched: RefCell<BTreeSet<(u16, u64)>>,
+    zeros: View,
+}
+
+/// Bytes of zeros that are kept to be read.
+const ZEROS_BYTES: usize = 1 << 20;
+
+impl Protected {
+    pub(crate) fn new(shape: &Shape, area: Area, anchor: Anchor, options: Options) -> Self {
+        let members = u16::try_from(shape.members).expect("the layout has judged the number of members");
+        let pages = (options.page_bytes / BLOCK_BYTES as usize).max(4);
+        let head = Head { number: anchor.tail_number, at: anchor.tail_block };
+        let seed = shape.id.as_chunks::<8>().0.iter().map(|half| u64::from_le_bytes(*half)).fold(0, |a, b| a ^ b);
+        Self {
+            id: shape.id,
+            seed,
+            area,
+            member_blocks: shape.member_blocks,
+            cache: Rc::new(RefCell::new(Cache::new(members, area.pages(), pages))),
+            loading: RangeLocks::new(),
+            ring: Ring::new(shape.ring_blocks, anchor.epoch, head),
+            used: RefCell::new(anchor.used.clone()),
+            missed: RefCell::new(anchor.missed.clone()),
+            recent: RefCell::default(),
+            joining: Cell::default(),
+            fresh: Fresh::default(),
+            checkpointing: Cell::default(),
+            checkpoints: Cell::default(),
+            recovering: Cell::default(),
+            mismatched: RefCell::default(),
+            zeros: View::zeroed(ZEROS_BYTES.min(crate::geometry::bytes(area.data.len.0))),
+            anchor: RefCell::new(anchor),
+            options,
+        }
+    }
+
+    /// What a check of this block is bound to.
+    pub(crate) fn tie(&self, member: u16, block: u64) -> Tie {
+        Tie::new(self.seed, member, block)
+    }
+
+    /// True when pages of the region of this page were ever written.
+    pub(crate) fn is_used(&self, page: u64) -> bool {
+        self.used.borrow().contains(page / self.area.region_pages())
+    }
+
+    pub(crate) fn report(&self, finding: Finding) {
+        if let Some(findings) = &self.options.findings {
+            findings(finding);
+        }
+    }
+
+    /// The blocks match after all: they were being written.
+    pub(crate) fn forget_mismatches(&self, member: u16, extent: block::Extent) {
+        let mut mismatched = self.mismatched.borrow_mut();
+        if !mismatched.is_empty() {
+            mismatched.retain(|&(of, block)| of != member || !extent.contains(block::Extent::new(block, 1)));
+        }
+    }
+
+    pub(crate) fn status(&self) -> ProtectionStatus {
+        let cache = self.cache.borrow();
+        ProtectionStatus {
+            log_blocks: self.ring.blocks,
+            log_filled_blocks: self.ring.filled(),
+            batches: self.ring.head().number.saturating_sub(1),
+            checkpoints: self.checkpoints.get(),
+            pages_held: cache.held() as u64,
+            pages_dirty: cache.dirty() as u64,
+            fresh_stripes: self.fresh.len() as u64,
+        }
+    }
+
+    /// Zeros of `len` bytes, shared where they are few.
+    pub(crate) fn zeros(&self, len: usize) -> View {
+        if len <= self.zeros.len() { self.zeros.slice(..len) } else { View::zeroed(len) }
+    }
+
+    fn regions_of(&self, start: u64, blocks: u64) -> std::ops::Range<u64> {
+        let per_region = PAGE_ENTRIES * self.area.region_pages();
+        start / per_region..(start + blocks).div_ceil(per_region)
+    }
+
+    /// These blocks are written from now on; if members are absent, they miss it.
+    pub(crate) fn note_regions(&self, blocks: &[(u64, u64)], degraded: bool) {
+        for &(start, count) in blocks {
+            for region in self.regions_of(start, count) {
+                self.recent.borrow_mut().0.add(region);
+                if degraded && !crate::sabotage::is(crate::sabotage::Bug::NothingMissed) {
+                    self.missed.borrow_mut().add(region);
+                }
+            }
+        }
+    }
+
+    /// A member has failed: what was written since the last checkpoint may not be on it.
+    pub(crate) fn note_absence(&self) {
+        let (mut missed, recent) = (self.missed.borrow_mut(), self.recent.borrow());
+        missed.add_all(&recent.0);
+        missed.add_all(&recent.1);
+    }
+
+    /// A checkpoint begins: what is written from now on it does not make durable.
+    pub(crate) fn begin_window(&self) {
+        let mut recent = self.recent.borrow_mut();
+        let now = std::mem::take(&mut recent.0);
+        recent.1.add_all(&now);
+    }
+
+    /// The checkpoint is done: what was written before it is durable on all members.
+    pub(crate) fn end_window(&self) {
+        self.recent.borrow_mut().1.clear();
+    }
+
+    pub(crate) fn end_checkpoint(&self) {
+        self.checkpointing.set(false);
+        self.checkpoints.set(self.checkpoints.get() + 1);
+        self.ring.wake();
+    }
+
+    /// The runs of stripes that absent members have missed.
+    pub(crate) fn missed_stripes(&self, layout: &Layout) -> Vec<std::ops::Range<u64>> {
+        let (per_region, chunk) = (PAGE_ENTRIES * self.area.region_pages(), layout.chunk_blocks());
+        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+        for region in self.missed.borrow().iter() {
+            let stripes =
+                region * per_region / chunk..((region + 1) * per_region).div_ceil(chunk).min(layout.stripes());
+            match runs.last_mut() {
+                Some(last) if last.end >= stripes.start => last.end = stripes.end,
+                _ => runs.push(stripes),
+            }
+        }
+        runs
+    }
+}

@@ -1,0 +1,175 @@
+//! Opening after a stop at any instant: the log is followed and applied, and nothing is left to be resynced.
+//!
+//! Every step may itself be interrupted: until the last anchor is written, the log is as it was, and the last record
+//! of a block decides.
+
+mod chain;
+mod judge;
+
+use crate::array::Core;
+use crate::geometry::bytes;
+use crate::open::Opened;
+use crate::protect::Protected;
+use crate::recover::chain::{Batch, Chain};
+use crate::redo::batch::Kind;
+use crate::redo::ring::Head;
+use crate::sabotage::{self, Bug};
+use crate::sums::Entry;
+use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba};
+use futures_util::stream::{self, StreamExt};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Blocks that are copied from the log in one go where they follow each other.
+const RUN_BLOCKS: u64 = 64;
+/// Runs that are copied at once.
+const RUNS_AT_ONCE: usize = 16;
+
+/// The last that the log says of a block.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    new: Entry,
+    /// The entry before, where the write was by sum and may not have ended.
+    old: Option<Entry>,
+    /// Where the content lies: on which lane, at which block of the ring.
+    image: Option<(u16, u64)>,
+}
+
+/// By member and block.
+type Lasts = BTreeMap<(u16, u64), Last>;
+
+/// A run of images.
+struct Run {
+    member: u16,
+    block: u64,
+    lane: u16,
+    at: u64,
+    blocks: u64,
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// The log is empty, and everything that it said is so. `is_same` when no member has come, gone or fallen behind.
+    pub(crate) async fn replay(self: &Rc<Self>, is_same: bool, opened: &mut Opened) -> Result<(), IoError> {
+        let protected = self.protected.as_ref().expect("only protected arrays are recovered");
+        let anchor = protected.anchor.borrow().clone();
+        let tail = Head { number: anchor.tail_number, at: anchor.tail_block };
+        let chain = self.follow(protected, anchor.epoch, tail).await;
+        if chain.batches.is_empty() && is_same {
+            return Ok(());
+        }
+        protected.recovering.set(true);
+        self.relog(protected, &chain).await?;
+        let mut lasts = lasts(&chain);
+        opened.batches = chain.batches.len() as u64;
+        let blocks: Vec<(u64, u64)> = lasts.keys().map(|&(_, block)| (block, 1)).collect();
+        protected.note_regions(&blocks, !self.not_in_service().is_empty());
+        opened.judged = self.judge_unended(protected, &mut lasts).await?;
+        opened.images = self.copy_images(protected, &lasts).await?;
+        self.flush_those(self.in_use(protected)).await?;
+        for (&(member, block), last) in &lasts {
+            let pins = self.hold_pages(protected, member, Extent::new(block, 1)).await;
+            protected.cache.borrow_mut().set(member, block, last.new);
+            drop(pins);
+            let is_full = protected.cache.borrow().dirty() > protected.cache.borrow().dirty_max();
+            if is_full {
+                self.write_pages(protected).await?;
+            }
+        }
+        self.write_pages(protected).await?;
+        self.write_anchor(protected, anchor.epoch + 1, chain.head).await?;
+        self.serving(Extent::default())?;
+        protected.ring.restart(anchor.epoch + 1, chain.head);
+        protected.begin_window();
+        protected.end_window();
+        protected.recovering.set(false);
+        Ok(())
+    }
+
+    /// The last batch may not have been stable; it is, before anything is done that relies on it.
+    async fn relog(self: &Rc<Self>, protected: &Protected, chain: &Chain) -> Result<(), IoError> {
+        let Some(last) = chain.batches.last().filter(|_| !sabotage::is(Bug::NoRelog)) else { return Ok(()) };
+        let extent = Extent::new(protected.area.ring.start.0 + last.at, last.blocks);
+        let bytes = self.read_beside_data(last.lane, extent).await?.into_view();
+        for member in self.in_use(protected).iter() {
+            match self.member(member).write_beside_data(extent.start, bytes.clone()).await {
+                Err(error) if error.kind != IoErrorKind::Medium || self.spares(member) => self.lose(member, error),
+                // What cannot be spared and cannot take the batch has others beside it that can.
+                _ => {}
+            }
+        }
+        self.flush_those(self.in_use(protected)).await
+    }
+
+    /// Writes every image that is the last word on its block; how many blocks these are.
+    async fn copy_images(self: &Rc<Self>, protected: &Protected, lasts: &Lasts) -> Result<u64, IoError> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (&(member, block), last) in lasts {
+            let Some((lane, at)) = last.image else { continue };
+            match runs.last_mut() {
+                Some(run)
+                    if (run.member, run.lane) == (member, lane)
+                        && (run.block + run.blocks, run.at + run.blocks) == (block, at)
+                        && run.blocks < RUN_BLOCKS =>
+                {
+                    run.blocks += 1;
+                }
+                _ => runs.push(Run { member, block, lane, at, blocks: 1 }),
+            }
+        }
+        let total = runs.iter().map(|run| run.blocks).sum();
+        let mut copies = stream::iter(runs).map(|run| self.copy_run(protected, run)).buffer_unordered(RUNS_AT_ONCE);
+        while let Some(copied) = copies.next().await {
+            copied?;
+        }
+        self.failures_recorded(Extent::default()).await?;
+        Ok(total)
+    }
+
+    async fn copy_run(self: &Rc<Self>, protected: &Protected, run: Run) -> Result<(), IoError> {
+        if !self.in_use(protected).contains(run.member) {
+            return Ok(());
+        }
+        let extent = Extent { start: Lba(protected.area.ring.start.0 + run.at), len: Blocks(run.blocks) };
+        let content = self.read_beside_data(run.lane, extent).await?.into_view();
+        debug_assert_eq!(content.len(), bytes(run.blocks), "a read returns what was asked for");
+        match self.member(run.member).write(Lba(run.block), content).await {
+            Err(error) if error.kind == IoErrorKind::Medium && !self.spares(run.member) => Ok(()),
+            Err(error) => {
+                self.lose(run.member, error);
+                self.serving(Extent::default())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+/// The last word of the log on every block that it speaks of.
+fn lasts(chain: &Chain) -> Lasts {
+    let mut lasts = Lasts::new();
+    for batch in &chain.batches {
+        for record in &batch.records {
+            let is_open = record.kind == Kind::Sums && batch.number >= chain.settled;
+            for n in 0..record.count {
+                let at = n as usize;
+                let last = Last {
+                    new: record.new.get(at).copied().unwrap_or(Entry::UNWRITTEN),
+                    old: record.old.get(at).copied().filter(|_| is_open),
+                    image: record.image.map(|image| (batch.lane, batch.at + image + n)),
+                };
+                let key = (record.member, record.block + n);
+                if sabotage::is(Bug::ReplayFirstWins) {
+                    lasts.entry(key).or_insert(last);
+                } else {
+                    lasts.insert(key, last);
+                }
+            }
+        }
+    }
+    lasts
+}
+
+impl Batch {
+    fn end(&self) -> u64 {
+        self.at + self.blocks
+    }
+}

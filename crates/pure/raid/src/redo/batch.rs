@@ -1,0 +1,242 @@
+//! A batch of the log: a table of records, then the images that they speak of.
+
+use crate::geometry::BLOCK_BYTES;
+use crate::sums::Entry;
+use crate::wire::{Reader, is_sealed, put, seal};
+use block::{Buf, View};
+use smallvec::SmallVec;
+
+const MAGIC: &[u8; 8] = b"BLKYREDO";
+const CHECK_AT: usize = 8;
+/// Bytes before the first record.
+pub(crate) const HEADER_BYTES: usize = 72;
+const RECORD_BYTES: usize = 16;
+
+/// What a record says of a run of blocks of one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// They get the next images, and these entries.
+    Images,
+    /// They get the images of the record before, and these entries.
+    SameImages,
+    /// They are about to be written and get these entries; beside each the entry until then.
+    Sums,
+    /// They have these entries.
+    Marks,
+    /// They are unwritten.
+    Clear,
+}
+
+const KINDS: [Kind; 5] = [Kind::Images, Kind::SameImages, Kind::Sums, Kind::Marks, Kind::Clear];
+
+/// Records on their way into a batch.
+#[derive(Default)]
+pub(crate) struct Records {
+    pub(crate) table: SmallVec<[u8; 256]>,
+    pub(crate) images: SmallVec<[View; 4]>,
+    pub(crate) count: u32,
+    /// The blocks that are spoken of: of any member, for regions are the same on all.
+    pub(crate) blocks: SmallVec<[(u64, u64); 4]>,
+}
+
+impl Records {
+    fn begin(&mut self, kind: Kind, member: u16, block: u64, count: u64) {
+        let count = u32::try_from(count).expect("a record is of one stripe or of some");
+        self.table.push(kind as u8);
+        self.table.push(0);
+        self.table.extend_from_slice(&member.to_le_bytes());
+        self.table.extend_from_slice(&count.to_le_bytes());
+        self.table.extend_from_slice(&block.to_le_bytes());
+        self.count += 1;
+        if self.blocks.last() != Some(&(block, u64::from(count))) {
+            self.blocks.push((block, u64::from(count)));
+        }
+    }
+
+    /// These blocks get this content and these entries.
+    pub(crate) fn image(&mut self, member: u16, block: u64, entries: &[Entry], content: &View) {
+        let same =
+            self.images.last().is_some_and(|last| last.as_ptr() == content.as_ptr() && last.len() == content.len());
+        self.begin(if same { Kind::SameImages } else { Kind::Images }, member, block, entries.len() as u64);
+        entries.iter().for_each(|entry| self.table.extend_from_slice(&entry.to_bytes()));
+        if !same {
+            self.images.push(content.clone());
+        }
+    }
+
+    /// These blocks are about to be written; they had the `old` entries and get the `new` ones.
+    pub(crate) fn sums(&mut self, member: u16, block: u64, old: &[Entry], new: &[Entry]) {
+        self.begin(Kind::Sums, member, block, new.len() as u64);
+        for (old, new) in old.iter().zip(new) {
+            self.table.extend_from_slice(&old.to_bytes());
+            self.table.extend_from_slice(&new.to_bytes());
+        }
+    }
+
+    /// These blocks have these entries.
+    pub(crate) fn marks(&mut self, member: u16, block: u64, entries: &[Entry]) {
+        self.begin(Kind::Marks, member, block, entries.len() as u64);
+        entries.iter().for_each(|entry| self.table.extend_from_slice(&entry.to_bytes()));
+    }
+
+    /// These blocks are unwritten.
+    pub(crate) fn clear(&mut self, member: u16, block: u64, count: u64) {
+        self.begin(Kind::Clear, member, block, count);
+    }
+
+    pub(crate) fn image_blocks(&self) -> u64 {
+        self.images.iter().map(|view| view.len() as u64 / u64::from(BLOCK_BYTES)).sum()
+    }
+}
+
+/// What a batch says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) id: [u8; 16],
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+    /// The writes of batches before this one had ended when this was written.
+    pub(crate) settled: u64,
+    /// Blocks of the whole batch.
+    pub(crate) blocks: u32,
+    /// Bytes of header and records.
+    pub(crate) table_bytes: u32,
+    pub(crate) records: u32,
+}
+
+/// Blocks of a batch whose records take `table_bytes` with the header.
+pub(crate) fn blocks_of(table_bytes: usize, image_blocks: u64) -> u64 {
+    (table_bytes as u64).div_ceil(u64::from(BLOCK_BYTES)) + image_blocks
+}
+
+/// The batch as it is written.
+pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
+    let table_blocks = blocks_of(header.table_bytes as usize, 0) as usize * BLOCK_BYTES as usize;
+    let mut bytes = Buf::recycled(header.blocks as usize * BLOCK_BYTES as usize);
+    bytes[..HEADER_BYTES].fill(0);
+    put(&mut bytes, 0, MAGIC);
+    put(&mut bytes, 16, &header.id);
+    for (at, word) in [(32, header.epoch), (40, header.number), (48, header.settled)] {
+        put(&mut bytes, at, &word.to_le_bytes());
+    }
+    for (at, word) in [(56, header.blocks), (60, header.table_bytes), (64, header.records)] {
+        put(&mut bytes, at, &word.to_le_bytes());
+    }
+    put(&mut bytes, HEADER_BYTES, records);
+    bytes[HEADER_BYTES + records.len()..table_blocks].fill(0);
+    seal(&mut bytes[..header.table_bytes as usize], CHECK_AT);
+    let mut at = table_blocks;
+    for image in images {
+        put(&mut bytes, at, image);
+        at += image.len();
+    }
+    bytes.freeze()
+}
+
+/// The header of a batch, if its first block is one; the table is not judged.
+pub(crate) fn parse_header(block: &[u8]) -> Option<Header> {
+    let mut reader = Reader(block);
+    if reader.array::<8>()? != *MAGIC {
+        return None;
+    }
+    reader.skip(8)?;
+    let id = reader.array::<16>()?;
+    let (epoch, number, settled) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let (blocks, table_bytes, records) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let table_fits = blocks_of(table_bytes as usize, 0) <= u64::from(blocks) && table_bytes as usize >= HEADER_BYTES;
+    table_fits.then_some(Header { id, epoch, number, settled, blocks, table_bytes, records })
+}
+
+/// A record as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) kind: Kind,
+    pub(crate) member: u16,
+    pub(crate) block: u64,
+    pub(crate) count: u64,
+    /// The entries that the blocks get; none for [`Kind::Clear`].
+    pub(crate) new: Vec<Entry>,
+    /// The entries until then, for [`Kind::Sums`].
+    pub(crate) old: Vec<Entry>,
+    /// Where its first image lies, in blocks of the batch.
+    pub(crate) image: Option<u64>,
+}
+
+/// The records of a whole batch, if the table is whole. Images are judged by their entries.
+pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
+    let table = bytes.get(..header.table_bytes as usize)?;
+    if !is_sealed(table, CHECK_AT) {
+        return None;
+    }
+    let mut reader = Reader(table.get(HEADER_BYTES..)?);
+    let mut records = Vec::new();
+    let mut next_image = blocks_of(header.table_bytes as usize, 0);
+    let mut last_image = next_image;
+    for _ in 0..header.records {
+        let (kind, _) = (reader.u8()?, reader.u8()?);
+        let kind = *KINDS.get(usize::from(kind))?;
+        let (member, count, block) = (reader.u16()?, u64::from(reader.u32()?), reader.u64()?);
+        let mut record = Record { kind, member, block, count, new: Vec::new(), old: Vec::new(), image: None };
+        if kind == Kind::Images {
+            last_image = next_image;
+            next_image += count;
+        }
+        if matches!(kind, Kind::Images | Kind::SameImages) {
+            record.image = Some(last_image);
+        }
+        if kind != Kind::Clear {
+            for _ in 0..count {
+                if kind == Kind::Sums {
+                    record.old.push(Entry::from_bytes(reader.array()?));
+                }
+                record.new.push(Entry::from_bytes(reader.array()?));
+            }
+        }
+        records.push(record);
+    }
+    (next_image == u64::from(header.blocks)).then_some(records)
+}
+
+/// Bytes that a record with `entries` entries takes.
+pub(crate) fn record_bytes(entries: u64) -> u64 {
+    RECORD_BYTES as u64 + 8 * entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batch_is_found_as_it_was_written_or_not_at_all() {
+        let entry = |n| Entry { check: n, generation: 1 };
+        let content = View::zeroed(8192);
+        let mut records = Records::default();
+        records.image(3, 100, &[entry(1), entry(2)], &content);
+        records.image(4, 100, &[entry(3), entry(4)], &content);
+        records.sums(5, 7, &[Entry::UNWRITTEN], &[entry(9)]);
+        records.marks(1, 8, &[Entry::LOST]);
+        records.clear(0, 0, 1 << 20);
+        let table_bytes = HEADER_BYTES + records.table.len();
+        let header = Header {
+            id: [1; 16],
+            epoch: 4,
+            number: 6,
+            settled: 5,
+            blocks: u32::try_from(blocks_of(table_bytes, records.image_blocks())).expect("small"),
+            table_bytes: u32::try_from(table_bytes).expect("small"),
+            records: records.count,
+        };
+        assert_eq!(header.blocks, 3, "the mirrors share their images");
+        let bytes = emit(&header, &records.table, &records.images);
+        assert_eq!(parse_header(&bytes), Some(header));
+        let found = parse(&bytes, &header).expect("whole");
+        assert_eq!(found.iter().map(|record| record.image).collect::<Vec<_>>(), [Some(1), Some(1), None, None, None]);
+        assert_eq!((found[1].new[1], found[2].old[0], found[4].count), (entry(4), Entry::UNWRITTEN, 1 << 20));
+        for byte in [17, 40, 80, table_bytes - 1] {
+            let mut torn = bytes.clone().thaw();
+            torn[byte] ^= 1;
+            let header = parse_header(&torn);
+            assert!(header.is_none_or(|header| parse(&torn, &header).is_none()), "byte {byte}");
+        }
+    }
+}

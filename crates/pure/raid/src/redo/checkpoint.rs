@@ -1,0 +1,248 @@
+//! A checkpoint: what the log says is in the pages and in place, so that the log may forget it.
+
+use crate::array::Core;
+use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
+use crate::member::MemberState;
+use crate::protect::Protected;
+use crate::redo::anchor::Anchor;
+use crate::redo::ring::Head;
+use crate::sabotage::{self, Bug};
+use crate::sums::Entry;
+use crate::sums::area::{Area, PAGE_ENTRIES};
+use crate::sums::cache::PageId;
+use crate::sums::pages::emit;
+use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, View};
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// Pages that are written in one go where they follow each other.
+const RUN_PAGES: usize = 64;
+/// Runs of pages that are written at once.
+const RUNS_AT_ONCE: usize = 16;
+
+/// A page on its way to its homes.
+struct Leaving {
+    id: PageId,
+    /// How often it had changed; absent for a page that is only written because its region is new.
+    changes: Option<u64>,
+    block: View,
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// A checkpoint runs, now or already.
+    pub(crate) fn start_checkpoint(self: &Rc<Self>) {
+        let Some(protected) = self.protected.as_ref() else { return };
+        if protected.checkpointing.replace(true) {
+            return;
+        }
+        let core = self.clone();
+        self.background.start(async move {
+            let protected = core.protected.as_ref().expect("it was protected when this began");
+            // A checkpoint fails only where the array has stopped, which every command is told.
+            let _ = core.run_checkpoint(protected).await;
+            protected.end_checkpoint();
+        });
+    }
+
+    /// Everything that was logged before this call is in place and in the pages, and the log begins behind it.
+    pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), IoError> {
+        let core = self.clone();
+        let work = async move {
+            let Some(protected) = core.protected.as_ref() else { return Ok(()) };
+            let free = core.background.until(|cx| {
+                if !protected.checkpointing.get() {
+                    return Poll::Ready(());
+                }
+                protected.ring.watch(cx);
+                Poll::Pending
+            });
+            free.await;
+            protected.checkpointing.set(true);
+            let done = core.run_checkpoint(protected).await;
+            protected.end_checkpoint();
+            done
+        };
+        self.background.finish(work).await
+    }
+
+    async fn run_checkpoint(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
+        let head = protected.ring.head();
+        protected.begin_window();
+        let settled = self.background.until(|cx| {
+            if self.serving(Extent::default()).is_err()
+                || protected.ring.is_settled(head.number)
+                || sabotage::is(Bug::TailBeforeInPlace)
+            {
+                return Poll::Ready(());
+            }
+            protected.ring.watch(cx);
+            Poll::Pending
+        });
+        settled.await;
+        self.serving(Extent::default())?;
+        if !sabotage::is(Bug::TailBeforeFlush) {
+            self.flush_those(self.in_use(protected)).await?;
+        }
+        if sabotage::is(Bug::AnchorBeforePages) {
+            self.write_anchor(protected, protected.ring.epoch(), head).await?;
+            return self.write_pages(protected).await;
+        }
+        self.write_pages(protected).await?;
+        self.write_anchor(protected, protected.ring.epoch(), head).await?;
+        protected.ring.free(head);
+        protected.end_window();
+        Ok(())
+    }
+
+    /// The members that pages and anchors are written to.
+    pub(crate) fn in_use(&self, protected: &Protected) -> MemberSet {
+        let takes = |member: &u16| {
+            self.member(*member).state() == MemberState::InService || protected.joining.get().contains(*member)
+        };
+        (0..self.layout.members()).filter(takes).collect()
+    }
+
+    /// What has ended on these members is durable, or they have failed and that is recorded.
+    pub(crate) async fn flush_those(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
+        let flush = |member| self.flush_member(member);
+        for flushed in join_all(members.iter().filter(|&member| self.member(member).needs_flush()).map(flush)).await {
+            // A failed flush costs the member; whether the array can do without is judged below.
+            drop(flushed);
+        }
+        self.failures_recorded(Extent::default()).await
+    }
+
+    /// Every page that was dirty is in both of its homes, one after the other.
+    pub(crate) async fn write_pages(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
+        let number = protected.anchor.borrow().number + 1;
+        let (pages, regions) = self.pages_to_write(protected, number);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let mut refused: BTreeMap<PageId, u8> = BTreeMap::new();
+        for copy in 0..2 {
+            for id in self.write_copies(protected, &pages, copy).await {
+                *refused.entry(id).or_default() += 1;
+            }
+            if copy == 1 || !sabotage::is(Bug::PagesInOneFlush) {
+                self.flush_those(self.in_use(protected)).await?;
+            }
+        }
+        if refused.values().any(|&copies| copies == 2) {
+            // The log may not forget what no page remembers.
+            self.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
+        }
+        self.serving(Extent::default())?;
+        regions.into_iter().for_each(|region| protected.used.borrow_mut().add(region));
+        let mut cache = protected.cache.borrow_mut();
+        for page in pages {
+            if let Some(changes) = page.changes {
+                cache.written(page.id, changes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The dirty pages, all pages of the regions that are used for the first time, and these regions.
+    fn pages_to_write(&self, protected: &Protected, number: u64) -> (Vec<Leaving>, Vec<u64>) {
+        let cache = protected.cache.borrow();
+        let dirty = cache.dirty_pages();
+        let per_region = protected.area.region_pages();
+        let mut regions: Vec<u64> = dirty.iter().map(|(id, _)| id.page / per_region).collect();
+        regions.sort_unstable();
+        regions.dedup();
+        regions.retain(|&region| !protected.used.borrow().contains(region));
+        let mut ids: BTreeMap<PageId, Option<u64>> = BTreeMap::new();
+        for &region in &regions {
+            let pages = region * per_region..((region + 1) * per_region).min(protected.area.pages());
+            for page in pages {
+                ids.extend((0..self.layout.members()).map(|member| (PageId { member, page }, None)));
+            }
+        }
+        ids.extend(dirty.into_iter().map(|(id, changes)| (id, Some(changes))));
+        let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
+        let leaving = ids.into_iter().map(|(id, changes)| {
+            let settled = cache.settled(id);
+            let block = emit(protected.id, id, number, settled.as_deref().unwrap_or(&unwritten));
+            Leaving { id, changes, block }
+        });
+        (leaving.collect(), regions)
+    }
+
+    /// Writes one copy of each page; the result are those that a member refused and that it cannot be spared.
+    async fn write_copies(self: &Rc<Self>, protected: &Protected, pages: &[Leaving], copy: usize) -> Vec<PageId> {
+        let follows =
+            |one: &Leaving, next: &Leaving| one.id.member == next.id.member && one.id.page + 1 == next.id.page;
+        let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(RUN_PAGES));
+        let write = |run: &'_ [Leaving]| {
+            let home = self.homes(protected, run[0].id)[copy];
+            let ids: Vec<PageId> = run.iter().map(|page| page.id).collect();
+            let joined = joined(run);
+            async move {
+                if !self.in_use(protected).contains(home.member) {
+                    return Vec::new();
+                }
+                match self.member(home.member).write_beside_data(home.at, joined).await {
+                    Ok(_) => Vec::new(),
+                    Err(error) if error.kind == IoErrorKind::Medium && !self.spares(home.member) => ids,
+                    Err(error) => {
+                        self.lose(home.member, error);
+                        Vec::new()
+                    }
+                }
+            }
+        };
+        let refused: Vec<Vec<PageId>> = stream::iter(runs).map(write).buffer_unordered(RUNS_AT_ONCE).collect().await;
+        refused.into_iter().flatten().collect()
+    }
+
+    /// The log begins at `head` from now on, in `epoch`; so say all members that are in use.
+    pub(crate) async fn write_anchor(
+        self: &Rc<Self>,
+        protected: &Protected,
+        epoch: u64,
+        head: Head,
+    ) -> Result<(), IoError> {
+        let members = self.in_use(protected);
+        let mut anchor = protected.anchor.borrow().clone();
+        anchor.number += 1;
+        (anchor.epoch, anchor.tail_number) = (epoch, head.number);
+        anchor.tail_block = head.at % protected.ring.blocks;
+        anchor.absent = MemberSet::first(self.layout.members()) - members;
+        anchor.used.clone_from(&protected.used.borrow());
+        anchor.missed.clone_from(&protected.missed.borrow());
+        if anchor.absent.is_empty() {
+            anchor.missed.clear();
+        }
+        for member in members.iter() {
+            anchor.given[usize::from(member)] = anchor.age();
+        }
+        protected.anchor.replace(anchor.clone());
+        let write = |member| {
+            let block = Anchor { member, ..anchor.clone() }.emit();
+            let at = Area::anchor(anchor.number % 2);
+            async move { (member, self.member(member).write_beside_data(at, block).await) }
+        };
+        for (member, written) in join_all(members.iter().map(write)).await {
+            if let Err(error) = written {
+                self.lose(member, error);
+            }
+        }
+        self.flush_those(members).await
+    }
+}
+
+/// The blocks of a run of pages in one piece.
+fn joined(run: &[Leaving]) -> View {
+    if let [page] = run {
+        return page.block.clone();
+    }
+    let mut joined = Buf::recycled(bytes(run.len() as u64));
+    for (into, page) in joined.chunks_mut(BLOCK_BYTES as usize).zip(run) {
+        into.copy_from_slice(&page.block);
+    }
+    joined.freeze()
+}

@@ -1,0 +1,157 @@
+//! Group commit of the log: one batch is written at a time, and everything that waits goes into the next.
+
+use crate::array::Core;
+use crate::geometry::MemberSet;
+use crate::protect::Protected;
+use crate::redo::batch::Records;
+use crate::redo::ring::{Sealed, Ticket, Turn};
+use crate::sabotage::{self, Bug};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba};
+use futures_util::future::join_all;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// The records are on as many members as survive any loss that the array survives.
+    ///
+    /// The ticket keeps them in the log: it is dropped when what they speak of is in place. For work that ends
+    /// even when its command is dropped: who waits for the same batch relies on it. *Errors*: `Gone` when
+    /// the array has stopped.
+    pub(crate) async fn commit(self: &Rc<Self>, protected: &Protected, records: Records) -> Result<Ticket, IoError> {
+        let ring = &protected.ring;
+        protected.note_regions(&records.blocks, !self.not_in_service().is_empty());
+        let mut records = Some(records);
+        let number = self.background.until(|cx| {
+            let stopped = self.serving(Extent::default());
+            if stopped.is_err() {
+                return Poll::Ready(stopped.map(|()| 0));
+            }
+            ring.poll_join(&mut records, cx).map(Ok)
+        });
+        let number = number.await?;
+        loop {
+            let turn = self.background.until(|cx| match self.serving(Extent::default()) {
+                Ok(()) => ring.poll_turn(number, cx).map(Ok),
+                Err(error) => Poll::Ready(Err(error)),
+            });
+            match turn.await? {
+                Turn::Stable(ticket) => return Ok(ticket),
+                Turn::Lead => self.lead(protected).await?,
+            }
+        }
+    }
+
+    /// Writes the batch that gathers.
+    async fn lead(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
+        // Commands that become ready in the same turn share the batch.
+        yield_once().await;
+        let sealed = loop {
+            if let Some(sealed) = protected.ring.seal(protected.id) {
+                break sealed;
+            }
+            self.start_checkpoint();
+            let begun = protected.checkpoints.get();
+            let freed = self.background.until(|cx| match self.serving(Extent::default()) {
+                Ok(()) if protected.checkpoints.get() == begun => {
+                    protected.ring.watch(cx);
+                    Poll::Pending
+                }
+                served => Poll::Ready(served),
+            });
+            freed.await?;
+        };
+        let number = sealed.number;
+        if sabotage::is(Bug::AcknowledgeBeforeLog) {
+            protected.ring.led(number, Ok(()));
+            let _ = self.write_batch(protected, &sealed).await;
+            return Ok(());
+        }
+        let written = self.write_batch(protected, &sealed).await;
+        protected.ring.led(number, written);
+        if self.wants_checkpoint(protected) {
+            self.start_checkpoint();
+        }
+        written
+    }
+
+    /// True when the ring is half full, or the pages that wait to be written are half of what may be held.
+    pub(crate) fn wants_checkpoint(&self, protected: &Protected) -> bool {
+        let cache = protected.cache.borrow();
+        protected.ring.filled() > protected.ring.blocks / 2 || cache.dirty() > cache.dirty_max()
+    }
+
+    /// Writes to lanes until what is lost, and what could yet be, leaves one.
+    pub(crate) async fn write_batch(self: &Rc<Self>, protected: &Protected, sealed: &Sealed) -> Result<(), IoError> {
+        let (mut written, mut refused) = (MemberSet::NONE, MemberSet::NONE);
+        let start = Lba(protected.area.ring.start.0 + sealed.at);
+        loop {
+            self.serving(Extent::default())?;
+            let lost = self.not_in_service();
+            written = written - lost;
+            let more = self.lanes(sealed.number, lost | refused, written);
+            if more.is_empty() {
+                let suffices = !written.is_empty() && !self.layout.survives(lost | refused | written);
+                if !suffices {
+                    self.stop(IoError::new(IoErrorKind::Gone, Extent::default()));
+                }
+                return self.serving(Extent::default());
+            }
+            let lanes = more.iter().map(|member| async move { (member, self.write_lane(member, start, sealed).await) });
+            for (member, result) in join_all(lanes).await {
+                match result {
+                    Ok(()) => written = written.with(member),
+                    Err(_) if sabotage::is(Bug::LaneErrorIgnored) => written = written.with(member),
+                    Err(error) if error.kind == IoErrorKind::Medium && !self.spares(member) => {
+                        refused = refused.with(member);
+                    }
+                    Err(error) => self.lose(member, error),
+                }
+            }
+        }
+    }
+
+    async fn write_lane(self: &Rc<Self>, member: u16, start: Lba, sealed: &Sealed) -> Result<(), IoError> {
+        let place = self.member(member);
+        let _written = place.write_beside_data(start, sealed.bytes.clone()).await?;
+        if place.is_volatile() && !sabotage::is(Bug::NoLaneFlush) {
+            let _stable = place.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Members to which the batch has to go beside those that have it: with them, the array could not lose
+    /// all who have it and still serve. They go round with the number of the batch.
+    fn lanes(&self, number: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
+        let (members, copies) = (self.layout.members(), self.layout.copies());
+        // Mirrors of one pair are together as good as lanes of all pairs, so a turn begins at a pair.
+        let groups = u64::from(members / copies);
+        let first = u16::try_from(number % groups).expect("there are at most 64 members") * copies;
+        let mut lanes = MemberSet::NONE;
+        for step in 0..members {
+            if !self.layout.survives(lost | written | lanes) && !(written | lanes).is_empty() {
+                break;
+            }
+            let member = (first + step) % members;
+            if !(lost | written).contains(member) {
+                lanes = lanes.with(member);
+            }
+            if sabotage::is(Bug::OneLane) && !(written | lanes).is_empty() {
+                break;
+            }
+        }
+        lanes
+    }
+}
+
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

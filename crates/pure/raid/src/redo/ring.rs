@@ -1,0 +1,252 @@
+//! The ring in memory: the batch that gathers, those whose writes have not ended, and the room that is left.
+
+use crate::redo::batch::{self, HEADER_BYTES, Header, Records};
+use block::{IoError, View};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Blocks of the largest batch.
+const BATCH_BLOCKS_MAX: u64 = 512;
+
+/// One array's ring.
+pub(crate) struct Ring {
+    pub(crate) blocks: u64,
+    state: RefCell<State>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// Where the log goes on: the number of the next batch, and the ring as if it never ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) number: u64,
+    pub(crate) at: u64,
+}
+
+struct State {
+    epoch: u64,
+    head: Head,
+    /// Nothing before it is needed any more.
+    tail_at: u64,
+    gathering: Gathering,
+    /// Somebody is writing a batch, or is about to.
+    is_led: bool,
+    /// Every batch before this one is stable.
+    stable: u64,
+    /// Sealed batches whose writes have not all ended, from the oldest on: the first one's number, and how many.
+    open: VecDeque<u32>,
+    first_open: u64,
+    /// Who waits for the batch that gathers to be sealed.
+    crowded: bool,
+}
+
+#[derive(Default)]
+struct Gathering {
+    table: Vec<u8>,
+    images: Vec<View>,
+    image_blocks: u64,
+    records: u32,
+    joined: u32,
+}
+
+/// A batch to be written.
+pub(crate) struct Sealed {
+    pub(crate) number: u64,
+    /// Block of the ring where it begins.
+    pub(crate) at: u64,
+    pub(crate) bytes: View,
+}
+
+/// What somebody does whose records are in a batch.
+pub(crate) enum Turn {
+    Lead,
+    Stable(Ticket),
+}
+
+/// As long as it lives, the writes that a batch speaks of have not ended, and the batch is kept.
+pub(crate) struct Ticket {
+    ring: Rc<Ring>,
+    number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.ring.leave(self.number);
+    }
+}
+
+impl Ring {
+    pub(crate) fn new(blocks: u64, epoch: u64, head: Head) -> Rc<Self> {
+        let state = State {
+            epoch,
+            head,
+            tail_at: head.at,
+            gathering: Gathering::default(),
+            is_led: false,
+            stable: head.number,
+            open: VecDeque::new(),
+            first_open: head.number,
+            crowded: false,
+        };
+        Rc::new(Self { blocks, state: RefCell::new(state), waiting: RefCell::default() })
+    }
+
+    /// The log goes on here, in this epoch. Nothing is gathering, nothing is open.
+    pub(crate) fn restart(&self, epoch: u64, head: Head) {
+        let mut state = self.state.borrow_mut();
+        assert!(state.open.is_empty() && state.gathering.joined == 0, "nobody writes before the log is open");
+        (state.epoch, state.head, state.tail_at) = (epoch, head, head.at);
+        (state.stable, state.first_open) = (head.number, head.number);
+    }
+
+    /// Blocks of the largest batch.
+    pub(crate) fn batch_blocks_max(&self) -> u64 {
+        (self.blocks / 4).min(BATCH_BLOCKS_MAX)
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.state.borrow().epoch
+    }
+
+    /// Whoever waits looks again.
+    pub(crate) fn wake(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes `cx` at the next change.
+    pub(crate) fn watch(&self, cx: &Context<'_>) {
+        self.waiting.borrow_mut().push(cx.waker().clone());
+    }
+
+    /// The records are in the batch that gathers; the result is its number.
+    ///
+    /// *Panics*: when they would not fit into any batch: whoever makes them keeps within the bound.
+    pub(crate) fn poll_join(&self, records: &mut Option<Records>, cx: &Context<'_>) -> Poll<u64> {
+        let mut state = self.state.borrow_mut();
+        let more = records.as_ref().expect("records join once");
+        let (table, image_blocks) = (more.table.len(), more.image_blocks());
+        let gathering = &mut state.gathering;
+        let blocks =
+            batch::blocks_of(HEADER_BYTES + gathering.table.len() + table, gathering.image_blocks + image_blocks);
+        if blocks > self.batch_blocks_max() {
+            assert!(gathering.joined > 0, "{blocks} blocks do not fit into a batch");
+            state.crowded = true;
+            self.watch(cx);
+            return Poll::Pending;
+        }
+        let more = records.take().expect("it was there above");
+        gathering.table.extend_from_slice(&more.table);
+        gathering.images.extend(more.images);
+        gathering.image_blocks += image_blocks;
+        gathering.records += more.count;
+        gathering.joined += 1;
+        Poll::Ready(state.head.number)
+    }
+
+    /// Ready when batch `number` is stable, or when it is the caller's turn to write it.
+    pub(crate) fn poll_turn(self: &Rc<Self>, number: u64, cx: &Context<'_>) -> Poll<Turn> {
+        let mut state = self.state.borrow_mut();
+        if number < state.stable {
+            return Poll::Ready(Turn::Stable(Ticket { ring: self.clone(), number }));
+        }
+        if !state.is_led && number == state.head.number {
+            state.is_led = true;
+            return Poll::Ready(Turn::Lead);
+        }
+        self.watch(cx);
+        Poll::Pending
+    }
+
+    /// The batch that gathered, or `None` while there is no room for it.
+    pub(crate) fn seal(&self, id: [u8; 16]) -> Option<Sealed> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let gathering = &mut state.gathering;
+        let table_bytes = HEADER_BYTES + gathering.table.len();
+        let blocks = batch::blocks_of(table_bytes, gathering.image_blocks);
+        let at = self.place(state.head.at, blocks);
+        if at + blocks - state.tail_at > self.blocks {
+            return None;
+        }
+        let number = state.head.number;
+        let header = Header {
+            id,
+            epoch: state.epoch,
+            number,
+            settled: state.first_open,
+            blocks: u32::try_from(blocks).expect("a batch is small"),
+            table_bytes: u32::try_from(table_bytes).expect("a batch is small"),
+            records: gathering.records,
+        };
+        let bytes = batch::emit(&header, &gathering.table, &gathering.images);
+        state.open.push_back(gathering.joined);
+        gathering.table.clear();
+        gathering.images.clear();
+        (gathering.image_blocks, gathering.records, gathering.joined) = (0, 0, 0);
+        state.head = Head { number: number + 1, at: at + blocks };
+        if std::mem::take(&mut state.crowded) {
+            self.wake();
+        }
+        Some(Sealed { number, at: at % self.blocks, bytes })
+    }
+
+    /// Where a batch of `blocks` goes that cannot begin before `at`: it does not wrap.
+    fn place(&self, at: u64, blocks: u64) -> u64 {
+        let left = self.blocks - at % self.blocks;
+        if blocks <= left { at } else { at + left }
+    }
+
+    /// The batch is stable; or there will never be another, for the array has stopped.
+    pub(crate) fn led(&self, number: u64, written: Result<(), IoError>) {
+        {
+            let mut state = self.state.borrow_mut();
+            state.is_led = false;
+            if written.is_ok() {
+                state.stable = number + 1;
+            }
+        }
+        self.wake();
+    }
+
+    fn leave(&self, number: u64) {
+        let mut state = self.state.borrow_mut();
+        let at = usize::try_from(number - state.first_open).expect("open batches are few");
+        state.open[at] -= 1;
+        let before = state.first_open;
+        while state.first_open < state.stable && state.open.front() == Some(&0) {
+            state.open.pop_front();
+            state.first_open += 1;
+        }
+        if state.first_open > before {
+            drop(state);
+            self.wake();
+        }
+    }
+
+    /// Where the next batch will begin.
+    pub(crate) fn head(&self) -> Head {
+        self.state.borrow().head
+    }
+
+    /// True when the writes of all batches before `number` have ended.
+    pub(crate) fn is_settled(&self, number: u64) -> bool {
+        self.state.borrow().first_open >= number
+    }
+
+    /// Nothing before `head` is needed any more.
+    pub(crate) fn free(&self, head: Head) {
+        self.state.borrow_mut().tail_at = head.at;
+        self.wake();
+    }
+
+    /// Blocks between tail and head.
+    pub(crate) fn filled(&self) -> u64 {
+        let state = self.state.borrow();
+        state.head.at - state.tail_at
+    }
+}
+
+#[cfg(test)]
+mod tests;

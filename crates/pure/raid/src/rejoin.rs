@@ -1,0 +1,99 @@
+//! What a rebuild does beside the data: the pages that belong on the member, and what it had missed.
+
+use crate::array::Core;
+use crate::commit::Ops;
+use crate::geometry::{MemberSet, Rows};
+use crate::sums::cache::PageId;
+use block::{BlockDevice, Extent, IoError};
+use shard::RangeGuard;
+use std::rc::Rc;
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// The rows of a member's chunk that have to be restored: all, or those that were ever written.
+    pub(crate) async fn written_rows(self: &Rc<Self>, stripe: u64, member: u16) -> Vec<Rows> {
+        let all = self.layout.all_rows();
+        let Some(protected) = &self.protected else { return vec![all] };
+        let chunk = self.layout.member_extent(stripe, all);
+        let _pins = self.hold_pages(protected, member, chunk).await;
+        let mut runs: Vec<Rows> = Vec::new();
+        for row in all.start..all.end {
+            if self.entry(protected, member, chunk.start.0 + row).is_unwritten() {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(last) if last.end == row => last.end += 1,
+                _ => runs.push(Rows::new(row, row + 1)),
+            }
+        }
+        runs
+    }
+
+    /// The blocks are on the member, and what is known of them in the log: what nobody can give back is lost, also
+    /// after a restart.
+    pub(crate) async fn fill_in(
+        self: &Rc<Self>,
+        member: u16,
+        ops: Ops,
+        lost: Vec<Extent>,
+        guard: RangeGuard,
+        extent: Extent,
+    ) -> Result<(), IoError> {
+        if self.protected.is_none() {
+            return self.carry_out(ops, guard, extent).await;
+        }
+        let core = self.clone();
+        let work = async move {
+            let remembered = core.remember(&ops).await;
+            let ended = core.perform(ops).await;
+            let judged = core.judge(&ended, extent);
+            if let Some(remembered) = remembered.filter(|_| judged.is_ok()) {
+                core.make_known(remembered).await;
+            }
+            for extent in lost {
+                core.mark_lost(member, extent).await;
+            }
+            drop(guard);
+            judged
+        };
+        self.background.finish(work).await
+    }
+
+    /// The member has its own pages, those of the member before it, and an anchor.
+    ///
+    /// From here on checkpoints write to it, so every page that exists is written once more.
+    pub(crate) async fn join_pages(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
+        let Some(protected) = &self.protected else { return Ok(()) };
+        protected.joining.set(protected.joining.get().with(member));
+        let before = (member + self.layout.members() - 1) % self.layout.members();
+        let per_region = protected.area.region_pages();
+        let regions: Vec<u64> = if self.member(member).has_come_back() {
+            protected.missed.borrow().iter().collect()
+        } else {
+            protected.used.borrow().iter().collect()
+        };
+        for page in regions.into_iter().flat_map(|region| region * per_region..(region + 1) * per_region) {
+            if page >= protected.area.pages() {
+                break;
+            }
+            for id in [PageId { member, page }, PageId { member: before, page }] {
+                let blocks = crate::sums::cache::blocks_of(page);
+                let pins = self.hold_pages(protected, id.member, blocks).await;
+                protected.cache.borrow_mut().soil(id);
+                drop(pins);
+            }
+            if protected.cache.borrow().dirty() > protected.cache.borrow().dirty_max() {
+                self.checkpoint().await?;
+            }
+        }
+        self.checkpoint().await
+    }
+
+    /// Nobody is absent any more, so nobody has missed anything.
+    pub(crate) fn forget_missed(&self) {
+        if let Some(protected) = &self.protected
+            && self.not_in_service() == MemberSet::NONE
+        {
+            protected.missed.borrow_mut().clear();
+        }
+    }
+}

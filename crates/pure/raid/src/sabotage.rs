@@ -1,0 +1,110 @@
+//! Safety mechanisms broken on purpose, to see that the tests notice. Only with the feature `sabotage`.
+
+#[cfg(feature = "sabotage")]
+use std::cell::Cell;
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bug {
+    /// A write is acknowledged, and done in place, before its batch is stable.
+    AcknowledgeBeforeLog,
+    /// The lanes of the log are not flushed.
+    NoLaneFlush,
+    /// A batch is written to one lane, whatever the level tolerates.
+    OneLane,
+    /// Both copies of a page are written in one flush.
+    PagesInOneFlush,
+    /// The anchor is written before the pages are stable.
+    AnchorBeforePages,
+    /// The tail moves before the writes in place are flushed.
+    TailBeforeFlush,
+    /// The tail moves before the writes in place have ended.
+    TailBeforeInPlace,
+    /// Fresh writes are logged before the members are flushed.
+    FreshBeforeFlush,
+    /// Stripes with content are written fresh without forgetting the content first.
+    FreshOverContent,
+    /// What is read is not compared with its check.
+    NoCompare,
+    /// What is computed from redundancy is not compared with its check.
+    NoCandidateCompare,
+    /// The address and the member are left out of the identity of a page.
+    AnyPage,
+    /// Of two copies of a page, not the newer one is taken.
+    FirstPageCopy,
+    /// The first record of a block wins at replay, not the last.
+    ReplayFirstWins,
+    /// Batches of an earlier epoch are replayed.
+    AnyEpoch,
+    /// The images of a batch are not checked at replay.
+    TornBatch,
+    /// The last batch is replayed without being made stable first.
+    NoRelog,
+    /// Both mirrors are written at once after their sums were logged.
+    MirrorsAtOnce,
+    /// After a crash no copy is judged: the newest entry is believed.
+    NoJudge,
+    /// Parity is left out of the images.
+    NoParityImage,
+    /// What a member misses while it is away is not remembered.
+    NothingMissed,
+    /// A member that was away is taken for current.
+    StaleMember,
+    /// Overwriting a fresh stripe does not wait for its sums.
+    OverwriteBeforeFreshLogged,
+    /// A write error on a lane is ignored.
+    LaneErrorIgnored,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::AcknowledgeBeforeLog,
+        Self::NoLaneFlush,
+        Self::OneLane,
+        Self::PagesInOneFlush,
+        Self::AnchorBeforePages,
+        Self::TailBeforeFlush,
+        Self::TailBeforeInPlace,
+        Self::FreshBeforeFlush,
+        Self::FreshOverContent,
+        Self::NoCompare,
+        Self::NoCandidateCompare,
+        Self::AnyPage,
+        Self::FirstPageCopy,
+        Self::ReplayFirstWins,
+        Self::AnyEpoch,
+        Self::TornBatch,
+        Self::NoRelog,
+        Self::MirrorsAtOnce,
+        Self::NoJudge,
+        Self::NoParityImage,
+        Self::NothingMissed,
+        Self::StaleMember,
+        Self::OverwriteBeforeFreshLogged,
+        Self::LaneErrorIgnored,
+    ];
+}
+
+#[cfg(feature = "sabotage")]
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// From now on arrays of this thread have `bug`, or none.
+#[cfg(feature = "sabotage")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// True when `bug` is planted.
+#[cfg(feature = "sabotage")]
+pub(crate) fn is(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// True when `bug` is planted; nothing can be planted here.
+#[cfg(not(feature = "sabotage"))]
+pub(crate) const fn is(_: Bug) -> bool {
+    false
+}

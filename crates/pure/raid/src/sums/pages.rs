@@ -1,0 +1,193 @@
+//! Pages of sums on disk: their form, their two homes, and how one is read.
+
+use crate::array::Core;
+use crate::finding::{Finding, FindingKind, Outcome};
+use crate::geometry::BLOCK_BYTES;
+use crate::member::MemberState;
+use crate::protect::Protected;
+use crate::sums::Entry;
+use crate::sums::area::PAGE_ENTRIES;
+use crate::sums::cache::{Entries, PageId, Pins, blocks_of, pages_of};
+use crate::wire::{Reader, is_sealed, put, seal};
+use block::{BlockDevice, Buf, Extent, IoError, Lba, View};
+use std::rc::Rc;
+
+const MAGIC: &[u8; 8] = b"BLKYSUMS";
+const CHECK_AT: usize = 8;
+const ENTRIES_AT: usize = 64;
+
+/// A page as one home has it.
+struct Found {
+    checkpoint: u64,
+    entries: Box<Entries>,
+}
+
+/// Where one copy of a page lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Home {
+    pub(crate) member: u16,
+    pub(crate) at: Lba,
+}
+
+/// The page as it is written to both homes in checkpoint number `checkpoint`.
+pub(crate) fn emit(id: [u8; 16], page: PageId, checkpoint: u64, entries: &Entries) -> View {
+    let mut block = Buf::zeroed(BLOCK_BYTES as usize);
+    put(&mut block, 0, MAGIC);
+    put(&mut block, 16, &id);
+    put(&mut block, 32, &checkpoint.to_le_bytes());
+    put(&mut block, 40, &page.page.to_le_bytes());
+    put(&mut block, 48, &page.member.to_le_bytes());
+    for (bytes, entry) in block[ENTRIES_AT..].as_chunks_mut::<8>().0.iter_mut().zip(entries) {
+        *bytes = entry.to_bytes();
+    }
+    seal(&mut block, CHECK_AT);
+    block.freeze()
+}
+
+/// The page, if this is it, whole.
+fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
+    let mut reader = Reader(block);
+    let magic = reader.array::<8>()?;
+    reader.skip(8)?;
+    let (array, checkpoint, number, member) = (reader.array::<16>()?, reader.u64()?, reader.u64()?, reader.u16()?);
+    let is_ours = magic == *MAGIC && array == id && (number, member) == (page.page, page.member);
+    let is_ours = is_ours || crate::sabotage::is(crate::sabotage::Bug::AnyPage) && magic == *MAGIC;
+    if !is_ours || !is_sealed(block, CHECK_AT) {
+        return None;
+    }
+    let mut entries = Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]);
+    for (entry, bytes) in entries.iter_mut().zip(block.get(ENTRIES_AT..)?.as_chunks::<8>().0) {
+        *entry = Entry::from_bytes(*bytes);
+    }
+    Some(Found { checkpoint, entries })
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// The two homes of a page: on its own member, and on the next.
+    pub(crate) fn homes(&self, protected: &Protected, id: PageId) -> [Home; 2] {
+        let second = (id.member + 1) % self.layout.members();
+        let at = |area: Extent| Lba(area.start.0 + id.page);
+        let (a, b) = (protected.area.pages_a, protected.area.pages_b);
+        [Home { member: id.member, at: at(a) }, Home { member: second, at: at(b) }]
+    }
+
+    /// The pages of these blocks are in memory and stay there as long as the result lives.
+    pub(crate) async fn hold_pages(self: &Rc<Self>, protected: &Protected, member: u16, extent: Extent) -> Pins {
+        let mut pins = Pins::new(&protected.cache);
+        self.hold_more(protected, &mut pins, member, extent).await;
+        pins
+    }
+
+    /// As [`Core::hold_pages`], beside those that `pins` holds already.
+    pub(crate) async fn hold_more(
+        self: &Rc<Self>,
+        protected: &Protected,
+        pins: &mut Pins,
+        member: u16,
+        extent: Extent,
+    ) {
+        for page in pages_of(extent) {
+            let id = PageId { member, page };
+            while !pins.hold(id) {
+                self.load_page(protected, id).await;
+            }
+        }
+    }
+
+    /// Takes the page into memory; one at a time, so that what was read is never older than what was written.
+    async fn load_page(self: &Rc<Self>, protected: &Protected, id: PageId) {
+        let key = u64::from(id.member) << 48 | id.page;
+        let _alone = protected.loading.exclusive(key..key + 1).await;
+        if protected.cache.borrow().has(id) {
+            return;
+        }
+        if !protected.is_used(id.page) {
+            protected.cache.borrow_mut().insert(id, Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]));
+            return;
+        }
+        let homes = self.homes(protected, id);
+        let [a, b] = homes.map(|home| self.read_home(protected, id, home));
+        let (a, b) = futures_util::future::join(a, b).await;
+        let (entries, repair) = self.choose_page(protected, id, a, b);
+        let mut cache = protected.cache.borrow_mut();
+        cache.insert(id, entries);
+        if repair {
+            cache.soil(id);
+        }
+    }
+
+    /// The newer of the copies that are whole; and whether a copy has to be written again.
+    fn choose_page(
+        &self,
+        protected: &Protected,
+        id: PageId,
+        a: Option<Result<Found, IoError>>,
+        b: Option<Result<Found, IoError>>,
+    ) -> (Box<Entries>, bool) {
+        let homes = self.homes(protected, id);
+        let newest = [&a, &b].into_iter().flatten().flatten().map(|found| found.checkpoint).max();
+        let asked = a.is_some() || b.is_some();
+        let mut repair = false;
+        for (home, found) in homes.iter().zip([&a, &b]) {
+            let kind = match (found, newest) {
+                (Some(Err(_)), _) => FindingKind::PageDamaged,
+                (Some(Ok(found)), Some(newest)) if found.checkpoint < newest => FindingKind::PageStale,
+                _ => continue,
+            };
+            repair = true;
+            let outcome = if newest.is_some() { Outcome::Healed } else { Outcome::Lost };
+            let extent = blocks_of(id.page);
+            // Between the copies of an interrupted checkpoint there is a difference that is nobody's fault.
+            if kind == FindingKind::PageDamaged || !protected.recovering.get() {
+                protected.report(Finding { member: home.member, extent, kind, outcome });
+            }
+        }
+        let any = crate::sabotage::is(crate::sabotage::Bug::FirstPageCopy);
+        let best = [a, b].into_iter().flatten().flatten().max_by_key(|found| if any { 0 } else { found.checkpoint });
+        match best {
+            Some(found) => (found.entries, repair),
+            None => (Box::new([Entry::UNKNOWN; PAGE_ENTRIES as usize]), repair && asked),
+        }
+    }
+
+    /// The copy at `home`; `None` when nobody can be asked.
+    async fn read_home(
+        self: &Rc<Self>,
+        protected: &Protected,
+        id: PageId,
+        home: Home,
+    ) -> Option<Result<Found, IoError>> {
+        let place = self.member(home.member);
+        if place.state() != MemberState::InService {
+            return None;
+        }
+        let extent = Extent { start: home.at, len: block::Blocks(1) };
+        Some(match self.read_beside_data(home.member, extent).await {
+            Ok(rope) => {
+                parse(&rope.into_view(), protected.id, id).ok_or(IoError::new(block::IoErrorKind::Medium, extent))
+            }
+            Err(error) => Err(error),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_is_only_what_it_says_it_is() {
+        let id = PageId { member: 3, page: 9 };
+        let mut entries = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
+        entries[503] = Entry { check: 1, generation: 2 };
+        let block = emit([7; 16], id, 11, &entries);
+        let found = parse(&block, [7; 16], id).expect("whole");
+        assert_eq!((found.checkpoint, found.entries[503].generation), (11, 2));
+        assert!(parse(&block, [8; 16], id).is_none());
+        assert!(parse(&block, [7; 16], PageId { member: 2, ..id }).is_none());
+        assert!(parse(&block, [7; 16], PageId { page: 8, ..id }).is_none());
+        let mut torn = block.thaw();
+        torn[4000] ^= 1;
+        assert!(parse(&torn, [7; 16], id).is_none());
+    }
+}

@@ -1,0 +1,181 @@
+//! Reads from members that are compared with their sums.
+
+use crate::array::Core;
+use crate::geometry::bytes;
+use crate::member::MemberState;
+use crate::protect::Protected;
+use crate::sabotage::{self, Bug};
+use crate::sums::Entry;
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope};
+use simd::crc32c::{crc32c, crc32c_of_slices};
+use std::rc::Rc;
+
+const BLOCK: usize = crate::BLOCK_BYTES as usize;
+
+/// What the entries of an extent say before it is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    All,
+    None,
+    Some,
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// Reads from a member, and compares: blocks that were never written are zeros, and those that do not match
+    /// are a medium error. A member that is gone is lost at once.
+    ///
+    /// Whoever holds the lock of the stripe believes a mismatch; others ask again under it.
+    pub(crate) async fn read_member(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
+        let Some(protected) = &self.protected else { return self.read_data(member, extent).await };
+        match self.written(protected, member, extent).await {
+            Written::All => self.read_compared(protected, member, extent).await,
+            Written::None => self.read_unwritten(protected, member, extent),
+            Written::Some => {
+                let mut whole = Rope::new();
+                for (run, is_written) in self.runs(protected, member, extent) {
+                    whole.append(match is_written {
+                        true => self.read_compared(protected, member, run).await?,
+                        false => self.read_unwritten(protected, member, run)?,
+                    });
+                }
+                Ok(whole)
+            }
+        }
+    }
+
+    /// Reads from a member what is there.
+    pub(crate) async fn read_data(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
+        let place = self.member(member);
+        let tenure = place.tenure.get();
+        let result = place.read(extent).await;
+        if let Err(error) = result {
+            self.note_gone(member, tenure, error);
+        }
+        result
+    }
+
+    /// Reads blocks of the member that are not of its data: pages, anchors, the log.
+    pub(crate) async fn read_beside_data(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
+        let place = self.member(member);
+        let tenure = place.tenure.get();
+        let result = place.read_beside_data(extent).await;
+        if let Err(error) = result {
+            self.note_gone(member, tenure, error);
+        }
+        result
+    }
+
+    fn note_gone(self: &Rc<Self>, member: u16, tenure: u64, error: IoError) {
+        if error.kind == IoErrorKind::Gone && tenure == self.member(member).tenure.get() {
+            self.lose(member, error);
+        }
+    }
+
+    fn read_unwritten(&self, protected: &Protected, member: u16, extent: Extent) -> Result<Rope, IoError> {
+        match self.member(member).state() {
+            MemberState::Failed | MemberState::Missing => Err(IoError::new(IoErrorKind::Gone, extent)),
+            MemberState::InService | MemberState::Rebuilding { .. } => Ok(protected.zeros(bytes(extent.len.0)).into()),
+        }
+    }
+
+    async fn read_compared(
+        self: &Rc<Self>,
+        protected: &Protected,
+        member: u16,
+        extent: Extent,
+    ) -> Result<Rope, IoError> {
+        let rope = self.read_data(member, extent).await?;
+        loop {
+            match compare(protected, member, extent, &rope) {
+                Some(None) => {
+                    protected.forget_mismatches(member, extent);
+                    return Ok(rope);
+                }
+                Some(Some(block)) => {
+                    protected.mismatched.borrow_mut().insert((member, block));
+                    return Err(IoError::new(IoErrorKind::Medium, Extent::new(block, 1)).of_member(member));
+                }
+                // The page left memory while the member read.
+                None => drop(self.hold_pages(protected, member, extent).await),
+            }
+        }
+    }
+
+    async fn written(self: &Rc<Self>, protected: &Protected, member: u16, extent: Extent) -> Written {
+        loop {
+            let (mut written, mut unwritten) = (false, false);
+            let seen = protected.cache.borrow_mut().visit(member, extent, |_, entries| {
+                for entry in entries {
+                    written |= !entry.is_unwritten();
+                    unwritten |= entry.is_unwritten();
+                }
+            });
+            if seen.is_some() {
+                return match (written, unwritten) {
+                    (true, true) => Written::Some,
+                    (false, _) => Written::None,
+                    _ => Written::All,
+                };
+            }
+            let pins = self.hold_pages(protected, member, extent).await;
+            drop(pins);
+        }
+    }
+
+    /// Cuts an extent where blocks begin or cease to be written. Its pages are in memory.
+    fn runs(&self, protected: &Protected, member: u16, extent: Extent) -> Vec<(Extent, bool)> {
+        let mut runs: Vec<(Extent, bool)> = Vec::new();
+        let cache = protected.cache.borrow();
+        for block in extent.start.0..extent.end().0 {
+            let is_written = cache.entry(member, block).is_none_or(|entry| !entry.is_unwritten());
+            match runs.last_mut() {
+                Some((run, same)) if *same == is_written => run.len.0 += 1,
+                _ => runs.push((Extent::new(block, 1), is_written)),
+            }
+        }
+        runs
+    }
+
+    /// The entry of a block, `UNKNOWN` when its page is not in memory.
+    pub(crate) fn entry(&self, protected: &Protected, member: u16, block: u64) -> Entry {
+        protected.cache.borrow().entry(member, block).unwrap_or(Entry::UNKNOWN)
+    }
+}
+
+/// The first block that does not match, if any; `None` when the entries are not in memory.
+fn compare(protected: &Protected, member: u16, extent: Extent, rope: &Rope) -> Option<Option<u64>> {
+    let mut cache = protected.cache.borrow_mut();
+    if !cache.covers(member, extent) {
+        return None;
+    }
+    let mut wrong = None;
+    let mut guards = guards_of(rope);
+    cache.visit(member, extent, |first, entries| {
+        for (block, entry) in (first..).zip(entries) {
+            let guard = guards.next().expect("a rope has a guard for each block");
+            if wrong.is_none() && !entry.matches(protected.tie(member, block), guard) {
+                wrong = Some(block);
+            }
+        }
+    });
+    if sabotage::is(Bug::NoCompare) {
+        return Some(None);
+    }
+    Some(wrong)
+}
+
+/// The guards of the blocks of a rope, wherever it is cut.
+fn guards_of(rope: &Rope) -> impl Iterator<Item = u32> {
+    let is_even = rope.parts().all(|part| part.len().is_multiple_of(BLOCK));
+    let mut even = is_even.then(|| rope.parts().flat_map(|part| part.chunks(BLOCK)).map(crc32c));
+    let mut at = 0;
+    std::iter::from_fn(move || match &mut even {
+        Some(even) => even.next(),
+        None if at < rope.len() => {
+            let block = rope.slice(at..at + BLOCK);
+            at += BLOCK;
+            Some(crc32c_of_slices(block.parts().map(|part| &**part)))
+        }
+        None => None,
+    })
+}

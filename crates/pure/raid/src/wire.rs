@@ -1,0 +1,73 @@
+//! Numbers in blocks on disk: little-endian, at the place that the byte maps in docs/raid.md say.
+
+/// Reads numbers one after the other; `None` once the bytes end.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl Reader<'_> {
+    pub(crate) fn skip(&mut self, bytes: usize) -> Option<()> {
+        self.0 = self.0.get(bytes..)?;
+        Some(())
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+/// Puts `bytes` at `at`.
+pub(crate) fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
+    into[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Puts the checksum of `block` at `at`, over zeros there.
+pub(crate) fn seal(block: &mut [u8], at: usize) {
+    put(block, at, &[0; 4]);
+    let check = simd::crc32c::crc32c(block);
+    put(block, at, &check.to_le_bytes());
+}
+
+/// True when the checksum at `at` is right.
+pub(crate) fn is_sealed(block: &[u8], at: usize) -> bool {
+    let (Some(before), Some(found), Some(behind)) = (block.get(..at), block.get(at..at + 4), block.get(at + 4..))
+    else {
+        return false;
+    };
+    let check = simd::crc32c::crc32c_of_slices([before, &[0; 4], behind]);
+    found == check.to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seal_is_broken_by_any_changed_bit() {
+        let mut block = [7; 64];
+        seal(&mut block, 12);
+        assert!(is_sealed(&block, 12));
+        for bit in 0..64 * 8 {
+            block[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_sealed(&block, 12), "bit {bit}");
+            block[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert!(!is_sealed(&block[..10], 12));
+    }
+}
