@@ -5,6 +5,8 @@ use crate::commit::{Op, Ops};
 use crate::geometry::{Role, Span};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable, Written};
 use futures_util::future::join_all;
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Core<D> {
@@ -31,7 +33,10 @@ impl<D: BlockDevice + 'static> Core<D> {
     pub(crate) async fn flush_member(self: &Rc<Self>, member: u16) -> Result<Stable, IoError> {
         let place = self.member(member);
         let tenure = place.tenure.get();
-        let flushed = place.flush().await;
+        // The member may be busy with a flush that only our own work brings to its end: the record of a
+        // failure is written to the same disks.
+        let mut flush = pin!(place.flush());
+        let flushed = self.background.until(|cx| flush.as_mut().poll(cx)).await;
         if let Err(error) = flushed
             && tenure == place.tenure.get()
         {

@@ -17,6 +17,8 @@ pub struct Log {
     pub recorded: RefCell<Vec<u16>>,
     pub held: Cell<bool>,
     pub fails: Cell<bool>,
+    /// Released when a failure is recorded: a flush of it had waited for that of the record.
+    pub lets_go: RefCell<Option<Disk>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -43,6 +45,7 @@ impl FailureLog for SharedLog {
                 return Err(IoError::new(IoErrorKind::ReadOnly, Extent::default()));
             }
             log.recorded.borrow_mut().push(member);
+            log.lets_go.take().inspect(|disk| disk.release());
             Ok(Stable::attest())
         })
     }

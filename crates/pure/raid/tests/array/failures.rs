@@ -35,6 +35,26 @@ fn write_is_not_acknowledged_before_the_failure_it_met_is_recorded() {
 }
 
 #[test]
+fn flush_drives_the_record_of_a_failure_that_its_members_may_wait_for() {
+    for level in [Level::Raid1, Level::Raid10] {
+        let bench = Bench::new(level, 4, 4, 4);
+        let _ = bench.write(0, noise(1, 1)).expect("healthy");
+        bench.log.held.set(true);
+        bench.disk(0).gone.set(true);
+        assert_eq!(bench.read(Extent::new(0, 1)).expect("there is a copy"), *noise(1, 1));
+        bench.disk(1).hold_flushes();
+        *bench.log.lets_go.borrow_mut() = Some(bench.disk(1));
+        let array = bench.array.clone();
+        let flush = bench.begin(async move { array.flush(block::Written::attest()).await });
+        bench.settle();
+        assert!(flush.take().is_none());
+        bench.log.release();
+        bench.settle();
+        assert!(flush.take().is_some_and(|flush| flush.is_ok()), "{level}: nobody else drives the record");
+    }
+}
+
+#[test]
 fn failure_that_many_commands_meet_is_recorded_once() {
     let bench = Bench::new(Level::Raid6, 6, 4, 16);
     for member in [2, 4] {
