@@ -103,6 +103,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             epoch: 1,
             tail_number: 1,
             tail_block: 0,
+            stamp: 0,
             member: 0,
             shape: shape.words(),
             absent: MemberSet::NONE,
@@ -143,13 +144,13 @@ impl<D: BlockDevice + 'static> Array<D> {
         let newest = looked.iter().flatten().flatten().max_by_key(|anchor| anchor.age()).cloned();
         let mut opened = Opened::default();
         let mut taken = Vec::new();
-        let mut all_newest = true;
+        let mut behind = MemberSet::NONE;
         for ((member, device), looked) in (0..).zip(members).zip(looked) {
             let judged = looked.map(|looked| looked.and_then(|anchor| judge(&anchor, newest.as_ref())));
             match judged {
-                Some(Ok(is_newest)) => all_newest &= is_newest,
+                Some(Ok(false)) => behind = behind.with(member),
+                Some(Ok(true)) | None => {}
                 Some(Err(reason)) => opened.left_out.push((member, reason)),
-                None => {}
             }
             taken.push(device.filter(|_| matches!(judged, Some(Ok(_)))));
         }
@@ -162,10 +163,10 @@ impl<D: BlockDevice + 'static> Array<D> {
             }
             return Err(OpenError::LeftOut(opened.left_out));
         };
-        let is_same = all_newest && missing == newest.absent;
+        let is_same = behind.is_empty() && missing == newest.absent;
         debug_assert!(area.data.len == layout.member_blocks(), "data is whole chunks");
         let array = Self::build(shape, taken, log, options, newest)?;
-        array.0.replay(is_same, &mut opened).await?;
+        array.0.replay(is_same, behind, &mut opened).await?;
         Ok((array, opened))
     }
 

@@ -7,7 +7,7 @@ mod chain;
 mod judge;
 
 use crate::array::Core;
-use crate::geometry::bytes;
+use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
 use crate::open::Opened;
 use crate::protect::Protected;
 use crate::recover::chain::{Batch, Chain};
@@ -15,6 +15,8 @@ use crate::redo::batch::Kind;
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
 use crate::sums::Entry;
+use crate::sums::cache::{PageId, blocks_of};
+use crate::sums::pages::parse_any;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba};
 use futures_util::stream::{self, StreamExt};
 use std::collections::BTreeMap;
@@ -48,16 +50,30 @@ struct Run {
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
-    /// The log is empty, and everything that it said is so. `is_same` when no member has come, gone or fallen behind.
-    pub(crate) async fn replay(self: &Rc<Self>, is_same: bool, opened: &mut Opened) -> Result<(), IoError> {
+    /// The log is empty, and everything that it said is so. `is_same` when no member has come, gone or
+    /// fallen behind; those in `behind` have not got the newest anchor.
+    pub(crate) async fn replay(
+        self: &Rc<Self>,
+        is_same: bool,
+        behind: MemberSet,
+        opened: &mut Opened,
+    ) -> Result<(), IoError> {
         let protected = self.protected.as_ref().expect("only protected arrays are recovered");
         let anchor = protected.anchor.borrow().clone();
+        // A daemon that was killed has left in the caches of disks what is believed from now on.
+        self.flush_all(self.in_use(protected)).await?;
         let tail = Head { number: anchor.tail_number, at: anchor.tail_block };
+        protected.recovering.set(true);
+        self.find_spared(protected).await;
         let chain = self.follow(protected, anchor.epoch, tail).await;
-        if chain.batches.is_empty() && is_same {
+        if chain.batches.is_empty() && is_same && !self.is_torn(protected).await {
+            protected.recovering.set(false);
+            protected.spared.borrow_mut().clear();
             return Ok(());
         }
-        protected.recovering.set(true);
+        // The next anchor takes the place of the one before the newest, which may be all that such a member has.
+        self.put_anchor(&anchor, behind).await?;
+        self.is_torn(protected).await;
         self.relog(protected, &chain).await?;
         let mut lasts = lasts(&chain);
         opened.batches = chain.batches.len() as u64;
@@ -82,7 +98,34 @@ impl<D: BlockDevice + 'static> Core<D> {
         protected.begin_window();
         protected.end_window();
         protected.recovering.set(false);
+        protected.spared.borrow_mut().clear();
         Ok(())
+    }
+
+    /// Pages that were put down, and perhaps torn in their homes after that.
+    async fn find_spared(self: &Rc<Self>, protected: &Protected) {
+        for member in self.in_use(protected).iter() {
+            let Ok(rope) = self.read_beside_data(member, protected.area.spare).await else { continue };
+            for block in rope.into_view().chunks(BLOCK_BYTES as usize) {
+                let Some((id, found)) = parse_any(block, protected.id) else { continue };
+                // What an anchor has covered is in its homes, and may have been changed there since.
+                let is_new = found.stamp > protected.anchor.borrow().stamp;
+                let is_there = is_new && id.member < self.layout.members() && id.page < protected.area.pages();
+                let mut spared = protected.spared.borrow_mut();
+                if is_there && spared.get(&id).is_none_or(|other| other.stamp < found.stamp) {
+                    spared.insert(id, found);
+                }
+            }
+        }
+    }
+
+    /// True when a page that had been put down is not in its homes; it is going to be.
+    async fn is_torn(self: &Rc<Self>, protected: &Protected) -> bool {
+        let ids: Vec<PageId> = protected.spared.borrow().keys().copied().collect();
+        for id in ids.into_iter().filter(|id| protected.is_used(id.page)) {
+            drop(self.hold_pages(protected, id.member, blocks_of(id.page)).await);
+        }
+        protected.cache.borrow().dirty() > 0
     }
 
     /// The last batch may not have been stable; it is, before anything is done that relies on it.
@@ -90,7 +133,11 @@ impl<D: BlockDevice + 'static> Core<D> {
         let Some(last) = chain.batches.last().filter(|_| !sabotage::is(Bug::NoRelog)) else { return Ok(()) };
         let extent = Extent::new(protected.area.ring.start.0 + last.at, last.blocks);
         let bytes = self.read_beside_data(last.lane, extent).await?.into_view();
-        for member in self.in_use(protected).iter() {
+        for member in self.in_use(protected).iter().filter(|&member| member != last.lane) {
+            // A lane that has it is left alone: written again, it could be torn, and be the only one.
+            if self.read_beside_data(member, extent).await.is_ok_and(|found| found == *bytes) {
+                continue;
+            }
             match self.member(member).write_beside_data(extent.start, bytes.clone()).await {
                 Err(error) if error.kind != IoErrorKind::Medium || self.spares(member) => self.lose(member, error),
                 // What cannot be spared and cannot take the batch has others beside it that can.

@@ -12,8 +12,8 @@ pub enum Bug {
     NoLaneFlush,
     /// A batch is written to one lane, whatever the level tolerates.
     OneLane,
-    /// Both copies of a page are written in one flush.
-    PagesInOneFlush,
+    /// Pages are written over without being put down in the spare area first.
+    PagesNotSpared,
     /// The anchor is written before the pages are stable.
     AnchorBeforePages,
     /// The tail moves before the writes in place are flushed.
@@ -62,7 +62,7 @@ impl Bug {
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,
-        Self::PagesInOneFlush,
+        Self::PagesNotSpared,
         Self::AnchorBeforePages,
         Self::TailBeforeFlush,
         Self::TailBeforeInPlace,

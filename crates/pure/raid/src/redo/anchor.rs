@@ -24,6 +24,8 @@ pub(crate) struct Anchor {
     pub(crate) tail_number: u64,
     /// Where in the ring it begins, or at zero.
     pub(crate) tail_block: u64,
+    /// Pages with a stamp up to this one are in their homes.
+    pub(crate) stamp: u64,
     /// Which member this is.
     pub(crate) member: u16,
     /// The shape, to be compared with what the owner believes.
@@ -46,8 +48,9 @@ impl Anchor {
         put(&mut bytes, 0, MAGIC);
         put(&mut bytes, 8, &FORMAT.to_le_bytes());
         put(&mut bytes, 16, &self.id);
-        let numbers = [self.number, self.epoch, self.tail_number, self.tail_block, u64::from(self.member)];
-        let words = numbers.into_iter().chain(self.shape).chain([self.absent.bits()]);
+        let tail = [self.tail_number, self.tail_block, self.stamp];
+        let numbers = [self.number, self.epoch].into_iter().chain(tail).chain([u64::from(self.member)]);
+        let words = numbers.chain(self.shape).chain([self.absent.bits()]);
         for (at, word) in (32..).step_by(8).zip(words) {
             put(&mut bytes, at, &word.to_le_bytes());
         }
@@ -71,6 +74,7 @@ impl Anchor {
         reader.skip(4)?;
         let id = reader.array::<16>()?;
         let (number, epoch, tail_number, tail_block) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+        let stamp = reader.u64()?;
         let member = u16::try_from(reader.u64()?).ok()?;
         let shape = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
         let absent = MemberSet::from_bits(reader.u64()?);
@@ -81,7 +85,7 @@ impl Anchor {
         }
         let used = Regions::parse(bytes.get(block..2 * block)?);
         let missed = Regions::parse(bytes.get(2 * block..3 * block)?);
-        Some(Self { id, number, epoch, tail_number, tail_block, member, shape, absent, given, used, missed })
+        Some(Self { id, number, epoch, tail_number, tail_block, stamp, member, shape, absent, given, used, missed })
     }
 
     /// What sorts anchors of one array from the oldest to the newest.
@@ -102,6 +106,7 @@ mod tests {
             epoch: 2,
             tail_number: 77,
             tail_block: 9,
+            stamp: 8,
             member: 4,
             shape: [1, 2, 3, 4, 5],
             absent: MemberSet::only(63),

@@ -107,33 +107,40 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// What has ended on these members is durable, or they have failed and that is recorded.
     pub(crate) async fn flush_those(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
+        self.flush_all(members.iter().filter(|&member| self.member(member).needs_flush()).collect()).await
+    }
+
+    /// As [`Core::flush_those`], also members that were not written since the array was opened.
+    pub(crate) async fn flush_all(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
         let flush = |member| self.flush_member(member);
-        for flushed in join_all(members.iter().filter(|&member| self.member(member).needs_flush()).map(flush)).await {
+        for flushed in join_all(members.iter().map(flush)).await {
             // A failed flush costs the member; whether the array can do without is judged below.
             drop(flushed);
         }
         self.failures_recorded(Extent::default()).await
     }
 
-    /// Every page that was dirty is in both of its homes, one after the other.
+    /// Every page that was dirty is in both of its homes; before each, it is put down in the spare area, so that a
+    /// page that is torn in its homes is whole there.
     pub(crate) async fn write_pages(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
-        let number = protected.anchor.borrow().number + 1;
-        let (pages, regions) = self.pages_to_write(protected, number);
-        if pages.is_empty() {
-            return Ok(());
-        }
-        let mut refused: BTreeMap<PageId, u8> = BTreeMap::new();
-        for copy in 0..2 {
-            for id in self.write_copies(protected, &pages, copy).await {
-                *refused.entry(id).or_default() += 1;
+        let stamp = protected.stamp.get() + 1;
+        protected.stamp.set(stamp);
+        let (pages, regions) = self.pages_to_write(protected, stamp);
+        for round in pages.chunks(usize::try_from(protected.area.spare.len.0).unwrap_or(usize::MAX)) {
+            if !sabotage::is(Bug::PagesNotSpared) {
+                self.put_down(protected, round).await?;
             }
-            if copy == 1 || !sabotage::is(Bug::PagesInOneFlush) {
-                self.flush_those(self.in_use(protected)).await?;
+            let mut refused: BTreeMap<PageId, u8> = BTreeMap::new();
+            for copy in 0..2 {
+                for id in self.write_copies(protected, round, copy).await {
+                    *refused.entry(id).or_default() += 1;
+                }
             }
-        }
-        if refused.values().any(|&copies| copies == 2) {
-            // The log may not forget what no page remembers.
-            self.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
+            if refused.values().any(|&copies| copies == 2) {
+                // The log may not forget what no page remembers.
+                self.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
+            }
+            self.flush_those(self.in_use(protected)).await?;
         }
         self.serving(Extent::default())?;
         regions.into_iter().for_each(|region| protected.used.borrow_mut().add(region));
@@ -146,8 +153,13 @@ impl<D: BlockDevice + 'static> Core<D> {
         Ok(())
     }
 
+    /// The pages are in the spare area of as many members as a batch would be.
+    async fn put_down(self: &Rc<Self>, protected: &Protected, pages: &[Leaving]) -> Result<(), IoError> {
+        self.write_lanes(protected.stamp.get(), protected.area.spare.start, &joined(pages)).await
+    }
+
     /// The dirty pages, all pages of the regions that are used for the first time, and these regions.
-    fn pages_to_write(&self, protected: &Protected, number: u64) -> (Vec<Leaving>, Vec<u64>) {
+    fn pages_to_write(&self, protected: &Protected, stamp: u64) -> (Vec<Leaving>, Vec<u64>) {
         let cache = protected.cache.borrow();
         let dirty = cache.dirty_pages();
         let per_region = protected.area.region_pages();
@@ -166,7 +178,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
         let leaving = ids.into_iter().map(|(id, changes)| {
             let settled = cache.settled(id);
-            let block = emit(protected.id, id, number, settled.as_deref().unwrap_or(&unwritten));
+            let block = emit(protected.id, id, stamp, settled.as_deref().unwrap_or(&unwritten));
             Leaving { id, changes, block }
         });
         (leaving.collect(), regions)
@@ -211,6 +223,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         anchor.number += 1;
         (anchor.epoch, anchor.tail_number) = (epoch, head.number);
         anchor.tail_block = head.at % protected.ring.blocks;
+        anchor.stamp = protected.stamp.get();
         anchor.absent = MemberSet::first(self.layout.members()) - members;
         anchor.used.clone_from(&protected.used.borrow());
         anchor.missed.clone_from(&protected.missed.borrow());
@@ -221,6 +234,11 @@ impl<D: BlockDevice + 'static> Core<D> {
             anchor.given[usize::from(member)] = anchor.age();
         }
         protected.anchor.replace(anchor.clone());
+        self.put_anchor(&anchor, members).await
+    }
+
+    /// The anchor is on these members, or they have failed.
+    pub(crate) async fn put_anchor(self: &Rc<Self>, anchor: &Anchor, members: MemberSet) -> Result<(), IoError> {
         let write = |member| {
             let block = Anchor { member, ..anchor.clone() }.emit();
             let at = Area::anchor(anchor.number % 2);

@@ -6,7 +6,7 @@ use crate::protect::Protected;
 use crate::redo::batch::Records;
 use crate::redo::ring::{Sealed, Ticket, Turn};
 use crate::sabotage::{self, Bug};
-use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::future::join_all;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -81,15 +81,21 @@ impl<D: BlockDevice + 'static> Core<D> {
         protected.ring.filled() > protected.ring.blocks / 2 || cache.dirty() > cache.dirty_max()
     }
 
-    /// Writes to lanes until what is lost, and what could yet be, leaves one.
-    pub(crate) async fn write_batch(self: &Rc<Self>, protected: &Protected, sealed: &Sealed) -> Result<(), IoError> {
-        let (mut written, mut refused) = (MemberSet::NONE, MemberSet::NONE);
+    async fn write_batch(self: &Rc<Self>, protected: &Protected, sealed: &Sealed) -> Result<(), IoError> {
         let start = Lba(protected.area.ring.start.0 + sealed.at);
+        self.write_lanes(sealed.number, start, &sealed.bytes).await
+    }
+
+    /// Writes the bytes to the same place of several members, until what is lost, and what could yet be, leaves one.
+    ///
+    /// *Durability*: all of it.
+    pub(crate) async fn write_lanes(self: &Rc<Self>, turn: u64, start: Lba, bytes: &View) -> Result<(), IoError> {
+        let (mut written, mut refused) = (MemberSet::NONE, MemberSet::NONE);
         loop {
             self.serving(Extent::default())?;
             let lost = self.not_in_service();
             written = written - lost;
-            let more = self.lanes(sealed.number, lost | refused, written);
+            let more = self.lanes(turn, lost | refused, written);
             if more.is_empty() {
                 let suffices = !written.is_empty() && !self.layout.survives(lost | refused | written);
                 if !suffices {
@@ -97,7 +103,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                 }
                 return self.serving(Extent::default());
             }
-            let lanes = more.iter().map(|member| async move { (member, self.write_lane(member, start, sealed).await) });
+            let lanes = more.iter().map(|member| async move { (member, self.write_lane(member, start, bytes).await) });
             for (member, result) in join_all(lanes).await {
                 match result {
                     Ok(()) => written = written.with(member),
@@ -111,9 +117,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
     }
 
-    async fn write_lane(self: &Rc<Self>, member: u16, start: Lba, sealed: &Sealed) -> Result<(), IoError> {
+    async fn write_lane(self: &Rc<Self>, member: u16, start: Lba, bytes: &View) -> Result<(), IoError> {
         let place = self.member(member);
-        let _written = place.write_beside_data(start, sealed.bytes.clone()).await?;
+        let _written = place.write_beside_data(start, bytes.clone()).await?;
         if place.is_volatile() && !sabotage::is(Bug::NoLaneFlush) {
             let _stable = place.flush().await?;
         }
@@ -121,12 +127,12 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// Members to which the batch has to go beside those that have it: with them, the array could not lose
-    /// all who have it and still serve. They go round with the number of the batch.
-    fn lanes(&self, number: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
+    /// all who have it and still serve. They go round with `turn`.
+    fn lanes(&self, turn: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
         let (members, copies) = (self.layout.members(), self.layout.copies());
         // Mirrors of one pair are together as good as lanes of all pairs, so a turn begins at a pair.
         let groups = u64::from(members / copies);
-        let first = u16::try_from(number % groups).expect("there are at most 64 members") * copies;
+        let first = u16::try_from(turn % groups).expect("there are at most 64 members") * copies;
         let mut lanes = MemberSet::NONE;
         for step in 0..members {
             if !self.layout.survives(lost | written | lanes) && !(written | lanes).is_empty() {

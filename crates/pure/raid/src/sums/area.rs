@@ -10,6 +10,8 @@ pub(crate) const ANCHOR_BLOCKS: u64 = 4;
 pub(crate) const PAGE_ENTRIES: u64 = 504;
 /// Bounds of the ring where nothing else was asked for: 2 MiB and 256 MiB.
 const RING_BLOCKS: std::ops::RangeInclusive<u64> = 512..=65_536;
+/// The spare area has this part of the ring's blocks.
+const SPARE_PART: u64 = 8;
 /// The smallest ring that holds the largest record of the smallest write, four times.
 pub(crate) const RING_BLOCKS_MIN: u64 = 32;
 
@@ -20,6 +22,8 @@ pub(crate) const RING_BLOCKS_MIN: u64 = 32;
 pub struct Area {
     /// The redo log.
     pub ring: Extent,
+    /// Where pages are put down before they are written over.
+    pub spare: Extent,
     /// The member's own pages of sums.
     pub pages_a: Extent,
     /// The second copy of the pages of the member before.
@@ -41,18 +45,19 @@ impl Area {
     pub fn new(member_blocks: Blocks, chunk_blocks: u64, ring_blocks: u64) -> Result<Self, ArrayError> {
         let too_small = ArrayError::TooSmall { blocks: member_blocks.0, chunk_blocks };
         let ring = Extent::new(2 * ANCHOR_BLOCKS, ring_blocks);
-        let rest = member_blocks.0.checked_sub(ring.end().0).ok_or(too_small)?;
+        let spare = Extent::new(ring.end().0, ring_blocks / SPARE_PART);
+        let rest = member_blocks.0.checked_sub(spare.end().0).ok_or(too_small)?;
         // Each page takes two blocks for its copies. The bound is at most a few chunks too high.
         let bound = u64::try_from(u128::from(rest) * u128::from(PAGE_ENTRIES) / u128::from(PAGE_ENTRIES + 2))
             .expect("a part of the whole");
         let mut data_blocks = bound / chunk_blocks * chunk_blocks;
         while data_blocks > 0 && ring_blocks >= RING_BLOCKS_MIN {
             let pages = data_blocks.div_ceil(PAGE_ENTRIES);
-            let pages_a = Extent::new(ring.end().0, pages);
+            let pages_a = Extent::new(spare.end().0, pages);
             let pages_b = Extent::new(pages_a.end().0, pages);
             let start = pages_b.end().0.next_multiple_of(chunk_blocks);
             if start + data_blocks <= member_blocks.0 {
-                return Ok(Self { ring, pages_a, pages_b, data: Extent::new(start, data_blocks) });
+                return Ok(Self { ring, spare, pages_a, pages_b, data: Extent::new(start, data_blocks) });
             }
             data_blocks -= chunk_blocks;
         }
@@ -89,25 +94,26 @@ mod tests {
         ) {
             let chunk_blocks = 1u64 << chunk;
             let Ok(area) = Area::new(Blocks(member_blocks), chunk_blocks, ring) else {
-                prop_assert!(member_blocks < 8 + ring + 3 + 2 * chunk_blocks);
+                prop_assert!(member_blocks < 8 + ring + ring / 8 + 3 + 2 * chunk_blocks);
                 return Ok(());
             };
             prop_assert_eq!(area.ring, Extent::new(8, ring));
-            prop_assert_eq!(area.pages_a.start, area.ring.end());
+            prop_assert_eq!(area.spare, Extent::new(8 + ring, ring / 8));
+            prop_assert_eq!(area.pages_a.start, area.spare.end());
             prop_assert_eq!(area.pages_b.start, area.pages_a.end());
             prop_assert!(area.pages_b.end() <= area.data.start && area.data.end().0 <= member_blocks);
             prop_assert_eq!(area.pages_a.len, area.pages_b.len);
             prop_assert!(area.pages() * PAGE_ENTRIES >= area.data.len.0);
             prop_assert!(area.data.start.0.is_multiple_of(chunk_blocks) && area.data.len.0.is_multiple_of(chunk_blocks));
             prop_assert!(area.region_pages() * REGIONS >= area.pages());
-            let lost = member_blocks - ring - area.data.len.0;
+            let lost = member_blocks - ring - ring / 8 - area.data.len.0;
             prop_assert!(lost <= 8 + member_blocks / 250 + 4 + 3 * chunk_blocks, "{} blocks are lost", lost);
         }
     }
 
     #[test]
     fn ring_grows_with_its_member_within_bounds() {
-        let of = |mib: u64| ring_blocks(Blocks(mib << 8)) * 4096 >> 20;
+        let of = |mib: u64| (ring_blocks(Blocks(mib << 8)) * 4096) >> 20;
         assert_eq!([of(64), of(1 << 10), of(16 << 10), of(1 << 20)], [2, 4, 64, 256]);
     }
 }

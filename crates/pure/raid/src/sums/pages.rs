@@ -16,9 +16,10 @@ const MAGIC: &[u8; 8] = b"BLKYSUMS";
 const CHECK_AT: usize = 8;
 const ENTRIES_AT: usize = 64;
 
-/// A page as one home has it.
-struct Found {
-    checkpoint: u64,
+/// A page as it was found.
+#[derive(Clone)]
+pub(crate) struct Found {
+    pub(crate) stamp: u64,
     entries: Box<Entries>,
 }
 
@@ -29,12 +30,12 @@ pub(crate) struct Home {
     pub(crate) at: Lba,
 }
 
-/// The page as it is written to both homes in checkpoint number `checkpoint`.
-pub(crate) fn emit(id: [u8; 16], page: PageId, checkpoint: u64, entries: &Entries) -> View {
+/// The page as it is written to both homes; of two versions the one with the higher stamp is newer.
+pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) -> View {
     let mut block = Buf::zeroed(BLOCK_BYTES as usize);
     put(&mut block, 0, MAGIC);
     put(&mut block, 16, &id);
-    put(&mut block, 32, &checkpoint.to_le_bytes());
+    put(&mut block, 32, &stamp.to_le_bytes());
     put(&mut block, 40, &page.page.to_le_bytes());
     put(&mut block, 48, &page.member.to_le_bytes());
     for (bytes, entry) in block[ENTRIES_AT..].as_chunks_mut::<8>().0.iter_mut().zip(entries) {
@@ -46,20 +47,24 @@ pub(crate) fn emit(id: [u8; 16], page: PageId, checkpoint: u64, entries: &Entrie
 
 /// The page, if this is it, whole.
 fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
+    let (is, found) = parse_any(block, id)?;
+    (is == page || crate::sabotage::is(crate::sabotage::Bug::AnyPage)).then_some(found)
+}
+
+/// Which page of the array this is, if it is one, whole.
+pub(crate) fn parse_any(block: &[u8], id: [u8; 16]) -> Option<(PageId, Found)> {
     let mut reader = Reader(block);
     let magic = reader.array::<8>()?;
     reader.skip(8)?;
-    let (array, checkpoint, number, member) = (reader.array::<16>()?, reader.u64()?, reader.u64()?, reader.u16()?);
-    let is_ours = magic == *MAGIC && array == id && (number, member) == (page.page, page.member);
-    let is_ours = is_ours || crate::sabotage::is(crate::sabotage::Bug::AnyPage) && magic == *MAGIC;
-    if !is_ours || !is_sealed(block, CHECK_AT) {
+    let (array, stamp, page, member) = (reader.array::<16>()?, reader.u64()?, reader.u64()?, reader.u16()?);
+    if magic != *MAGIC || array != id || !is_sealed(block, CHECK_AT) {
         return None;
     }
     let mut entries = Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]);
     for (entry, bytes) in entries.iter_mut().zip(block.get(ENTRIES_AT..)?.as_chunks::<8>().0) {
         *entry = Entry::from_bytes(*bytes);
     }
-    Some(Found { checkpoint, entries })
+    Some((PageId { member, page }, Found { stamp, entries }))
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
@@ -125,25 +130,29 @@ impl<D: BlockDevice + 'static> Core<D> {
         b: Option<Result<Found, IoError>>,
     ) -> (Box<Entries>, bool) {
         let homes = self.homes(protected, id);
-        let newest = [&a, &b].into_iter().flatten().flatten().map(|found| found.checkpoint).max();
+        let spare = protected.spared.borrow().get(&id).cloned();
+        let all = [&a, &b].into_iter().flatten().flatten().chain(&spare);
+        let newest = all.map(|found| found.stamp).max();
+        protected.stamp.set(protected.stamp.get().max(newest.unwrap_or_default()));
         let asked = a.is_some() || b.is_some();
         let mut repair = false;
         for (home, found) in homes.iter().zip([&a, &b]) {
             let kind = match (found, newest) {
                 (Some(Err(_)), _) => FindingKind::PageDamaged,
-                (Some(Ok(found)), Some(newest)) if found.checkpoint < newest => FindingKind::PageStale,
+                (Some(Ok(found)), Some(newest)) if found.stamp < newest => FindingKind::PageStale,
                 _ => continue,
             };
             repair = true;
             let outcome = if newest.is_some() { Outcome::Healed } else { Outcome::Lost };
             let extent = blocks_of(id.page);
-            // Between the copies of an interrupted checkpoint there is a difference that is nobody's fault.
-            if kind == FindingKind::PageDamaged || !protected.recovering.get() {
+            // What an interrupted checkpoint leaves of its pages is nobody's fault.
+            if !protected.recovering.get() {
                 protected.report(Finding { member: home.member, extent, kind, outcome });
             }
         }
         let any = crate::sabotage::is(crate::sabotage::Bug::FirstPageCopy);
-        let best = [a, b].into_iter().flatten().flatten().max_by_key(|found| if any { 0 } else { found.checkpoint });
+        let all = [a, b].into_iter().flatten().flatten().chain(spare);
+        let best = all.max_by_key(|found| if any { 0 } else { found.stamp });
         match best {
             Some(found) => (found.entries, repair),
             None => (Box::new([Entry::UNKNOWN; PAGE_ENTRIES as usize]), repair && asked),
@@ -182,7 +191,7 @@ mod tests {
         entries[503] = Entry { check: 1, generation: 2 };
         let block = emit([7; 16], id, 11, &entries);
         let found = parse(&block, [7; 16], id).expect("whole");
-        assert_eq!((found.checkpoint, found.entries[503].generation), (11, 2));
+        assert_eq!((found.stamp, found.entries[503].generation), (11, 2));
         assert!(parse(&block, [8; 16], id).is_none());
         assert!(parse(&block, [7; 16], PageId { member: 2, ..id }).is_none());
         assert!(parse(&block, [7; 16], PageId { page: 8, ..id }).is_none());

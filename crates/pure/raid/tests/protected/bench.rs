@@ -1,0 +1,248 @@
+//! A protected array on remembering disks, and an executor that runs commands in any order.
+
+use crate::disk::{Content, Dice, Disk, Rack};
+use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
+use raid::{
+    Array, FailureLog, Finding, Layout, Level, MemberState, OpenError, Opened, Options, Progress, RebuildOwner,
+    Rebuilt, Repair, Scrubbed, Shape,
+};
+use shard::Executor;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// Which members have failed, as the owner knows it after a crash.
+#[derive(Default)]
+pub struct Log {
+    pub failed: RefCell<Vec<u16>>,
+}
+
+struct SharedLog(Rc<Log>);
+
+impl FailureLog for SharedLog {
+    fn record(&self, member: u16, _: IoError) -> Pin<Box<dyn Future<Output = Result<Stable, IoError>>>> {
+        let log = self.0.clone();
+        Box::pin(async move {
+            log.failed.borrow_mut().push(member);
+            Ok(Stable::attest())
+        })
+    }
+}
+
+/// An owner who wants a rebuild as fast as it goes.
+pub struct Owner(pub Rc<Log>);
+
+impl RebuildOwner for Owner {
+    async fn pace(&mut self, _: Progress) {}
+
+    async fn commit(&mut self, member: u16, _: Stable, _: &Rebuilt) -> Result<Stable, IoError> {
+        self.0.failed.borrow_mut().retain(|&failed| failed != member);
+        Ok(Stable::attest())
+    }
+}
+
+/// What is built and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub level: Level,
+    pub members: usize,
+    pub chunk_blocks: u64,
+    pub stripes: u64,
+    pub volatile: bool,
+    pub atomic: bool,
+    pub ring_blocks: u64,
+}
+
+impl Plan {
+    pub fn small(level: Level, members: usize, volatile: bool) -> Self {
+        let stripes = match level {
+            Level::Raid0 | Level::Raid1 => 6,
+            _ => 4,
+        };
+        Self { level, members, chunk_blocks: 1, stripes, volatile, atomic: true, ring_blocks: 32 }
+    }
+
+    pub fn shape(&self) -> Shape {
+        let data = self.stripes * self.chunk_blocks;
+        let pages = data.div_ceil(504);
+        let start = (8 + self.ring_blocks + self.ring_blocks / 8 + 2 * pages).next_multiple_of(self.chunk_blocks);
+        Shape {
+            id: [7; 16],
+            level: self.level,
+            members: self.members,
+            chunk_bytes: self.chunk_blocks as u32 * 4096,
+            member_blocks: Blocks(start + data),
+            ring_blocks: self.ring_blocks,
+        }
+    }
+}
+
+pub struct Bench {
+    pub plan: Plan,
+    pub rack: Rc<Rack>,
+    pub array: Rc<Array<Disk>>,
+    pub log: Rc<Log>,
+    pub executor: Executor,
+    pub findings: Rc<RefCell<Vec<Finding>>>,
+}
+
+fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>) -> Options {
+    let findings = findings.clone();
+    Options {
+        page_bytes: 16 << 10,
+        blocks_are_atomic: plan.atomic,
+        findings: Some(Rc::new(move |finding| findings.borrow_mut().push(finding))),
+    }
+}
+
+fn drive<T: 'static>(executor: &Executor, dice: &Dice, command: impl Future<Output = T> + 'static) -> Option<T> {
+    let result = Rc::new(Cell::new(None));
+    let tell = result.clone();
+    executor.spawn(async move { tell.set(Some(command.await)) });
+    while executor.run_one(|woken| dice.roll(woken as u64) as usize) {}
+    result.take()
+}
+
+impl Bench {
+    /// A new array on blank disks.
+    pub fn format(plan: Plan, seed: u64) -> Self {
+        let rack = Rack::new(Dice::new(seed));
+        let shape = plan.shape();
+        let disks: Vec<Disk> =
+            (0..plan.members).map(|_| rack.add(shape.member_blocks.0, plan.volatile, Content::new())).collect();
+        let (executor, log) = (Executor::new(Box::new(|| {})), Rc::new(Log::default()));
+        let findings = Rc::default();
+        let format = {
+            let (log, options) = (Rc::new(SharedLog(log.clone())), options(&plan, &findings));
+            async move { Array::format(&shape, disks, log, options).await }
+        };
+        let array = drive(&executor, &rack.dice, format).expect("it ends").expect("disks are well");
+        Self { plan, rack, array: Rc::new(array), log, executor, findings }
+    }
+
+    /// The array on these disks; `failed` are known to be no members any more, `lost` are not there.
+    pub fn open(plan: Plan, rack: Rc<Rack>, failed: &[u16], lost: &[u16]) -> Result<(Self, Opened), OpenError> {
+        let (executor, log) = (Executor::new(Box::new(|| {})), Rc::new(Log::default()));
+        log.failed.borrow_mut().extend(failed);
+        let findings = Rc::default();
+        let is_there = |member: u16| !failed.contains(&member) && !lost.contains(&member);
+        let disks = rack.disks.borrow().clone();
+        let members = (0..).zip(disks).map(|(member, disk)| is_there(member).then_some(disk)).collect();
+        let open = {
+            let (shape, log) = (plan.shape(), Rc::new(SharedLog(log.clone())));
+            let options = options(&plan, &findings);
+            async move { Array::open(&shape, members, log, options).await }
+        };
+        let (array, opened) = drive(&executor, &rack.dice, open).expect("it ends")?;
+        Ok((Self { plan, rack, array: Rc::new(array), log, executor, findings }, opened))
+    }
+
+    /// The same disks, opened anew; as after the daemon was killed while nothing was under way.
+    pub fn reopen(self) -> (Self, Opened) {
+        let failed = self.log.failed.borrow().clone();
+        let (plan, rack) = (self.plan, self.rack.clone());
+        drop(self);
+        Self::open(plan, rack, &failed, &[]).expect("nothing is lost")
+    }
+
+    pub fn disk(&self, member: u16) -> Disk {
+        self.rack.disks.borrow()[usize::from(member)].clone()
+    }
+
+    pub fn layout(&self) -> Layout {
+        self.array.layout()
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.layout().blocks().0
+    }
+
+    pub fn state(&self, member: u16) -> MemberState {
+        self.array.status().members[usize::from(member)].state
+    }
+
+    /// Begins a command; [`Bench::settle`] runs it.
+    pub fn begin<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> Rc<Cell<Option<T>>> {
+        let result = Rc::new(Cell::new(None));
+        let tell = result.clone();
+        self.executor.spawn(async move { tell.set(Some(command.await)) });
+        result
+    }
+
+    pub fn settle(&self) {
+        while self.executor.run_one(|woken| self.rack.dice.roll(woken as u64) as usize) {}
+    }
+
+    pub fn run<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> T {
+        let result = self.begin(command);
+        self.settle();
+        result.take().expect("the command ends")
+    }
+
+    pub fn write(&self, start: u64, data: View) -> Result<Written, IoError> {
+        let array = self.array.clone();
+        self.run(async move { array.write(Lba(start), data).await })
+    }
+
+    pub fn write_fresh(&self, start: u64, data: View) -> Result<Written, IoError> {
+        let array = self.array.clone();
+        self.run(async move { array.write_fresh(Lba(start), data).await })
+    }
+
+    pub fn read(&self, extent: Extent) -> Result<Vec<u8>, IoError> {
+        let array = self.array.clone();
+        self.run(async move { array.read(extent).await }).map(|rope| rope.into_view().to_vec())
+    }
+
+    pub fn flush(&self) {
+        let array = self.array.clone();
+        let _ = self.run(async move { array.flush(Written::attest()).await }).expect("serving");
+    }
+
+    pub fn discard(&self, extent: Extent) {
+        let array = self.array.clone();
+        let _ = self.run(async move { array.discard(extent).await }).expect("serving");
+    }
+
+    pub fn close(&self) {
+        let array = self.array.clone();
+        let _ = self.run(async move { array.close().await }).expect("serving");
+    }
+
+    pub fn scrub(&self, repair: Repair) -> Scrubbed {
+        let (array, stripes) = (self.array.clone(), self.layout().stripes());
+        self.run(async move { array.scrub(0..stripes, repair, async |_| {}).await }).expect("serving")
+    }
+
+    pub fn fail(&self, member: u16) {
+        let array = self.array.clone();
+        self.run(async move { array.fail(member).await }).expect("it is spared");
+    }
+
+    pub fn rebuild(&self, member: u16, stripes: Vec<std::ops::Range<u64>>) -> Rebuilt {
+        let (array, log) = (self.array.clone(), self.log.clone());
+        self.run(async move { array.rebuild(member, &stripes, &mut Owner(log)).await }).expect("the others are well")
+    }
+
+    /// A blank disk takes the place of a failed member and is filled.
+    pub fn replace(&self, member: u16) -> Rebuilt {
+        let disk = self.rack.add(self.plan.shape().member_blocks.0, self.plan.volatile, Content::new());
+        let mut disks = self.rack.disks.borrow_mut();
+        disks.pop();
+        disks[usize::from(member)] = disk.clone();
+        drop(disks);
+        self.array.replace(member, disk).expect("the member has failed");
+        self.rebuild(member, vec![0..self.layout().stripes()])
+    }
+
+    /// Where a member's data begins on its disk.
+    pub fn data(&self) -> u64 {
+        self.plan.shape().area().expect("a valid shape").data.start.0
+    }
+}
+
+/// True when a scrub had nothing to say.
+pub fn is_clean(scrubbed: &Scrubbed) -> bool {
+    (scrubbed.mismatches, scrubbed.unreadable, scrubbed.unknown, scrubbed.parity, scrubbed.lost) == (0, 0, 0, 0, 0)
+}

@@ -1,0 +1,345 @@
+//! Power cuts at any instant, also while another is recovered from, also with disks lost at the restart.
+
+use crate::bench::{Bench, Plan, is_clean};
+use crate::disk::{BLOCK, Content, Cut, Dice, Left, Rack};
+use crate::oracle::{content, run};
+use crate::script::{Kinds, Known, cuts_of};
+use block::{Extent, View};
+use raid::geometry::MemberSet;
+use raid::{Level, Repair};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// How thoroughly cuts are looked at.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// All combinations are tried up to so many.
+    pub combinations: u64,
+    /// Random combinations beside the named ones.
+    pub random: u64,
+    /// One of so many states is cut again while it is recovered.
+    pub again: u64,
+    /// One of so many cuts is looked at.
+    pub cuts: u64,
+}
+
+pub const QUICK: Effort = Effort { combinations: 4, random: 1, again: 16, cuts: 24 };
+pub const THOROUGH: Effort = Effort { combinations: 4096, random: 64, again: 4, cuts: 1 };
+
+/// A block that is not decided at a cut.
+struct Undecided {
+    disk: usize,
+    block: u64,
+    /// Beside the durable one, and one that is garbage.
+    versions: usize,
+}
+
+/// What each undecided block holds: 0 its durable version, then the later ones, then garbage.
+type Choice = Vec<usize>;
+
+pub struct Judge {
+    plan: Plan,
+    effort: Effort,
+    dice: Dice,
+    pub states: u64,
+}
+
+impl Judge {
+    pub fn new(plan: Plan, effort: Effort, seed: u64) -> Self {
+        Self { plan, effort, dice: Dice::new(seed ^ 0xcafe), states: 0 }
+    }
+
+    /// Runs a script and judges what its cuts can leave.
+    pub fn script(&mut self, kinds: Kinds, seed: u64) -> Result<(), String> {
+        for cut in cuts_of(self.plan, kinds, seed) {
+            if self.dice.roll(self.effort.cuts) == 0 {
+                self.cut(&cut)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, cut: &Cut<Known>) -> Result<(), String> {
+        let undecided = undecided(&cut.disks);
+        for choice in self.choices(&undecided) {
+            self.state(&cut.disks, &undecided, &choice, &cut.known, true)?;
+        }
+        Ok(())
+    }
+
+    fn choices(&mut self, undecided: &[Undecided]) -> Vec<Choice> {
+        let count = undecided.iter().try_fold(1u64, |count, one| count.checked_mul(one.versions as u64 + 1));
+        if let Some(count) = count.filter(|&count| count <= self.effort.combinations) {
+            return (0..count).map(|number| spell(number, undecided)).collect();
+        }
+        let last: Choice = undecided.iter().map(|one| one.versions).collect();
+        let none: Choice = undecided.iter().map(|_| 0).collect();
+        let mut choices = vec![none.clone(), last.clone()];
+        let one_of = |of: &Choice, at: usize, value: usize| {
+            let mut choice = of.clone();
+            choice[at] = value;
+            choice
+        };
+        let thorough = self.effort.cuts == 1;
+        for at in 0..undecided.len() {
+            if thorough || self.dice.roll(undecided.len() as u64) < 2 {
+                choices.push(one_of(&last, at, 0));
+                choices.push(one_of(&none, at, last[at]));
+                choices.push(
+                    none.iter().zip(&last).enumerate().map(|(n, (no, yes))| if n < at { *yes } else { *no }).collect(),
+                );
+            }
+        }
+        for disk in 0..self.plan.members {
+            let of_disk = |n: usize| undecided[n].disk == disk;
+            choices.push((0..last.len()).map(|n| if of_disk(n) { last[n] } else { 0 }).collect());
+            choices.push((0..last.len()).map(|n| if of_disk(n) { 0 } else { last[n] }).collect());
+        }
+        for _ in 0..self.effort.random {
+            choices.push(undecided.iter().map(|one| self.dice.roll(one.versions as u64 + 1) as usize).collect());
+        }
+        choices
+    }
+
+    /// One state: opened, judged, and, now and then, cut again meanwhile.
+    fn state(
+        &mut self,
+        disks: &[Left],
+        undecided: &[Undecided],
+        choice: &Choice,
+        known: &Known,
+        may_cut_again: bool,
+    ) -> Result<(), String> {
+        self.states += 1;
+        let lost = self.lost(known);
+        // Where blocks are promised to be atomic they are not torn; but for RAID-0, which then says so.
+        let may_tear = self.plan.volatile || !self.plan.atomic || self.plan.level == Level::Raid0;
+        let torn = may_tear && self.dice.roll(3) == 0;
+        let rack = Rack::new(Dice::new(self.dice.roll(u64::MAX)));
+        for (number, left) in disks.iter().enumerate() {
+            let mut content = left.durable.clone();
+            for (one, &version) in undecided.iter().zip(choice).filter(|(one, _)| one.disk == number) {
+                let (_, later) = left.later.iter().find(|(block, _)| *block == one.block).expect("it is undecided");
+                if torn && self.dice.roll(4) == 0 && later.last().is_some_and(|version| version.1 || self.plan.volatile)
+                {
+                    content.insert(one.block, torn_block(&content, later, one.block, self.dice.roll(3)));
+                } else if version > 0 {
+                    content.insert(one.block, later[version - 1].0.clone());
+                }
+            }
+            rack.add(self.plan.shape().member_blocks.0, self.plan.volatile, content);
+        }
+        let again: Rc<RefCell<Vec<Vec<Left>>>> = Rc::default();
+        let cut_again = may_cut_again && self.dice.roll(self.effort.again) == 0;
+        if cut_again {
+            let (weak, all) = (Rc::downgrade(&rack), again.clone());
+            rack.watch(move || {
+                if let Some(rack) = weak.upgrade() {
+                    all.borrow_mut().push(rack.cut());
+                }
+            });
+        }
+        self.judge(rack, known, &lost, torn).map_err(|error| {
+            let area = self.plan.shape().area().expect("a valid shape");
+            let describe = |(one, version): (&Undecided, &usize)| {
+                let (_, later) =
+                    disks[one.disk].later.iter().find(|(block, _)| *block == one.block).expect("it is undecided");
+                let flags: String = later.iter().map(|version| if version.1 { '~' } else { '.' }).collect();
+                let place = match one.block {
+                    block if block < area.ring.start.0 => format!("anchor {block}"),
+                    block if block < area.pages_a.start.0 => format!("ring {}", block - area.ring.start.0),
+                    block if block < area.data.start.0 => format!("page {}", block - area.pages_a.start.0),
+                    block => format!("data {}", block - area.data.start.0),
+                };
+                format!("{}:{place} {version}/{flags}", one.disk)
+            };
+            let undecided: Vec<String> = undecided.iter().zip(choice).map(describe).collect();
+            format!("{error}; undecided {undecided:?}, first cut {may_cut_again}")
+        })?;
+        let cuts = again.take();
+        if !cuts.is_empty() {
+            for _ in 0..3 {
+                let disks = &cuts[self.dice.roll(cuts.len() as u64) as usize];
+                let undecided = self::undecided(disks);
+                let choice = undecided.iter().map(|one| self.dice.roll(one.versions as u64 + 1) as usize).collect();
+                // What was lost at the first restart is known to be missing since.
+                let mut known = known.clone();
+                known.failed.extend(&lost);
+                self.state(disks, &undecided, &choice, &known, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Members that are not there at the restart, beside those that had failed: as many as are survived, or fewer.
+    fn lost(&self, known: &Known) -> Vec<u16> {
+        let layout = self.plan.shape().layout().expect("a valid shape");
+        let mut gone: MemberSet = known.failed.iter().copied().collect();
+        let mut lost = Vec::new();
+        while self.dice.roll(2) == 0 {
+            let member = self.dice.roll(u64::from(layout.members())) as u16;
+            if gone.contains(member) || !layout.survives(gone.with(member)) {
+                break;
+            }
+            gone = gone.with(member);
+            lost.push(member);
+        }
+        lost
+    }
+
+    fn judge(&self, rack: Rc<Rack>, known: &Known, lost: &[u16], torn: bool) -> Result<(), String> {
+        let context = |what: String| format!("{what} (failed {:?}, lost {lost:?}, torn {torn})", known.failed);
+        let opened = Bench::open(self.plan, rack.clone(), &known.failed, lost);
+        rack.watch(|| {});
+        let (bench, opened) = opened.map_err(|error| context(error.to_string()))?;
+        if !opened.left_out.is_empty() {
+            return Err(context(format!("{:?} were left out", opened.left_out)));
+        }
+        let found = self.read_all(&bench, known, torn).map_err(&context)?;
+        let scrubbed = bench.scrub(Repair::Report);
+        let may_lose = torn && self.plan.level == Level::Raid0 && !self.plan.volatile;
+        if !is_clean(&scrubbed) && !may_lose {
+            return Err(context(format!("{scrubbed:?} after recovery")));
+        }
+        let failed: Vec<u16> = known.failed.iter().chain(lost).copied().collect();
+        drop(bench);
+        let (bench, opened) = Bench::open(self.plan, rack, &failed, &[]).map_err(|error| context(error.to_string()))?;
+        if (opened.batches, opened.images) != (0, 0) || self.read_all(&bench, known, torn).map_err(&context)? != found {
+            return Err(context(format!("opened again: {opened:?}")));
+        }
+        if self.dice.roll(4) == 0 { self.go_on(&bench, &failed).map_err(context) } else { Ok(()) }
+    }
+
+    /// Every block holds what it may; a torn block of RAID-0 may say that it is lost.
+    fn read_all(&self, bench: &Bench, known: &Known, torn: bool) -> Result<Vec<Option<Vec<u8>>>, String> {
+        let may_lose = torn && self.plan.level == Level::Raid0;
+        let mut all = Vec::new();
+        if !may_lose {
+            let found = bench.read(Extent::new(0, bench.blocks())).map_err(|error| error.to_string())?;
+            known.oracle.judge(0, &found)?;
+            return Ok(vec![Some(found)]);
+        }
+        for lba in 0..bench.blocks() {
+            let found = bench.read(Extent::new(lba, 1)).ok();
+            if let Some(found) = &found {
+                known.oracle.judge(lba, found)?;
+            }
+            all.push(found);
+        }
+        Ok(all)
+    }
+
+    /// The array is written on, its missing members are replaced, and all is well.
+    fn go_on(&self, bench: &Bench, failed: &[u16]) -> Result<(), String> {
+        let blocks = bench.blocks();
+        for lba in 0..blocks {
+            let _ =
+                bench.write(lba, content(1 << 20, lba)).map_err(|error| format!("write after recovery: {error}"))?;
+        }
+        for &member in failed {
+            let rebuilt = bench.replace(member);
+            if !rebuilt.unreadable.is_empty() {
+                return Err(format!("rebuilt after recovery: {rebuilt:?}"));
+            }
+        }
+        let scrubbed = bench.scrub(Repair::Report);
+        let found = bench.read(Extent::new(0, blocks)).map_err(|error| error.to_string())?;
+        match found == *run(1 << 20, Extent::new(0, blocks)) && is_clean(&scrubbed) {
+            true => Ok(()),
+            false => Err(format!("{scrubbed:?} after all was written anew")),
+        }
+    }
+}
+
+fn undecided(disks: &[Left]) -> Vec<Undecided> {
+    let of = |(disk, left): (usize, &Left)| {
+        left.later
+            .iter()
+            .map(move |(block, later)| Undecided { disk, block: *block, versions: later.len() })
+            .collect::<Vec<_>>()
+    };
+    disks.iter().enumerate().flat_map(of).collect()
+}
+
+fn spell(mut number: u64, undecided: &[Undecided]) -> Choice {
+    let digit = |one: &Undecided| {
+        let base = one.versions as u64 + 1;
+        let digit = number % base;
+        number /= base;
+        digit as usize
+    };
+    undecided.iter().map(digit).collect()
+}
+
+/// Noise, or sectors of two versions.
+fn torn_block(now: &Content, later: &[(View, bool)], block: u64, how: u64) -> View {
+    let last = &later.last().expect("a version is in flight").0;
+    let zeros = View::zeroed(BLOCK);
+    let before = now.get(&block).unwrap_or(&zeros);
+    let mut bytes = last.clone().thaw();
+    match how {
+        0 => bytes.copy_from_slice(&content(u64::from(u32::MAX), block)),
+        1 => bytes[512..].copy_from_slice(&before[512..]),
+        _ => bytes[..2048].copy_from_slice(&before[..2048]),
+    }
+    bytes.freeze()
+}
+
+/// The arrays that are cut: every level, with and without volatile caches.
+pub fn plans() -> Vec<Plan> {
+    let of = |level, members| [true, false].map(|volatile| Plan::small(level, members, volatile));
+    let mut plans: Vec<Plan> = [
+        (Level::Raid0, 3),
+        (Level::Raid1, 2),
+        (Level::Raid1, 3),
+        (Level::Raid5, 3),
+        (Level::Raid6, 4),
+        (Level::Raid10, 4),
+    ]
+    .into_iter()
+    .flat_map(|(level, members)| of(level, members))
+    .collect();
+    plans.push(Plan { atomic: false, ..Plan::small(Level::Raid10, 4, false) });
+    plans
+}
+
+pub const KINDS: Kinds = Kinds { failures: true, rounds: 7 };
+
+fn judged(plan: Plan, effort: Effort, seeds: std::ops::Range<u64>) -> u64 {
+    let mut states = 0;
+    for seed in seeds {
+        let mut judge = Judge::new(plan, effort, seed);
+        if let Err(error) = judge.script(KINDS, seed) {
+            panic!("{plan:?}, seed {seed}, state {}: {error}", judge.states);
+        }
+        states += judge.states;
+    }
+    states
+}
+
+#[test]
+fn array_after_any_power_cut_holds_old_or_new() {
+    let mut total = 0;
+    for plan in plans() {
+        let states = judged(plan, QUICK, 0..3);
+        println!("{:>7} of {}, volatile caches {:>5}: {states} states", plan.level, plan.members, plan.volatile);
+        total += states;
+    }
+    println!("{total} states");
+}
+
+/// `RAID_CRASH_SEEDS=1000..2000 cargo test --release -p raid --test protected -- --ignored --nocapture cut_thoroughly`
+#[test]
+#[ignore = "takes as long as it is told to"]
+fn array_is_cut_thoroughly() {
+    let asked = std::env::var("RAID_CRASH_SEEDS").unwrap_or_else(|_| "0..20".to_owned());
+    let (from, to) = asked.split_once("..").expect("a range of seeds");
+    let (from, to): (u64, u64) = (from.parse().expect("a number"), to.parse().expect("a number"));
+    let mut total = 0;
+    for seed in from..to {
+        for plan in plans() {
+            total += judged(plan, THOROUGH, seed..seed + 1);
+        }
+        println!("seed {seed}: {total} states");
+    }
+}

@@ -1,0 +1,305 @@
+//! Disks that remember what a power cut could leave: for each block every version since the last durable one.
+
+use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+pub const BLOCK: usize = 4096;
+
+/// What a disk holds; blocks that are not there are zeros.
+pub type Content = BTreeMap<u64, View>;
+
+/// A number generator whose seed is the whole test.
+#[derive(Clone)]
+pub struct Dice(Rc<Cell<u64>>);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(Rc::new(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)))
+    }
+
+    pub fn roll(&self, sides: u64) -> u64 {
+        let state = self.0.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0.set(state);
+        let mixed = (state ^ (state >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        (mixed >> 33) % sides
+    }
+}
+
+/// What one disk could hold after a power cut.
+#[derive(Clone)]
+pub struct Left {
+    pub durable: Content,
+    /// For each block that is undecided, the later versions in order, and whether the last of them was in flight.
+    pub later: Vec<(u64, Vec<(View, bool)>)>,
+}
+
+/// A power cut between two events: what every disk could hold, and what the test knew then.
+pub struct Cut<K> {
+    pub disks: Vec<Left>,
+    pub known: K,
+}
+
+/// Is told after every event.
+type Watcher = Box<dyn Fn()>;
+
+/// The disks of one run.
+pub struct Rack {
+    pub disks: RefCell<Vec<Disk>>,
+    pub dice: Dice,
+    watcher: RefCell<Option<Watcher>>,
+}
+
+impl Rack {
+    pub fn new(dice: Dice) -> Rc<Self> {
+        Rc::new(Self { disks: RefCell::default(), dice, watcher: RefCell::default() })
+    }
+
+    pub fn add(self: &Rc<Self>, blocks: u64, volatile: bool, content: Content) -> Disk {
+        let disk = Disk(Rc::new(State {
+            rack: Rc::downgrade(self),
+            blocks,
+            volatile: Cell::new(volatile),
+            now: RefCell::new(content.clone()),
+            durable: RefCell::new(content),
+            pending: RefCell::default(),
+            next: Cell::default(),
+            gone: Cell::default(),
+            bad: RefCell::default(),
+            stuck: RefCell::default(),
+            lose_next_write: Cell::default(),
+            misdirect_next_write: Cell::default(),
+            misdirect_next_read: Cell::default(),
+            patient: Cell::new(true),
+            counts: Counts::default(),
+        }));
+        self.disks.borrow_mut().push(disk.clone());
+        disk
+    }
+
+    pub fn watch(&self, watcher: impl Fn() + 'static) {
+        *self.watcher.borrow_mut() = Some(Box::new(watcher));
+    }
+
+    pub fn cut(&self) -> Vec<Left> {
+        self.disks.borrow().iter().map(Disk::left).collect()
+    }
+
+    fn event(&self) {
+        if let Some(watcher) = &*self.watcher.borrow() {
+            watcher();
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct Disk(Rc<State>);
+
+#[derive(Default)]
+pub struct Counts {
+    pub reads: Cell<u64>,
+    pub writes: Cell<u64>,
+    pub flushes: Cell<u64>,
+    pub blocks_written: Cell<u64>,
+    pub blocks_read: Cell<u64>,
+}
+
+struct Pending {
+    id: u64,
+    block: u64,
+    content: View,
+    ended: bool,
+}
+
+pub struct State {
+    rack: std::rc::Weak<Rack>,
+    blocks: u64,
+    volatile: Cell<bool>,
+    now: RefCell<Content>,
+    durable: RefCell<Content>,
+    pending: RefCell<Vec<Pending>>,
+    next: Cell<u64>,
+    pub gone: Cell<bool>,
+    /// Blocks that cannot be read until they are written.
+    pub bad: RefCell<BTreeSet<u64>>,
+    /// Blocks that cannot be written.
+    pub stuck: RefCell<BTreeSet<u64>>,
+    /// The next write of this block is acknowledged and not done.
+    pub lose_next_write: Cell<Option<u64>>,
+    /// The next write of the first block lands on the second.
+    pub misdirect_next_write: Cell<Option<(u64, u64)>>,
+    /// The next read of the first block returns the second.
+    pub misdirect_next_read: Cell<Option<(u64, u64)>>,
+    /// Operations let others run.
+    pub patient: Cell<bool>,
+    pub counts: Counts,
+}
+
+impl std::ops::Deref for Disk {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+fn add(counter: &Cell<u64>, more: u64) {
+    counter.set(counter.get() + more);
+}
+
+impl Disk {
+    fn left(&self) -> Left {
+        let mut later: BTreeMap<u64, Vec<(View, bool)>> = BTreeMap::new();
+        for pending in self.pending.borrow().iter() {
+            later.entry(pending.block).or_default().push((pending.content.clone(), !pending.ended));
+        }
+        Left { durable: self.durable.borrow().clone(), later: later.into_iter().collect() }
+    }
+
+    /// What is on the disk now.
+    pub fn content(&self) -> Content {
+        self.now.borrow().clone()
+    }
+
+    pub fn block(&self, block: u64) -> View {
+        self.now.borrow().get(&block).cloned().unwrap_or_else(|| View::zeroed(BLOCK))
+    }
+
+    /// Changes a block behind everybody's back.
+    pub fn overwrite(&self, block: u64, content: View) {
+        self.now.borrow_mut().insert(block, content.clone());
+        self.durable.borrow_mut().insert(block, content);
+    }
+
+    async fn pause(&self) {
+        let Some(rack) = self.rack.upgrade().filter(|_| self.patient.get()) else { return };
+        rack.event();
+        let mut yields = rack.dice.roll(3);
+        poll_fn(|cx| {
+            if yields == 0 {
+                return Poll::Ready(());
+            }
+            yields -= 1;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn event(&self) {
+        if let Some(rack) = self.rack.upgrade().filter(|_| self.patient.get()) {
+            rack.event();
+        }
+    }
+
+    fn here(&self, extent: Extent) -> Result<(), IoError> {
+        if self.gone.get() { Err(IoError::new(IoErrorKind::Gone, extent)) } else { Ok(()) }
+    }
+}
+
+impl BlockDevice for Disk {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            block_bytes: BLOCK as u32,
+            blocks: Blocks(self.blocks),
+            physical_block_bytes: 4096,
+            optimal_bytes: 4096,
+            volatile_cache: self.volatile.get(),
+            discard_zeroes: false,
+            prefers_fresh: false,
+        }
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry().admit(extent)?;
+        add(&self.counts.reads, 1);
+        add(&self.counts.blocks_read, extent.len.0);
+        self.here(extent)?;
+        if self.bad.borrow().range(extent.start.0..extent.end().0).next().is_some() {
+            return Err(IoError::new(IoErrorKind::Medium, extent));
+        }
+        let mut bytes = Buf::zeroed(extent.len.0 as usize * BLOCK);
+        let now = self.now.borrow();
+        for (block, into) in (extent.start.0..).zip(bytes.chunks_mut(BLOCK)) {
+            let from = match self.misdirect_next_read.get() {
+                Some((one, other)) if one == block => {
+                    self.misdirect_next_read.set(None);
+                    other
+                }
+                _ => block,
+            };
+            if let Some(content) = now.get(&from) {
+                into.copy_from_slice(content);
+            }
+        }
+        Ok(bytes.into())
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        add(&self.counts.writes, 1);
+        add(&self.counts.blocks_written, extent.len.0);
+        self.here(extent)?;
+        let first = self.next.get();
+        self.next.set(first + extent.len.0);
+        for n in 0..extent.len.0 {
+            let content = data.slice(n as usize * BLOCK..(n as usize + 1) * BLOCK);
+            let mut block = extent.start.0 + n;
+            if self.lose_next_write.get() == Some(block) {
+                self.lose_next_write.set(None);
+                continue;
+            }
+            if let Some((one, other)) = self.misdirect_next_write.get()
+                && one == block
+            {
+                self.misdirect_next_write.set(None);
+                block = other;
+            }
+            self.pending.borrow_mut().push(Pending { id: first + n, block, content, ended: false });
+        }
+        self.pause().await;
+        self.here(extent)?;
+        if self.stuck.borrow().range(extent.start.0..extent.end().0).next().is_some() {
+            return Err(IoError::new(IoErrorKind::Medium, extent));
+        }
+        let ids = first..first + extent.len.0;
+        let mut pending = self.pending.borrow_mut();
+        for one in pending.iter_mut().filter(|one| ids.contains(&one.id)) {
+            one.ended = true;
+            self.now.borrow_mut().insert(one.block, one.content.clone());
+        }
+        if !self.volatile.get() {
+            for one in pending.iter().filter(|one| ids.contains(&one.id)) {
+                self.durable.borrow_mut().insert(one.block, one.content.clone());
+            }
+            let done: BTreeSet<u64> = pending.iter().filter(|one| ids.contains(&one.id)).map(|one| one.block).collect();
+            pending.retain(|one| one.id >= ids.end || !done.contains(&one.block));
+        }
+        drop(pending);
+        self.bad.borrow_mut().retain(|block| !(extent.start.0..extent.end().0).contains(block));
+        self.event();
+        Ok(Written::attest())
+    }
+
+    async fn flush(&self, _: Written) -> Result<Stable, IoError> {
+        add(&self.counts.flushes, 1);
+        self.here(Extent::default())?;
+        let covered: BTreeSet<u64> = self.pending.borrow().iter().filter(|one| one.ended).map(|one| one.id).collect();
+        self.pause().await;
+        self.here(Extent::default())?;
+        let mut pending = self.pending.borrow_mut();
+        for one in pending.iter().filter(|one| covered.contains(&one.id)) {
+            self.durable.borrow_mut().insert(one.block, one.content.clone());
+        }
+        pending.retain(|one| !covered.contains(&one.id));
+        drop(pending);
+        self.event();
+        Ok(Stable::attest())
+    }
+
+    async fn discard(&self, _: Extent) -> Result<Written, IoError> {
+        Ok(Written::attest())
+    }
+}

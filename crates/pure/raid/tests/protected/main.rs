@@ -1,0 +1,13 @@
+//! Protected arrays from outside: crashes at any instant, disks that lie, members that come and go, and what it all costs.
+
+#![expect(clippy::single_range_in_vec_init, reason = "a rebuild takes a list of ranges, often of one")]
+
+mod bench;
+mod bugs;
+mod costs;
+mod crash;
+mod disk;
+mod faults;
+mod oracle;
+mod returns;
+mod script;

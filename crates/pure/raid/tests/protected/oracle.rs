@@ -1,0 +1,111 @@
+//! What each block may hold after a power cut.
+
+use crate::disk::BLOCK;
+use block::{Buf, Extent, View};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// The name of a write; zero for never written.
+pub type Name = u64;
+
+thread_local! {
+    static CONTENTS: RefCell<BTreeMap<(Name, u64), View>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// The content of block `lba` as written under `name`.
+pub fn content(name: Name, lba: u64) -> View {
+    CONTENTS.with_borrow_mut(|contents| contents.entry((name, lba)).or_insert_with(|| make(name, lba)).clone())
+}
+
+fn make(name: Name, lba: u64) -> View {
+    let mut buf = Buf::zeroed(BLOCK);
+    if name != 0 {
+        let mut state = (name << 32 | lba).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        for word in buf.chunks_mut(8) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
+        }
+    }
+    buf.freeze()
+}
+
+/// The content of a run of blocks.
+pub fn run(name: Name, extent: Extent) -> View {
+    let mut buf = Buf::zeroed(extent.len.0 as usize * BLOCK);
+    for (lba, into) in (extent.start.0..).zip(buf.chunks_mut(BLOCK)) {
+        into.copy_from_slice(&content(name, lba));
+    }
+    buf.freeze()
+}
+
+/// One block: the names in the order of their writes, from the oldest that a cut may leave on.
+#[derive(Clone, Debug, Default)]
+pub struct May {
+    names: Vec<Name>,
+    /// How many older names there were.
+    forgotten: usize,
+    /// Names before this place are older than one that a flush could cover, counted with the forgotten ones.
+    ended: usize,
+}
+
+/// What every block may hold.
+#[derive(Clone, Debug)]
+pub struct Oracle(pub Vec<May>);
+
+impl Oracle {
+    pub fn new(blocks: u64) -> Self {
+        Self(vec![May { names: vec![0], forgotten: 0, ended: 0 }; blocks as usize])
+    }
+
+    fn of(&mut self, extent: Extent) -> &mut [May] {
+        &mut self.0[extent.start.0 as usize..extent.end().0 as usize]
+    }
+
+    /// A write or a discard begins. What nobody needs may be zeros as well.
+    pub fn begin(&mut self, extent: Extent, name: Name, fresh: bool) {
+        for may in self.of(extent) {
+            if fresh {
+                may.names.push(0);
+            }
+            may.names.push(name);
+        }
+    }
+
+    /// It has ended: a flush that begins now makes it durable.
+    pub fn end(&mut self, extent: Extent) {
+        self.of(extent).iter_mut().for_each(|may| may.ended = may.forgotten + may.names.len() - 1);
+    }
+
+    /// What a flush that begins now will have made durable.
+    pub fn flush_begins(&self) -> Vec<usize> {
+        self.0.iter().map(|may| may.ended).collect()
+    }
+
+    pub fn flush_ends(&mut self, covered: &[usize]) {
+        for (may, &covered) in self.0.iter_mut().zip(covered) {
+            may.names.drain(..covered.saturating_sub(may.forgotten));
+            may.forgotten = may.forgotten.max(covered);
+        }
+    }
+
+    /// The names that were found, or the first block that is none of what it may be.
+    pub fn judge(&self, start: u64, found: &[u8]) -> Result<(), String> {
+        for ((lba, found), may) in (start..).zip(found.chunks(BLOCK)).zip(&self.0[start as usize..]) {
+            if !may.names.iter().any(|&name| *content(name, lba) == *found) {
+                return Err(format!("block {lba} holds none of {:?}", may.names));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, where only the last write counts.
+    pub fn judge_now(&self, start: u64, found: &[u8]) -> Result<(), String> {
+        for ((lba, found), may) in (start..).zip(found.chunks(BLOCK)).zip(&self.0[start as usize..]) {
+            let last = may.names.last().copied().unwrap_or_default();
+            if *content(last, lba) != *found {
+                return Err(format!("block {lba} does not hold {last}"));
+            }
+        }
+        Ok(())
+    }
+}
