@@ -4,12 +4,12 @@ use crate::counted::Counted;
 use crate::pool::OpenPool;
 use block::{IoError, IoErrorKind, Stable};
 use raid::{Array, FailureLog};
-use shard::{GroupCommit, World};
+use shard::{GroupCommit, World, mailbox};
 use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use volume::{MemberState, Window};
+use volume::Window;
 
 /// A member disk as a whole: labels and catalogs at its ends, the array's data area between.
 pub type Disk<W> = Rc<GroupCommit<Counted<<W as World>::Disk>>>;
@@ -51,15 +51,16 @@ impl<W: World> FailureLog for FailureRecord<W> {
         let group = self.group;
         Box::pin(async move {
             // A failure while the pool is being made or closed cannot be recorded, so nothing is acknowledged.
-            let pool = pool.ok_or(IoError { kind: IoErrorKind::Gone, ..error })?;
-            let disk = pool.note_failure(group, member, error);
-            match pool.pool.set_member_state(disk, MemberState::Failed).await {
-                Ok(()) => Ok(Stable::attest()),
-                Err(refusal) => {
-                    tracing::error!(pool = %pool.name, %refusal, "a failed member could not be recorded; the group stops");
-                    Err(IoError { kind: IoErrorKind::Gone, ..error })
-                }
-            }
+            let gone = IoError { kind: IoErrorKind::Gone, ..error };
+            let pool = pool.ok_or(gone)?;
+            let (tell, told) = mailbox::channel();
+            // A task of its own: the array drives its work only while somebody waits for it, and a failure
+            // that only reads have met is to be written down too.
+            pool.clone().spawn(async move {
+                // Nobody waits when the array is gone.
+                let _ = tell.send(pool.record_failure(group, member, error).await);
+            });
+            told.receive().await.unwrap_or(Err(gone))
         })
     }
 }

@@ -16,12 +16,13 @@ pub use volumes::{create_volume, delete_volume, resize_volume};
 
 use crate::array::{Disk, Group};
 use crate::seat::Seat;
-use block::{Blocks, IoError};
+use block::{Blocks, IoError, IoErrorKind, Stable};
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code};
 use rebuild::{Halt, Work};
 use refusals::refusal;
 use shard::World;
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::rc::Rc;
 use volume::Uuid;
 
@@ -102,13 +103,25 @@ pub struct Candidate {
 }
 
 impl<W: World> OpenPool<W> {
-    /// The identity of a member that has failed, which is told to the log.
-    pub fn note_failure(&self, group: usize, member: u16, error: IoError) -> Uuid {
-        let slots = self.groups[group].slots.borrow();
-        let slot = &slots[usize::from(member)];
-        let disk = slot.name.as_ref().map_or("unknown", DiskName::as_str);
-        tracing::error!(pool = %self.name, group, disk, %error, "a member has failed and is not used any more");
-        uuid(slot.id)
+    /// After any crash the member is not taken for a current one.
+    ///
+    /// *Errors*: `Gone` when that cannot be promised.
+    pub async fn record_failure(&self, group: usize, member: u16, error: IoError) -> Result<Stable, IoError> {
+        let disk = uuid(self.groups[group].slots.borrow()[usize::from(member)].id);
+        let name = self.disk_name(group, member);
+        tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is not used any more");
+        match self.pool.set_member_state(disk, volume::MemberState::Failed).await {
+            Ok(()) => Ok(Stable::attest()),
+            Err(refusal) => {
+                tracing::error!(pool = %self.name, %refusal, "a failed member could not be recorded; the group stops");
+                Err(IoError { kind: IoErrorKind::Gone, ..error })
+            }
+        }
+    }
+
+    /// Runs `task` on the pool's home shard.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.seat.world.spawn(task);
     }
 
     /// Where a disk belongs: its group and its place there.
