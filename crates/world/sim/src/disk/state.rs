@@ -172,7 +172,7 @@ impl DiskState {
         undecided.retain(|&atom, versions| {
             let last = versions.iter().rposition(|version| version.has_completed && covered.contains(&version.write));
             if let Some(last) = last {
-                durable.atom_mut(atom).copy_from_slice(versions[last].bytes());
+                durable.write(atom, versions[last].bytes());
                 versions.drain(..=last);
             }
             !versions.is_empty()
@@ -216,7 +216,7 @@ impl DiskState {
         let newest = self.undecided.get_mut(&atom);
         match newest.and_then(|versions| versions.iter_mut().rfind(|version| version.has_completed)) {
             Some(version) => version.bytes = Some(bytes.freeze()),
-            None => self.durable.atom_mut(atom).copy_from_slice(&bytes),
+            None => self.durable.write(atom, &bytes),
         }
     }
 
@@ -248,9 +248,9 @@ impl DiskState {
             self.counts.atoms_torn += 1;
             let mut garbage = [0; ATOM_BYTES];
             self.random.fill(&mut garbage);
-            self.durable.atom_mut(atom).copy_from_slice(&garbage);
+            self.durable.write(atom, &garbage);
         } else {
-            self.durable.atom_mut(atom).copy_from_slice(version.bytes());
+            self.durable.write(atom, version.bytes());
         }
         self.latent.remove(&atom);
     }

@@ -2,6 +2,7 @@
 
 use super::ATOM_BYTES;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
 const PAGE_ATOMS: u64 = 8;
@@ -23,9 +24,13 @@ impl Store {
         }
     }
 
-    /// The atom's bytes, to be changed.
-    pub fn atom_mut(&mut self, atom: u64) -> &mut [u8] {
-        let page = self.0.entry(atom / PAGE_ATOMS).or_insert_with(|| Rc::new([ZEROS; PAGE_ATOMS as usize]));
-        &mut Rc::make_mut(page)[(atom % PAGE_ATOMS) as usize]
+    /// The atom holds `bytes` from now on. Zeros where nothing ever was take no memory.
+    pub fn write(&mut self, atom: u64, bytes: &[u8]) {
+        let (page, at) = (atom / PAGE_ATOMS, (atom % PAGE_ATOMS) as usize);
+        let page = match self.0.entry(page) {
+            Entry::Vacant(_) if bytes == ZEROS => return,
+            entry => entry.or_insert_with(|| Rc::new([ZEROS; PAGE_ATOMS as usize])),
+        };
+        Rc::make_mut(page)[at].copy_from_slice(bytes);
     }
 }
