@@ -9,14 +9,25 @@ use std::time::{Duration, Instant};
 /// How long the daemon may take to start or to end; two cores are shared with other tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start(dir: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_blockyard"))
+/// A daemon that ends with its test, also when that fails.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already, and a test that panics has said what matters.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(dir: &Path) -> Daemon {
+    let daemon = Command::new(env!("CARGO_BIN_EXE_blockyard"))
         .args(["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"])
         .args(["--node", "test", "--log", "warn"])
         .current_dir(dir)
         .stdin(Stdio::null())
-        .spawn()
-        .expect("it runs")
+        .spawn();
+    Daemon(daemon.expect("it runs"))
 }
 
 fn ask(dir: &Path, arguments: &[&str]) -> crate::lab::Outcome {
@@ -31,12 +42,12 @@ fn wait_until_served(dir: &Path) {
     }
 }
 
-fn end(daemon: &mut Child, signal: Signal) -> ExitStatus {
-    let id = Pid::from_raw(i32::try_from(daemon.id()).expect("a process id")).expect("not zero");
+fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
+    let id = Pid::from_raw(i32::try_from(daemon.0.id()).expect("a process id")).expect("not zero");
     kill_process(id, signal).expect("it runs");
     let begun = Instant::now();
     loop {
-        if let Some(status) = daemon.try_wait().expect("it is ours") {
+        if let Some(status) = daemon.0.try_wait().expect("it is ours") {
             return status;
         }
         assert!(begun.elapsed() < PATIENCE, "the daemon did not end");

@@ -186,10 +186,12 @@ impl<W: World> OpenPool<W> {
         self.pool.allocated(number).iter().map(range).collect()
     }
 
-    fn begin(&self, group: usize, resync: bool) -> Work {
+    /// Work on the group that begins now, with everything before it.
+    pub(super) fn begin(&self, group: usize, resync: bool) -> Work {
         let array = &self.groups[group].array;
         let stripe_bytes = array.stripe_blocks() * u64::from(raid::BLOCK_BYTES);
-        Work { resync, started: self.seat.world.now(), done: 0, total: 0, stripe_bytes }
+        let total = self.stripes_in_use(group).iter().map(|range| range.end - range.start).sum();
+        Work { resync, started: self.seat.world.now(), done: 0, total, stripe_bytes }
     }
 }
 

@@ -1,6 +1,6 @@
 //! How the pools of this shard are.
 
-use super::{GroupState, OpenPool, rebuild::Work};
+use super::{OpenPool, rebuild::Work};
 use crate::seat::Seat;
 use model::{DiskCounters, DiskName, GroupReport, MemberReport, MemberState, PoolReport, PoolState, Size};
 use raid::MemberState as InArray;
@@ -30,7 +30,7 @@ impl<W: World> OpenPool<W> {
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
         let status = self.pool.status();
-        let groups: Vec<GroupReport> = self.groups.iter().map(|group| self.group_report(group)).collect();
+        let groups: Vec<GroupReport> = (0..self.groups.len()).map(|number| self.group_report(number)).collect();
         PoolReport {
             name: self.name.clone(),
             id: self.id,
@@ -42,7 +42,8 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    fn group_report(&self, group: &GroupState<W>) -> GroupReport {
+    fn group_report(&self, number: usize) -> GroupReport {
+        let group = &self.groups[number];
         let status = group.array.status();
         let slots = group.slots.borrow();
         let members = slots.iter().zip(&status.members).zip(0..).map(|((slot, member), number)| MemberReport {
@@ -71,6 +72,9 @@ impl<W: World> OpenPool<W> {
         };
         let work = group.work.get().filter(|work| !work.is_resync());
         let rebuild = work.map(|work: Work| work.progress(self.seat.world.now()));
+        // One that is about to begin is told of too, or who waits for its end would think that it is over.
+        let waits = group.repairing.get() && has(MemberState::Rebuilding);
+        let rebuild = rebuild.or_else(|| waits.then(|| self.begin(number, false).progress(self.seat.world.now())));
         GroupReport { level: group.level, chunk: group.chunk, state, members, rebuild }
     }
 
