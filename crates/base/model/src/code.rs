@@ -39,6 +39,7 @@ catalogue! {
     1006 ADDRESS_INVALID       Invalid     "The text is not an address or a network.";
     1007 REQUEST_INVALID       Invalid     "The request cannot be understood.";
     1008 LUN_INVALID           Invalid     "The logical unit number is outside of what hosts can address.";
+    1009 TIME_INVALID          Invalid     "The text is not a time or a span of time.";
 
     1101 DISK_UNKNOWN          NotFound    "No disk has this name.";
     1102 POOL_UNKNOWN          NotFound    "No pool has this name.";

@@ -108,6 +108,9 @@ pub enum Order {
     Sessions,
     /// Where we listen → `Report::Portals`.
     Portals,
+    /// What has happened since this was asked last, as soon as something has → `Report::Events`. Each event
+    /// is told once; it may be long in coming.
+    NextEvents,
     /// Stop listening, finish what is under way, flush, mark the pools clean, close everything →
     /// `Report::Done`. No order follows.
     Stop,

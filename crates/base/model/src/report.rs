@@ -1,6 +1,6 @@
 //! What the data plane answers.
 
-use crate::{DiskReport, EngineReport, PoolReport, PortalReport, SessionReport, VolumeReport};
+use crate::{DiskReport, EngineReport, PoolReport, PortalReport, Raised, SessionReport, VolumeReport};
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,4 +27,6 @@ pub enum Report {
     Sessions(Vec<SessionReport>),
     /// The data plane itself.
     Engine(EngineReport),
+    /// What has happened, in order; at least one thing.
+    Events(Vec<Raised>),
 }

@@ -1,12 +1,14 @@
 //! The command line: noun, then verb.
 
 mod disk;
+mod event;
 mod host;
 mod pool;
 mod serve;
 mod volume;
 
 pub use disk::DiskCommand;
+pub use event::{EventCommand, Since};
 pub use host::{HostCommand, TargetCommand};
 pub use pool::PoolCommand;
 pub use serve::{IoChoice, ServeOptions, portal_address};
@@ -112,6 +114,9 @@ pub enum Command {
     /// Portals: list
     #[command(subcommand, after_help = "Example:\n  blockyard portal list")]
     Portal(ListCommand),
+    /// Events: what has happened
+    #[command(subcommand, after_help = "Example:\n  blockyard event list --follow")]
+    Event(EventCommand),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  blockyard completion bash > /etc/bash_completion.d/blockyard")]
     Completion {

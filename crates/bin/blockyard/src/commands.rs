@@ -1,6 +1,7 @@
 //! What each command asks the daemon, and how it prints the answer.
 
 mod disks;
+mod events;
 mod hosts;
 mod pools;
 mod presentations;
@@ -33,6 +34,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Present(options) => presentations::present(&desk, options),
         Command::Unpresent(options) => presentations::unpresent(&desk, &options),
         Command::Presentation(_) => presentations::list(&desk),
+        Command::Event(command) => events::run(&desk, command),
         Command::Session(_) => sessions::list(&desk),
         Command::Portal(_) => sessions::portals(&desk),
         Command::Status { check } => status::status(&desk, check),

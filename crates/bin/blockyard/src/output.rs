@@ -27,6 +27,11 @@ impl Output {
         Self { form: global.output, headers: !global.no_headers, quiet: global.quiet }
     }
 
+    /// As this one, for rows that continue what was printed before.
+    pub fn without_headers(self) -> Self {
+        Self { headers: false, ..self }
+    }
+
     /// True when answers are printed as JSON.
     pub fn is_json(self) -> bool {
         self.form == Some(Form::Json)

@@ -7,8 +7,10 @@ mod problem;
 
 pub use problem::Problem;
 
-use crate::Control;
-use crate::request::{NewDisk, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Replace, Resize, Unpresent};
+use crate::request::{
+    Events, NewDisk, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Replace, Resize, Unpresent,
+};
+use crate::{Control, Wanted};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, Uri};
@@ -49,6 +51,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/presentations", get(presentations).post(present).delete(unpresent))
         .route("/sessions", get(sessions))
         .route("/portals", get(portals))
+        .route("/events", get(events))
         .with_state(control);
     Router::new()
         .nest("/api/v1", v1)
@@ -173,6 +176,11 @@ async fn sessions(State(control): Shared) -> Answer {
 
 async fn portals(State(control): Shared) -> Answer {
     answer("portals", control.portal_reports().await?)
+}
+
+async fn events(State(control): Shared, Asked(asked): Asked<Events>) -> Answer {
+    let Events { after, since, severity, limit } = asked;
+    answer("events", control.events(Wanted { after: after.unwrap_or(0), since, severity, limit }).await)
 }
 
 async fn no_route(uri: Uri) -> Problem {

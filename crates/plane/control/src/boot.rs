@@ -7,8 +7,8 @@ use crate::control::Turn;
 use crate::state::{State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, search};
 use model::{
-    DiskName, Iqn, Name, Order, PortalReport, PortalState, Refusal, TARGET_PORTAL_GROUP, VolumeId, VolumeName,
-    VolumeSpec, code,
+    DiskName, Iqn, Name, Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, TARGET_PORTAL_GROUP,
+    VolumeId, VolumeName, VolumeSpec, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Control {
     /// *Errors*: the state cannot be read or written, or the data plane is gone. Missing disks, pools,
     /// files and portals are no errors: they are logged and stand in the status.
     pub async fn start(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
-        let control = Self::new(settings, store, engine);
+        let control = Self::new(settings, store, engine)?;
         {
             let turn = control.turn().await;
             control.add_default_target(&turn)?;
@@ -41,6 +41,9 @@ impl Control {
             control.drop_dangling(&turn).await?;
             control.open_portals().await?;
         }
+        let node = Subject::new(SubjectKind::Node, &control.settings.node);
+        let sentence = format!("node {} has started, version {}", control.settings.node, env!("CARGO_PKG_VERSION"));
+        control.raise(event::NODE_STARTED, node, sentence);
         Ok(control)
     }
 
@@ -168,7 +171,11 @@ impl Control {
         for (name, record) in &self.state().pools {
             match self.engine.pool(Order::OpenPool { id: record.id }).await {
                 Ok(pool) => self.commit(turn, |state| state.learn(&pool))?,
-                Err(refusal) => tracing::error!(pool = %name, "{refusal}"),
+                Err(refusal) => {
+                    tracing::error!(pool = %name, "{refusal}");
+                    let sentence = format!("pool {name} could not be opened: {refusal}");
+                    self.raise(event::POOL_UNOPENED, Subject::pool(name), sentence);
+                }
             }
         }
         Ok(())
@@ -214,6 +221,8 @@ impl Control {
                 Ok(portal) => portal,
                 Err(refusal) => {
                     tracing::error!(portal = %address, "{refusal}");
+                    let subject = Subject::new(SubjectKind::Portal, address);
+                    self.raise(event::PORTAL_UNUSABLE, subject, refusal.to_string());
                     let state = PortalState::Failed { why: refusal.message };
                     PortalReport { address: *address, tag: TARGET_PORTAL_GROUP, state, sessions: 0 }
                 }

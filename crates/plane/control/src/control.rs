@@ -1,8 +1,10 @@
 //! The one place that changes the desired state.
 
+use crate::event_log::EventLog;
 use crate::state::{DiskRecord, PoolRecord};
 use crate::{Engine, Settings, State, Store};
-use model::{Order, PoolReport, PortalReport, PortalState, Refusal, code};
+use model::{Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, code};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::MutexGuard;
@@ -14,14 +16,19 @@ pub struct Control {
     pub(crate) engine: Engine,
     change: tokio::sync::Mutex<()>,
     portals: Mutex<Vec<PortalReport>>,
+    pub(crate) events: EventLog,
+    /// How each pool was when it was last looked at.
+    pub(crate) seen: tokio::sync::Mutex<BTreeMap<Name, PoolState>>,
 }
 
 /// Held by the change that is under way.
 pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 
 impl Control {
-    pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Self {
-        Self { settings, store, engine, change: tokio::sync::Mutex::default(), portals: Mutex::default() }
+    pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
+        let events = EventLog::open(&store)?;
+        let (change, portals, seen) = Default::default();
+        Ok(Self { settings, store, engine, change, portals, events, seen })
     }
 
     /// The desired state as it is now.

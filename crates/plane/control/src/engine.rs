@@ -76,7 +76,7 @@ fn gone() -> Refusal {
     Refusal::new(code::ENGINE_GONE, "the data plane does not answer", "look at the daemon's log and start it again")
 }
 
-fn unexpected(report: &Report) -> Refusal {
+pub(crate) fn unexpected(report: &Report) -> Refusal {
     tracing::error!(?report, "the data plane answered another question");
     Refusal::new(code::INTERNAL, "the data plane answered another question", "report this with the daemon's log")
 }

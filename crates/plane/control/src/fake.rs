@@ -9,9 +9,9 @@ mod pool;
 use crate::Engine;
 use label::OnDisk;
 use model::{
-    Access, Call, DiskCounters, DiskName, DiskReport, DiskState, EngineReport, MemberState, Name, Order, PortalReport,
-    PortalState, Refusal, Report, SessionReport, Size, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName, VolumeReport,
-    VolumeSpec, VolumeState, code,
+    Access, Call, DiskCounters, DiskName, DiskReport, DiskState, EngineReport, EventCode, MemberState, Name, Order,
+    PoolReport, PortalReport, PortalState, Raised, Refusal, Report, SessionReport, Size, Subject, TARGET_PORTAL_GROUP,
+    VolumeCounters, VolumeName, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -37,6 +37,9 @@ pub struct Fake {
     pub in_use: u32,
     disks: BTreeMap<DiskName, PathBuf>,
     pools: BTreeMap<Name, Pool>,
+    /// What has happened and was not asked for yet, and who asks.
+    raised: Vec<Raised>,
+    asking: Option<Call>,
     loose: BTreeMap<VolumeName, VolumeSpec>,
     portals: Vec<SocketAddr>,
 }
@@ -52,8 +55,15 @@ impl Fake {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers");
             runtime.block_on(async {
                 while let Some(call) = inbox.receive().await {
+                    if matches!(call.order, Order::NextEvents) {
+                        self.asking = Some(call);
+                        self.tell();
+                        continue;
+                    }
                     let last = matches!(call.order, Order::Stop);
                     let answer = self.obey_watched(&call.order);
+                    // So whoever hears what happened hears it before the asker goes on.
+                    self.tell();
                     call.answer(answer);
                     if last {
                         break;
@@ -75,6 +85,28 @@ impl Fake {
             self.note(order, true);
         }
         answer
+    }
+
+    /// All pools, each rebuild one step further.
+    fn advance(&mut self) -> Vec<PoolReport> {
+        let ended = self.pools.iter_mut().filter_map(|(name, pool)| pool.advance().then(|| name.clone()));
+        for name in ended.collect::<Vec<_>>() {
+            self.raise(event::REBUILD_ENDED, Subject::pool(&name), format!("a disk of pool {name} is filled"));
+        }
+        self.pools.values().map(|pool| pool.report(&self.disks)).collect()
+    }
+
+    fn raise(&mut self, code: EventCode, subject: Subject, sentence: String) {
+        self.raised.push(Raised::new(crate::steward::now(), code, subject, sentence));
+    }
+
+    /// Whoever asks what has happened hears it.
+    fn tell(&mut self) {
+        if !self.raised.is_empty()
+            && let Some(call) = self.asking.take()
+        {
+            call.answer(Ok(Report::Events(std::mem::take(&mut self.raised))));
+        }
     }
 
     fn note(&mut self, order: &Order, done: bool) {
@@ -115,12 +147,11 @@ impl Fake {
                 .map(|(name, path)| self.inspect(Some(name), &text(path)))
                 .collect::<Result<_, _>>()
                 .map(Report::Disks),
-            Order::Pools => {
-                Ok(Report::Pools(self.pools.values_mut().map(|pool| pool.advance().report(&self.disks)).collect()))
-            }
+            Order::Pools => Ok(Report::Pools(self.advance())),
             Order::Volumes => Ok(Report::Volumes(self.volumes())),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
             Order::Portals => Ok(Report::Portals(self.portals.iter().map(|address| portal(*address)).collect())),
+            Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
         }
     }

@@ -21,6 +21,7 @@ mod boot;
 mod change;
 mod control;
 mod engine;
+mod event_log;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod request;
@@ -28,12 +29,14 @@ mod search;
 mod server;
 mod settings;
 mod state;
+mod steward;
 mod store;
 mod verdict;
 mod view;
 
 pub use control::Control;
 pub use engine::Engine;
+pub use event_log::{EVENTS_KEPT, Wanted};
 pub use server::{Listening, listen, serve};
 pub use settings::Settings;
 pub use state::State;

@@ -1,6 +1,6 @@
 //! What the API is asked: the bodies of its requests.
 
-use model::{DiskName, Iqn, Level, Name, Network, Refusal, Secret, Size, VolumeName, code};
+use model::{DiskName, EventSeverity, Iqn, Level, Name, Network, Refusal, Secret, Size, Timestamp, VolumeName, code};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -157,6 +157,24 @@ pub struct NewTarget {
     /// Its iSCSI name; made from the node's and this name when absent.
     #[serde(default)]
     pub iqn: Option<Iqn>,
+}
+
+/// Which events.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Events {
+    /// Only those with a higher number.
+    #[serde(default)]
+    pub after: Option<u64>,
+    /// Only those that happened then or later.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+    /// Only those that are as bad or worse.
+    #[serde(default)]
+    pub severity: Option<EventSeverity>,
+    /// Only so many, the latest.
+    #[serde(default)]
+    pub limit: Option<usize>,
 }
 
 /// Show a volume to a host.

@@ -63,6 +63,7 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Refusal> {
     let owner = listening.owner;
+    let tending = tokio::spawn(control.clone().tend());
     let listener = listening.listener.take().expect("a listening socket is served once");
     let guarded = api::router(control).layer(middleware::from_fn(move |request, next| admit(owner, request, next)));
     let (stopping, stopped) = tokio::sync::oneshot::channel();
@@ -77,7 +78,7 @@ pub async fn serve(
         let _ = stopped.await;
         tokio::time::sleep(DRAIN).await;
     };
-    tokio::select! {
+    let ended = tokio::select! {
         served = served => served.map_err(|error| {
             Refusal::new(code::IO_FAILED, format!("the socket broke: {error}"), "start the daemon again")
         }),
@@ -85,7 +86,9 @@ pub async fn serve(
             tracing::warn!("requests under way were given up");
             Ok(())
         }
-    }
+    };
+    tending.abort();
+    ended
 }
 
 impl Drop for Listening {

@@ -5,7 +5,7 @@
 //! back is one value that once was true, never a mixture.
 
 use crate::State;
-use model::{Refusal, code};
+use model::{Event, Refusal, code};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -23,6 +23,9 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// The state by version, as JSON.
 const VERSIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("versions");
+
+/// Events by number, as JSON.
+const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
 
 /// The file's name in the state directory.
 const FILE: &str = "state.redb";
@@ -88,6 +91,39 @@ impl Store {
             table.iter()?.map(|row| Ok(row?.0.value())).collect()
         };
         keys().map_err(|e| damaged(&self.path, &e))
+    }
+
+    /// The events that are kept, oldest first. One that a later version wrote in another form is passed over.
+    ///
+    /// *Errors*: the file cannot be read.
+    pub(crate) fn events(&self) -> Result<Vec<Event>, Refusal> {
+        let rows = || -> Result<Vec<Event>, redb::Error> {
+            let table = match self.database.begin_read()?.open_table(EVENTS) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                table => table?,
+            };
+            let rows = table.iter()?.map(|row| Ok(serde_json::from_slice(row?.1.value()).ok()));
+            rows.filter_map(Result::transpose).collect()
+        };
+        rows().map_err(|e| damaged(&self.path, &e))
+    }
+
+    /// These events are kept, in the place of those with the same numbers, and none before `oldest`.
+    ///
+    /// *Errors*: it could not be written. *Durability*: it survives power loss.
+    pub(crate) fn keep_events(&self, events: &[Event], oldest: u64) -> Result<(), Refusal> {
+        let write = || -> Result<(), Box<dyn std::error::Error>> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut table = transaction.open_table(EVENTS)?;
+                for event in events {
+                    table.insert(event.number, serde_json::to_vec(event)?.as_slice())?;
+                }
+                table.retain_in(..oldest, |_, _| false)?;
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(|e| unwritable(&self.path, &*e))
     }
 
     fn current(&self) -> MutexGuard<'_, (u64, Arc<State>)> {

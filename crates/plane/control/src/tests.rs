@@ -5,6 +5,7 @@ mod api;
 mod crash;
 mod refusals;
 mod restart;
+mod steward;
 
 use crate::fake::Fake;
 use crate::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewVolume};

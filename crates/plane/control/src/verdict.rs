@@ -79,7 +79,7 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
 }
 
 /// How many more disks may fail, in words.
-fn spare_failures(pool: &PoolReport) -> String {
+pub(crate) fn spare_failures(pool: &PoolReport) -> String {
     let spare = pool.groups.iter().map(|group| {
         let lost = group.members.iter().filter(|member| member.state != MemberState::InSync).count();
         group.level.tolerated(group.members.len()).saturating_sub(lost)

@@ -95,8 +95,8 @@ pub struct Facts {
 }
 
 fn is_question(order: &Order) -> bool {
-    use Order::{Disks, Pools, Portals, Sessions, Status, Volumes};
-    matches!(order, Status | Disks | Pools | Volumes | Sessions | Portals)
+    use Order::{Disks, NextEvents, Pools, Portals, Sessions, Status, Volumes};
+    matches!(order, Status | Disks | Pools | Volumes | Sessions | Portals | NextEvents)
 }
 
 impl<W: World> Conductor<W> {

@@ -63,6 +63,8 @@ struct Connection<W: World, S, F: Future> {
     gone: Vec<Sender<()>>,
     /// True when the stream can bring and take nothing more.
     broken: bool,
+    /// Who asks to be let in, as far as it was said.
+    asker: Option<String>,
     /// What the registry gave to the login that is under way.
     admitted: Option<SessionId>,
     timer: Option<(Time, Pin<Box<Sleep>>)>,
@@ -103,6 +105,7 @@ where
             notices,
             gone: Vec::new(),
             broken: false,
+            asker: None,
             admitted: None,
             timer: None,
             seat,
@@ -208,6 +211,7 @@ where
                 }
                 Event::Closed(reason) => {
                     tracing::debug!(peer = %self.ends.peer, %reason, "the connection is over");
+                    self.tell_of_refusal(reason);
                     self.place = None;
                 }
             }

@@ -10,6 +10,7 @@ mod array;
 pub mod conductor;
 mod connection;
 mod counted;
+mod events;
 mod inspect;
 pub mod limits;
 mod pool;

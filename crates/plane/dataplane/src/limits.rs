@@ -34,6 +34,8 @@ pub struct Limits {
     pub pooled_bytes_per_shard: usize,
     /// Bytes of buffers that may be in use, over all shards; beyond it a command is answered TASK SET FULL.
     pub buffer_bytes_max: u64,
+    /// Events that may wait until somebody asks for them.
+    pub events_max: usize,
     /// How long a login may take, in milliseconds.
     pub login_ms: u64,
     /// How long a connection may be silent before it is asked whether it lives, in milliseconds.
@@ -59,6 +61,7 @@ impl Limits {
             transfer_bytes_max: 4 << 20,
             pooled_bytes_per_shard: usize::try_from(per_shard / 4).unwrap_or(usize::MAX),
             buffer_bytes_max: budget.buffer_bytes,
+            events_max: 1024,
             login_ms: 15_000,
             idle_ms: 15_000,
             answer_ms: 15_000,

@@ -43,6 +43,8 @@ pub struct OpenPool<W: World> {
     seat: Rc<Seat<W>>,
     groups: Vec<GroupState<W>>,
     halt: Halt,
+    /// The member that an operator takes out just now.
+    taking_out: Cell<Option<DiskId>>,
 }
 
 /// One group of an open pool.
@@ -110,6 +112,7 @@ impl<W: World> OpenPool<W> {
         let disk = uuid(self.groups[group].slots.borrow()[usize::from(member)].id);
         let name = self.disk_name(group, member);
         tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is not used any more");
+        self.tell_of_failure(group, member, error);
         match self.pool.set_member_state(disk, volume::MemberState::Failed).await {
             Ok(()) => Ok(Stable::attest()),
             Err(refusal) => {

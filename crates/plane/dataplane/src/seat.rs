@@ -2,11 +2,12 @@
 
 use crate::access::AccessView;
 use crate::connection;
+use crate::events::Events;
 use crate::limits::Limits;
 use crate::pool::OpenPool;
 use crate::registry::{LoginPlace, Registry};
 use crate::unit::{self, Done, Ran, Unit};
-use model::{Name, VolumeId};
+use model::{EventCode, Name, Raised, Subject, Timestamp, VolumeId};
 use shard::mailbox::{self, Receiver, Sender};
 use shard::{StreamHandle, StreamOptions, World};
 use std::cell::{Cell, RefCell};
@@ -46,6 +47,7 @@ pub struct Ticket<W: World> {
     pub registry: Registry,
     /// How connections are set up.
     pub stream_options: StreamOptions,
+    events: Events,
     inbox: Receiver<Letter<W>>,
     peers: Vec<Sender<Letter<W>>>,
 }
@@ -54,12 +56,14 @@ pub struct Ticket<W: World> {
 #[must_use]
 pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<Ticket<W>> {
     let registry = Registry::new(limits);
+    let events = Events::new(limits.events_max);
     let (peers, inboxes): (Vec<_>, Vec<_>) = (0..limits.shards).map(|_| mailbox::channel()).unzip();
     let ticket = |(index, inbox)| Ticket {
         index,
         limits,
         registry: registry.clone(),
         stream_options: stream_options.clone(),
+        events: events.clone(),
         inbox,
         peers: peers.clone(),
     };
@@ -88,6 +92,8 @@ pub struct Seat<W: World> {
     pub units: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
     /// The pools at home here.
     pub pools: RefCell<BTreeMap<Name, Rc<OpenPool<W>>>>,
+    /// What has happened, on all shards.
+    pub events: Events,
     peers: Vec<Sender<Letter<W>>>,
 }
 
@@ -106,6 +112,7 @@ impl<W: World> Seat<W> {
             access_epoch: Cell::new(0),
             units: RefCell::default(),
             pools: RefCell::default(),
+            events: ticket.events,
             peers: ticket.peers,
         });
         world.spawn(seat.clone().answer_letters(ticket.inbox));
@@ -136,6 +143,12 @@ impl<W: World> Seat<W> {
     pub fn post(&self, home: usize, letter: Letter<W>) {
         // A shard whose mailbox is closed has stopped, and the daemon is stopping with it.
         let _ = self.peers[home].send(letter);
+    }
+
+    /// It has happened now; control hears of it.
+    pub fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
+        let now = Timestamp::from_unix(self.world.unix_seconds());
+        self.events.raise(Raised::new(now, code, subject, sentence));
     }
 
     /// The unit `id`, while it has its home here.

@@ -36,12 +36,26 @@ fn run(lab: &Lab, command: &str) -> String {
     format!("$ blockyard {command}\n{lines}")
 }
 
-/// The line with identities masked.
+/// The line with identities and times masked.
 fn mask(line: &str) -> String {
+    let line = &mask_times(line);
     match line.split_once("\"id\": \"") {
         Some((before, after)) => format!("{before}\"id\": \"…{}", after.get(36..).unwrap_or("")),
         None => line.to_owned(),
     }
+}
+
+/// The line with `2026-11-21T10:19:59Z` in the place of every time.
+fn mask_times(line: &str) -> String {
+    let words = line.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | ':')));
+    let masked = words.map(|word| {
+        let time = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        match time.parse::<model::Timestamp>() {
+            Ok(_) => word.replace(time, "2026-11-21T10:19:59Z"),
+            Err(_) => word.to_owned(),
+        }
+    });
+    masked.collect()
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
-    Access, Backend, Call, Chap, Host, Initiators, Name, Order, Portal, Presentation, Report, Secret, SessionReport,
-    Size, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName, VolumeSpec,
+    Access, Backend, Call, Chap, Host, Initiators, Name, Order, Portal, Presentation, Raised, Report, Secret,
+    SessionReport, Size, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -61,6 +61,14 @@ impl Array {
         match self.order(Order::Sessions).await {
             Report::Sessions(sessions) => sessions,
             other => panic!("Sessions was answered with {other:?}"),
+        }
+    }
+
+    /// What has happened since this was asked last.
+    pub async fn events(&self) -> Vec<Raised> {
+        match self.order(Order::NextEvents).await {
+            Report::Events(raised) => raised,
+            other => panic!("NextEvents was answered with {other:?}"),
         }
     }
 

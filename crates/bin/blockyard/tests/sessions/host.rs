@@ -64,15 +64,25 @@ pub struct Host {
 impl Host {
     /// The login has succeeded.
     pub async fn login(world: &Sim, login: &Login) -> Self {
-        let stream = world.connect(portal(), StreamOptions::default()).await.unwrap();
-        let mut seed = [0; 32];
-        world.random(&mut seed);
-        let machine = Connection::new(Rc::new(login.config()), seed, world.now());
-        let mut host = Self { machine, stream, world: world.clone(), waiting: 0 };
+        let mut host = Self::knock(world, login).await;
         match host.next().await {
             Event::FullFeature(_) => host,
             other => panic!("the login came to {other:?}"),
         }
+    }
+
+    /// The login was refused.
+    pub async fn refused(world: &Sim, login: &Login) {
+        let met = Self::knock(world, login).await.next().await;
+        assert!(!matches!(met, Event::FullFeature(_)), "{} was let in", login.host);
+    }
+
+    async fn knock(world: &Sim, login: &Login) -> Self {
+        let stream = world.connect(portal(), StreamOptions::default()).await.unwrap();
+        let mut seed = [0; 32];
+        world.random(&mut seed);
+        let machine = Connection::new(Rc::new(login.config()), seed, world.now());
+        Self { machine, stream, world: world.clone(), waiting: 0 }
     }
 
     /// Takes what every new nexus is told first.

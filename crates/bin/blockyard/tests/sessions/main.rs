@@ -10,7 +10,7 @@ mod host;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};
-use model::{SessionKind, SessionReport};
+use model::{SessionKind, SessionReport, event};
 use shard::World;
 use sim::{DiskFaults, Sim};
 use std::time::Duration;
@@ -50,6 +50,18 @@ fn session_report_says_how_both_sides_proved_themselves() {
             ("none".to_owned(), None, false),
         ];
         assert_eq!(told.collect::<Vec<_>>(), expected);
+    });
+}
+
+#[test]
+fn login_that_is_refused_is_an_event_that_names_who_asked() {
+    play(6, async |sim, array| {
+        let stranger = Login { host: "stranger", ..Login::of(OPEN, 0) };
+        Host::refused(sim, &stranger).await;
+        let told = array.events().await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].code, told[0].subject.name.clone()), (event::LOGIN_REFUSED, stranger.initiator()));
+        assert!(told[0].sentence.contains("10.0.0.1") && told[0].sentence.contains("0202"), "{}", told[0].sentence);
     });
 }
 

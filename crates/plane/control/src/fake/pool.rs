@@ -4,7 +4,7 @@ use super::Fake;
 use super::label::{self, Label, OnDisk};
 use model::{
     Backend, DiskId, DiskName, GroupReport, GroupSpec, Level, MemberReport, MemberState, Name, Order, PoolId,
-    PoolReport, PoolState, Progress, Refusal, Report, Size, VolumeId, VolumeName, VolumeSpec, code,
+    PoolReport, PoolState, Progress, Refusal, Report, Size, Subject, VolumeId, VolumeName, VolumeSpec, code, event,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -132,7 +132,10 @@ impl Fake {
         }
         pool.catalogue = next;
         pool.save(&self.disks)?;
-        Ok(Report::Pool(pool.report(&self.disks)))
+        let report = pool.report(&self.disks);
+        let sentence = format!("disk {disk} was taken out of pool {}", report.name);
+        self.raise(event::DISK_OUT, Subject::disk(disk), sentence);
+        Ok(Report::Pool(report))
     }
 
     pub(super) fn replace_disk(
@@ -157,22 +160,25 @@ impl Fake {
         pool.rebuild_turns = 0;
         label::write(&self.disks[by], &Label { disk: new, pool: pool.catalogue.clone() })?;
         pool.save(&self.disks)?;
-        Ok(Report::Pool(pool.report(&self.disks)))
+        let report = pool.report(&self.disks);
+        let sentence = format!("disk {by} of pool {} is being filled", report.name);
+        self.raise(event::REBUILD_BEGAN, Subject::pool(&report.name), sentence);
+        Ok(Report::Pool(report))
     }
 }
 
 impl Pool {
-    /// A rebuild that runs is one step further.
-    pub fn advance(&mut self) -> &Self {
+    /// A rebuild that runs is one step further; true when it ends with it.
+    pub fn advance(&mut self) -> bool {
         self.rebuild_turns += 1;
-        if self.rebuild_turns > REBUILD_TURNS {
-            for (_, state) in self.catalogue.groups.iter_mut().flat_map(|group| &mut group.members) {
-                if *state == MemberState::Rebuilding {
-                    *state = MemberState::InSync;
-                }
+        let mut ended = false;
+        for (_, state) in self.catalogue.groups.iter_mut().flat_map(|group| &mut group.members) {
+            if *state == MemberState::Rebuilding && self.rebuild_turns > REBUILD_TURNS {
+                *state = MemberState::InSync;
+                ended = true;
             }
         }
-        self
+        ended
     }
 
     pub fn report(&self, disks: &Disks) -> PoolReport {

@@ -18,6 +18,7 @@ impl<W: World> Conductor<W> {
             Order::Volumes => Report::Volumes(self.volume_reports().await),
             Order::Sessions => Report::Sessions(self.session_reports()),
             Order::Portals => Report::Portals(self.portal_reports()),
+            Order::NextEvents => Report::Events(self.seat.events.next().await),
             _ => unreachable!("{order:?} is no question; `is_question` decides"),
         })
     }

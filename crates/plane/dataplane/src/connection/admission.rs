@@ -6,8 +6,8 @@ use crate::unit::{Done, Ran, Unit};
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
 use iscsi::pdu::Tsih;
 use iscsi::target::SendTargets;
-use iscsi::{Grant, IscsiName, LoginQuestion, LoginStatus, Negotiated, SessionType};
-use model::{Chap, Host, TARGET_PORTAL_GROUP};
+use iscsi::{CloseReason, Grant, IscsiName, LoginQuestion, LoginStatus, Negotiated, SessionType};
+use model::{Chap, Host, Subject, SubjectKind, TARGET_PORTAL_GROUP, event};
 use shard::World;
 use std::future::Future;
 use std::rc::Rc;
@@ -20,6 +20,7 @@ where
 {
     pub(super) fn answer_login(&mut self, question: &LoginQuestion) {
         let now = self.seat.world.now();
+        self.asker = Some(question.initiator_name.as_str().to_owned());
         match self.judge_login(question) {
             Ok(grant) => self.machine.grant(grant, now),
             Err(status) => {
@@ -29,6 +30,15 @@ where
                 self.machine.refuse(status, now);
             }
         }
+    }
+
+    /// Somebody was not let in, which may be a mistake that an operator can mend.
+    pub(super) fn tell_of_refusal(&self, reason: CloseReason) {
+        let CloseReason::LoginRefused(status) = reason else { return };
+        let address = self.ends.peer.ip().to_canonical();
+        let asker = self.asker.clone().unwrap_or_else(|| address.to_string());
+        let sentence = format!("initiator {asker} at {address} was not let in: {status}");
+        self.seat.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
     }
 
     fn judge_login(&mut self, question: &LoginQuestion) -> Result<Grant, LoginStatus> {

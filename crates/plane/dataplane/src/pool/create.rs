@@ -10,6 +10,7 @@ use block::BlockDevice;
 use model::{Level, Name, PoolId, PoolReport, Refusal, Size, code};
 use raid::{Array, Layout};
 use shard::World;
+use std::cell::Cell;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, CreatePool, DISK_BYTES_MIN, GroupPlan, NewDisk, Uuid, data_area};
 
@@ -66,6 +67,7 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool) -> Result<PoolRe
         seat: seat.clone(),
         groups: states,
         halt: Halt::default(),
+        taking_out: Cell::default(),
     });
     records.iter().for_each(|record| record.bind(&pool));
     pool.hear_of_failures();

@@ -5,7 +5,8 @@ use super::{CREATED_BY, Candidate, OpenPool, Slot, disk_id, find, new_uuid, open
 use crate::array;
 use crate::inspect;
 use crate::seat::Seat;
-use model::{DiskId, Name, PoolReport, Refusal, code};
+use block::IoError;
+use model::{DiskId, Name, PoolReport, Refusal, Subject, SubjectKind, code, event};
 use raid::{FailError, MemberState, ReplaceError};
 use shard::World;
 use std::rc::Rc;
@@ -64,7 +65,10 @@ pub async fn replace_disk<W: World>(
 impl<W: World> OpenPool<W> {
     async fn fail(&self, group: usize, member: u16) -> Result<(), Refusal> {
         let disk = self.disk_name(group, member);
-        self.groups[group].array.fail(member).await.map_err(|error| match error {
+        self.taking_out.set(Some(self.groups[group].slots.borrow()[usize::from(member)].id));
+        let failed = self.groups[group].array.fail(member).await;
+        self.taking_out.set(None);
+        failed.map_err(|error| match error {
             FailError::NotInService(_) => Refusal::new(
                 code::DISK_FAILED_ALREADY,
                 format!("disk {disk} of pool {} has failed already", self.name),
@@ -79,6 +83,18 @@ impl<W: World> OpenPool<W> {
                 Refusal::new(code::POOL_FAILED, format!("disk {disk} of pool {}: {error}", self.name), "")
             }
         })
+    }
+
+    /// A member has failed, or an operator takes it out.
+    pub(super) fn tell_of_failure(&self, group: usize, member: u16, error: IoError) {
+        let (disk, pool) = (self.disk_name(group, member), &self.name);
+        let subject = Subject::new(SubjectKind::Disk, &disk);
+        if self.taking_out.get() == Some(self.groups[group].slots.borrow()[usize::from(member)].id) {
+            self.seat.raise(event::DISK_OUT, subject, format!("disk {disk} was taken out of pool {pool}"));
+        } else {
+            let sentence = format!("disk {disk} of pool {pool} has failed and is not used any more: {error}");
+            self.seat.raise(event::DISK_FAILED, subject, sentence);
+        }
     }
 
     fn place(&self, disk: DiskId) -> Result<(usize, u16), Refusal> {

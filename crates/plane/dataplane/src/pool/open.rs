@@ -10,6 +10,7 @@ use block::{BlockDevice, Blocks};
 use model::{Name, PoolId, PoolReport, Refusal, Size, VolumeReport, code};
 use raid::{Array, Layout};
 use shard::World;
+use std::cell::Cell;
 use std::rc::Rc;
 use volume::{FoundGroup, FoundPool, GroupRecord, Probe, Standing, Uuid, Window, assemble, member_area};
 
@@ -51,7 +52,15 @@ pub async fn open<W: World>(
     let pool = volume::Pool::open(&found, |place| looked[place].disk.clone(), arrays).await;
     let pool = pool.map_err(|error| plain(&error))?;
     let name = pool.name().parse().unwrap_or_else(|_| fallback_name(id));
-    let pool = Rc::new(OpenPool { name, id, pool, seat: seat.clone(), groups: states, halt: Halt::default() });
+    let pool = Rc::new(OpenPool {
+        name,
+        id,
+        pool,
+        seat: seat.clone(),
+        groups: states,
+        halt: Halt::default(),
+        taking_out: Cell::default(),
+    });
     records.iter().for_each(|record| record.bind(&pool));
     pool.hear_of_failures();
     pool.settle_after_open(&found);

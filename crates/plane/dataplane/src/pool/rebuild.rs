@@ -4,7 +4,7 @@ use super::{OpenPool, open, uuid};
 use crate::array::Disk;
 use block::{Extent, IoError, IoErrorKind, Stable};
 use futures_util::future::{Either, select};
-use model::Progress;
+use model::{EventCode, Progress, Size, Subject, event};
 use raid::{MemberState, RebuildError, RebuildOwner, Rebuilt};
 use shard::{Time, World};
 use std::cell::{Cell, RefCell};
@@ -53,6 +53,13 @@ impl Work {
     /// True for a resync, false for a rebuild.
     pub(super) fn is_resync(self) -> bool {
         self.resync
+    }
+
+    /// What it took, in words that follow a sentence.
+    fn summary(self, now: Time) -> String {
+        let (seconds, bytes) = (now.since(self.started).as_secs(), self.done * self.stripe_bytes);
+        let rate = Size::new(self.progress(now).bytes_per_second);
+        format!(": {} in {seconds} s, {}/s", Size::new(bytes).iec(), rate.decimal())
     }
 
     /// How far it is at `now`.
@@ -128,17 +135,27 @@ impl<W: World> OpenPool<W> {
         let stripes = self.stripes_in_use(group);
         let disk = self.disk_name(group, member);
         let mut owner = Owner { pool: self.clone(), group, work: self.begin(group, false) };
+        let sentence = format!("disk {disk} of pool {} is being filled", self.name);
+        self.raise(event::REBUILD_BEGAN, sentence);
         match self.groups[group].array.rebuild(member, &stripes, &mut owner).await {
             Ok(rebuilt) => {
                 tracing::info!(pool = %self.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
+                let taken =
+                    self.groups[group].work.get().map_or(String::new(), |work| work.summary(self.seat.world.now()));
+                let sentence = format!("disk {disk} of pool {} is filled and in service{taken}", self.name);
+                self.raise(event::REBUILD_ENDED, sentence);
                 true
             }
             Err(RebuildError::ReplacementLost(_)) => {
                 tracing::error!(pool = %self.name, disk, "the replacement failed while it was being filled");
+                let sentence = format!("disk {disk} failed while it was being filled for pool {}", self.name);
+                self.raise(event::REBUILD_STOPPED, sentence);
                 true
             }
             Err(error) => {
                 tracing::error!(pool = %self.name, disk, %error, "the rebuild stopped");
+                let sentence = format!("disk {disk} of pool {} cannot be filled: {error}", self.name);
+                self.raise(event::REBUILD_STOPPED, sentence);
                 false
             }
         }
@@ -147,6 +164,8 @@ impl<W: World> OpenPool<W> {
     async fn resync(self: &Rc<Self>, group: usize) {
         let (name, array) = (&self.name, self.groups[group].array.clone());
         tracing::info!(pool = %name, group, "the daemon ended while the group was written; parity is computed again");
+        let sentence = format!("group {group} of pool {name} was being written when the daemon ended, and is compared");
+        self.raise(event::RESYNC_BEGAN, sentence);
         let mut mismatches = 0;
         let ranges = self.stripes_in_use(group);
         let total = ranges.iter().map(|range| range.end - range.start).sum();
@@ -163,6 +182,8 @@ impl<W: World> OpenPool<W> {
                 Ok(verified) => mismatches += verified.mismatches,
                 Err(error) => {
                     tracing::error!(pool = %name, group, %error, "the resync stopped");
+                    let sentence = format!("group {group} of pool {name} cannot be compared: {error}");
+                    self.raise(event::RESYNC_STOPPED, sentence);
                     return;
                 }
             }
@@ -176,6 +197,9 @@ impl<W: World> OpenPool<W> {
             tracing::error!(pool = %name, group, %error, "the group cannot be marked clean");
         }
         tracing::info!(pool = %name, group, mismatches, "the resync is done");
+        let sentence =
+            format!("group {group} of pool {name} is compared: {mismatches} stripes differed and were put right");
+        self.raise(event::RESYNC_ENDED, sentence);
     }
 
     /// The stripes that volumes use, in ascending order.
@@ -184,6 +208,11 @@ impl<W: World> OpenPool<W> {
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
         let range = |run: &Extent| run.start.0 / stripe..run.end().0.div_ceil(stripe);
         self.pool.allocated(number).iter().map(range).collect()
+    }
+
+    /// It has happened to the pool.
+    fn raise(&self, code: EventCode, sentence: String) {
+        self.seat.raise(code, Subject::pool(&self.name), sentence);
     }
 
     /// Work on the group that begins now, with everything before it.

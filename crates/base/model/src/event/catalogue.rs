@@ -1,0 +1,127 @@
+//! The catalogue of events. A number once given is never given again.
+
+use super::EventSeverity;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The number of a sort of event, shown as `BY-E101`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EventCode(u16);
+
+/// One line of the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct EventEntry {
+    /// The number.
+    pub code: EventCode,
+    /// How bad it is.
+    pub severity: EventSeverity,
+    /// What it means, in general.
+    pub title: &'static str,
+}
+
+macro_rules! catalogue {
+    ($($number:literal $name:ident $severity:ident $title:literal;)*) => {
+        $(#[doc = $title] pub const $name: EventCode = EventCode($number);)*
+
+        /// Every sort of event that Blockyard raises.
+        pub const CATALOGUE: &[EventEntry] =
+            &[$(EventEntry { code: $name, severity: EventSeverity::$severity, title: $title }),*];
+    };
+}
+
+catalogue! {
+    101 DISK_FAILED        Warning  "A member of a pool has failed and is not used any more.";
+    102 DISK_MISSING       Warning  "A member of a pool was not found.";
+    103 DISK_OUT           Info     "A member was taken out of its pool by an operator.";
+    111 SPARE_TOOK_OVER    Info     "A spare has taken the place of a lost member.";
+    112 SPARE_NONE         Warning  "A member is lost, and no spare fits.";
+    113 SPARE_REFUSED      Warning  "A spare could not take the place of a lost member.";
+
+    201 REBUILD_BEGAN      Info     "A member is being filled.";
+    202 REBUILD_ENDED      Info     "A member is filled and in service.";
+    203 REBUILD_STOPPED    Critical "A member could not be filled.";
+    204 REBUILD_LATE       Warning  "A rebuild will not end in the time that was promised.";
+    211 RESYNC_BEGAN       Info     "After a crash, redundancy is compared with the data.";
+    212 RESYNC_ENDED       Info     "Redundancy agrees with the data again.";
+    213 RESYNC_STOPPED     Critical "Redundancy could not be compared with the data.";
+    221 SCRUB_BEGAN        Info     "A scrub reads everything.";
+    222 SCRUB_ENDED        Info     "A scrub has read everything, and all was right.";
+    223 SCRUB_HEALED       Warning  "A scrub has found what was wrong and put it right.";
+    224 SCRUB_FOUND        Critical "A scrub has found what it could not put right.";
+    225 SCRUB_STOPPED      Info     "A scrub was stopped before its end.";
+
+    301 POOL_WHOLE         Info     "All members of a pool are in step.";
+    302 POOL_DEGRADED      Warning  "A pool has less protection than it should have.";
+    303 POOL_FAILED        Critical "A pool does not serve.";
+    304 POOL_FILLING       Warning  "A pool is nearly full.";
+    305 POOL_FULL          Critical "A pool is full, or as good as full.";
+    306 POOL_OPENED        Info     "A pool was opened.";
+    307 POOL_UNOPENED      Critical "A pool could not be opened.";
+
+    401 LOGIN_REFUSED      Warning  "An initiator was not let in.";
+    402 PORTAL_UNUSABLE    Critical "A portal could not be opened.";
+
+    901 NODE_STARTED       Info     "The daemon has started.";
+    902 EVENTS_LOST        Warning  "More happened than could be written down.";
+}
+
+impl EventCode {
+    /// How bad it is. A number that this version does not know is a warning.
+    #[must_use]
+    pub fn severity(self) -> EventSeverity {
+        CATALOGUE.iter().find(|entry| entry.code == self).map_or(EventSeverity::Warning, |entry| entry.severity)
+    }
+}
+
+impl fmt::Display for EventCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("BY-E{:03}", self.0))
+    }
+}
+
+/// The text is not `BY-E` and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event's code is written as BY-E101")]
+pub struct NotAnEventCode;
+
+impl FromStr for EventCode {
+    type Err = NotAnEventCode;
+    fn from_str(text: &str) -> Result<Self, NotAnEventCode> {
+        text.strip_prefix("BY-E").and_then(|number| number.parse().ok()).map(Self).ok_or(NotAnEventCode)
+    }
+}
+
+impl TryFrom<String> for EventCode {
+    type Error = NotAnEventCode;
+    fn try_from(text: String) -> Result<Self, NotAnEventCode> {
+        text.parse()
+    }
+}
+
+impl From<EventCode> for String {
+    fn from(code: EventCode) -> Self {
+        code.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_catalogue_numbers_are_unique_and_ascend() {
+        assert!(CATALOGUE.is_sorted_by(|a, b| a.code < b.code));
+    }
+
+    #[test]
+    fn event_code_round_trips_through_text() {
+        for entry in CATALOGUE {
+            assert_eq!(entry.code.to_string().parse(), Ok(entry.code));
+            assert_eq!(entry.code.severity(), entry.severity);
+        }
+        assert_eq!("BY-1234".parse::<EventCode>(), Err(NotAnEventCode));
+        assert_eq!(EventCode(999).severity(), EventSeverity::Warning);
+    }
+}

@@ -1,0 +1,76 @@
+//! `blockyard event …`
+
+use super::Desk;
+use crate::args::{EventCommand, Since};
+use crate::client::{Answer, query};
+use crate::failure::Failure;
+use crate::output::{Output, Rows, put};
+use model::{Event, Timestamp};
+use std::time::{Duration, SystemTime};
+
+/// How often the daemon is asked what is new.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+pub fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
+    let EventCommand::List { since, severity, limit, follow } = command;
+    let since = since.map(|since| ("since", moment(since).to_string()));
+    let severity = severity.map(|severity| ("severity", severity.as_str().to_owned()));
+    let asked: Vec<_> = since.into_iter().chain(severity).collect();
+    let ask = |pair: (&'static str, String)| {
+        let answer = desk.client.get(&format!("/events?{}", query(&[asked.as_slice(), &[pair]].concat())), "events")?;
+        let events: Vec<Event> = answer.decode()?;
+        Ok::<_, Failure>((answer, events))
+    };
+    let (answer, events) = ask(("limit", limit.to_string()))?;
+    if !follow {
+        return print(desk.out, &answer, &events);
+    }
+    let mut last = print_each(desk.out, &answer, &events, 0)?;
+    loop {
+        std::thread::sleep(INTERVAL);
+        let (answer, events) = ask(("after", last.to_string()))?;
+        if !events.is_empty() {
+            last = print_each(desk.out.without_headers(), &answer, &events, last)?;
+        }
+    }
+}
+
+/// The events are printed in a form that more of them can follow; the last one's number.
+fn print_each(out: Output, answer: &Answer, events: &[Event], before: u64) -> Result<u64, Failure> {
+    if !out.is_json() {
+        print(out, answer, events)?;
+    } else if let Some(each) = answer.whole["events"].as_array() {
+        put(&each.iter().map(|event| format!("{event}\n")).collect::<String>())?;
+    }
+    Ok(events.last().map_or(before, |event| event.number))
+}
+
+fn print(out: Output, answer: &Answer, events: &[Event]) -> Result<(), Failure> {
+    let row = |event: &Event| {
+        let again = match event.times {
+            1 => String::new(),
+            times => format!(" ({} more since {})", times - 1, event.since),
+        };
+        vec![
+            event.number.to_string(),
+            event.time.to_string(),
+            event.severity.as_str().to_owned(),
+            event.code.to_string(),
+            event.subject.to_string(),
+            format!("{}{again}", event.sentence),
+        ]
+    };
+    let header = &["NUMBER", "TIME", "SEVERITY", "CODE", "SUBJECT", "EVENT"];
+    out.rows(answer, &Rows { header, rows: events.iter().map(row).collect() })
+}
+
+/// The moment that is meant.
+fn moment(since: Since) -> Timestamp {
+    match since {
+        Since::At(time) => time,
+        Since::Ago(span) => {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+            Timestamp::from_unix(now).minus(span.seconds())
+        }
+    }
+}

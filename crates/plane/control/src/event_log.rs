@@ -1,0 +1,100 @@
+//! The log of what has happened: bounded, durable, without the same line over and over.
+
+use crate::Store;
+use model::{Event, EventSeverity, Raised, Refusal, Timestamp, event};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many events are kept.
+pub const EVENTS_KEPT: usize = 2048;
+
+/// How far back an equal event is looked for, in events and in seconds since it happened last.
+const FOLD_EVENTS: usize = 64;
+const FOLD_SECONDS: u64 = 3600;
+
+/// Refused logins that are told one by one in an hour. What strangers do must not push out what our disks do.
+const REFUSALS_MAX: usize = 32;
+
+/// The events that are kept, oldest first.
+pub struct EventLog {
+    kept: Mutex<VecDeque<Event>>,
+}
+
+/// Which events are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Only those with a higher number.
+    pub after: u64,
+    /// Only those that happened then or later.
+    pub since: Option<Timestamp>,
+    /// Only those that are as bad or worse.
+    pub severity: Option<EventSeverity>,
+    /// Only so many, the latest.
+    pub limit: Option<usize>,
+}
+
+impl EventLog {
+    /// The log as it was kept.
+    ///
+    /// *Errors*: the file cannot be read.
+    pub fn open(store: &Store) -> Result<Self, Refusal> {
+        store.events().map(|kept| Self { kept: Mutex::new(kept.into()) })
+    }
+
+    /// These have happened, durably. Equal ones that follow each other closely are counted as one.
+    ///
+    /// *Errors*: the file cannot be written; they are told all the same until the daemon ends.
+    pub fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
+        let (changed, oldest) = {
+            let mut kept = self.kept();
+            let numbers: BTreeSet<u64> = raised.into_iter().map(|raised| enter(&mut kept, raised)).collect();
+            let surplus = kept.len().saturating_sub(EVENTS_KEPT);
+            kept.drain(..surplus);
+            let changed: Vec<Event> = kept.iter().filter(|event| numbers.contains(&event.number)).cloned().collect();
+            (changed, kept.front().map_or(0, |event| event.number))
+        };
+        store.keep_events(&changed, oldest)
+    }
+
+    /// The events that are asked for, oldest first.
+    pub fn list(&self, wanted: Wanted) -> Vec<Event> {
+        let kept = self.kept();
+        let is_wanted = |event: &&Event| {
+            event.number > wanted.after
+                && wanted.since.is_none_or(|since| event.time >= since)
+                && wanted.severity.is_none_or(|severity| event.severity >= severity)
+        };
+        let mut listed: Vec<Event> =
+            kept.iter().rev().filter(is_wanted).take(wanted.limit.unwrap_or(usize::MAX)).cloned().collect();
+        listed.reverse();
+        listed
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Enters the event, or counts it where an equal one stands; the number that it is under.
+fn enter(kept: &mut VecDeque<Event>, raised: Raised) -> u64 {
+    let fresh = |event: &Event| raised.time.since(event.time) <= FOLD_SECONDS;
+    let refusal = raised.code == event::LOGIN_REFUSED;
+    let is_refusal = |event: &&mut Event| event.code == event::LOGIN_REFUSED && fresh(event);
+    let crowded = refusal && kept.iter_mut().rev().take(FOLD_EVENTS).filter(is_refusal).count() >= REFUSALS_MAX;
+    let same = kept
+        .iter_mut()
+        .rev()
+        .take(FOLD_EVENTS)
+        .find(|event| fresh(event) && (event.is_like(&raised) || (crowded && event.code == event::LOGIN_REFUSED)));
+    if let Some(same) = same {
+        same.times += 1;
+        same.time = same.time.max(raised.time);
+        return same.number;
+    }
+    let number = kept.back().map_or(1, |last| last.number + 1);
+    kept.push_back(Event::first(number, raised));
+    number
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+use model::{EventCode, Subject, SubjectKind};
+use tempfile::TempDir;
+
+fn raised(second: u64, code: EventCode, name: &str) -> Raised {
+    Raised::new(Timestamp::from_unix(second), code, Subject::new(SubjectKind::Disk, &name), format!("{name} did it"))
+}
+
+fn store(dir: &TempDir) -> Store {
+    Store::open(dir.path()).expect("a store")
+}
+
+fn all(log: &EventLog) -> Vec<(u64, u64, String)> {
+    let line = |event: Event| (event.number, event.times, event.subject.name);
+    log.list(Wanted::default()).into_iter().map(line).collect()
+}
+
+#[test]
+fn event_log_is_the_same_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let before = {
+        let store = store(&dir);
+        let log = EventLog::open(&store).expect("a log");
+        log.add(&store, vec![raised(1, event::DISK_FAILED, "d0"), raised(2, event::DISK_FAILED, "d1")]).expect("kept");
+        log.add(&store, vec![raised(3, event::DISK_FAILED, "d0")]).expect("kept");
+        log.list(Wanted::default())
+    };
+    let store = store(&dir);
+    let log = EventLog::open(&store).expect("a log");
+    assert_eq!(log.list(Wanted::default()), before);
+    assert_eq!(all(&log), [(1, 2, "d0".to_owned()), (2, 1, "d1".to_owned())]);
+    assert_eq!((before[0].since, before[0].time), (Timestamp::from_unix(1), Timestamp::from_unix(3)));
+    log.add(&store, vec![raised(4, event::REBUILD_ENDED, "d0")]).expect("kept");
+    assert_eq!(all(&log).last().map(|line| line.0), Some(3), "numbers go on");
+}
+
+#[test]
+fn event_log_counts_an_equal_event_only_while_it_is_fresh() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(&dir);
+    let log = EventLog::open(&store).expect("a log");
+    log.add(&store, vec![raised(0, event::DISK_FAILED, "d0")]).expect("kept");
+    log.add(&store, vec![raised(FOLD_SECONDS, event::DISK_FAILED, "d0")]).expect("kept");
+    log.add(&store, vec![raised(2 * FOLD_SECONDS + 1, event::DISK_FAILED, "d0")]).expect("kept");
+    assert_eq!(all(&log), [(1, 2, "d0".to_owned()), (2, 1, "d0".to_owned())]);
+}
+
+#[test]
+fn event_log_is_bounded_in_memory_and_on_disk() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(&dir);
+    let log = EventLog::open(&store).expect("a log");
+    let many = (0..EVENTS_KEPT as u64 + 10).map(|n| raised(n, event::DISK_FAILED, &format!("d{n}"))).collect();
+    log.add(&store, many).expect("kept");
+    assert_eq!(log.list(Wanted::default()).len(), EVENTS_KEPT);
+    assert_eq!(log.list(Wanted::default())[0].number, 11);
+    let again = EventLog::open(&store).expect("a log");
+    assert_eq!(again.list(Wanted::default()), log.list(Wanted::default()));
+}
+
+#[test]
+fn event_log_does_not_let_strangers_push_out_the_rest() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(&dir);
+    let log = EventLog::open(&store).expect("a log");
+    log.add(&store, vec![raised(0, event::DISK_FAILED, "d0")]).expect("kept");
+    let strangers = (0..EVENTS_KEPT).map(|n| raised(1, event::LOGIN_REFUSED, &format!("iqn.{n}"))).collect();
+    log.add(&store, strangers).expect("kept");
+    let listed = log.list(Wanted::default());
+    assert_eq!(listed.len(), 1 + REFUSALS_MAX);
+    assert_eq!(listed.iter().map(|event| event.times).sum::<u64>(), 1 + EVENTS_KEPT as u64);
+}
+
+#[test]
+fn event_log_lists_what_is_asked_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(&dir);
+    let log = EventLog::open(&store).expect("a log");
+    let events =
+        [(10, event::DISK_FAILED), (20, event::REBUILD_BEGAN), (30, event::REBUILD_ENDED), (40, event::POOL_FAILED)];
+    log.add(&store, events.map(|(second, code)| raised(second, code, "d0")).into()).expect("kept");
+    let numbers = |wanted: Wanted| log.list(wanted).into_iter().map(|event| event.number).collect::<Vec<_>>();
+    let severity = |severity| Wanted { severity: Some(severity), ..Wanted::default() };
+    assert_eq!(numbers(severity(EventSeverity::Warning)), [1, 4]);
+    assert_eq!(numbers(severity(EventSeverity::Critical)), [4]);
+    assert_eq!(numbers(Wanted { since: Some(Timestamp::from_unix(20)), ..Wanted::default() }), [2, 3, 4]);
+    assert_eq!(numbers(Wanted { after: 3, ..Wanted::default() }), [4]);
+    assert_eq!(numbers(Wanted { limit: Some(2), ..Wanted::default() }), [3, 4]);
+}

@@ -1,0 +1,103 @@
+//! What is done without being asked: events are written down, and lost members are seen to.
+
+use crate::{Control, Wanted};
+use model::{Event, EventCode, Name, Order, PoolState, Raised, Refusal, Report, Subject, Timestamp, code, event};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::time::{sleep, timeout};
+
+/// How often everything is looked at when nothing happens.
+const ROUND: Duration = Duration::from_secs(5);
+
+/// How long further events are waited for, so that a burst of them is one commit.
+const BURST: Duration = Duration::from_millis(50);
+
+impl Control {
+    /// Sees to the array until the data plane is gone.
+    pub async fn tend(self: Arc<Self>) {
+        let mut heard: Result<_, Refusal> = Ok(Vec::new());
+        loop {
+            match heard {
+                Ok(raised) => {
+                    if let Err(refusal) = self.look_after(raised).await {
+                        tracing::warn!(%refusal, "the array could not be seen to");
+                    }
+                }
+                Err(refusal) if refusal.code == code::ENGINE_GONE => return,
+                Err(refusal) => {
+                    tracing::error!(%refusal, "the data plane does not tell what happens");
+                    sleep(ROUND).await;
+                }
+            }
+            sleep(BURST).await;
+            heard = timeout(ROUND, self.hear()).await.unwrap_or(Ok(Vec::new()));
+        }
+    }
+
+    /// What has happened since this was asked last, as soon as something has.
+    pub(crate) async fn hear(&self) -> Result<Vec<Raised>, Refusal> {
+        match self.engine.ask(Order::NextEvents).await? {
+            Report::Events(raised) => Ok(raised),
+            other => Err(crate::engine::unexpected(&other)),
+        }
+    }
+
+    /// What was raised is written down, and everything that may need something is looked at once.
+    pub(crate) async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
+        let mut seen = self.seen.lock().await;
+        self.events.add(&self.store, raised)?;
+        self.note_pool_states(&mut seen).await
+    }
+
+    /// What has happened, oldest first, and what was made of it.
+    pub async fn events(&self, wanted: Wanted) -> Vec<Event> {
+        let _seen = self.seen.lock().await;
+        self.events.list(wanted)
+    }
+
+    /// It has happened now, and is written down.
+    pub(crate) fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
+        if let Err(refusal) = self.events.add(&self.store, vec![Raised::new(now(), code, subject, sentence)]) {
+            tracing::error!(%refusal, "an event could not be written down");
+        }
+    }
+
+    /// A pool that is better or worse than at the last look is an event.
+    async fn note_pool_states(&self, seen: &mut BTreeMap<Name, PoolState>) -> Result<(), Refusal> {
+        let pools = self.pools().await?;
+        for pool in &pools {
+            let before = seen.insert(pool.name.clone(), pool.state);
+            if before == Some(pool.state) {
+                continue;
+            }
+            let name = &pool.name;
+            let (code, sentence) = match (before, pool.state) {
+                // Filling has its own events.
+                (None, PoolState::Healthy) | (_, PoolState::Rebuilding) => continue,
+                (_, PoolState::Healthy) => (event::POOL_WHOLE, format!("pool {name} is whole again")),
+                (_, PoolState::Degraded) => {
+                    let meaning = crate::verdict::spare_failures(pool);
+                    (event::POOL_DEGRADED, format!("pool {name} is degraded: {meaning}"))
+                }
+                (_, PoolState::Failed) => {
+                    let sentence = format!("pool {name} has failed: more disks are lost than it bears");
+                    (event::POOL_FAILED, sentence)
+                }
+                (_, PoolState::Missing) => {
+                    let sentence = format!("pool {name} is not open: too many of its disks were not found");
+                    (event::POOL_UNOPENED, sentence)
+                }
+            };
+            self.raise(code, Subject::pool(name), sentence);
+        }
+        seen.retain(|name, _| pools.iter().any(|pool| pool.name == *name));
+        Ok(())
+    }
+}
+
+/// What the system's clock says.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Timestamp::from_unix(since.map_or(0, |since| since.as_secs()))
+}

@@ -1,0 +1,66 @@
+//! What is done without being asked.
+
+use super::Array;
+use crate::Wanted;
+use crate::request::Replace;
+use model::{EventCode, Level, Name, event};
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+/// What happened is heard and looked at, as the steward does in its rounds.
+async fn round(array: &Array) {
+    let raised = array.control.hear().await.expect("something happened");
+    array.control.look_after(raised).await.expect("looked at");
+}
+
+async fn codes(array: &Array) -> Vec<EventCode> {
+    array.control.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
+}
+
+#[tokio::test]
+async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
+    let array = Array::new().await;
+    array.furnish().await;
+    array.add_disks(&["f0"]).await;
+    array.control.look_after(Vec::new()).await.expect("looked at");
+    array.control.fail_disk(&name("d0")).await.expect("failed");
+    round(&array).await;
+    let replace = Replace { replacement: name("f0"), force: false, confirmed: false };
+    array.control.replace_disk(&name("d0"), replace).await.expect("replaced");
+    round(&array).await;
+    while array.control.pool_report(&name("tank")).await.expect("a pool").rebuild().is_some() {}
+    round(&array).await;
+    let story = [
+        event::NODE_STARTED,
+        event::DISK_OUT,
+        event::POOL_DEGRADED,
+        event::REBUILD_BEGAN,
+        event::REBUILD_ENDED,
+        event::POOL_WHOLE,
+    ];
+    assert_eq!(codes(&array).await, story);
+    let before = array.control.events(Wanted::default()).await;
+
+    let array = array.restarted().await;
+    let after = array.control.events(Wanted { limit: Some(story.len() + 1), ..Wanted::default() }).await;
+    assert_eq!(after[1..], before[1..], "what happened is not forgotten");
+    assert_eq!(after[0].code, event::NODE_STARTED);
+    assert_eq!(after[0].times, 2, "the second start is counted with the first");
+}
+
+#[tokio::test]
+async fn events_name_a_pool_that_is_not_there() {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1"]).await;
+    array.create_pool("tank", Level::Raid1, &["d0", "d1"]).await.expect("a pool");
+    for disk in ["d0.img", "d1.img"] {
+        std::fs::remove_file(array.folder().join(disk)).expect("removes");
+    }
+    let array = array.restarted().await;
+    array.control.look_after(Vec::new()).await.expect("looked at");
+    let told = array.control.events(Wanted { after: 1, ..Wanted::default() }).await;
+    assert!(told.iter().all(|told| told.code == event::POOL_UNOPENED && told.subject.name == "tank"), "{told:?}");
+    assert!(!told.is_empty());
+}
