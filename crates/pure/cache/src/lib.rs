@@ -12,9 +12,13 @@ mod log;
 mod merge;
 pub mod policy;
 mod read;
+#[cfg(test)]
+mod rig;
 mod runtime;
 pub mod sabotage;
 mod signal;
+#[cfg(test)]
+mod tests;
 mod volume;
 mod write;
 

@@ -13,7 +13,7 @@ pub use replay::{Recovery, Replayed};
 
 use crate::VolumeId;
 use crate::signal::Signal;
-use block::{BlockDevice, Extent, IoError, Lba, Stable, View};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Stable, View};
 use futures_util::future::LocalBoxFuture;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,7 +37,7 @@ pub(crate) trait LogMember {
     /// A write is stable in the log: it waits above the device from now on. Called in the order of the log.
     fn accept(self: Rc<Self>, start: Lba, data: View, hold: Hold);
     /// A write of so many bytes will not be in the log.
-    fn refuse(self: Rc<Self>, bytes: u64);
+    fn refuse(self: Rc<Self>, start: Lba, bytes: usize);
     /// The log has failed. True when something waits.
     fn log_failed(self: Rc<Self>) -> bool;
     /// Is ready when everything that waits is below.
@@ -190,15 +190,22 @@ impl WriteLog {
         (state.head - state.tail) * 1000 / self.0.ring_units
     }
 
+    /// The longest data of one record.
+    pub(crate) fn record_bytes_max(&self) -> usize {
+        format::record_bytes_max(self.0.ring_units)
+    }
+
     /// When it is ready, `content` is stable in the log, and a write has been given to its volume.
     ///
     /// It goes on to be so when the future is dropped.
     pub(crate) async fn append(&self, volume: VolumeId, content: Content) -> Result<Option<Hold>, LogFailed> {
         let ticket = Rc::new(Ticket::default());
-        {
+        let control = !matches!(content, Content::Write { .. });
+        let entry = Entry { volume, content, ticket: ticket.clone() };
+        if self.has_failed() || self.0.closing.get() {
+            self.0.refuse(vec![entry]);
+        } else {
             let mut state = self.0.state.borrow_mut();
-            let control = !matches!(content, Content::Write { .. });
-            let entry = Entry { volume, content, ticket: ticket.clone() };
             if control { state.control.push_back(entry) } else { state.queue.push_back(entry) }
         }
         self.0.work.raise();
@@ -210,7 +217,10 @@ impl WriteLog {
         if crate::sabotage::is_planted(crate::sabotage::Sabotage::LogFailureNotRecorded) {
             return Ok(());
         }
-        self.0.done.wait(|| self.0.recorded.get()).await
+        let closed = IoError::new(IoErrorKind::ReadOnly, Extent::default());
+        let look =
+            || self.0.recorded.get().or_else(|| (self.0.closing.get() && !self.has_failed()).then_some(Err(closed)));
+        self.0.done.wait(look).await
     }
 }
 

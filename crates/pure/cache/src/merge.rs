@@ -27,6 +27,8 @@ pub struct Merged<D> {
     ends: Cell<[u64; STREAMS]>,
     turn: Cell<usize>,
     open: RefCell<Vec<Rc<Batch>>>,
+    /// Batches under way with a piece whose caller has gone: nobody writes there before they have ended.
+    orphans: RefCell<Vec<Rc<Batch>>>,
     counters: Cell<MergeCounters>,
 }
 
@@ -64,6 +66,7 @@ struct Leading<'a, D> {
 impl<D> Drop for Leading<'_, D> {
     fn drop(&mut self) {
         self.close();
+        self.merged.orphans.borrow_mut().retain(|orphan| !Rc::ptr_eq(orphan, &self.batch));
         if self.batch.outcome.get().is_none() {
             self.batch.outcome.set(Some(Outcome::Abandoned));
         }
@@ -78,11 +81,26 @@ impl<D> Leading<'_, D> {
     }
 }
 
+/// A write that went along in somebody else's batch.
+struct Joined<'a, D> {
+    merged: &'a Merged<D>,
+    batch: &'a Rc<Batch>,
+}
+
+impl<D> Drop for Joined<'_, D> {
+    fn drop(&mut self) {
+        if self.batch.outcome.get().is_none() {
+            self.merged.orphans.borrow_mut().push(self.batch.clone());
+        }
+    }
+}
+
 impl<D: BlockDevice> Merged<D> {
     /// The device with its small sequential writes merged.
     pub fn new(device: D) -> Self {
-        let (turn, open, counters) = (Cell::new(0), RefCell::default(), Cell::default());
-        Self { device, ends: Cell::new([u64::MAX; STREAMS]), turn, open, counters }
+        let (turn, counters) = (Cell::new(0), Cell::default());
+        let (open, orphans) = (RefCell::default(), RefCell::default());
+        Self { device, ends: Cell::new([u64::MAX; STREAMS]), turn, open, orphans, counters }
     }
 
     /// The device below.
@@ -93,6 +111,19 @@ impl<D: BlockDevice> Merged<D> {
     /// What was merged so far.
     pub fn counters(&self) -> MergeCounters {
         self.counters.get()
+    }
+
+    /// No write of `extent` is under way whose caller has gone.
+    async fn orphans_done(&self, extent: Extent) {
+        loop {
+            let orphan = {
+                let orphans = self.orphans.borrow();
+                let over = |batch: &Batch| Extent::new(batch.start, batch.end.get() - batch.start).overlaps(extent);
+                let Some(orphan) = orphans.iter().find(|batch| over(batch)) else { return };
+                orphan.clone()
+            };
+            orphan.done.wait(|| orphan.outcome.get()).await;
+        }
     }
 
     /// Notes that a write of `extent` begins; true when it goes on where an earlier one ended.
@@ -186,12 +217,14 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.device.geometry().extent_of(start, data.len())?;
+        self.orphans_done(extent).await;
         if data.len() > PART_BYTES_MAX || extent.is_empty() || !self.goes_on(extent) {
             return self.device.write(start, data).await;
         }
         let Some(batch) = self.batch_before(extent) else { return self.lead(extent, data).await };
         batch.parts.borrow_mut().push(data.clone());
         batch.end.set(extent.end().0);
+        let _joined = Joined { merged: self, batch: &batch };
         match batch.done.wait(|| batch.outcome.get()).await {
             Outcome::Ended(Ok(())) => Ok(Written::attest()),
             Outcome::Ended(Err(error)) => Err(of_own(error, extent)),
@@ -200,6 +233,7 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.orphans_done(self.device.geometry().extent_of(start, data.len())?).await;
         self.device.write_fresh(start, data).await
     }
 
@@ -208,6 +242,7 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.orphans_done(extent).await;
         self.device.discard(extent).await
     }
 }

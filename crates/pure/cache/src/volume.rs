@@ -69,6 +69,13 @@ impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
         self.write_back().set_policy(WritePolicy::Through).await
     }
 
+    /// Flips one bit of the cached page `page` of 4 KiB, as bad memory would; false when it is not cached.
+    #[cfg(any(test, feature = "sabotage"))]
+    #[must_use]
+    pub fn flip_cached_bit(&self, page: u64) -> bool {
+        self.0.device().flip_bit(page)
+    }
+
     /// The write policy that is in force.
     pub fn write_policy(&self) -> WritePolicy {
         self.write_back().policy()

@@ -1,6 +1,6 @@
 //! Group commit: what has been queued goes to the log device as one batch, one batch at a time.
 
-use super::format::{self, BATCH_UNITS_MAX, BatchHeader, DATA_ALIGN, HEADER_UNITS_MAX, RESERVE_UNITS, Record};
+use super::format::{self, BatchHeader, DATA_ALIGN, HEADER_UNITS_MAX, Record};
 use super::{Content, Entry, Held, Hold, LiveBatch, LogFailed, Shared, State, UNIT_BYTES};
 use crate::sabotage::{Sabotage, is_planted};
 use block::{BlockDevice, Buf, IoError, Stable, View};
@@ -153,8 +153,8 @@ impl Shared {
     /// These will not be in the log.
     pub(super) fn refuse(&self, entries: Vec<Entry>) {
         for Entry { volume, content, ticket } in entries {
-            if let (Content::Write { data, .. }, Some(member)) = (content, self.member(volume)) {
-                member.refuse(data.len() as u64);
+            if let (Content::Write { start, data }, Some(member)) = (content, self.member(volume)) {
+                member.refuse(start, data.len());
             }
             *ticket.0.borrow_mut() = Some(Err(LogFailed));
         }
@@ -183,9 +183,9 @@ impl State {
     }
 
     fn fits(&self, units: u64, control: bool, ring_units: u64) -> bool {
-        let reserve = if control { 0 } else { RESERVE_UNITS };
+        let reserve = if control { 0 } else { format::reserve_units(ring_units) };
         let end = self.place(units, ring_units) + units;
-        units <= BATCH_UNITS_MAX && end - self.tail + reserve <= ring_units
+        units <= format::batch_units_max(ring_units) && end - self.tail + reserve <= ring_units
     }
 
     /// The bytes of a batch.

@@ -21,12 +21,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The first unit of the ring.
 pub(super) const RING_START: u64 = 2;
-/// The smallest ring: a few of the largest batches.
-pub(super) const RING_UNITS_MIN: u64 = 4 * BATCH_UNITS_MAX;
-/// The largest batch, header and payload.
-pub(super) const BATCH_UNITS_MAX: u64 = 1100;
-/// Units that only records without data may use.
-pub(super) const RESERVE_UNITS: u64 = 64;
+/// The smallest ring.
+pub(super) const RING_UNITS_MIN: u64 = 64;
+/// The largest batch of any ring, header and payload.
+const BATCH_UNITS_MAX: u64 = 1100;
 /// The most header units of a batch.
 pub(super) const HEADER_UNITS_MAX: usize = 4;
 /// Data of a record begins at a multiple of this.
@@ -233,6 +231,21 @@ impl Record {
         let data = batch.get(from..from.checked_add(self.bytes.get() as usize)?)?;
         (crc32c(data) == self.check.get()).then_some(data)
     }
+}
+
+/// The largest batch of a ring, so that a few of them fit.
+pub(super) fn batch_units_max(ring_units: u64) -> u64 {
+    (ring_units / 4).min(BATCH_UNITS_MAX)
+}
+
+/// Units of a ring that only records without data may use.
+pub(super) fn reserve_units(ring_units: u64) -> u64 {
+    (ring_units / 16).min(64)
+}
+
+/// The longest data of one record.
+pub(super) fn record_bytes_max(ring_units: u64) -> usize {
+    ((batch_units_max(ring_units) - 1) as usize * UNIT_BYTES).min(1 << 20)
 }
 
 /// How many units the header of a batch of `records` takes.

@@ -1,6 +1,6 @@
 //! Finding a log again, and giving the volumes what they do not have yet.
 
-use super::format::{self, Anchor, BATCH_UNITS_MAX, BatchHeader, RING_START, Record};
+use super::format::{self, Anchor, BatchHeader, RING_START, Record};
 use super::trim::{first_anchor, write_anchor};
 use super::{LogError, LogId, LogOwner, Shared, State, UNIT_BYTES, WriteLog, ring_units};
 use crate::sabotage::{Sabotage, is_planted};
@@ -249,7 +249,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
     /// that is there shows that an acknowledged one before it was damaged.
     async fn skip_damaged(&mut self) -> Result<bool, LogError> {
         let ring = self.ring_units;
-        for start in (self.head..self.head + BATCH_UNITS_MAX).chain([self.head.next_multiple_of(ring)]) {
+        for start in (self.head..self.head + format::batch_units_max(ring)).chain([self.head.next_multiple_of(ring)]) {
             if let Some((records, batch)) = self.read_batch(start, self.next_batch + 1).await? {
                 self.damaged_batches += 1;
                 self.next_batch += 1;

@@ -1,6 +1,6 @@
 //! How the ring is used again: what no volume needs any more is freed, once that is stable.
 
-use super::format::{Anchor, RESERVE_UNITS};
+use super::format::{Anchor, reserve_units};
 use super::{LiveBatch, LogId, Shared, UNIT_BYTES};
 use crate::sabotage::{Sabotage, is_planted};
 use crate::{Runtime, VolumeId};
@@ -63,7 +63,7 @@ impl Shared {
         }
         let (used, gain) = (state.head - state.tail, free.end - state.tail);
         let worth = gain >= self.ring_units / 8
-            || (gain > 0 && used * 2 >= self.ring_units.saturating_sub(RESERVE_UNITS))
+            || (gain > 0 && used * 2 >= self.ring_units - reserve_units(self.ring_units))
             || free.batches == state.batches.len();
         (free.batches > 0 && worth).then_some(free)
     }

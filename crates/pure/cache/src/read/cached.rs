@@ -186,10 +186,11 @@ impl<D: BlockDevice, R> Inner<D, R> {
             if at == pages.end {
                 return Some(rope);
             }
-            if let Some(fill) = self.flights.join(at) {
+            if let Some((fill, good)) = self.flights.join(at) {
                 let brought = fill.wait().await?;
                 self.cache.store.borrow_mut().count(self.owner, |counters| counters.joined += 1);
-                let end = pages.end.min(fill.pages.end);
+                // What was written since the fetch began is not in it, so we ask for that again.
+                let end = pages.end.min(good);
                 let bytes = |page: u64| (page - fill.pages.start) as usize * PAGE_BYTES;
                 rope.append(brought.slice(bytes(at)..bytes(end)));
                 at = end;

@@ -65,10 +65,11 @@ impl Flights {
         Leading { flights: self.clone(), fill, told: false }
     }
 
-    /// The fetch under way that brings `page` as it is now.
-    pub(super) fn join(&self, page: u64) -> Option<Rc<Fill>> {
+    /// The fetch under way that brings `page` as it is now, and the page up to which it does.
+    pub(super) fn join(&self, page: u64) -> Option<(Rc<Fill>, u64)> {
         let table = self.0.borrow();
-        table.fills.iter().find(|fill| fill.pages.contains(&page) && fill.is_good(page)).cloned()
+        let fill = table.fills.iter().find(|fill| fill.pages.contains(&page) && fill.is_good(page))?;
+        Some((fill.clone(), fill.good_up_to(page)))
     }
 
     /// Where the first fetch begins that brings something of `pages` behind its start; else their end.
@@ -99,6 +100,16 @@ impl Flights {
 impl Fill {
     fn is_good(&self, page: u64) -> bool {
         is_planted(Sabotage::JoinSpoiledFill) || !self.state.borrow().spoiled.iter().any(|range| range.contains(&page))
+    }
+
+    /// Where the pages end that are good from `page` on.
+    fn good_up_to(&self, page: u64) -> u64 {
+        if is_planted(Sabotage::JoinSpoiledFill) {
+            return self.pages.end;
+        }
+        let state = self.state.borrow();
+        let bad = state.spoiled.iter().map(|range| range.start).filter(|&start| start > page);
+        bad.fold(self.pages.end, u64::min)
     }
 
     /// The parts of `self.pages` that no write has touched since the fetch began.

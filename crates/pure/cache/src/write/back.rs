@@ -2,7 +2,7 @@
 
 use super::dirty::Dirty;
 use super::memory::WriteMemory;
-use crate::log::{Content, Hold, LogMember, WriteLog};
+use crate::log::{Content, Hold, LogFailed, LogMember, WriteLog};
 use crate::policy::WritePolicy;
 use crate::sabotage::{Sabotage, is_planted};
 use crate::signal::Signal;
@@ -17,8 +17,8 @@ use std::rc::{Rc, Weak};
 
 /// A piece that waits has at most this many bytes, so that a small read checks a small guard.
 const PIECE_BYTES_MAX: usize = 64 << 10;
-/// A longer write becomes several records of the log.
-const RECORD_BYTES_MAX: usize = 1 << 20;
+/// A volume with more pieces that are refused below takes no more.
+const STUCK_MAX: usize = 64;
 
 /// A sleeve over a device that acknowledges writes as its policy says. Cheap to clone.
 pub struct WriteBack<D, R>(pub(super) Rc<Inner<D, R>>);
@@ -49,8 +49,12 @@ pub(super) struct Inner<D, R> {
     /// Writes and discards that have passed the gate and have not ended.
     active: Cell<usize>,
     pub(super) dirty: RefCell<Dirty>,
+    /// Bytes of it that the shard's memory counts.
+    counted: Cell<u64>,
     /// Held by whatever changes blocks of the device below while something waits above them.
     pub(super) below: RangeLocks,
+    /// Writes that the log has and has not answered for; also those whose caller has gone.
+    logging: RefCell<Vec<(Lba, usize)>>,
     /// One change of policy at a time.
     switching: RangeLocks,
     /// Something that a caller may wait for has happened.
@@ -112,7 +116,9 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             closed: Cell::new(false),
             active: Cell::new(0),
             dirty,
+            counted: Cell::new(0),
             below: RangeLocks::new(),
+            logging: RefCell::default(),
             switching: RangeLocks::new(),
             changed: Signal::default(),
             wanted_up_to: Cell::new(0),
@@ -169,7 +175,8 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         }
         inner.closed.set(true);
         let _closed = Closed(inner);
-        inner.changed.wait(|| (inner.active.get() == 0).then_some(())).await;
+        let is_quiet = || inner.active.get() == 0 && inner.logging.borrow().is_empty();
+        inner.changed.wait(|| is_quiet().then_some(())).await;
         self.settle(u64::MAX).await?;
         let _: Stable = inner.device.flush(Written::attest()).await?;
         let release = old == WritePolicy::Back && !is_planted(Sabotage::SwitchKeepsRecords);
@@ -179,9 +186,6 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             if released.is_err() {
                 log.failure_recorded().await?;
             }
-            // A write whose caller has gone may have become stable in front of that.
-            self.settle(u64::MAX).await?;
-            let _: Stable = inner.device.flush(Written::attest()).await?;
         }
         inner.policy.set(policy);
         Ok(())
@@ -194,6 +198,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             return Ok(());
         }
         inner.dirty.borrow_mut().unstick();
+        inner.account();
         inner.error.set(None);
         inner.wanted_up_to.set(inner.wanted_up_to.get().max(number.min(inner.dirty.borrow().newest())));
         Inner::wake(inner);
@@ -228,10 +233,15 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         };
         let refusal = || {
             // A bad block is its own affair; a device that refuses everything must not fill the memory.
-            let error = inner.error.get().filter(|error| error.kind != IoErrorKind::Medium);
-            error.filter(|_| inner.dirty.borrow().stuck() > 0).map(|error| error.at(extent))
+            let stuck = inner.dirty.borrow().stuck();
+            let all = |error: &IoError| stuck > STUCK_MAX || (stuck > 0 && error.kind != IoErrorKind::Medium);
+            inner.error.get().filter(all).map(|error| error.at(extent))
         };
-        let lose = || if is_planted(Sabotage::DirtyEvicted) { inner.dirty.borrow_mut().lose_one() } else { 0 };
+        let lose = || {
+            if is_planted(Sabotage::DirtyEvicted) && inner.dirty.borrow_mut().lose_one() {
+                inner.account();
+            }
+        };
         inner.memory.take(&inner.runtime, bytes, log_fill, refusal, lose).await
     }
 
@@ -263,9 +273,10 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         };
         // From here on the log has the data, and gives it to us when it is stable, even if this future is dropped.
         let block_bytes = inner.device.geometry().block_bytes as usize;
-        let records = (0..data.len()).step_by(RECORD_BYTES_MAX).map(|at| {
-            let (start, end) = (Lba(start.0 + (at / block_bytes) as u64), data.len().min(at + RECORD_BYTES_MAX));
-            log.append(inner.volume, Content::Write { start, data: data.slice(at..end) })
+        let step = log.record_bytes_max();
+        let records = (0..data.len()).step_by(step).map(|at| {
+            let (start, end) = (Lba(start.0 + (at / block_bytes) as u64), data.len().min(at + step));
+            inner.append(log, start, data.slice(at..end))
         });
         match try_join_all(records).await {
             Ok(_) => Ok(Written::attest()),
@@ -305,17 +316,49 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     fn accept_pieces(self: &Rc<Self>, start: Lba, data: &View, hold: Option<&Hold>) {
         let now = self.runtime.now();
         let block_bytes = self.device.geometry().block_bytes as usize;
-        let mut more = 0;
         for at in (0..data.len()).step_by(PIECE_BYTES_MAX) {
             let piece = data.slice(at..data.len().min(at + PIECE_BYTES_MAX));
             let guard = crc32c(&piece);
             let block = start.0 + (at / block_bytes) as u64;
-            more += self.dirty.borrow_mut().insert(block, piece, guard, now, hold.cloned());
+            self.dirty.borrow_mut().insert(block, piece, guard, now, hold.cloned());
         }
-        // What was overwritten gives its memory back.
-        let back = data.len() as i64 - more;
-        self.memory.give(u64::try_from(back).expect("a write adds no more than itself"));
+        self.account();
+        self.memory.give(data.len() as u64);
         Self::stir(self);
+    }
+
+    /// Puts `data`, for which memory was taken, into the log.
+    pub(super) fn append(
+        &self,
+        log: &WriteLog,
+        start: Lba,
+        data: View,
+    ) -> impl Future<Output = Result<Option<Hold>, LogFailed>> + use<D, R> {
+        self.logging.borrow_mut().push((start, data.len()));
+        let (log, volume) = (log.clone(), self.volume);
+        async move { log.append(volume, Content::Write { start, data }).await }
+    }
+
+    /// The shard's memory counts what waits now.
+    pub(super) fn account(&self) {
+        let waiting = self.dirty.borrow().moving_bytes();
+        self.memory.adjust(self.counted.replace(waiting), waiting);
+    }
+
+    /// The log has answered for a write.
+    fn answered(&self, start: Lba, bytes: usize) {
+        let mut logging = self.logging.borrow_mut();
+        let at = logging.iter().position(|&known| known == (start, bytes));
+        logging.swap_remove(at.expect("a write is answered for once"));
+        drop(logging);
+        self.changed.raise();
+    }
+
+    /// True when a write of some of `extent` is on its way into the log.
+    pub(super) fn is_logging(&self, extent: Extent) -> bool {
+        let block_bytes = u64::from(self.device.geometry().block_bytes);
+        let of = |&(start, bytes): &(Lba, usize)| Extent::new(start.0, bytes as u64 / block_bytes);
+        self.logging.borrow().iter().any(|write| of(write).overlaps(extent))
     }
 
     /// The parts of `extent` that wait, and what they hold, in order.
@@ -416,6 +459,8 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         if inner.policy.get() == WritePolicy::Through {
             return inner.device.discard(extent).await;
         }
+        // A write whose caller has gone may still be on its way into the log; it must not come out behind the discard.
+        inner.changed.wait(|| (!inner.is_logging(extent)).then_some(())).await;
         self.clear_above(extent).await?;
         // What comes meanwhile goes below behind the discard.
         let _lock = inner.below.exclusive(extent.start.0..extent.end().0).await;
@@ -435,11 +480,13 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
 
 impl<D: BlockDevice + 'static, R: Runtime> LogMember for Inner<D, R> {
     fn accept(self: Rc<Self>, start: Lba, data: View, hold: Hold) {
+        self.answered(start, data.len());
         self.accept_pieces(start, &data, Some(&hold));
     }
 
-    fn refuse(self: Rc<Self>, bytes: u64) {
-        self.memory.give(bytes);
+    fn refuse(self: Rc<Self>, start: Lba, bytes: usize) {
+        self.answered(start, bytes);
+        self.memory.give(bytes as u64);
     }
 
     fn log_failed(self: Rc<Self>) -> bool {

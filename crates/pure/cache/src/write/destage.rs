@@ -1,9 +1,9 @@
 //! How what waits goes below: in the order of addresses, neighbours together, stripes whole.
 
 use super::back::Inner;
-use super::dirty::Run;
+use super::dirty::{Piece, Run};
 use crate::{Finding, Layer, Runtime};
-use block::{BlockDevice, Buf, IoErrorKind, Lba, View, Written};
+use block::{BlockDevice, Buf, Extent, IoErrorKind, Lba, View, Written};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
@@ -21,18 +21,10 @@ const RUN_BYTES_MAX: u64 = 1 << 20;
 const AGE_MAX: Duration = Duration::from_secs(1);
 /// Fill of memory or log, in thousandths, from which everything goes below.
 const BEGIN_AT: u64 = 250;
+/// Fill of the log from which the records of what is stuck are written again.
+const RENEW_AT: u64 = 500;
 /// When pieces that were refused are tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-
-/// What goes below now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    Everything,
-    /// Somebody waits for the writes up to this one.
-    UpTo(u64),
-    /// Only what came before.
-    Before(Time),
-}
 
 impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     /// The task that moves data below looks whether there is something to do; it is begun where it does not run.
@@ -66,7 +58,9 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
             let now = this.runtime.now();
             if try_again.is_some_and(|at| at <= now) {
                 try_again = None;
+                Self::renew_records(&this);
                 this.dirty.borrow_mut().unstick();
+                this.account();
             }
             while moves.len() < MOVES_MAX
                 && let Some(run) = this.choose(cursor, now)
@@ -92,31 +86,22 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         }
     }
 
+    /// The next run that goes below now: all when there is little room, else what somebody waits for, and, once the
+    /// oldest has waited long enough, whatever has waited half as long.
     fn choose(&self, cursor: u64, now: Time) -> Option<Run> {
-        let wanted = self.wanted(now)?;
         let geometry = self.device.geometry();
         let optimal = u64::from(geometry.optimal_bytes.max(1));
         let unit_bytes = RUN_BYTES_MAX.max(optimal) / optimal * optimal;
         let unit_blocks = (unit_bytes / u64::from(geometry.block_bytes)).max(1);
-        self.dirty.borrow_mut().next_run(cursor, unit_blocks, |piece| match wanted {
-            Wanted::Everything => true,
-            Wanted::UpTo(number) => piece.since <= number,
-            Wanted::Before(at) => piece.at <= at,
-        })
-    }
-
-    fn wanted(&self, now: Time) -> Option<Wanted> {
-        let dirty = self.dirty.borrow();
-        let oldest = dirty.oldest()?;
-        if self.is_filling() {
-            return Some(Wanted::Everything);
-        }
-        let up_to = self.wanted_up_to.get();
-        if oldest <= up_to {
-            return Some(Wanted::UpTo(up_to));
-        }
+        let mut dirty = self.dirty.borrow_mut();
+        let (all, up_to) = (self.is_filling(), self.wanted_up_to.get());
         let due = dirty.oldest_at()? + AGE_MAX <= now;
-        due.then(|| Wanted::Before(Time(now.0.saturating_sub(AGE_MAX.as_nanos() as u64 / 2))))
+        let old = Time(now.0.saturating_sub(AGE_MAX.as_nanos() as u64 / 2));
+        if !all && !due && dirty.oldest()? > up_to {
+            return None;
+        }
+        let wanted = |piece: &Piece| all || piece.since <= up_to || (due && piece.at <= old);
+        dirty.next_run(cursor, unit_blocks, wanted)
     }
 
     /// Writes one run below and notes what became of it.
@@ -132,8 +117,25 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         for single in run.singles(block_bytes) {
             this.carry_single(&single).await;
         }
+        this.account();
         this.memory.look_again();
         this.changed.raise();
+    }
+
+    /// What is stuck must not hold up the ring for everybody: when that fills, its records are written again.
+    fn renew_records(this: &Rc<Self>) {
+        let Some(log) = this.log.as_ref().filter(|log| !log.has_failed() && log.fill() >= RENEW_AT) else { return };
+        let stuck = this.dirty.borrow().stuck_with_records();
+        for (start, data) in stuck {
+            let blocks = data.len() as u64 / u64::from(this.device.geometry().block_bytes);
+            // A newer write of these blocks that is on its way would be overtaken by the old content.
+            if this.is_logging(Extent::new(start, blocks)) {
+                continue;
+            }
+            this.memory.adjust(0, data.len() as u64);
+            let append = this.append(log, Lba(start), data);
+            this.runtime.spawn(async move { drop(append.await) });
+        }
     }
 
     async fn carry_single(&self, single: &Run) {
@@ -161,10 +163,10 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     }
 
     fn note_moved(&self, run: &Run) {
-        let bytes = self.dirty.borrow_mut().moved(run);
+        self.dirty.borrow_mut().moved(run);
+        self.account();
         let carried: u64 = run.parts.iter().map(|(_, piece)| piece.data.len() as u64).sum();
         self.memory.drained(self.runtime.now(), carried);
-        self.memory.give(bytes);
         let mut counters = self.counters.get();
         counters.moves += 1;
         counters.moved_bytes += carried;

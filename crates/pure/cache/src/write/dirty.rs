@@ -39,6 +39,7 @@ pub(super) struct Dirty {
     bytes: u64,
     next_number: u64,
     stuck: usize,
+    stuck_bytes: u64,
 }
 
 /// Pieces that are next to each other and go below as one write.
@@ -67,6 +68,7 @@ impl Dirty {
             bytes: 0,
             next_number: 1,
             stuck: 0,
+            stuck_bytes: 0,
         }
     }
 
@@ -83,18 +85,28 @@ impl Dirty {
         self.next_number - 1
     }
 
+    /// How many pieces are refused below.
     pub(super) fn stuck(&self) -> usize {
         self.stuck
+    }
+
+    /// Bytes that wait and will go below: what is stuck must not keep others out of the memory.
+    pub(super) fn moving_bytes(&self) -> u64 {
+        self.bytes - self.stuck_bytes
+    }
+
+    /// Pieces that are stuck and sound and keep their records in the log.
+    pub(super) fn stuck_with_records(&self) -> Vec<(u64, View)> {
+        let stuck = self.pieces.iter().filter(|(_, piece)| piece.stuck && !piece.bad && piece.hold.is_some());
+        stuck.map(|(&start, piece)| (start, piece.data.clone())).collect()
     }
 
     fn blocks(&self, bytes: usize) -> u64 {
         bytes as u64 / self.block_bytes
     }
 
-    /// The blocks from `start` on hold `data`; what they held before is forgotten. Returns the bytes that
-    /// there are more than before.
-    pub(super) fn insert(&mut self, start: u64, data: View, guard: u32, at: Time, hold: Option<Hold>) -> i64 {
-        let before = self.bytes;
+    /// The blocks from `start` on hold `data`; what they held before is forgotten.
+    pub(super) fn insert(&mut self, start: u64, data: View, guard: u32, at: Time, hold: Option<Hold>) {
         let number = self.next_number;
         self.next_number += 1;
         let end = start + self.blocks(data.len());
@@ -111,7 +123,6 @@ impl Dirty {
             start,
             Piece { data, guard, number, since, at: oldest, hold, moving: false, stuck: false, bad: false },
         );
-        self.bytes as i64 - before as i64
     }
 
     /// No piece goes across the block `at`.
@@ -133,7 +144,10 @@ impl Dirty {
 
     fn put(&mut self, start: u64, piece: Piece) {
         self.bytes += piece.data.len() as u64;
-        self.stuck += usize::from(piece.stuck);
+        if piece.stuck {
+            self.stuck += 1;
+            self.stuck_bytes += piece.data.len() as u64;
+        }
         self.ages.insert((piece.since, start));
         self.pieces.insert(start, piece);
     }
@@ -142,7 +156,10 @@ impl Dirty {
         let piece = self.pieces.remove(&start)?;
         self.ages.remove(&(piece.since, start));
         self.bytes -= piece.data.len() as u64;
-        self.stuck -= usize::from(piece.stuck);
+        if piece.stuck {
+            self.stuck -= 1;
+            self.stuck_bytes -= piece.data.len() as u64;
+        }
         Some(piece)
     }
 
@@ -182,8 +199,13 @@ impl Dirty {
 
     /// Every piece may be tried again.
     pub(super) fn unstick(&mut self) {
-        self.pieces.values_mut().for_each(|piece| piece.stuck = piece.bad);
-        self.stuck = self.pieces.values().filter(|piece| piece.stuck).count();
+        let again: Vec<u64> =
+            self.pieces.iter().filter(|(_, piece)| piece.stuck && !piece.bad).map(|(&at, _)| at).collect();
+        for start in again {
+            let mut piece = self.take(start).expect("it was found just now");
+            piece.stuck = false;
+            self.put(start, piece);
+        }
     }
 
     /// Begins to move the next run, from the block `from` on and round again: one that `wanted` asks for, with all
@@ -215,13 +237,11 @@ impl Dirty {
         Some(Run { extent: Extent::new(start, end - start), parts })
     }
 
-    /// The run has been written below: what was not overwritten meanwhile is forgotten. Returns how many bytes.
-    pub(super) fn moved(&mut self, run: &Run) -> u64 {
-        let before = self.bytes;
+    /// The run has been written below: what was not overwritten meanwhile is forgotten.
+    pub(super) fn moved(&mut self, run: &Run) {
         for start in self.still_of(run) {
             self.take(start);
         }
-        before - self.bytes
     }
 
     /// The run could not be written; its pieces are tried again, or only when they are unstuck.
@@ -254,11 +274,9 @@ impl Dirty {
     }
 
     /// A block that waits is forgotten without being written: what a full cache must never do.
-    pub(super) fn lose_one(&mut self) -> u64 {
-        let Some(&start) = self.pieces.iter().find(|(_, piece)| !piece.moving).map(|(start, _)| start) else {
-            return 0;
-        };
-        self.take(start).map_or(0, |piece| piece.data.len() as u64)
+    pub(super) fn lose_one(&mut self) -> bool {
+        let first = self.pieces.iter().find(|(_, piece)| !piece.moving).map(|(&start, _)| start);
+        first.and_then(|start| self.take(start)).is_some()
     }
 
     /// Flips a bit of the piece at `block`, as bad memory would; false when none waits there.

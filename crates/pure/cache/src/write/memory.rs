@@ -76,7 +76,7 @@ impl WriteMemory {
         bytes: u64,
         other_fill: impl Fn() -> u64,
         refusal: impl Fn() -> Option<IoError>,
-        lose: impl Fn() -> u64,
+        lose: impl Fn(),
     ) -> Result<(), IoError> {
         if let Some(until) = self.slowed(runtime.now(), bytes, self.fill().max(other_fill())) {
             runtime.sleep_until(until).await;
@@ -88,11 +88,10 @@ impl WriteMemory {
                 if let Some(error) = refusal() {
                     return Some(Err(error));
                 }
-                let mut used = inner.used.get();
-                if used > 0 && used + bytes > inner.bytes_max.get() {
-                    used -= lose();
-                    inner.used.set(used);
+                if inner.used.get() + bytes > inner.bytes_max.get() {
+                    lose();
                 }
+                let used = inner.used.get();
                 let fits = used == 0 || used + bytes <= inner.bytes_max.get();
                 if fits {
                     inner.used.set(used + bytes);
@@ -111,6 +110,14 @@ impl WriteMemory {
     pub(super) fn give(&self, bytes: u64) {
         self.0.used.set(self.0.used.get() - bytes);
         self.0.room.raise();
+    }
+
+    /// What waits has changed from `old` bytes to `new`.
+    pub(super) fn adjust(&self, old: u64, new: u64) {
+        self.0.used.set(self.0.used.get() + new - old);
+        if new < old {
+            self.0.room.raise();
+        }
     }
 
     /// Notes that `bytes` have gone below.

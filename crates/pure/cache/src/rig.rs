@@ -1,0 +1,161 @@
+//! What the tests stand on: a shard with a virtual clock and a seeded order, disks that record and fail, and an
+//! oracle of what each block may hold.
+
+pub(crate) mod disk;
+pub(crate) mod oracle;
+
+use crate::Runtime;
+use futures_util::future::{AbortHandle, abortable};
+use shard::time::{Sleep, Timers};
+use shard::{Executor, Time};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Numbers from a seed (splitmix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    pub(crate) fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+}
+
+/// The clock and tasks of a [`Rig`].
+#[derive(Clone)]
+pub(crate) struct TestRuntime {
+    executor: Executor,
+    timers: Timers,
+    now: Rc<Cell<Time>>,
+    random: Rc<RefCell<Random>>,
+}
+
+impl TestRuntime {
+    pub(crate) fn random(&self, bound: u64) -> u64 {
+        self.random.borrow_mut().below(bound)
+    }
+}
+
+impl Runtime for TestRuntime {
+    fn now(&self) -> Time {
+        self.now.get()
+    }
+
+    fn sleep_until(&self, at: Time) -> Sleep {
+        self.timers.sleep_until(at)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.executor.spawn(task);
+    }
+}
+
+/// A command that was begun.
+pub(crate) struct Running<T> {
+    result: Rc<Cell<Option<T>>>,
+    abort: AbortHandle,
+}
+
+impl<T> Running<T> {
+    pub(crate) fn result(&self) -> Option<T> {
+        self.result.take()
+    }
+
+    /// Drops the command's future at its next turn.
+    pub(crate) fn abort(&self) {
+        self.abort.abort();
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) runtime: TestRuntime,
+    in_order: bool,
+}
+
+impl Rig {
+    /// A shard that runs its tasks in an order that `seed` gives.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        let (timers, now) = (Timers::default(), Rc::new(Cell::new(Time(1_000_000_000))));
+        timers.fire(now.get());
+        let random = Rc::new(RefCell::new(Random(seed)));
+        Self { runtime: TestRuntime { executor: Executor::new(Box::new(|| {})), timers, now, random }, in_order: false }
+    }
+
+    /// A shard that runs its tasks in the order in which they are woken, as a real one does.
+    pub(crate) fn in_order() -> Self {
+        let mut rig = Self::seeded(1);
+        rig.in_order = true;
+        rig
+    }
+
+    pub(crate) fn begin<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> Running<T> {
+        let result = Rc::new(Cell::new(None));
+        let tell = result.clone();
+        let (command, abort) = abortable(command);
+        self.runtime.spawn(async move { tell.set(command.await.ok()) });
+        Running { result, abort }
+    }
+
+    /// Runs one task, or lets time pass until the next timer; false when nothing will ever happen.
+    pub(crate) fn step(&self) -> bool {
+        let choose = |count: usize| if self.in_order { 0 } else { self.runtime.random(count as u64) as usize };
+        if self.runtime.executor.run_one(choose) {
+            return true;
+        }
+        let Some(next) = self.runtime.timers.next() else { return false };
+        self.runtime.now.set(self.runtime.now.get().max(next));
+        self.runtime.timers.fire(self.runtime.now.get());
+        true
+    }
+
+    /// Runs what is woken, without letting time pass.
+    pub(crate) fn settle(&self) {
+        while self.runtime.executor.run_one(|_| 0) {}
+    }
+
+    /// Lets `duration` pass.
+    pub(crate) fn pass(&self, duration: Duration) {
+        let end = self.runtime.now.get() + duration;
+        loop {
+            self.settle();
+            match self.runtime.timers.next().filter(|&next| next <= end) {
+                Some(next) => self.runtime.now.set(self.runtime.now.get().max(next)),
+                None => break,
+            }
+            self.runtime.timers.fire(self.runtime.now.get());
+        }
+        self.runtime.now.set(end);
+        self.runtime.timers.fire(end);
+    }
+
+    /// Runs `command` to its end.
+    pub(crate) fn run<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> T {
+        let running = self.begin(command);
+        for _ in 0..5_000_000 {
+            if let Some(result) = running.result() {
+                return result;
+            }
+            assert!(self.step(), "the command waits for something that never happens");
+        }
+        panic!("the command does not end");
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.runtime.executor.clear();
+    }
+}

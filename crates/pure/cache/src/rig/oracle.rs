@@ -1,0 +1,136 @@
+//! What each block of a volume may hold: while it is used, and after a power cut.
+
+use super::disk::Journal;
+use block::{Buf, Extent, Rope, View};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// A content that was given to a block.
+#[derive(Clone, Debug)]
+struct Version {
+    value: u64,
+    /// When it was submitted, and the length of the journal then.
+    begin: u64,
+    begin_event: usize,
+    /// When it ended, well or not.
+    end: u64,
+    acknowledged: bool,
+    /// The length of the journal from which it survives a power cut.
+    durable_event: usize,
+}
+
+/// A write that the oracle was told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    value: u64,
+    extent: Extent,
+}
+
+/// One volume's truth.
+pub(crate) struct Oracle {
+    block_bytes: usize,
+    blocks: RefCell<BTreeMap<u64, Vec<Version>>>,
+    tick: Cell<u64>,
+    journal: Journal,
+}
+
+impl Oracle {
+    pub(crate) fn new(block_bytes: usize, journal: &Journal) -> Self {
+        Self { block_bytes, blocks: RefCell::default(), tick: Cell::new(1), journal: journal.clone() }
+    }
+
+    /// Now.
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick.set(self.tick.get() + 1);
+        self.tick.get()
+    }
+
+    /// A write of `extent` begins; a discard is a write of the value zero.
+    pub(crate) fn begin(&self, extent: Extent, discard: bool) -> Told {
+        let begin = self.tick();
+        let value = if discard { 0 } else { begin };
+        let begin_event = self.journal.len();
+        let mut blocks = self.blocks.borrow_mut();
+        for block in extent.start.0..extent.end().0 {
+            let version =
+                Version { value, begin, begin_event, end: u64::MAX, acknowledged: false, durable_event: usize::MAX };
+            blocks.entry(block).or_default().push(version);
+        }
+        Told { value: begin, extent }
+    }
+
+    /// The bytes of a write.
+    pub(crate) fn data(&self, told: Told) -> View {
+        let mut buf = Buf::zeroed(told.extent.len.0 as usize * self.block_bytes);
+        for (block, bytes) in (told.extent.start.0..).zip(buf.chunks_mut(self.block_bytes)) {
+            for word in bytes.chunks_mut(16) {
+                word[..8].copy_from_slice(&told.value.to_le_bytes());
+                word[8..].copy_from_slice(&block.to_le_bytes());
+            }
+        }
+        buf.freeze()
+    }
+
+    /// The write has ended; `durable` when its acknowledgement says that it survives.
+    pub(crate) fn end(&self, told: Told, acknowledged: bool, durable: bool) {
+        let (end, event) = (self.tick(), self.journal.len());
+        let mut blocks = self.blocks.borrow_mut();
+        for block in told.extent.start.0..told.extent.end().0 {
+            let versions = blocks.get_mut(&block).unwrap();
+            let version = versions.iter_mut().find(|version| version.begin == told.value).unwrap();
+            (version.end, version.acknowledged) = (end, acknowledged);
+            if durable {
+                version.durable_event = event;
+            }
+        }
+    }
+
+    /// A flush that began at `begin` has ended well.
+    pub(crate) fn flushed(&self, begin: u64) {
+        let event = self.journal.len();
+        for version in self.blocks.borrow_mut().values_mut().flatten() {
+            if version.acknowledged && version.end < begin {
+                version.durable_event = version.durable_event.min(event);
+            }
+        }
+    }
+
+    /// What was read between `begin` and now may be what was written.
+    pub(crate) fn judge_read(&self, extent: Extent, rope: Rope, begin: u64) -> Result<(), String> {
+        self.judge(extent, rope, |versions, version| {
+            let over = |other: &Version| other.acknowledged && other.end < begin && other.begin > version.end;
+            !versions.iter().any(over)
+        })
+    }
+
+    /// What is found after a power cut behind the event `cut` may be there. `lost` when it was named as lost.
+    pub(crate) fn judge_cut(&self, extent: Extent, rope: Rope, cut: usize, lost: bool) -> Result<(), String> {
+        self.judge(extent, rope, |versions, version| {
+            let over = |other: &Version| other.durable_event <= cut && other.begin > version.end;
+            version.begin_event <= cut && (lost || !versions.iter().any(over))
+        })
+    }
+
+    fn judge(&self, extent: Extent, rope: Rope, may: impl Fn(&[Version], &Version) -> bool) -> Result<(), String> {
+        let bytes = rope.into_view();
+        if bytes.len() != extent.len.0 as usize * self.block_bytes {
+            return Err(format!("{} bytes for {extent}", bytes.len()));
+        }
+        let blocks = self.blocks.borrow();
+        let initial = Version { value: 0, begin: 0, begin_event: 0, end: 0, acknowledged: true, durable_event: 0 };
+        for (block, found) in (extent.start.0..).zip(bytes.chunks(self.block_bytes)) {
+            let word = |at: usize| u64::from_le_bytes(found[at..at + 8].try_into().unwrap());
+            let (value, place) = (word(0), word(8));
+            let whole = found.chunks(16).all(|word| word == &found[..16]);
+            if !whole || (value != 0 && place != block) || (value == 0 && place != 0) {
+                return Err(format!("block {block} holds {value} of block {place}, whole: {whole}"));
+            }
+            let versions = blocks.get(&block).map_or(&[][..], Vec::as_slice);
+            let all = versions.iter().chain([&initial]);
+            if !all.filter(|version| version.value == value).any(|version| may(versions, version)) {
+                return Err(format!("block {block} holds {value}, of {versions:?}"));
+            }
+        }
+        Ok(())
+    }
+}

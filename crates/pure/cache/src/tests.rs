@@ -1,0 +1,67 @@
+//! Everything at once: volumes with all sleeves under random commands, changes of policy, errors and dropped
+//! futures; judged while they run, and behind power cuts.
+
+mod crash;
+mod life;
+#[cfg(feature = "sabotage")]
+mod sabotage;
+
+use crash::judge_cuts;
+use life::{Life, Plan};
+
+/// Lives through `plan` with `seed`, and judges it.
+pub(crate) fn live(seed: u64, plan: &Plan) -> Result<(), String> {
+    let life = Life::run(seed, plan).map_err(|what| format!("seed {seed}: {what}"))?;
+    if plan.cuts > 0 {
+        judge_cuts(&life, seed, plan).map_err(|what| format!("seed {seed}: {what}"))?;
+    }
+    Ok(())
+}
+
+/// How many seeds: `LIVES=1000 cargo test --release -p cache` tries more.
+fn lives(usual: u64) -> u64 {
+    std::env::var("LIVES").ok().and_then(|lives| lives.parse().ok()).unwrap_or(usual)
+}
+
+fn all_live(plan: &Plan, seeds: std::ops::Range<u64>) {
+    let wrong: Vec<String> = seeds.filter_map(|seed| live(seed, plan).err()).collect();
+    assert!(wrong.is_empty(), "{} seeds: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+}
+
+#[test]
+fn volume_returns_what_was_written_whatever_else_goes_on() {
+    all_live(&Plan { cuts: 0, ..Plan::default() }, 0..lives(60));
+}
+
+#[test]
+fn volume_returns_what_was_written_also_on_disks_with_errors() {
+    all_live(&Plan { cuts: 0, errors: true, ..Plan::default() }, 0..lives(60));
+}
+
+#[test]
+fn volume_survives_power_cuts_at_any_instant() {
+    all_live(&Plan { cuts: 8, ..Plan::default() }, 0..lives(8));
+}
+
+#[test]
+fn volume_survives_power_cuts_also_when_its_log_fails() {
+    all_live(&Plan { cuts: 8, log_fails: true, ..Plan::default() }, 0..lives(8));
+}
+
+#[test]
+fn volume_that_is_written_through_survives_power_cuts() {
+    all_live(&Plan { cuts: 8, log: false, ..Plan::default() }, 0..lives(6));
+}
+
+/// Lives through one seed in every way: `SEED=7 cargo test -p cache one_seed -- --ignored --nocapture`.
+#[test]
+#[ignore = "reproduces a seed"]
+fn one_seed() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    for (errors, log_fails, log) in
+        [(false, false, true), (true, false, true), (false, true, true), (false, false, false)]
+    {
+        let plan = Plan { errors, log_fails, log, ..Plan::default() };
+        println!("{plan:?}: {:?}", live(seed, &plan));
+    }
+}
