@@ -219,13 +219,16 @@ impl<D: BlockDevice + 'static> Core<D> {
         guard: shard::RangeGuard,
     ) -> Result<(), IoError> {
         let mut pins = Pins::new(&protected.cache);
-        let (ops, unknown) = if self.layout.has_parity() {
+        let (mut ops, unknown) = if self.layout.has_parity() {
             self.ops_with_parity(protected, part, data, &mut pins).await?
         } else {
             (self.mirrored_all(part, data), Vec::new())
         };
         for op in &ops {
             self.hold_more(protected, &mut pins, op.member, op.extent()).await;
+        }
+        if sabotage::is(Bug::WrongParity) {
+            self.spoil_parity(&mut ops);
         }
         let change = Change::new(self, protected, part, ops, unknown);
         let core = self.clone();
@@ -235,6 +238,18 @@ impl<D: BlockDevice + 'static> Core<D> {
             done
         };
         self.background.finish(work).await
+    }
+
+    /// Changes a bit of every parity, for the tests that must notice.
+    fn spoil_parity(&self, ops: &mut Ops) {
+        for op in ops {
+            let role = self.layout.role_of(op.start.0 / self.layout.chunk_blocks(), op.member);
+            if let (Role::P, crate::commit::Change::Write(view)) = (role, &mut op.change) {
+                let mut spoilt = view.clone().thaw();
+                spoilt[9] ^= 1;
+                *view = spoilt.freeze();
+            }
+        }
     }
 
     /// The writes of data and parity, for absent members too, and the parity that is not computed for them.

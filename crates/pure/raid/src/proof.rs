@@ -7,7 +7,6 @@ use crate::geometry::{MemberSet, Role, Rows};
 use crate::plan::Sight;
 use crate::redo::batch::Records;
 use crate::restore::{Blinded, Loaded, Salvaged, complete};
-use crate::sabotage::{self, Bug};
 use crate::sums::cache::Pins;
 use crate::sums::{Entry, guards};
 use block::{BlockDevice, Extent, IoError, IoErrorKind};
@@ -33,7 +32,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let protected = self.protected.as_ref()?;
         let used = loaded.iter().filter(|(read, _)| !matches!(read.role, Role::Data { .. }));
         let used: MemberSet = used.map(|(read, _)| self.layout.member_of(stripe, read.role)).collect();
-        if used.is_empty() || sabotage::is(Bug::NoCandidateCompare) {
+        if used.is_empty() {
             return None;
         }
         let extent = self.layout.member_extent(stripe, rows);

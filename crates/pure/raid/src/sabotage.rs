@@ -16,7 +16,7 @@ pub enum Bug {
     PagesNotSpared,
     /// The anchor is written before the pages are stable.
     AnchorBeforePages,
-    /// The tail moves before the writes in place are flushed.
+    /// The tail moves before what was written in place, and the pages, are flushed.
     TailBeforeFlush,
     /// The tail moves before the writes in place have ended.
     TailBeforeInPlace,
@@ -26,12 +26,14 @@ pub enum Bug {
     FreshOverContent,
     /// What is read is not compared with its check.
     NoCompare,
-    /// What is computed from redundancy is not compared with its check.
-    NoCandidateCompare,
+    /// What a block is healed from is not compared with its check.
+    HealUnverified,
+    /// Parity is computed wrongly, as by a flipped bit in memory.
+    WrongParity,
     /// The address and the member are left out of the identity of a page.
     AnyPage,
-    /// Of two copies of a page, not the newer one is taken.
-    FirstPageCopy,
+    /// Of two copies of a page the older one is taken.
+    OlderPageCopy,
     /// The first record of a block wins at replay, not the last.
     ReplayFirstWins,
     /// Batches of an earlier epoch are replayed.
@@ -58,7 +60,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,
@@ -69,9 +71,10 @@ impl Bug {
         Self::FreshBeforeFlush,
         Self::FreshOverContent,
         Self::NoCompare,
-        Self::NoCandidateCompare,
+        Self::HealUnverified,
+        Self::WrongParity,
         Self::AnyPage,
-        Self::FirstPageCopy,
+        Self::OlderPageCopy,
         Self::ReplayFirstWins,
         Self::AnyEpoch,
         Self::TornBatch,

@@ -83,14 +83,15 @@ impl<D: BlockDevice + 'static> Core<D> {
         });
         settled.await;
         self.serving(Extent::default())?;
-        if !sabotage::is(Bug::TailBeforeFlush) {
-            self.flush_those(self.in_use(protected)).await?;
-        }
         if sabotage::is(Bug::AnchorBeforePages) {
             self.write_anchor(protected, protected.ring.epoch(), head).await?;
             return self.write_pages(protected).await;
         }
         self.write_pages(protected).await?;
+        if !sabotage::is(Bug::TailBeforeFlush) {
+            // What was written in place is durable with the pages, or now.
+            self.flush_those(self.in_use(protected)).await?;
+        }
         self.write_anchor(protected, protected.ring.epoch(), head).await?;
         protected.ring.free(head);
         protected.end_window();
@@ -140,7 +141,9 @@ impl<D: BlockDevice + 'static> Core<D> {
                 // The log may not forget what no page remembers.
                 self.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
             }
-            self.flush_those(self.in_use(protected)).await?;
+            if !sabotage::is(Bug::TailBeforeFlush) {
+                self.flush_those(self.in_use(protected)).await?;
+            }
         }
         self.serving(Extent::default())?;
         regions.into_iter().for_each(|region| protected.used.borrow_mut().add(region));

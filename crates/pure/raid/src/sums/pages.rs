@@ -150,9 +150,9 @@ impl<D: BlockDevice + 'static> Core<D> {
                 protected.report(Finding { member: home.member, extent, kind, outcome });
             }
         }
-        let any = crate::sabotage::is(crate::sabotage::Bug::FirstPageCopy);
+        let older = crate::sabotage::is(crate::sabotage::Bug::OlderPageCopy);
         let all = [a, b].into_iter().flatten().flatten().chain(spare);
-        let best = all.max_by_key(|found| if any { 0 } else { found.stamp });
+        let best = all.max_by_key(|found| if older { u64::MAX - found.stamp } else { found.stamp });
         match best {
             Some(found) => (found.entries, repair),
             None => (Box::new([Entry::UNKNOWN; PAGE_ENTRIES as usize]), repair && asked),

@@ -1,1 +1,91 @@
-//! (follows)
+//! Planted bugs: each safety mechanism is broken on purpose, and the tests must notice.
+
+use crate::bench::Plan;
+use crate::crash::{Effort, Judge, plans};
+use crate::script::Kinds;
+use crate::{faults, returns};
+use raid::Level;
+use raid::sabotage::{Bug, plant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A few states of many cuts: bugs are found by many scripts rather than by all of one.
+const BROAD: Effort = Effort { combinations: 4, random: 3, again: 12, cuts: 4 };
+
+/// Runs a check with the bug planted; what it found.
+fn with(bug: Bug, check: impl FnOnce() -> Result<(), String>) -> Option<String> {
+    plant(Some(bug));
+    let found = catch_unwind(AssertUnwindSafe(check));
+    plant(None);
+    match found {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error),
+        Err(_) => Some("an assertion failed".to_owned()),
+    }
+}
+
+/// What the crash states find within so many seeds: the seed, and what was wrong.
+fn by_crash(bug: Bug, plans: &[Plan], seeds: u64) -> Option<String> {
+    for seed in 0..seeds {
+        for (number, &plan) in plans.iter().enumerate() {
+            let mut judge = Judge::new(plan, BROAD, seed);
+            let kinds = Kinds { failures: seed % 2 == 1, rounds: 8 };
+            if let Some(error) = with(bug, || judge.script(kinds, 1000 + seed)) {
+                return Some(format!("seed {seed}, plan {number}, state {}: {error}", judge.states));
+            }
+        }
+    }
+    None
+}
+
+fn by_faults(bug: Bug) -> Option<String> {
+    let levels = [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 5)];
+    let data =
+        || levels.iter().find_map(|&(level, members)| with(bug, || faults::judge_all(level, members, true).map(drop)));
+    let pages = || levels.iter().find_map(|&(level, members)| with(bug, || faults::judge_pages(level, members)));
+    pages().or_else(data)
+}
+
+fn by_returns(bug: Bug) -> Option<String> {
+    let (level, members) = (Level::Raid5, 4);
+    with(bug, || returns::stale_member(level, members))
+        .or_else(|| with(bug, || returns::away_over_a_restart(level, members)))
+        .or_else(|| with(bug, returns::decided))
+        .or_else(|| with(bug, || returns::away_and_back(level, members).map(drop)))
+}
+
+fn found(bug: Bug, seeds: u64) -> Option<String> {
+    let all = plans();
+    let parity: Vec<Plan> =
+        all.iter().copied().filter(|plan| matches!(plan.level, Level::Raid5 | Level::Raid6)).collect();
+    let sums: Vec<Plan> = all
+        .iter()
+        .copied()
+        .filter(|plan| !plan.volatile && plan.atomic && matches!(plan.level, Level::Raid1 | Level::Raid10))
+        .collect();
+    let volatile: Vec<Plan> = all.iter().copied().filter(|plan| plan.volatile && plan.level != Level::Raid0).collect();
+    match bug {
+        Bug::NoCompare | Bug::HealUnverified | Bug::AnyPage | Bug::OlderPageCopy => by_faults(bug),
+        Bug::NothingMissed | Bug::StaleMember | Bug::AnyEpoch => by_returns(bug),
+        Bug::MirrorsAtOnce | Bug::NoJudge => by_crash(bug, &sums, seeds),
+        Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
+        _ => by_crash(bug, &volatile, seeds),
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        let before = std::time::SystemTime::now();
+        let found = found(bug, 30);
+        let took = before.elapsed().map_or(0, |took| took.as_millis());
+        println!("{bug:?} ({took} ms): {}", found.as_deref().unwrap_or("NOT FOUND"));
+        if found.is_none() {
+            missed.push(bug);
+        }
+    }
+    std::panic::set_hook(hook);
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

@@ -111,16 +111,19 @@ impl Judge {
         may_cut_again: bool,
     ) -> Result<(), String> {
         self.states += 1;
-        let lost = self.lost(known);
-        // Where blocks are promised to be atomic they are not torn; but for RAID-0, which then says so.
-        let may_tear = self.plan.volatile || !self.plan.atomic || self.plan.level == Level::Raid0;
-        let torn = may_tear && self.dice.roll(3) == 0;
+        let mut lost = self.lost(known);
+        let mut torn = self.dice.roll(3) == 0;
+        if torn && self.is_by_sum() {
+            // A mirror by sum survives torn blocks, and lost members, but not both in one cut.
+            torn = known.failed.is_empty();
+            lost.clear();
+        }
         let rack = Rack::new(Dice::new(self.dice.roll(u64::MAX)));
         for (number, left) in disks.iter().enumerate() {
             let mut content = left.durable.clone();
             for (one, &version) in undecided.iter().zip(choice).filter(|(one, _)| one.disk == number) {
                 let (_, later) = left.later.iter().find(|(block, _)| *block == one.block).expect("it is undecided");
-                if torn && self.dice.roll(4) == 0 && later.last().is_some_and(|version| version.1 || self.plan.volatile)
+                if torn && self.dice.roll(2) == 0 && later.last().is_some_and(|version| version.1 || self.plan.volatile)
                 {
                     content.insert(one.block, torn_block(&content, later, one.block, self.dice.roll(3)));
                 } else if version > 0 {
@@ -169,6 +172,11 @@ impl Judge {
             }
         }
         Ok(())
+    }
+
+    /// Mirrors whose copies are written one after the other, without their content in the log.
+    fn is_by_sum(&self) -> bool {
+        !self.plan.volatile && self.plan.atomic && matches!(self.plan.level, Level::Raid1 | Level::Raid10)
     }
 
     /// Members that are not there at the restart, beside those that had failed: as many as are survived, or fewer.

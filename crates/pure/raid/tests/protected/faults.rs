@@ -1,1 +1,289 @@
-//! (follows)
+//! Disks that lie: every fault on every level, healthy and degraded. A read returns what was written, or an error.
+
+use crate::bench::{Bench, Plan, is_clean};
+use crate::disk::BLOCK;
+use crate::oracle::{content, run};
+use block::{Extent, IoErrorKind, Lba, View};
+use raid::geometry::{MemberSet, Role, Rows};
+use raid::{FindingKind, Level, Outcome, Repair};
+
+/// What a disk does to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// One bit changes.
+    Rot,
+    /// It becomes zeros.
+    Zeroed,
+    /// Some of its sectors are of an older write.
+    Torn,
+    /// It cannot be read.
+    Unreadable,
+    /// Its last write was acknowledged and not done.
+    LostWrite,
+    /// Its last write went to another block of the disk.
+    MisdirectedWrite,
+    /// The next read of it returns another block.
+    MisdirectedRead,
+}
+
+pub const FAULTS: [Fault; 7] = [
+    Fault::Rot,
+    Fault::Zeroed,
+    Fault::Torn,
+    Fault::Unreadable,
+    Fault::LostWrite,
+    Fault::MisdirectedWrite,
+    Fault::MisdirectedRead,
+];
+
+fn levels() -> Vec<(Level, usize)> {
+    vec![
+        (Level::Raid0, 2),
+        (Level::Raid1, 2),
+        (Level::Raid1, 3),
+        (Level::Raid5, 4),
+        (Level::Raid6, 5),
+        (Level::Raid10, 4),
+    ]
+}
+
+fn plan(level: Level, members: usize, volatile: bool) -> Plan {
+    Plan { chunk_blocks: 2, stripes: 4, ring_blocks: 64, ..Plan::small(level, members, volatile) }
+}
+
+/// Where a block of the array lies: its member, and the block of its data.
+fn home(bench: &Bench, lba: u64, copy: u16) -> (u16, u64) {
+    let layout = bench.layout();
+    let place = layout.locate(Lba(lba));
+    let member = layout.member_of(place.stripe, Role::Data { column: place.column, copy });
+    (member, layout.member_extent(place.stripe, Rows::new(place.row, place.row + 1)).start.0)
+}
+
+/// An array that is full and closed, with `failed` failed.
+fn full(plan: Plan, seed: u64, failed: &[u16]) -> Bench {
+    let bench = Bench::format(plan, seed);
+    let blocks = bench.blocks();
+    let _ = bench.write(0, run(1, Extent::new(0, blocks))).expect("well");
+    let _ = bench.write(0, run(2, Extent::new(0, blocks))).expect("well");
+    failed.iter().for_each(|&member| bench.fail(member));
+    bench.close();
+    bench
+}
+
+fn inject(bench: &Bench, fault: Fault, lba: u64, copy: u16) -> u64 {
+    let (member, block) = home(bench, lba, copy);
+    let (disk, at) = (bench.disk(member), bench.data() + block);
+    let rows = bench.layout().member_blocks().0;
+    let other = bench.data() + (block + 1) % rows;
+    match fault {
+        Fault::Rot => {
+            let mut bytes = disk.block(at).thaw();
+            bytes[1000] ^= 0x10;
+            disk.overwrite(at, bytes.freeze());
+        }
+        Fault::Zeroed => disk.overwrite(at, View::zeroed(BLOCK)),
+        Fault::Torn => {
+            let mut bytes = disk.block(at).thaw();
+            bytes[512..].copy_from_slice(&content(1, lba)[512..]);
+            disk.overwrite(at, bytes.freeze());
+        }
+        Fault::Unreadable => drop(disk.bad.borrow_mut().insert(at)),
+        Fault::LostWrite | Fault::MisdirectedWrite => {
+            if fault == Fault::LostWrite {
+                disk.lose_next_write.set(Some(at));
+            } else {
+                disk.misdirect_next_write.set(Some((at, other)));
+            }
+            let _ = bench.write(lba, content(3, lba)).expect("the disk says that it is well");
+            return 3;
+        }
+        Fault::MisdirectedRead => disk.misdirect_next_read.set(Some((at, other))),
+    }
+    2
+}
+
+/// What comes of one fault; `spare` when redundancy is left to put it right.
+pub fn judge(
+    level: Level,
+    members: usize,
+    volatile: bool,
+    failed: &[u16],
+    fault: Fault,
+    lba: u64,
+) -> Result<(), String> {
+    let bench = full(plan(level, members, volatile), lba, failed);
+    let layout = bench.layout();
+    let copies = layout.copies();
+    let copy = (0..copies).find(|&copy| !failed.contains(&home(&bench, lba, copy).0));
+    let Some(copy) = copy else { return Ok(()) };
+    let (member, _) = home(&bench, lba, copy);
+    if failed.contains(&member) {
+        return Ok(());
+    }
+    let gone: MemberSet = failed.iter().copied().collect();
+    let spare = layout.survives(gone.with(member));
+    let name = inject(&bench, fault, lba, copy);
+    // Mirrors are read in turn: each is met within so many reads.
+    for _ in 0..2 * copies {
+        for at in 0..bench.blocks() {
+            let expected = content(if at == lba { name } else { 2 }, at);
+            match bench.read(Extent::new(at, 1)) {
+                Ok(found) if found == *expected => {}
+                Ok(_) => return Err(format!("block {at} is not what was written")),
+                Err(error) if !spare && error.kind == IoErrorKind::Medium && error.extent == Extent::new(at, 1) => {}
+                Err(error) => return Err(format!("block {at}: {error}")),
+            }
+        }
+    }
+    let scrubbed = bench.scrub(Repair::Heal);
+    if spare && (!is_clean(&bench.scrub(Repair::Report)) || scrubbed.lost > 0) {
+        return Err(format!("not healed: {scrubbed:?}"));
+    }
+    let was_noted = bench.findings.borrow().iter().any(|finding| {
+        let outcome = if spare { Outcome::Healed } else { Outcome::Lost };
+        let kind = if fault == Fault::Unreadable { FindingKind::Unreadable } else { FindingKind::Mismatch };
+        finding.member == member && (finding.outcome == outcome && finding.kind == kind)
+    });
+    // A read that went astray once is right when it is asked again.
+    if was_noted || fault == Fault::MisdirectedRead { Ok(()) } else { Err("nobody was told".to_owned()) }
+}
+
+/// All faults of a level, with nobody or somebody failed.
+pub fn judge_all(level: Level, members: usize, volatile: bool) -> Result<u64, String> {
+    let mut cases = 0;
+    let nobody: &[u16] = &[];
+    for failed in [nobody, &[1]] {
+        if level == Level::Raid0 && !failed.is_empty() {
+            continue;
+        }
+        for (fault, lba) in FAULTS.into_iter().flat_map(|fault| [0, 3, 6].map(|lba| (fault, lba))) {
+            judge(level, members, volatile, failed, fault, lba).map_err(|error| {
+                format!("{level} of {members}, failed {failed:?}, {fault:?} of block {lba}: {error}")
+            })?;
+            cases += 1;
+        }
+    }
+    Ok(cases)
+}
+
+#[test]
+fn array_on_a_lying_disk_returns_what_was_written_or_an_error() {
+    let mut cases = 0;
+    for (level, members) in levels() {
+        cases += judge_all(level, members, true).unwrap_or_else(|error| panic!("{error}"));
+    }
+    cases += judge_all(Level::Raid10, 4, false).unwrap_or_else(|error| panic!("{error}"));
+    println!("{cases} faults");
+}
+
+/// A copy of a page is made stale, rotten, or another page.
+pub fn judge_pages(level: Level, members: usize) -> Result<(), String> {
+    for (case, copy) in ["stale", "rotten", "another", "both"].into_iter().flat_map(|case| [(case, 0), (case, 1)]) {
+        let bench = full(plan(level, members, true), 5, &[]);
+        let area = bench.plan.shape().area().expect("a valid shape");
+        let next = (1 % members) as u16;
+        let homes = [(0, area.pages_a.start.0), (next, area.pages_b.start.0)];
+        let (member, at) = homes[copy];
+        let before = bench.disk(member).block(at);
+        let _ = bench.write(0, run(3, Extent::new(0, bench.blocks()))).map_err(|error| error.to_string())?;
+        bench.close();
+        let rotten = |view: View| {
+            let mut bytes = view.thaw();
+            bytes[77] ^= 1;
+            bytes.freeze()
+        };
+        match case {
+            "stale" => bench.disk(member).overwrite(at, before),
+            "rotten" => bench.disk(member).overwrite(at, rotten(bench.disk(member).block(at))),
+            "another" => {
+                // The page of the member behind, or before, has landed here.
+                let other = if copy == 0 { area.pages_b.start.0 } else { area.pages_a.start.0 };
+                bench.disk(member).overwrite(at, bench.disk(member).block(other));
+            }
+            _ => homes.iter().for_each(|&(member, at)| {
+                let disk = bench.disk(member);
+                disk.overwrite(at, rotten(disk.block(at)));
+            }),
+        }
+        let (bench, _) = bench.reopen();
+        let what = format!("{level} of {members}, copy {copy} is {case}");
+        let may_lose = case == "both" && level == Level::Raid0;
+        for at in 0..bench.blocks() {
+            match bench.read(Extent::new(at, 1)) {
+                Ok(found) if found == *content(3, at) => {}
+                Ok(_) => return Err(format!("{what}: block {at} is not what was written")),
+                Err(_) if may_lose => {}
+                Err(error) => return Err(format!("{what}: {error}")),
+            }
+        }
+        bench.scrub(Repair::Heal);
+        let kind = if case == "stale" { FindingKind::PageStale } else { FindingKind::PageDamaged };
+        let told = bench.findings.borrow().iter().any(|finding| finding.kind == kind && finding.member == member);
+        if !told {
+            return Err(format!("{what}: nobody was told"));
+        }
+        if !may_lose {
+            bench.close();
+            let (bench, _) = bench.reopen();
+            let scrubbed = bench.scrub(Repair::Report);
+            if !is_clean(&scrubbed) || !bench.findings.borrow().is_empty() {
+                return Err(format!("{what}: {scrubbed:?} {:?}", bench.findings.borrow()));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn page_of_sums_that_is_wrong_is_found_and_written_again() {
+    for (level, members) in levels() {
+        judge_pages(level, members).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn content_that_wrong_parity_gives_back_is_not_believed() {
+    for (level, members, has_other) in [(Level::Raid5, 4, false), (Level::Raid6, 5, true)] {
+        let bench = full(plan(level, members, true), 1, &[]);
+        raid::sabotage::plant(Some(raid::sabotage::Bug::WrongParity));
+        let _ = bench.write(0, content(5, 0)).expect("nobody notices");
+        raid::sabotage::plant(None);
+        bench.fail(home(&bench, 0, 0).0);
+        match bench.read(Extent::new(0, 1)) {
+            Ok(found) => assert!(has_other && found == *content(5, 0), "{level}"),
+            Err(error) => assert!(!has_other && error.kind == IoErrorKind::Medium, "{level}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn stripe_with_two_wrong_blocks_is_given_back_by_two_parities() {
+    let bench = full(plan(Level::Raid6, 5, true), 1, &[]);
+    for lba in [0, 2] {
+        inject(&bench, Fault::Rot, lba, 0);
+    }
+    assert_eq!(
+        bench.read(Extent::new(0, bench.blocks())).expect("two parities"),
+        *run(2, Extent::new(0, bench.blocks()))
+    );
+    assert!(is_clean(&bench.scrub(Repair::Report)), "both were written back");
+}
+
+#[test]
+fn stripe_with_more_wrong_than_parity_gives_back_loses_those_blocks_alone_until_they_are_written() {
+    let bench = full(plan(Level::Raid5, 4, true), 1, &[]);
+    for lba in [0, 2] {
+        inject(&bench, Fault::Rot, lba, 0);
+    }
+    for lba in 0..bench.blocks() {
+        let found = bench.read(Extent::new(lba, 1));
+        match lba {
+            0 | 2 => assert_eq!(found.expect_err("nobody knows it").extent, Extent::new(lba, 1)),
+            _ => assert_eq!(found.expect("well"), *content(2, lba)),
+        }
+    }
+    assert_eq!(bench.scrub(Repair::Heal).lost, 2);
+    let _ = bench.write(0, run(4, Extent::new(0, 6))).expect("a whole stripe needs nothing of the old");
+    assert!(is_clean(&bench.scrub(Repair::Report)));
+    assert_eq!(bench.read(Extent::new(0, 6)).expect("written anew"), *run(4, Extent::new(0, 6)));
+}

@@ -147,7 +147,12 @@ impl Script {
             return;
         }
         self.failures.set(false);
-        let (disk, array, asked) = (self.bench.disk(member), self.bench.array.clone(), dice.roll(2) == 0);
+        let (disk, array, how) = (self.bench.disk(member), self.bench.array.clone(), dice.roll(4));
+        if how == 3 {
+            // A part of the log cannot be written any more.
+            disk.stuck.borrow_mut().extend(8 + dice.roll(32)..40);
+            return;
+        }
         self.bench.begin(async move {
             let mut patience = dice.roll(6);
             poll_fn(|cx| {
@@ -156,7 +161,7 @@ impl Script {
                 if patience == 0 { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            if asked {
+            if how == 0 {
                 array.fail(member).await.expect("it is spared");
             } else {
                 disk.gone.set(true);
