@@ -66,6 +66,7 @@ catalogue! {
     1308 DISK_MISSING          Refused     "The disk is known but cannot be found.";
     1309 DISK_KNOWN            Refused     "The disk is known under another name.";
     1310 DISK_NOT_MEMBER       Refused     "The disk belongs to no pool.";
+    1311 DISK_NOT_SPARE        Refused     "The disk is no spare.";
 
     1401 TOO_FEW_MEMBERS       Refused     "The group has too few disks for its level.";
     1402 TOO_MANY_MEMBERS      Refused     "The group has more disks than can be served.";

@@ -22,6 +22,16 @@ pub struct DiskReport {
     pub state: DiskState,
     /// What it has done since it was opened.
     pub counters: DiskCounters,
+    /// Which pools it is a spare for, if it is one.
+    #[serde(default)]
+    pub spare: Option<SpareReport>,
+}
+
+/// A disk that waits to take the place of a lost member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpareReport {
+    /// The pool that it is for; every pool when absent.
+    pub pool: Option<Name>,
 }
 
 /// What stands at the beginning of a disk.

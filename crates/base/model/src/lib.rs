@@ -29,7 +29,7 @@ mod volume;
 pub use access::{Access, Chap, Host, Initiators, Portal, Presentation, TARGET_PORTAL_GROUP, Target};
 pub use call::{Call, Reply};
 pub use code::Code;
-pub use disk::{DiskCounters, DiskReport, DiskState, Label};
+pub use disk::{DiskCounters, DiskReport, DiskState, Label, SpareReport};
 pub use engine::EngineReport;
 pub use event::{Event, EventCode, EventSeverity, Raised, Subject, SubjectKind};
 pub use id::{DiskId, PoolId, VolumeId};

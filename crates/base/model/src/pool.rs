@@ -20,6 +20,9 @@ pub struct PoolReport {
     pub volumes: u32,
     /// Its disk groups.
     pub groups: Vec<GroupReport>,
+    /// The spares that are ready to take a place in it.
+    #[serde(default)]
+    pub spares: Vec<DiskName>,
 }
 
 /// How a pool or a group of it is, best first.
@@ -45,6 +48,8 @@ pub struct GroupReport {
     pub level: Level,
     /// Bytes on one member before the next member's turn.
     pub chunk: Size,
+    /// The least size of a disk that can be one of its members.
+    pub member_size: Size,
     /// How it is.
     pub state: PoolState,
     /// Its members, by slot.
@@ -66,6 +71,9 @@ pub struct MemberReport {
     pub state: MemberState,
     /// Reads and writes of it that failed.
     pub errors: u64,
+    /// What the disk is called whose place it has taken as a spare, until there is another spare.
+    #[serde(default)]
+    pub stands_for: Option<String>,
 }
 
 /// How a member is.
@@ -126,6 +134,13 @@ impl PoolReport {
     #[must_use]
     pub fn free(&self) -> Size {
         Size::new(self.size.bytes().saturating_sub(self.used.bytes()))
+    }
+}
+
+impl GroupReport {
+    /// Its members that have failed or were not found.
+    pub fn lost(&self) -> impl Iterator<Item = &MemberReport> {
+        self.members.iter().filter(|member| matches!(member.state, MemberState::Failed | MemberState::Missing))
     }
 }
 

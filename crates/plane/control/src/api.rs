@@ -8,7 +8,7 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    Events, NewDisk, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Replace, Resize, Unpresent,
+    Events, NewDisk, NewHost, NewPool, NewPresentation, NewSpare, NewTarget, NewVolume, Replace, Resize, Unpresent,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -39,6 +39,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/disks/{name}", get(disk).delete(remove_disk))
         .route("/disks/{name}/fail", post(fail_disk))
         .route("/disks/{name}/replace", post(replace_disk))
+        .route("/disks/{name}/spare", post(add_spare).delete(remove_spare))
         .route("/pools", get(pools).post(create_pool))
         .route("/pools/{name}", get(pool).delete(destroy_pool))
         .route("/pools/{name}/import", post(import_pool))
@@ -87,6 +88,15 @@ async fn fail_disk(State(control): Shared, Named(name): Named<DiskName>) -> Answ
 
 async fn replace_disk(State(control): Shared, Named(name): Named<DiskName>, Body(by): Body<Replace>) -> Answer {
     answer("pool", to_its_end(async move { control.replace_disk(&name, by).await }).await?)
+}
+
+async fn add_spare(State(control): Shared, Named(name): Named<DiskName>, Body(request): Body<NewSpare>) -> Answer {
+    answer("disk", to_its_end(async move { control.add_spare(&name, request).await }).await?)
+}
+
+async fn remove_spare(State(control): Shared, Named(name): Named<DiskName>) -> Answer {
+    to_its_end(async move { control.remove_spare(&name).await }).await?;
+    Ok(gone())
 }
 
 async fn pools(State(control): Shared) -> Answer {

@@ -8,4 +8,5 @@ pub(crate) mod hosts;
 mod medium;
 pub(crate) mod pools;
 pub(crate) mod presentations;
+pub(crate) mod spares;
 pub(crate) mod volumes;

@@ -1,5 +1,6 @@
 //! The one place that changes the desired state.
 
+use crate::change::spares::Vigil;
 use crate::event_log::EventLog;
 use crate::state::{DiskRecord, PoolRecord};
 use crate::{Engine, Settings, State, Store};
@@ -17,8 +18,15 @@ pub struct Control {
     change: tokio::sync::Mutex<()>,
     portals: Mutex<Vec<PortalReport>>,
     pub(crate) events: EventLog,
-    /// How each pool was when it was last looked at.
-    pub(crate) seen: tokio::sync::Mutex<BTreeMap<Name, PoolState>>,
+    /// How everything was when it was last looked at.
+    pub(crate) seen: tokio::sync::Mutex<Seen>,
+}
+
+/// What the steward has seen in its last round.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) pools: BTreeMap<Name, PoolState>,
+    pub(crate) vigil: Vigil,
 }
 
 /// Held by the change that is under way.
@@ -107,10 +115,13 @@ impl Control {
 impl State {
     /// The pool is one of ours, and each of its members that has a name is known by its identity.
     pub(crate) fn learn(&mut self, pool: &PoolReport) {
-        self.pools.insert(pool.name.clone(), PoolRecord { id: pool.id });
+        let record = self.pools.entry(pool.name.clone()).or_insert_with(|| PoolRecord::new(pool.id));
+        record.id = pool.id;
+        record.taken.retain(|taken| pool.members().any(|member| member.disk.as_ref() == Some(&taken.spare)));
         for member in pool.members() {
             if let Some(record) = member.disk.as_ref().and_then(|disk| self.disks.get_mut(disk)) {
                 record.id = Some(member.id);
+                record.spare = None;
             }
         }
     }

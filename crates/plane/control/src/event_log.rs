@@ -76,24 +76,31 @@ impl EventLog {
 }
 
 /// Enters the event, or counts it where an equal one stands; the number that it is under.
+///
+/// An event is the same again only while nothing else has happened to its subject since: a pool that is degraded,
+/// whole and degraded is three events.
 fn enter(kept: &mut VecDeque<Event>, raised: Raised) -> u64 {
     let fresh = |event: &Event| raised.time.since(event.time) <= FOLD_SECONDS;
-    let refusal = raised.code == event::LOGIN_REFUSED;
-    let is_refusal = |event: &&mut Event| event.code == event::LOGIN_REFUSED && fresh(event);
-    let crowded = refusal && kept.iter_mut().rev().take(FOLD_EVENTS).filter(is_refusal).count() >= REFUSALS_MAX;
-    let same = kept
+    let refused = |event: &Event| event.code == event::LOGIN_REFUSED && fresh(event);
+    let crowded = raised.code == event::LOGIN_REFUSED
+        && kept.iter().rev().take(FOLD_EVENTS).filter(|event| refused(event)).count() >= REFUSALS_MAX;
+    let last = kept
         .iter_mut()
         .rev()
         .take(FOLD_EVENTS)
-        .find(|event| fresh(event) && (event.is_like(&raised) || (crowded && event.code == event::LOGIN_REFUSED)));
-    if let Some(same) = same {
-        same.times += 1;
-        same.time = same.time.max(raised.time);
-        return same.number;
+        .find(|event| if crowded { event.code == event::LOGIN_REFUSED } else { event.subject == raised.subject });
+    match last.filter(|event| fresh(event) && (crowded || event.is_like(&raised))) {
+        Some(same) => {
+            same.times += 1;
+            same.time = same.time.max(raised.time);
+            same.number
+        }
+        None => {
+            let number = kept.back().map_or(1, |last| last.number + 1);
+            kept.push_back(Event::first(number, raised));
+            number
+        }
     }
-    let number = kept.back().map_or(1, |last| last.number + 1);
-    kept.push_back(Event::first(number, raised));
-    number
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Called before (`false`) and after (`true`) each order that changes something, and in the midst of
 /// those that write to several disks.
@@ -33,6 +34,8 @@ pub struct Fake {
     pub watch: Option<Watch>,
     /// Where the latest access snapshot is left, for tests to look at.
     pub access: Arc<Mutex<Access>>,
+    /// A rebuild goes on at most once in so long, however often it is asked for.
+    pub pace: Duration,
     /// How many more times a disk is said to be in use when it is to be opened.
     pub in_use: u32,
     disks: BTreeMap<DiskName, PathBuf>,
@@ -87,9 +90,10 @@ impl Fake {
         answer
     }
 
-    /// All pools, each rebuild one step further.
+    /// All pools, each rebuild one step further, if it is time.
     fn advance(&mut self) -> Vec<PoolReport> {
-        let ended = self.pools.iter_mut().filter_map(|(name, pool)| pool.advance().then(|| name.clone()));
+        let pace = self.pace;
+        let ended = self.pools.iter_mut().filter_map(|(name, pool)| pool.advance(pace).then(|| name.clone()));
         for name in ended.collect::<Vec<_>>() {
             self.raise(event::REBUILD_ENDED, Subject::pool(&name), format!("a disk of pool {name} is filled"));
         }
@@ -174,6 +178,7 @@ impl Fake {
             label: label.report(),
             state,
             counters: DiskCounters::default(),
+            spare: None,
         })
     }
 

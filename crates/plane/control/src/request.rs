@@ -43,6 +43,18 @@ pub struct NewPool {
     /// True to overwrite what is on the disks.
     #[serde(default)]
     pub force: bool,
+    /// Disks that wait to take the place of lost members.
+    #[serde(default)]
+    pub spares: Vec<DiskName>,
+}
+
+/// Make a disk a spare.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewSpare {
+    /// The pool that it is for; every pool when absent.
+    #[serde(default)]
+    pub pool: Option<Name>,
 }
 
 /// A disk group of a new pool.

@@ -34,6 +34,27 @@ pub struct DiskRecord {
     pub path: String,
     /// Which disk it is; none before it joins a pool.
     pub id: Option<DiskId>,
+    /// What it is for, when it waits to take the place of a lost member.
+    #[serde(default)]
+    pub spare: Option<SpareRecord>,
+}
+
+/// What a spare is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpareRecord {
+    /// Its pool; any when absent.
+    pub pool: Option<Name>,
+}
+
+/// A spare that has taken a place, until there is another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenRecord {
+    /// The disk that was the spare.
+    pub spare: DiskName,
+    /// What the disk was called whose place it has.
+    pub of: String,
+    /// The pool that it was a spare for; any when absent.
+    pub pool: Option<Name>,
 }
 
 /// A pool that should be open.
@@ -41,6 +62,17 @@ pub struct DiskRecord {
 pub struct PoolRecord {
     /// Which.
     pub id: PoolId,
+    /// Spares that have taken a place in it, and were not replaced by other spares yet.
+    #[serde(default)]
+    pub taken: Vec<TakenRecord>,
+}
+
+impl PoolRecord {
+    /// A pool of which nothing else is known.
+    #[must_use]
+    pub fn new(id: PoolId) -> Self {
+        Self { id, taken: Vec::new() }
+    }
 }
 
 /// A pool that was being made or destroyed.
@@ -126,6 +158,12 @@ impl State {
             hosts: self.hosts.iter().map(|(name, record)| record.host(name)).collect(),
             presentations: self.presentations.iter().map(PresentationRecord::presentation).collect(),
         }
+    }
+
+    /// The spares that may take a place in the pool.
+    pub fn spares_of<'a>(&'a self, pool: &'a Name) -> impl Iterator<Item = &'a DiskName> {
+        let may = move |spare: &SpareRecord| spare.pool.as_ref().is_none_or(|own| own == pool);
+        self.disks.iter().filter(move |(_, disk)| disk.spare.as_ref().is_some_and(may)).map(|(name, _)| name)
     }
 
     /// The presentations of a volume.

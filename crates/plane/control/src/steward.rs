@@ -5,18 +5,20 @@ use model::{Event, EventCode, Name, Order, PoolState, Raised, Refusal, Report, S
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often everything is looked at when nothing happens.
 const ROUND: Duration = Duration::from_secs(5);
 
-/// How long further events are waited for, so that a burst of them is one commit.
-const BURST: Duration = Duration::from_millis(50);
+/// Of events without end so many are written down one by one; the next ones then wait, to be one commit.
+const BURST: u32 = 16;
+const BURST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Control {
     /// Sees to the array until the data plane is gone.
     pub async fn tend(self: Arc<Self>) {
         let mut heard: Result<_, Refusal> = Ok(Vec::new());
+        let mut without_pause = 0;
         loop {
             match heard {
                 Ok(raised) => {
@@ -30,13 +32,17 @@ impl Control {
                     sleep(ROUND).await;
                 }
             }
-            sleep(BURST).await;
+            let quiet_since = Instant::now();
             heard = timeout(ROUND, self.hear()).await.unwrap_or(Ok(Vec::new()));
+            without_pause = if quiet_since.elapsed() > BURST_PAUSE { 0 } else { without_pause + 1 };
+            if without_pause > BURST {
+                sleep(BURST_PAUSE).await;
+            }
         }
     }
 
     /// What has happened since this was asked last, as soon as something has.
-    pub(crate) async fn hear(&self) -> Result<Vec<Raised>, Refusal> {
+    pub async fn hear(&self) -> Result<Vec<Raised>, Refusal> {
         match self.engine.ask(Order::NextEvents).await? {
             Report::Events(raised) => Ok(raised),
             other => Err(crate::engine::unexpected(&other)),
@@ -44,10 +50,12 @@ impl Control {
     }
 
     /// What was raised is written down, and everything that may need something is looked at once.
-    pub(crate) async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
+    pub async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut seen = self.seen.lock().await;
         self.events.add(&self.store, raised)?;
-        self.note_pool_states(&mut seen).await
+        self.note_pool_states(&mut seen.pools).await?;
+        self.place_spares(&mut seen.vigil).await?;
+        self.note_pool_states(&mut seen.pools).await
     }
 
     /// What has happened, oldest first, and what was made of it.

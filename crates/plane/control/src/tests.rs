@@ -5,6 +5,7 @@ mod api;
 mod crash;
 mod refusals;
 mod restart;
+mod spares;
 mod steward;
 
 use crate::fake::Fake;
@@ -107,7 +108,12 @@ pub fn new_disk(folder: &Path, name: &str, size: Size) -> NewDisk {
 
 pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
     let disks = disks.iter().map(|disk| disk.parse().expect("a name")).collect();
-    NewPool { name: name.parse().expect("a name"), groups: vec![NewGroup { level, chunk: None, disks }], force: false }
+    NewPool {
+        name: name.parse().expect("a name"),
+        groups: vec![NewGroup { level, chunk: None, disks }],
+        force: false,
+        spares: Vec::new(),
+    }
 }
 
 pub fn new_volume(name: &str, size: Option<Size>) -> NewVolume {

@@ -2,8 +2,8 @@
 
 use crate::Control;
 use model::{
-    DiskReport, DiskState, EngineReport, MemberState, Order, PoolReport, PoolState, PortalReport, PortalState, Problem,
-    Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
+    DiskName, DiskReport, DiskState, EngineReport, MemberState, Order, PoolReport, PoolState, PortalReport,
+    PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
 };
 
 impl Control {
@@ -17,6 +17,7 @@ impl Control {
         let mut problems: Vec<Problem> = pools
             .iter()
             .filter_map(of_pool)
+            .chain(pools.iter().flat_map(of_spares))
             .chain(disks.iter().filter_map(|disk| of_disk(disk, &pools)))
             .chain(volumes.iter().filter_map(of_volume))
             .chain(portals.iter().filter_map(of_portal))
@@ -76,6 +77,26 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
         ),
     };
     Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })
+}
+
+/// Spares that are used up, and what to do to have them again.
+fn of_spares(pool: &PoolReport) -> Vec<Problem> {
+    let used = pool.members().filter_map(|member| Some((member.disk.as_ref()?, member.stands_for.as_ref()?)));
+    let left = match pool.spares.len() {
+        0 => "no spare is left for the next one".to_owned(),
+        1 => "one more spare is ready".to_owned(),
+        n => format!("{n} more spares are ready"),
+    };
+    let problem = |(spare, of): (&DiskName, &String)| Problem {
+        severity: Severity::Warning,
+        subject: format!("pool {}", pool.name),
+        state: format!("served by spare {spare}"),
+        meaning: format!("it took the place of disk {of}, which was lost; {left}"),
+        action: format!(
+            "put a new disk in the place of {of}, and make it the next spare with blockyard disk spare add NEW"
+        ),
+    };
+    used.map(problem).collect()
 }
 
 /// How many more disks may fail, in words.

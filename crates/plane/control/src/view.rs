@@ -6,8 +6,8 @@ use crate::change::{pools, volumes};
 use crate::state::{ChapRecord, HostRecord, PresentationRecord};
 use model::{
     DiskCounters, DiskName, DiskReport, DiskState, Iqn, Label, Name, Network, Order, PoolReport, PoolState,
-    PortalReport, PortalState, Refusal, SessionReport, Size, VolumeCounters, VolumeId, VolumeName, VolumeReport,
-    VolumeState,
+    PortalReport, PortalState, Refusal, SessionReport, Size, SpareReport, VolumeCounters, VolumeId, VolumeName,
+    VolumeReport, VolumeState,
 };
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -83,7 +83,13 @@ impl Control {
             label: Label::None,
             state: DiskState::Missing,
             counters: DiskCounters::default(),
+            spare: None,
         }));
+        for disk in &mut disks {
+            let record = disk.name.as_ref().and_then(|name| state.disks.get(name));
+            let spare = record.and_then(|record| record.spare.as_ref());
+            disk.spare = spare.map(|spare| SpareReport { pool: spare.pool.clone() });
+        }
         disks.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(disks)
     }
@@ -98,6 +104,14 @@ impl Control {
                 member.disk = known.map(|(name, _)| name.clone());
             }
         }
+        for pool in &mut pools {
+            pool.spares = state.spares_of(&pool.name).cloned().collect();
+            let Some(record) = state.pools.get(&pool.name) else { continue };
+            for member in pool.groups.iter_mut().flat_map(|group| &mut group.members) {
+                let taken = record.taken.iter().find(|taken| member.disk.as_ref() == Some(&taken.spare));
+                member.stands_for = taken.map(|taken| taken.of.clone());
+            }
+        }
         let open: Vec<Name> = pools.iter().map(|pool| pool.name.clone()).collect();
         let lost = state.pools.iter().filter(|(name, _)| !open.contains(name));
         pools.extend(lost.map(|(name, record)| PoolReport {
@@ -108,6 +122,7 @@ impl Control {
             used: Size::ZERO,
             volumes: 0,
             groups: Vec::new(),
+            spares: state.spares_of(name).cloned().collect(),
         }));
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pools)

@@ -36,6 +36,7 @@ pub async fn look_at<W: World>(world: &W, path: &str) -> Result<DiskReport, Refu
         label,
         state: DiskState::Free,
         counters: DiskCounters::default(),
+        spare: None,
     })
 }
 

@@ -1,7 +1,7 @@
 //! `blockyard disk …`
 
 use clap::Subcommand;
-use model::{DiskName, Size};
+use model::{DiskName, Name, Size};
 use std::path::PathBuf;
 
 /// What can be done with disks.
@@ -37,6 +37,9 @@ pub enum DiskCommand {
         /// Which
         disk: DiskName,
     },
+    /// Spares: disks that take the place of lost members by themselves
+    #[command(subcommand, after_help = "Example:\n  blockyard disk spare add d6")]
+    Spare(SpareCommand),
     /// Give a failed disk's place to another one, and rebuild
     #[command(after_help = "Example:
   blockyard disk replace d2 d6 --wait
@@ -60,5 +63,27 @@ A healthy disk is replaced when that is said twice:
         /// Return only when the rebuild has ended
         #[arg(long)]
         wait: bool,
+    },
+}
+
+/// What can be done with spares.
+#[derive(Debug, Subcommand)]
+pub enum SpareCommand {
+    /// Make a blank disk a spare, for one pool or for all
+    #[command(after_help = "Example:
+  blockyard disk spare add d6
+  blockyard disk spare add d7 --pool tank")]
+    Add {
+        /// Which
+        disk: DiskName,
+        /// Only for this pool
+        #[arg(long, value_name = "POOL")]
+        pool: Option<Name>,
+    },
+    /// A disk is a spare no more; it stays known
+    #[command(after_help = "Example:\n  blockyard disk spare remove d6")]
+    Remove {
+        /// Which
+        disk: DiskName,
     },
 }

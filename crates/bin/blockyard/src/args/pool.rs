@@ -12,6 +12,7 @@ pub enum PoolCommand {
     /// Make a pool of disks
     #[command(after_help = "Example:
   blockyard pool create tank --level raid6 d0 d1 d2 d3 d4 d5
+  blockyard pool create safe --level raid6 d0 d1 d2 d3 d4 d5 --spare d6
   blockyard pool create fast --level raid10 --groups 2 --chunk 128KiB d0 d1 d2 d3 d4 d5 d6 d7")]
     Create {
         /// What to call it
@@ -28,6 +29,9 @@ pub enum PoolCommand {
         /// Bytes on one disk before the next disk's turn [default: 64KiB]
         #[arg(long, value_name = "SIZE")]
         chunk: Option<Size>,
+        /// A disk that takes the place of one that is lost, by itself; repeat it for more
+        #[arg(long = "spare", value_name = "DISK")]
+        spares: Vec<DiskName>,
         /// Overwrite what is on the disks
         #[arg(long)]
         force: bool,

@@ -1,11 +1,11 @@
 //! `blockyard disk …`
 
 use super::{Desk, known, or_dash};
-use crate::args::DiskCommand;
+use crate::args::{DiskCommand, SpareCommand};
 use crate::failure::Failure;
 use crate::output::Rows;
 use crate::{confirm, progress};
-use control::request::{NewDisk, Replace};
+use control::request::{NewDisk, NewSpare, Replace};
 use model::{DiskName, DiskReport, DiskState, PoolReport, Refusal, Size, code};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,15 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
             let pool: PoolReport = answer.decode()?;
             desk.out.done(&answer, &format!("disk {disk} is out; pool {} is {}", pool.name, pool.state.as_str()))
         }
+        DiskCommand::Spare(SpareCommand::Add { disk, pool }) => {
+            let scope = pool.as_ref().map_or("all pools".to_owned(), |pool| format!("pool {pool}"));
+            let answer = desk.client.post(&format!("/disks/{disk}/spare"), &NewSpare { pool }, "disk")?;
+            desk.out.done(&answer, &format!("disk {disk} is a spare for {scope}"))
+        }
+        DiskCommand::Spare(SpareCommand::Remove { disk }) => {
+            desk.client.delete(&format!("/disks/{disk}/spare"))?;
+            desk.out.said(&format!("disk {disk} is a spare no more"))
+        }
         DiskCommand::Replace { disk, replacement, force, yes, wait } => {
             replace(desk, &disk, Replace { replacement, force, confirmed: yes }, wait)
         }
@@ -34,7 +43,7 @@ fn list(desk: &Desk) -> Result<(), Failure> {
     let row = |disk: &DiskReport| {
         vec![
             or_dash(disk.name.as_ref()),
-            disk.state.as_str().to_owned(),
+            state_of(disk).to_owned(),
             pool_of(disk),
             known(disk.size, |size| size.to_string()),
             disk.counters.errors.to_string(),
@@ -45,8 +54,19 @@ fn list(desk: &Desk) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: disks.iter().map(row).collect() })
 }
 
-/// The pool that uses the disk; in brackets the one that its label names and that does not use it now.
+/// The state in one word; a spare is told from what is merely free.
+fn state_of(disk: &DiskReport) -> &'static str {
+    match (disk.state, &disk.spare) {
+        (DiskState::Free, Some(_)) => "spare",
+        (state, _) => state.as_str(),
+    }
+}
+
+/// The pool that uses the disk, or that it is a spare for; in brackets the one that its label names and that does not use it now.
 fn pool_of(disk: &DiskReport) -> String {
+    if let Some(spare) = &disk.spare {
+        return or_dash(spare.pool.as_ref());
+    }
     or_dash(disk.label.pool().map(|(_, pool)| match disk.state {
         DiskState::Free => format!("({pool})"),
         DiskState::InUse | DiskState::Rebuilding | DiskState::Failed | DiskState::Missing => pool.to_string(),

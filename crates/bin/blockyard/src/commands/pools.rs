@@ -1,6 +1,6 @@
 //! `blockyard pool …`
 
-use super::{Desk, known, or_dash, pool_path};
+use super::{Desk, joined, known, or_dash, pool_path};
 use crate::args::PoolCommand;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
@@ -12,9 +12,9 @@ use std::fmt::Write;
 pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::List => list(desk),
-        PoolCommand::Create { name, disks, level, groups, chunk, force } => {
+        PoolCommand::Create { name, disks, level, groups, chunk, spares, force } => {
             let groups = share_out(level, chunk, &disks, groups)?;
-            let answer = desk.client.post("/pools", &NewPool { name, groups, force }, "pool")?;
+            let answer = desk.client.post("/pools", &NewPool { name, groups, force, spares }, "pool")?;
             let pool: PoolReport = answer.decode()?;
             desk.out
                 .done(&answer, &format!("pool {} created: {level} of {} disks, {}", pool.name, disks.len(), pool.size))
@@ -87,6 +87,9 @@ fn drawn(pool: &PoolReport) -> String {
     };
     line(format_args!("  size    {}, used {}, free {}", pool.size, pool.used.iec(), pool.free().iec()));
     line(format_args!("  volumes {}", pool.volumes));
+    if !pool.spares.is_empty() {
+        line(format_args!("  spares  {}", joined(&pool.spares)));
+    }
     for (index, group) in pool.groups.iter().enumerate() {
         line(format_args!("  group {index}: {}, chunk {}, {}", layout(group), group.chunk.iec(), group.state.as_str()));
         for member in &group.members {
@@ -114,5 +117,6 @@ fn drawn_member(member: &MemberReport) -> String {
         1 => ", 1 error".to_owned(),
         n => format!(", {n} errors"),
     };
-    format!("{:>2}  {disk:<12} {}{errors}", member.slot, member.state.as_str())
+    let spare = member.stands_for.as_ref().map_or(String::new(), |of| format!(", was a spare, in the place of {of}"));
+    format!("{:>2}  {disk:<12} {}{errors}{spare}", member.slot, member.state.as_str())
 }

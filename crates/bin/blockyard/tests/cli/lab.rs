@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The daemon, until it is dropped.
@@ -44,6 +45,7 @@ impl Lab {
                 let listening = control::listen(&settings.socket).expect("a socket");
                 let mut fake = Fake::default();
                 fake.sessions = vec![session()];
+                fake.pace = Duration::from_millis(450);
                 let (engine, _thread) = fake.start();
                 let control = Arc::new(Control::start(settings, store, engine).await.expect("starts"));
                 ready.send(()).expect("the test waits");

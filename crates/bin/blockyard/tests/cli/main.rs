@@ -168,6 +168,8 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             1,
             "host web does not see volume tank/vm1; see blockyard presentation list (BY-1106)",
         ),
+        ("disk spare add d0", 1, "disk d0 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)"),
+        ("disk spare remove d5", 1, "disk d5 is no spare; blockyard disk list shows which disks are (BY-1311)"),
         ("pool lst", 2, "unrecognized subcommand 'lst'; some similar subcommands exist: 'ls', 'list'"),
         ("disk", 2, "a command is missing; see blockyard disk --help"),
         (
@@ -209,10 +211,10 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "disks",
             ["disk", "list"].as_slice(),
-            "counters label logical_block_bytes name path physical_block_bytes size state",
+            "counters label logical_block_bytes name path physical_block_bytes size spare state",
         ),
-        ("pools", &["pool", "list"], "groups id name size state used volumes"),
-        ("pool", &["pool", "show", "tank"], "groups id name size state used volumes"),
+        ("pools", &["pool", "list"], "groups id name size spares state used volumes"),
+        ("pool", &["pool", "show", "tank"], "groups id name size spares state used volumes"),
         ("volumes", &["volume", "list"], "backend block_bytes counters id name size state"),
         ("hosts", &["host", "list"], "any chap_user initiators mutual_chap_user name networks presentations"),
         ("targets", &["target", "list"], "iqn name presentations"),

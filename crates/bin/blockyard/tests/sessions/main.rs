@@ -7,6 +7,7 @@
 
 mod array;
 mod host;
+mod night;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};

@@ -30,7 +30,7 @@ impl Control {
         let added = async {
             self.admit_unknown(&path)?;
             let report = self.engine.disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone() }).await?;
-            let record = DiskRecord { path: request.path.clone(), id: report.label.disk() };
+            let record = DiskRecord { path: request.path.clone(), id: report.label.disk(), spare: None };
             let known = record.id.and_then(|id| self.known_as(id));
             let committed = match known {
                 Some(other) => Err(disk_known(&path, &other)),

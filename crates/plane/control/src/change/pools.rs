@@ -5,7 +5,7 @@ use crate::Control;
 use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
 use crate::request::{NewGroup, NewPool};
-use crate::state::PendingRecord;
+use crate::state::{PendingRecord, SpareRecord};
 use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, code};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,7 @@ impl Control {
             return Err(pool_name_taken(&request.name));
         }
         let disks = self.admit_groups(&request.groups).await?;
+        self.admit_spares(&request.spares, &disks).await?;
         let id = PoolId::from_random(random()?);
         let pending = PendingRecord { pool: request.name.clone(), disks };
         self.commit(&turn, |state| {
@@ -34,6 +35,11 @@ impl Control {
             state.pending.remove(&id);
             if let Ok(pool) = &made {
                 state.learn(pool);
+                for spare in &request.spares {
+                    if let Some(record) = state.disks.get_mut(spare) {
+                        record.spare = Some(SpareRecord { pool: Some(pool.name.clone()) });
+                    }
+                }
             }
         });
         if let (Ok(pool), Err(_)) = (&made, &committed) {
@@ -96,6 +102,9 @@ impl Control {
                     record.id = None;
                 }
             }
+            for record in state.disks.values_mut() {
+                record.spare.take_if(|spare| spare.pool.as_ref() == Some(name));
+            }
             state.pools.remove(name);
             state.pending.insert(record.id, PendingRecord { pool: name.clone(), disks });
         })?;
@@ -124,7 +133,10 @@ impl Control {
         for group in groups {
             group.level.admit_members(group.disks.len())?;
             for disk in &group.disks {
-                self.state().disk(disk)?;
+                if self.state().disk(disk)?.spare.is_some() {
+                    let hint = format!("name another disk, or run blockyard disk spare remove {disk} first");
+                    return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is a spare"), hint));
+                }
                 admit_unused(disk, open.get(disk).ok_or_else(|| missing(disk))?)?;
                 if !seen.insert(disk.clone()) {
                     let message = format!("disk {disk} is named twice");
@@ -137,6 +149,19 @@ impl Control {
             }
         }
         Ok(seen.into_iter().collect())
+    }
+
+    /// Admits blank disks that nothing uses, also not the pool that is to be made of `members`.
+    async fn admit_spares(&self, spares: &[DiskName], members: &[DiskName]) -> Result<(), Refusal> {
+        let mut seen: BTreeSet<&DiskName> = members.iter().collect();
+        for spare in spares {
+            if !seen.insert(spare) {
+                let message = format!("disk {spare} is named twice");
+                return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
+            }
+            self.admit_spare(spare).await?;
+        }
+        Ok(())
     }
 
     /// The one pool that labels of open disks call `name`.

@@ -46,6 +46,19 @@ fn event_log_counts_an_equal_event_only_while_it_is_fresh() {
 }
 
 #[test]
+fn event_log_tells_an_event_again_after_another_one_of_its_subject() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(&dir);
+    let log = EventLog::open(&store).expect("a log");
+    let story = [event::POOL_DEGRADED, event::POOL_WHOLE, event::POOL_DEGRADED, event::POOL_DEGRADED];
+    log.add(&store, story.map(|code| raised(1, code, "d0")).into()).expect("kept");
+    assert_eq!(
+        all(&log).into_iter().map(|(number, times, _)| (number, times)).collect::<Vec<_>>(),
+        [(1, 1), (2, 1), (3, 2)]
+    );
+}
+
+#[test]
 fn event_log_is_bounded_in_memory_and_on_disk() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = store(&dir);

@@ -9,6 +9,7 @@ use model::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Smaller disks are refused.
 const DISK_BYTES_MIN: u64 = 16 << 20;
@@ -22,6 +23,7 @@ type Disks = BTreeMap<DiskName, PathBuf>;
 pub struct Pool {
     catalogue: Catalogue,
     rebuild_turns: u64,
+    rebuild_turned: Option<Instant>,
 }
 
 /// All that a pool's disks know of it.
@@ -80,7 +82,7 @@ impl Fake {
             label::write(&path, &Label { disk, pool: catalogue.clone() })?;
             self.note(&Order::OpenPool { id }, false);
         }
-        self.pools.insert(name.clone(), Pool { catalogue, rebuild_turns: 0 });
+        self.pools.insert(name.clone(), Pool { catalogue, rebuild_turns: 0, rebuild_turned: None });
         Ok(Report::Pool(self.pools[name].report(&self.disks)))
     }
 
@@ -102,7 +104,7 @@ impl Fake {
             return Err(incomplete());
         }
         let name = catalogue.name.clone();
-        self.pools.insert(name.clone(), Pool { catalogue, rebuild_turns: 0 });
+        self.pools.insert(name.clone(), Pool { catalogue, rebuild_turns: 0, rebuild_turned: None });
         Ok(Report::Pool(self.pools[&name].report(&self.disks)))
     }
 
@@ -157,7 +159,7 @@ impl Fake {
         for member in members.filter(|(member, _)| *member == id) {
             *member = (new, MemberState::Rebuilding);
         }
-        pool.rebuild_turns = 0;
+        (pool.rebuild_turns, pool.rebuild_turned) = (0, Some(Instant::now()));
         label::write(&self.disks[by], &Label { disk: new, pool: pool.catalogue.clone() })?;
         pool.save(&self.disks)?;
         let report = pool.report(&self.disks);
@@ -168,8 +170,12 @@ impl Fake {
 }
 
 impl Pool {
-    /// A rebuild that runs is one step further; true when it ends with it.
-    pub fn advance(&mut self) -> bool {
+    /// A rebuild that runs is one step further, if the last one was `pace` ago; true when it ends with it.
+    pub fn advance(&mut self, pace: Duration) -> bool {
+        if self.rebuild_turned.is_some_and(|turned| turned.elapsed() < pace) {
+            return false;
+        }
+        self.rebuild_turned = Some(Instant::now());
         self.rebuild_turns += 1;
         let mut ended = false;
         for (_, state) in self.catalogue.groups.iter_mut().flat_map(|group| &mut group.members) {
@@ -191,12 +197,14 @@ impl Pool {
             disk: names.get(id).cloned(),
             state: *state,
             errors: 0,
+            stands_for: None,
         };
         let group = |group: &Group| {
             let state = group.state();
             GroupReport {
                 level: group.level,
                 chunk: group.chunk,
+                member_size: Size::new(DISK_BYTES_MIN),
                 state,
                 members: group.members.iter().enumerate().map(member).collect(),
                 rebuild: (state == PoolState::Rebuilding).then(|| self.progress()),
@@ -210,6 +218,7 @@ impl Pool {
             used: Size::new(catalogue.used()),
             volumes: u32::try_from(catalogue.volumes.len()).expect("few volumes"),
             groups: catalogue.groups.iter().map(group).collect(),
+            spares: Vec::new(),
         }
     }
 

@@ -3,8 +3,9 @@ use crate::state::{DiskRecord, HostRecord, TargetRecord};
 use std::os::unix::fs::MetadataExt;
 
 fn state_with_disks(count: usize) -> State {
-    let record =
-        |n: usize| (format!("d{n}").parse().expect("a name"), DiskRecord { path: format!("/disks/{n}"), id: None });
+    let record = |n: usize| {
+        (format!("d{n}").parse().expect("a name"), DiskRecord { path: format!("/disks/{n}"), id: None, spare: None })
+    };
     State { disks: (0..count).map(record).collect(), ..State::default() }
 }
 

@@ -26,7 +26,9 @@ async fn seen(control: &Control) -> String {
     let disks = control.disks().await.expect("disks");
     let disks: Vec<_> = disks
         .iter()
-        .map(|disk| (&disk.name, disk.state, disk.label.pool().map(|(_, name)| name), disk.label.disk().is_some()))
+        .map(|disk| {
+            (&disk.name, disk.state, disk.label.pool().map(|(_, name)| name), disk.label.disk().is_some(), &disk.spare)
+        })
         .collect();
     let presentations: Vec<_> = control.presentations().into_iter().map(|seen| (seen.volume, seen.host)).collect();
     assert!(state.pending.is_empty(), "nothing stays pending");

@@ -2,6 +2,7 @@
 
 use super::{OpenPool, rebuild::Work};
 use crate::seat::Seat;
+use block::Blocks;
 use model::{DiskCounters, DiskName, GroupReport, MemberReport, MemberState, PoolReport, PoolState, Size};
 use raid::MemberState as InArray;
 use shard::World;
@@ -26,6 +27,19 @@ pub fn disk_counters<W: World>(seat: &Seat<W>) -> BTreeMap<DiskName, DiskCounter
     counters
 }
 
+/// The least size of a disk whose data area gives a group this much.
+fn disk_size_for(member_blocks: Blocks) -> Size {
+    let block = u64::from(volume::BLOCK_BYTES);
+    let holds = |bytes: u64| volume::data_area(Blocks(bytes / block)).is_some_and(|area| area.len >= member_blocks);
+    let mib = 1 << 20;
+    let mut bytes = (member_blocks.bytes(volume::BLOCK_BYTES).next_multiple_of(mib)).max(volume::DISK_BYTES_MIN);
+    // Labels and catalogs take a few MiB beside the data, whatever the size of the disk.
+    while !holds(bytes) {
+        bytes += mib;
+    }
+    Size::new(bytes)
+}
+
 impl<W: World> OpenPool<W> {
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
@@ -39,6 +53,7 @@ impl<W: World> OpenPool<W> {
             used: Size::new(status.bytes - status.free_bytes),
             volumes: u32::try_from(status.volumes.len()).unwrap_or(u32::MAX),
             groups,
+            spares: Vec::new(),
         }
     }
 
@@ -58,6 +73,7 @@ impl<W: World> OpenPool<W> {
                 InArray::Missing => MemberState::Missing,
             },
             errors: member.errors,
+            stands_for: None,
         });
         let members: Vec<MemberReport> = members.collect();
         let has = |state: MemberState| members.iter().any(|member| member.state == state);
@@ -75,7 +91,8 @@ impl<W: World> OpenPool<W> {
         // One that is about to begin is told of too, or who waits for its end would think that it is over.
         let waits = group.repairing.get() && has(MemberState::Rebuilding);
         let rebuild = rebuild.or_else(|| waits.then(|| self.begin(number, false).progress(self.seat.world.now())));
-        GroupReport { level: group.level, chunk: group.chunk, state, members, rebuild }
+        let member_size = disk_size_for(group.member_blocks);
+        GroupReport { level: group.level, chunk: group.chunk, member_size, state, members, rebuild }
     }
 
     /// A disk that could not take a commit is not used by its array any more either.

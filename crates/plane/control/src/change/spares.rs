@@ -1,0 +1,239 @@
+//! Spares: named, taken away, and put into the places of lost members without being asked.
+
+use crate::Control;
+use crate::change::disks::missing;
+use crate::control::Turn;
+use crate::request::NewSpare;
+use crate::state::{SpareRecord, TakenRecord};
+use model::{
+    DiskId, DiskName, DiskReport, DiskState, GroupReport, Label, MemberReport, MemberState, Name, Order, PoolReport,
+    PoolState, Refusal, Size, Subject, code, event,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a member that was not found is waited for: a shelf may be slower than we are.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Lost members that a spare was sought for.
+#[derive(Default)]
+pub struct Vigil {
+    /// Since when members were not found.
+    missing: BTreeMap<DiskId, Instant>,
+    /// Members for which it was told that no spare fits, and how many spares there were then.
+    in_vain: BTreeMap<DiskId, usize>,
+}
+
+/// A spare that is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Spare {
+    disk: DiskName,
+    size: Size,
+    /// The pool that it is for; any when absent.
+    pool: Option<Name>,
+}
+
+impl Control {
+    /// The disk is a spare.
+    ///
+    /// *Errors*: it is not known, missing, in use, not blank or a spare already, or the pool is not there or
+    /// has no place that it fits.
+    pub async fn add_spare(&self, name: &DiskName, request: NewSpare) -> Result<DiskReport, Refusal> {
+        let turn = self.turn().await;
+        let disk = self.admit_spare(name).await?;
+        if let Some(pool) = &request.pool {
+            let pool = self.pool_report(pool).await?;
+            admit_size(name, disk.size, &pool)?;
+        }
+        self.commit(&turn, |state| {
+            let spare = SpareRecord { pool: request.pool.clone() };
+            // The place of a spare that was used is filled again.
+            let taken = state.pools.values_mut().map(|pool| &mut pool.taken);
+            for taken in taken {
+                if let Some(at) = taken.iter().position(|taken| taken.pool == request.pool) {
+                    taken.remove(at);
+                    break;
+                }
+            }
+            if let Some(record) = state.disks.get_mut(name) {
+                record.spare = Some(spare);
+            }
+        })?;
+        drop(turn);
+        self.disk_report(name).await
+    }
+
+    /// The disk is a spare no more, and stays known.
+    ///
+    /// *Errors*: it is not known, or no spare.
+    pub async fn remove_spare(&self, name: &DiskName) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        if self.state().disk(name)?.spare.is_none() {
+            let message = format!("disk {name} is no spare");
+            return Err(Refusal::new(code::DISK_NOT_SPARE, message, "blockyard disk list shows which disks are"));
+        }
+        self.commit(&turn, |state| {
+            if let Some(record) = state.disks.get_mut(name) {
+                record.spare = None;
+            }
+        })
+    }
+
+    /// Admits a known, blank disk that nothing uses.
+    pub(crate) async fn admit_spare(&self, name: &DiskName) -> Result<DiskReport, Refusal> {
+        let state = self.state();
+        if state.disk(name)?.spare.is_some() {
+            let message = format!("disk {name} is a spare already");
+            let hint = format!("take it away first with blockyard disk spare remove {name}");
+            return Err(Refusal::new(code::DISK_IN_USE, message, hint));
+        }
+        let disk = self.open_disk(name).await?.ok_or_else(|| missing(name))?;
+        crate::change::disks::admit_unused(name, &disk)?;
+        let holds = match &disk.label {
+            Label::None => return Ok(disk),
+            Label::Ours { pool_name, .. } => format!("a label of pool {pool_name}"),
+            Label::Foreign { what } => what.clone(),
+        };
+        let message = format!("disk {name} is not blank: it holds {holds}");
+        let hint =
+            format!("a spare is overwritten without being asked; wipe it first, as with wipefs --all {}", disk.path);
+        Err(Refusal::new(code::DISK_FOREIGN, message, hint))
+    }
+
+    /// Each lost member that a spare fits has one in its place, and is being filled.
+    pub(crate) async fn place_spares(&self, vigil: &mut Vigil) -> Result<(), Refusal> {
+        let pools = self.pools().await?;
+        vigil.watch(&pools);
+        if !pools.iter().any(|pool| lost(pool).next().is_some()) {
+            return Ok(());
+        }
+        let turn = self.turn().await;
+        // Somebody may have replaced a disk meanwhile.
+        for pool in self.pools().await?.iter().filter(|pool| pool.state != PoolState::Failed) {
+            for (group, member) in lost(pool) {
+                if vigil.is_due(member) {
+                    self.place_spare(&turn, vigil, pool, group, member).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn place_spare(
+        &self,
+        turn: &Turn<'_>,
+        vigil: &mut Vigil,
+        pool: &PoolReport,
+        group: &GroupReport,
+        member: &MemberReport,
+    ) -> Result<(), Refusal> {
+        let spares = self.spares().await?;
+        let of = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
+        for spare in fitting(&spares, &pool.name, group.member_size) {
+            let order = Order::ReplaceDisk {
+                failed: member.disk.clone().unwrap_or_else(|| unnamed(member.id)),
+                member: Some(member.id),
+                replacement: spare.disk.clone(),
+                force: false,
+            };
+            match self.engine.pool(order).await {
+                Ok(report) => {
+                    let taken = TakenRecord { spare: spare.disk.clone(), of: of.clone(), pool: spare.pool.clone() };
+                    self.commit(turn, |state| {
+                        state.learn(&report);
+                        if let Some(record) = state.pools.get_mut(&pool.name) {
+                            record.taken.push(taken);
+                        }
+                    })?;
+                    let sentence =
+                        format!("spare {} has taken the place of disk {of} in pool {}", spare.disk, pool.name);
+                    self.raise(event::SPARE_TOOK_OVER, Subject::disk(&spare.disk), sentence);
+                    return Ok(());
+                }
+                Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
+                Err(refusal) => {
+                    let sentence = format!(
+                        "spare {} could not take the place of disk {of} in pool {}: {refusal}",
+                        spare.disk, pool.name
+                    );
+                    self.raise(event::SPARE_REFUSED, Subject::disk(&spare.disk), sentence);
+                }
+            }
+        }
+        if !spares.is_empty() && vigil.in_vain.insert(member.id, spares.len()) != Some(spares.len()) {
+            let sentence = format!("no spare fits the place of disk {of} in pool {}", pool.name);
+            self.raise(event::SPARE_NONE, Subject::pool(&pool.name), sentence);
+        }
+        Ok(())
+    }
+
+    /// The spares that are there and free.
+    async fn spares(&self) -> Result<Vec<Spare>, Refusal> {
+        let state = self.state();
+        let ready = self.engine.disks(Order::Disks).await?.into_iter().filter(|disk| disk.state == DiskState::Free);
+        let spare = |disk: DiskReport| {
+            let name = disk.name?;
+            let record = state.disks.get(&name)?.spare.as_ref()?;
+            Some(Spare { disk: name, size: disk.size, pool: record.pool.clone() })
+        };
+        Ok(ready.filter_map(spare).collect())
+    }
+}
+
+impl Vigil {
+    /// Goes by how the members are now.
+    fn watch(&mut self, pools: &[PoolReport]) {
+        let is_lost = |id: &DiskId| pools.iter().flat_map(lost).any(|(_, member)| member.id == *id);
+        self.missing.retain(|id, _| is_lost(id));
+        self.in_vain.retain(|id, _| is_lost(id));
+        for (_, member) in pools.iter().flat_map(lost).filter(|(_, member)| member.state == MemberState::Missing) {
+            self.missing.entry(member.id).or_insert_with(Instant::now);
+        }
+    }
+
+    /// True when the member is not waited for any more, and no spare was sought in vain that was not there before.
+    fn is_due(&self, member: &MemberReport) -> bool {
+        member.state == MemberState::Failed
+            || self.missing.get(&member.id).is_some_and(|since| since.elapsed() >= PATIENCE)
+    }
+}
+
+/// Members that have failed or were not found, with their groups.
+fn lost(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)> {
+    let of_group = |group| -> Vec<_> { GroupReport::lost(group).map(|member| (group, member)).collect() };
+    pool.groups.iter().flat_map(of_group)
+}
+
+/// The spares that fit, the best first: those of the pool before those of all pools, the smallest first.
+fn fitting<'a>(spares: &'a [Spare], pool: &Name, needed: Size) -> Vec<&'a Spare> {
+    let may = |spare: &&Spare| spare.size >= needed && spare.pool.as_ref().is_none_or(|own| own == pool);
+    let mut fitting: Vec<&Spare> = spares.iter().filter(may).collect();
+    fitting.sort_by_key(|spare| (spare.pool.is_none(), spare.size, &spare.disk));
+    fitting
+}
+
+/// Admits a disk that fits at least one place of the pool.
+pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Result<(), Refusal> {
+    match pool.groups.iter().map(|group| group.member_size).min() {
+        Some(needed) if size < needed => Err(Refusal::new(
+            code::DISK_TOO_SMALL,
+            format!("disk {disk} has only {size}"),
+            format!("a spare of pool {} needs at least {needed}", pool.name),
+        )),
+        Some(_) => Ok(()),
+        None => Err(Refusal::new(
+            code::POOL_INCOMPLETE,
+            format!("pool {} is not open", pool.name),
+            format!("attach its disks and run blockyard pool import {}", pool.name),
+        )),
+    }
+}
+
+/// A name that no disk has been given: the identity says which member is meant.
+fn unnamed(id: DiskId) -> DiskName {
+    format!("unknown.{id}").parse().expect("these characters make a name")
+}
+
+#[cfg(test)]
+mod tests;

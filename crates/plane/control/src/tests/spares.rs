@@ -1,0 +1,181 @@
+//! Spares: who may be one, and what they do when a disk dies and nobody is there.
+
+use super::{Array, new_disk, new_pool};
+use crate::Wanted;
+use crate::request::{NewPool, NewSpare};
+use model::{Level, MemberState, Name, Order, PoolState, Refusal, Severity, Size, code, event};
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn of(pool: &str) -> NewSpare {
+    NewSpare { pool: Some(name(pool)) }
+}
+
+/// Four disks in a RAID-6 pool `tank`, two in a RAID-1 pool `pond`, and four more.
+async fn furnished() -> Array {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1", "d2", "d3", "e0", "e1", "f0", "f1", "f2", "f3"]).await;
+    array.create_pool("tank", Level::Raid6, &["d0", "d1", "d2", "d3"]).await.expect("a pool");
+    array.create_pool("pond", Level::Raid1, &["e0", "e1"]).await.expect("a pool");
+    array
+}
+
+async fn members(array: &Array, pool: &str) -> Vec<(String, MemberState)> {
+    let pool = array.control.pool_report(&name(pool)).await.expect("a pool");
+    pool.members().map(|member| (member.disk.as_ref().expect("a name").to_string(), member.state)).collect()
+}
+
+/// Some of the steward's rounds.
+async fn rounds(array: &Array) {
+    for _ in 0..6 {
+        array.control.look_after(Vec::new()).await.expect("looked at");
+    }
+}
+
+#[tokio::test]
+async fn spare_takes_the_place_of_a_failed_member_by_itself() {
+    let array = furnished().await;
+    array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
+    array.control.add_spare(&name("f1"), of("tank")).await.expect("a spare");
+    array.control.fail_disk(&name("d1")).await.expect("failed");
+    array.control.look_after(Vec::new()).await.expect("looked at");
+    assert_eq!(members(&array, "tank").await[1], ("f1".to_owned(), MemberState::Rebuilding), "its own goes first");
+    rounds(&array).await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert_eq!((pool.state, pool.spares), (PoolState::Healthy, vec![name("f0")]));
+
+    let array = array.restarted().await;
+    rounds(&array).await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert_eq!(pool.groups[0].members[1].stands_for.as_deref(), Some("d1"), "this is remembered");
+    let status = array.control.status().await.expect("a status");
+    assert_eq!(status.severity, Severity::Warning);
+    assert!(status.verdict.contains("spare f1") && status.verdict.contains("in the place of d1"), "{}", status.verdict);
+    assert!(status.problems[0].meaning.contains("one more spare is ready"), "{:?}", status.problems);
+
+    array.control.add_spare(&name("f2"), of("tank")).await.expect("a spare");
+    let status = array.control.status().await.expect("a status");
+    assert_eq!(status.verdict, "All good", "with another spare the story is over");
+}
+
+#[tokio::test]
+async fn spares_are_not_spent_twice_for_one_place() {
+    let array = furnished().await;
+    for spare in ["f0", "f1", "f2"] {
+        array.control.add_spare(&name(spare), NewSpare::default()).await.expect("a spare");
+    }
+    array.control.fail_disk(&name("d0")).await.expect("failed");
+    array.control.fail_disk(&name("e1")).await.expect("failed");
+    let (one, other) = (array.control.look_after(Vec::new()), array.control.look_after(Vec::new()));
+    let (one, other) = tokio::join!(one, other);
+    one.and(other).expect("looked at");
+    rounds(&array).await;
+    let names = |members: Vec<(String, MemberState)>| members.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names(members(&array, "pond").await), ["e0", "f0"]);
+    assert_eq!(names(members(&array, "tank").await), ["f1", "d1", "d2", "d3"]);
+    assert_eq!(array.control.pool_report(&name("tank")).await.expect("a pool").spares, [name("f2")]);
+}
+
+#[tokio::test]
+async fn spare_that_fits_nowhere_is_said_once() {
+    let array = furnished().await;
+    array.control.add_spare(&name("f0"), of("pond")).await.expect("a spare");
+    array.control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(8))).await.expect("a disk");
+    array.control.add_spare(&name("tiny"), NewSpare::default()).await.expect("a spare");
+    array.control.fail_disk(&name("d0")).await.expect("failed");
+    rounds(&array).await;
+    assert_eq!(members(&array, "tank").await[0].1, MemberState::Failed);
+    let told = array.control.events(Wanted::default()).await;
+    let told: Vec<_> = told.iter().filter(|told| told.code == event::SPARE_NONE).collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].times, told[0].subject.name.as_str()), (1, "tank"));
+    array.control.add_spare(&name("f1"), NewSpare::default()).await.expect("a spare");
+    rounds(&array).await;
+    assert_eq!(members(&array, "tank").await[0], ("f1".to_owned(), MemberState::InSync), "a later one is used");
+}
+
+#[tokio::test]
+async fn spare_that_cannot_be_used_makes_way_for_the_next() {
+    let array = furnished().await;
+    array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
+    array.control.add_spare(&name("f1"), NewSpare::default()).await.expect("a spare");
+    // Somebody made a file system on the first one meanwhile.
+    std::fs::File::options()
+        .write(true)
+        .open(array.folder().join("f0.img"))
+        .and_then(|file| std::os::unix::fs::FileExt::write_all_at(&file, b"not ours", 0))
+        .expect("writes");
+    array.control.fail_disk(&name("d0")).await.expect("failed");
+    rounds(&array).await;
+    assert_eq!(members(&array, "tank").await[0], ("f1".to_owned(), MemberState::InSync));
+    let told = array.control.events(Wanted::default()).await;
+    assert!(told.iter().any(|told| told.code == event::SPARE_REFUSED && told.subject.name == "f0"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn spare_waits_a_while_for_a_member_that_was_not_found() {
+    let array = furnished().await;
+    array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
+    std::fs::remove_file(array.folder().join("d2.img")).expect("removes");
+    let array = array.restarted().await;
+    rounds(&array).await;
+    assert_eq!(members(&array, "tank").await[2], ("d2".to_owned(), MemberState::Missing));
+    tokio::time::advance(std::time::Duration::from_secs(301)).await;
+    rounds(&array).await;
+    assert_eq!(members(&array, "tank").await[2], ("f0".to_owned(), MemberState::InSync));
+}
+
+#[tokio::test]
+async fn spare_that_a_crash_left_half_entered_is_a_member_and_no_spare() {
+    let array = furnished().await;
+    array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
+    array.control.fail_disk(&name("d0")).await.expect("failed");
+    let (failed, replacement) = (name("d0"), name("f0"));
+    let order = Order::ReplaceDisk { failed, member: None, replacement, force: false };
+    array.control.engine.pool(order).await.expect("the disks know it, and the store does not");
+    let array = array.restarted().await;
+    rounds(&array).await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert_eq!((pool.state, pool.spares), (PoolState::Healthy, Vec::new()));
+    assert_eq!(array.control.disk_report(&name("f0")).await.expect("a disk").spare, None);
+}
+
+#[tokio::test]
+async fn pool_is_made_with_its_spares_or_not_at_all() {
+    let array = furnished().await;
+    let with = |spares: &[&str]| NewPool {
+        spares: spares.iter().map(|spare| name(spare)).collect(),
+        ..new_pool("lake", Level::Raid1, &["f0", "f1"])
+    };
+    let before = array.control.state();
+    for (spares, code) in [(["f1"], code::DISK_IN_USE), (["d0"], code::DISK_IN_USE), (["nobody"], code::DISK_UNKNOWN)] {
+        let refusal: Refusal = array.control.create_pool(with(&spares)).await.expect_err("is refused");
+        assert_eq!(refusal.code, code, "{refusal}");
+    }
+    assert_eq!(array.control.state(), before);
+    array.control.create_pool(with(&["f2"])).await.expect("a pool");
+    let disk = array.control.disk_report(&name("f2")).await.expect("a disk");
+    assert_eq!(disk.spare.and_then(|spare| spare.pool), Some(name("lake")));
+    let refusal = array.create_pool("more", Level::Raid1, &["f2", "f3"]).await.expect_err("it is a spare");
+    assert_eq!(refusal.code, code::DISK_IN_USE);
+}
+
+#[tokio::test]
+async fn spare_is_blank_free_and_large_enough() {
+    let array = furnished().await;
+    let control = &array.control;
+    control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(8))).await.expect("a disk");
+    let refused = async |disk: &str, spare: NewSpare| control.add_spare(&name(disk), spare).await.expect_err("no").code;
+    assert_eq!(refused("d0", NewSpare::default()).await, code::DISK_IN_USE);
+    assert_eq!(refused("tiny", of("tank")).await, code::DISK_TOO_SMALL);
+    assert_eq!(refused("f0", of("lake")).await, code::POOL_UNKNOWN);
+    assert_eq!(refused("g9", NewSpare::default()).await, code::DISK_UNKNOWN);
+    control.fail_disk(&name("d0")).await.expect("failed");
+    assert_eq!(refused("d0", NewSpare::default()).await, code::DISK_FOREIGN, "it bears the label of its pool");
+    assert_eq!(control.remove_spare(&name("f0")).await.expect_err("no").code, code::DISK_NOT_SPARE);
+    control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
+    assert_eq!(refused("f0", NewSpare::default()).await, code::DISK_IN_USE);
+    control.remove_spare(&name("f0")).await.expect("no spare any more");
+}
