@@ -1,3 +1,188 @@
 //! A family: a volume with its snapshots and clones, over one map. `docs/adr/0007-families-of-volumes.md` says how.
 
+mod branch;
+mod changes;
+pub(crate) mod check;
+mod checkpoint;
+mod clean;
+mod commit;
+mod discard;
+mod eras;
+mod error;
+mod granules;
+mod head;
+mod layers;
+mod lease;
+mod lineage;
+mod lookup;
+mod meta;
+mod open;
+mod page_cache;
+mod page_space;
+mod parts;
 pub mod plan;
+mod read;
+mod turns;
+mod write;
+
+pub(crate) use branch::Branch;
+pub(crate) use error::MapError;
+pub(crate) use granules::Places;
+pub(crate) use page_cache::PageCache;
+
+use crate::catalog::{BranchRecord, DeadRange, Parent};
+use crate::maplog::Record;
+use crate::pool::{Families, Shared};
+use crate::store::Change;
+use crate::tree::{Key, Place, Root};
+use block::BlockDevice;
+use eras::Eras;
+use granules::Granules;
+use head::Head;
+use layers::Layers;
+use meta::Meta;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::{Rc, Weak};
+use turns::Turns;
+use uuid::Uuid;
+
+/// What is chosen for the maps of a pool, and not written anywhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tuning {
+    /// The most entries of a node.
+    pub(crate) fanout: usize,
+    /// Changes that make a checkpoint due; twice as many wait for one.
+    pub(crate) changes_due: usize,
+    /// Changes that wait for a flush before one is made without being asked for.
+    pub(crate) pending_max: usize,
+    /// Blocks of the log of a new family.
+    pub(crate) log_blocks: u32,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { fanout: crate::tree::FANOUT, changes_due: 16 << 10, pending_max: 4 << 10, log_blocks: 2048 }
+    }
+}
+
+/// An open family.
+pub(crate) struct Family<D, G> {
+    pub(crate) shared: Rc<Shared<D, G>>,
+    /// All families of the pool: those that may have slabs to give.
+    families: Weak<Families<D, G>>,
+    pub(crate) id: Uuid,
+    pub(crate) granule_blocks: u32,
+    /// By group.
+    slab_blocks: Vec<u32>,
+    tuning: Tuning,
+    meta: Meta<D, G>,
+    head: RefCell<Head>,
+    formatted: Cell<bool>,
+    layers: RefCell<Layers>,
+    root: Cell<Option<Root>>,
+    log: RefCell<Log>,
+    pub(crate) granules: RefCell<Granules>,
+    /// Places that are free once an era is past.
+    quarantine: RefCell<VecDeque<(u64, Vec<Place>)>>,
+    /// Keys that the layers may have and the tree has not: of changes since the last checkpoint began, and before.
+    grown: Cell<(u64, u64)>,
+    /// Versions with data of the whole family.
+    pub(crate) allocated: Cell<u64>,
+    /// The counters as the tree has them.
+    counters: RefCell<BTreeMap<Key, u64>>,
+    branches: RefCell<BTreeMap<u32, Rc<Branch>>>,
+    pub(crate) eras: Eras,
+    /// The era in which the pages were given up that the last checkpoint replaced.
+    pages_era: Cell<Option<u64>>,
+    commits: Turns<MapError>,
+    checkpoints: Turns<MapError>,
+    /// The change of the catalog without which nothing newer may be committed.
+    needs: Cell<Option<Change>>,
+    /// Groups that hold data which no flush has covered, a bit each.
+    dirty: Cell<u64>,
+}
+
+/// The log of a family as it goes on.
+#[derive(Debug, Default)]
+struct Log {
+    /// The block that is written next.
+    sequence: u64,
+    /// The block with which the newest checkpoint goes on.
+    from: u64,
+    /// The serial number of the next change.
+    serial: u64,
+    life: u32,
+    /// Changes that are in no log yet.
+    pending: Vec<Record>,
+    /// Places that the pending changes free.
+    freed: Vec<Place>,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// The branch with this number.
+    pub(crate) fn branch(&self, number: u32) -> Option<Rc<Branch>> {
+        self.branches.borrow().get(&number).cloned()
+    }
+
+    /// The branch of the volume `id`.
+    pub(crate) fn branch_of(&self, id: Uuid) -> Option<Rc<Branch>> {
+        self.branches.borrow().values().find(|branch| branch.id == id).cloned()
+    }
+
+    pub(crate) fn branches(&self) -> Vec<Rc<Branch>> {
+        self.branches.borrow().values().cloned().collect()
+    }
+
+    fn parent(&self, branch: &Branch) -> Option<(Rc<Branch>, u64)> {
+        let Parent { branch, epoch } = branch.parent?;
+        Some((self.branch(branch).expect("a clone's origin is there as long as the clone"), epoch))
+    }
+
+    /// Nothing newer may be committed before `change` of the catalog is.
+    pub(crate) fn need(&self, change: Change) {
+        self.needs.set(self.needs.get().max(Some(change)));
+    }
+
+    /// The open family has the branches, epochs, snapshots and roll-backs that the catalog has.
+    pub(crate) fn follow_catalog(&self) {
+        self.shared.store.look(|catalog| {
+            let Some(record) = catalog.family(self.id) else { return };
+            let mut branches = self.branches.borrow_mut();
+            branches.retain(|number, _| record.branch(*number).is_some());
+            for branch in &record.branches {
+                match branches.get(&branch.number) {
+                    Some(open) => open.follow(branch),
+                    None => {
+                        branches.insert(branch.number, Rc::new(Branch::of(branch)));
+                    }
+                }
+            }
+        });
+    }
+
+    /// A group holds data that no flush has covered.
+    pub(crate) fn soil(&self, group: u16) {
+        self.dirty.set(self.dirty.get() | 1 << group);
+    }
+
+    /// What stops writes to the family for good.
+    pub(crate) fn stopped(&self) -> Option<MapError> {
+        self.commits.failure().or_else(|| self.checkpoints.failure())
+    }
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// Bytes of the write that costs least: a whole stripe and a whole granule of the group where that is longest.
+    pub(crate) fn optimal_bytes(&self) -> u32 {
+        let granules = self.granules.borrow();
+        let unit = (0..self.slab_blocks.len() as u16).map(|group| granules.unit(group)).max().unwrap_or(1);
+        unit * self.granule_blocks * crate::layout::BLOCK_BYTES
+    }
+}
+
+/// The ranges that still matter to somebody when the branch is as `record` says.
+pub(crate) fn needed_ranges(dead: &[DeadRange], record: &BranchRecord) -> Vec<DeadRange> {
+    let viewers: Vec<u64> = record.snapshots.iter().map(|snapshot| snapshot.epoch).chain([u64::MAX]).collect();
+    lineage::needed(dead, &viewers)
+}

@@ -13,20 +13,28 @@ mod family;
 pub mod label;
 pub mod layout;
 mod map;
+mod maplog;
 mod pool;
 mod probe;
+#[cfg(any(test, feature = "sabotage"))]
+pub mod sabotage;
+#[cfg(not(any(test, feature = "sabotage")))]
+mod sabotage;
 mod sectors;
 mod signature;
 pub mod slot;
 mod space;
 mod store;
 mod thin;
+mod tree;
+mod usage;
 mod volume;
 mod window;
 
 pub use assembly::{DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, Standing, Survey, assemble};
 pub use catalog::{Catalog, GroupRecord, MemberRecord, MemberState, PoolPhase, VolumeRecord};
 pub use error::PoolError;
+pub use family::check::{CheckReport, Finding, FindingKind};
 pub use family::plan::{
     Cleaning, ClonePlan, FamilyStatus, Lock, MappedRun, Provisioning, SnapshotPlan, SnapshotStatus, SpaceEvent, Tended,
     ThinPlan, ThinStatus, Thresholds,

@@ -1,15 +1,20 @@
 //! A pool: its catalog, its groups, its volumes, and everything that changes them.
 
+mod check;
 mod create;
 mod families;
 mod gate;
 mod members;
 mod open;
+mod snapshots;
 mod status;
+mod thin;
 mod usage;
 mod volumes;
+mod watch;
 
 pub use create::{CreatePool, GroupPlan, NewDisk};
+pub(crate) use families::Families;
 pub(crate) use gate::Gate;
 pub use status::{GroupStatus, PoolStatus, VolumeStatus};
 pub use volumes::VolumePlan;
@@ -22,6 +27,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
+use watch::Watch;
 
 /// An open pool over member disks `D` and groups `G`, both with blocks of 4096 bytes. Cheap to clone.
 ///
@@ -29,11 +35,12 @@ use uuid::Uuid;
 /// before or as it is after. Operations may run at the same time; they share commits.
 pub struct Pool<D, G> {
     shared: Rc<Shared<D, G>>,
+    families: Rc<Families<D, G>>,
 }
 
 impl<D, G> Clone for Pool<D, G> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { shared: self.shared.clone(), families: self.families.clone() }
     }
 }
 
@@ -42,6 +49,7 @@ pub(crate) struct Shared<D, G> {
     pub(crate) store: Store<D>,
     gates: Vec<Gate<G>>,
     open: RefCell<BTreeMap<Uuid, Weak<Volume<D, G>>>>,
+    watch: Watch,
 }
 
 impl<D, G> Shared<D, G> {
@@ -55,7 +63,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     fn new(store: Store<D>, groups: Vec<G>) -> Self {
         let clean: Vec<bool> = store.look(|catalog| catalog.groups.iter().map(|group| group.clean).collect());
         let gates = groups.into_iter().zip(clean).map(|(device, clean)| Gate::new(device, clean)).collect();
-        Self { store, gates, open: RefCell::default() }
+        Self { store, gates, open: RefCell::default(), watch: Watch::default() }
     }
 
     /// Blocks of a slab of each group, in order.
@@ -69,9 +77,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     }
 }
 
-impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     fn of(store: Store<D>, groups: Vec<G>) -> Self {
-        Self { shared: Rc::new(Shared::new(store, groups)) }
+        let shared = Rc::new(Shared::new(store, groups));
+        Self { families: Rc::new(Families::new(shared.clone())), shared }
     }
 
     /// Which pool it is.
@@ -111,5 +120,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
 
     fn admit_group(&self, group: u16) -> Result<(), PoolError> {
         self.group(group).map(|_| ()).ok_or(PoolError::GroupUnknown(group))
+    }
+}
+
+#[cfg(test)]
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    /// Families that are opened from now on are tuned so.
+    pub(crate) fn tune(&self, tuning: crate::family::Tuning) {
+        self.families.tuning.set(tuning);
+    }
+
+    /// The open family of a volume.
+    pub(crate) fn open_family(&self, volume: Uuid) -> Option<Rc<crate::family::Family<D, G>>> {
+        let family = self.shared.store.look(|catalog| catalog.branch(volume).map(|(family, _)| family.id));
+        self.families.opened(family?)
     }
 }

@@ -2,6 +2,7 @@
 
 mod crash;
 pub(crate) mod disk;
+mod families;
 mod golden;
 mod mirror;
 mod pools;

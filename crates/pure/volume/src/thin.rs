@@ -1,8 +1,10 @@
 //! A volume with a map: blocks of 4096 bytes, of which only those take space that were written.
 
 use crate::family::plan::MappedRun;
-use crate::pool::Shared;
-use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use crate::family::{Branch, Family, MapError};
+use crate::layout::BLOCK_BYTES;
+use crate::usage::{Operation, Usage};
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -12,11 +14,25 @@ use uuid::Uuid;
 /// What was never written, or was discarded, reads as zeros. A write that finds no space is refused with
 /// `NoSpace`, and has changed nothing. What is written survives power loss after a flush.
 pub struct ThinVolume<D, G> {
-    shared: Rc<Shared<D, G>>,
+    family: Rc<Family<D, G>>,
+    branch: Rc<Branch>,
     id: Uuid,
+    viewer: Viewer,
+    usage: Usage,
+}
+
+/// Where who uses a device stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Viewer {
+    Volume,
+    Snapshot { epoch: u64, size_bytes: u64 },
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
+    pub(crate) fn new(family: Rc<Family<D, G>>, branch: Rc<Branch>, id: Uuid, viewer: Viewer) -> Self {
+        Self { family, branch, id, viewer, usage: Usage::default() }
+    }
+
     /// Which volume or snapshot it is.
     pub fn id(&self) -> Uuid {
         self.id
@@ -24,50 +40,109 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
 
     /// Its size as hosts see it, in bytes.
     pub fn size_bytes(&self) -> u64 {
-        0
+        match self.viewer {
+            Viewer::Volume => self.branch.size_bytes.get(),
+            Viewer::Snapshot { size_bytes, .. } => size_bytes,
+        }
     }
 
     /// Bytes of a logical block as hosts see it: 512 or 4096.
     pub fn logical_block_bytes(&self) -> u32 {
-        512
+        self.branch.block_bytes
     }
 
     /// Bytes of a granule: the unit in which discards give space back.
     pub fn granule_bytes(&self) -> u32 {
-        0
+        self.family.granule_blocks * BLOCK_BYTES
     }
 
     /// True for a snapshot.
     pub fn is_read_only(&self) -> bool {
-        false
+        self.viewer != Viewer::Volume
     }
 
     /// Which blocks of `extent` are mapped, in order, from its first block on: at most `runs_max` runs, so that
     /// the last of them may end before `extent` does.
     pub async fn mapped(&self, extent: Extent, runs_max: usize) -> Result<Vec<MappedRun>, IoError> {
-        let _ = runs_max;
-        Err(IoError::new(IoErrorKind::Unsupported, extent))
+        let _operation = self.enter(extent)?;
+        let mapped = self.family.mapped(&self.branch, self.stands(), extent, runs_max).await;
+        mapped.map_err(|error| error.told(extent))
+    }
+
+    /// Nobody uses the device any more.
+    pub(crate) async fn close(&self) {
+        self.usage.close().await;
+    }
+
+    fn stands(&self) -> u64 {
+        match self.viewer {
+            Viewer::Volume => self.branch.epoch.get(),
+            Viewer::Snapshot { epoch, .. } => epoch,
+        }
+    }
+
+    fn enter(&self, extent: Extent) -> Result<Operation<'_>, IoError> {
+        let operation = self.usage.enter().ok_or(IoError::new(IoErrorKind::Gone, extent))?;
+        self.geometry().admit(extent)?;
+        Ok(operation)
+    }
+
+    fn enter_to_write(&self, extent: Extent) -> Result<Operation<'_>, IoError> {
+        if self.is_read_only() {
+            return Err(IoError::new(IoErrorKind::ReadOnly, extent));
+        }
+        self.enter(extent)
+    }
+
+    fn told(&self, error: MapError, extent: Extent) -> IoError {
+        if error == MapError::Full {
+            self.family.shared.tell_exhausted(self.id);
+        }
+        error.told(extent)
     }
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVolume<D, G> {
     fn geometry(&self) -> Geometry {
-        self.shared.gate(0).device().geometry()
+        let blocks = Blocks(self.size_bytes().div_ceil(u64::from(BLOCK_BYTES)));
+        Geometry {
+            block_bytes: BLOCK_BYTES,
+            blocks,
+            physical_block_bytes: BLOCK_BYTES,
+            optimal_bytes: self.family.optimal_bytes(),
+            // What was written is in the map, and so survives, only after a flush.
+            volatile_cache: true,
+            discard_zeroes: true,
+            prefers_fresh: false,
+        }
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        Err(IoError::new(IoErrorKind::Unsupported, extent))
+        let _operation = self.enter(extent)?;
+        let read = self.family.read(&self.branch, self.stands(), extent).await;
+        read.map_err(|error| error.told(extent))
     }
 
-    async fn write(&self, _: Lba, _: View) -> Result<Written, IoError> {
-        Err(IoError::new(IoErrorKind::Unsupported, Extent::default()))
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        let _operation = self.enter_to_write(extent)?;
+        let written = self.family.write(&self.branch, extent, data).await;
+        written.map(|()| Written::attest()).map_err(|error| self.told(error, extent))
     }
 
-    async fn flush(&self, _: Written) -> Result<Stable, IoError> {
-        Err(IoError::new(IoErrorKind::Unsupported, Extent::default()))
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        let all = self.geometry().all();
+        let _operation = self.enter(all)?;
+        if self.is_read_only() {
+            return Ok(Stable::attest());
+        }
+        let committed = self.family.commit().await;
+        committed.map(|()| Stable::attest()).map_err(|error| self.told(error, all))
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        Err(IoError::new(IoErrorKind::Unsupported, extent))
+        let _operation = self.enter_to_write(extent)?;
+        let discarded = self.family.discard(&self.branch, extent).await;
+        discarded.map(|()| Written::attest()).map_err(|error| self.told(error, extent))
     }
 }

@@ -5,14 +5,13 @@ mod initialise;
 use crate::layout::BLOCK_BYTES;
 use crate::map::{Map, Piece};
 use crate::pool::{Gate, Shared};
+use crate::usage::{Operation, Usage};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use futures_util::future::{join_all, try_join_all};
 use shard::RangeLocks;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 use uuid::Uuid;
 
 /// An open volume. It is a device with blocks of 4096 bytes; when its size is no whole number of those, the
@@ -31,26 +30,6 @@ pub struct Volume<D, G> {
     /// Slabs being initialised, numbered as in [`initialise`].
     filling: RangeLocks,
     usage: Usage,
-}
-
-/// Who uses the volume now, so that its slabs are given away only when nobody does.
-#[derive(Debug, Default)]
-struct Usage {
-    operations: Cell<u32>,
-    deleted: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
-}
-
-/// One operation under way.
-struct Operation<'a>(&'a Usage);
-
-impl Drop for Operation<'_> {
-    fn drop(&mut self) {
-        self.0.operations.set(self.0.operations.get() - 1);
-        if self.0.operations.get() == 0 {
-            self.0.waiting.take().into_iter().for_each(Waker::wake);
-        }
-    }
 }
 
 type Pieces = SmallVec<[Piece; 4]>;
@@ -111,24 +90,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
 
     /// No operation is under way, and none will be.
     pub(crate) async fn close(&self) {
-        self.usage.deleted.set(true);
-        poll_fn(|cx| {
-            if self.usage.operations.get() == 0 {
-                return Poll::Ready(());
-            }
-            self.usage.waiting.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        self.usage.close().await;
     }
 
     fn enter(&self, extent: Extent) -> Result<Operation<'_>, IoError> {
-        if self.usage.deleted.get() {
-            return Err(IoError::new(IoErrorKind::Gone, extent));
-        }
+        let operation = self.usage.enter().ok_or(IoError::new(IoErrorKind::Gone, extent))?;
         self.geometry().admit(extent)?;
-        self.usage.operations.set(self.usage.operations.get() + 1);
-        Ok(Operation(&self.usage))
+        Ok(operation)
     }
 
     fn pieces(&self, extent: Extent) -> Pieces {

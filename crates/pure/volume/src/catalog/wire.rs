@@ -324,7 +324,7 @@ impl Segment {
             return Err(CatalogError::Damaged("a segment has no columns or too many"));
         }
         // Memory for the set is taken only after the sum over the whole pool was found possible.
-        room.take_slabs(rows.checked_mul(count).unwrap_or(u32::MAX))?;
+        room.take_slabs(rows.saturating_mul(count))?;
         let columns = (0..count).map(|_| Column::parse(payload)).collect::<Result<_, _>>()?;
         let set = SlabSet::none(rows * count);
         let initialised = match wire.set {

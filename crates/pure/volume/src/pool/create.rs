@@ -58,7 +58,7 @@ pub struct NewDisk<D> {
     pub device: D,
 }
 
-impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The pool is on its disks, without volumes, and open.
     ///
     /// *Shape*: `groups` are the devices of the plan's groups, in order. *Durability*: when it returns; after

@@ -1,99 +1,182 @@
-//! Thin volumes, snapshots and clones: what an operator can ask for.
+//! The families of a pool that are open, and the work that is done for them in the background.
 
-use super::Pool;
+use super::{Pool, Shared};
 use crate::error::PoolError;
-use crate::family::plan::{Cleaning, ClonePlan, Lock, SnapshotPlan, SpaceEvent, Tended, ThinPlan, Thresholds};
+use crate::family::plan::{Cleaning, SpaceEvent, Tended, Thresholds};
+use crate::family::{Family, MapError, PageCache, Tuning};
 use crate::thin::ThinVolume;
 use block::BlockDevice;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
-impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The pool has the volume, all of it holes, and it is open.
-    ///
-    /// *Durability*: when it returns. *Errors*: as [`Pool::create_volume`], and `Granule`.
-    pub async fn create_thin_volume(&self, plan: ThinPlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
-        Err(PoolError::VolumeUnknown(plan.id))
-    }
+/// Slabs of which one step of the background work finds out what is free in them.
+const LOADS_MAX: usize = 64;
 
-    /// The volume, open. All who open it share one.
-    ///
-    /// *Errors*: `VolumeUnknown` (also for one that lies in segments: see [`Pool::open_volume`]), `MapDamaged`,
-    /// `GroupFails`, `CatalogLost`.
-    pub async fn open_thin_volume(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
-        Err(PoolError::VolumeUnknown(id))
-    }
+/// The open families of a pool. They stay open, for they know what no disk knows yet.
+pub(crate) struct Families<D, G> {
+    pub(crate) shared: Rc<Shared<D, G>>,
+    open: RefCell<BTreeMap<Uuid, Rc<Family<D, G>>>>,
+    /// By volume or snapshot.
+    devices: RefCell<BTreeMap<Uuid, Weak<ThinVolume<D, G>>>>,
+    cache: Rc<PageCache>,
+    opened: Cell<u32>,
+    pub(crate) tuning: Cell<Tuning>,
+}
 
-    /// The snapshot as a device that cannot be written.
-    ///
-    /// *Errors*: `SnapshotUnknown`, and as [`Pool::open_thin_volume`].
-    pub async fn open_snapshot(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
-        Err(PoolError::SnapshotUnknown(id))
-    }
-
-    /// The snapshots are there, each the state of its volume at one instant between call and return, the same
-    /// for all of them; with everything that was written before, flushed or not.
-    ///
-    /// *Durability*: when it returns; all of them or none. *Errors*: `VolumeUnknown`, `NameInvalid`, `NameTaken`,
-    /// `IdTaken`, `TooManySnapshots`, `Full` (a thick volume needs space for what it may change, and every
-    /// map for its holes), `GroupFails`, `CatalogFull`, `CatalogLost`.
-    pub async fn create_snapshots(&self, plans: &[SnapshotPlan]) -> Result<(), PoolError> {
-        match plans.first() {
-            Some(plan) => Err(PoolError::VolumeUnknown(plan.volume)),
-            None => Ok(()),
+impl<D: BlockDevice + 'static, G: BlockDevice> Families<D, G> {
+    pub(super) fn new(shared: Rc<Shared<D, G>>) -> Self {
+        Self {
+            shared,
+            open: RefCell::default(),
+            devices: RefCell::default(),
+            cache: Rc::default(),
+            opened: Cell::new(0),
+            tuning: Cell::default(),
         }
     }
+}
 
-    /// The clone is there, shows what the snapshot shows, and is open.
-    ///
-    /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `NameInvalid`, `NameTaken`, `IdTaken`,
-    /// `TooManyVolumes`, `TooDeep`, `Full`, `CatalogFull`, `CatalogLost`.
-    pub async fn create_clone(&self, plan: ClonePlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
-        Err(PoolError::SnapshotUnknown(plan.snapshot))
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
+    /// The family, open.
+    pub(super) async fn family(self: &Rc<Self>, id: Uuid) -> Result<Rc<Family<D, G>>, PoolError> {
+        if let Some(family) = self.opened(id) {
+            return Ok(family);
+        }
+        let record = self.shared.store.look(|catalog| catalog.family(id).cloned());
+        let record = record.ok_or(PoolError::VolumeUnknown(id))?;
+        self.opened.set(self.opened.get() + 1);
+        let cache = (self.cache.clone(), self.opened.get());
+        let opened = Family::open(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;
+        let family = Rc::new(opened.map_err(|error| error.into_pool_error(id))?);
+        // Somebody else may have been faster.
+        if let Some(family) = self.opened(id) {
+            return Ok(family);
+        }
+        family.follow_catalog();
+        self.open.borrow_mut().insert(id, family.clone());
+        Ok(family)
     }
 
-    /// The volume shows what the snapshot shows, at its present size; newer snapshots stay as they are.
-    ///
-    /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `TooManyRollBacks`, `Full`, `GroupFails`,
-    /// `CatalogFull`, `CatalogLost`.
-    pub async fn roll_back(&self, snapshot: Uuid) -> Result<(), PoolError> {
-        Err(PoolError::SnapshotUnknown(snapshot))
+    /// The family of which the catalog has just heard, open; nothing of it is on any disk.
+    pub(super) fn begin(self: &Rc<Self>, id: Uuid) -> Option<Rc<Family<D, G>>> {
+        let record = self.shared.store.look(|catalog| catalog.family(id).cloned())?;
+        self.opened.set(self.opened.get() + 1);
+        let cache = (self.cache.clone(), self.opened.get());
+        let family = Family::new(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get());
+        let family = Rc::new(family);
+        self.open.borrow_mut().insert(id, family.clone());
+        Some(family)
     }
 
-    /// The snapshot is no more. What only it held is given back by [`Pool::tend`].
-    ///
-    /// *Shape*: `now` is the time, in seconds since 1970. *Durability*: when it returns. *Errors*: `SnapshotUnknown`,
-    /// `SnapshotLocked`, `SnapshotCloned`, `CatalogLost`.
-    pub async fn delete_snapshot(&self, id: Uuid, now: u64) -> Result<(), PoolError> {
-        let _ = now;
-        Err(PoolError::SnapshotUnknown(id))
+    pub(super) fn opened(&self, id: Uuid) -> Option<Rc<Family<D, G>>> {
+        self.open.borrow().get(&id).cloned()
     }
 
-    /// The snapshot cannot be deleted before `lock` ends. Locks only become longer.
-    ///
-    /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `SnapshotLocked` for a shorter one, `CatalogLost`.
-    pub async fn lock_snapshot(&self, id: Uuid, lock: Lock) -> Result<(), PoolError> {
-        let _ = lock;
-        Err(PoolError::SnapshotUnknown(id))
+    pub(super) fn all_open(&self) -> Vec<Rc<Family<D, G>>> {
+        self.open.borrow().values().cloned().collect()
     }
 
+    pub(super) fn forget(&self, id: Uuid) {
+        self.open.borrow_mut().remove(&id);
+    }
+
+    /// The device of a volume or a snapshot; all who open it share one.
+    pub(super) fn device(&self, id: Uuid, make: impl FnOnce() -> ThinVolume<D, G>) -> Rc<ThinVolume<D, G>> {
+        let mut devices = self.devices.borrow_mut();
+        if let Some(device) = devices.get(&id).and_then(Weak::upgrade) {
+            return device;
+        }
+        let device = Rc::new(make());
+        devices.retain(|_, device| device.strong_count() > 0);
+        devices.insert(id, Rc::downgrade(&device));
+        device
+    }
+
+    /// The open device of a volume or a snapshot.
+    pub(super) fn opened_device(&self, id: Uuid) -> Option<Rc<ThinVolume<D, G>>> {
+        self.devices.borrow().get(&id).and_then(Weak::upgrade)
+    }
+
+    /// Slabs in which nothing is are the pool's again, whoever has them; how many.
+    pub(crate) fn give_back_all(&self) -> u64 {
+        // What one cannot give another may.
+        self.all_open().iter().map(|family| family.give_back().unwrap_or(0)).sum()
+    }
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// One step of the background work: what nobody sees any more is given back, slabs that became free return
     /// to the pool, maps are written down before their logs are full. To be called again at once while it
     /// says that there is more, and every few seconds else.
     ///
     /// *Errors*: `GroupFails`, `MapDamaged`, `CatalogLost`; the pool goes on, and the next call tries again.
     pub async fn tend(&self) -> Result<Tended, PoolError> {
-        Ok(Tended::default())
+        let unclean: Vec<Uuid> = self.shared.store.look(|catalog| {
+            let families = catalog.families.iter();
+            families.filter(|family| family.branches.iter().any(|one| one.cleaning > 0)).map(|one| one.id).collect()
+        });
+        for id in unclean {
+            self.families.family(id).await?;
+        }
+        let mut tended = Tended::default();
+        for family in self.families.all_open() {
+            let one = tend_family(&family).await.map_err(|error| error.into_pool_error(family.id))?;
+            tended.freed_granules += one.freed_granules;
+            tended.freed_slabs += one.freed_slabs;
+            tended.more |= one.more;
+        }
+        Ok(tended)
     }
 
     /// How far the cleaning of each volume is that is being cleaned.
     #[must_use]
     pub fn cleanings(&self) -> Vec<Cleaning> {
-        Vec::new()
+        let mut cleanings = Vec::new();
+        for family in self.families.all_open() {
+            for branch in family.branches().into_iter().filter(|branch| branch.cleaning.get() > 0) {
+                let total = branch.granules(family.granule_blocks);
+                let done = u64::from(branch.cleaned.get().1).min(total);
+                cleanings.push(Cleaning { volume: branch.id, done, total });
+            }
+        }
+        cleanings
     }
 
-    /// `hear` hears of what happens to the space of the pool.
+    /// `hear` hears of what happens to the space of the pool: of a threshold when it is crossed, at once if it is now.
     pub fn on_space(&self, thresholds: Thresholds, hear: impl Fn(SpaceEvent) + 'static) {
-        let _ = (thresholds, Box::new(hear));
+        self.shared.watch(thresholds, Rc::new(hear));
     }
+
+    /// The maps of all families together have about `bytes` of memory for what was looked at last.
+    pub fn set_map_cache_bytes(&self, bytes: u64) {
+        self.families.cache.resize(usize::try_from(bytes / 4096).unwrap_or(usize::MAX));
+    }
+}
+
+async fn tend_family<D, G>(family: &Rc<Family<D, G>>) -> Result<Tended, MapError>
+where
+    D: BlockDevice + 'static,
+    G: BlockDevice + 'static,
+{
+    let mut tended = Tended::default();
+    for branch in family.branches() {
+        let cleaned = family.clean_step(&branch).await?;
+        tended.freed_granules += cleaned.freed;
+        tended.more |= cleaned.more;
+    }
+    if family.is_commit_due() {
+        family.commit().await?;
+    }
+    if family.is_checkpoint_due() {
+        family.checkpoint().await?;
+    }
+    for _ in 0..LOADS_MAX {
+        let unknown = family.granules.borrow().unknown();
+        let Some(slab) = unknown else { break };
+        family.load(slab).await?;
+    }
+    tended.freed_slabs = family.give_back()?;
+    Ok(tended)
 }

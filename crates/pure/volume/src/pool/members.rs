@@ -12,7 +12,7 @@ use block::{BlockDevice, Blocks, Extent};
 use std::rc::Rc;
 use uuid::Uuid;
 
-impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// `on_failed` hears of every disk that could not take a commit and is therefore marked failed: its
     /// array must not use it any more.
     pub fn on_member_failed(&self, on_failed: impl Fn(Uuid) + 'static) {

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use std::rc::Rc;
 use uuid::Uuid;
 
-impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The pool is open, and its catalog says which of its members take part: what the last crash left
     /// half done is done, members that were not found are missing, and damaged copies of labels are whole.
     ///

@@ -2,7 +2,9 @@
 
 use super::Pool;
 use crate::catalog::GroupRecord;
-use crate::family::plan::FamilyStatus;
+use crate::catalog::{BranchRecord, FamilyRecord, Parent, SlabRun};
+use crate::family::Family;
+use crate::family::plan::{FamilyStatus, Lock, Provisioning, SnapshotStatus, ThinStatus};
 use crate::layout::BLOCK_BYTES;
 use crate::space::SpaceMap;
 use block::{BlockDevice, Blocks};
@@ -61,11 +63,12 @@ pub struct VolumeStatus {
     pub groups: Vec<u16>,
 }
 
-impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The pool as it is now.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         let generation = self.shared.store.generation();
+        let families = self.family_statuses();
         self.shared.store.look(|catalog| {
             let space = SpaceMap::of(catalog);
             let groups: Vec<GroupStatus> = catalog
@@ -82,10 +85,76 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
                 bytes: sum(|group| group.record.slabs),
                 free_bytes: sum(|group| group.free_slabs),
                 volumes: catalog.volumes.iter().map(VolumeStatus::of).collect(),
-                families: Vec::new(),
+                families,
                 groups,
             }
         })
+    }
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    fn family_statuses(&self) -> Vec<FamilyStatus> {
+        let records: Vec<FamilyRecord> = self.shared.store.look(|catalog| catalog.families.clone());
+        let slab_blocks = self.shared.slab_blocks();
+        let bytes = |run: &SlabRun| {
+            Blocks(u64::from(run.slabs) * u64::from(slab_blocks[usize::from(run.group)])).bytes(BLOCK_BYTES)
+        };
+        let status = |record: &FamilyRecord| {
+            let open = self.families.opened(record.id);
+            let granule = u64::from(record.granule_bytes);
+            FamilyStatus {
+                id: record.id,
+                granule_bytes: record.granule_bytes,
+                data_bytes: record.data.iter().map(bytes).sum(),
+                map_bytes: record.meta.iter().map(bytes).sum(),
+                allocated_bytes: open.as_ref().map(|family| family.allocated.get() * granule),
+                volumes: record.branches.iter().map(|branch| thin_status(record, branch, open.as_deref())).collect(),
+            }
+        };
+        records.iter().map(status).collect()
+    }
+}
+
+fn thin_status<D: BlockDevice + 'static, G: BlockDevice + 'static>(
+    family: &FamilyRecord,
+    record: &BranchRecord,
+    open: Option<&Family<D, G>>,
+) -> ThinStatus {
+    let granule = u64::from(family.granule_bytes);
+    let branch = open.and_then(|open| open.branch(record.number));
+    let origin = |parent: Parent| {
+        let snapshots = &family.branch(parent.branch)?.snapshots;
+        snapshots.iter().find(|snapshot| snapshot.epoch == parent.epoch).map(|snapshot| snapshot.id)
+    };
+    let reserved = branch.as_ref().zip(open).map(|(branch, open)| branch.reserved(open.granule_blocks) * granule);
+    let snapshots = record.snapshots.iter().map(|snapshot| SnapshotStatus {
+        id: snapshot.id,
+        name: snapshot.name.clone(),
+        size_bytes: snapshot.size_bytes,
+        created_at: snapshot.created_at,
+        lock: Lock::of(snapshot.locked_until),
+        is_cloned: family.is_cloned(record.number, snapshot.epoch),
+        set: snapshot.set,
+        mapped_bytes: snapshot.mapped * granule,
+        frees_bytes_min: branch
+            .as_ref()
+            .map(|branch| branch.exclusive.borrow().get(&snapshot.epoch).copied().unwrap_or(0) * granule),
+    });
+    ThinStatus {
+        id: record.id,
+        name: record.name.clone(),
+        size_bytes: record.size_bytes,
+        block_bytes: record.block_bytes,
+        created_at: record.created_at,
+        provisioning: if record.thick { Provisioning::Thick } else { Provisioning::Thin },
+        zero_detection: record.zero_detection,
+        clone_of: record.parent.and_then(origin),
+        is_dying: record.dying,
+        is_cleaning: record.cleaning > 0,
+        mapped_bytes: branch.as_ref().map(|branch| branch.mapped.get() * granule),
+        shared_bytes: branch.as_ref().map(|branch| branch.mapped.get().saturating_sub(branch.fresh.get()) * granule),
+        reserved_bytes: reserved.unwrap_or(0),
+        snapshots: snapshots.collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Pool;
 use block::{BlockDevice, Extent};
 
-impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The blocks of the group that belong to a volume or a family, written or not, in ascending order and as long
     /// as they can be. What is allocated later is written whole before it is read.
     #[must_use]

@@ -28,7 +28,7 @@ pub struct VolumePlan {
     pub created_at: u64,
 }
 
-impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The pool has the volume, and it reads as zeros.
     ///
     /// *Durability*: when it returns. *Errors*: `NameInvalid`, `NameTaken`, `IdTaken`, `VolumeBlockSize`,
@@ -78,6 +78,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
     /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `VolumeSize`, `VolumeTooLarge`, `VolumeShrink`,
     /// `Full`, `CatalogFull`, `CatalogLost`.
     pub async fn resize_volume(&self, id: Uuid, size_bytes: u64) -> Result<(), PoolError> {
+        if self.shared.store.look(|catalog| catalog.branch(id).is_some()) {
+            return self.resize_thin(id, size_bytes).await;
+        }
         let stripes = self.stripe_bytes();
         let ((), change) = self.shared.store.change(|catalog| {
             let at = catalog.volumes.iter().position(|volume| volume.id == id).ok_or(PoolError::VolumeUnknown(id))?;
@@ -101,8 +104,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pool<D, G> {
 
     /// The pool has the volume no more, and its slabs are free. Who has it open gets `Gone` from now on.
     ///
-    /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `CatalogLost`.
+    /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `HasSnapshots`, `CatalogLost`.
     pub async fn delete_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        if self.shared.store.look(|catalog| catalog.branch(id).is_some()) {
+            return self.delete_thin(id).await;
+        }
         if self.shared.store.look(|catalog| catalog.volume(id).is_none()) {
             return Err(PoolError::VolumeUnknown(id));
         }

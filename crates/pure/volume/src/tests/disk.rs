@@ -14,6 +14,8 @@ const BLOCK: usize = 4096;
 const ATOM: usize = 512;
 /// What a disk of somebody else's past holds where data goes.
 pub(crate) const GARBAGE: u8 = 0xee;
+/// What a fresh write leaves that a power cut has interrupted.
+pub(crate) const TORN: u8 = 0xdd;
 const GARBAGE_FROM: u64 = crate::layout::DATA_START;
 
 /// Bytes that an image keeps in one piece.
@@ -100,13 +102,16 @@ pub(crate) struct SimDisk {
     slow: bool,
     pub(crate) dead: Cell<bool>,
     pub(crate) discard_zeroes: Cell<bool>,
+    pub(crate) prefers_fresh: Cell<bool>,
     pub(crate) bug: Cell<Option<Bug>>,
 }
 
 impl SimDisk {
     pub(crate) fn new(number: usize, blocks: u64, image: Image, journal: Journal) -> Self {
         let (image, dead, discard_zeroes) = (RefCell::new(image), Cell::new(false), Cell::new(false));
-        Self { number, blocks, image, journal, slow: false, dead, discard_zeroes, bug: Cell::new(None) }
+        let prefers_fresh = Cell::new(false);
+        let bug = Cell::new(None);
+        Self { number, blocks, image, journal, slow: false, dead, discard_zeroes, prefers_fresh, bug }
     }
 
     /// A disk whose operations take a turn each.
@@ -155,7 +160,7 @@ impl BlockDevice for SimDisk {
             optimal_bytes: 4096,
             volatile_cache: true,
             discard_zeroes: self.discard_zeroes.get(),
-            prefers_fresh: false,
+            prefers_fresh: self.prefers_fresh.get(),
         }
     }
 
@@ -175,6 +180,18 @@ impl BlockDevice for SimDisk {
         } else {
             self.put(start.0, data);
         }
+        Ok(Written::attest())
+    }
+
+    /// What is there until a flush has ended is anything: garbage was on its way, and then the data.
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        self.turn(extent).await?;
+        let mut garbage = Buf::recycled(data.len());
+        garbage.fill(TORN);
+        self.put(start.0, garbage.freeze());
+        self.turn(extent).await?;
+        self.put(start.0, data);
         Ok(Written::attest())
     }
 

@@ -49,6 +49,14 @@ impl<D: BlockDevice> BlockDevice for Mirror<D> {
         done
     }
 
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let mut done = Err(Self::none_left());
+        for member in self.present() {
+            done = Ok(member.write_fresh(start, data.clone()).await?);
+        }
+        done
+    }
+
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
         let mut done = Err(Self::none_left());
         for member in self.present() {

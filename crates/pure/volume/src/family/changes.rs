@@ -1,0 +1,128 @@
+//! Taking a change into the open map: the layers, the counters, and what is freed by it.
+
+use super::{Branch, Family, MapError};
+use crate::catalog::DeadRange;
+use crate::maplog::Record;
+use crate::sabotage::{self, Sabotage};
+use crate::tree::{Counter, Key, Place, Tag};
+use block::BlockDevice;
+use std::collections::BTreeMap;
+
+/// The bits of a progress that tell the cleaning.
+pub(super) const CLEANING: u32 = 0x00ff_ffff;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// The map is as `record` says, for everybody who looks from now on; it survives power loss after a commit.
+    pub(crate) fn change(&self, record: Record) {
+        if let Some(place) = record.place() {
+            self.granules.borrow_mut().used(place);
+        }
+        let record = if sabotage::is(Sabotage::LeakMoved) && record.place().is_some() {
+            Record { freed: None, ..record }
+        } else {
+            record
+        };
+        if let Some(freed) = record.freed {
+            self.granules.borrow_mut().hold(freed);
+            if sabotage::is(Sabotage::ReuseBeforeCommit) {
+                self.granules.borrow_mut().release(freed);
+            } else {
+                self.log.borrow_mut().freed.push(freed);
+            }
+        }
+        self.take_in(&record);
+        let mut log = self.log.borrow_mut();
+        log.pending.push(record);
+        log.serial += 1;
+    }
+
+    /// The layers and counters are as `record` makes them.
+    pub(super) fn take_in(&self, record: &Record) {
+        self.layers.borrow_mut().take_in(record);
+        if record.key.tag() == Some(Tag::Progress)
+            && let Some(branch) = self.branch(record.key.branch())
+        {
+            self.take_in_progress(&branch, record.value.unwrap_or(0));
+        }
+        if record.key.tag() != Some(Tag::Version) {
+            return;
+        }
+        if record.value.is_some() && record.freed.is_none() {
+            let (now, before) = self.grown.get();
+            self.grown.set((now + 1, before));
+        }
+        let more = i64::from(record.place().is_some()) - i64::from(record.freed.is_some());
+        self.allocated.set(add(self.allocated.get(), more));
+        let Some(branch) = self.branch(record.key.branch()) else { return };
+        let epoch = record.key.low();
+        if epoch == branch.epoch.get() {
+            branch.mapped.set(add(branch.mapped.get(), i64::from(record.mapped)));
+            branch.fresh.set(add(branch.fresh.get(), more));
+        }
+        // What a roll-back has brought back is hidden from nobody.
+        let revived = |range: &DeadRange| range.after + 1 == epoch;
+        if record.exclusive && !branch.dead.borrow().iter().any(revived) {
+            *branch.exclusive.borrow_mut().entry(epoch - 1).or_default() += 1;
+        }
+    }
+
+    /// The cleaning of the branch is as far as `value` says: the low bits tell which, the high ones the granule.
+    pub(super) fn take_in_progress(&self, branch: &Branch, value: u64) {
+        branch.cleaned.set((value as u32 & CLEANING, (value >> 24) as u32));
+    }
+
+    /// All counters as they are now.
+    pub(super) fn count(&self) -> BTreeMap<Key, u64> {
+        let mut counters = BTreeMap::from([(Key::counter(Counter::Allocated, 0, 0), self.allocated.get())]);
+        for branch in self.branches() {
+            let epoch = branch.epoch.get();
+            counters.insert(Key::counter(Counter::Mapped, branch.number, epoch), branch.mapped.get());
+            counters.insert(Key::counter(Counter::Fresh, branch.number, epoch), branch.fresh.get());
+            for (&epoch, &count) in branch.exclusive.borrow().iter() {
+                counters.insert(Key::counter(Counter::Exclusive, branch.number, epoch), count);
+            }
+        }
+        counters
+    }
+
+    /// The counters are as the tree has them. Those of an epoch that is over do not count.
+    pub(super) async fn read_counters(&self) -> Result<(), MapError> {
+        let end = Key(Key::counter(Counter::Allocated, 0x00ff_ffff, u64::MAX).0 + 1);
+        let mut from = Key::counter(Counter::Mapped, 0, 0);
+        loop {
+            let (entries, next) = self.entries(from, end).await?;
+            entries.into_iter().for_each(|(key, value)| self.recount(key, value));
+            match next {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn recount(&self, key: Key, value: u64) {
+        self.counters.borrow_mut().insert(key, value);
+        let branch = self.branch(key.branch());
+        match (Counter::of(key.middle()), branch) {
+            (Some(Counter::Allocated), _) => self.allocated.set(value),
+            (Some(Counter::Mapped), Some(branch)) if key.low() == branch.epoch.get() => branch.mapped.set(value),
+            (Some(Counter::Fresh), Some(branch)) if key.low() == branch.epoch.get() => branch.fresh.set(value),
+            (Some(Counter::Exclusive), Some(branch)) if branch.snapshots.borrow().contains(&key.low()) => {
+                branch.exclusive.borrow_mut().insert(key.low(), value);
+            }
+            _ => {}
+        }
+    }
+
+    /// Places that are free now that nobody looks any more who might have seen them in the map.
+    pub(crate) fn release_quarantine(&self) {
+        let mut quarantine = self.quarantine.borrow_mut();
+        while let Some((_, places)) = quarantine.pop_front_if(|(era, _)| self.eras.is_past(*era)) {
+            let mut granules = self.granules.borrow_mut();
+            places.into_iter().for_each(|place: Place| granules.release(place));
+        }
+    }
+}
+
+fn add(count: u64, more: i64) -> u64 {
+    count.checked_add_signed(more).expect("a count is what was counted")
+}

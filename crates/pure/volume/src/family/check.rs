@@ -1,0 +1,283 @@
+//! Whether a family's map is free of contradictions: everything that it says is looked at once.
+
+use super::page_space::LOG_START;
+use super::{Family, MapError};
+use crate::maplog::replay;
+use crate::tree::{Counter, Key, Place, Root, Tag, child_of, parse_page};
+use block::BlockDevice;
+use futures_util::future::LocalBoxFuture;
+use shard::RangeGuard;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// What a check has found, and how much it has looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// What is wrong; nothing, if all is well.
+    pub findings: Vec<Finding>,
+    /// Entries of maps that were looked at.
+    pub entries: u64,
+    /// Granules that are in use.
+    pub granules: u64,
+    /// Pages of maps that are in use.
+    pub pages: u64,
+}
+
+/// Something that is wrong with a family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which family.
+    pub family: Uuid,
+    /// Of what kind it is.
+    pub kind: FindingKind,
+    /// What it is, in words.
+    pub what: String,
+}
+
+/// The kinds of what can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingKind {
+    /// Space that nobody has is not free. [`Pool::repair`](crate::Pool::repair) frees it.
+    Leak,
+    /// Space that somebody has is free, and may be given to another. [`Pool::repair`](crate::Pool::repair) takes it.
+    Unguarded,
+    /// Two have the same space.
+    DoubleUse,
+    /// The map speaks of what is not there.
+    OutOfRange,
+    /// A part of the map cannot be read, or is not whole.
+    Damaged,
+    /// Something was counted wrongly. [`Pool::repair`](crate::Pool::repair) counts again.
+    Count,
+}
+
+/// What was found of a family.
+#[derive(Default)]
+pub(crate) struct Checked {
+    pub(crate) findings: Vec<(FindingKind, String)>,
+    pub(crate) entries: u64,
+    pub(crate) pages: u64,
+    /// The granules that versions have, by slab, 64 in a word.
+    pub(crate) used: BTreeMap<u32, BTreeMap<u32, u64>>,
+    /// The granules that are marked as taken.
+    pub(crate) taken: BTreeMap<u32, BTreeMap<u32, u64>>,
+    pub(crate) granules: u64,
+    fresh: BTreeMap<u32, u64>,
+}
+
+impl Checked {
+    fn find(&mut self, kind: FindingKind, what: String) {
+        self.findings.push((kind, what));
+    }
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// Nothing changes in the family as long as the answer lives.
+    pub(crate) async fn stand_still(&self) -> Vec<RangeGuard> {
+        let mut held = Vec::new();
+        for branch in self.branches() {
+            held.push(branch.locks.exclusive(0..u64::MAX).await);
+        }
+        self.rest().await;
+        held
+    }
+
+    /// What is wrong with the map. Nothing is written. The caller sees to it that nothing changes meanwhile.
+    pub(crate) async fn check(&self) -> Result<Checked, MapError> {
+        let mut checked = Checked::default();
+        self.check_pages(&mut checked).await;
+        self.check_log(&mut checked).await?;
+        self.check_entries(&mut checked).await?;
+        self.check_space(&mut checked);
+        self.check_counts(&mut checked).await?;
+        Ok(checked)
+    }
+
+    /// Every page of the tree is whole and marked as taken, and no other is marked.
+    async fn check_pages(&self, checked: &mut Checked) {
+        let mut seen = BTreeSet::new();
+        if let Some(root) = self.root.get() {
+            self.check_page(root, None, &mut seen, checked).await;
+        }
+        checked.pages = seen.len() as u64;
+        let space = self.meta.space.borrow();
+        let is_tree = |page: &u64| *page >= LOG_START + self.log_blocks() && !space.is_for_bits(*page);
+        for page in (0..space.pages()).filter(is_tree).filter(|&page| space.is_taken(page) != seen.contains(&page)) {
+            match space.is_taken(page) {
+                true => checked.find(FindingKind::Leak, format!("page {page} of the map is taken by nobody")),
+                false => checked.find(FindingKind::Unguarded, format!("page {page} of the map is used and free")),
+            }
+        }
+    }
+
+    fn check_page<'a>(
+        &'a self,
+        node: Root,
+        first: Option<Key>,
+        seen: &'a mut BTreeSet<u64>,
+        checked: &'a mut Checked,
+    ) -> LocalBoxFuture<'a, ()> {
+        Box::pin(async move {
+            let number = node.page;
+            if !seen.insert(number) {
+                return checked.find(FindingKind::DoubleUse, format!("page {number} is in the map twice"));
+            }
+            let identity = self.meta.identity;
+            let page = match self.meta.read(number, 1).await {
+                Ok(bytes) => parse_page(bytes, *identity.family.as_bytes(), identity.birth, number),
+                Err(error) => return checked.find(FindingKind::Damaged, format!("page {number}: {error:?}")),
+            };
+            let (page, generation) = match page {
+                Ok(page) => page,
+                Err(damage) => return checked.find(FindingKind::Damaged, format!("page {number}: {damage}")),
+            };
+            let told = page.level() == node.level
+                && page.len() == usize::from(node.count)
+                && first.is_none_or(|first| page.entry(0).0 == first)
+                && generation <= self.head.borrow().generation;
+            if !told {
+                return checked.find(FindingKind::Damaged, format!("page {number} is not what its parent says"));
+            }
+            for at in (0..page.len()).filter(|_| node.level > 0) {
+                let (first, value) = page.entry(at);
+                let (child, count) = child_of(value);
+                let child = Root { page: child, level: node.level - 1, count: count as u16 };
+                self.check_page(child, Some(first), seen, checked).await;
+            }
+        })
+    }
+
+    /// The head and the log on the disks are those of the open family.
+    async fn check_log(&self, checked: &mut Checked) -> Result<(), MapError> {
+        let head = self.meta.read_head().await?.unwrap_or_default();
+        if head != *self.head.borrow() {
+            checked.find(FindingKind::Damaged, "the head on the disks is not the newest".to_owned());
+        }
+        let blocks = self.meta.read_log().await?;
+        match replay(&blocks, head.sequence, head.serial) {
+            Ok(found) if found.sequence == self.log.borrow().sequence => {}
+            Ok(_) => checked.find(FindingKind::Damaged, "the log on the disks ends elsewhere".to_owned()),
+            Err(damage) => checked.find(FindingKind::Damaged, damage.to_string()),
+        }
+        Ok(())
+    }
+
+    async fn check_entries(&self, checked: &mut Checked) -> Result<(), MapError> {
+        let mut from = Key(0);
+        loop {
+            let (entries, next) = self.entries(from, Key(u128::MAX)).await?;
+            for (key, value) in entries {
+                checked.entries += 1;
+                self.check_entry(key, value, checked);
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn check_entry(&self, key: Key, value: u64, checked: &mut Checked) {
+        match key.tag() {
+            Some(Tag::Version) => self.check_version(key, Place(value), checked),
+            Some(Tag::Taken) => {
+                checked.taken.entry(key.middle()).or_default().insert(key.low() as u32, value);
+            }
+            Some(Tag::Progress) if self.branch(key.branch()).is_some() => {}
+            Some(Tag::Counter) if Counter::of(key.middle()).is_some() => {}
+            // A branch that is gone may leave its counters to the next checkpoint, and no more.
+            _ => checked.find(FindingKind::OutOfRange, format!("{key:?} stands for nothing")),
+        }
+    }
+
+    fn check_version(&self, key: Key, place: Place, checked: &mut Checked) {
+        let known = self.branch(key.branch()).is_some_and(|branch| {
+            let granules = branch.granules(self.granule_blocks);
+            u64::from(key.middle()) < granules && (1..=branch.epoch.get()).contains(&key.low())
+        });
+        if !known {
+            checked.find(FindingKind::OutOfRange, format!("{key:?} is of no volume"));
+        }
+        if !place.is_data() {
+            return;
+        }
+        let granules = self.granules.borrow();
+        if !granules.has(place.slab()) || place.index() >= granules.granules(place.slab()) {
+            checked.find(FindingKind::OutOfRange, format!("{key:?} lies on a slab that the family does not have"));
+            return;
+        }
+        let word = checked.used.entry(place.slab()).or_default().entry(place.index() / 64).or_default();
+        let bit = 1 << (place.index() % 64);
+        let twice = *word & bit != 0;
+        *word |= bit;
+        checked.granules += 1;
+        if self.branch(key.branch()).is_some_and(|branch| branch.epoch.get() == key.low()) {
+            *checked.fresh.entry(key.branch()).or_default() += 1;
+        }
+        if twice {
+            checked.find(FindingKind::DoubleUse, format!("{place:?} is in the map twice, also as {key:?}"));
+        }
+    }
+
+    /// What is marked as taken is what is used.
+    fn check_space(&self, checked: &mut Checked) {
+        let slabs: BTreeSet<u32> = checked.used.keys().chain(checked.taken.keys()).copied().collect();
+        for slab in slabs {
+            let word = |map: &BTreeMap<u32, BTreeMap<u32, u64>>, at: u32| {
+                map.get(&slab).and_then(|words| words.get(&at)).copied().unwrap_or(0)
+            };
+            if !self.granules.borrow().has(slab) {
+                checked.find(
+                    FindingKind::Leak,
+                    format!("granules of slab {slab:#x} are taken, which is not the family's"),
+                );
+                continue;
+            }
+            for at in 0..self.granules.borrow().granules(slab).div_ceil(64) {
+                let (used, taken) = (word(&checked.used, at), word(&checked.taken, at));
+                let told = |what| format!("granules of slab {slab:#x} from {} on {what}", at * 64);
+                if taken & !used != 0 {
+                    checked.find(FindingKind::Leak, told("are taken by nobody"));
+                }
+                if used & !taken != 0 {
+                    checked.find(FindingKind::Unguarded, told("are used and free"));
+                }
+            }
+        }
+    }
+
+    async fn check_counts(&self, checked: &mut Checked) -> Result<(), MapError> {
+        if self.allocated.get() != checked.granules {
+            let what = format!("{} granules are counted, {} are used", self.allocated.get(), checked.granules);
+            checked.find(FindingKind::Count, what);
+        }
+        for branch in self.branches().into_iter().filter(|branch| !branch.dying.get()) {
+            let fresh = checked.fresh.get(&branch.number).copied().unwrap_or(0);
+            let mapped = self.count_mapped(&branch).await?;
+            if (branch.fresh.get(), branch.mapped.get()) != (fresh, mapped) {
+                let counted = (branch.fresh.get(), branch.mapped.get());
+                let what = format!("volume {}: {counted:?} granules are counted, not {:?}", branch.id, (fresh, mapped));
+                checked.find(FindingKind::Count, what);
+            }
+        }
+        let granules = self.granules.borrow();
+        if self.allocated.get() + self.reserved() > granules.total() {
+            checked.find(FindingKind::Count, "less is kept for thick volumes than they may need".to_owned());
+        }
+        Ok(())
+    }
+
+    async fn count_mapped(&self, branch: &Rc<super::Branch>) -> Result<u64, MapError> {
+        let (mut granule, end) = (0, branch.granules(self.granule_blocks));
+        let mut mapped = 0;
+        while granule < end {
+            let (candidates, until) = self.candidates_in(branch, granule..end).await?;
+            for candidate in candidates {
+                mapped += u64::from(self.seen(branch, candidate, branch.epoch.get()).await?.is_some());
+            }
+            granule = until;
+        }
+        Ok(mapped)
+    }
+}

@@ -1,0 +1,80 @@
+//! Giving back what a volume does not need any more.
+
+use super::parts::{bytes, parts};
+use super::{Branch, Family, MapError};
+use crate::maplog::Record;
+use crate::sabotage::{self, Sabotage};
+use crate::tree::{Key, Place};
+use block::{BlockDevice, Extent, View};
+use std::rc::Rc;
+
+/// Granules that are locked at once.
+const BATCH: u64 = 256;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// The blocks of `extent` read as zeros from now on; whole granules of them take no space.
+    pub(crate) async fn discard(self: &Rc<Self>, branch: &Rc<Branch>, extent: Extent) -> Result<(), MapError> {
+        let blocks = u64::from(self.granule_blocks);
+        // A granule at the end of the volume is whole where the volume is.
+        let size = branch.size_bytes.get().div_ceil(u64::from(crate::layout::BLOCK_BYTES));
+        let end = if extent.end().0 >= size { extent.end().0.next_multiple_of(blocks) } else { extent.end().0 };
+        let (first, last) = (extent.start.0.div_ceil(blocks), end / blocks);
+        if first >= last {
+            return self.clear(branch, extent).await;
+        }
+        self.clear(branch, Extent::new(extent.start.0, first * blocks - extent.start.0)).await?;
+        if last * blocks < extent.end().0 {
+            self.clear(branch, Extent::new(last * blocks, extent.end().0 - last * blocks)).await?;
+        }
+        let mut granule = first;
+        while granule < last {
+            let (candidates, until) = self.candidates_in(branch, granule..last).await?;
+            let Some(&next) = candidates.first() else {
+                granule = until;
+                continue;
+            };
+            let batch = u64::from(next)..(u64::from(next) + BATCH).min(until);
+            self.admit_change().await?;
+            let _held = branch.locks.exclusive(batch.clone()).await;
+            for granule in candidates.into_iter().filter(|&granule| batch.contains(&u64::from(granule))) {
+                self.punch(branch, granule).await?;
+            }
+            granule = batch.end;
+        }
+        Ok(())
+    }
+
+    /// Blocks of parts of granules read as zeros.
+    async fn clear(self: &Rc<Self>, branch: &Rc<Branch>, extent: Extent) -> Result<(), MapError> {
+        for part in parts(extent, self.granule_blocks) {
+            if self.seen(branch, part.granule, branch.epoch.get()).await?.is_some() {
+                let here = Extent::new(extent.start.0 + part.at, part.blocks);
+                self.write(branch, here, View::zeroed(bytes(part.blocks))).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The granule is a hole for the volume; what a snapshot sees stays. The caller holds the granule.
+    pub(super) async fn punch(&self, branch: &Rc<Branch>, granule: u32) -> Result<(), MapError> {
+        let epoch = branch.epoch.get();
+        let Some(seen) = self.seen(branch, granule, epoch).await? else { return Ok(()) };
+        let own = (seen.branch, seen.epoch) == (branch.number, epoch);
+        let key = |epoch| Key::version(branch.number, granule, epoch);
+        // Without a version of its own the volume would show an older one.
+        let beneath = branch.parent.is_some() || self.last_entry(key(0), key(epoch - 1)).await?.is_some();
+        if sabotage::is(Sabotage::DiscardShared) && !own && seen.branch == branch.number {
+            let freed = Some(seen.place);
+            self.change(Record { key: key(seen.epoch), value: None, freed, mapped: -1, exclusive: false });
+            return Ok(());
+        }
+        self.change(Record {
+            key: key(epoch),
+            value: beneath.then_some(Place::HOLE.0),
+            freed: own.then_some(seen.place),
+            mapped: -1,
+            exclusive: !own && seen.branch == branch.number && branch.is_exclusive(seen.epoch),
+        });
+        Ok(())
+    }
+}

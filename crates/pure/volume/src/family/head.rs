@@ -1,0 +1,125 @@
+//! The head of a family's map: which tree is the newest, and where its log goes on. Two slots in turn.
+
+use crate::label::{is_sealed, seal};
+use crate::layout::BLOCK_BYTES;
+use crate::maplog::LogIdentity;
+use crate::tree::Root;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: [u8; 8] = *b"BLKYDMAP";
+const CHECKSUM_AT: std::ops::Range<usize> = 8..12;
+/// The most regions of pages that a head can tell of.
+pub(crate) const REGIONS_MAX: usize = 480;
+
+/// What the newest checkpoint of a map is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// How many checkpoints there were.
+    pub(crate) generation: u64,
+    pub(crate) root: Option<Root>,
+    /// Entries of the tree.
+    pub(crate) entries: u64,
+    /// The tree has all changes with a smaller serial number.
+    pub(crate) serial: u64,
+    /// The block of the log with which it goes on.
+    pub(crate) sequence: u64,
+    /// For each region of pages, the checkpoint that wrote its page of free pages, and into which of two copies.
+    pub(crate) regions: Vec<Region>,
+}
+
+/// Where the bits of a region's pages are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub(crate) generation: u64,
+    pub(crate) copy: u8,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Wire {
+    magic: [u8; 8],
+    checksum: U32,
+    regions: U32,
+    family: [u8; 16],
+    birth: U64,
+    generation: U64,
+    root: U64,
+    root_count: U16,
+    root_level: u8,
+    reserved: [u8; 5],
+    entries: U64,
+    serial: U64,
+    sequence: U64,
+    places: [U64; REGIONS_MAX],
+}
+
+impl Head {
+    pub(crate) fn emit(&self, identity: LogIdentity) -> [u8; BLOCK_BYTES as usize] {
+        assert!(self.regions.len() <= REGIONS_MAX, "a map has at most {REGIONS_MAX} regions of pages");
+        let mut wire = Wire::new_zeroed();
+        wire.magic = MAGIC;
+        wire.regions = u32::try_from(self.regions.len()).expect("bounded by REGIONS_MAX").into();
+        wire.family = *identity.family.as_bytes();
+        wire.birth = identity.birth.into();
+        wire.generation = self.generation.into();
+        if let Some(root) = self.root {
+            (wire.root, wire.root_count, wire.root_level) = (root.page.into(), root.count.into(), root.level);
+        }
+        wire.entries = self.entries.into();
+        wire.serial = self.serial.into();
+        wire.sequence = self.sequence.into();
+        for (place, region) in wire.places.iter_mut().zip(&self.regions) {
+            *place = (region.generation << 1 | u64::from(region.copy)).into();
+        }
+        seal(&wire, CHECKSUM_AT)
+    }
+
+    /// The head of this map in `block`, if there is a whole one.
+    pub(crate) fn parse(identity: LogIdentity, block: &[u8]) -> Option<Self> {
+        let (wire, _) = Wire::ref_from_prefix(block).ok()?;
+        let ours = wire.family == *identity.family.as_bytes() && wire.birth.get() == identity.birth;
+        let whole = block.len() == BLOCK_BYTES as usize && wire.magic == MAGIC && ours;
+        if !whole || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
+            return None;
+        }
+        let (page, level, count) = (wire.root.get(), wire.root_level, wire.root_count.get());
+        let regions = wire.places.get(..wire.regions.get() as usize)?.iter().map(|place| place.get());
+        Some(Self {
+            generation: wire.generation.get(),
+            // Block 0 is a head, so no page lies there.
+            root: (page != 0).then_some(Root { page, level, count }),
+            entries: wire.entries.get(),
+            serial: wire.serial.get(),
+            sequence: wire.sequence.get(),
+            regions: regions.map(|place| Region { generation: place >> 1, copy: (place & 1) as u8 }).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Uuid;
+
+    #[test]
+    fn head_parses_to_what_was_emitted_and_to_nothing_when_a_byte_is_changed() {
+        let identity = LogIdentity { family: Uuid::from_u128(4), birth: 7 };
+        let head = Head {
+            generation: 12,
+            root: Some(Root { page: 900, level: 2, count: 33 }),
+            entries: 4711,
+            serial: 99_000,
+            sequence: 500,
+            regions: vec![Region { generation: 12, copy: 1 }, Region { generation: 3, copy: 0 }],
+        };
+        let block = head.emit(identity);
+        assert_eq!(Head::parse(identity, &block), Some(head));
+        assert_eq!(Head::parse(LogIdentity { birth: 8, ..identity }, &block), None);
+        for at in 0..block.len() {
+            let mut bad = block;
+            bad[at] ^= 4;
+            assert_eq!(Head::parse(identity, &bad), None, "byte {at}");
+        }
+    }
+}

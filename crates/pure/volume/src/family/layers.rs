@@ -1,0 +1,152 @@
+//! What changed in a map since its last checkpoint, in memory: above the tree, which stays as it was.
+//!
+//! The changes of a checkpoint that is being written are *frozen*: they are still looked at, and newer ones
+//! lie above them.
+
+use crate::maplog::Record;
+use crate::tree::{Change, Key, Tag};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+/// Changes of keys: of versions as they are, of taken granules as bits that are set and cleared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layer {
+    changes: BTreeMap<Key, Change>,
+}
+
+impl Layer {
+    /// Takes in a change, with what it says of the granules that are taken.
+    fn take_in(&mut self, record: &Record) {
+        self.changes.insert(record.key, record.value.map_or(Change::Remove, Change::Put));
+        if let Some(place) = record.place() {
+            self.mark(Key::taken(place.slab(), place.index() / 64), 1 << (place.index() % 64), 0);
+        }
+        if let Some(freed) = record.freed {
+            self.mark(Key::taken(freed.slab(), freed.index() / 64), 0, 1 << (freed.index() % 64));
+        }
+    }
+
+    fn mark(&mut self, key: Key, set: u64, clear: u64) {
+        let change = self.changes.entry(key).or_insert(Change::Mask { set: 0, clear: 0 });
+        if let Change::Mask { set: sets, clear: clears } = change {
+            *sets = (*sets | set) & !clear;
+            *clears = (*clears | clear) & !set;
+        }
+    }
+
+    fn last(&self, range: RangeInclusive<Key>) -> Option<(Key, Change)> {
+        self.changes.range(range).next_back().map(|(&key, &change)| (key, change))
+    }
+}
+
+/// The changes above a tree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layers {
+    active: Layer,
+    frozen: Option<Rc<Layer>>,
+}
+
+impl Layers {
+    pub(crate) fn take_in(&mut self, record: &Record) {
+        self.active.take_in(record);
+    }
+
+    /// How many changes the next checkpoint has to write.
+    pub(crate) fn len(&self) -> usize {
+        self.active.changes.len()
+    }
+
+    /// The changes so far belong to a checkpoint.
+    pub(crate) fn freeze(&mut self) -> Rc<Layer> {
+        debug_assert!(self.frozen.is_none(), "one checkpoint is written at a time");
+        let frozen = Rc::new(std::mem::take(&mut self.active));
+        self.frozen = Some(frozen.clone());
+        frozen
+    }
+
+    /// The tree has what was frozen.
+    pub(crate) fn thaw(&mut self) {
+        self.frozen = None;
+    }
+
+    /// The last key in `range` that was changed, and how.
+    pub(crate) fn last(&self, range: RangeInclusive<Key>) -> Option<(Key, Change)> {
+        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.last(range.clone()));
+        match (self.active.last(range), frozen) {
+            (Some(active), Some(frozen)) if frozen.0 > active.0 => Some(frozen),
+            (Some(active), _) => Some(active),
+            (None, frozen) => frozen,
+        }
+    }
+
+    /// `entries`, which are those of the tree with keys from `from` on and before `end`, as the changes make them.
+    pub(crate) fn over(&self, entries: Vec<(Key, u64)>, from: Key, end: Key) -> Vec<(Key, u64)> {
+        let mut result = entries;
+        for layer in self.frozen.iter().map(|frozen| &**frozen).chain([&self.active]) {
+            let mut changes = layer.changes.range(from..end).peekable();
+            if changes.peek().is_none() {
+                continue;
+            }
+            let mut merged = Vec::with_capacity(result.len());
+            let mut old = result.into_iter().peekable();
+            for (&key, &change) in changes {
+                while let Some(entry) = old.next_if(|entry| entry.0 < key) {
+                    merged.push(entry);
+                }
+                let before = old.next_if(|entry| entry.0 == key).map(|(_, value)| value);
+                merged.extend(change.of(before).map(|value| (key, value)));
+            }
+            merged.extend(old);
+            result = merged;
+        }
+        result
+    }
+}
+
+/// The changes of a frozen layer and `counters`, for the tree; counters that are gone are removed.
+pub(crate) fn for_the_tree(layer: &Layer, counters: BTreeMap<Key, Change>) -> BTreeMap<Key, Change> {
+    let mut changes = layer.changes.clone();
+    debug_assert!(counters.keys().all(|key| key.tag() == Some(Tag::Counter)));
+    changes.extend(counters);
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Place;
+
+    fn record(granule: u32, value: Option<u64>, freed: Option<u64>) -> Record {
+        let key = Key::version(0, granule, 1);
+        Record { key, value, freed: freed.map(Place), mapped: 0, exclusive: false }
+    }
+
+    #[test]
+    fn layers_show_the_newest_of_active_frozen_and_tree() {
+        let mut layers = Layers::default();
+        layers.take_in(&record(3, Some(30), None));
+        layers.take_in(&record(4, None, None));
+        layers.freeze();
+        layers.take_in(&record(3, None, Some(30)));
+        layers.take_in(&record(6, Some(60), None));
+        let key = |granule| Key::version(0, granule, 1);
+        let tree = vec![(key(3), 3), (key(4), 4), (key(5), 5), (key(6), 6)];
+        assert_eq!(layers.over(tree, key(0), key(9)), [(key(5), 5), (key(6), 60)]);
+        assert_eq!(layers.last(key(0)..=key(5)), Some((key(4), Change::Remove)));
+        assert_eq!(layers.last(key(0)..=key(3)), Some((key(3), Change::Remove)));
+        layers.thaw();
+        assert_eq!(layers.last(key(4)..=key(5)), None);
+    }
+
+    #[test]
+    fn layers_tell_which_granules_are_taken_whatever_the_tree_says() {
+        let mut layers = Layers::default();
+        layers.take_in(&record(3, Some(65), None));
+        layers.take_in(&record(3, Some(66), Some(65)));
+        layers.take_in(&record(4, None, Some(70)));
+        let word = Key::taken(0, 1);
+        assert_eq!(layers.over(vec![(word, 1 << 6 | 1)], word, word.next()), [(word, 1 | 1 << 2)]);
+        assert_eq!(layers.over(Vec::new(), word, word.next()), [(word, 1 << 2)]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Which version of a granule somebody sees, decided from epochs alone.
+//!
+//! Epochs rise with time. Who stands in an epoch sees the newest version up to it, but a roll-back left a range of
+//! epochs behind: who stands above that range goes on below it, as who stood at its beginning did.
+
+use crate::catalog::DeadRange;
+use smallvec::SmallVec;
+
+/// Where who stands in `viewer` looks first: the versions above the answer's first part, up to `viewer`; and
+/// where it goes on, if it finds none.
+pub(crate) fn step(dead: &[DeadRange], viewer: u64) -> (u64, Option<u64>) {
+    let below = dead.iter().filter(|range| range.last < viewer).max_by_key(|range| range.last);
+    below.map_or((0, None), |range| (range.last, Some(range.after)))
+}
+
+/// Which of the versions written in the epochs `versions`, which rise, is seen in `viewer`.
+pub(crate) fn visible(versions: &[u64], dead: &[DeadRange], viewer: u64) -> Option<usize> {
+    let mut viewer = viewer;
+    loop {
+        let (floor, next) = step(dead, viewer);
+        let newest = versions.partition_point(|&epoch| epoch <= viewer).checked_sub(1)?;
+        if versions[newest] > floor {
+            return Some(newest);
+        }
+        viewer = next?;
+    }
+}
+
+/// For each version, whether one of `viewers` sees it.
+///
+/// *Shape*: both rise.
+pub(crate) fn kept(versions: &[u64], dead: &[DeadRange], viewers: &[u64]) -> SmallVec<[bool; 16]> {
+    let mut kept = SmallVec::from_elem(false, versions.len());
+    // Who stands between two of these points sees the same.
+    let mut points: SmallVec<[u64; 16]> = versions.iter().copied().collect();
+    points.extend(dead.iter().map(|range| range.last + 1));
+    points.sort_unstable();
+    for (at, &point) in points.iter().enumerate() {
+        let end = points.get(at + 1).copied();
+        let first = viewers.partition_point(|&viewer| viewer < point);
+        let Some(&viewer) = viewers.get(first).filter(|&&viewer| end.is_none_or(|end| viewer < end)) else { continue };
+        if let Some(seen) = visible(versions, dead, viewer) {
+            kept[seen] = true;
+        }
+    }
+    kept
+}
+
+/// The ranges that still matter to `viewers`.
+pub(crate) fn needed(dead: &[DeadRange], viewers: &[u64]) -> Vec<DeadRange> {
+    let mut used = SmallVec::<[bool; 16]>::from_elem(false, dead.len());
+    for &viewer in viewers {
+        let mut viewer = viewer;
+        while let (floor, Some(next)) = step(dead, viewer) {
+            let at = dead.iter().position(|range| range.last == floor).expect("the step is one of them");
+            if std::mem::replace(&mut used[at], true) {
+                break;
+            }
+            viewer = next;
+        }
+    }
+    dead.iter().zip(used).filter(|(_, used)| *used).map(|(range, _)| *range).collect()
+}
+
+/// The ranges that are left when no version was written in a dead epoch that nobody stands in: those that hide
+/// something from somebody.
+pub(crate) fn hiding(dead: &[DeadRange], viewers: &[u64]) -> Vec<DeadRange> {
+    let mut left = needed(dead, viewers);
+    loop {
+        let empty = left.iter().position(|range| {
+            let stands = viewers.iter().any(|&viewer| (range.after + 1..=range.last).contains(&viewer));
+            // Another range that ends where this one begins or in it would take its place.
+            let nested = left.iter().any(|other| other != range && (range.after..=range.last).contains(&other.last));
+            !stands && !nested
+        });
+        let Some(at) = empty else { return left };
+        left.remove(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// A history as a host knows it: what each snapshot and the volume hold.
+    struct History {
+        epoch: u64,
+        live: Option<u64>,
+        snapshots: BTreeMap<u64, Option<u64>>,
+        versions: Vec<u64>,
+        dead: Vec<DeadRange>,
+    }
+
+    impl History {
+        fn step(&mut self, kind: u8, pick: usize) {
+            match kind {
+                0..=3 => {
+                    self.live = Some(self.epoch);
+                    if self.versions.last() != Some(&self.epoch) {
+                        self.versions.push(self.epoch);
+                    }
+                }
+                4..=6 => {
+                    self.snapshots.insert(self.epoch, self.live);
+                    self.epoch += 1;
+                }
+                7 if !self.snapshots.is_empty() => {
+                    let (&to, &held) = self.snapshots.iter().nth(pick % self.snapshots.len()).unwrap();
+                    self.dead.push(DeadRange { after: to, last: self.epoch });
+                    self.epoch += 1;
+                    self.live = held;
+                }
+                8 if !self.snapshots.is_empty() => {
+                    let epoch = *self.snapshots.keys().nth(pick % self.snapshots.len()).unwrap();
+                    self.snapshots.remove(&epoch);
+                    let viewers = self.viewers();
+                    self.dead = needed(&self.dead, &viewers);
+                }
+                9 => {
+                    let viewers = self.viewers();
+                    let kept = kept(&self.versions, &self.dead, &viewers);
+                    let all = std::mem::take(&mut self.versions);
+                    self.versions =
+                        all.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(epoch, _)| epoch).collect();
+                    self.dead = hiding(&self.dead, &viewers);
+                }
+                _ => {}
+            }
+        }
+
+        fn viewers(&self) -> Vec<u64> {
+            self.snapshots.keys().copied().chain([u64::MAX]).collect()
+        }
+
+        fn seen(&self, viewer: u64) -> Option<u64> {
+            visible(&self.versions, &self.dead, viewer).map(|at| self.versions[at])
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn everybody_sees_what_he_saw_whatever_was_rolled_back_deleted_and_cleaned(
+            steps in prop::collection::vec((0u8..10, any::<usize>()), 1..60),
+        ) {
+            let (snapshots, versions, dead) = (BTreeMap::new(), Vec::new(), Vec::new());
+            let mut history = History { epoch: 1, live: None, snapshots, versions, dead };
+            for (kind, pick) in steps {
+                history.step(kind, pick);
+                prop_assert_eq!(history.seen(u64::MAX), history.live);
+                prop_assert_eq!(history.seen(history.epoch), history.live);
+                for (&epoch, &held) in &history.snapshots {
+                    prop_assert_eq!(history.seen(epoch), held, "snapshot {}", epoch);
+                }
+                let viewers = history.viewers();
+                let kept = kept(&history.versions, &history.dead, &viewers);
+                let seen: Vec<u64> = viewers.iter().filter_map(|&viewer| history.seen(viewer)).collect();
+                for (epoch, kept) in history.versions.iter().zip(kept) {
+                    prop_assert_eq!(kept, seen.contains(epoch));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_hide_nothing_are_dropped() {
+        let dead = [DeadRange { after: 1, last: 5 }];
+        assert_eq!(hiding(&dead, &[1, 3, u64::MAX]), dead, "a snapshot stands in epoch 3");
+        assert_eq!(hiding(&dead, &[1, u64::MAX]), []);
+        assert_eq!(needed(&dead, &[1, 3]), [], "nobody stands above it");
+    }
+}

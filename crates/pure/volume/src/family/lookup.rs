@@ -1,0 +1,94 @@
+//! What the map says: the tree, and the changes above it.
+
+use super::{Branch, Family, MapError};
+use crate::tree::{Change, Key, Place, last_at_most, leaf_at};
+use block::BlockDevice;
+use std::rc::Rc;
+
+/// A version that somebody sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The branch that has it: the own one, or one that it is a clone of.
+    pub(crate) branch: u32,
+    pub(crate) epoch: u64,
+    /// Where it lies; never a hole.
+    pub(crate) place: Place,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// The entry with the largest key from `from` to `to`.
+    pub(crate) async fn last_entry(&self, from: Key, to: Key) -> Result<Option<(Key, u64)>, MapError> {
+        let _looking = self.eras.look();
+        let mut to = to;
+        loop {
+            // Both of one instant: a checkpoint moves changes from the layers into the tree.
+            let (changed, root) = (self.layers.borrow().last(from..=to), self.root.get());
+            if let Some((key, Change::Put(value))) = changed
+                && key == to
+            {
+                return Ok(Some((key, value)));
+            }
+            let stored = last_at_most(&self.meta, root, to).await?.filter(|(key, _)| *key >= from);
+            let Some((key, change)) = changed else { return Ok(stored) };
+            match (stored, change) {
+                (Some(stored), _) if stored.0 > key => return Ok(Some(stored)),
+                (_, Change::Put(value)) => return Ok(Some((key, value))),
+                _ if key <= from => return Ok(None),
+                _ => to = Key(key.0 - 1),
+            }
+        }
+    }
+
+    /// Some entries from `from` on and before `end`, in order, and the key with which to go on.
+    pub(crate) async fn entries(&self, from: Key, end: Key) -> Result<(Vec<(Key, u64)>, Option<Key>), MapError> {
+        let _looking = self.eras.look();
+        loop {
+            let root = self.root.get();
+            let leaf = leaf_at(&self.meta, root, from).await?;
+            if self.root.get() != root {
+                // A checkpoint has moved changes from the layers into another tree.
+                continue;
+            }
+            let Some((leaf, next)) = leaf else { return Ok((self.layers.borrow().over(Vec::new(), from, end), None)) };
+            let next = next.filter(|next| *next < end);
+            let until = next.unwrap_or(end);
+            let stored = leaf.iter().filter(|(key, _)| (from..until).contains(key)).collect();
+            return Ok((self.layers.borrow().over(stored, from, until), next));
+        }
+    }
+
+    /// The newest version of a granule in one branch that is seen by who stands in `viewer`, hole or not.
+    pub(crate) async fn version(
+        &self,
+        branch: &Branch,
+        granule: u32,
+        viewer: u64,
+    ) -> Result<Option<(u64, Place)>, MapError> {
+        let mut viewer = viewer;
+        loop {
+            let (floor, next) = branch.step(viewer);
+            let key = |epoch| Key::version(branch.number, granule, epoch);
+            let newest = self.last_entry(key(0), key(viewer)).await?;
+            match (newest, next) {
+                (None, _) => return Ok(None),
+                (Some((key, place)), _) if key.low() > floor => return Ok(Some((key.low(), Place(place)))),
+                (Some(_), None) => return Ok(None),
+                (Some(_), Some(next)) => viewer = next,
+            }
+        }
+    }
+
+    /// Where the data of a granule lies for who stands in `viewer`; none for a hole.
+    pub(crate) async fn seen(&self, branch: &Rc<Branch>, granule: u32, viewer: u64) -> Result<Option<Seen>, MapError> {
+        let (mut branch, mut viewer) = (branch.clone(), viewer);
+        loop {
+            if let Some((epoch, place)) = self.version(&branch, granule, viewer).await? {
+                return Ok(place.is_data().then_some(Seen { branch: branch.number, epoch, place }));
+            }
+            match self.parent(&branch) {
+                Some(parent) => (branch, viewer) = parent,
+                None => return Ok(None),
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The slabs of a family's map: heads, log and pages, and the way to them.
+
+use super::error::MapError;
+use super::head::{Head, REGIONS_MAX};
+use super::page_cache::PageCache;
+use super::page_space::{LOG_START, PageSpace, REGION_PAGES, bits_place};
+use crate::catalog::SlabRun;
+use crate::layout::BLOCK_BYTES;
+use crate::maplog::LogIdentity;
+use crate::pool::Shared;
+use crate::sabotage::{self, Sabotage};
+use crate::tree::{Key, Page, PageIdentity, Pages, parse_page};
+use block::{BlockDevice, Buf, Extent, Lba, Stable, View, Written};
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Pages that wait before they are written together.
+const WAITING_MAX: usize = 128;
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Where a family keeps its map.
+pub(crate) struct Meta<D, G> {
+    shared: Rc<Shared<D, G>>,
+    pub(crate) identity: LogIdentity,
+    log_blocks: u32,
+    /// Tells the family's pages in the cache from others'.
+    cache_prefix: u64,
+    cache: Rc<PageCache>,
+    slabs: RefCell<Vec<MetaSlabs>>,
+    pub(crate) space: RefCell<PageSpace>,
+    checkpoint: RefCell<Writing>,
+    generation: Cell<u64>,
+}
+
+/// A run of slabs, by the address of its first block.
+#[derive(Clone, Copy, Debug)]
+struct MetaSlabs {
+    address: u64,
+    group: u16,
+    start: u64,
+    blocks: u64,
+}
+
+/// What a checkpoint does to the pages.
+#[derive(Default)]
+struct Writing {
+    /// Pages that are not written yet.
+    waiting: BTreeMap<u64, Page>,
+    /// Pages that this checkpoint has made.
+    made: BTreeSet<u64>,
+    /// Pages that the new tree does not have.
+    given_up: Vec<u64>,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
+    pub(crate) fn new(
+        shared: Rc<Shared<D, G>>,
+        identity: LogIdentity,
+        log_blocks: u32,
+        cache: Rc<PageCache>,
+        cache_number: u32,
+    ) -> Self {
+        Self {
+            shared,
+            identity,
+            log_blocks,
+            cache_prefix: u64::from(cache_number) << 40,
+            cache,
+            slabs: RefCell::default(),
+            space: RefCell::new(PageSpace::new(log_blocks)),
+            checkpoint: RefCell::default(),
+            generation: Cell::new(0),
+        }
+    }
+
+    /// The map has these slabs, too, behind those that it had.
+    pub(crate) fn extend(&self, run: SlabRun) {
+        let slab_blocks = u64::from(self.shared.slab_blocks()[usize::from(run.group)]);
+        let mut slabs = self.slabs.borrow_mut();
+        let address = slabs.last().map_or(0, |last| last.address + last.blocks);
+        let (start, blocks) = (u64::from(run.first) * slab_blocks, u64::from(run.slabs) * slab_blocks);
+        slabs.push(MetaSlabs { address, group: run.group, start, blocks });
+        let mut space = self.space.borrow_mut();
+        let pages = space.pages().max(address + blocks);
+        space.extend(pages);
+    }
+
+    /// True when the head can tell of so many more pages.
+    pub(crate) fn has_room_for(&self, pages: u64) -> bool {
+        (self.space.borrow().pages() + pages).div_ceil(REGION_PAGES) <= REGIONS_MAX as u64
+    }
+
+    pub(crate) fn log_blocks(&self) -> u32 {
+        self.log_blocks
+    }
+
+    /// The group of the address, its block there, and how many follow in one run.
+    fn locate(&self, address: u64) -> (u16, u64, u64) {
+        let slabs = self.slabs.borrow();
+        let at = slabs.partition_point(|slabs| slabs.address <= address).saturating_sub(1);
+        let found = slabs[at];
+        let inside = address - found.address;
+        (found.group, found.start + inside, found.blocks.saturating_sub(inside))
+    }
+
+    pub(crate) async fn read(&self, address: u64, blocks: u64) -> Result<View, MapError> {
+        let (group, start, run) = self.locate(address);
+        if blocks > run {
+            return Err(crate::tree::Damage("a page lies behind the slabs of its map").into());
+        }
+        let read = self.shared.gate(group).device().read(Extent::new(start, blocks)).await;
+        Ok(read.map_err(|error| MapError::Group { group, error })?.into_view())
+    }
+
+    /// *Shape*: the blocks lie in one run.
+    pub(crate) async fn write(&self, address: u64, data: View) -> Result<Written, MapError> {
+        let (group, start, _) = self.locate(address);
+        let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
+        let written = self.shared.gate(group).device().write(Lba(start), data).await;
+        written.map_err(|error| MapError::Group { group, error })
+    }
+
+    /// Everything that was written to the map's slabs is stable.
+    pub(crate) async fn flush(&self) -> Result<Stable, MapError> {
+        let mut groups: SmallVec<[u16; 4]> = self.slabs.borrow().iter().map(|slabs| slabs.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        flush(&self.shared, &groups).await
+    }
+
+    /// All blocks of the log, by their places.
+    pub(crate) async fn read_log(&self) -> Result<Vec<Option<crate::maplog::LogBlock>>, MapError> {
+        let mut blocks = Vec::with_capacity(self.log_blocks as usize);
+        let mut at = 0;
+        while at < u64::from(self.log_blocks) {
+            let count = (u64::from(self.log_blocks) - at).min(256);
+            let read = self.read(LOG_START + at, count).await?;
+            blocks.extend(read.chunks_exact(BLOCK).map(|block| crate::maplog::parse(self.identity, block)));
+            at += count;
+        }
+        Ok(blocks)
+    }
+
+    /// Writes blocks of the log from `sequence` on.
+    ///
+    /// *Shape*: whole blocks, at most as many as the log has.
+    pub(crate) async fn write_log(&self, sequence: u64, data: View) -> Result<Written, MapError> {
+        let ring = u64::from(self.log_blocks);
+        let at = sequence % ring;
+        let here = ((ring - at) as usize * BLOCK).min(data.len());
+        let mut written = self.write(LOG_START + at, data.slice(..here)).await?;
+        if here < data.len() {
+            written = written.and(self.write(LOG_START, data.slice(here..)).await?);
+        }
+        Ok(written)
+    }
+
+    /// The newest head that is whole.
+    pub(crate) async fn read_head(&self) -> Result<Option<Head>, MapError> {
+        let both = self.read(0, 2).await?;
+        let heads = both.chunks_exact(BLOCK).filter_map(|block| Head::parse(self.identity, block));
+        Ok(heads.max_by_key(|head| head.generation))
+    }
+
+    /// The head is on stable storage, in the slot that the one before it is not in. Its pages are, already.
+    pub(crate) async fn write_head(&self, head: &Head, _pages: Stable) -> Result<Stable, MapError> {
+        let block = Buf::copy_of(&head.emit(self.identity)).freeze();
+        let mut written = self.write(head.generation % 2, block.clone()).await?;
+        if sabotage::is(Sabotage::BothHeads) {
+            written = written.and(self.write((head.generation + 1) % 2, block).await?);
+        }
+        let _ = written;
+        self.flush().await
+    }
+
+    /// Takes over which pages are free, as `head` tells it.
+    pub(crate) async fn read_space(&self, head: &Head) -> Result<(), MapError> {
+        for (at, region) in head.regions.iter().enumerate() {
+            // A region that nobody has written is free but for what has another use.
+            if region.generation > 0 {
+                let page = self.read(bits_place(at, region.copy), 1).await?;
+                self.space.borrow_mut().read(&page, self.identity, at, *region)?;
+            }
+        }
+        self.space.borrow_mut().changed();
+        Ok(())
+    }
+
+    /// A checkpoint with this number begins.
+    pub(crate) fn begin(&self, generation: u64) {
+        self.generation.set(generation);
+        *self.checkpoint.borrow_mut() = Writing::default();
+    }
+
+    /// All pages of the checkpoint and the bits of what is free behind it are written; `head` tells where.
+    pub(crate) async fn finish(&self, head: &mut Head) -> Result<(), MapError> {
+        self.write_out().await?;
+        let given_up = std::mem::take(&mut self.checkpoint.borrow_mut().given_up);
+        let changed = {
+            let mut space = self.space.borrow_mut();
+            for page in given_up {
+                space.release(page);
+                self.cache.forget(self.cache_prefix | page);
+            }
+            space.changed()
+        };
+        for region in changed {
+            if head.regions.len() <= region {
+                head.regions.resize_with(region + 1, Default::default);
+            }
+            let told = &mut head.regions[region];
+            told.generation = head.generation;
+            told.copy ^= 1;
+            let copy = told.copy;
+            let page = self.space.borrow().emit(self.identity, region, head.generation);
+            let _: Written = self.write(bits_place(region, copy), page).await?;
+        }
+        Ok(())
+    }
+
+    /// Pages that wait are written, those that follow each other together.
+    async fn write_out(&self) -> Result<(), MapError> {
+        let waiting = std::mem::take(&mut self.checkpoint.borrow_mut().waiting);
+        let mut runs: Vec<(u64, Vec<Page>)> = Vec::new();
+        for (number, page) in waiting {
+            match runs.last_mut() {
+                Some((first, pages))
+                    if *first + pages.len() as u64 == number && self.locate(*first).2 > pages.len() as u64 =>
+                {
+                    pages.push(page);
+                }
+                _ => runs.push((number, vec![page])),
+            }
+        }
+        let writes = runs.into_iter().map(|(first, pages)| {
+            let mut data = Buf::recycled(pages.len() * BLOCK);
+            data.chunks_exact_mut(BLOCK).zip(&pages).for_each(|(place, page)| place.copy_from_slice(page.bytes()));
+            self.write(first, data.freeze())
+        });
+        join_all(writes).await.into_iter().try_for_each(|written| written.map(drop))
+    }
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
+    type Error = MapError;
+
+    async fn load(&self, number: u64) -> Result<Page, MapError> {
+        if let Some(page) = self.cache.find(self.cache_prefix | number) {
+            return Ok(page);
+        }
+        if let Some(page) = self.checkpoint.borrow().waiting.get(&number) {
+            return Ok(page.clone());
+        }
+        let read = self.read(number, 1).await?;
+        // A page stays in the cache, a buffer goes back to who lent it.
+        let mut kept = Buf::resident(BLOCK);
+        kept.copy_from_slice(&read);
+        let (page, _) = parse_page(kept.freeze(), *self.identity.family.as_bytes(), self.identity.birth, number)?;
+        self.cache.insert(self.cache_prefix | number, page.clone());
+        Ok(page)
+    }
+
+    async fn store(&self, level: u8, entries: &[(Key, u64)]) -> Result<u64, MapError> {
+        let number = self.space.borrow_mut().allocate().ok_or(MapError::Full)?;
+        let (family, birth) = (*self.identity.family.as_bytes(), self.identity.birth);
+        let page =
+            Page::emit(PageIdentity { family, birth, number, generation: self.generation.get() }, level, entries);
+        self.cache.insert(self.cache_prefix | number, page.clone());
+        let full = {
+            let mut checkpoint = self.checkpoint.borrow_mut();
+            checkpoint.made.insert(number);
+            checkpoint.waiting.insert(number, page);
+            checkpoint.waiting.len() >= WAITING_MAX
+        };
+        if full {
+            self.write_out().await?;
+        }
+        Ok(number)
+    }
+
+    fn give_up(&self, number: u64) {
+        let mut checkpoint = self.checkpoint.borrow_mut();
+        // What this checkpoint has made is in nobody's tree; the others are in the tree that still counts.
+        if checkpoint.made.remove(&number) || sabotage::is(Sabotage::ReusePagesEarly) {
+            checkpoint.waiting.remove(&number);
+            self.cache.forget(self.cache_prefix | number);
+            self.space.borrow_mut().release(number);
+        } else {
+            checkpoint.given_up.push(number);
+        }
+    }
+}
+
+/// Everything that was written to `groups` is stable.
+pub(crate) async fn flush<D: BlockDevice + 'static, G: BlockDevice>(
+    shared: &Shared<D, G>,
+    groups: &[u16],
+) -> Result<Stable, MapError> {
+    let flushes = groups.iter().map(async |&group| {
+        let flushed = shared.gate(group).device().flush(Written::attest()).await;
+        flushed.map_err(|error| MapError::Group { group, error })
+    });
+    let parts = join_all(flushes).await.into_iter();
+    parts.reduce(|all, part| Ok(all?.and(part?))).expect("a map lies on a group")
+}

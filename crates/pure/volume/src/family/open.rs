@@ -1,0 +1,148 @@
+//! Opening a family: its head, its log, its counters. How long it takes does not depend on its size.
+
+use super::granules::{Granules, Shape};
+use super::meta::Meta;
+use super::{Branch, Family, Log, MapError, PageCache, Tuning};
+use crate::catalog::FamilyRecord;
+use crate::error::PoolError;
+use crate::layout::BLOCK_BYTES;
+use crate::maplog::{LogIdentity, replay};
+use crate::pool::{Families, Shared};
+use crate::tree::{Damage, Place};
+use block::BlockDevice;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// The family as the catalog and its map have it. Nothing is written.
+    pub(crate) async fn open(
+        shared: Rc<Shared<D, G>>,
+        families: Weak<Families<D, G>>,
+        record: &FamilyRecord,
+        cache: (Rc<PageCache>, u32),
+        tuning: Tuning,
+    ) -> Result<Self, MapError> {
+        let family = Self::unread(shared, families, record, cache, tuning);
+        let head = family.meta.read_head().await?;
+        let head = match head {
+            Some(head) => head,
+            None if record.formatted => return Err(Damage("neither of its heads is whole").into()),
+            None => super::Head::default(),
+        };
+        family.meta.read_space(&head).await?;
+        let blocks = family.meta.read_log().await?;
+        let found = replay(&blocks, head.sequence, head.serial)?;
+        family.root.set(head.root);
+        *family.log.borrow_mut() = Log {
+            sequence: found.sequence,
+            from: head.sequence,
+            serial: found.serial,
+            life: found.life,
+            ..Log::default()
+        };
+        *family.head.borrow_mut() = head;
+        family.read_counters().await?;
+        family.read_progress().await?;
+        found.records.iter().for_each(|record| family.take_in(record));
+        Ok(family)
+    }
+
+    /// A family that was never written, as the catalog has it.
+    pub(crate) fn new(
+        shared: Rc<Shared<D, G>>,
+        families: Weak<Families<D, G>>,
+        record: &FamilyRecord,
+        cache: (Rc<PageCache>, u32),
+        tuning: Tuning,
+    ) -> Self {
+        let family = Self::unread(shared, families, record, cache, tuning);
+        family.log.borrow_mut().life = 1;
+        family
+    }
+
+    fn unread(
+        shared: Rc<Shared<D, G>>,
+        families: Weak<Families<D, G>>,
+        record: &FamilyRecord,
+        (cache, cache_number): (Rc<PageCache>, u32),
+        tuning: Tuning,
+    ) -> Self {
+        let identity = LogIdentity { family: record.id, birth: record.birth };
+        let meta = Meta::new(shared.clone(), identity, record.log_blocks, cache, cache_number);
+        record.meta.iter().for_each(|&run| meta.extend(run));
+        let granule_blocks = record.granule_bytes / BLOCK_BYTES;
+        let granules = Granules::new(shapes(&shared, granule_blocks));
+        let slab_blocks = shared.slab_blocks();
+        let family = Self {
+            shared,
+            families,
+            id: record.id,
+            granule_blocks,
+            slab_blocks,
+            tuning,
+            meta,
+            head: RefCell::default(),
+            formatted: Cell::new(record.formatted),
+            layers: RefCell::default(),
+            root: Cell::new(None),
+            log: RefCell::default(),
+            granules: RefCell::new(granules),
+            quarantine: RefCell::default(),
+            grown: Cell::new((0, 0)),
+            allocated: Cell::new(0),
+            counters: RefCell::default(),
+            branches: RefCell::default(),
+            eras: super::Eras::default(),
+            pages_era: Cell::new(None),
+            commits: super::Turns::new(),
+            checkpoints: super::Turns::new(),
+            needs: Cell::new(None),
+            dirty: Cell::new(0),
+        };
+        for run in &record.data {
+            let mut granules = family.granules.borrow_mut();
+            (run.first..run.first + run.slabs)
+                .for_each(|slab| granules.add(Place::slab_number(run.group, slab), false));
+        }
+        let branches = record.branches.iter().map(|branch| (branch.number, Rc::new(Branch::of(branch))));
+        *family.branches.borrow_mut() = branches.collect();
+        family
+    }
+
+    /// How far the cleanings are, as the tree has it.
+    async fn read_progress(&self) -> Result<(), MapError> {
+        for branch in self.branches() {
+            let key = crate::tree::Key::progress(branch.number);
+            if let Some((_, value)) = self.last_entry(key, key).await? {
+                self.take_in_progress(&branch, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the slabs of each group are divided into granules.
+fn shapes<D: BlockDevice + 'static, G: BlockDevice>(shared: &Shared<D, G>, granule_blocks: u32) -> Vec<Shape> {
+    let slabs = shared.slab_blocks();
+    let shape = |(&slab_blocks, group): (&u32, u16)| {
+        let stripe_blocks = shared.gate(group).device().geometry().optimal_bytes.div_ceil(BLOCK_BYTES);
+        Shape::of(slab_blocks, granule_blocks, stripe_blocks)
+    };
+    slabs.iter().zip(0..).map(shape).collect()
+}
+
+impl MapError {
+    /// The error as an operator is told it.
+    pub(crate) fn into_pool_error(self, family: uuid::Uuid) -> PoolError {
+        match self {
+            Self::Group { group, error } => PoolError::GroupFails { group, error },
+            Self::Damaged(Damage(what)) => PoolError::MapDamaged { family, what: what.to_owned() },
+            Self::Full => PoolError::Full { free_bytes: 0, needed_bytes: 0 },
+            Self::CatalogLost => PoolError::CatalogLost,
+            Self::Stopped => {
+                let what = "it could not be written, and takes no change until the pool is opened again".to_owned();
+                PoolError::MapDamaged { family, what }
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Which blocks of a map's slabs are free for pages.
+//!
+//! The blocks are numbered through, from the first slab on. A region is as many of them as one page of bits can
+//! tell of; that page lies in the region itself, in one of two places in turn. The first region has the two heads
+//! and the log as well.
+
+use super::head::Region;
+use crate::maplog::LogIdentity;
+use crate::tree::Damage;
+use block::{Buf, View};
+use simd::crc32c::crc32c;
+use std::collections::BTreeSet;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: [u8; 8] = *b"BLKYDPMP";
+const CHECKSUM: std::ops::Range<usize> = 8..12;
+const PAGE_BYTES: usize = 4096;
+const WORDS: usize = (PAGE_BYTES - size_of::<Header>()) / 8;
+/// Pages of a region.
+pub(crate) const REGION_PAGES: u64 = WORDS as u64 * 64;
+/// Where the log begins in the first region: behind two heads and two copies of its bits.
+pub(crate) const LOG_START: u64 = 4;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    checksum: U32,
+    reserved: U32,
+    family: [u8; 16],
+    birth: U64,
+    region: U64,
+    generation: U64,
+    reserved_too: U64,
+}
+
+/// The free pages of a map.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PageSpace {
+    /// A bit for each page, set when it is taken.
+    words: Vec<u64>,
+    pages: u64,
+    free: u64,
+    cursor: u64,
+    /// Pages at the beginning that have another use.
+    fixed: u64,
+    changed: BTreeSet<usize>,
+}
+
+/// Where a copy of the bits of a region lies.
+pub(crate) fn bits_place(region: usize, copy: u8) -> u64 {
+    let first = if region == 0 { 2 } else { region as u64 * REGION_PAGES };
+    first + u64::from(copy)
+}
+
+/// True for the places of the bits of every region but the first, whose first blocks are all taken.
+fn is_for_bits(page: u64) -> bool {
+    page >= REGION_PAGES && page % REGION_PAGES < 2
+}
+
+impl PageSpace {
+    /// All pages free but those that have another use.
+    pub(crate) fn new(log_blocks: u32) -> Self {
+        let mut space = Self { fixed: LOG_START + u64::from(log_blocks), ..Self::default() };
+        space.extend(LOG_START + u64::from(log_blocks));
+        space.words.iter_mut().for_each(|word| *word = u64::MAX);
+        space.free = 0;
+        space
+    }
+
+    /// There are `pages` pages from now on.
+    pub(crate) fn extend(&mut self, pages: u64) {
+        self.words.resize(pages.div_ceil(64) as usize, 0);
+        for page in self.pages..pages {
+            self.put(page, is_for_bits(page));
+            self.free += u64::from(!is_for_bits(page));
+            self.changed.insert((page / REGION_PAGES) as usize);
+        }
+        self.pages = pages;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// Pages that a tree can use.
+    pub(crate) fn usable(&self) -> u64 {
+        let regions = self.pages.div_ceil(REGION_PAGES);
+        self.pages.saturating_sub(self.fixed + 2 * regions)
+    }
+
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// True for what a tree cannot use because it tells of the others.
+    pub(crate) fn is_for_bits(&self, page: u64) -> bool {
+        is_for_bits(page)
+    }
+
+    pub(crate) fn is_taken(&self, page: u64) -> bool {
+        self.words.get((page / 64) as usize).is_none_or(|word| word >> (page % 64) & 1 == 1)
+    }
+
+    /// A page that was free.
+    pub(crate) fn allocate(&mut self) -> Option<u64> {
+        if self.free == 0 {
+            return None;
+        }
+        let words = self.words.len();
+        let first = (self.cursor / 64) as usize % words.max(1);
+        for step in 0..=words {
+            let at = (first + step) % words;
+            let mut candidates = !self.words[at];
+            if step == 0 {
+                candidates &= u64::MAX << (self.cursor % 64);
+            }
+            let page = at as u64 * 64 + u64::from(candidates.trailing_zeros());
+            if candidates != 0 && page < self.pages {
+                self.take(page);
+                self.cursor = (page + 1) % self.pages;
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, page: u64) {
+        debug_assert!(!self.is_taken(page), "page {page} is taken twice");
+        self.put(page, true);
+        self.free -= 1;
+        self.changed.insert((page / REGION_PAGES) as usize);
+    }
+
+    pub(crate) fn release(&mut self, page: u64) {
+        debug_assert!(self.is_taken(page), "page {page} is free already");
+        self.put(page, false);
+        self.free += 1;
+        self.changed.insert((page / REGION_PAGES) as usize);
+    }
+
+    fn put(&mut self, page: u64, taken: bool) {
+        let (word, bit) = (&mut self.words[(page / 64) as usize], 1 << (page % 64));
+        if taken { *word |= bit } else { *word &= !bit }
+    }
+
+    /// The regions whose bits were changed since this was asked last.
+    pub(crate) fn changed(&mut self) -> BTreeSet<usize> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The page with the bits of a region.
+    pub(crate) fn emit(&self, identity: LogIdentity, region: usize, generation: u64) -> View {
+        let mut page = Buf::zeroed(PAGE_BYTES);
+        let header = Header {
+            magic: MAGIC,
+            checksum: 0.into(),
+            reserved: 0.into(),
+            family: *identity.family.as_bytes(),
+            birth: identity.birth.into(),
+            region: (region as u64).into(),
+            generation: generation.into(),
+            reserved_too: 0.into(),
+        };
+        header.write_to_prefix(&mut page).expect("a header is smaller than a page");
+        let words = self.words.iter().skip(region * WORDS).take(WORDS);
+        for (place, word) in page[size_of::<Header>()..].chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let checksum = crc32c(&page);
+        page[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        page.freeze()
+    }
+
+    /// Takes over the bits of a region from its page.
+    pub(crate) fn read(&mut self, page: &[u8], identity: LogIdentity, at: usize, told: Region) -> Result<(), Damage> {
+        let damaged = Damage("the bits of free pages are damaged");
+        let (header, rest) = Header::ref_from_prefix(page).map_err(|_| damaged)?;
+        let ours = header.magic == MAGIC
+            && header.family == *identity.family.as_bytes()
+            && header.birth.get() == identity.birth
+            && header.region.get() == at as u64
+            && header.generation.get() == told.generation;
+        if page.len() != PAGE_BYTES || !ours || !crate::label::is_sealed(page, header.checksum.get(), CHECKSUM) {
+            return Err(damaged);
+        }
+        let first = at as u64 * REGION_PAGES;
+        let last = self.pages.min(first + REGION_PAGES);
+        for page in first..last {
+            let bit = (page - first) as usize;
+            let taken = rest.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+            if taken != self.is_taken(page) && !is_for_bits(page) {
+                self.put(page, taken);
+                self.free = if taken { self.free - 1 } else { self.free + 1 };
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Uuid;
+    use proptest::prelude::*;
+
+    const IDENTITY: LogIdentity = LogIdentity { family: Uuid::from_u128(4), birth: 7 };
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn page_space_gives_every_free_page_once_and_reads_back(
+            pages in 60u64..400, drops in prop::collection::vec(any::<prop::sample::Index>(), 0..100),
+        ) {
+            let mut space = PageSpace::new(20);
+            space.extend(pages);
+            let mut taken: Vec<u64> = std::iter::from_fn(|| space.allocate()).collect();
+            let mut sorted = taken.clone();
+            sorted.sort_unstable();
+            prop_assert_eq!(sorted, (LOG_START + 20..pages).collect::<Vec<_>>());
+            for drop in drops {
+                if !taken.is_empty() {
+                    space.release(taken.swap_remove(drop.index(taken.len())));
+                }
+            }
+            prop_assert_eq!(space.free(), pages - LOG_START - 20 - taken.len() as u64);
+            let mut again = PageSpace::new(20);
+            again.extend(pages);
+            again.read(&space.emit(IDENTITY, 0, 5), IDENTITY, 0, Region { generation: 5, copy: 1 }).unwrap();
+            prop_assert_eq!(again.free(), space.free());
+            prop_assert!((0..pages + 70).all(|page| again.is_taken(page) == space.is_taken(page)));
+            let older = again.read(&space.emit(IDENTITY, 0, 4), IDENTITY, 0, Region { generation: 5, copy: 1 });
+            prop_assert!(older.is_err());
+        }
+    }
+
+    #[test]
+    fn page_space_of_many_regions_keeps_the_places_of_their_bits() {
+        let mut space = PageSpace::new(100);
+        space.extend(REGION_PAGES + 1);
+        space.extend(3 * REGION_PAGES);
+        assert!([1, 2].iter().all(|&region| (0..2).all(|copy| space.is_taken(bits_place(region, copy)))));
+        assert_eq!(space.free(), 3 * REGION_PAGES - LOG_START - 100 - 4);
+        assert_eq!(space.changed().len(), 3);
+        assert!(!space.is_taken(3 * REGION_PAGES - 1) && space.is_taken(3 * REGION_PAGES));
+    }
+}

@@ -1,0 +1,125 @@
+//! Reading what a branch shows, and telling which of it is mapped.
+
+use super::lookup::Seen;
+use super::parts::{Parts, Run, parts};
+use super::plan::MappedRun;
+use super::{Branch, Family, MapError};
+use crate::tree::Key;
+use block::{BlockDevice, Extent, Rope};
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::rc::Rc;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// The blocks of `extent` as who stands in `viewer` sees them.
+    pub(crate) async fn read(&self, branch: &Rc<Branch>, viewer: u64, extent: Extent) -> Result<Rope, MapError> {
+        // What is freed meanwhile stays as it is until this ends.
+        let _looking = self.eras.look();
+        let parts = parts(extent, self.granule_blocks);
+        let seen = self.seen_by_parts(branch, viewer, &parts).await?;
+        let runs = self.runs(parts.iter().copied().zip(seen.iter().map(|seen| seen.map(|seen| seen.place))));
+        if let [run] = runs[..] {
+            return self.read_run(run).await;
+        }
+        let mut rope = Rope::new();
+        for part in join_all(runs.into_iter().map(|run: Run| self.read_run(run))).await {
+            rope.append(part?);
+        }
+        Ok(rope)
+    }
+
+    /// What `viewer` sees of the granules of `parts`.
+    pub(crate) async fn seen_by_parts(
+        &self,
+        branch: &Rc<Branch>,
+        viewer: u64,
+        parts: &Parts,
+    ) -> Result<SmallVec<[Option<Seen>; 4]>, MapError> {
+        let mut seen = SmallVec::new();
+        for part in parts {
+            seen.push(self.seen(branch, part.granule, viewer).await?);
+        }
+        Ok(seen)
+    }
+
+    /// Granules from the first of `range` on of which the branch or what it is a clone of has a version, and the
+    /// granule up to which there are no others.
+    pub(crate) async fn candidates_in(
+        &self,
+        branch: &Rc<Branch>,
+        range: Range<u64>,
+    ) -> Result<(Vec<u32>, u64), MapError> {
+        let mut granules = Vec::new();
+        let mut until = range.end;
+        let mut branch = branch.clone();
+        let granule = |number: u64| u32::try_from(number).expect("a volume has at most 2^32 granules");
+        if range.is_empty() {
+            return Ok((granules, until));
+        }
+        loop {
+            let from = Key::version(branch.number, granule(range.start), 0);
+            let last = Key::version(branch.number, granule(range.end - 1), u64::MAX);
+            let (entries, next) = self.entries(from, last).await?;
+            granules.extend(entries.iter().map(|(key, _)| key.middle()));
+            if let Some(next) = next {
+                // A granule whose versions go on in the next leaf is one in any case.
+                let next = u64::from(next.middle());
+                if next == range.start {
+                    granules.push(granule(next));
+                }
+                until = until.min(next.max(range.start + 1));
+            }
+            match self.parent(&branch) {
+                Some((parent, _)) => branch = parent,
+                None => break,
+            }
+        }
+        granules.sort_unstable();
+        granules.dedup();
+        granules.retain(|&granule| u64::from(granule) < until);
+        Ok((granules, until))
+    }
+
+    /// The runs of `extent` that are mapped or not for `viewer`, at most `runs_max` from its beginning on.
+    pub(crate) async fn mapped(
+        &self,
+        branch: &Rc<Branch>,
+        viewer: u64,
+        extent: Extent,
+        runs_max: usize,
+    ) -> Result<Vec<MappedRun>, MapError> {
+        let blocks = u64::from(self.granule_blocks);
+        let end = extent.end().0.div_ceil(blocks);
+        let mut granule = extent.start.0 / blocks;
+        let mut runs: Vec<MappedRun> = Vec::new();
+        while granule < end && runs.len() <= runs_max {
+            let (candidates, until) = self.candidates_in(branch, granule..end).await?;
+            for candidate in candidates {
+                if self.seen(branch, candidate, viewer).await?.is_some() {
+                    let candidate = u64::from(candidate);
+                    add_run(&mut runs, granule..candidate, false, blocks, extent);
+                    add_run(&mut runs, candidate..candidate + 1, true, blocks, extent);
+                    granule = candidate + 1;
+                }
+            }
+            add_run(&mut runs, granule..until, false, blocks, extent);
+            granule = until;
+        }
+        runs.truncate(runs_max);
+        Ok(runs)
+    }
+}
+
+/// Adds the part of `granules` that lies in `extent` to the runs.
+fn add_run(runs: &mut Vec<MappedRun>, granules: Range<u64>, mapped: bool, blocks: u64, extent: Extent) {
+    if granules.is_empty() {
+        return;
+    }
+    let all = Extent::new(granules.start * blocks, (granules.end - granules.start) * blocks).intersection(extent);
+    match runs.last_mut() {
+        _ if all.is_empty() => {}
+        Some(last) if last.mapped == mapped => last.extent.len += all.len,
+        _ => runs.push(MappedRun { extent: all, mapped }),
+    }
+}

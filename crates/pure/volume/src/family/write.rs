@@ -1,0 +1,242 @@
+//! Writing to a branch: in place where it may, else to new places, which the map is told of when they hold the data.
+
+use super::lookup::Seen;
+use super::parts::{Part, Parts, bytes, parts};
+use super::{Branch, Family, MapError};
+use crate::maplog::Record;
+use crate::sabotage::{self, Sabotage};
+use crate::tree::{Key, Place};
+use block::{BlockDevice, Buf, Extent, Rope, View};
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A part of a write, and what its granule is now.
+#[derive(Clone, Copy)]
+struct Step {
+    part: Part,
+    seen: Option<Seen>,
+}
+
+type Steps = SmallVec<[Step; 4]>;
+
+/// What a write does, decided under its locks.
+#[derive(Default)]
+struct Plan {
+    /// Written where they lie.
+    stay: Steps,
+    /// Written to new places.
+    go: Steps,
+    /// Become holes.
+    punch: Steps,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// The blocks of `extent` hold `data` for everybody who reads the volume from now on.
+    pub(crate) async fn write(
+        self: &Rc<Self>,
+        branch: &Rc<Branch>,
+        extent: Extent,
+        data: View,
+    ) -> Result<(), MapError> {
+        self.admit_change().await?;
+        let parts = parts(extent, self.granule_blocks);
+        let range = granules(&parts);
+        {
+            let _held = branch.locks.shared(range.clone()).await;
+            let steps = self.steps(branch, &parts).await?;
+            if let Some(stay) = self.only_in_place(branch, &steps, &data) {
+                return self.write_in_place(&stay, &data).await;
+            }
+        }
+        let _held = branch.locks.exclusive(range).await;
+        let steps = self.steps(branch, &parts).await?;
+        let plan = self.plan(branch, &steps, &data, true);
+        match self.carry_out(branch, plan, &data).await {
+            // Moving what could stay needs space, too.
+            Err(MapError::Full) => {
+                let plan = self.plan(branch, &steps, &data, false);
+                self.carry_out(branch, plan, &data).await
+            }
+            result => result,
+        }
+    }
+
+    /// The map may be changed: it is in order, and not too far ahead of its disks.
+    pub(crate) async fn admit_change(self: &Rc<Self>) -> Result<(), MapError> {
+        if self.stopped().is_some() {
+            return Err(MapError::Stopped);
+        }
+        if self.is_checkpoint_overdue() {
+            self.checkpoint().await?;
+        }
+        if self.is_commit_due() {
+            self.commit().await?;
+        }
+        Ok(())
+    }
+
+    async fn steps(&self, branch: &Rc<Branch>, parts: &Parts) -> Result<Steps, MapError> {
+        let seen = self.seen_by_parts(branch, branch.epoch.get(), parts).await?;
+        Ok(parts.iter().zip(seen).map(|(&part, seen)| Step { part, seen }).collect())
+    }
+
+    /// The steps, if every granule can be written where it lies and nothing is gained elsewhere.
+    fn only_in_place(&self, branch: &Branch, steps: &Steps, data: &View) -> Option<Steps> {
+        if !steps.iter().all(|step| is_own(branch, step)) {
+            return None;
+        }
+        let plan = self.plan(branch, steps, data, true);
+        (plan.go.is_empty() && plan.punch.is_empty()).then_some(plan.stay)
+    }
+
+    /// What is to be done with each granule; whole stripes are moved where the group prefers that and `moves`.
+    fn plan(&self, branch: &Branch, steps: &Steps, data: &View, moves: bool) -> Plan {
+        let whole = |step: &Step| step.part.is_whole(self.granule_blocks);
+        let moving = moves && self.gains_by_moving(branch, steps);
+        let mut plan = Plan::default();
+        for &step in steps {
+            let zero = branch.zero_detection && step.part.of(data).iter().all(|&byte| byte == 0);
+            match step.seen {
+                None if zero => {}
+                Some(_) if zero && whole(&step) => plan.punch.push(step),
+                Some(_) if is_own(branch, &step) && !(moving && whole(&step)) => plan.stay.push(step),
+                _ => plan.go.push(step),
+            }
+        }
+        plan
+    }
+
+    /// True when the write overwrites whole stripes of a group that would rather write fresh ones, and there are some.
+    fn gains_by_moving(&self, branch: &Branch, steps: &Steps) -> bool {
+        let own = |step: &&Step| step.part.is_whole(self.granule_blocks) && is_own(branch, step);
+        let mut own = steps.iter().filter(own);
+        let Some(seen) = own.next().and_then(|step| step.seen) else { return false };
+        let prefers = self.shared.gate(seen.place.group()).device().geometry().prefers_fresh;
+        let unit = self.granules.borrow().unit(seen.place.group()) as usize;
+        prefers && own.count() + 1 >= unit && self.granules.borrow_mut().has_unit()
+    }
+
+    async fn carry_out(self: &Rc<Self>, branch: &Rc<Branch>, plan: Plan, data: &View) -> Result<(), MapError> {
+        if plan.go.is_empty() {
+            self.write_in_place(&plan.stay, data).await?;
+            return self.punch_steps(branch, &plan.punch).await;
+        }
+        let first = plan.go[0].part.granule;
+        let holes = plan.go.iter().filter(|step| step.seen.is_none()).count();
+        let taken = self.take_places(branch, first, plan.go.len(), holes).await?;
+        let (stay, go) = futures_util::future::join(
+            self.write_in_place(&plan.stay, data),
+            self.write_to(branch, &plan.go, &taken.places, data),
+        )
+        .await;
+        stay.and(go)?;
+        // From here on nothing is waited for: the map has all of it or nothing.
+        for (step, place) in plan.go.iter().zip(taken.keep()) {
+            self.change(moved(branch, step, place));
+        }
+        self.punch_steps(branch, &plan.punch).await
+    }
+
+    async fn punch_steps(&self, branch: &Rc<Branch>, steps: &Steps) -> Result<(), MapError> {
+        for step in steps {
+            self.punch(branch, step.part.granule).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_in_place(&self, steps: &Steps, data: &View) -> Result<(), MapError> {
+        let runs = self.runs(steps.iter().map(|step| (step.part, step.seen.map(|seen| seen.place))));
+        let fresh = sabotage::is(Sabotage::FreshOverLive);
+        let writes = runs.into_iter().filter_map(|run| {
+            let from = bytes(run.at);
+            Some(self.write_run(run.place?, data.slice(from..from + bytes(run.blocks)), fresh))
+        });
+        all(join_all(writes).await)
+    }
+
+    /// Writes whole granules to places that nobody sees yet: what the request brings, and around it what was there.
+    async fn write_to(&self, branch: &Branch, steps: &Steps, places: &[Place], data: &View) -> Result<(), MapError> {
+        let mut writes = Vec::new();
+        let mut at = 0;
+        while at < steps.len() {
+            let mut end = at + 1;
+            while end < steps.len() && places[end] == places[end - 1].next() && places[end].slab() == places[at].slab()
+            {
+                end += 1;
+            }
+            writes.push(self.write_granules(branch, &steps[at..end], places[at], data));
+            at = end;
+        }
+        all(join_all(writes).await)
+    }
+
+    /// Writes granules that lie beside each other.
+    async fn write_granules(&self, branch: &Branch, steps: &[Step], first: Place, data: &View) -> Result<(), MapError> {
+        let beside = steps.windows(2).all(|pair| pair[0].part.at + pair[0].part.blocks == pair[1].part.at);
+        let content = if beside && steps.iter().all(|step| step.part.is_whole(self.granule_blocks)) {
+            let from = bytes(steps[0].part.at);
+            data.slice(from..from + bytes(steps.len() as u64 * u64::from(self.granule_blocks)))
+        } else {
+            self.compose(branch, steps, data).await?
+        };
+        self.write_run(self.locate(first), content, true).await
+    }
+
+    /// Whole granules: the bytes of the request, and around them what the granules show now.
+    async fn compose(&self, _branch: &Branch, steps: &[Step], data: &View) -> Result<View, MapError> {
+        let whole = u64::from(self.granule_blocks);
+        let mut content = Buf::recycled(steps.len() * bytes(whole));
+        for (step, place) in steps.iter().zip(content.chunks_exact_mut(bytes(whole))) {
+            let (from, end) = (step.part.from, step.part.from + step.part.blocks);
+            let (before, rest) = place.split_at_mut(bytes(from));
+            let (middle, behind) = rest.split_at_mut(bytes(step.part.blocks));
+            middle.copy_from_slice(&step.part.of(data));
+            for (part, start) in [(before, 0), (behind, end)].into_iter().filter(|(part, _)| !part.is_empty()) {
+                match step.seen.filter(|_| !sabotage::is(Sabotage::CopyNothing)) {
+                    None => part.fill(0),
+                    Some(seen) => self.read_old(seen.place, start, part).await?.copy_to(part),
+                }
+            }
+        }
+        Ok(content.freeze())
+    }
+
+    /// As much of a granule as `like` has bytes, from block `from` on.
+    async fn read_old(&self, place: Place, from: u64, like: &[u8]) -> Result<Rope, MapError> {
+        let (group, start) = self.locate(place);
+        let blocks = like.len() as u64 / u64::from(crate::layout::BLOCK_BYTES);
+        let read = self.shared.gate(group).device().read(Extent::new(start + from, blocks)).await;
+        read.map_err(|error| MapError::Group { group, error })
+    }
+}
+
+/// True when the granule has a version of the branch's own epoch: nobody else sees it.
+fn is_own(branch: &Branch, step: &Step) -> bool {
+    step.seen.is_some_and(|seen| (seen.branch, seen.epoch) == (branch.number, branch.epoch.get()))
+}
+
+/// The change that makes a written place known.
+fn moved(branch: &Branch, step: &Step, place: Place) -> Record {
+    let own = is_own(branch, step);
+    let older = step.seen.filter(|seen| seen.branch == branch.number && !own);
+    Record {
+        key: Key::version(branch.number, step.part.granule, branch.epoch.get()),
+        value: Some(place.0),
+        freed: step.seen.filter(|_| own).map(|seen| seen.place),
+        mapped: i8::from(step.seen.is_none()),
+        exclusive: older.is_some_and(|seen| branch.is_exclusive(seen.epoch)),
+    }
+}
+
+/// The granules of the parts.
+fn granules(parts: &Parts) -> Range<u64> {
+    let first = parts.first().map_or(0, |part| u64::from(part.granule));
+    let last = parts.last().map_or(0, |part| u64::from(part.granule) + 1);
+    first..last
+}
+
+fn all(results: Vec<Result<(), MapError>>) -> Result<(), MapError> {
+    results.into_iter().collect()
+}

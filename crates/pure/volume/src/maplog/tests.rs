@@ -1,0 +1,79 @@
+use super::replay::Replay;
+use super::*;
+use crate::tree::Damage;
+use proptest::prelude::*;
+
+const IDENTITY: LogIdentity = LogIdentity { family: Uuid::from_u128(5), birth: 9 };
+
+fn record(number: u64) -> Record {
+    Record {
+        freed: Some(Place(number)),
+        mapped: -1,
+        exclusive: true,
+        ..Record::put(Key::version(1, 2, number), number)
+    }
+}
+
+fn block(sequence: u64, serial: u64, life: u32, back: u32) -> Option<LogBlock> {
+    Some(LogBlock { sequence, serial, life, back, records: vec![record(serial), record(serial + 1)] })
+}
+
+fn serials(replay: &Replay) -> Vec<u64> {
+    replay.records.iter().map(|record| record.key.low()).collect()
+}
+
+proptest! {
+    #[test]
+    fn log_block_parses_to_what_was_emitted_and_to_nothing_when_a_byte_is_changed(
+        count in 0usize..=RECORDS_MAX, at in 0usize..4096, bit in 0u32..8,
+    ) {
+        let records: Vec<Record> = (0..count as u64)
+            .map(|n| if n % 3 == 0 { Record { value: None, freed: None, mapped: 1, exclusive: false, ..record(n) } } else { record(n) })
+            .collect();
+        let block = LogBlock { sequence: 77, serial: 5, life: 3, back: 1, records: records.clone() };
+        let mut bytes = vec![0; 4096];
+        emit(IDENTITY, &block, &records, &mut bytes);
+        prop_assert_eq!(parse(IDENTITY, &bytes), Some(block));
+        prop_assert_eq!(parse(LogIdentity { birth: 8, ..IDENTITY }, &bytes), None);
+        bytes[at] ^= 1 << bit;
+        prop_assert_eq!(parse(IDENTITY, &bytes), None);
+    }
+}
+
+#[test]
+fn log_of_nothing_begins_where_the_checkpoint_says() {
+    let found = replay(&[None, None, None], 7, 40).unwrap();
+    assert_eq!((found.sequence, found.serial, found.life), (7, 40, 1));
+}
+
+#[test]
+fn log_ends_before_the_first_block_that_is_not_there() {
+    let blocks = [block(8, 42, 1, 0), block(9, 44, 1, 1), None, block(7, 40, 1, 0)];
+    let found = replay(&blocks, 7, 40).unwrap();
+    assert_eq!((serials(&found), found.sequence, found.serial), (vec![40, 41, 42, 43, 44, 45], 10, 46));
+    assert_eq!(found.life, 2);
+}
+
+#[test]
+fn log_passes_over_what_the_checkpoint_has() {
+    let blocks = [block(8, 42, 1, 0), None, None, block(7, 40, 1, 0)];
+    assert_eq!(serials(&replay(&blocks, 7, 43).unwrap()), vec![43]);
+    assert_eq!(replay(&blocks, 9, 60).unwrap().serial, 60);
+}
+
+#[test]
+fn log_never_goes_on_with_what_an_interrupted_commit_left() {
+    // Blocks 7 and 8 were one commit in life 1, and only 8 landed. Life 2 wrote another 7.
+    let blocks = [block(8, 42, 1, 1), None, None, block(7, 40, 2, 0)];
+    let found = replay(&blocks, 7, 40).unwrap();
+    assert_eq!((serials(&found), found.sequence, found.life), (vec![40, 41], 8, 3));
+}
+
+#[test]
+fn log_that_lost_a_block_in_its_middle_is_damaged() {
+    let blocks = [None, block(9, 44, 1, 0), None, block(7, 40, 1, 0)];
+    assert_eq!(replay(&blocks, 7, 40), Err(Damage("a block of the map log is lost")));
+    // The same as a part of the commit of the lost block: nobody heard of it.
+    let blocks = [None, block(9, 44, 1, 1), None, block(7, 40, 1, 0)];
+    assert_eq!(serials(&replay(&blocks, 7, 40).unwrap()), vec![40, 41]);
+}

@@ -1,0 +1,43 @@
+//! Looking at everything that a pool says of its families, and saying it in text.
+
+use super::Pool;
+use crate::error::PoolError;
+use crate::family::check::{CheckReport, Finding};
+use block::BlockDevice;
+use uuid::Uuid;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    /// What is wrong with the maps of the pool's families. Nothing is written; writes to a family wait while it is
+    /// looked at.
+    ///
+    /// *Errors*: `CatalogLost`. A family that cannot be opened is a finding.
+    pub async fn check(&self) -> Result<CheckReport, PoolError> {
+        self.shared.store.committed(self.shared.store.latest()).await?;
+        let families: Vec<Uuid> = self.shared.store.look(|catalog| catalog.families.iter().map(|one| one.id).collect());
+        let mut report = CheckReport::default();
+        for family in families {
+            self.check_family(family, &mut report).await;
+        }
+        Ok(report)
+    }
+
+    async fn check_family(&self, id: Uuid, report: &mut CheckReport) {
+        use crate::family::check::FindingKind::Damaged;
+        let damaged = |what: String| Finding { family: id, kind: Damaged, what };
+        let family = match self.families.family(id).await {
+            Ok(family) => family,
+            Err(error) => return report.findings.push(damaged(error.to_string())),
+        };
+        let _held = family.stand_still().await;
+        match family.check().await {
+            Ok(checked) => {
+                report.entries += checked.entries;
+                report.granules += checked.granules;
+                report.pages += checked.pages;
+                let findings = checked.findings.into_iter();
+                report.findings.extend(findings.map(|(kind, what)| Finding { family: id, kind, what }));
+            }
+            Err(error) => report.findings.push(damaged(error.into_pool_error(id).to_string())),
+        }
+    }
+}

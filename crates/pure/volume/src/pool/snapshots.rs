@@ -1,0 +1,258 @@
+//! Snapshots: making them at one instant, going back to them, locking and deleting them.
+
+use super::Pool;
+use super::thin::admit_emitted;
+use super::volumes::is_name;
+use crate::catalog::{BranchRecord, Catalog, DEAD_RANGES_MAX, DeadRange, SNAPSHOTS_MAX, SnapshotRecord};
+use crate::error::PoolError;
+use crate::family::plan::{Lock, SnapshotPlan};
+use crate::family::{Branch, Family, needed_ranges};
+use crate::sabotage::{self, Sabotage};
+use block::BlockDevice;
+use shard::RangeGuard;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// Volumes that stand still, by family and number.
+type Standing<D, G> = BTreeMap<(Uuid, u32), (Rc<Family<D, G>>, Rc<Branch>)>;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    /// The snapshots are there, each the state of its volume at one instant between call and return, the same
+    /// for all of them; with everything that was written before, flushed or not.
+    ///
+    /// *Durability*: when it returns; all of them or none. *Errors*: `VolumeUnknown`, `NameInvalid`,
+    /// `SnapshotNameTaken`, `IdTaken`, `TooManySnapshots`, `Full` (a thick volume needs space for what it may change,
+    /// and every map for its holes), `GroupFails`, `CatalogFull`, `CatalogLost`.
+    pub async fn create_snapshots(&self, plans: &[SnapshotPlan]) -> Result<(), PoolError> {
+        self.shared.store.look(|catalog| admit_snapshots(catalog, plans))?;
+        let mut standing = Standing::new();
+        for plan in plans {
+            let (family, branch) = self.branch(plan.volume).await?;
+            standing.insert((family.id, branch.number), (family, branch));
+        }
+        let held = stand_still(&standing).await;
+        self.flush_standing(&standing).await?;
+        self.make_room(&standing, |branch| branch.fresh.get(), |branch| branch.fresh.get())?;
+        let set = if plans.len() > 1 { plans[0].id } else { Uuid::nil() };
+        let mapped: BTreeMap<Uuid, u64> =
+            standing.values().map(|(_, branch)| (branch.id, branch.mapped.get())).collect();
+        let ((), change) = self.shared.store.change(|catalog| {
+            admit_snapshots(catalog, plans)?;
+            for plan in plans {
+                let record = catalog.branch_mut(plan.volume).ok_or(PoolError::VolumeUnknown(plan.volume))?;
+                add_snapshot(record, plan, mapped[&plan.volume], set);
+            }
+            Ok(())
+        })?;
+        for (family, _) in standing.values() {
+            family.need(change);
+            if !sabotage::is(Sabotage::SnapshotKeepsEpoch) {
+                family.follow_catalog();
+            }
+        }
+        // What is written from here on is of the next epoch, and committed after the catalog.
+        drop(held);
+        self.shared.store.committed(change).await
+    }
+
+    /// The volume shows what the snapshot shows, at its present size; newer snapshots stay as they are.
+    ///
+    /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `TooManyRollBacks`, `Full`, `GroupFails`,
+    /// `CatalogFull`, `CatalogLost`.
+    pub async fn roll_back(&self, snapshot: Uuid) -> Result<(), PoolError> {
+        let unknown = PoolError::SnapshotUnknown(snapshot);
+        let found = self.shared.store.look(|catalog| {
+            let (_, branch, snapshot) = catalog.snapshot(snapshot)?;
+            Some((branch.id, snapshot.epoch, snapshot.mapped))
+        });
+        let (volume, epoch, mapped) = found.ok_or(unknown.clone())?;
+        let (family, branch) = self.branch(volume).await?;
+        let standing = Standing::from([((family.id, branch.number), (family.clone(), branch.clone()))]);
+        let held = stand_still(&standing).await;
+        self.flush_standing(&standing).await?;
+        let (granule_blocks, thick) = (family.granule_blocks, branch.thick);
+        let all = if thick { branch.granules(granule_blocks) } else { mapped };
+        let more = all.saturating_sub(branch.wanting(granule_blocks));
+        self.make_room(&standing, |_| more, |_| more)?;
+        let ((), change) = self.shared.store.change(|catalog| {
+            let (_, record, _) = catalog.snapshot(snapshot).ok_or(unknown)?;
+            if record.dead.len() >= DEAD_RANGES_MAX {
+                return Err(PoolError::TooManyRollBacks);
+            }
+            admit_emitted(catalog, size_of::<DeadRange>())?;
+            let record = catalog.branch_mut(volume).ok_or(PoolError::VolumeUnknown(volume))?;
+            if !sabotage::is(Sabotage::ForgetDeadEpochs) {
+                record.dead.push(DeadRange { after: epoch, last: record.epoch });
+            }
+            record.epoch += 1;
+            record.mapped = mapped;
+            record.cleaning += 1;
+            record.dead = needed_ranges(&record.dead, record);
+            Ok(())
+        })?;
+        family.follow_catalog();
+        family.need(change);
+        branch.exclusive.borrow_mut().remove(&epoch);
+        drop(held);
+        self.shared.store.committed(change).await
+    }
+
+    /// The snapshot is no more. What only it held is given back by [`Pool::tend`]. Who has it open gets `Gone` from now on.
+    ///
+    /// *Shape*: `now` is the time, in seconds since 1970. *Durability*: when it returns. *Errors*: `SnapshotUnknown`,
+    /// `SnapshotLocked`, `SnapshotCloned`, `CatalogLost`.
+    pub async fn delete_snapshot(&self, id: Uuid, now: u64) -> Result<(), PoolError> {
+        let family = self.shared.store.look(|catalog| admit_deletion(catalog, id, now))?;
+        if let Some(device) = self.families.opened_device(id) {
+            device.close().await;
+        }
+        let ((), change) = self.shared.store.change(|catalog| {
+            admit_deletion(catalog, id, now)?;
+            let volume = catalog.snapshot(id).expect("it was admitted").1.id;
+            let record = catalog.branch_mut(volume).expect("it was found above");
+            record.snapshots.retain(|snapshot| snapshot.id != id);
+            record.cleaning += 1;
+            record.dead = needed_ranges(&record.dead, record);
+            Ok(())
+        })?;
+        if let Some(family) = self.families.opened(family) {
+            family.follow_catalog();
+            family.need(change);
+        }
+        self.shared.store.committed(change).await
+    }
+
+    /// The snapshot cannot be deleted before `lock` ends. Locks only become longer.
+    ///
+    /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `SnapshotLocked` for a shorter one, `CatalogLost`.
+    pub async fn lock_snapshot(&self, id: Uuid, lock: Lock) -> Result<(), PoolError> {
+        let ((), change) = self.shared.store.change(|catalog| {
+            let volume = catalog.snapshot(id).ok_or(PoolError::SnapshotUnknown(id))?.1.id;
+            let record = catalog.branch_mut(volume).expect("it was found above");
+            let snapshot = record.snapshots.iter_mut().find(|one| one.id == id).expect("it was found above");
+            if lock.until() < snapshot.locked_until {
+                let (name, until) = (snapshot.name.clone(), snapshot.locked_until);
+                return Err(PoolError::SnapshotLocked { name, until });
+            }
+            snapshot.locked_until = lock.until();
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await
+    }
+
+    /// The open family and branch of a volume.
+    pub(super) async fn branch(&self, volume: Uuid) -> Result<(Rc<Family<D, G>>, Rc<Branch>), PoolError> {
+        let unknown = PoolError::VolumeUnknown(volume);
+        let family = self
+            .shared
+            .store
+            .look(|catalog| catalog.branch(volume).filter(|(_, branch)| !branch.dying).map(|(family, _)| family.id));
+        let family = self.families.family(family.ok_or(unknown.clone())?).await?;
+        let branch = family.branch_of(volume).ok_or(unknown)?;
+        Ok((family, branch))
+    }
+
+    /// What was written to the volumes is stable.
+    async fn flush_standing(&self, standing: &Standing<D, G>) -> Result<(), PoolError> {
+        let mut done = BTreeSet::new();
+        for (family, _) in standing.values().filter(|(family, _)| done.insert(family.id)) {
+            family.commit().await.map_err(|error| error.into_pool_error(family.id))?;
+        }
+        Ok(())
+    }
+
+    /// The families have room for what the volumes may do in their next epoch: more entries of the map, and more
+    /// places for thick ones.
+    fn make_room(
+        &self,
+        standing: &Standing<D, G>,
+        entries: impl Fn(&Branch) -> u64,
+        places: impl Fn(&Branch) -> u64,
+    ) -> Result<(), PoolError> {
+        let free_bytes = self.status().free_bytes;
+        for (family, _) in standing.values() {
+            let own = || standing.values().filter(|(other, _)| other.id == family.id).map(|(_, branch)| branch);
+            let needed: u64 = own().filter(|branch| branch.thick).map(|branch| places(branch)).sum();
+            let entries: u64 = own().map(|branch| entries(branch)).sum();
+            let needed_bytes = needed * u64::from(family.granule_blocks) * u64::from(crate::layout::BLOCK_BYTES);
+            let full = |_| PoolError::Full { free_bytes, needed_bytes };
+            family.make_room_in_map(entries).map_err(full)?;
+            family.reserve_data(needed).map_err(full)?;
+        }
+        Ok(())
+    }
+}
+
+/// Nothing is being written to the volumes as long as the answer lives. Always in the same order, so that two
+/// who want the same volumes do not wait for each other.
+async fn stand_still<D: BlockDevice + 'static, G: BlockDevice + 'static>(standing: &Standing<D, G>) -> Vec<RangeGuard> {
+    let mut held = Vec::with_capacity(standing.len());
+    if sabotage::is(Sabotage::SnapshotPassesWrites) {
+        return held;
+    }
+    for (_, branch) in standing.values() {
+        held.push(branch.locks.exclusive(0..u64::MAX).await);
+    }
+    held
+}
+
+fn admit_snapshots(catalog: &Catalog, plans: &[SnapshotPlan]) -> Result<(), PoolError> {
+    let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for plan in plans {
+        let branch = catalog.branch(plan.volume).filter(|(_, branch)| !branch.dying);
+        let (_, branch) = branch.ok_or(PoolError::VolumeUnknown(plan.volume))?;
+        if !is_name(&plan.name) {
+            return Err(PoolError::NameInvalid(plan.name.clone()));
+        }
+        let known = branch.snapshots.iter().any(|snapshot| snapshot.name == plan.name);
+        if known || !names.insert((plan.volume, &plan.name)) {
+            return Err(PoolError::SnapshotNameTaken(plan.name.clone()));
+        }
+        if catalog.has_id(plan.id) || !ids.insert(plan.id) {
+            return Err(PoolError::IdTaken(plan.id));
+        }
+    }
+    let volumes: BTreeSet<Uuid> = plans.iter().map(|plan| plan.volume).collect();
+    if volumes.len() < plans.len() {
+        return Err(PoolError::Plan("a volume has one snapshot of an instant, not several"));
+    }
+    let branches = catalog.families.iter().flat_map(|family| &family.branches);
+    if branches.map(|branch| branch.snapshots.len()).sum::<usize>() + plans.len() > SNAPSHOTS_MAX {
+        return Err(PoolError::TooManySnapshots);
+    }
+    let bytes = plans.iter().map(|plan| record_of(plan, 0, 0, 0, Uuid::nil()).emitted_bytes()).sum();
+    admit_emitted(catalog, bytes)
+}
+
+fn add_snapshot(record: &mut BranchRecord, plan: &SnapshotPlan, mapped: u64, set: Uuid) {
+    record.snapshots.push(record_of(plan, record.epoch, record.size_bytes, mapped, set));
+    record.epoch += 1;
+    record.mapped = mapped;
+}
+
+fn record_of(plan: &SnapshotPlan, epoch: u64, size_bytes: u64, mapped: u64, set: Uuid) -> SnapshotRecord {
+    SnapshotRecord {
+        id: plan.id,
+        name: plan.name.clone(),
+        epoch,
+        size_bytes,
+        mapped,
+        created_at: plan.created_at,
+        locked_until: plan.lock.until(),
+        set,
+    }
+}
+
+/// Admits the deletion of a snapshot; its family.
+fn admit_deletion(catalog: &Catalog, id: Uuid, now: u64) -> Result<Uuid, PoolError> {
+    let (family, branch, snapshot) = catalog.snapshot(id).ok_or(PoolError::SnapshotUnknown(id))?;
+    if snapshot.locked_until > now {
+        return Err(PoolError::SnapshotLocked { name: snapshot.name.clone(), until: snapshot.locked_until });
+    }
+    let parent = crate::catalog::Parent { branch: branch.number, epoch: snapshot.epoch };
+    match family.branches.iter().find(|clone| clone.parent == Some(parent)) {
+        None => Ok(family.id),
+        Some(clone) => Err(PoolError::SnapshotCloned { snapshot: snapshot.name.clone(), clone: clone.name.clone() }),
+    }
+}

@@ -1,0 +1,285 @@
+//! Making, opening, growing and deleting volumes that have a map.
+
+use super::Pool;
+use super::volumes::{admit_bytes, admit_identity};
+use crate::catalog::{
+    BRANCHES_MADE_MAX, BranchRecord, Catalog, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, LOG_BLOCKS_MIN, Parent,
+};
+use crate::error::PoolError;
+use crate::family::Family;
+use crate::family::plan::{ClonePlan, Provisioning, ThinPlan};
+use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
+use crate::space::SpaceMap;
+use crate::thin::{ThinVolume, Viewer};
+use block::BlockDevice;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// The granule of a volume that leaves it to us.
+const GRANULE_BYTES_USUAL: u32 = 64 << 10;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    /// The pool has the volume, all of it holes, and it is open.
+    ///
+    /// *Durability*: when it returns. *Errors*: as [`Pool::create_volume`], and `Granule`.
+    pub async fn create_thin_volume(&self, plan: ThinPlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
+        let id = plan.id;
+        let tuning = self.families.tuning.get();
+        let birth = self.shared.store.generation() + 1;
+        let ((), change) = self.shared.store.change(|catalog| {
+            let record = draft(&plan, catalog, birth, tuning.log_blocks)?;
+            admit_emitted(catalog, record.emitted_bytes())?;
+            catalog.families.push(record);
+            Ok(())
+        })?;
+        let family = self.families.begin(id).ok_or(PoolError::VolumeUnknown(id))?;
+        // All in one commit: a volume whose space is kept is never there without it.
+        let settled = family.reserve_data(0).and_then(|()| family.make_room_in_map(0));
+        if settled.is_err() {
+            let error = self.full(&family);
+            self.families.forget(id);
+            let ((), change) = self.shared.store.change(|catalog| {
+                catalog.families.retain(|family| family.id != id);
+                Ok(())
+            })?;
+            self.shared.store.committed(change).await?;
+            return Err(error);
+        }
+        self.shared.store.committed(change).await?;
+        family.checkpoint().await.map_err(|error| error.into_pool_error(id))?;
+        self.shared.look_at_space();
+        self.open_thin_volume(id).await
+    }
+
+    fn full(&self, family: &Family<D, G>) -> PoolError {
+        let free_bytes = self.status().free_bytes;
+        let needed = family.reserved() * u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
+        PoolError::Full { free_bytes, needed_bytes: needed }
+    }
+
+    /// The volume, open. All who open it share one.
+    ///
+    /// *Errors*: `VolumeUnknown` (also for one that lies in segments: see [`Pool::open_volume`]), `MapDamaged`,
+    /// `GroupFails`, `CatalogLost`.
+    pub async fn open_thin_volume(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
+        // What is not committed yet must not be used, so that nothing is acknowledged of a volume that a crash undoes.
+        self.shared.store.committed(self.shared.store.latest()).await?;
+        let family = self
+            .shared
+            .store
+            .look(|catalog| catalog.branch(id).filter(|(_, branch)| !branch.dying).map(|(family, _)| family.id));
+        let family = self.families.family(family.ok_or(PoolError::VolumeUnknown(id))?).await?;
+        let branch = family.branch_of(id).ok_or(PoolError::VolumeUnknown(id))?;
+        Ok(self.families.device(id, || ThinVolume::new(family, branch, id, Viewer::Volume)))
+    }
+
+    /// The snapshot as a device that cannot be written.
+    ///
+    /// *Errors*: `SnapshotUnknown`, and as [`Pool::open_thin_volume`].
+    pub async fn open_snapshot(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
+        self.shared.store.committed(self.shared.store.latest()).await?;
+        let found = self.shared.store.look(|catalog| {
+            let (family, branch, snapshot) = catalog.snapshot(id)?;
+            Some((family.id, branch.id, snapshot.epoch, snapshot.size_bytes))
+        });
+        let (family, volume, epoch, size_bytes) = found.ok_or(PoolError::SnapshotUnknown(id))?;
+        let family = self.families.family(family).await?;
+        let branch = family.branch_of(volume).ok_or(PoolError::SnapshotUnknown(id))?;
+        Ok(self.families.device(id, || ThinVolume::new(family, branch, id, Viewer::Snapshot { epoch, size_bytes })))
+    }
+
+    /// The clone is there, shows what the snapshot shows, and is open.
+    ///
+    /// *Durability*: when it returns. *Errors*: `SnapshotUnknown`, `NameInvalid`, `NameTaken`, `IdTaken`,
+    /// `TooManyVolumes`, `TooDeep`, `Full`, `CatalogFull`, `CatalogLost`.
+    pub async fn create_clone(&self, plan: ClonePlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
+        let unknown = PoolError::SnapshotUnknown(plan.snapshot);
+        let found = self.shared.store.look(|catalog| {
+            let (family, _, snapshot) = catalog.snapshot(plan.snapshot)?;
+            Some((family.id, snapshot.size_bytes, snapshot.mapped))
+        });
+        let (family, size_bytes, mapped) = found.ok_or(unknown.clone())?;
+        let family = self.families.family(family).await?;
+        let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
+        let thick = plan.provisioning == Provisioning::Thick;
+        let wanting = if thick { size_bytes.div_ceil(granule_bytes) } else { mapped };
+        family.make_room_in_map(wanting).map_err(|_| self.full(&family))?;
+        family.reserve_data(if thick { wanting } else { 0 }).map_err(|_| self.full(&family))?;
+        let ((), change) = self.shared.store.change(|catalog| {
+            admit_identity(catalog, plan.id, &plan.name)?;
+            let (record, branch, snapshot) = catalog.snapshot(plan.snapshot).ok_or(unknown)?;
+            let number = record.branches_made;
+            if record.depth(branch) + 1 > DEPTH_MAX {
+                return Err(PoolError::TooDeep);
+            }
+            let parent = Parent { branch: branch.number, epoch: snapshot.epoch };
+            let clone = BranchRecord {
+                parent: Some(parent),
+                block_bytes: branch.block_bytes,
+                size_bytes,
+                mapped: snapshot.mapped,
+                ..first_branch(plan.id, &plan.name, number, plan.created_at, thick, plan.zero_detection)
+            };
+            let id = record.id;
+            if number >= BRANCHES_MADE_MAX {
+                return Err(PoolError::TooManyVolumes);
+            }
+            admit_emitted(catalog, clone.emitted_bytes())?;
+            let record = catalog.family_mut(id).expect("it was found above");
+            record.branches_made += 1;
+            record.branches.push(clone);
+            Ok(())
+        })?;
+        family.follow_catalog();
+        family.need(change);
+        self.shared.store.committed(change).await?;
+        self.open_thin_volume(plan.id).await
+    }
+
+    /// The volume has `size_bytes`; see [`Pool::resize_volume`].
+    pub(super) async fn resize_thin(&self, id: Uuid, size_bytes: u64) -> Result<(), PoolError> {
+        let found = self.shared.store.look(|catalog| {
+            catalog.branch(id).map(|(family, branch)| (family.id, branch.size_bytes, branch.block_bytes, branch.dying))
+        });
+        let Some((family, bytes, block_bytes, false)) = found else { return Err(PoolError::VolumeUnknown(id)) };
+        if size_bytes < bytes {
+            return Err(PoolError::VolumeShrink { bytes, asked_bytes: size_bytes });
+        }
+        admit_bytes(size_bytes, block_bytes)?;
+        let family = self.families.family(family).await?;
+        let branch = family.branch_of(id).ok_or(PoolError::VolumeUnknown(id))?;
+        if branch.thick {
+            let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
+            let more = size_bytes.div_ceil(granule_bytes) - bytes.div_ceil(granule_bytes);
+            family.make_room_in_map(more).map_err(|_| self.full(&family))?;
+            family.reserve_data(more).map_err(|_| self.full(&family))?;
+        }
+        let ((), change) = self.shared.store.change(|catalog| {
+            let record = catalog.branch_mut(id).ok_or(PoolError::VolumeUnknown(id))?;
+            record.size_bytes = record.size_bytes.max(size_bytes);
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await?;
+        family.follow_catalog();
+        Ok(())
+    }
+
+    /// The pool has the volume no more; see [`Pool::delete_volume`]. The space of a clone is given back by
+    /// [`Pool::tend`], that of a volume alone at once.
+    pub(super) async fn delete_thin(&self, id: Uuid) -> Result<(), PoolError> {
+        let found = self.shared.store.look(|catalog| {
+            let (family, branch) = catalog.branch(id)?;
+            Some((family.id, branch.dying, branch.snapshots.len(), family.branches.len()))
+        });
+        let Some((family, false, snapshots, branches)) = found else { return Err(PoolError::VolumeUnknown(id)) };
+        if snapshots > 0 {
+            return Err(PoolError::HasSnapshots(snapshots));
+        }
+        if let Some(device) = self.families.opened_device(id) {
+            device.close().await;
+        }
+        if branches == 1 {
+            return self.delete_family(family).await;
+        }
+        let ((), change) = self.shared.store.change(|catalog| {
+            let record = catalog.branch_mut(id).ok_or(PoolError::VolumeUnknown(id))?;
+            if !record.snapshots.is_empty() {
+                return Err(PoolError::HasSnapshots(record.snapshots.len()));
+            }
+            // Its name and its identity are free, its record stays until nothing of it is left.
+            record.name = format!("deleted {}", record.id);
+            record.dying = true;
+            record.cleaning += 1;
+            Ok(())
+        })?;
+        if let Some(family) = self.families.opened(family) {
+            family.follow_catalog();
+            family.need(change);
+        }
+        self.shared.store.committed(change).await
+    }
+
+    async fn delete_family(&self, id: Uuid) -> Result<(), PoolError> {
+        if let Some(family) = self.families.opened(id) {
+            // Nobody writes to its slabs any more when they become another's.
+            family.rest().await;
+        }
+        let ((), change) = self.shared.store.change(|catalog| {
+            let record = catalog.family(id).ok_or(PoolError::VolumeUnknown(id))?;
+            let snapshots: usize = record.branches.iter().map(|branch| branch.snapshots.len()).sum();
+            if record.branches.len() > 1 || snapshots > 0 {
+                return Err(PoolError::HasSnapshots(snapshots));
+            }
+            catalog.families.retain(|family| family.id != id);
+            Ok(())
+        })?;
+        self.families.forget(id);
+        self.shared.store.committed(change).await?;
+        self.shared.look_at_space();
+        Ok(())
+    }
+}
+
+/// The record of the family that `plan` describes, with its first slab.
+fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Result<FamilyRecord, PoolError> {
+    admit_identity(catalog, plan.id, &plan.name)?;
+    if !matches!(plan.block_bytes, 512 | BLOCK_BYTES) {
+        return Err(PoolError::VolumeBlockSize(plan.block_bytes));
+    }
+    admit_bytes(plan.size_bytes, plan.block_bytes)?;
+    let granule_bytes = if plan.granule_bytes == 0 { GRANULE_BYTES_USUAL } else { plan.granule_bytes };
+    let slab_blocks = catalog.groups.iter().map(|group| group.slab_blocks).min().unwrap_or(0);
+    let fits = granule_bytes.is_power_of_two() && GRANULE_BYTES.contains(&granule_bytes);
+    if !fits || granule_bytes / BLOCK_BYTES > slab_blocks {
+        return Err(PoolError::Granule(plan.granule_bytes));
+    }
+    let mut space = SpaceMap::of(catalog);
+    let free: Vec<u32> = space.free_slabs().collect();
+    let emptiest = (0_u16..).zip(free).max_by_key(|&(group, free)| (free, std::cmp::Reverse(group)));
+    let run = emptiest.and_then(|(group, _)| space.take_run(group, 1, None));
+    let run = run.ok_or(PoolError::Full { free_bytes: 0, needed_bytes: catalog.slab_bytes })?;
+    let own = catalog.groups[usize::from(run.group)].slab_blocks;
+    let thick = plan.provisioning == Provisioning::Thick;
+    let branch = BranchRecord {
+        size_bytes: plan.size_bytes,
+        block_bytes: plan.block_bytes,
+        ..first_branch(plan.id, &plan.name, 0, plan.created_at, thick, plan.zero_detection)
+    };
+    Ok(FamilyRecord {
+        id: plan.id,
+        birth,
+        granule_bytes,
+        log_blocks: log_blocks.min(own / 2).max(LOG_BLOCKS_MIN),
+        formatted: false,
+        branches_made: 1,
+        meta: vec![run],
+        data: Vec::new(),
+        branches: vec![branch],
+    })
+}
+
+/// A branch in which nothing was written.
+fn first_branch(id: Uuid, name: &str, number: u32, created_at: u64, thick: bool, zero_detection: bool) -> BranchRecord {
+    BranchRecord {
+        id,
+        name: name.to_owned(),
+        number,
+        size_bytes: 0,
+        block_bytes: 512,
+        thick,
+        zero_detection,
+        dying: false,
+        created_at,
+        epoch: 1,
+        mapped: 0,
+        cleaning: 0,
+        parent: None,
+        dead: Vec::new(),
+        snapshots: Vec::new(),
+    }
+}
+
+/// Admits so many more bytes of records.
+pub(super) fn admit_emitted(catalog: &Catalog, more: usize) -> Result<(), PoolError> {
+    if catalog.emitted_bytes_max() + more <= BODY_BYTES_MAX { Ok(()) } else { Err(PoolError::CatalogFull) }
+}

@@ -1,0 +1,89 @@
+//! How full a pool is, and who hears of it.
+
+use super::Shared;
+use crate::family::plan::{SpaceEvent, Thresholds};
+use crate::layout::BLOCK_BYTES;
+use crate::space::SpaceMap;
+use block::{BlockDevice, Blocks};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use uuid::Uuid;
+
+type Hear = Rc<dyn Fn(SpaceEvent)>;
+
+/// The thresholds of a pool, and which of them are crossed.
+#[derive(Default)]
+pub(crate) struct Watch {
+    thresholds: Cell<Thresholds>,
+    level: Cell<Level>,
+    hear: RefCell<Option<Hear>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    #[default]
+    Low,
+    Soft,
+    Hard,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
+    /// Somebody hears of thresholds that are crossed, now and from now on.
+    pub(super) fn watch(&self, thresholds: Thresholds, hear: Hear) {
+        self.watch.thresholds.set(thresholds);
+        *self.watch.hear.borrow_mut() = Some(hear);
+        self.look_at_space();
+    }
+
+    /// Tells of the thresholds that what is used has crossed since the last look.
+    pub(crate) fn look_at_space(&self) {
+        let thresholds = self.watch.thresholds.get();
+        if thresholds == Thresholds::default() {
+            return;
+        }
+        let (used_bytes, bytes) = self.space();
+        let above = |threshold: u16| {
+            threshold > 0 && u128::from(used_bytes) * 1000 >= u128::from(bytes) * u128::from(threshold)
+        };
+        let level = match (above(thresholds.soft), above(thresholds.hard)) {
+            (_, true) => Level::Hard,
+            (true, false) => Level::Soft,
+            _ => Level::Low,
+        };
+        let before = self.watch.level.replace(level);
+        if before < level && before < Level::Soft && above(thresholds.soft) {
+            self.tell(SpaceEvent::Soft { used_bytes, bytes });
+        }
+        if before < level && level == Level::Hard {
+            self.tell(SpaceEvent::Hard { used_bytes, bytes });
+        }
+        if before > level && level == Level::Low {
+            self.tell(SpaceEvent::Relieved { used_bytes, bytes });
+        }
+    }
+
+    /// A write to the volume was refused for want of space.
+    pub(crate) fn tell_exhausted(&self, volume: Uuid) {
+        self.tell(SpaceEvent::Exhausted { volume });
+    }
+
+    fn tell(&self, event: SpaceEvent) {
+        // Not borrowed while it is told: who hears may ask the pool.
+        let hear = self.watch.hear.borrow().clone();
+        if let Some(hear) = hear {
+            hear(event);
+        }
+    }
+
+    /// Bytes that are used, and bytes of all slabs.
+    fn space(&self) -> (u64, u64) {
+        self.store.look(|catalog| {
+            let slabs = SpaceMap::of(catalog);
+            let bytes = |slabs: u32, blocks: u32| Blocks(u64::from(slabs) * u64::from(blocks)).bytes(BLOCK_BYTES);
+            let groups = || catalog.groups.iter();
+            let all: u64 = groups().map(|group| bytes(group.slabs, group.slab_blocks)).sum();
+            let free: u64 = groups().zip(slabs.free_slabs()).map(|(group, free)| bytes(free, group.slab_blocks)).sum();
+            (all - free, all)
+        })
+    }
+}

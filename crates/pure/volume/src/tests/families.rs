@@ -1,0 +1,6 @@
+//! Families of volumes: what operators and hosts do with them, on disks that record and forget.
+
+mod crash;
+mod model;
+mod operate;
+mod rig;

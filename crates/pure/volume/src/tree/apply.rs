@@ -1,0 +1,256 @@
+//! Changing a tree: all changes of a checkpoint at once, from the leaves up, into new pages.
+//!
+//! A node is *loose* while it has no page: it may still be joined with its neighbour. It gets one as soon as it
+//! holds enough, so that few are loose at a time, whatever the size of the tree.
+
+use super::search::load;
+use super::{Key, Pages, Root, child_of, child_value};
+use futures_util::future::LocalBoxFuture;
+use std::collections::BTreeMap;
+
+/// What becomes of the value of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It is this.
+    Put(u64),
+    /// There is none.
+    Remove,
+    /// These bits are set, those are not; without a bit there is none.
+    Mask { set: u64, clear: u64 },
+}
+
+impl Change {
+    /// What the value is after the change.
+    pub(crate) fn of(self, old: Option<u64>) -> Option<u64> {
+        match self {
+            Self::Put(value) => Some(value),
+            Self::Remove => None,
+            Self::Mask { set, clear } => Some((old.unwrap_or(0) | set) & !clear).filter(|&value| value != 0),
+        }
+    }
+}
+
+/// A node that the new tree has.
+struct Child {
+    first: Key,
+    body: Body,
+}
+
+enum Body {
+    Stored { page: u64, count: usize },
+    Leaf(Vec<(Key, u64)>),
+    Inner(Vec<Child>),
+}
+
+impl Child {
+    fn count(&self) -> usize {
+        match &self.body {
+            Body::Stored { count, .. } => *count,
+            Body::Leaf(entries) => entries.len(),
+            Body::Inner(children) => children.len(),
+        }
+    }
+}
+
+type Children<E> = Result<Vec<Child>, E>;
+
+/// The root of the tree with `changes` in it, and by how many entries it has grown.
+///
+/// *Shape*: nodes get at most `fanout` entries, at least 6. On an error the old tree is as it was.
+pub(crate) async fn apply<P: Pages>(
+    pages: &P,
+    fanout: usize,
+    root: Option<Root>,
+    changes: &BTreeMap<Key, Change>,
+) -> Result<(Option<Root>, i64), P::Error> {
+    let changes: Vec<(Key, Change)> = changes.iter().map(|(&key, &change)| (key, change)).collect();
+    let mut work = Work { pages, fanout, grown: 0 };
+    let (mut children, mut level) = match root {
+        None => {
+            let entries = merge(std::iter::empty(), &changes, &mut work.grown);
+            (work.leaves(entries), 0)
+        }
+        Some(root) => (work.node(root.page, root.level, &changes).await?, root.level),
+    };
+    loop {
+        children = work.settle(children, level).await?;
+        if children.len() <= 1 {
+            break;
+        }
+        children = work.inner(children);
+        level += 1;
+    }
+    match children.pop() {
+        None => Ok((None, work.grown)),
+        Some(top) => Ok((Some(work.crown(top, level).await?), work.grown)),
+    }
+}
+
+struct Work<'a, P> {
+    pages: &'a P,
+    fanout: usize,
+    grown: i64,
+}
+
+impl<P: Pages> Work<'_, P> {
+    /// What becomes of a node under `changes`: any number of nodes of its level.
+    fn node<'b>(
+        &'b mut self,
+        number: u64,
+        level: u8,
+        changes: &'b [(Key, Change)],
+    ) -> LocalBoxFuture<'b, Children<P::Error>> {
+        Box::pin(async move {
+            let page = load(self.pages, number, level).await?;
+            self.pages.give_up(number);
+            if level == 0 {
+                let entries = merge(page.iter(), changes, &mut self.grown);
+                return Ok(self.leaves(entries));
+            }
+            let mut children = Vec::with_capacity(page.len() + 1);
+            let mut rest = changes;
+            for at in 0..page.len() {
+                let (first, value) = page.entry(at);
+                // What is below the first key goes into the first child.
+                let end = if at + 1 < page.len() { Some(page.entry(at + 1).0) } else { None };
+                let here = end.map_or(rest.len(), |end| rest.partition_point(|(key, _)| *key < end));
+                let (mine, behind) = rest.split_at(here);
+                rest = behind;
+                let (page, count) = child_of(value);
+                if mine.is_empty() {
+                    children.push(Child { first, body: Body::Stored { page, count } });
+                } else {
+                    children.extend(self.node(page, level - 1, mine).await?);
+                }
+            }
+            let children = self.settle(children, level - 1).await?;
+            Ok(self.inner(children))
+        })
+    }
+
+    /// The same children, all of them with enough in them and stored, or only one.
+    fn settle<'b>(&'b mut self, children: Vec<Child>, level: u8) -> LocalBoxFuture<'b, Children<P::Error>> {
+        Box::pin(async move {
+            let least = (self.fanout / 3).max(2);
+            let mut settled: Vec<Child> = Vec::with_capacity(children.len());
+            for child in children {
+                match settled.pop() {
+                    Some(last) if last.count() < least || child.count() < least => {
+                        settled.extend(self.join(last, child, level).await?);
+                    }
+                    last => settled.extend(last.into_iter().chain([child])),
+                }
+            }
+            let alone = settled.len() == 1;
+            for child in &mut settled {
+                if !alone || child.count() >= least {
+                    self.store(child, level).await?;
+                }
+            }
+            Ok(settled)
+        })
+    }
+
+    /// Two neighbours as one, or as two with as much in each.
+    async fn join(&mut self, left: Child, right: Child, level: u8) -> Children<P::Error> {
+        let (left, right) = (self.open(left, level).await?, self.open(right, level).await?);
+        match (left, right) {
+            (Body::Leaf(mut entries), Body::Leaf(more)) => {
+                entries.extend(more);
+                Ok(self.leaves(entries))
+            }
+            (Body::Inner(mut children), Body::Inner(more)) => {
+                children.extend(more);
+                let children = self.settle(children, level - 1).await?;
+                Ok(self.inner(children))
+            }
+            _ => unreachable!("opened nodes of one level are of one kind"),
+        }
+    }
+
+    /// The content of a node, which is loose from now on.
+    async fn open(&mut self, child: Child, level: u8) -> Result<Body, P::Error> {
+        let Body::Stored { page: number, .. } = child.body else { return Ok(child.body) };
+        let page = load(self.pages, number, level).await?;
+        self.pages.give_up(number);
+        if level == 0 {
+            return Ok(Body::Leaf(page.iter().collect()));
+        }
+        let stored = |(first, value)| {
+            let (page, count) = child_of(value);
+            Child { first, body: Body::Stored { page, count } }
+        };
+        Ok(Body::Inner(page.iter().map(stored).collect()))
+    }
+
+    async fn store(&mut self, child: &mut Child, level: u8) -> Result<(), P::Error> {
+        let (page, count) = match &child.body {
+            Body::Stored { .. } => return Ok(()),
+            Body::Leaf(entries) => (self.pages.store(0, entries).await?, entries.len()),
+            Body::Inner(children) => {
+                let entry = |child: &Child| match child.body {
+                    Body::Stored { page, count } => (child.first, child_value(page, count)),
+                    _ => unreachable!("a node with enough children has none that is loose"),
+                };
+                let entries: Vec<(Key, u64)> = children.iter().map(entry).collect();
+                (self.pages.store(level, &entries).await?, entries.len())
+            }
+        };
+        child.body = Body::Stored { page, count };
+        Ok(())
+    }
+
+    /// The root: the topmost node that has more than one child, or the only leaf.
+    async fn crown(&mut self, mut top: Child, mut level: u8) -> Result<Root, P::Error> {
+        while level > 0 && top.count() == 1 {
+            let Body::Inner(mut children) = self.open(top, level).await? else {
+                unreachable!("a node above the leaves has children")
+            };
+            top = children.pop().expect("it has one child");
+            level -= 1;
+        }
+        self.store(&mut top, level).await?;
+        match top.body {
+            Body::Stored { page, count } => Ok(Root { page, level, count: count as u16 }),
+            _ => unreachable!("the node was stored"),
+        }
+    }
+
+    fn leaves(&self, entries: Vec<(Key, u64)>) -> Vec<Child> {
+        let leaf = |entries: Vec<(Key, u64)>| Child { first: entries[0].0, body: Body::Leaf(entries) };
+        split(entries, self.fanout).into_iter().map(leaf).collect()
+    }
+
+    fn inner(&self, children: Vec<Child>) -> Vec<Child> {
+        let inner = |children: Vec<Child>| Child { first: children[0].first, body: Body::Inner(children) };
+        split(children, self.fanout).into_iter().map(inner).collect()
+    }
+}
+
+/// `items` in as few parts of at most `most` as there can be, all about as long; none where there are none.
+fn split<T>(mut items: Vec<T>, most: usize) -> Vec<Vec<T>> {
+    let parts = items.len().div_ceil(most);
+    let mut split = Vec::with_capacity(parts);
+    for left in (1..=parts).rev() {
+        let rest = items.split_off(items.len().div_ceil(left));
+        split.push(std::mem::replace(&mut items, rest));
+    }
+    split
+}
+
+/// The entries with the changes in them; `grown` by how many there are more.
+fn merge(old: impl Iterator<Item = (Key, u64)>, changes: &[(Key, Change)], grown: &mut i64) -> Vec<(Key, u64)> {
+    let mut merged = Vec::with_capacity(changes.len() + old.size_hint().0);
+    let mut old = old.peekable();
+    for &(key, change) in changes {
+        while let Some(entry) = old.next_if(|entry| entry.0 < key) {
+            merged.push(entry);
+        }
+        let before = old.next_if(|entry| entry.0 == key).map(|(_, value)| value);
+        let after = change.of(before);
+        *grown += i64::from(after.is_some()) - i64::from(before.is_some());
+        merged.extend(after.map(|value| (key, value)));
+    }
+    merged.extend(old);
+    merged
+}

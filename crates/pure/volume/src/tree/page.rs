@@ -1,0 +1,151 @@
+//! A node as a page of 4096 bytes.
+
+use super::{Damage, Key};
+use block::{Buf, View};
+use simd::crc32c::crc32c;
+use std::ops::Range;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: [u8; 8] = *b"BLKYDPAG";
+const PAGE_BYTES: usize = 4096;
+const CHECKSUM: Range<usize> = 8..12;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 8],
+    checksum: U32,
+    count: U16,
+    level: u8,
+    reserved: u8,
+    family: [u8; 16],
+    birth: U64,
+    number: U64,
+    generation: U64,
+    reserved_too: U64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Entry {
+    high: U64,
+    low: U64,
+    value: U64,
+}
+
+/// The most entries of a page.
+pub(super) const ENTRIES_MAX: usize = (PAGE_BYTES - size_of::<Header>()) / size_of::<Entry>();
+
+/// Whose page it is and when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageIdentity {
+    pub(crate) family: [u8; 16],
+    pub(crate) birth: u64,
+    pub(crate) number: u64,
+    /// The checkpoint that wrote it.
+    pub(crate) generation: u64,
+}
+
+/// A page that was found whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    bytes: View,
+    count: u16,
+    level: u8,
+}
+
+impl Page {
+    /// The page of a node.
+    ///
+    /// *Panics*: with more entries than fit.
+    pub(crate) fn emit(identity: PageIdentity, level: u8, entries: &[(Key, u64)]) -> Self {
+        assert!(entries.len() <= ENTRIES_MAX, "a page holds at most {ENTRIES_MAX} entries");
+        // Pages stay in a cache: they are storage, not buffers on their way.
+        let mut bytes = Buf::resident(PAGE_BYTES);
+        let count = entries.len() as u16;
+        let header = Header {
+            magic: MAGIC,
+            checksum: 0.into(),
+            count: count.into(),
+            level,
+            reserved: 0,
+            family: identity.family,
+            birth: identity.birth.into(),
+            number: identity.number.into(),
+            generation: identity.generation.into(),
+            reserved_too: 0.into(),
+        };
+        header.write_to_prefix(&mut bytes).expect("a header is smaller than a page");
+        let places = bytes[size_of::<Header>()..].chunks_exact_mut(size_of::<Entry>());
+        for (place, (key, value)) in places.zip(entries) {
+            let entry =
+                Entry { high: ((key.0 >> 64) as u64).into(), low: (key.0 as u64).into(), value: (*value).into() };
+            place.copy_from_slice(entry.as_bytes());
+        }
+        let checksum = crc32c(&bytes);
+        bytes[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        Self { bytes: bytes.freeze(), count, level }
+    }
+
+    pub(crate) fn bytes(&self) -> &View {
+        &self.bytes
+    }
+
+    pub(crate) fn level(&self) -> u8 {
+        self.level
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    fn entries(&self) -> &[Entry] {
+        let bytes = self.bytes.get(size_of::<Header>()..).unwrap_or_default();
+        let entries = <[Entry]>::ref_from_prefix_with_elems(bytes, self.len());
+        entries.expect("the count was checked when the page was made").0
+    }
+
+    pub(crate) fn entry(&self, at: usize) -> (Key, u64) {
+        self.entries()[at].read()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (Key, u64)> + '_ {
+        self.entries().iter().map(Entry::read)
+    }
+
+    /// How many entries have a key of at most `key`.
+    pub(crate) fn rank(&self, key: Key) -> usize {
+        self.entries().partition_point(|entry| entry.read().0 <= key)
+    }
+}
+
+impl Entry {
+    fn read(&self) -> (Key, u64) {
+        (Key(u128::from(self.high.get()) << 64 | u128::from(self.low.get())), self.value.get())
+    }
+}
+
+/// The page in `bytes`, and when it was written, if it is whole and the one that was meant.
+pub(crate) fn parse_page(bytes: View, family: [u8; 16], birth: u64, number: u64) -> Result<(Page, u64), Damage> {
+    let Ok((header, _)) = Header::ref_from_prefix(&bytes[..]) else { return Err(Damage("a page is cut short")) };
+    if bytes.len() != PAGE_BYTES || header.magic != MAGIC {
+        return Err(Damage("there is no page where one should be"));
+    }
+    if !crate::label::is_sealed(&bytes, header.checksum.get(), CHECKSUM) {
+        return Err(Damage("a page has a wrong checksum"));
+    }
+    if header.family != family || header.birth.get() != birth {
+        return Err(Damage("a page belongs to another family"));
+    }
+    if header.number.get() != number {
+        return Err(Damage("a page lies at another's place"));
+    }
+    let (count, level, generation) = (header.count.get(), header.level, header.generation.get());
+    if usize::from(count) > ENTRIES_MAX || count == 0 {
+        return Err(Damage("a page has an impossible number of entries"));
+    }
+    let page = Page { bytes, count, level };
+    let rising = page.entries().windows(2).all(|pair| pair[0].read().0 < pair[1].read().0);
+    if rising { Ok((page, generation)) } else { Err(Damage("the keys of a page are out of order")) }
+}

@@ -1,0 +1,52 @@
+//! Finding in a tree: the last key up to one, and the leaf of a key.
+
+use super::{Damage, Key, Page, Pages, Root, child_of};
+
+/// The entry with the largest key of at most `key`.
+pub(crate) async fn last_at_most<P: Pages>(
+    pages: &P,
+    root: Option<Root>,
+    key: Key,
+) -> Result<Option<(Key, u64)>, P::Error> {
+    let Some(root) = root else { return Ok(None) };
+    let (mut number, mut level) = (root.page, root.level);
+    loop {
+        let page = load(pages, number, level).await?;
+        let Some(at) = page.rank(key).checked_sub(1) else { return Ok(None) };
+        let entry = page.entry(at);
+        if level == 0 {
+            return Ok(Some(entry));
+        }
+        (number, level) = (child_of(entry.1).0, level - 1);
+    }
+}
+
+/// The leaf in which `key` is or would be, and the first key behind that leaf.
+pub(crate) async fn leaf_at<P: Pages>(
+    pages: &P,
+    root: Option<Root>,
+    key: Key,
+) -> Result<Option<(Page, Option<Key>)>, P::Error> {
+    let Some(root) = root else { return Ok(None) };
+    let (mut number, mut level, mut next) = (root.page, root.level, None);
+    loop {
+        let page = load(pages, number, level).await?;
+        if level == 0 {
+            return Ok(Some((page, next)));
+        }
+        let at = page.rank(key).saturating_sub(1);
+        if at + 1 < page.len() {
+            next = Some(page.entry(at + 1).0);
+        }
+        (number, level) = (child_of(page.entry(at).1).0, level - 1);
+    }
+}
+
+/// The page of a node that stands at `level`.
+pub(super) async fn load<P: Pages>(pages: &P, number: u64, level: u8) -> Result<Page, P::Error> {
+    let page = pages.load(number).await?;
+    if page.level() != level {
+        return Err(Damage("a page stands at another level than its parent says").into());
+    }
+    Ok(page)
+}
