@@ -10,13 +10,12 @@ use crate::redo::ring::{Head, Ring};
 use crate::status::ProtectionStatus;
 use crate::sums::Tie;
 use crate::sums::area::{Area, PAGE_ENTRIES, ring_blocks};
-use crate::sums::cache::{Cache, PageId};
-use crate::sums::pages::Found;
+use crate::sums::cache::Cache;
 use crate::sums::regions::Regions;
 use block::{Blocks, View};
 use shard::RangeLocks;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// The identity and the shape of a protected array, as its owner remembers them.
@@ -119,8 +118,6 @@ pub(crate) struct Protected {
     pub(crate) checkpoints: Cell<u64>,
     /// The highest stamp of a page that was seen or given.
     pub(crate) stamp: Cell<u64>,
-    /// Pages that had been put down when the array stopped, while its log is replayed.
-    pub(crate) spared: RefCell<BTreeMap<PageId, Found>>,
     /// The log is being replayed.
     pub(crate) recovering: Cell<bool>,
     /// Blocks of members that did not match, until it is known what came of it.
@@ -153,7 +150,6 @@ impl Protected {
             checkpointing: Cell::default(),
             checkpoints: Cell::default(),
             stamp: Cell::new(anchor.stamp),
-            spared: RefCell::default(),
             recovering: Cell::default(),
             mismatched: RefCell::default(),
             zeros: View::zeroed(ZEROS_BYTES.min(crate::geometry::bytes(area.data.len.0))),

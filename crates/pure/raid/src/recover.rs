@@ -5,9 +5,10 @@
 
 mod chain;
 mod judge;
+mod spare;
 
 use crate::array::Core;
-use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
+use crate::geometry::{MemberSet, bytes};
 use crate::open::Opened;
 use crate::protect::Protected;
 use crate::recover::chain::{Batch, Chain};
@@ -15,8 +16,6 @@ use crate::redo::batch::Kind;
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
 use crate::sums::Entry;
-use crate::sums::cache::{PageId, blocks_of};
-use crate::sums::pages::parse_any;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba};
 use futures_util::stream::{self, StreamExt};
 use std::collections::BTreeMap;
@@ -64,16 +63,15 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.flush_all(self.in_use(protected)).await?;
         let tail = Head { number: anchor.tail_number, at: anchor.tail_block };
         protected.recovering.set(true);
-        self.find_spared(protected).await;
         let chain = self.follow(protected, anchor.epoch, tail).await;
-        if chain.batches.is_empty() && is_same && !self.is_torn(protected).await {
+        if chain.batches.is_empty() && is_same {
+            self.restore_spared(protected).await?;
             protected.recovering.set(false);
-            protected.spared.borrow_mut().clear();
             return Ok(());
         }
         // The next anchor takes the place of the one before the newest, which may be all that such a member has.
         self.put_anchor(&anchor, behind).await?;
-        self.is_torn(protected).await;
+        self.restore_spared(protected).await?;
         self.relog(protected, &chain).await?;
         let mut lasts = lasts(&chain);
         opened.batches = chain.batches.len() as u64;
@@ -98,34 +96,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         protected.begin_window();
         protected.end_window();
         protected.recovering.set(false);
-        protected.spared.borrow_mut().clear();
         Ok(())
-    }
-
-    /// Pages that were put down, and perhaps torn in their homes after that.
-    async fn find_spared(self: &Rc<Self>, protected: &Protected) {
-        for member in self.in_use(protected).iter() {
-            let Ok(rope) = self.read_beside_data(member, protected.area.spare).await else { continue };
-            for block in rope.into_view().chunks(BLOCK_BYTES as usize) {
-                let Some((id, found)) = parse_any(block, protected.id) else { continue };
-                // What an anchor has covered is in its homes, and may have been changed there since.
-                let is_new = found.stamp > protected.anchor.borrow().stamp;
-                let is_there = is_new && id.member < self.layout.members() && id.page < protected.area.pages();
-                let mut spared = protected.spared.borrow_mut();
-                if is_there && spared.get(&id).is_none_or(|other| other.stamp < found.stamp) {
-                    spared.insert(id, found);
-                }
-            }
-        }
-    }
-
-    /// True when a page that had been put down is not in its homes; it is going to be.
-    async fn is_torn(self: &Rc<Self>, protected: &Protected) -> bool {
-        let ids: Vec<PageId> = protected.spared.borrow().keys().copied().collect();
-        for id in ids.into_iter().filter(|id| protected.is_used(id.page)) {
-            drop(self.hold_pages(protected, id.member, blocks_of(id.page)).await);
-        }
-        protected.cache.borrow().dirty() > 0
     }
 
     /// The last batch may not have been stable; it is, before anything is done that relies on it.

@@ -26,8 +26,6 @@ const RUNS_AT_ONCE: usize = 16;
 /// A page on its way to its homes.
 struct Leaving {
     id: PageId,
-    /// How often it had changed; absent for a page that is only written because its region is new.
-    changes: Option<u64>,
     block: View,
 }
 
@@ -124,10 +122,12 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// Every page that was dirty is in both of its homes; before each, it is put down in the spare area, so that a
     /// page that is torn in its homes is whole there.
     pub(crate) async fn write_pages(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
-        let stamp = protected.stamp.get() + 1;
-        protected.stamp.set(stamp);
-        let (pages, regions) = self.pages_to_write(protected, stamp);
+        let (pages, regions) = self.pages_to_write(protected);
         for round in pages.chunks(usize::try_from(protected.area.spare.len.0).unwrap_or(usize::MAX)) {
+            // Only the round with the highest stamp can be torn.
+            protected.stamp.set(protected.stamp.get() + 1);
+            let round: Vec<Leaving> = round.iter().map(|&(id, _)| self.leave(protected, id)).collect();
+            let round = &round[..];
             if !sabotage::is(Bug::PagesNotSpared) {
                 self.put_down(protected, round).await?;
             }
@@ -148,12 +148,20 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.serving(Extent::default())?;
         regions.into_iter().for_each(|region| protected.used.borrow_mut().add(region));
         let mut cache = protected.cache.borrow_mut();
-        for page in pages {
-            if let Some(changes) = page.changes {
-                cache.written(page.id, changes);
+        for (id, changes) in pages {
+            if let Some(changes) = changes {
+                cache.written(id, changes);
             }
         }
         Ok(())
+    }
+
+    /// The page as it is now, on its way to its homes.
+    fn leave(&self, protected: &Protected, id: PageId) -> Leaving {
+        let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
+        let settled = protected.cache.borrow().settled(id);
+        let block = emit(protected.id, id, protected.stamp.get(), settled.as_deref().unwrap_or(&unwritten));
+        Leaving { id, block }
     }
 
     /// The pages are in the spare area of as many members as a batch would be.
@@ -161,8 +169,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.write_lanes(protected.stamp.get(), protected.area.spare.start, &joined(pages)).await
     }
 
-    /// The dirty pages, all pages of the regions that are used for the first time, and these regions.
-    fn pages_to_write(&self, protected: &Protected, stamp: u64) -> (Vec<Leaving>, Vec<u64>) {
+    /// The dirty pages with how often each had changed, all pages of the regions that are used for the first time,
+    /// and these regions.
+    fn pages_to_write(&self, protected: &Protected) -> (Vec<(PageId, Option<u64>)>, Vec<u64>) {
         let cache = protected.cache.borrow();
         let dirty = cache.dirty_pages();
         let per_region = protected.area.region_pages();
@@ -178,13 +187,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
         }
         ids.extend(dirty.into_iter().map(|(id, changes)| (id, Some(changes))));
-        let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
-        let leaving = ids.into_iter().map(|(id, changes)| {
-            let settled = cache.settled(id);
-            let block = emit(protected.id, id, stamp, settled.as_deref().unwrap_or(&unwritten));
-            Leaving { id, changes, block }
-        });
-        (leaving.collect(), regions)
+        (ids.into_iter().collect(), regions)
     }
 
     /// Writes one copy of each page; the result are those that a member refused and that it cannot be spared.

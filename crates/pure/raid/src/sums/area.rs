@@ -12,6 +12,8 @@ pub(crate) const PAGE_ENTRIES: u64 = 504;
 const RING_BLOCKS: std::ops::RangeInclusive<u64> = 512..=65_536;
 /// The spare area has this part of the ring's blocks.
 const SPARE_PART: u64 = 8;
+/// It is read at every opening.
+const SPARE_BLOCKS_MAX: u64 = 256;
 /// The smallest ring that holds the largest record of the smallest write, four times.
 pub(crate) const RING_BLOCKS_MIN: u64 = 32;
 
@@ -45,7 +47,7 @@ impl Area {
     pub fn new(member_blocks: Blocks, chunk_blocks: u64, ring_blocks: u64) -> Result<Self, ArrayError> {
         let too_small = ArrayError::TooSmall { blocks: member_blocks.0, chunk_blocks };
         let ring = Extent::new(2 * ANCHOR_BLOCKS, ring_blocks);
-        let spare = Extent::new(ring.end().0, ring_blocks / SPARE_PART);
+        let spare = Extent::new(ring.end().0, (ring_blocks / SPARE_PART).min(SPARE_BLOCKS_MAX));
         let rest = member_blocks.0.checked_sub(spare.end().0).ok_or(too_small)?;
         // Each page takes two blocks for its copies. The bound is at most a few chunks too high.
         let bound = u64::try_from(u128::from(rest) * u128::from(PAGE_ENTRIES) / u128::from(PAGE_ENTRIES + 2))
@@ -98,7 +100,7 @@ mod tests {
                 return Ok(());
             };
             prop_assert_eq!(area.ring, Extent::new(8, ring));
-            prop_assert_eq!(area.spare, Extent::new(8 + ring, ring / 8));
+            prop_assert_eq!(area.spare, Extent::new(8 + ring, (ring / 8).min(256)));
             prop_assert_eq!(area.pages_a.start, area.spare.end());
             prop_assert_eq!(area.pages_b.start, area.pages_a.end());
             prop_assert!(area.pages_b.end() <= area.data.start && area.data.end().0 <= member_blocks);
@@ -106,7 +108,7 @@ mod tests {
             prop_assert!(area.pages() * PAGE_ENTRIES >= area.data.len.0);
             prop_assert!(area.data.start.0.is_multiple_of(chunk_blocks) && area.data.len.0.is_multiple_of(chunk_blocks));
             prop_assert!(area.region_pages() * REGIONS >= area.pages());
-            let lost = member_blocks - ring - ring / 8 - area.data.len.0;
+            let lost = member_blocks - ring - area.spare.len.0 - area.data.len.0;
             prop_assert!(lost <= 8 + member_blocks / 250 + 4 + 3 * chunk_blocks, "{} blocks are lost", lost);
         }
     }

@@ -17,7 +17,6 @@ const CHECK_AT: usize = 8;
 const ENTRIES_AT: usize = 64;
 
 /// A page as it was found.
-#[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) stamp: u64,
     entries: Box<Entries>,
@@ -130,9 +129,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         b: Option<Result<Found, IoError>>,
     ) -> (Box<Entries>, bool) {
         let homes = self.homes(protected, id);
-        let spare = protected.spared.borrow().get(&id).cloned();
-        let all = [&a, &b].into_iter().flatten().flatten().chain(&spare);
-        let newest = all.map(|found| found.stamp).max();
+        let newest = [&a, &b].into_iter().flatten().flatten().map(|found| found.stamp).max();
         protected.stamp.set(protected.stamp.get().max(newest.unwrap_or_default()));
         let asked = a.is_some() || b.is_some();
         let mut repair = false;
@@ -151,7 +148,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
         }
         let older = crate::sabotage::is(crate::sabotage::Bug::OlderPageCopy);
-        let all = [a, b].into_iter().flatten().flatten().chain(spare);
+        let all = [a, b].into_iter().flatten().flatten();
         let best = all.max_by_key(|found| if older { u64::MAX - found.stamp } else { found.stamp });
         match best {
             Some(found) => (found.entries, repair),

@@ -97,15 +97,4 @@ impl Oracle {
         }
         Ok(())
     }
-
-    /// The same, where only the last write counts.
-    pub fn judge_now(&self, start: u64, found: &[u8]) -> Result<(), String> {
-        for ((lba, found), may) in (start..).zip(found.chunks(BLOCK)).zip(&self.0[start as usize..]) {
-            let last = may.names.last().copied().unwrap_or_default();
-            if *content(last, lba) != *found {
-                return Err(format!("block {lba} does not hold {last}"));
-            }
-        }
-        Ok(())
-    }
 }

@@ -1,0 +1,85 @@
+//! Pages that had been put down when the array stopped: they may be torn in their homes, and are put there again.
+
+use crate::array::Core;
+use crate::geometry::BLOCK_BYTES;
+use crate::protect::Protected;
+use crate::sums::cache::PageId;
+use crate::sums::pages::parse_any;
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A page that was put down: where, and as what.
+struct Spared {
+    at: u64,
+    block: View,
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// The homes of every page that had been put down are whole, and not older than it.
+    ///
+    /// First the page is made stable where it was put down: until its homes are whole, it may be all there is.
+    pub(super) async fn restore_spared(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
+        let (stamp, spared) = self.find_spared(protected).await;
+        if spared.is_empty() {
+            return Ok(());
+        }
+        for page in spared.values() {
+            let extent = Extent::new(protected.area.spare.start.0 + page.at, 1);
+            for member in self.in_use(protected).iter() {
+                if self.read_beside_data(member, extent).await.is_ok_and(|found| found == *page.block) {
+                    continue;
+                }
+                self.write_or_lose(member, extent.start, page.block.clone()).await;
+            }
+        }
+        self.flush_those(self.in_use(protected)).await?;
+        protected.stamp.set(stamp);
+        for (&id, page) in &spared {
+            for home in self.homes(protected, id) {
+                if !self.in_use(protected).contains(home.member) {
+                    continue;
+                }
+                let found = self.read_beside_data(home.member, Extent::new(home.at.0, 1)).await;
+                let found = found.ok().and_then(|rope| parse_any(&rope.into_view(), protected.id));
+                if found.is_none_or(|(is, found)| is != id || found.stamp < stamp) {
+                    self.write_or_lose(home.member, home.at, page.block.clone()).await;
+                }
+            }
+        }
+        self.flush_those(self.in_use(protected)).await
+    }
+
+    /// The pages of the round that was put down last, if no anchor has covered it: the homes of all earlier rounds
+    /// were whole before it began, and may have been changed since.
+    async fn find_spared(self: &Rc<Self>, protected: &Protected) -> (u64, BTreeMap<PageId, Spared>) {
+        let mut newest = protected.anchor.borrow().stamp + 1;
+        let mut spared: BTreeMap<PageId, Spared> = BTreeMap::new();
+        for member in self.in_use(protected).iter() {
+            let Ok(rope) = self.read_beside_data(member, protected.area.spare).await else { continue };
+            let whole = rope.into_view();
+            for (at, start) in (0..).zip((0..whole.len()).step_by(BLOCK_BYTES as usize)) {
+                let block = whole.slice(start..start + BLOCK_BYTES as usize);
+                let Some((id, found)) = parse_any(&block, protected.id) else { continue };
+                let is_there = id.member < self.layout.members() && id.page < protected.area.pages();
+                if !is_there || found.stamp < newest {
+                    continue;
+                }
+                if found.stamp > newest {
+                    newest = found.stamp;
+                    spared.clear();
+                }
+                spared.insert(id, Spared { at, block });
+            }
+        }
+        (newest, spared)
+    }
+
+    /// What cannot be spared and cannot be written here has another place where it can.
+    async fn write_or_lose(self: &Rc<Self>, member: u16, at: Lba, block: View) {
+        match self.member(member).write_beside_data(at, block).await {
+            Err(error) if error.kind != IoErrorKind::Medium || self.spares(member) => self.lose(member, error),
+            _ => {}
+        }
+    }
+}
