@@ -38,8 +38,8 @@ pub(crate) trait LogMember {
     fn accept(self: Rc<Self>, start: Lba, data: View, hold: Hold);
     /// A write of so many bytes will not be in the log.
     fn refuse(self: Rc<Self>, start: Lba, bytes: usize);
-    /// The log has failed. True when something waits.
-    fn log_failed(self: Rc<Self>) -> bool;
+    /// The log has failed: everything that waits goes below now.
+    fn log_failed(self: Rc<Self>);
     /// Is ready when everything that waits is below.
     fn settled(self: Rc<Self>) -> LocalBoxFuture<'static, Result<(), IoError>>;
     /// Flushes the device below.
@@ -103,6 +103,7 @@ pub struct LogCounters {
 pub struct WriteLog(pub(crate) Rc<Shared>);
 
 pub(crate) struct Shared {
+    own: Weak<Shared>,
     state: RefCell<State>,
     members: RefCell<BTreeMap<VolumeId, Weak<dyn LogMember>>>,
     owner: Rc<dyn LogOwner>,
@@ -133,6 +134,8 @@ struct State {
     epoch: u64,
     /// The number of the next batch.
     next_batch: u64,
+    /// The last batch that is stable, with all before it.
+    stable: u64,
     next_record: u64,
     anchor_sequence: u64,
     log_id: LogId,

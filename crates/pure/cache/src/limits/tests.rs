@@ -1,1 +1,129 @@
+use super::{Limited, Scheduler};
+use crate::rig::disk::{Disk, Journal};
+use crate::rig::{Rig, TestRuntime};
+use crate::{Limits, Runtime};
+use block::{BlockDevice, Extent};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
 
+type Volume = Rc<Limited<Disk, TestRuntime>>;
+
+struct Bench {
+    rig: Rig,
+    disk: Disk,
+    scheduler: Scheduler<TestRuntime>,
+}
+
+impl Bench {
+    /// A disk of 400 MB/s, of which `depth` commands are asked at once.
+    fn new(depth: usize) -> Self {
+        let rig = Rig::in_order();
+        let disk = Disk::new(&rig.runtime, 0, 4096, 64 << 20, &Journal::default());
+        disk.bytes_per_second.set(400_000_000);
+        let scheduler = Scheduler::new(rig.runtime.clone(), depth);
+        Self { rig, disk, scheduler }
+    }
+
+    fn volume(&self, limits: Limits) -> Volume {
+        Rc::new(Limited::new(self.disk.clone(), self.rig.runtime.clone(), &self.scheduler, limits))
+    }
+
+    /// `depth` readers of `blocks` at a time, who never stop. Counts what they have read.
+    fn read(&self, volume: &Volume, depth: usize, blocks: u64) -> Rc<Cell<u64>> {
+        let count = Rc::new(Cell::new(0));
+        for _ in 0..depth {
+            let (volume, count) = (volume.clone(), count.clone());
+            self.rig.runtime.spawn(async move {
+                while volume.read(Extent::new(0, blocks)).await.is_ok() {
+                    count.set(count.get() + 1);
+                }
+            });
+        }
+        count
+    }
+}
+
+#[test]
+fn volume_is_no_faster_than_its_limits_and_hears_of_new_ones_at_once() {
+    let bench = Bench::new(0);
+    let volume = bench.volume(Limits { iops_max: 1000, ..Limits::default() });
+    let count = bench.read(&volume, 16, 1);
+    bench.rig.pass(Duration::from_secs(2));
+    // A burst of 100 ms on top.
+    assert!((2000..=2120).contains(&count.get()), "{}", count.get());
+    volume.set_limits(Limits { bytes_per_second_max: 40_960_000, ..Limits::default() });
+    let before = count.get();
+    bench.rig.pass(Duration::from_secs(1));
+    assert!((10_000..=11_200).contains(&(count.get() - before)), "{}", count.get() - before);
+    volume.set_limits(Limits { iops_max: 1, burst: Duration::ZERO, ..Limits::default() });
+    bench.rig.pass(Duration::from_secs(1));
+    volume.set_limits(Limits::default());
+    let before = count.get();
+    bench.rig.pass(Duration::from_millis(10));
+    assert!(count.get() - before > 900, "who waited for the old limit goes on: {}", count.get() - before);
+}
+
+#[test]
+fn volumes_that_compete_share_by_priority_and_not_by_depth() {
+    let bench = Bench::new(4);
+    let [low, high] = [100, 300].map(|priority| bench.volume(Limits { priority, ..Limits::default() }));
+    let (few, many) = (bench.read(&high, 8, 2), bench.read(&low, 128, 2));
+    bench.rig.pass(Duration::from_secs(1));
+    let ratio = few.get() as f64 / many.get() as f64;
+    assert!((2.7..3.3).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn small_reads_beside_a_flood_of_large_ones_get_their_part() {
+    let bench = Bench::new(4);
+    let (small, flood) = (bench.volume(Limits::default()), bench.volume(Limits::default()));
+    let (few, _) = (bench.read(&small, 2, 1), bench.read(&flood, 64, 64));
+    bench.rig.pass(Duration::from_secs(1));
+    // Half would be 49,000; a reader at depth two waits behind at most the four that are under way.
+    assert!(few.get() > 350, "{}", few.get());
+}
+
+#[test]
+fn volume_with_a_guarantee_gets_it_beside_a_higher_priority() {
+    let bench = Bench::new(2);
+    let poor = bench.volume(Limits { priority: 1, iops_min: 5000, ..Limits::default() });
+    let rich = bench.volume(Limits { priority: 1000, ..Limits::default() });
+    let (few, many) = (bench.read(&poor, 8, 1), bench.read(&rich, 32, 4));
+    bench.rig.pass(Duration::from_secs(1));
+    assert!(few.get() >= 4900, "{}", few.get());
+    assert!(many.get() > 10_000, "and no more than that: {} and {}", few.get(), many.get());
+}
+
+#[test]
+fn volume_that_waits_for_its_own_limit_delays_nobody() {
+    let alone = {
+        let bench = Bench::new(4);
+        let count = bench.read(&bench.volume(Limits::default()), 8, 1);
+        bench.rig.pass(Duration::from_secs(1));
+        count.get()
+    };
+    let bench = Bench::new(4);
+    let slow = bench.volume(Limits { iops_max: 10, burst: Duration::ZERO, ..Limits::default() });
+    let (count, _) = (bench.read(&bench.volume(Limits::default()), 8, 1), bench.read(&slow, 64, 1));
+    bench.rig.pass(Duration::from_secs(1));
+    assert!(count.get() > alone * 99 / 100, "{} of {alone}", count.get());
+}
+
+#[test]
+fn command_that_is_dropped_while_it_waits_gives_up_its_place() {
+    let bench = Bench::new(1);
+    let volume = bench.volume(Limits::default());
+    let begin = || {
+        let volume = volume.clone();
+        bench.rig.begin(async move { volume.read(Extent::new(0, 1)).await.is_ok() })
+    };
+    let commands: Vec<_> = (0..10).map(|_| begin()).collect();
+    bench.rig.settle();
+    commands[..9].iter().for_each(|command| command.abort());
+    while bench.rig.step() {}
+    assert_eq!(commands[9].result(), Some(true));
+    let last = begin();
+    while bench.rig.step() {}
+    assert_eq!(last.result(), Some(true));
+}

@@ -4,12 +4,21 @@ use super::format::{self, BatchHeader, DATA_ALIGN, HEADER_UNITS_MAX, Record};
 use super::{Content, Entry, Held, Hold, LiveBatch, LogFailed, Shared, State, UNIT_BYTES};
 use crate::sabotage::{Sabotage, is_planted};
 use block::{BlockDevice, Buf, IoError, Stable, View};
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesOrdered;
+use std::pin::pin;
 use std::rc::Rc;
 use zerocopy::IntoBytes;
+
+/// While others are under way, so much has to wait before one more batch is worth its header.
+const WORTH_RECORDS: usize = 8;
+const WORTH_BYTES: usize = 32 << 10;
 
 /// A batch that is ready to be written.
 struct Batch {
     entries: Vec<Entry>,
+    number: u64,
     /// Where in the ring it begins and ends.
     start: u64,
     end: u64,
@@ -17,26 +26,47 @@ struct Batch {
 }
 
 impl Shared {
-    /// Writes batches until the log is closed or fails.
+    /// Writes batches until the log is closed or fails. Several are under way at a time; they count in their order.
     pub(super) async fn commit(self: Rc<Self>, device: Rc<impl BlockDevice>) {
+        let mut under_way = FuturesOrdered::new();
         loop {
-            let batch = self.work.wait(|| self.next_batch().map(Some).or_else(|| self.is_idle().then_some(None))).await;
-            let Some(batch) = batch else { break };
-            if is_planted(Sabotage::AckBeforeStable) {
-                let (start, data) = (batch.start, batch.data.clone());
-                self.accepted(batch);
-                let _ = self.put(&*device, start, data).await;
+            while under_way.len() < format::BATCHES_MAX
+                && let Some(batch) = self.next_batch(format::BATCHES_MAX - under_way.len())
+            {
+                under_way.push_back(self.put(&*device, batch));
+            }
+            if under_way.is_empty() && self.is_idle() {
+                break;
+            }
+            let more = || {
+                let room = under_way.len() < format::BATCHES_MAX;
+                ((room && self.has_batch(under_way.is_empty())) || (under_way.is_empty() && self.is_idle()))
+                    .then_some(())
+            };
+            if under_way.is_empty() {
+                self.work.wait(more).await;
                 continue;
             }
-            match self.put(&*device, batch.start, batch.data.clone()).await {
-                Ok(stable) => {
+            let room = under_way.len() < format::BATCHES_MAX;
+            let more = pin!(self.work.wait(|| (room && self.has_batch(false)).then_some(())));
+            match select(under_way.next(), more).await {
+                Either::Left((Some((batch, Ok(stable))), _)) => {
                     let _: Stable = stable;
-                    self.accepted(batch);
+                    if !is_planted(Sabotage::AckBeforeStable) {
+                        self.accepted(batch);
+                    }
                 }
-                Err(error) => {
-                    self.fail(error, batch.entries).await;
+                Either::Left((Some((batch, Err(error))), _)) => {
+                    // Those behind it do not count without it, whatever becomes of them.
+                    let mut entries = batch.entries;
+                    self.failed.set(Some(error));
+                    while let Some((batch, _)) = under_way.next().await {
+                        entries.extend(batch.entries);
+                    }
+                    self.fail(error, entries).await;
                     break;
                 }
+                Either::Left((None, _)) | Either::Right(_) => {}
             }
         }
         self.tasks.set(self.tasks.get() - 1);
@@ -48,18 +78,40 @@ impl Shared {
         self.failed.get().is_some() || (self.closing.get() && state.queue.is_empty() && state.control.is_empty())
     }
 
-    async fn put(&self, device: &impl BlockDevice, start: u64, data: View) -> Result<Stable, IoError> {
-        let at = self.blocks(format::RING_START + start % self.ring_units);
-        let written = device.write(at, data).await?;
-        device.flush(written).await
+    /// Makes a batch stable.
+    async fn put(&self, device: &impl BlockDevice, mut batch: Batch) -> (Batch, Result<Stable, IoError>) {
+        if is_planted(Sabotage::AckBeforeStable) {
+            let entries = std::mem::take(&mut batch.entries);
+            self.accepted(Batch { entries, data: View::default(), ..batch });
+        }
+        let at = self.blocks(format::RING_START + batch.start % self.ring_units);
+        let stable = match device.write(at, std::mem::take(&mut batch.data)).await {
+            Ok(written) => device.flush(written).await,
+            Err(error) => Err(error),
+        };
+        (batch, stable)
     }
 
-    /// Takes what is queued and fits. Nothing when nothing does.
-    fn next_batch(&self) -> Option<Batch> {
-        if self.failed.get().is_some() {
+    /// True when there is something that fits into the ring, and enough of it to be worth a batch. A batch that is alone is.
+    fn has_batch(&self, alone: bool) -> bool {
+        let state = self.state.borrow();
+        let control = !state.control.is_empty();
+        let Some(first) = (if control { state.control.front() } else { state.queue.front() }) else { return false };
+        let waiting = || state.queue.iter().take(WORTH_RECORDS).map(|entry| entry.content.padded_bytes());
+        let worth = alone || control || waiting().count() == WORTH_RECORDS || waiting().sum::<usize>() >= WORTH_BYTES;
+        let fits = state.fits(units_of(1, first.content.padded_bytes()), control, self.ring_units);
+        self.failed.get().is_none() && worth && fits
+    }
+
+    /// Takes what is queued and fits, leaving as much for each of the other `places` that are free, so that the device
+    /// does not rest while writers wait for each other. Nothing when it is not worth a batch.
+    fn next_batch(&self, places: usize) -> Option<Batch> {
+        if !self.has_batch(places == format::BATCHES_MAX) {
             return None;
         }
         let mut state = self.state.borrow_mut();
+        let queued: usize = state.queue.iter().map(|entry| entry.content.padded_bytes()).sum();
+        let part = (queued / places).max(WORTH_BYTES);
         let mut entries = Vec::new();
         let mut payload = 0;
         while entries.len() < format::records_max(HEADER_UNITS_MAX) {
@@ -67,34 +119,37 @@ impl Shared {
             let next = if control { state.control.front() } else { state.queue.front() };
             let Some(next) = next else { break };
             let more = payload + next.content.padded_bytes();
-            if !state.fits(units_of(entries.len() + 1, more), control, self.ring_units) {
+            if payload >= part || !state.fits(units_of(entries.len() + 1, more), control, self.ring_units) {
                 break;
             }
             payload = more;
             let next = if control { state.control.pop_front() } else { state.queue.pop_front() };
             entries.extend(next);
         }
-        if entries.is_empty() {
-            return None;
-        }
         let units = units_of(entries.len(), payload);
         let start = state.place(units, self.ring_units);
         let data = state.emit(&entries, units);
+        let number = state.next_batch;
+        state.next_batch += 1;
         state.head = start + units;
-        Some(Batch { entries, start, end: start + units, data })
+        Some(Batch { entries, number, start, end: start + units, data })
     }
 
     /// The batch is stable: its writes are their volumes' from now on.
-    fn accepted(self: &Rc<Self>, batch: Batch) {
-        let held = Rc::new(Held { log: Rc::downgrade(self) });
+    fn accepted(&self, batch: Batch) {
+        let held = Rc::new(Held { log: self.own.clone() });
         let mut volumes: Vec<_> = batch.entries.iter().map(|entry| entry.volume).collect();
         volumes.sort_unstable();
         volumes.dedup();
         {
             let mut state = self.state.borrow_mut();
-            let number = state.next_batch;
-            state.next_batch += 1;
-            state.batches.push_back(LiveBatch { number, end: batch.end, held: Rc::downgrade(&held), volumes });
+            state.stable = batch.number;
+            state.batches.push_back(LiveBatch {
+                number: batch.number,
+                end: batch.end,
+                held: Rc::downgrade(&held),
+                volumes,
+            });
         }
         let mut counters = self.counters.get();
         counters.batches += 1;
@@ -112,8 +167,7 @@ impl Shared {
                 Content::Discard { .. } => answer = Some(hold),
                 Content::Release => {
                     let mut state = self.state.borrow_mut();
-                    let number = state.next_batch - 1;
-                    state.let_go.insert(volume, number);
+                    state.let_go.insert(volume, batch.number);
                 }
             }
             *ticket.0.borrow_mut() = Some(Ok(answer));
@@ -134,7 +188,11 @@ impl Shared {
         self.refuse(waiting);
         let members: Vec<_> = self.members.borrow().keys().copied().collect();
         let present = || members.iter().filter_map(|&volume| Some((volume, self.member(volume)?)));
-        let holding = present().filter(|(_, member)| member.clone().log_failed()).map(|(volume, _)| volume).collect();
+        present().for_each(|(_, member)| member.log_failed());
+        // What has gone below already is not flushed there, or its batch would be free.
+        let mut holding: Vec<_> = self.state.borrow().batches.iter().flat_map(|batch| batch.volumes.clone()).collect();
+        holding.sort_unstable();
+        holding.dedup();
         let recorded = if is_planted(Sabotage::LogFailureNotRecorded) {
             Ok(())
         } else {
@@ -210,7 +268,7 @@ impl State {
             });
         }
         buf[at..].fill(0);
-        let header = BatchHeader::new(self.log_id, self.epoch, self.next_batch, units as u32, &records);
+        let header = BatchHeader::new(self.log_id, self.epoch, [self.next_batch, self.stable], units as u32, &records);
         let (head, entries) = (header.as_bytes(), records.as_bytes());
         let front = format::header_units(records.len()) * UNIT_BYTES;
         buf[..head.len()].copy_from_slice(head);

@@ -9,13 +9,15 @@
 //! ```
 //!
 //! A batch is whole when its header matches its check, it has the epoch of the anchor and the number that is
-//! expected, and the data of every record matches its check. One batch is under way at a time, so only the last one
-//! can be torn. The bytes marked *partner* are zero; they are for a second controller that keeps a copy.
+//! expected, and the data of every record matches its check. A few batches are under way at a time, and none counts
+//! before all that are in front of it are stable; each says which was the last stable one when it was made. So a batch
+//! that is not whole was torn by a power cut, unless a later one says that it had been stable. The bytes marked *partner* are zero; they are for a second controller that keeps a copy.
 
 use super::UNIT_BYTES;
 use crate::VolumeId;
 use block::IoError;
 use simd::crc32c::{crc32c, crc32c_append};
+use std::ops::RangeInclusive;
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -27,6 +29,8 @@ pub(super) const RING_UNITS_MIN: u64 = 64;
 const BATCH_UNITS_MAX: u64 = 1100;
 /// The most header units of a batch.
 pub(super) const HEADER_UNITS_MAX: usize = 4;
+/// The most batches under way at a time.
+pub(super) const BATCHES_MAX: usize = 4;
 /// Data of a record begins at a multiple of this.
 pub(super) const DATA_ALIGN: usize = 512;
 
@@ -104,8 +108,8 @@ pub(super) struct BatchHeader {
     pub(super) units: U32,
     reserved: [u8; 4],
     log: U128,
-    /// *partner*: up to which batch it has confirmed.
-    partner: [u8; 8],
+    /// The last batch that was stable when this one was made.
+    pub(super) stable: U64,
 }
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -161,7 +165,7 @@ impl Anchor {
 }
 
 impl BatchHeader {
-    pub(super) fn new(log: LogId, epoch: u64, number: u64, units: u32, records: &[Record]) -> Self {
+    pub(super) fn new(log: LogId, epoch: u64, [number, stable]: [u64; 2], units: u32, records: &[Record]) -> Self {
         let mut header = Self {
             magic: BATCH_MAGIC,
             version: VERSION.into(),
@@ -172,19 +176,19 @@ impl BatchHeader {
             units: units.into(),
             reserved: [0; 4],
             log: log.0.into(),
-            partner: [0; 8],
+            stable: stable.into(),
         };
         header.check = crc32c_append(crc32c(header.as_bytes()), records.as_bytes()).into();
         header
     }
 
-    /// The header at the beginning of `unit`, not checked yet, when it may be the batch `number` of `log` in `epoch`.
-    pub(super) fn parse(unit: &[u8], log: LogId, epoch: u64, number: u64) -> Option<Self> {
+    /// The header at the beginning of `unit`, not checked yet, when it may be one of the batches `numbers` of `log` in `epoch`.
+    pub(super) fn parse(unit: &[u8], log: LogId, epoch: u64, numbers: RangeInclusive<u64>) -> Option<Self> {
         let (header, _) = Self::read_from_prefix(unit).ok()?;
         let expected = header.magic == BATCH_MAGIC
             && header.log.get() == log.0
             && header.epoch.get() == epoch
-            && header.number.get() == number
+            && numbers.contains(&header.number.get())
             && usize::from(header.records.get()) <= records_max(HEADER_UNITS_MAX)
             && u64::from(header.units.get()) <= BATCH_UNITS_MAX
             && header.units.get() as usize >= header_units(usize::from(header.records.get()));
@@ -284,13 +288,13 @@ mod tests {
     fn batch_with_any_bit_changed_is_none() {
         let data = [5; 512];
         let record = Record::new(KIND_WRITE, VolumeId(9), 1, 1, 1).with_data(512, &data);
-        let header = BatchHeader::new(LogId(7), 2, 3, 1, &[record]);
+        let header = BatchHeader::new(LogId(7), 2, [3, 2], 1, &[record]);
         let mut batch = vec![0; 4096];
         batch[..64].copy_from_slice(header.as_bytes());
         batch[64..128].copy_from_slice(record.as_bytes());
         batch[512..1024].copy_from_slice(&data);
         let whole = |batch: &[u8]| {
-            let header = BatchHeader::parse(batch, LogId(7), 2, 3)?;
+            let header = BatchHeader::parse(batch, LogId(7), 2, 3..=3)?;
             let records = header.records(batch)?;
             records.iter().all(|record| record.data(batch).is_some()).then_some(records.len())
         };

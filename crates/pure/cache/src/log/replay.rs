@@ -1,6 +1,6 @@
 //! Finding a log again, and giving the volumes what they do not have yet.
 
-use super::format::{self, Anchor, BatchHeader, RING_START, Record};
+use super::format::{self, Anchor, BATCHES_MAX, BatchHeader, RING_START, Record};
 use super::trim::{first_anchor, write_anchor};
 use super::{LogError, LogId, LogOwner, Shared, State, UNIT_BYTES, WriteLog, ring_units};
 use crate::sabotage::{Sabotage, is_planted};
@@ -9,7 +9,11 @@ use crate::{Runtime, VolumeId};
 use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
+
+/// Units that are read at once to look for batches.
+const SCAN_UNITS: u64 = 256;
 
 /// A log that was found: its volumes are replayed one by one, then it goes on.
 ///
@@ -29,6 +33,8 @@ pub struct Recovery<L, R> {
     records: Vec<Found>,
     waiting: BTreeSet<VolumeId>,
     damaged_batches: u64,
+    /// There are batches behind the end that do not count; they must never be taken for new ones.
+    has_rests: bool,
 }
 
 /// A record that counts, and where its batch lies.
@@ -37,6 +43,27 @@ struct Found {
     record: Record,
     batch: u64,
     units: u64,
+}
+
+/// A batch whose header and records match their check.
+struct Batch {
+    start: u64,
+    number: u64,
+    /// The last batch that was stable when it was made.
+    stable: u64,
+    records: Vec<Record>,
+    data: View,
+}
+
+impl Batch {
+    fn units(&self) -> u64 {
+        (self.data.len() / UNIT_BYTES) as u64
+    }
+
+    /// True when the data of every record matches its check.
+    fn is_whole(&self) -> bool {
+        self.records.iter().all(|record| record.data(&self.data).is_some()) || is_planted(Sabotage::ReplayTornRecord)
+    }
 }
 
 /// What the replay of one volume did.
@@ -87,6 +114,7 @@ impl WriteLog {
             records: Vec::new(),
             waiting: BTreeSet::new(),
             damaged_batches: 0,
+            has_rests: false,
         };
         while recovery.scan_batch().await? {}
         recovery.drop_released();
@@ -154,7 +182,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
             return Err(LogError::NotReplayed(self.volumes()));
         }
         // A log in which nothing was found is left as it is, so that opening twice changes nothing.
-        if !self.records.is_empty() || self.damaged_batches > 0 || self.next_record > 1 {
+        if self.has_rests || self.damaged_batches > 0 || self.next_record > 1 {
             self.anchor_sequence += 1;
             self.epoch += 1;
             let anchor = Anchor::new(self.log_id, self.anchor_sequence, self.epoch, self.head, self.next_batch);
@@ -171,13 +199,15 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
             head: self.head,
             epoch: self.epoch,
             next_batch: self.next_batch,
+            stable: self.next_batch - 1,
             next_record: self.next_record,
             anchor_sequence: self.anchor_sequence,
             log_id: self.log_id,
             batches: VecDeque::new(),
             let_go: BTreeMap::new(),
         };
-        let shared = Rc::new(Shared {
+        let shared = Rc::new_cyclic(|own| Shared {
+            own: own.clone(),
             state: RefCell::new(state),
             members: RefCell::default(),
             owner: self.owner,
@@ -201,62 +231,81 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
     async fn scan_batch(&mut self) -> Result<bool, LogError> {
         let wrapped = self.head.next_multiple_of(self.ring_units);
         for start in [self.head, wrapped] {
-            if let Some((records, batch)) = self.read_batch(start, self.next_batch).await? {
-                return self.note_batch(start, &records, &batch).await;
+            let Some(batch) = self.read_batch(start, self.next_batch..=self.next_batch).await? else { continue };
+            if batch.is_whole() || self.says_stable(start + batch.units(), self.next_batch).await? {
+                self.take_batch(batch);
+                return Ok(true);
             }
+            // It was torn, so it was never acknowledged, and neither was anything behind it.
+            self.has_rests = true;
+            return Ok(false);
         }
-        self.skip_damaged().await
+        self.pass_damaged().await
     }
 
-    /// The batch `number` at `start`, when its header and records match their check.
-    async fn read_batch(&self, start: u64, number: u64) -> Result<Option<(Vec<Record>, View)>, LogError> {
+    /// Takes over the records of a batch; what is damaged in it is found when it is replayed.
+    fn take_batch(&mut self, batch: Batch) {
+        for &record in &batch.records {
+            self.next_record = record.number.get() + 1;
+            self.records.push(Found { record, batch: batch.start, units: batch.units() });
+        }
+        self.head = batch.start + batch.units();
+        self.next_batch = batch.number + 1;
+    }
+
+    /// The batch at `start`, when its header and records match their check and it is one of `numbers`.
+    async fn read_batch(&self, start: u64, numbers: RangeInclusive<u64>) -> Result<Option<Batch>, LogError> {
         let first = self.read_units(start, 1).await?;
-        let Some(header) = BatchHeader::parse(&first, self.log_id, self.epoch, number) else { return Ok(None) };
+        let Some(header) = BatchHeader::parse(&first, self.log_id, self.epoch, numbers) else { return Ok(None) };
         let units = u64::from(header.units.get());
         if start % self.ring_units + units > self.ring_units {
             return Ok(None);
         }
-        let batch = self.read_units(start, units).await?;
-        Ok(header.records(&batch).map(|records| (records, batch)))
+        let data = self.read_units(start, units).await?;
+        let (number, stable) = (header.number.get(), header.stable.get());
+        Ok(header.records(&data).map(|records| Batch { start, number, stable, records, data }))
     }
 
-    /// Takes over a batch, unless it is torn: then it was never acknowledged, and the last one.
-    async fn note_batch(&mut self, start: u64, records: &[Record], batch: &View) -> Result<bool, LogError> {
-        let units = (batch.len() / UNIT_BYTES) as u64;
-        let whole = records.iter().all(|record| record.data(batch).is_some()) || is_planted(Sabotage::ReplayTornRecord);
-        if !whole && !self.has_batch_behind(start + units).await? {
+    /// True when a batch from `start` on says that the batch `number` was stable when it was made.
+    async fn says_stable(&self, start: u64, number: u64) -> Result<bool, LogError> {
+        Ok(self.later_batches(start, number + 1).await?.iter().any(|later| later.stable >= number))
+    }
+
+    /// Where the chain ends, looks for later batches. Where one says that the next had been stable, it goes on behind
+    /// the damage; else they are rests of what a power cut tore.
+    async fn pass_damaged(&mut self) -> Result<bool, LogError> {
+        let mut later = self.later_batches(self.head, self.next_batch + 1).await?;
+        self.has_rests |= !later.is_empty();
+        if !later.iter().any(|batch| batch.stable >= self.next_batch) {
             return Ok(false);
         }
-        for &record in records {
-            self.next_record = record.number.get() + 1;
-            self.records.push(Found { record, batch: start, units });
-        }
-        self.head = start + units;
-        self.next_batch += 1;
+        let first = later.swap_remove(0);
+        self.damaged_batches += first.number - self.next_batch;
+        // Whether this one is whole does not matter: what is damaged in it is told by name.
+        self.take_batch(first);
         Ok(true)
     }
 
-    async fn has_batch_behind(&self, end: u64) -> Result<bool, LogError> {
-        for start in [end, end.next_multiple_of(self.ring_units)] {
-            if self.read_batch(start, self.next_batch + 1).await?.is_some() {
-                return Ok(true);
+    /// The batches from the number `from` on that may have been under way with the one before, or followed next, in the
+    /// order of their numbers.
+    async fn later_batches(&self, start: u64, from: u64) -> Result<Vec<Batch>, LogError> {
+        let numbers = from..=from + BATCHES_MAX as u64;
+        let end = start + (BATCHES_MAX as u64 + 2) * format::batch_units_max(self.ring_units);
+        let end = end.min(start + self.ring_units);
+        let mut found = Vec::new();
+        let mut at = start;
+        while at < end {
+            let units = SCAN_UNITS.min(end - at).min(self.ring_units - at % self.ring_units);
+            let data = self.read_units(at, units).await?;
+            for (unit, bytes) in (at..).zip(data.chunks(UNIT_BYTES)) {
+                if BatchHeader::parse(bytes, self.log_id, self.epoch, numbers.clone()).is_some() {
+                    found.extend(self.read_batch(unit, numbers.clone()).await?);
+                }
             }
+            at += units;
         }
-        Ok(false)
-    }
-
-    /// Where the chain ends, looks for a batch with a later number: batches are written one after the other, so one
-    /// that is there shows that an acknowledged one before it was damaged.
-    async fn skip_damaged(&mut self) -> Result<bool, LogError> {
-        let ring = self.ring_units;
-        for start in (self.head..self.head + format::batch_units_max(ring)).chain([self.head.next_multiple_of(ring)]) {
-            if let Some((records, batch)) = self.read_batch(start, self.next_batch + 1).await? {
-                self.damaged_batches += 1;
-                self.next_batch += 1;
-                return self.note_batch(start, &records, &batch).await;
-            }
-        }
-        Ok(false)
+        found.sort_by_key(|batch| batch.number);
+        Ok(found)
     }
 
     /// Records that their volume has let go of do not count.

@@ -17,6 +17,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 struct Free {
     end: u64,
     batches: usize,
+    /// The number of the first batch that is not free.
+    next: u64,
     volumes: BTreeSet<VolumeId>,
 }
 
@@ -52,13 +54,14 @@ impl Shared {
     /// What can be freed, when that is worth its cost.
     fn free(&self) -> Option<Free> {
         let state = self.state.borrow();
-        let mut free = Free { end: state.tail, batches: 0, volumes: BTreeSet::new() };
+        let mut free = Free { end: state.tail, batches: 0, next: 0, volumes: BTreeSet::new() };
         for batch in state.batches.iter().take_while(|batch| batch.held.strong_count() == 0) {
             if batch.volumes.iter().any(|&volume| self.pins(batch, volume)) {
                 break;
             }
             free.volumes.extend(&batch.volumes);
             free.end = batch.end;
+            free.next = batch.number + 1;
             free.batches += 1;
         }
         let (used, gain) = (state.head - state.tail, free.end - state.tail);
@@ -91,11 +94,7 @@ impl Shared {
         let anchor = {
             let mut state = self.state.borrow_mut();
             state.anchor_sequence += 1;
-            let first = state.batches.front().map_or(state.next_batch, |batch| batch.number);
-            // A tail that was moved early, on purpose, has taken its batches out already.
-            let moved = state.tail == free.end;
-            let batch = if moved { first } else { first + free.batches as u64 };
-            Anchor::new(state.log_id, state.anchor_sequence, state.epoch, free.end, batch)
+            Anchor::new(state.log_id, state.anchor_sequence, state.epoch, free.end, free.next)
         };
         write_anchor(device, &anchor).await
     }

@@ -188,9 +188,13 @@ impl<D: BlockDevice, R> Inner<D, R> {
             }
             if let Some((fill, good)) = self.flights.join(at) {
                 let brought = fill.wait().await?;
-                self.cache.store.borrow_mut().count(self.owner, |counters| counters.joined += 1);
                 // What was written since the fetch began is not in it, so we ask for that again.
                 let end = pages.end.min(good);
+                {
+                    let mut store = self.cache.store.borrow_mut();
+                    store.count(self.owner, |counters| counters.joined += 1);
+                    store.touch(self.owner, at..end);
+                }
                 let bytes = |page: u64| (page - fill.pages.start) as usize * PAGE_BYTES;
                 rope.append(brought.slice(bytes(at)..bytes(end)));
                 at = end;

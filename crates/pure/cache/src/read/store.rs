@@ -209,6 +209,16 @@ impl Store {
         Ok(at)
     }
 
+    /// A reader who waited for the fetch of `pages` has them: what was read ahead was not in vain.
+    pub(super) fn touch(&mut self, owner: u32, pages: Range<u64>) {
+        for page in pages {
+            if let Some(number) = self.index.frame(owner, page) {
+                let frame = &mut self.frames[number as usize];
+                frame.touched |= 1 << (page - frame.first);
+            }
+        }
+    }
+
     /// Puts `pages`, whose content `rope` is, into the cache; as many as there is room for.
     pub(super) fn insert(&mut self, owner: u32, pages: Range<u64>, rope: &Rope, ahead: bool) {
         let mut at = pages.start;

@@ -489,10 +489,9 @@ impl<D: BlockDevice + 'static, R: Runtime> LogMember for Inner<D, R> {
         self.memory.give(bytes as u64);
     }
 
-    fn log_failed(self: Rc<Self>) -> bool {
+    fn log_failed(self: Rc<Self>) {
         self.wanted_up_to.set(u64::MAX);
         Self::wake(&self);
-        !self.dirty.borrow().is_empty()
     }
 
     fn settled(self: Rc<Self>) -> LocalBoxFuture<'static, Result<(), IoError>> {

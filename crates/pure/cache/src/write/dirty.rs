@@ -191,10 +191,12 @@ impl Dirty {
         self.ages.iter().map(|(_, start)| &self.pieces[start]).find(|piece| !piece.stuck).map(|piece| piece.at)
     }
 
-    /// True when a piece that counts for a write up to `number` is refused below; with its extent.
+    /// When of what counts for a write up to `number` nothing is left but what is refused below: one such piece.
     pub(super) fn stuck_up_to(&self, number: u64) -> Option<Extent> {
-        let mut stuck = self.pieces.iter().filter(|(_, piece)| piece.stuck && piece.since <= number);
-        stuck.next().map(|(&start, piece)| Extent::new(start, self.blocks(piece.data.len())))
+        let mut waiting = self.ages.range(..=(number, u64::MAX)).map(|&(_, start)| (start, &self.pieces[&start]));
+        let (start, first) = waiting.next().filter(|(_, piece)| piece.stuck)?;
+        let extent = Extent::new(start, self.blocks(first.data.len()));
+        waiting.all(|(_, piece)| piece.stuck).then_some(extent)
     }
 
     /// Every piece may be tried again.
