@@ -56,13 +56,21 @@ pub(crate) struct Tuning {
     pub(crate) changes_due: usize,
     /// Changes that wait for a flush before one is made without being asked for.
     pub(crate) pending_max: usize,
+    /// The most records of a block of the log.
+    pub(crate) records_max: usize,
     /// Blocks of the log of a new family.
     pub(crate) log_blocks: u32,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { fanout: crate::tree::FANOUT, changes_due: 16 << 10, pending_max: 4 << 10, log_blocks: 2048 }
+        Self {
+            fanout: crate::tree::FANOUT,
+            changes_due: 16 << 10,
+            pending_max: 4 << 10,
+            records_max: crate::maplog::RECORDS_MAX,
+            log_blocks: 2048,
+        }
     }
 }
 

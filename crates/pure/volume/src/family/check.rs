@@ -155,7 +155,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             checked.find(FindingKind::Damaged, "the head on the disks is not the newest".to_owned());
         }
         let blocks = self.meta.read_log().await?;
-        match replay(&blocks, head.sequence, head.serial) {
+        match replay(&blocks, head.sequence, head.serial, head.life) {
             Ok(found) if found.sequence == self.log.borrow().sequence => {}
             Ok(_) => checked.find(FindingKind::Damaged, "the log on the disks ends elsewhere".to_owned()),
             Err(damage) => checked.find(FindingKind::Damaged, damage.to_string()),

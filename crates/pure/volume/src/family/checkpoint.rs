@@ -27,15 +27,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             // Somebody may still be reading the tree before the last.
             self.eras.past(era).await;
         }
-        let (layer, counters, serial, sequence) = {
+        let (layer, counters, serial, sequence, life) = {
             let log = self.log.borrow();
-            (self.layers.borrow_mut().freeze(), self.count(), log.serial, log.sequence)
+            (self.layers.borrow_mut().freeze(), self.count(), log.serial, log.sequence, log.life)
         };
         self.grown.set((0, self.grown.get().0));
         let _: Stable = self.flush_data().await?;
         let mut head = self.head.borrow().clone();
         head.generation += 1;
-        (head.serial, head.sequence) = (serial, sequence);
+        (head.serial, head.sequence, head.life) = (serial, sequence, life);
         self.meta.begin(head.generation);
         let changes = for_the_tree(&layer, self.changed_counters(&counters));
         let (root, grown) = apply(&self.meta, self.tuning.fanout, head.root, &changes).await?;

@@ -2,7 +2,7 @@
 
 use super::{Family, MapError, meta};
 use crate::layout::BLOCK_BYTES;
-use crate::maplog::{LogBlock, RECORDS_MAX, Record, emit};
+use crate::maplog::{LogBlock, Record, emit};
 use crate::sabotage::{self, Sabotage};
 use block::{BlockDevice, Buf, Stable};
 use futures_util::FutureExt;
@@ -67,9 +67,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     async fn write_records(self: &Rc<Self>, records: &[Record], serial: u64) -> Result<(), MapError> {
         // A part of the log at a time, so that a checkpoint can make room behind it.
         let blocks_max = (self.log_blocks() / 2).max(1);
+        let records_max = self.tuning.records_max;
         let mut serial = serial;
-        for part in records.chunks(RECORDS_MAX * blocks_max as usize) {
-            let blocks = part.len().div_ceil(RECORDS_MAX) as u64;
+        for part in records.chunks(records_max * blocks_max as usize) {
+            let blocks = part.len().div_ceil(records_max) as u64;
             while self.log_room() < blocks {
                 self.checkpoint().await?;
             }
@@ -91,14 +92,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     fn emit(&self, records: &[Record], serial: u64) -> Buf {
-        let blocks = records.len().div_ceil(RECORDS_MAX);
+        let records_max = self.tuning.records_max;
+        let blocks = records.len().div_ceil(records_max);
         let mut data = Buf::zeroed(blocks * BLOCK_BYTES as usize);
         let log = self.log.borrow();
         let places = data.chunks_exact_mut(BLOCK_BYTES as usize);
-        for (at, (place, records)) in places.zip(records.chunks(RECORDS_MAX)).enumerate() {
+        for (at, (place, records)) in places.zip(records.chunks(records_max)).enumerate() {
             let block = LogBlock {
                 sequence: log.sequence + at as u64,
-                serial: serial + (at * RECORDS_MAX) as u64,
+                serial: serial + (at * records_max) as u64,
                 life: log.life,
                 back: at as u32,
                 records: Vec::new(),

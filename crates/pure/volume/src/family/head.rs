@@ -24,6 +24,8 @@ pub(crate) struct Head {
     pub(crate) serial: u64,
     /// The block of the log with which it goes on.
     pub(crate) sequence: u64,
+    /// The life of the family that wrote it: blocks of the log behind it are of no older one.
+    pub(crate) life: u32,
     /// For each region of pages, the checkpoint that wrote its page of free pages, and into which of two copies.
     pub(crate) regions: Vec<Region>,
 }
@@ -47,7 +49,8 @@ struct Wire {
     root: U64,
     root_count: U16,
     root_level: u8,
-    reserved: [u8; 5],
+    reserved: u8,
+    life: U32,
     entries: U64,
     serial: U64,
     sequence: U64,
@@ -69,6 +72,7 @@ impl Head {
         wire.entries = self.entries.into();
         wire.serial = self.serial.into();
         wire.sequence = self.sequence.into();
+        wire.life = self.life.into();
         for (place, region) in wire.places.iter_mut().zip(&self.regions) {
             *place = (region.generation << 1 | u64::from(region.copy)).into();
         }
@@ -92,6 +96,7 @@ impl Head {
             entries: wire.entries.get(),
             serial: wire.serial.get(),
             sequence: wire.sequence.get(),
+            life: wire.life.get(),
             regions: regions.map(|place| Region { generation: place >> 1, copy: (place & 1) as u8 }).collect(),
         })
     }
@@ -111,6 +116,7 @@ mod tests {
             entries: 4711,
             serial: 99_000,
             sequence: 500,
+            life: 6,
             regions: vec![Region { generation: 12, copy: 1 }, Region { generation: 3, copy: 0 }],
         };
         let block = head.emit(identity);

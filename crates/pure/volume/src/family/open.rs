@@ -31,7 +31,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         };
         family.meta.read_space(&head).await?;
         let blocks = family.meta.read_log().await?;
-        let found = replay(&blocks, head.sequence, head.serial)?;
+        let found = replay(&blocks, head.sequence, head.serial, head.life)?;
         family.root.set(head.root);
         *family.log.borrow_mut() = Log {
             sequence: found.sequence,

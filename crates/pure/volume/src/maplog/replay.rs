@@ -17,17 +17,17 @@ pub(crate) struct Replay {
     pub(crate) life: u32,
 }
 
-/// What the ring `blocks` says behind a checkpoint that has everything before the serial number `serial`, and whose
-/// log goes on with the block `from`.
+/// What the ring `blocks` says behind a checkpoint of the life `life` that has everything before the serial number
+/// `serial`, and whose log goes on with the block `from`.
 ///
 /// The log ends before the first block that is not there. When a commit is found that began behind that block,
 /// the block was on stable storage once: then the log is damaged, and nothing may be believed to be its end.
-pub(crate) fn replay(blocks: &[Option<LogBlock>], from: u64, serial: u64) -> Result<Replay, Damage> {
+pub(crate) fn replay(blocks: &[Option<LogBlock>], from: u64, serial: u64, life: u32) -> Result<Replay, Damage> {
     let ring = blocks.len() as u64;
     let at = |sequence: u64| blocks.get((sequence % ring) as usize).and_then(Option::as_ref);
     let all = || blocks.iter().flatten();
     let mut found = Replay { sequence: from, serial, life: 1, records: Vec::new() };
-    let mut life = 0;
+    let (mut life, written) = (life, life);
     while found.sequence < from + ring
         && let Some(block) = at(found.sequence)
         && block.sequence == found.sequence
@@ -49,6 +49,6 @@ pub(crate) fn replay(blocks: &[Option<LogBlock>], from: u64, serial: u64) -> Res
     if all().any(|block| ahead(block) && block.sequence < from + ring) {
         return Err(Damage("a block of the map log is lost"));
     }
-    found.life = all().map(|block| block.life).max().unwrap_or(0) + 1;
+    found.life = all().map(|block| block.life).max().unwrap_or(0).max(written) + 1;
     Ok(found)
 }

@@ -42,14 +42,14 @@ proptest! {
 
 #[test]
 fn log_of_nothing_begins_where_the_checkpoint_says() {
-    let found = replay(&[None, None, None], 7, 40).unwrap();
+    let found = replay(&[None, None, None], 7, 40, 0).unwrap();
     assert_eq!((found.sequence, found.serial, found.life), (7, 40, 1));
 }
 
 #[test]
 fn log_ends_before_the_first_block_that_is_not_there() {
     let blocks = [block(8, 42, 1, 0), block(9, 44, 1, 1), None, block(7, 40, 1, 0)];
-    let found = replay(&blocks, 7, 40).unwrap();
+    let found = replay(&blocks, 7, 40, 0).unwrap();
     assert_eq!((serials(&found), found.sequence, found.serial), (vec![40, 41, 42, 43, 44, 45], 10, 46));
     assert_eq!(found.life, 2);
 }
@@ -57,23 +57,31 @@ fn log_ends_before_the_first_block_that_is_not_there() {
 #[test]
 fn log_passes_over_what_the_checkpoint_has() {
     let blocks = [block(8, 42, 1, 0), None, None, block(7, 40, 1, 0)];
-    assert_eq!(serials(&replay(&blocks, 7, 43).unwrap()), vec![43]);
-    assert_eq!(replay(&blocks, 9, 60).unwrap().serial, 60);
+    assert_eq!(serials(&replay(&blocks, 7, 43, 0).unwrap()), vec![43]);
+    assert_eq!(replay(&blocks, 9, 60, 0).unwrap().serial, 60);
 }
 
 #[test]
 fn log_never_goes_on_with_what_an_interrupted_commit_left() {
     // Blocks 7 and 8 were one commit in life 1, and only 8 landed. Life 2 wrote another 7.
     let blocks = [block(8, 42, 1, 1), None, None, block(7, 40, 2, 0)];
-    let found = replay(&blocks, 7, 40).unwrap();
+    let found = replay(&blocks, 7, 40, 0).unwrap();
     assert_eq!((serials(&found), found.sequence, found.life), (vec![40, 41], 8, 3));
+}
+
+#[test]
+fn log_behind_a_checkpoint_never_goes_on_with_what_an_older_life_left() {
+    let blocks = [block(8, 42, 1, 1), None, None, None];
+    assert_eq!(serials(&replay(&blocks, 8, 40, 1).unwrap()), vec![42, 43]);
+    let found = replay(&blocks, 8, 40, 2).unwrap();
+    assert_eq!((serials(&found), found.sequence, found.life), (vec![], 8, 3));
 }
 
 #[test]
 fn log_that_lost_a_block_in_its_middle_is_damaged() {
     let blocks = [None, block(9, 44, 1, 0), None, block(7, 40, 1, 0)];
-    assert_eq!(replay(&blocks, 7, 40), Err(Damage("a block of the map log is lost")));
+    assert_eq!(replay(&blocks, 7, 40, 0), Err(Damage("a block of the map log is lost")));
     // The same as a part of the commit of the lost block: nobody heard of it.
     let blocks = [None, block(9, 44, 1, 1), None, block(7, 40, 1, 0)];
-    assert_eq!(serials(&replay(&blocks, 7, 40).unwrap()), vec![40, 41]);
+    assert_eq!(serials(&replay(&blocks, 7, 40, 0).unwrap()), vec![40, 41]);
 }

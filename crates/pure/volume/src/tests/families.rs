@@ -4,3 +4,5 @@ mod crash;
 mod model;
 mod operate;
 mod rig;
+mod sabotaged;
+mod together;

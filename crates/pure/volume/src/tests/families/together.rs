@@ -1,0 +1,87 @@
+//! Things that happen at once: snapshots while hosts write, readers while granules move.
+
+use super::rig::*;
+use crate::tests::disk::block_on;
+use crate::tests::world::Opened;
+use block::{BlockDevice, Extent, Lba};
+use futures_util::future::{join, join_all};
+
+/// Hosts write the same stamp to the first volume and then to the second, again and again; every snapshot of
+/// both shows the second at most one behind the first, and never before it.
+pub(super) fn snapshots_under_load(opened: &Opened, rounds: u64) -> Result<(), String> {
+    let pool = &opened.pool;
+    for volume in [1, 2] {
+        block_on(pool.create_thin_volume(thin_plan(volume, 400))).unwrap();
+    }
+    let (one, two) = (open(pool, 1), open(pool, 2));
+    let host = async |host: u64| {
+        for stamp in 1..60 {
+            for volume in [&one, &two] {
+                let _ = volume.write(Lba(host * 3), stamped(host * 3, 1, stamp)).await.unwrap();
+            }
+        }
+    };
+    let operator = async {
+        for round in 0..rounds {
+            pool.create_snapshots(&[snapshot_plan(2 * round, 1), snapshot_plan(2 * round + 1, 2)]).await.unwrap();
+        }
+    };
+    block_on(join(join_all((0..12).map(host)), operator));
+    for round in 0..rounds {
+        let (first, second) = (open_snapshot(pool, 2 * round), open_snapshot(pool, 2 * round + 1));
+        for host in 0..12 {
+            let stamp = |device: &TestVolume| -> Result<u32, String> {
+                let data = block_on(device.read(Extent::new(host * 3, 1))).unwrap().into_view();
+                let stamps = stamps_of(host * 3, &data)?;
+                if stamps.windows(2).all(|pair| pair[0] == pair[1]) { Ok(stamps[0]) } else { Err("mixed".into()) }
+            };
+            let (ahead, behind) = (stamp(&first)?, stamp(&second)?);
+            if ahead != behind && ahead != behind + 1 {
+                return Err(format!("snapshots {round} of host {host} show {ahead} and {behind}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn snapshots_of_volumes_that_are_being_written_are_of_one_instant() {
+    let (world, opened) = mirror();
+    snapshots_under_load(&opened, 5).unwrap();
+    assert_sound(&opened.pool);
+    flush(&open(&opened.pool, 1));
+    flush(&open(&opened.pool, 2));
+    let (_, again) = reopen(&world);
+    assert_eq!(contents(&open_snapshot(&again.pool, 6)), contents(&open_snapshot(&opened.pool, 6)));
+    assert_sound(&again.pool);
+}
+
+#[test]
+fn readers_never_see_a_granule_half_copied_or_given_to_another() {
+    let (_, opened) = mirror();
+    let pool = &opened.pool;
+    let volume = block_on(pool.create_thin_volume(thin_plan(1, 64))).unwrap();
+    write(&volume, 0, 64, 1).unwrap();
+    let host = async {
+        for round in 0..40_u64 {
+            pool.create_snapshots(&[snapshot_plan(round, 1)]).await.unwrap();
+            let _ = volume.write(Lba(round % 60), stamped(round % 60, 4, 2 + round as u32)).await.unwrap();
+            let _ = volume.discard(Extent::new(32, 16)).await.unwrap();
+            let _ = volume.write(Lba(32), stamped(32, 16, 2 + round as u32)).await.unwrap();
+            pool.delete_snapshot(snapshot_id(round), 0).await.unwrap();
+            pool.tend().await.unwrap();
+        }
+    };
+    let reader = async {
+        for _ in 0..400 {
+            let data = volume.read(Extent::new(0, 64)).await.unwrap().into_view();
+            for (block, data) in (0..).zip(data.chunks_exact(4096)) {
+                stamps_of(block, data).unwrap();
+                let stamp = stamps_of(block, data).unwrap()[0];
+                assert!(stamp != 0 || (32..48).contains(&block), "block {block} is gone");
+            }
+        }
+    };
+    block_on(join(host, join_all([reader])));
+    assert_sound(pool);
+}
