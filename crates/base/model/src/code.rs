@@ -40,6 +40,7 @@ catalogue! {
     1007 REQUEST_INVALID       Invalid     "The request cannot be understood.";
     1008 LUN_INVALID           Invalid     "The logical unit number is outside of what hosts can address.";
     1009 TIME_INVALID          Invalid     "The text is not a time or a span of time.";
+    1010 SETTING_INVALID       Invalid     "There is no such setting, or it cannot have this value.";
 
     1101 DISK_UNKNOWN          NotFound    "No disk has this name.";
     1102 POOL_UNKNOWN          NotFound    "No pool has this name.";
@@ -49,6 +50,7 @@ catalogue! {
     1106 PRESENTATION_UNKNOWN  NotFound    "The volume is not presented so.";
     1107 PORTAL_UNKNOWN        NotFound    "No portal has this address.";
     1108 ROUTE_UNKNOWN         NotFound    "The API has no such path.";
+    1109 SCRUB_UNKNOWN         NotFound    "No scrub runs.";
 
     1201 NAME_TAKEN            Refused     "Something else has this name.";
     1202 IQN_TAKEN             Refused     "Another host has this initiator name.";

@@ -1,6 +1,6 @@
 //! What control asks of the data plane.
 
-use crate::{Access, Backend, DiskId, DiskName, Level, Name, PoolId, Size, VolumeId, VolumeName};
+use crate::{Access, Backend, DiskId, DiskName, Level, Name, PoolId, RepairPolicy, Size, VolumeId, VolumeName};
 use std::net::SocketAddr;
 
 /// Do this, then say how it is. Every order is done wholly or refused with nothing changed.
@@ -67,6 +67,33 @@ pub enum Order {
         replacement: DiskName,
         /// True when a healthy member, or foreign content of the replacement, may be given up.
         force: bool,
+    },
+    /// From now on the pool is repaired so, also what is being repaired already → `Report::Pool`. Control
+    /// remembers it, and says it again when the pool was opened.
+    SetRepair {
+        /// Which.
+        pool: Name,
+        /// How fast, and what hosts may notice.
+        policy: RepairPolicy,
+    },
+    /// Read and compare everything that the pool's volumes hold → `Report::Pool`, when that has begun.
+    StartScrub {
+        /// Which.
+        pool: Name,
+        /// True when parity and mirrors that disagree with the data are put right.
+        repairs: bool,
+    },
+    /// End the scrub that runs → `Report::Pool`.
+    StopScrub {
+        /// Which.
+        pool: Name,
+    },
+    /// Let scrubs of the pool wait, or go on → `Report::Pool`.
+    HoldScrub {
+        /// Which.
+        pool: Name,
+        /// True to wait.
+        held: bool,
     },
     /// Make a volume → `Report::Volume`; durable in the pool's own catalogue when it has a pool.
     CreateVolume(VolumeSpec),

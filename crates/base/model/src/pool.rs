@@ -1,6 +1,6 @@
 //! How a pool is.
 
-use crate::{DiskId, DiskName, Level, Name, PoolId, Size};
+use crate::{DiskId, DiskName, Level, Name, PoolId, PoolPolicy, ScrubReport, Size, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// One pool as it is now.
@@ -23,6 +23,15 @@ pub struct PoolReport {
     /// The spares that are ready to take a place in it.
     #[serde(default)]
     pub spares: Vec<DiskName>,
+    /// How it is to be repaired and looked through.
+    #[serde(default)]
+    pub policy: PoolPolicy,
+    /// The scrub that runs, or ran last.
+    #[serde(default)]
+    pub scrub: Option<ScrubReport>,
+    /// When the next one begins by itself.
+    #[serde(default)]
+    pub next_scrub: Option<Timestamp>,
 }
 
 /// How a pool or a group of it is, best first.
@@ -56,6 +65,9 @@ pub struct GroupReport {
     pub members: Vec<MemberReport>,
     /// How far its rebuild is, while one runs.
     pub rebuild: Option<Progress>,
+    /// How far the comparison after a crash is, while it runs.
+    #[serde(default)]
+    pub resync: Option<Progress>,
 }
 
 /// One member of a group.

@@ -10,7 +10,7 @@ mod volume;
 pub use disk::{DiskCommand, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{HostCommand, TargetCommand};
-pub use pool::PoolCommand;
+pub use pool::{PoolCommand, ScrubCommand};
 pub use serve::{IoChoice, ServeOptions, portal_address};
 pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand};
 
@@ -82,7 +82,7 @@ pub enum Command {
     /// Disks: list, add, remove, fail, replace, spare
     #[command(subcommand, after_help = "Example:\n  blockyard disk list")]
     Disk(DiskCommand),
-    /// Pools: create, list, show, import, destroy
+    /// Pools: create, list, show, set, scrub, import, destroy
     #[command(subcommand, after_help = "Example:\n  blockyard pool show tank")]
     Pool(PoolCommand),
     /// Volumes: create, list, resize, delete

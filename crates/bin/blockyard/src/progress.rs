@@ -29,7 +29,7 @@ pub fn follow(client: &Client, pool: &Name, shown: bool) -> Result<PoolReport, F
         match &bar {
             Some(bar) => show(bar, &progress),
             None if shown && told != Some(step) => {
-                eprintln!("pool {pool}: {}", sentence(&progress));
+                eprintln!("pool {pool}: {}", sentence("rebuild", &progress));
                 told = Some(step);
             }
             None => {}
@@ -47,11 +47,17 @@ pub fn judge(report: &PoolReport) -> Result<(), Failure> {
     Err(Failure::Said)
 }
 
-/// How far a rebuild is: `52 %, 1.2 GiB of 2.3 GiB, 340 MB/s, 3 s left`.
-pub fn sentence(progress: &Progress) -> String {
+/// How far it is, as a bar.
+pub fn drawn(progress: &Progress) -> String {
+    let done = usize::from(progress.percent()) * 30 / 100;
+    format!("[{}{}]", "#".repeat(done), "-".repeat(30 - done))
+}
+
+/// How far something is: `rebuild 52 %, 1.2 GiB of 2.3 GiB, 340 MB/s, 3 s left`.
+pub fn sentence(what: &str, progress: &Progress) -> String {
     let left = progress.seconds_left.map_or("time unknown".to_owned(), |seconds| format!("{} left", duration(seconds)));
     format!(
-        "rebuild {} %, {} of {}, {}/s, {left}",
+        "{what} {} %, {} of {}, {}/s, {left}",
         progress.percent(),
         Size::new(progress.done_bytes).iec(),
         Size::new(progress.total_bytes).iec(),
@@ -81,7 +87,7 @@ fn bar(pool: &Name) -> ProgressBar {
 fn show(bar: &ProgressBar, progress: &Progress) {
     bar.set_length(progress.total_bytes);
     bar.set_position(progress.done_bytes);
-    bar.set_message(sentence(progress));
+    bar.set_message(sentence("rebuild", progress));
 }
 
 #[cfg(test)]

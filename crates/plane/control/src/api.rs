@@ -8,7 +8,8 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    Events, NewDisk, NewHost, NewPool, NewPresentation, NewSpare, NewTarget, NewVolume, Replace, Resize, Unpresent,
+    Events, NewDisk, NewHost, NewPool, NewPresentation, NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize,
+    StartScrub, Unpresent,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -41,7 +42,10 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/disks/{name}/replace", post(replace_disk))
         .route("/disks/{name}/spare", post(add_spare).delete(remove_spare))
         .route("/pools", get(pools).post(create_pool))
-        .route("/pools/{name}", get(pool).delete(destroy_pool))
+        .route("/pools/{name}", get(pool).patch(set_pool).delete(destroy_pool))
+        .route("/pools/{name}/pause", post(pause_pool))
+        .route("/pools/{name}/resume", post(resume_pool))
+        .route("/pools/{name}/scrubs", get(scrubs).post(start_scrub).delete(stop_scrub))
         .route("/pools/{name}/import", post(import_pool))
         .route("/volumes", get(volumes).post(create_volume))
         .route("/volumes/{*name}", get(volume).patch(resize_volume).delete(delete_volume))
@@ -109,6 +113,31 @@ async fn pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
 
 async fn create_pool(State(control): Shared, Body(request): Body<NewPool>) -> Answer {
     created("pool", to_its_end(async move { control.create_pool(request).await }).await?)
+}
+
+async fn set_pool(State(control): Shared, Named(name): Named<Name>, Body(request): Body<PoolSettings>) -> Answer {
+    answer("pool", to_its_end(async move { control.set_pool(&name, request).await }).await?)
+}
+
+async fn pause_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("pool", to_its_end(async move { control.pause_pool(&name, true).await }).await?)
+}
+
+async fn resume_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("pool", to_its_end(async move { control.pause_pool(&name, false).await }).await?)
+}
+
+async fn scrubs(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("scrubs", control.scrubs(&name).await?)
+}
+
+async fn start_scrub(State(control): Shared, Named(name): Named<Name>, Body(request): Body<StartScrub>) -> Answer {
+    answer("pool", to_its_end(async move { control.start_scrub(&name, request).await }).await?)
+}
+
+async fn stop_scrub(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    to_its_end(async move { control.stop_scrub(&name).await }).await?;
+    Ok(gone())
 }
 
 async fn import_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {

@@ -170,7 +170,10 @@ impl Control {
     async fn open_pools(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         for (name, record) in &self.state().pools {
             match self.engine.pool(Order::OpenPool { id: record.id }).await {
-                Ok(pool) => self.commit(turn, |state| state.learn(&pool))?,
+                Ok(pool) => {
+                    self.commit(turn, |state| state.learn(&pool))?;
+                    self.apply_policy(name).await?;
+                }
                 Err(refusal) => {
                     tracing::error!(pool = %name, "{refusal}");
                     let sentence = format!("pool {name} could not be opened: {refusal}");

@@ -3,6 +3,7 @@
 //! Every change takes its turn, checks what only control knows, tells the data plane where disks are
 //! concerned, commits, and then answers.
 
+pub(crate) mod care;
 pub(crate) mod disks;
 pub(crate) mod hosts;
 mod medium;

@@ -10,8 +10,8 @@ use crate::Engine;
 use label::OnDisk;
 use model::{
     Access, Call, DiskCounters, DiskName, DiskReport, DiskState, EngineReport, EventCode, MemberState, Name, Order,
-    PoolReport, PortalReport, PortalState, Raised, Refusal, Report, SessionReport, Size, Subject, TARGET_PORTAL_GROUP,
-    VolumeCounters, VolumeName, VolumeReport, VolumeSpec, VolumeState, code, event,
+    PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState, SessionReport, Size, Subject,
+    TARGET_PORTAL_GROUP, VolumeCounters, VolumeName, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -90,12 +90,30 @@ impl Fake {
         answer
     }
 
+    fn pool_report(&self, pool: &Name) -> Report {
+        Report::Pool(self.pools[pool].report(&self.disks))
+    }
+
+    fn turn_scrub(&mut self, pool: &Name, state: ScrubState) -> Result<Report, Refusal> {
+        self.pools.get_mut(pool).expect("control asks for open pools").turn_scrub(state)?;
+        Ok(self.pool_report(pool))
+    }
+
+    fn end_scrub(&mut self, pool: &Name) {
+        self.turn_scrub(pool, ScrubState::Done).expect("one runs");
+        self.raise(event::SCRUB_ENDED, Subject::pool(pool), format!("the scrub of pool {pool}: all was right"));
+    }
+
     /// All pools, each rebuild one step further, if it is time.
     fn advance(&mut self) -> Vec<PoolReport> {
         let pace = self.pace;
         let ended = self.pools.iter_mut().filter_map(|(name, pool)| pool.advance(pace).then(|| name.clone()));
         for name in ended.collect::<Vec<_>>() {
             self.raise(event::REBUILD_ENDED, Subject::pool(&name), format!("a disk of pool {name} is filled"));
+        }
+        let scrubbed = self.pools.iter().filter(|(_, pool)| pool.has_scrubbed()).map(|(name, _)| name.clone());
+        for name in scrubbed.collect::<Vec<_>>() {
+            self.end_scrub(&name);
         }
         self.pools.values().map(|pool| pool.report(&self.disks)).collect()
     }
@@ -131,6 +149,18 @@ impl Fake {
             Order::FailDisk { disk } => self.fail_disk(disk),
             Order::ReplaceDisk { failed, member, replacement, force } => {
                 self.replace_disk(failed, *member, replacement, *force)
+            }
+            Order::SetRepair { pool, .. } => Ok(self.pool_report(pool)),
+            Order::StartScrub { pool, repairs } => {
+                self.pools.get_mut(pool).expect("control asks for open pools").start_scrub(*repairs)?;
+                self.raise(event::SCRUB_BEGAN, Subject::pool(pool), format!("a scrub of pool {pool} has begun"));
+                Ok(self.pool_report(pool))
+            }
+            Order::StopScrub { pool } => self.turn_scrub(pool, ScrubState::Stopped),
+            Order::HoldScrub { pool, held } => {
+                let state = if *held { ScrubState::Waiting } else { ScrubState::Running };
+                // Without one that runs the next one is meant.
+                self.turn_scrub(pool, state).or_else(|_| Ok(self.pool_report(pool)))
             }
             Order::CreateVolume(spec) => self.create_volume(spec).map(Report::Volume),
             Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).map(Report::Volume),

@@ -2,6 +2,7 @@
 
 use model::{DiskName, EventSeverity, Iqn, Level, Name, Network, Refusal, Secret, Size, Timestamp, VolumeName, code};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Know a disk.
@@ -46,6 +47,23 @@ pub struct NewPool {
     /// Disks that wait to take the place of lost members.
     #[serde(default)]
     pub spares: Vec<DiskName>,
+}
+
+/// Settings of a pool, by name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSettings {
+    /// What each is to be; see `model::policy::POOL_SETTINGS`.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Read and compare everything in a pool.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartScrub {
+    /// True to put right parity and mirrors that disagree with the data.
+    #[serde(default)]
+    pub repairs: bool,
 }
 
 /// Make a disk a spare.

@@ -1,8 +1,8 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
 use model::{
-    Access, Backend, Chap, DiskId, DiskName, Host, Initiators, Iqn, Name, Network, PoolId, Portal, Presentation,
-    Secret, Size, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName,
+    Access, Backend, Chap, DiskId, DiskName, Host, Initiators, Iqn, Name, Network, PoolId, PoolPolicy, Portal,
+    Presentation, ScrubReport, Secret, Size, TARGET_PORTAL_GROUP, Target, Timestamp, VolumeId, VolumeName,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,13 +65,26 @@ pub struct PoolRecord {
     /// Spares that have taken a place in it, and were not replaced by other spares yet.
     #[serde(default)]
     pub taken: Vec<TakenRecord>,
+    /// How it is to be repaired and looked through.
+    #[serde(default)]
+    pub policy: PoolPolicy,
+    /// What its latest scrubs have found, oldest first.
+    #[serde(default)]
+    pub scrubs: Vec<ScrubReport>,
+    /// When it was set how often it is to be looked through.
+    #[serde(default)]
+    pub scrub_since: Option<Timestamp>,
+    /// When the scrub began that the clock has begun, until its end is remembered.
+    #[serde(default)]
+    pub clocked: Option<Timestamp>,
 }
 
 impl PoolRecord {
     /// A pool of which nothing else is known.
     #[must_use]
     pub fn new(id: PoolId) -> Self {
-        Self { id, taken: Vec::new() }
+        let (taken, policy, scrubs, scrub_since, clocked) = Default::default();
+        Self { id, taken, policy, scrubs, scrub_since, clocked }
     }
 }
 

@@ -55,7 +55,8 @@ impl Control {
         self.events.add(&self.store, raised)?;
         self.note_pool_states(&mut seen.pools).await?;
         self.place_spares(&mut seen.vigil).await?;
-        self.note_pool_states(&mut seen.pools).await
+        self.note_pool_states(&mut seen.pools).await?;
+        self.see_to_scrubs(now()).await
     }
 
     /// What has happened, oldest first, and what was made of it.

@@ -2,6 +2,7 @@
 
 mod access;
 mod api;
+mod care;
 mod crash;
 mod refusals;
 mod restart;

@@ -107,6 +107,9 @@ impl Control {
         for pool in &mut pools {
             pool.spares = state.spares_of(&pool.name).cloned().collect();
             let Some(record) = state.pools.get(&pool.name) else { continue };
+            pool.policy = record.policy.clone();
+            pool.scrub = pool.scrub.take().or_else(|| record.scrubs.last().cloned());
+            pool.next_scrub = record.next_scrub();
             for member in pool.groups.iter_mut().flat_map(|group| &mut group.members) {
                 let taken = record.taken.iter().find(|taken| member.disk.as_ref() == Some(&taken.spare));
                 member.stands_for = taken.map(|taken| taken.of.clone());
@@ -123,6 +126,9 @@ impl Control {
             volumes: 0,
             groups: Vec::new(),
             spares: state.spares_of(name).cloned().collect(),
+            policy: record.policy.clone(),
+            scrub: record.scrubs.last().cloned(),
+            next_scrub: None,
         }));
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pools)

@@ -135,6 +135,10 @@ impl<W: World> Conductor<W> {
             Order::ReplaceDisk { failed, member, replacement, force } => {
                 self.replace_disk(failed, *member, replacement, *force).await.map(Report::Pool)
             }
+            Order::SetRepair { pool, policy } => self.set_repair(pool, policy).await.map(Report::Pool),
+            Order::StartScrub { pool, repairs } => self.start_scrub(pool, *repairs).await.map(Report::Pool),
+            Order::StopScrub { pool } => self.stop_scrub(pool).await.map(Report::Pool),
+            Order::HoldScrub { pool, held } => self.hold_scrub(pool, *held).await.map(Report::Pool),
             Order::CreateVolume(spec) => self.create_volume(spec).await.map(Report::Volume),
             Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).await.map(Report::Volume),
             Order::DeleteVolume { volume } => self.delete_volume(volume).await.map(|()| Report::Done),

@@ -1,30 +1,38 @@
 //! A pool on its home shard: its disks, the arrays over them, its volumes, and the units that show them.
 
+mod care;
 mod create;
 mod members;
 mod open;
+mod pace;
 mod rebuild;
 mod refusals;
 mod report;
+mod scrub;
 mod volumes;
+mod work;
 
+pub use care::set_repair;
 pub use create::{NewGroup, NewPool, create};
 pub use members::{fail_disk, replace_disk};
 pub use open::open;
 pub use report::{disk_counters, reports};
+pub use scrub::{hold_scrub, start_scrub, stop_scrub};
 pub use volumes::{create_volume, delete_volume, resize_volume};
 
 use crate::array::{Disk, Group};
 use crate::seat::Seat;
 use block::{Blocks, IoError, IoErrorKind, Stable};
+use care::Care;
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code};
-use rebuild::{Halt, Work};
+use rebuild::Halt;
 use refusals::refusal;
 use shard::World;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use volume::Uuid;
+use work::Work;
 
 /// A volume of a pool, as a device with blocks of 4096 bytes.
 pub type PoolVolume<W> = Rc<volume::Volume<Disk<W>, Group<W>>>;
@@ -45,6 +53,7 @@ pub struct OpenPool<W: World> {
     halt: Halt,
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,
+    care: Care,
 }
 
 /// One group of an open pool.

@@ -1,9 +1,11 @@
 //! A volume as hosts see it: the SCSI logical unit, and the store that it stands on.
 
 mod alone;
+mod meter;
 mod store;
 
 pub use alone::{close_alone, open_alone, resize_alone};
+pub use meter::{HostLoad, Meter};
 pub use store::Store;
 
 use crate::seat::Seat;
@@ -23,6 +25,8 @@ pub struct Unit<W: World> {
     pub backend: Backend,
     logical_unit: LogicalUnit<Rc<Store<W>>>,
     store: Rc<Store<W>>,
+    world: W,
+    meter: Rc<Meter>,
 }
 
 /// A command on its way through a unit.
@@ -52,6 +56,7 @@ pub struct Done {
 /// Runs a command on its unit.
 pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     let Ran { task, nexus, command, reads } = ran;
+    let _metered = unit.meter.begin(&unit.world);
     let written = command.data_out.len() as u64;
     let judged = if reads { None } else { scsi::judge(command.cdb, &unit.logical_unit.shape()).ok() };
     let needed = judged.filter(|need| need.data_in == 0).map(|need| need.data_out);
@@ -77,7 +82,13 @@ impl<W: World> Unit<W> {
             transfer_bytes_max: seat.limits.transfer_bytes_max,
             ..scsi::Options::default()
         };
-        Self { id, name, backend, logical_unit: LogicalUnit::new(store.clone(), identity(id), options), store }
+        let logical_unit = LogicalUnit::new(store.clone(), identity(id), options);
+        Self { id, name, backend, logical_unit, store, world: seat.world.clone(), meter: Rc::default() }
+    }
+
+    /// The unit's commands are counted by `meter`, with those of others.
+    pub fn metered_by(self, meter: Rc<Meter>) -> Self {
+        Self { meter, ..self }
     }
 
     /// `nexus` reaches the unit through `port` from now on.

@@ -1,7 +1,7 @@
 //! `blockyard pool …`
 
 use clap::Subcommand;
-use model::{DiskName, Level, Name, Size};
+use model::{DiskName, Level, Name, Refusal, Size, code};
 
 /// What can be done with pools.
 #[derive(Debug, Subcommand)]
@@ -51,6 +51,38 @@ pub enum PoolCommand {
         #[arg(long)]
         wait: bool,
     },
+    /// Set how a pool is repaired and looked through; without settings show them
+    #[command(after_help = "Example:
+  blockyard pool set tank rebuild=fast rebuild.max=200MiB/s
+  blockyard pool set tank rebuild.done-by=2h
+  blockyard pool set tank rebuild.latency=20ms
+  blockyard pool set tank scrub=weekly scrub.window=01:00-05:00
+  blockyard pool set tank
+
+Settings: rebuild (idle, balanced, fast), rebuild.min, rebuild.max, rebuild.done-by, rebuild.latency,
+scrub (weekly, monthly, off), scrub.window (hours in UTC). `off` takes a setting back.")]
+    Set {
+        /// Which
+        name: Name,
+        /// What is to be how
+        #[arg(value_name = "KEY=VALUE", value_parser = setting)]
+        settings: Vec<(String, String)>,
+    },
+    /// Repair nothing of a pool until it is resumed: no rebuild, no resync, no scrub
+    #[command(after_help = "Example:\n  blockyard pool pause tank")]
+    Pause {
+        /// Which
+        name: Name,
+    },
+    /// Go on with what was paused
+    #[command(after_help = "Example:\n  blockyard pool resume tank")]
+    Resume {
+        /// Which
+        name: Name,
+    },
+    /// Scrubs: read and compare everything in a pool
+    #[command(subcommand, after_help = "Example:\n  blockyard pool scrub start tank")]
+    Scrub(ScrubCommand),
     /// Open a pool that was found on its disks, or whose disks are back
     #[command(after_help = "Example:
   blockyard disk add /dev/sdb /dev/sdc /dev/sdd /dev/sde
@@ -68,4 +100,41 @@ pub enum PoolCommand {
         #[arg(long)]
         yes: bool,
     },
+}
+
+/// What can be done with scrubs.
+#[derive(Debug, Subcommand)]
+pub enum ScrubCommand {
+    /// Begin to read and compare everything, while the pool serves
+    #[command(after_help = "Example:
+  blockyard pool scrub start tank
+  blockyard pool scrub start tank --repair")]
+    Start {
+        /// Which pool
+        pool: Name,
+        /// Put right parity and mirrors that disagree with the data, taking the data for true
+        #[arg(long)]
+        repair: bool,
+    },
+    /// End the scrub that runs
+    #[command(after_help = "Example:\n  blockyard pool scrub stop tank")]
+    Stop {
+        /// Which pool
+        pool: Name,
+    },
+    /// List what scrubs have found, the latest last
+    #[command(after_help = "Example:\n  blockyard pool scrub status tank\n  blockyard pool scrub status tank -o json")]
+    Status {
+        /// Which pool
+        pool: Name,
+    },
+}
+
+/// A setting and its value, as `KEY=VALUE`.
+fn setting(text: &str) -> Result<(String, String), Refusal> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
+        let hint = "write it as KEY=VALUE, such as rebuild=fast";
+        Refusal::new(code::REQUEST_INVALID, format!("\"{text}\" is no setting"), hint)
+    })
 }

@@ -1,5 +1,7 @@
 //! `blockyard pool …`
 
+mod care;
+
 use super::{Desk, joined, known, or_dash, pool_path};
 use crate::args::PoolCommand;
 use crate::failure::Failure;
@@ -27,6 +29,10 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             }
             show(desk, &name)
         }
+        PoolCommand::Set { name, settings } => care::set(desk, &name, settings),
+        PoolCommand::Pause { name } => care::pause(desk, &name),
+        PoolCommand::Resume { name } => care::resume(desk, &name),
+        PoolCommand::Scrub(command) => care::scrub(desk, command),
         PoolCommand::Import { name } => {
             let path = format!("{}/import", pool_path(&name));
             let answer = desk.client.post(&path, &(), "pool")?;
@@ -87,6 +93,9 @@ fn drawn(pool: &PoolReport) -> String {
     };
     line(format_args!("  size    {}, used {}, free {}", pool.size, pool.used.iec(), pool.free().iec()));
     line(format_args!("  volumes {}", pool.volumes));
+    for sentence in care::told(pool) {
+        line(format_args!("  {sentence}"));
+    }
     if !pool.spares.is_empty() {
         line(format_args!("  spares  {}", joined(&pool.spares)));
     }
@@ -95,9 +104,9 @@ fn drawn(pool: &PoolReport) -> String {
         for member in &group.members {
             line(format_args!("    {}", drawn_member(member)));
         }
-        if let Some(progress) = &group.rebuild {
-            let done = usize::from(progress.percent()) * 30 / 100;
-            line(format_args!("    [{}{}] {}", "#".repeat(done), "-".repeat(30 - done), progress::sentence(progress)));
+        for (what, progress) in [("rebuild", &group.rebuild), ("resync", &group.resync)] {
+            let Some(progress) = progress else { continue };
+            line(format_args!("    {} {}", progress::drawn(progress), progress::sentence(what, progress)));
         }
     }
     text

@@ -6,8 +6,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod array;
+mod care;
 mod host;
 mod night;
+mod node;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};

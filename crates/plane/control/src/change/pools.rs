@@ -68,6 +68,7 @@ impl Control {
         };
         let pool = self.engine.pool(Order::OpenPool { id }).await?;
         self.commit(&turn, |state| state.learn(&pool))?;
+        self.apply_policy(&pool.name).await?;
         self.drop_dangling(&turn).await?;
         self.apply_access().await?;
         Ok(pool)
@@ -81,13 +82,7 @@ impl Control {
         let before = self.state();
         let record = before.pools.get(name).ok_or_else(|| unknown(name))?;
         let pools = self.engine.pools(Order::Pools).await?;
-        let Some(pool) = pools.into_iter().find(|pool| pool.name == *name) else {
-            return Err(Refusal::new(
-                code::POOL_INCOMPLETE,
-                format!("pool {name} is not open because its disks were not found"),
-                "attach them and run blockyard pool import, or remove its disks with blockyard disk remove",
-            ));
-        };
+        let Some(pool) = pools.into_iter().find(|pool| pool.name == *name) else { return Err(not_open(name)) };
         if pool.volumes > 0 {
             return Err(Refusal::new(
                 code::POOL_IN_USE,
@@ -195,6 +190,14 @@ fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {
         code::DISK_IN_USE,
         format!("the disks {one} and {other} are two names of one and the same"),
         format!("name it once, and forget the other name with blockyard disk remove {other}"),
+    )
+}
+
+pub fn not_open(name: &Name) -> Refusal {
+    Refusal::new(
+        code::POOL_INCOMPLETE,
+        format!("pool {name} is not open because its disks were not found"),
+        "attach them and run blockyard pool import, or remove its disks with blockyard disk remove",
     )
 }
 

@@ -4,7 +4,8 @@ use super::Fake;
 use super::label::{self, Label, OnDisk};
 use model::{
     Backend, DiskId, DiskName, GroupReport, GroupSpec, Level, MemberReport, MemberState, Name, Order, PoolId,
-    PoolReport, PoolState, Progress, Refusal, Report, Size, Subject, VolumeId, VolumeName, VolumeSpec, code, event,
+    PoolPolicy, PoolReport, PoolState, Progress, Refusal, Report, ScrubReport, ScrubState, Size, Subject, VolumeId,
+    VolumeName, VolumeSpec, code, event,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,6 +18,9 @@ const DISK_BYTES_MIN: u64 = 16 << 20;
 /// How many times the pools must be asked for before a rebuild has ended.
 const REBUILD_TURNS: u64 = 4;
 
+/// How many times the pools must be asked for before a scrub has ended.
+const SCRUB_TURNS: u64 = 8;
+
 type Disks = BTreeMap<DiskName, PathBuf>;
 
 /// An open pool.
@@ -24,6 +28,8 @@ pub struct Pool {
     catalogue: Catalogue,
     rebuild_turns: u64,
     rebuild_turned: Option<Instant>,
+    scrub: Option<ScrubReport>,
+    scrub_turns: u64,
 }
 
 /// All that a pool's disks know of it.
@@ -82,7 +88,10 @@ impl Fake {
             label::write(&path, &Label { disk, pool: catalogue.clone() })?;
             self.note(&Order::OpenPool { id }, false);
         }
-        self.pools.insert(name.clone(), Pool { catalogue, rebuild_turns: 0, rebuild_turned: None });
+        self.pools.insert(
+            name.clone(),
+            Pool { catalogue, rebuild_turns: 0, rebuild_turned: None, scrub: None, scrub_turns: 0 },
+        );
         Ok(Report::Pool(self.pools[name].report(&self.disks)))
     }
 
@@ -104,7 +113,10 @@ impl Fake {
             return Err(incomplete());
         }
         let name = catalogue.name.clone();
-        self.pools.insert(name.clone(), Pool { catalogue, rebuild_turns: 0, rebuild_turned: None });
+        self.pools.insert(
+            name.clone(),
+            Pool { catalogue, rebuild_turns: 0, rebuild_turned: None, scrub: None, scrub_turns: 0 },
+        );
         Ok(Report::Pool(self.pools[&name].report(&self.disks)))
     }
 
@@ -170,6 +182,48 @@ impl Fake {
 }
 
 impl Pool {
+    /// True when the scrub that runs has read everything.
+    pub fn has_scrubbed(&self) -> bool {
+        self.scrub_turns > SCRUB_TURNS && self.scrub.as_ref().is_some_and(|scrub| scrub.state == ScrubState::Running)
+    }
+
+    /// Everything is being read.
+    pub fn start_scrub(&mut self, repairs: bool) -> Result<(), Refusal> {
+        if self.scrub.as_ref().is_some_and(|scrub| scrub.state.runs()) {
+            let message = format!("a scrub of pool {} runs already", self.catalogue.name);
+            return Err(Refusal::new(code::POOL_BUSY, message, "see blockyard pool scrub status"));
+        }
+        self.scrub_turns = 0;
+        let progress = Progress { total_bytes: self.catalogue.used(), ..Progress::default() };
+        self.scrub = Some(ScrubReport {
+            state: ScrubState::Running,
+            started: crate::steward::now(),
+            ended: None,
+            repairs,
+            progress: Some(progress),
+            checked: Size::ZERO,
+            mismatches: 0,
+            unreadable: 0,
+            healed: 0,
+        });
+        Ok(())
+    }
+
+    /// The scrub that runs is in another state.
+    pub fn turn_scrub(&mut self, state: ScrubState) -> Result<(), Refusal> {
+        let Some(scrub) = self.scrub.as_mut().filter(|scrub| scrub.state.runs()) else {
+            let message = format!("no scrub of pool {} runs", self.catalogue.name);
+            return Err(Refusal::new(code::SCRUB_UNKNOWN, message, "start one with blockyard pool scrub start"));
+        };
+        scrub.state = state;
+        if !state.runs() {
+            scrub.ended = Some(crate::steward::now());
+            scrub.progress = None;
+            scrub.checked = Size::new(self.catalogue.used());
+        }
+        Ok(())
+    }
+
     /// A rebuild that runs is one step further, if the last one was `pace` ago; true when it ends with it.
     pub fn advance(&mut self, pace: Duration) -> bool {
         if self.rebuild_turned.is_some_and(|turned| turned.elapsed() < pace) {
@@ -177,6 +231,9 @@ impl Pool {
         }
         self.rebuild_turned = Some(Instant::now());
         self.rebuild_turns += 1;
+        if self.scrub.as_ref().is_some_and(|scrub| scrub.state == ScrubState::Running) {
+            self.scrub_turns += 1;
+        }
         let mut ended = false;
         for (_, state) in self.catalogue.groups.iter_mut().flat_map(|group| &mut group.members) {
             if *state == MemberState::Rebuilding && self.rebuild_turns > REBUILD_TURNS {
@@ -208,6 +265,7 @@ impl Pool {
                 state,
                 members: group.members.iter().enumerate().map(member).collect(),
                 rebuild: (state == PoolState::Rebuilding).then(|| self.progress()),
+                resync: None,
             }
         };
         PoolReport {
@@ -219,6 +277,9 @@ impl Pool {
             volumes: u32::try_from(catalogue.volumes.len()).expect("few volumes"),
             groups: catalogue.groups.iter().map(group).collect(),
             spares: Vec::new(),
+            policy: PoolPolicy::default(),
+            scrub: self.scrub.clone(),
+            next_scrub: None,
         }
     }
 

@@ -6,7 +6,7 @@
 use super::{Array, boot, disks, new_disk, new_host, new_pool, new_volume};
 use crate::Control;
 use crate::fake::Fake;
-use crate::request::{NewBackend, NewVolume, Replace, Resize, Unpresent};
+use crate::request::{NewBackend, NewVolume, PoolSettings, Replace, Resize, Unpresent};
 use model::{Level, Name, Refusal, Size};
 use std::fs;
 use std::io::Read;
@@ -19,7 +19,9 @@ async fn seen(control: &Control) -> String {
     let pools = control.pools().await.expect("pools");
     let pools: Vec<_> = pools
         .iter()
-        .map(|pool| (&pool.name, pool.members().map(|member| (&member.disk, member.state)).collect::<Vec<_>>()))
+        .map(|pool| {
+            (&pool.name, &pool.policy, pool.members().map(|member| (&member.disk, member.state)).collect::<Vec<_>>())
+        })
         .collect();
     let volumes = control.volumes().await.expect("volumes");
     let volumes: Vec<_> = volumes.iter().map(|volume| (&volume.name, volume.size)).collect();
@@ -183,6 +185,15 @@ async fn crash_while_hosts_and_loose_volumes_change() {
 #[tokio::test]
 async fn crash_while_a_loose_volume_is_deleted() {
     old_or_new(|control, _| async move { control.delete_volume(&"loose".parse().expect("a name")).await }).await;
+}
+
+#[tokio::test]
+async fn crash_while_a_pool_gets_other_settings() {
+    old_or_new(|control, _| async move {
+        let settings = [("rebuild".to_owned(), "fast".to_owned()), ("scrub".to_owned(), "weekly".to_owned())].into();
+        control.set_pool(&name("tank"), PoolSettings { settings }).await.map(|_| ())
+    })
+    .await;
 }
 
 #[tokio::test]

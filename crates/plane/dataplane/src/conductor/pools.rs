@@ -3,7 +3,9 @@
 use super::{Conductor, PoolHome, VolumeHome, engine_gone};
 use crate::pool::{self, Candidate};
 use crate::seat::Seat;
-use model::{DiskCounters, DiskName, GroupSpec, Label, Name, PoolId, PoolReport, Refusal, VolumeReport, code};
+use model::{
+    DiskCounters, DiskName, GroupSpec, Label, Name, PoolId, PoolReport, Refusal, RepairPolicy, VolumeReport, code,
+};
 use shard::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -89,6 +91,26 @@ impl<W: World> Conductor<W> {
             self.look_again(disk).await;
         }
         Ok(())
+    }
+
+    pub(super) async fn set_repair(&self, name: &Name, policy: &RepairPolicy) -> Result<PoolReport, Refusal> {
+        let (name, policy) = (name.clone(), policy.clone());
+        self.at(self.pool_home(&name)?.home, move |seat| pool::set_repair(seat, name, policy)).await
+    }
+
+    pub(super) async fn start_scrub(&self, name: &Name, repairs: bool) -> Result<PoolReport, Refusal> {
+        let name = name.clone();
+        self.at(self.pool_home(&name)?.home, move |seat| pool::start_scrub(seat, name, repairs)).await
+    }
+
+    pub(super) async fn stop_scrub(&self, name: &Name) -> Result<PoolReport, Refusal> {
+        let name = name.clone();
+        self.at(self.pool_home(&name)?.home, move |seat| pool::stop_scrub(seat, name)).await
+    }
+
+    pub(super) async fn hold_scrub(&self, name: &Name, held: bool) -> Result<PoolReport, Refusal> {
+        let name = name.clone();
+        self.at(self.pool_home(&name)?.home, move |seat| pool::hold_scrub(seat, name, held)).await
     }
 
     fn enter_pool(&self, report: &PoolReport, home: usize, volumes: &[VolumeReport]) {

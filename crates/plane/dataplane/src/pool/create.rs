@@ -1,5 +1,6 @@
 //! Making a pool of disks.
 
+use super::care::Care;
 use super::rebuild::Halt;
 use super::refusals::{array_refusal, plain};
 use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, disk_id, new_uuid, open};
@@ -68,6 +69,7 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool) -> Result<PoolRe
         groups: states,
         halt: Halt::default(),
         taking_out: Cell::default(),
+        care: Care::default(),
     });
     records.iter().for_each(|record| record.bind(&pool));
     pool.hear_of_failures();

@@ -1,5 +1,6 @@
 //! Opening a pool that was found on its disks, in any order and under any names.
 
+use super::care::Care;
 use super::rebuild::Halt;
 use super::refusals::{array_refusal, plain};
 use super::{Candidate, GroupState, OpenPool, Slot, disk_id, volumes};
@@ -60,6 +61,7 @@ pub async fn open<W: World>(
         groups: states,
         halt: Halt::default(),
         taking_out: Cell::default(),
+        care: Care::default(),
     });
     records.iter().for_each(|record| record.bind(&pool));
     pool.hear_of_failures();

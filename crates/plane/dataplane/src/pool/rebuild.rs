@@ -1,28 +1,20 @@
 //! Repair in the background: replacements are filled, and what a crash left unsure is looked through.
 
+use super::care::Gait;
+use super::work::{Work, WorkKind};
 use super::{OpenPool, open, uuid};
 use crate::array::Disk;
 use block::{Extent, IoError, IoErrorKind, Stable};
 use futures_util::future::{Either, select};
-use model::{EventCode, Progress, Size, Subject, event};
+use model::{EventCode, Subject, event};
 use raid::{MemberState, RebuildError, RebuildOwner, Rebuilt};
-use shard::{Time, World};
+use shard::World;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-
-/// What a group is being repaired by.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
-    resync: bool,
-    started: Time,
-    done: u64,
-    total: u64,
-    stripe_bytes: u64,
-}
 
 /// Tells the repairs of a pool to stop.
 #[derive(Default)]
@@ -37,7 +29,7 @@ impl Halt {
         self.wakers.take().into_iter().for_each(Waker::wake);
     }
 
-    async fn pulled(&self) {
+    pub(super) async fn pulled(&self) {
         poll_fn(|cx| {
             if self.halted.get() {
                 return Poll::Ready(());
@@ -46,30 +38,6 @@ impl Halt {
             Poll::Pending
         })
         .await;
-    }
-}
-
-impl Work {
-    /// True for a resync, false for a rebuild.
-    pub(super) fn is_resync(self) -> bool {
-        self.resync
-    }
-
-    /// What it took, in words that follow a sentence.
-    fn summary(self, now: Time) -> String {
-        let (seconds, bytes) = (now.since(self.started).as_secs(), self.done * self.stripe_bytes);
-        let rate = Size::new(self.progress(now).bytes_per_second);
-        format!(": {} in {seconds} s, {}/s", Size::new(bytes).iec(), rate.decimal())
-    }
-
-    /// How far it is at `now`.
-    pub(super) fn progress(self, now: Time) -> Progress {
-        let done_bytes = self.done * self.stripe_bytes;
-        let total_bytes = self.total * self.stripe_bytes;
-        let elapsed = now.since(self.started).as_secs_f64();
-        let rate = if elapsed > 0.0 { done_bytes as f64 / elapsed } else { 0.0 };
-        let left = (rate > 0.0).then(|| ((total_bytes - done_bytes) as f64 / rate).ceil() as u64);
-        Progress { done_bytes, total_bytes, bytes_per_second: rate as u64, seconds_left: left }
     }
 }
 
@@ -109,7 +77,7 @@ impl<W: World> OpenPool<W> {
     /// No repair of the pool runs any more.
     pub(super) async fn stop_work(&self) {
         self.halt.pull();
-        while self.groups.iter().any(|group| group.repairing.get()) {
+        while self.groups.iter().any(|group| group.repairing.get()) || self.care.scrub.runs() {
             yield_now().await;
         }
     }
@@ -134,7 +102,9 @@ impl<W: World> OpenPool<W> {
     async fn rebuild(self: &Rc<Self>, group: usize, member: u16) -> bool {
         let stripes = self.stripes_in_use(group);
         let disk = self.disk_name(group, member);
-        let mut owner = Owner { pool: self.clone(), group, work: self.begin(group, false) };
+        self.until_resumed().await;
+        let work = self.begin(group, WorkKind::Rebuild);
+        let mut owner = Owner { pool: self.clone(), group, work, gait: self.gait(), disk: disk.clone() };
         let sentence = format!("disk {disk} of pool {} is being filled", self.name);
         self.raise(event::REBUILD_BEGAN, sentence);
         match self.groups[group].array.rebuild(member, &stripes, &mut owner).await {
@@ -168,15 +138,16 @@ impl<W: World> OpenPool<W> {
         self.raise(event::RESYNC_BEGAN, sentence);
         let mut mismatches = 0;
         let ranges = self.stripes_in_use(group);
-        let total = ranges.iter().map(|range| range.end - range.start).sum();
-        let mut before = 0;
+        self.until_resumed().await;
+        let (mut work, mut gait, mut before) = (self.begin(group, WorkKind::Resync), self.gait(), 0);
+        let stripe_bytes = self.stripe_bytes(group);
         for range in ranges {
-            let mut work = self.begin(group, true);
             let length = range.end - range.start;
             let pace = async |progress: raid::Progress| {
-                (work.done, work.total) = (before + progress.done, total);
+                let done = (before + progress.done) * stripe_bytes;
+                work.advance(self.seat.world.now(), done);
                 self.groups[group].work.set(Some(work));
-                yield_now().await;
+                self.keep_pace(&mut gait, done, work.total_bytes(), OpenPool::is_resumed).await;
             };
             match array.resync(range, pace).await {
                 Ok(verified) => mismatches += verified.mismatches,
@@ -211,16 +182,19 @@ impl<W: World> OpenPool<W> {
     }
 
     /// It has happened to the pool.
-    fn raise(&self, code: EventCode, sentence: String) {
+    pub(super) fn raise(&self, code: EventCode, sentence: String) {
         self.seat.raise(code, Subject::pool(&self.name), sentence);
     }
 
     /// Work on the group that begins now, with everything before it.
-    pub(super) fn begin(&self, group: usize, resync: bool) -> Work {
-        let array = &self.groups[group].array;
-        let stripe_bytes = array.stripe_blocks() * u64::from(raid::BLOCK_BYTES);
-        let total = self.stripes_in_use(group).iter().map(|range| range.end - range.start).sum();
-        Work { resync, started: self.seat.world.now(), done: 0, total, stripe_bytes }
+    pub(super) fn begin(&self, group: usize, kind: WorkKind) -> Work {
+        let stripes: u64 = self.stripes_in_use(group).iter().map(|range| range.end - range.start).sum();
+        Work::new(kind, self.seat.world.now(), stripes * self.stripe_bytes(group))
+    }
+
+    /// Bytes of data in a stripe of the group.
+    pub(super) fn stripe_bytes(&self, group: usize) -> u64 {
+        self.groups[group].array.stripe_blocks() * u64::from(raid::BLOCK_BYTES)
     }
 }
 
@@ -229,14 +203,20 @@ struct Owner<W: World> {
     pool: Rc<OpenPool<W>>,
     group: usize,
     work: Work,
+    gait: Gait,
+    disk: String,
 }
 
 impl<W: World> RebuildOwner for Owner<W> {
     async fn pace(&mut self, progress: raid::Progress) {
-        (self.work.done, self.work.total) = (progress.done, progress.total);
-        self.pool.groups[self.group].work.set(Some(self.work));
-        // Commands of hosts that wait for their turn get it.
-        yield_now().await;
+        let (pool, done) = (&self.pool, progress.done * self.pool.stripe_bytes(self.group));
+        self.work.advance(pool.seat.world.now(), done);
+        pool.groups[self.group].work.set(Some(self.work));
+        if !pool.keep_pace(&mut self.gait, done, self.work.total_bytes(), OpenPool::is_resumed).await {
+            let sentence =
+                format!("filling disk {} of pool {} will take longer than was promised", self.disk, pool.name);
+            pool.raise(event::REBUILD_LATE, sentence);
+        }
     }
 
     async fn commit(&mut self, member: u16, flushed: Stable, rebuilt: &Rebuilt) -> Result<Stable, IoError> {
@@ -260,7 +240,7 @@ impl<W: World> RebuildOwner for Owner<W> {
 }
 
 /// Lets every other task that is ready run once.
-async fn yield_now() {
+pub(super) async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut yielded, true) {

@@ -1,9 +1,10 @@
 //! How the pools of this shard are.
 
-use super::{OpenPool, rebuild::Work};
+use super::OpenPool;
+use super::work::{Work, WorkKind};
 use crate::seat::Seat;
 use block::Blocks;
-use model::{DiskCounters, DiskName, GroupReport, MemberReport, MemberState, PoolReport, PoolState, Size};
+use model::{DiskCounters, DiskName, GroupReport, MemberReport, MemberState, PoolPolicy, PoolReport, PoolState, Size};
 use raid::MemberState as InArray;
 use shard::World;
 use std::collections::BTreeMap;
@@ -54,6 +55,9 @@ impl<W: World> OpenPool<W> {
             volumes: u32::try_from(status.volumes.len()).unwrap_or(u32::MAX),
             groups,
             spares: Vec::new(),
+            policy: PoolPolicy { repair: self.repair_policy(), ..PoolPolicy::default() },
+            next_scrub: None,
+            scrub: self.care.scrub.report(self.seat.world.now()),
         }
     }
 
@@ -86,13 +90,15 @@ impl<W: World> OpenPool<W> {
         } else {
             PoolState::Healthy
         };
-        let work = group.work.get().filter(|work| !work.is_resync());
-        let rebuild = work.map(|work: Work| work.progress(self.seat.world.now()));
+        let now = self.seat.world.now();
+        let progress_of =
+            |kind| group.work.get().filter(|work| work.kind() == kind).map(|work: Work| work.progress(now));
+        let (rebuild, resync) = (progress_of(WorkKind::Rebuild), progress_of(WorkKind::Resync));
         // One that is about to begin is told of too, or who waits for its end would think that it is over.
         let waits = group.repairing.get() && has(MemberState::Rebuilding);
-        let rebuild = rebuild.or_else(|| waits.then(|| self.begin(number, false).progress(self.seat.world.now())));
+        let rebuild = rebuild.or_else(|| waits.then(|| self.begin(number, WorkKind::Rebuild).progress(now)));
         let member_size = disk_size_for(group.member_blocks);
-        GroupReport { level: group.level, chunk: group.chunk, member_size, state, members, rebuild }
+        GroupReport { level: group.level, chunk: group.chunk, member_size, state, members, rebuild, resync }
     }
 
     /// A disk that could not take a commit is not used by its array any more either.

@@ -81,7 +81,7 @@ impl<W: World> OpenPool<W> {
             BLOCK_BYTES => Store::Volume(volume),
             _ => Store::Volume512(Sectors::new(volume)),
         };
-        let unit = Unit::new(&self.seat, id, name, backend, store);
+        let unit = Unit::new(&self.seat, id, name, backend, store).metered_by(self.care.meter.clone());
         let report = unit.report();
         self.seat.units.borrow_mut().insert(id, Rc::new(unit));
         report

@@ -1,0 +1,322 @@
+//! How a pool is to be repaired and looked through: what an operator sets with `pool set`.
+
+use crate::{Refusal, Size, Span, code};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What an operator has set for a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolPolicy {
+    /// How fast members are filled, compared and looked through.
+    pub repair: RepairPolicy,
+    /// When everything is read by itself.
+    pub scrub: ScrubPolicy,
+}
+
+/// How fast a pool is repaired, and what hosts may notice of it. Rates count the pool's own bytes, as `pool show` does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RepairPolicy {
+    /// How it yields to hosts.
+    pub mode: RepairMode,
+    /// At least so much in a second, whatever hosts do.
+    pub min: Option<Size>,
+    /// At most so much in a second.
+    pub max: Option<Size>,
+    /// A rebuild ends so long after it began, whatever hosts notice.
+    pub done_by: Option<Span>,
+    /// Commands of hosts take no longer than this in the mean.
+    pub latency: Option<Span>,
+    /// True while nothing is repaired.
+    pub paused: bool,
+}
+
+/// How repair yields to hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepairMode {
+    /// Only while hosts do nothing, and a little all the same.
+    Idle,
+    /// A third of the time while hosts are at work, and all of it while they are not.
+    #[default]
+    Balanced,
+    /// As fast as the disks can.
+    Fast,
+}
+
+/// When everything is read by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScrubPolicy {
+    /// How often.
+    pub every: ScrubEvery,
+    /// Only within these hours; at any time when absent.
+    pub window: Option<Window>,
+}
+
+/// How often everything is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScrubEvery {
+    /// Never by itself.
+    #[default]
+    Off,
+    /// Every seven days.
+    Weekly,
+    /// Every thirty days.
+    Monthly,
+}
+
+/// Hours of each day in UTC, written as `22:00-06:00`; the end may lie behind midnight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Window {
+    from_minute: u16,
+    until_minute: u16,
+}
+
+/// The settings of a pool by name, and what may be written there.
+pub const POOL_SETTINGS: [(&str, &str); 7] = [
+    ("rebuild", "idle, balanced or fast"),
+    ("rebuild.min", "a rate such as 10MiB/s, or off"),
+    ("rebuild.max", "a rate such as 200MiB/s, or off"),
+    ("rebuild.done-by", "a span such as 2h, or off"),
+    ("rebuild.latency", "a span such as 20ms, or off"),
+    ("scrub", "weekly, monthly or off"),
+    ("scrub.window", "hours in UTC such as 22:00-06:00, or off"),
+];
+
+impl PoolPolicy {
+    /// The setting `key` is `value`.
+    ///
+    /// *Errors*: there is no such setting, the value is none for it, or it contradicts another one.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
+        let Some((_, right)) = POOL_SETTINGS.iter().find(|(name, _)| *name == key) else {
+            let names: Vec<&str> = POOL_SETTINGS.iter().map(|(name, _)| *name).collect();
+            let hint = format!("write {}", names.join(", "));
+            return Err(Refusal::new(code::SETTING_INVALID, format!("a pool has no setting \"{key}\""), hint));
+        };
+        let wrong =
+            || Refusal::new(code::SETTING_INVALID, format!("{key} cannot be \"{value}\""), format!("write {right}"));
+        let repair = &mut self.repair;
+        match key {
+            "rebuild" => repair.mode = value.parse().map_err(|()| wrong())?,
+            "rebuild.min" => repair.min = or_off(value, rate).ok_or_else(wrong)?,
+            "rebuild.max" => repair.max = or_off(value, rate).ok_or_else(wrong)?,
+            "rebuild.done-by" => repair.done_by = or_off(value, span).ok_or_else(wrong)?,
+            "rebuild.latency" => repair.latency = or_off(value, span).ok_or_else(wrong)?,
+            "scrub" => self.scrub.every = value.parse().map_err(|()| wrong())?,
+            _ => self.scrub.window = or_off(value, |text| text.parse().ok()).ok_or_else(wrong)?,
+        }
+        match (self.repair.min, self.repair.max) {
+            (Some(min), Some(max)) if min > max => Err(Refusal::new(
+                code::SETTING_INVALID,
+                format!("rebuild.min of {}/s is more than rebuild.max of {}/s", min.exact(), max.exact()),
+                "lower the one or raise the other",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every setting with its value, as [`PoolPolicy::set`] takes them.
+    #[must_use]
+    pub fn settings(&self) -> [(&'static str, String); 7] {
+        let off = || "off".to_owned();
+        let rate = |rate: Option<Size>| rate.map_or_else(off, |rate| format!("{}/s", rate.exact()));
+        let span = |span: Option<Span>| span.map_or_else(off, |span| span.to_string());
+        let window = self.scrub.window.map_or_else(off, |window| window.to_string());
+        let repair = &self.repair;
+        let values = [
+            repair.mode.as_str().to_owned(),
+            rate(repair.min),
+            rate(repair.max),
+            span(repair.done_by),
+            span(repair.latency),
+            self.scrub.every.as_str().to_owned(),
+            window,
+        ];
+        let mut values = values.into_iter();
+        POOL_SETTINGS.map(|(name, _)| (name, values.next().expect("there are as many values as names")))
+    }
+}
+
+fn or_off<T>(value: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
+    if value == "off" { Some(None) } else { parse(value).map(Some) }
+}
+
+/// A rate: a size in a second, above zero.
+fn rate(text: &str) -> Option<Size> {
+    let size: Size = text.strip_suffix("/s").unwrap_or(text).parse().ok()?;
+    (size > Size::ZERO).then_some(size)
+}
+
+/// A span above zero.
+fn span(text: &str) -> Option<Span> {
+    text.parse().ok().filter(|span: &Span| span.millis() > 0)
+}
+
+impl RepairMode {
+    const ALL: [Self; 3] = [Self::Idle, Self::Balanced, Self::Fast];
+
+    /// The mode in one word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Balanced => "balanced",
+            Self::Fast => "fast",
+        }
+    }
+}
+
+impl FromStr for RepairMode {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == text).ok_or(())
+    }
+}
+
+impl ScrubEvery {
+    const ALL: [Self; 3] = [Self::Off, Self::Weekly, Self::Monthly];
+
+    /// How often, in one word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Weekly => "weekly",
+            Self::Monthly => "monthly",
+        }
+    }
+
+    /// Seconds from one to the next; none when there is no next.
+    #[must_use]
+    pub const fn seconds(self) -> Option<u64> {
+        match self {
+            Self::Off => None,
+            Self::Weekly => Some(7 * 86_400),
+            Self::Monthly => Some(30 * 86_400),
+        }
+    }
+}
+
+impl FromStr for ScrubEvery {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|every| every.as_str() == text).ok_or(())
+    }
+}
+
+impl Window {
+    /// True when this second of a day lies within.
+    #[must_use]
+    pub fn holds(self, second_of_day: u64) -> bool {
+        let minute = second_of_day / 60;
+        let (from, until) = (u64::from(self.from_minute), u64::from(self.until_minute));
+        if from < until { (from..until).contains(&minute) } else { minute >= from || minute < until }
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, until) = (self.from_minute, self.until_minute);
+        write!(f, "{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, until / 60, until % 60)
+    }
+}
+
+impl FromStr for Window {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let minute = |text: &str| -> Option<u16> {
+            let (hour, minute) = text.split_once(':')?;
+            let number = |text: &str, bound: u16| {
+                let digits = text.len() == 2 && text.bytes().all(|c| c.is_ascii_digit());
+                text.parse::<u16>().ok().filter(|number| digits && *number < bound)
+            };
+            Some(number(hour, 24)? * 60 + number(minute, 60)?)
+        };
+        let ends = text.split_once('-').and_then(|(from, until)| Some((minute(from)?, minute(until)?)));
+        ends.filter(|(from, until)| from != until)
+            .map(|(from_minute, until_minute)| Self { from_minute, until_minute })
+            .ok_or_else(|| {
+                let message = format!("\"{text}\" are no hours of a day");
+                Refusal::new(code::TIME_INVALID, message, "write them in UTC, such as 22:00-06:00")
+            })
+    }
+}
+
+impl TryFrom<String> for Window {
+    type Error = Refusal;
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<Window> for String {
+    fn from(window: Window) -> Self {
+        window.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policy_settings_are_read_as_they_are_written() {
+        let mut policy = PoolPolicy::default();
+        for (key, value) in [
+            ("rebuild", "fast"),
+            ("rebuild.min", "10MiB/s"),
+            ("rebuild.max", "200MiB/s"),
+            ("rebuild.done-by", "2h"),
+            ("rebuild.latency", "20ms"),
+            ("scrub", "weekly"),
+            ("scrub.window", "22:30-06:00"),
+        ] {
+            policy.set(key, value).expect(key);
+            assert!(policy.settings().contains(&(key, value.to_owned())), "{key}={value}: {:?}", policy.settings());
+        }
+        let mut again = PoolPolicy::default();
+        policy.settings().iter().for_each(|(key, value)| again.set(key, value).expect(key));
+        assert_eq!(again, policy);
+        for (key, _) in POOL_SETTINGS.iter().filter(|(key, _)| *key != "rebuild") {
+            policy.set(key, "off").expect(key);
+        }
+        policy.set("rebuild", "balanced").expect("the default");
+        assert_eq!(policy, PoolPolicy::default());
+    }
+
+    #[test]
+    fn policy_refuses_what_is_no_setting_and_says_what_would_be_right() {
+        let mut policy = PoolPolicy::default();
+        for (key, value) in [
+            ("rebuilt", "fast"),
+            ("rebuild", "faster"),
+            ("rebuild.min", "0"),
+            ("rebuild.done-by", "0s"),
+            ("rebuild.latency", "20"),
+            ("scrub", "daily"),
+            ("scrub.window", "22:00-22:00"),
+            ("scrub.window", "22-6"),
+            ("scrub.window", "24:00-06:00"),
+        ] {
+            let refusal = policy.set(key, value).expect_err(value);
+            assert!(refusal.code == code::SETTING_INVALID && refusal.hint.starts_with("write "), "{refusal}");
+        }
+        assert_eq!(policy, PoolPolicy::default());
+        policy.set("rebuild.max", "10MiB/s").expect("a rate");
+        assert!(policy.set("rebuild.min", "11MiB/s").is_err());
+    }
+
+    #[test]
+    fn window_may_pass_midnight() {
+        let night: Window = "22:00-06:00".parse().expect("hours");
+        let hours = |window: Window| (0..24).filter(|hour| window.holds(hour * 3600)).collect::<Vec<u64>>();
+        assert_eq!(hours(night), [0, 1, 2, 3, 4, 5, 22, 23]);
+        assert_eq!(hours("01:00-03:30".parse().expect("hours")), [1, 2, 3]);
+    }
+}

@@ -1,0 +1,105 @@
+//! `blockyard pool set`, `pause`, `resume` and `scrub`
+
+use crate::args::ScrubCommand;
+use crate::commands::{Desk, or_dash, pool_path};
+use crate::failure::Failure;
+use crate::output::Rows;
+use crate::progress::{drawn, duration, sentence};
+use control::request::{PoolSettings, StartScrub};
+use model::{Name, PoolPolicy, PoolReport, ScrubReport};
+
+pub fn set(desk: &Desk, name: &Name, settings: Vec<(String, String)>) -> Result<(), Failure> {
+    let answer = if settings.is_empty() {
+        desk.client.get(&pool_path(name), "pool")?
+    } else {
+        let settings = settings.into_iter().collect();
+        desk.client.patch(&pool_path(name), &PoolSettings { settings }, "pool")?
+    };
+    let pool: PoolReport = answer.decode()?;
+    if desk.out.is_quiet() && !desk.out.is_json() {
+        return Ok(());
+    }
+    let rows = pool.policy.settings().map(|(key, value)| vec![key.to_owned(), value]);
+    desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
+}
+
+pub fn pause(desk: &Desk, name: &Name) -> Result<(), Failure> {
+    let answer = desk.client.post(&format!("{}/pause", pool_path(name)), &(), "pool")?;
+    let text = format!("nothing of pool {name} is repaired until blockyard pool resume {name}");
+    desk.out.done(&answer, &text)
+}
+
+pub fn resume(desk: &Desk, name: &Name) -> Result<(), Failure> {
+    let answer = desk.client.post(&format!("{}/resume", pool_path(name)), &(), "pool")?;
+    desk.out.done(&answer, &format!("pool {name} is repaired again where it must be"))
+}
+
+pub fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
+    match command {
+        ScrubCommand::Start { pool, repair } => {
+            let path = format!("{}/scrubs", pool_path(&pool));
+            let answer = desk.client.post(&path, &StartScrub { repairs: repair }, "pool")?;
+            desk.out.done(&answer, &format!("a scrub of pool {pool} has begun, see blockyard pool scrub status {pool}"))
+        }
+        ScrubCommand::Stop { pool } => {
+            desk.client.delete(&format!("{}/scrubs", pool_path(&pool)))?;
+            desk.out.said(&format!("the scrub of pool {pool} ends"))
+        }
+        ScrubCommand::Status { pool } => status(desk, &pool),
+    }
+}
+
+fn status(desk: &Desk, pool: &Name) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("{}/scrubs", pool_path(pool)), "scrubs")?;
+    let scrubs: Vec<ScrubReport> = answer.decode()?;
+    let row = |scrub: &ScrubReport| {
+        let state = match &scrub.progress {
+            Some(progress) => format!("{}, {} %", scrub.state.as_str(), progress.percent()),
+            None => scrub.state.as_str().to_owned(),
+        };
+        vec![
+            scrub.started.to_string(),
+            or_dash(scrub.ended.map(|ended| duration(ended.since(scrub.started)))),
+            state,
+            scrub.checked.iec(),
+            scrub.mismatches.to_string(),
+            scrub.unreadable.to_string(),
+            scrub.healed.to_string(),
+        ]
+    };
+    let header = &["STARTED", "TOOK", "STATE", "CHECKED", "MISMATCHES", "UNREADABLE", "HEALED"];
+    desk.out.rows(&answer, &Rows { header, rows: scrubs.iter().map(row).collect() })
+}
+
+/// What there is to say of how the pool is repaired and looked through.
+pub fn told(pool: &PoolReport) -> Vec<String> {
+    let defaults = PoolPolicy::default().settings();
+    let changed = pool.policy.settings().into_iter().zip(defaults).filter(|(set, default)| set != default);
+    let changed: Vec<String> = changed.map(|((key, value), _)| format!("{key}={value}")).collect();
+    let mut told = Vec::new();
+    if !changed.is_empty() {
+        told.push(format!("set     {}", changed.join(" ")));
+    }
+    if pool.policy.repair.paused {
+        told.push(format!("paused  nothing is repaired until blockyard pool resume {}", pool.name));
+    }
+    if let Some(scrub) = &pool.scrub {
+        told.push(format!("scrub   {}", of_scrub(scrub)));
+    }
+    told.extend(pool.next_scrub.map(|next| format!("next    scrub not before {next}")));
+    told
+}
+
+fn of_scrub(scrub: &ScrubReport) -> String {
+    let found = match (scrub.mismatches, scrub.unreadable, scrub.healed) {
+        (0, 0, 0) => "all right".to_owned(),
+        (wrong, unreadable, healed) => format!("{wrong} stripes wrong, {unreadable} unreadable, {healed} healed"),
+    };
+    match (&scrub.progress, scrub.ended) {
+        (Some(progress), _) if scrub.state.runs() => {
+            format!("{} {}, {found} so far", drawn(progress), sentence(scrub.state.as_str(), progress))
+        }
+        (_, Some(ended)) => format!("{} {ended}, {} read, {found}", scrub.state.as_str(), scrub.checked.iec()),
+        _ => format!("{}, {} read, {found} so far", scrub.state.as_str(), scrub.checked.iec()),
+    }
+}

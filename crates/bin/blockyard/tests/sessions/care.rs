@@ -1,0 +1,112 @@
+//! Repair at the pace that was set, and scrubs, on the real data plane.
+
+use crate::array::OPEN;
+use crate::host::{Host, Login};
+use crate::node::{BLOCKS, MEMBERS, Node, name};
+use control::request::{PoolSettings, StartScrub};
+use model::{PoolState, ScrubReport, event};
+use shard::World;
+use sim::{DiskHandle, Sim};
+use std::time::Duration;
+
+/// Where the data of the pool begins on a member.
+const DATA: u64 = 16 << 20;
+
+/// A node with a full volume, its disks and its host.
+async fn filled(sim: &Sim, spares: &[&str]) -> (Node, Vec<DiskHandle>, Host) {
+    let node = Node::start(sim, 2).await;
+    let mut disks = Vec::new();
+    for disk in MEMBERS.iter().chain(spares) {
+        disks.push(node.add_disk(disk, 80).await);
+    }
+    node.furnish(spares).await;
+    let mut host = Host::login(sim, &Login::of(OPEN, 0)).await;
+    host.take_attention().await;
+    for block in 0..BLOCKS {
+        host.write(block, fill(block)).await;
+    }
+    (node, disks, host)
+}
+
+fn fill(block: u64) -> u8 {
+    (block * 7 + 1).to_le_bytes()[0]
+}
+
+async fn scrubbed(sim: &Sim, node: &Node, repairs: bool) -> ScrubReport {
+    // Each is known by the second in which it began.
+    sim.sleep(Duration::from_secs(2)).await;
+    node.control.start_scrub(&name("tank"), StartScrub { repairs }).await.unwrap();
+    loop {
+        match node.pool().await.scrub {
+            Some(scrub) if !scrub.state.runs() => return scrub,
+            _ => sim.sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+#[test]
+fn scrub_finds_what_a_disk_cannot_read_and_puts_it_right() {
+    Sim::new(11).run(async move |sim| {
+        let (node, disks, mut host) = filled(&sim, &[]).await;
+        let before = scrubbed(&sim, &node, false).await;
+        assert!(before.is_clean() && before.healed == 0 && before.checked.bytes() > 0, "{before:?}");
+        // Whole stripes in a row, so that data of this disk is among them.
+        disks[1].make_unreadable(DATA..DATA + (64 << 10));
+        let found = scrubbed(&sim, &node, false).await;
+        assert!(found.healed > 0, "{found:?}");
+        let parity_alone = found.unreadable;
+        let again = scrubbed(&sim, &node, false).await;
+        assert_eq!((again.healed, again.unreadable), (0, parity_alone), "what was healed stays so");
+        for block in 0..BLOCKS {
+            assert_eq!(host.read(block).await, [fill(block); 512], "block {block}");
+        }
+        let told = node.codes().await;
+        assert!(told.contains(&event::SCRUB_ENDED), "{told:?}");
+        assert_eq!(node.control.scrubs(&name("tank")).await.unwrap().len(), 3, "all are remembered");
+    });
+}
+
+#[test]
+fn scrub_counts_what_disagrees_and_repairs_it_when_told() {
+    Sim::new(12).run(async move |sim| {
+        let (node, disks, _host) = filled(&sim, &[]).await;
+        disks[2].rot(DATA..DATA + 4096);
+        let found = scrubbed(&sim, &node, false).await;
+        assert_eq!((found.mismatches, found.healed), (1, 0), "{found:?}");
+        let repaired = scrubbed(&sim, &node, true).await;
+        assert_eq!((repaired.mismatches, repaired.healed), (0, 1), "{repaired:?}");
+        assert!(scrubbed(&sim, &node, false).await.is_clean());
+        let told = node.codes().await;
+        let count = |code| told.iter().filter(|told| **told == code).count();
+        assert_eq!((count(event::SCRUB_FOUND), count(event::SCRUB_HEALED), count(event::SCRUB_ENDED)), (1, 1, 1));
+    });
+}
+
+#[test]
+fn repair_waits_while_it_is_paused_and_goes_on_as_it_was_set() {
+    Sim::new(13).run(async move |sim| {
+        let (node, disks, mut host) = filled(&sim, &["s0"]).await;
+        node.control.pause_pool(&name("tank"), true).await.unwrap();
+        disks[0].fail();
+        host.write(0, 0xaa).await;
+        sim.sleep(Duration::from_secs(60)).await;
+        let pool = node.pool().await;
+        assert_eq!((pool.state, pool.rebuild().map(|progress| progress.done_bytes)), (PoolState::Rebuilding, Some(0)));
+
+        // A rate that makes the rest last for about a minute.
+        let total = pool.rebuild().unwrap().total_bytes;
+        let settings = [("rebuild.max".to_owned(), format!("{}/s", total / 60))].into();
+        node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
+        node.control.pause_pool(&name("tank"), false).await.unwrap();
+        let resumed = sim.now();
+        sim.sleep(Duration::from_secs(20)).await;
+        let progress = node.pool().await.rebuild().expect("it runs");
+        assert!((15..50).contains(&progress.percent()), "{progress:?}");
+        let settings = [("rebuild.max".to_owned(), "off".to_owned())].into();
+        node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
+        while node.state().await != PoolState::Healthy {
+            sim.sleep(Duration::from_millis(100)).await;
+            assert!(sim.now().since(resumed) < Duration::from_secs(50), "what was set holds at once");
+        }
+    });
+}

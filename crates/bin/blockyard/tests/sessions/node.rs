@@ -1,0 +1,116 @@
+//! The whole product on a simulated machine: a pool, a volume in it, and a host that sees it.
+
+use crate::array::{OPEN, TARGET, initiator, portal};
+use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume};
+use control::{Control, Engine, Settings, Store, Wanted};
+use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use model::{EventCode, Level, Name, PoolReport, PoolState, Size};
+use shard::mailbox;
+use shard::{StreamOptions, World};
+use sim::{DiskHandle, DiskShape, Sim};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+pub const MEMBERS: [&str; 4] = ["d0", "d1", "d2", "d3"];
+/// Blocks of 512 bytes of the volume.
+pub const BLOCKS: u64 = 256;
+
+/// The whole product on a simulated machine: the data plane, control, and its steward.
+pub struct Node {
+    pub control: Arc<Control>,
+    machine: Sim,
+    dir: TempDir,
+}
+
+impl Node {
+    pub async fn start(world: &Sim, shards: usize) -> Self {
+        let machine = world.add_node(portal().ip());
+        let dir = tempfile::tempdir().unwrap();
+        let (orders, inbox) = mailbox::channel();
+        let mut inbox = Some(inbox);
+        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 40 });
+        for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
+            let inbox = if ticket.index == 0 { inbox.take() } else { None };
+            let seat = Seat::take(machine.clone(), ticket);
+            if let Some(inbox) = inbox {
+                let facts = Facts { io: "sim".to_owned(), networks: Box::new(Vec::new) };
+                machine.spawn(conduct(seat, inbox, facts));
+            }
+        }
+        let settings = Settings {
+            state_dir: dir.path().join("state"),
+            socket: dir.path().join("socket"),
+            node: name("array1"),
+            target_base: "iqn.2026-11.io.blockyard".to_owned(),
+            portals: vec![portal()],
+            disk_search: Vec::new(),
+        };
+        let store = Store::open(&settings.state_dir).unwrap();
+        let control = Arc::new(Control::start(settings, store, Engine::new(orders)).await.unwrap());
+        let steward = control.clone();
+        machine.spawn(async move {
+            while let Ok(raised) = steward.hear().await {
+                steward.look_after(raised).await.unwrap();
+            }
+        });
+        Self { control, machine, dir }
+    }
+
+    /// A simulated disk, known as `disk`. Control asks the file system whether its path is there.
+    pub async fn add_disk(&self, disk: &str, mib: u64) -> DiskHandle {
+        let path = self.path(disk);
+        fs::write(&path, []).unwrap();
+        let handle = self.machine.add_disk(&path, DiskShape::of(mib << 20));
+        self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None }).await.unwrap();
+        handle
+    }
+
+    fn path(&self, disk: &str) -> String {
+        Path::new(self.dir.path()).join(disk).to_string_lossy().into_owned()
+    }
+
+    /// A RAID-5 pool with spares, a volume in it, and a host that sees it.
+    pub async fn furnish(&self, spares: &[&str]) {
+        let control = &self.control;
+        let names = |disks: &[&str]| disks.iter().map(|disk| name(disk)).collect();
+        let groups = vec![NewGroup { level: Level::Raid5, chunk: Some(Size::new(4096)), disks: names(&MEMBERS) }];
+        let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares) };
+        control.create_pool(pool).await.unwrap();
+        let volume = "tank/vm1".parse().unwrap();
+        let size = Some(Size::new(BLOCKS * 512));
+        let spec = NewVolume { name: volume, size, block_bytes: None, stripe_unit: None, backend: None };
+        control.create_volume(spec).await.unwrap();
+        control.add_target(NewTarget { name: name("t"), iqn: Some(TARGET.parse().unwrap()) }).await.unwrap();
+        let host = NewHost {
+            name: name("web"),
+            initiators: vec![initiator(OPEN).parse().unwrap()],
+            any: false,
+            networks: Vec::new(),
+            chap: None,
+            mutual_chap: None,
+        };
+        control.add_host(host).await.unwrap();
+        let volume = "tank/vm1".parse().unwrap();
+        let target = Some(name("t"));
+        let presentation = NewPresentation { volume, host: name("web"), target, lun: Some(0), read_only: false };
+        control.present(presentation).await.unwrap();
+    }
+
+    pub async fn pool(&self) -> PoolReport {
+        self.control.pool_report(&name("tank")).await.unwrap()
+    }
+
+    pub async fn state(&self) -> PoolState {
+        self.pool().await.state
+    }
+
+    pub async fn codes(&self) -> Vec<EventCode> {
+        self.control.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
+    }
+}
+
+pub fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}

@@ -1,0 +1,117 @@
+//! Settings of pools, and scrubs by hand and by the clock.
+
+use super::Array;
+use crate::request::{PoolSettings, StartScrub};
+use crate::steward::now;
+use model::{Level, Name, PoolState, RepairMode, ScrubReport, ScrubState, Timestamp, code};
+
+const DAY: u64 = 86_400;
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn settings(pairs: &[(&str, &str)]) -> PoolSettings {
+    PoolSettings { settings: pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect() }
+}
+
+async fn furnished(pairs: &[(&str, &str)]) -> Array {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1"]).await;
+    array.create_pool("tank", Level::Raid1, &["d0", "d1"]).await.expect("a pool");
+    array.control.set_pool(&name("tank"), settings(pairs)).await.expect("settings");
+    array
+}
+
+async fn scrubs(array: &Array) -> Vec<ScrubReport> {
+    array.control.scrubs(&name("tank")).await.expect("scrubs")
+}
+
+/// What the steward does about scrubs when it is `time`.
+async fn round_at(array: &Array, time: Timestamp) {
+    array.control.see_to_scrubs(time).await.expect("seen to");
+}
+
+/// The next `hour` o'clock after `time`.
+fn next_hour(time: Timestamp, hour: u64) -> Timestamp {
+    time.plus((hour * 3600 + DAY - time.second_of_day()) % DAY)
+}
+
+#[tokio::test]
+async fn pool_settings_hold_after_a_restart_and_bad_ones_change_nothing() {
+    let array = furnished(&[("rebuild", "fast"), ("rebuild.latency", "20ms")]).await;
+    array.control.pause_pool(&name("tank"), true).await.expect("paused");
+    let wrong = settings(&[("rebuild", "idle"), ("scrub", "daily")]);
+    let refusal = array.control.set_pool(&name("tank"), wrong).await.expect_err("daily is too often");
+    assert_eq!(refusal.code, code::SETTING_INVALID);
+    assert_eq!(
+        array.control.set_pool(&name("pond"), settings(&[])).await.expect_err("no pool").code,
+        code::POOL_UNKNOWN
+    );
+
+    let array = array.restarted().await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let repair = pool.policy.repair;
+    assert_eq!(
+        (repair.mode, repair.latency.map(|span| span.millis()), repair.paused),
+        (RepairMode::Fast, Some(20), true)
+    );
+    let pool = array.control.pause_pool(&name("tank"), false).await.expect("resumed");
+    assert!(!pool.policy.repair.paused);
+}
+
+#[tokio::test]
+async fn scrub_by_hand_runs_once_and_what_it_found_is_remembered() {
+    let array = furnished(&[]).await;
+    let tank = name("tank");
+    assert_eq!(array.control.stop_scrub(&tank).await.expect_err("none runs").code, code::SCRUB_UNKNOWN);
+    array.control.start_scrub(&tank, StartScrub::default()).await.expect("it begins");
+    let again = array.control.start_scrub(&tank, StartScrub::default()).await.expect_err("one at a time");
+    assert_eq!(again.code, code::POOL_BUSY);
+    for _ in 0..10 {
+        round_at(&array, now()).await;
+    }
+    let found = scrubs(&array).await;
+    assert!(found.len() == 1 && found[0].is_clean(), "{found:?}");
+    let array = array.restarted().await;
+    assert_eq!(scrubs(&array).await, found);
+    array.control.start_scrub(&tank, StartScrub { repairs: true }).await.expect("another");
+    array.control.stop_scrub(&tank).await.expect("stops");
+}
+
+#[tokio::test]
+async fn scrub_by_the_clock_begins_in_its_hours_and_waits_outside_of_them() {
+    let array = furnished(&[("scrub", "weekly"), ("scrub.window", "02:00-04:00")]).await;
+    let soon = next_hour(now().plus(DAY), 3);
+    round_at(&array, soon).await;
+    assert!(scrubs(&array).await.is_empty(), "a week has not passed");
+    let due = next_hour(now().plus(8 * DAY), 3);
+    round_at(&array, due.plus(2 * 3600)).await;
+    assert!(scrubs(&array).await.is_empty(), "not at this hour");
+    round_at(&array, due).await;
+    assert_eq!(scrubs(&array).await[0].state, ScrubState::Running);
+    round_at(&array, due.plus(2 * 3600)).await;
+    assert_eq!(scrubs(&array).await[0].state, ScrubState::Waiting, "its hours are over");
+    round_at(&array, due.plus(DAY)).await;
+    assert_eq!(scrubs(&array).await[0].state, ScrubState::Running, "and the next night it goes on");
+
+    let array = array.restarted().await;
+    array.control.set_pool(&name("tank"), settings(&[("scrub.window", "off")])).await.expect("at any hour");
+    for _ in 0..12 {
+        round_at(&array, now()).await;
+    }
+    let found = scrubs(&array).await;
+    assert!(found.len() == 1 && found[0].is_clean(), "what the restart cut short was begun anew: {found:?}");
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert!(pool.next_scrub.is_some_and(|next| next.since(found[0].started) >= 6 * DAY), "{:?}", pool.next_scrub);
+}
+
+#[tokio::test]
+async fn scrub_by_the_clock_leaves_a_pool_alone_that_has_other_worries() {
+    let array = furnished(&[("scrub", "monthly")]).await;
+    array.control.fail_disk(&name("d0")).await.expect("failed");
+    round_at(&array, now().plus(40 * DAY)).await;
+    assert!(scrubs(&array).await.is_empty());
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert_eq!(pool.state, PoolState::Degraded);
+}

@@ -1,0 +1,144 @@
+//! How an open pool is cared for: what its operator has set, and the pace that follows from it.
+
+use super::pace::{Pacer, Step};
+use super::scrub::Scrub;
+use super::{OpenPool, find};
+use crate::seat::Seat;
+use crate::unit::Meter;
+use futures_util::future::select;
+use model::{Name, PoolReport, Refusal, RepairPolicy};
+use shard::{Time, World};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// What belongs to the care of one pool.
+#[derive(Default)]
+pub(super) struct Care {
+    /// What its hosts meet.
+    pub meter: Rc<Meter>,
+    /// The scrub that runs, or ran last.
+    pub scrub: Scrub,
+    policy: RefCell<RepairPolicy>,
+    changed: Signal,
+}
+
+/// The pace of one repair, and how far it was at its last step.
+pub(super) struct Gait {
+    pacer: Pacer,
+    stepped: Time,
+    done_bytes: u64,
+}
+
+/// Wakes those who wait for a change.
+#[derive(Default)]
+struct Signal {
+    epoch: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Signal {
+    fn tell(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Ready once something has changed after `epoch`.
+    async fn after(&self, epoch: u64) {
+        poll_fn(|cx| {
+            if self.epoch.get() != epoch {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.retain(|waker| !waker.will_wake(cx.waker()));
+            waiting.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// From now on the pool is repaired as `policy` says, also what is being repaired already.
+pub async fn set_repair<W: World>(seat: Rc<Seat<W>>, pool: Name, policy: RepairPolicy) -> Result<PoolReport, Refusal> {
+    let pool = find(&seat, &pool)?;
+    *pool.care.policy.borrow_mut() = policy;
+    pool.care.changed.tell();
+    Ok(pool.report())
+}
+
+impl<W: World> OpenPool<W> {
+    /// What is set for the pool.
+    pub(super) fn repair_policy(&self) -> RepairPolicy {
+        self.care.policy.borrow().clone()
+    }
+
+    /// Whoever waits looks again whether it may go on.
+    pub(super) fn tell_of_change(&self) {
+        self.care.changed.tell();
+    }
+
+    /// The pace of a repair that begins now.
+    pub(super) fn gait(&self) -> Gait {
+        let now = self.seat.world.now();
+        Gait { pacer: Pacer::new(now, self.care.meter.load()), stepped: now, done_bytes: 0 }
+    }
+
+    /// A step begins now, after something else was waited for.
+    pub(super) fn step(&self, gait: &mut Gait) {
+        gait.stepped = self.seat.world.now();
+    }
+
+    /// Ready when the next step may begin, and `may` says so. False once, when a promised end cannot be kept.
+    pub(super) async fn keep_pace(
+        &self,
+        gait: &mut Gait,
+        done_bytes: u64,
+        total_bytes: u64,
+        may: impl Fn(&Self) -> bool,
+    ) -> bool {
+        let world = &self.seat.world;
+        let now = world.now();
+        let step = Step {
+            now,
+            took: now.since(gait.stepped),
+            bytes: done_bytes - gait.done_bytes,
+            left_bytes: total_bytes.saturating_sub(done_bytes),
+            host: self.care.meter.load(),
+        };
+        gait.done_bytes = done_bytes;
+        let epoch = self.care.changed.epoch.get();
+        let wait = gait.pacer.wait(&self.care.policy.borrow(), step);
+        if wait.is_zero() {
+            // Commands of hosts that wait for their turn get it.
+            super::rebuild::yield_now().await;
+        } else {
+            select(pin!(world.sleep(wait)), pin!(self.care.changed.after(epoch))).await;
+        }
+        self.until(may).await;
+        gait.stepped = world.now();
+        !gait.pacer.is_late(now)
+    }
+
+    /// Ready when repair may begin.
+    pub(super) async fn until_resumed(&self) {
+        self.until(Self::is_resumed).await;
+    }
+
+    /// True unless an operator has paused all repair of the pool.
+    pub(super) fn is_resumed(&self) -> bool {
+        !self.care.policy.borrow().paused
+    }
+
+    /// Ready when `holds`, which is looked at whenever something was changed.
+    pub(super) async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        loop {
+            let epoch = self.care.changed.epoch.get();
+            if holds(self) {
+                return;
+            }
+            self.care.changed.after(epoch).await;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! How far a repair is, and how fast it has been lately.
+
+use model::{Progress, Size};
+use shard::Time;
+use std::time::Duration;
+
+/// A rate is that of the last five to ten seconds.
+const LATELY: Duration = Duration::from_secs(5);
+
+/// What a group, or a pool, is being repaired or looked through by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    kind: WorkKind,
+    started: Time,
+    total_bytes: u64,
+    done_bytes: u64,
+    /// How far it was at two moments that lie a while apart, the older one first.
+    marks: [(Time, u64); 2],
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WorkKind {
+    /// A member is filled.
+    Rebuild,
+    /// Redundancy is compared with the data after a crash.
+    Resync,
+    /// Everything is read.
+    Scrub,
+}
+
+impl Work {
+    /// It begins at `now`, with everything before it.
+    pub fn new(kind: WorkKind, now: Time, total_bytes: u64) -> Self {
+        Self { kind, started: now, total_bytes, done_bytes: 0, marks: [(now, 0); 2] }
+    }
+
+    pub fn kind(self) -> WorkKind {
+        self.kind
+    }
+
+    pub fn total_bytes(self) -> u64 {
+        self.total_bytes
+    }
+
+    /// So much is done at `now`.
+    pub fn advance(&mut self, now: Time, done_bytes: u64) {
+        self.done_bytes = done_bytes.min(self.total_bytes);
+        if now.since(self.marks[1].0) >= LATELY {
+            self.marks = [self.marks[1], (now, self.done_bytes)];
+        }
+    }
+
+    /// What it took, in words that follow a sentence.
+    pub fn summary(self, now: Time) -> String {
+        let seconds = now.since(self.started).as_secs_f64();
+        let rate = if seconds > 0.0 { self.done_bytes as f64 / seconds } else { 0.0 };
+        let done = Size::new(self.done_bytes).iec();
+        format!(": {done} in {} s, {}/s", seconds.ceil() as u64, Size::new(rate as u64).decimal())
+    }
+
+    /// How far it is at `now`.
+    pub fn progress(self, now: Time) -> Progress {
+        let (since, before) = self.marks[0];
+        let elapsed = now.since(since).as_secs_f64();
+        let rate = if elapsed > 0.0 { (self.done_bytes - before) as f64 / elapsed } else { 0.0 };
+        let left = (rate >= 1.0).then(|| ((self.total_bytes - self.done_bytes) as f64 / rate).ceil() as u64);
+        Progress {
+            done_bytes: self.done_bytes,
+            total_bytes: self.total_bytes,
+            bytes_per_second: rate as u64,
+            seconds_left: left,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_tells_the_rate_of_late_and_not_of_always() {
+        let at = |seconds: u64| Time::default() + Duration::from_secs(seconds);
+        let mut work = Work::new(WorkKind::Rebuild, at(0), 10_000);
+        // A hundred a second at first, ten a second later.
+        let done = |second: u64| if second <= 20 { second * 100 } else { 2_000 + (second - 20) * 10 };
+        for second in 1..=60 {
+            work.advance(at(second), done(second));
+            if second == 20 {
+                assert_eq!(work.progress(at(20)).bytes_per_second, 100);
+            }
+        }
+        let progress = work.progress(at(60));
+        assert_eq!((progress.done_bytes, progress.bytes_per_second), (2_400, 10));
+        assert_eq!(progress.seconds_left, Some(760));
+        assert_eq!(work.progress(at(100_000)).seconds_left, None, "what does not move never ends");
+    }
+}

@@ -1,0 +1,49 @@
+//! What the commands of hosts meet: how many there are, and how long they take.
+
+use shard::{Time, World};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// What commands have met since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostLoad {
+    /// Commands that have begun.
+    pub begun: u64,
+    /// Commands that have ended.
+    pub ended: u64,
+    /// How long these took, together.
+    pub took: Duration,
+}
+
+/// Counts the commands of several units on one shard.
+#[derive(Debug, Default)]
+pub struct Meter(Cell<HostLoad>);
+
+/// A command that is under way; dropped when it ends, however it ends.
+pub struct Metered<'a, W: World> {
+    world: &'a W,
+    meter: &'a Meter,
+    began: Time,
+}
+
+impl Meter {
+    /// What commands have met so far.
+    pub fn load(&self) -> HostLoad {
+        self.0.get()
+    }
+
+    /// A command begins.
+    pub fn begin<'a, W: World>(&'a self, world: &'a W) -> Metered<'a, W> {
+        let load = self.0.get();
+        self.0.set(HostLoad { begun: load.begun + 1, ..load });
+        Metered { world, meter: self, began: world.now() }
+    }
+}
+
+impl<W: World> Drop for Metered<'_, W> {
+    fn drop(&mut self) {
+        let load = self.meter.0.get();
+        let took = load.took + self.world.now().since(self.began);
+        self.meter.0.set(HostLoad { ended: load.ended + 1, took, ..load });
+    }
+}
