@@ -62,7 +62,7 @@ impl Judge {
     fn cut(&mut self, cut: &Cut<Known>) -> Result<(), String> {
         let undecided = undecided(&cut.disks);
         for choice in self.choices(&undecided) {
-            self.state(&cut.disks, &undecided, &choice, &cut.known, true)?;
+            self.state(&cut.disks, &undecided, &choice, &cut.known, None)?;
         }
         Ok(())
     }
@@ -101,21 +101,23 @@ impl Judge {
         choices
     }
 
-    /// One state: opened, judged, and, now and then, cut again meanwhile.
+    /// One state: opened, judged, and, now and then, cut again meanwhile; `cut_before` says whether blocks were torn
+    /// at the cut before this one.
     fn state(
         &mut self,
         disks: &[Left],
         undecided: &[Undecided],
         choice: &Choice,
         known: &Known,
-        may_cut_again: bool,
+        cut_before: Option<bool>,
     ) -> Result<(), String> {
         self.states += 1;
         let mut lost = self.lost(known);
-        let mut torn = self.dice.roll(3) == 0;
+        let was_torn = cut_before == Some(true);
+        let mut torn = was_torn || self.dice.roll(3) == 0;
         if torn && self.is_by_sum() {
             // A mirror by sum survives torn blocks, and lost members, but not both in one cut.
-            torn = known.failed.is_empty();
+            torn = was_torn || known.failed.is_empty();
             lost.clear();
         }
         let rack = Rack::new(Dice::new(self.dice.roll(u64::MAX)));
@@ -133,7 +135,7 @@ impl Judge {
             rack.add(self.plan.shape().member_blocks.0, self.plan.volatile, content);
         }
         let again: Rc<RefCell<Vec<Vec<Left>>>> = Rc::default();
-        let cut_again = may_cut_again && self.dice.roll(self.effort.again) == 0;
+        let cut_again = cut_before.is_none() && self.dice.roll(self.effort.again) == 0;
         if cut_again {
             let (weak, all) = (Rc::downgrade(&rack), again.clone());
             rack.watch(move || {
@@ -157,7 +159,7 @@ impl Judge {
                 format!("{}:{place} {version}/{flags}", one.disk)
             };
             let undecided: Vec<String> = undecided.iter().zip(choice).map(describe).collect();
-            format!("{error}; undecided {undecided:?}, first cut {may_cut_again}")
+            format!("{error}; undecided {undecided:?}, cut before {cut_before:?}")
         })?;
         let cuts = again.take();
         if !cuts.is_empty() {
@@ -168,7 +170,7 @@ impl Judge {
                 // What was lost at the first restart is known to be missing since.
                 let mut known = known.clone();
                 known.failed.extend(&lost);
-                self.state(disks, &undecided, &choice, &known, false)?;
+                self.state(disks, &undecided, &choice, &known, Some(torn))?;
             }
         }
         Ok(())
