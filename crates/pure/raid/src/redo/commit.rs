@@ -98,7 +98,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             let more = self.lanes(turn, lost | refused, written);
             if more.is_empty() {
                 let suffices = !written.is_empty() && !self.layout.survives(lost | refused | written);
-                if !suffices {
+                if !suffices && !sabotage::is(Bug::OneLane) {
                     self.stop(IoError::new(IoErrorKind::Gone, Extent::default()));
                 }
                 return self.serving(Extent::default());
@@ -135,15 +135,15 @@ impl<D: BlockDevice + 'static> Core<D> {
         let first = u16::try_from(turn % groups).expect("there are at most 64 members") * copies;
         let mut lanes = MemberSet::NONE;
         for step in 0..members {
+            if sabotage::is(Bug::OneLane) && !(written | lanes).is_empty() {
+                break;
+            }
             if !self.layout.survives(lost | written | lanes) && !(written | lanes).is_empty() {
                 break;
             }
             let member = (first + step) % members;
             if !(lost | written).contains(member) {
                 lanes = lanes.with(member);
-            }
-            if sabotage::is(Bug::OneLane) && !(written | lanes).is_empty() {
-                break;
             }
         }
         lanes

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::{BLOCK, Content, Cut, Dice, Left, Rack};
 use crate::oracle::{content, run};
-use crate::script::{Kinds, Known, cuts_of};
+use crate::script::{Failures, Kinds, Known, cuts_of};
 use block::{Extent, View};
 use raid::geometry::MemberSet;
 use raid::{Level, Repair};
@@ -23,8 +23,8 @@ pub struct Effort {
     pub cuts: u64,
 }
 
-pub const QUICK: Effort = Effort { combinations: 4, random: 1, again: 16, cuts: 24 };
-pub const THOROUGH: Effort = Effort { combinations: 4096, random: 64, again: 4, cuts: 1 };
+pub const QUICK: Effort = Effort { combinations: 4, random: 1, again: 16, cuts: 40 };
+pub const THOROUGH: Effort = Effort { combinations: 64, random: 8, again: 6, cuts: 3 };
 
 /// A block that is not decided at a cut.
 struct Undecided {
@@ -80,7 +80,7 @@ impl Judge {
             choice[at] = value;
             choice
         };
-        let thorough = self.effort.cuts == 1;
+        let thorough = self.effort.random > 4;
         for at in 0..undecided.len() {
             if thorough || self.dice.roll(undecided.len() as u64) < 2 {
                 choices.push(one_of(&last, at, 0));
@@ -313,7 +313,7 @@ pub fn plans() -> Vec<Plan> {
     plans
 }
 
-pub const KINDS: Kinds = Kinds { failures: true, rounds: 7 };
+pub const KINDS: Kinds = Kinds { failures: Failures::Any, rounds: 7 };
 
 fn judged(plan: Plan, effort: Effort, seeds: std::ops::Range<u64>) -> u64 {
     let mut states = 0;

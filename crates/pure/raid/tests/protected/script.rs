@@ -20,10 +20,21 @@ pub struct Known {
 /// What may happen in a script.
 #[derive(Clone, Copy)]
 pub struct Kinds {
-    /// Members may fail.
-    pub failures: bool,
+    /// Whether a member fails.
+    pub failures: Failures,
     /// Rounds of concurrent commands.
     pub rounds: u64,
+}
+
+/// What becomes of a member in a script.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Failures {
+    /// Nothing.
+    Never,
+    /// It may be failed, gone, or refuse to write a part of its log.
+    Any,
+    /// It refuses to write a part of its log from the beginning.
+    Log,
 }
 
 struct Script {
@@ -51,7 +62,11 @@ pub fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Known>> {
             _ => all.push(cut),
         }
     });
-    let script = Script { bench, oracle, next_name: Cell::new(1), failures: Cell::new(kinds.failures) };
+    let script =
+        Script { bench, oracle, next_name: Cell::new(1), failures: Cell::new(kinds.failures == Failures::Any) };
+    if kinds.failures == Failures::Log {
+        script.bench.disk(1).stuck.borrow_mut().extend(8..40);
+    }
     for _ in 0..kinds.rounds {
         script.round();
     }
