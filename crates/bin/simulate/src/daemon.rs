@@ -1,32 +1,53 @@
 //! The data plane on one simulated machine, and the orders that control would give it.
 
+use crate::planted::{BentWorld, Plant};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{Call, Network, Order, Refusal, Report, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
 use sim::Sim;
+use std::rc::Rc;
 
 /// Buffers that the data plane may use. Runs share the counter of their process, so it must never be met.
 const BUFFER_BYTES: u64 = 64 << 30;
 
 /// A data plane that runs until its machine is killed, loses its power, or is told to stop.
 #[derive(Clone)]
-pub(crate) struct Daemon(Sender<Call>);
+pub(crate) struct Daemon {
+    post: Sender<Call>,
+    _seats: Rc<Seats>,
+}
+
+/// What the data plane has open. A pool and its seat hold each other for as long as a process lives, so what
+/// was killed is taken apart here.
+struct Seats(Vec<Rc<Seat<BentWorld>>>);
+
+impl Drop for Seats {
+    fn drop(&mut self) {
+        for seat in &self.0 {
+            seat.units.take();
+            seat.pools.take();
+        }
+    }
+}
 
 impl Daemon {
     /// The data plane runs on `machine` with so many shards, all on the machine's one core.
-    pub fn start(machine: &Sim, shards: usize) -> Self {
+    pub fn start(machine: &Sim, shards: usize, plant: &Rc<Plant>) -> Self {
+        plant.begin_life();
         let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
-        for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
+        let mut seats = Vec::new();
+        for ticket in tickets::<BentWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = Seat::take(machine.clone(), ticket);
+            let seat = Seat::take(BentWorld::new(machine, plant), ticket);
+            seats.push(seat.clone());
             if let Some(orders) = orders {
                 machine.spawn(conduct(seat, orders, Facts { io: "sim".to_owned(), networks: Box::new(networks) }));
             }
         }
-        Self(post)
+        Self { post, _seats: Rc::new(Seats(seats)) }
     }
 
     /// What the data plane answers; a refusal of `ENGINE_GONE` when it is not there any more.
@@ -37,7 +58,7 @@ impl Daemon {
             let _ = tell.send(answer);
         });
         let gone = || Refusal::new(code::ENGINE_GONE, "the machine has no power", "");
-        self.0.send(call).map_err(|_| gone())?;
+        self.post.send(call).map_err(|_| gone())?;
         told.receive().await.unwrap_or_else(|| Err(gone()))
     }
 }

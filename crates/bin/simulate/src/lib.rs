@@ -2,8 +2,8 @@
 //!
 //! A run is a [`Profile`] and a seed: the seed decides everything, from the layout of the pool to the
 //! instant at which the power is cut, so the same seed gives the same run ([`Outcome::digest`]). What the
-//! volumes may hold at any moment is known to an oracle, which judges every read. `docs/simulate.md` says
-//! what is judged and what is not yet.
+//! volumes may hold at any moment is known to an oracle, which judges every read. That it sees what is wrong
+//! is shown by bugs that are [`Planted`]. `docs/simulate.md` says what is judged and what is not yet.
 
 mod chance;
 mod daemon;
@@ -11,6 +11,7 @@ mod host;
 mod judge;
 mod oracle;
 mod pattern;
+mod planted;
 mod pool;
 mod power;
 mod profile;
@@ -18,5 +19,6 @@ mod run;
 mod stage;
 mod volumes;
 
+pub use planted::Planted;
 pub use profile::Profile;
-pub use run::{Outcome, Sabotage, run};
+pub use run::{Outcome, run};

@@ -1,9 +1,11 @@
 //! Runs seeds and prints one line for each that fails: the command that runs it again.
 
 use clap::Parser;
-use simulate::{Profile, Sabotage, run};
+use simulate::{Planted, Profile, run};
+use std::cell::RefCell;
+use std::io::Write;
+use std::panic;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Run the whole data plane from seeds, against bad networks, lying disks and power cuts, and judge it.
@@ -22,9 +24,17 @@ struct Args {
     /// How many run at once; one for each core unless told otherwise.
     #[arg(long)]
     jobs: Option<usize>,
+    /// Plant this bug into the data plane, and run the profile that finds it.
+    #[arg(long)]
+    plant: Option<Planted>,
     /// Show what the data plane logs.
     #[arg(long)]
     log: bool,
+}
+
+thread_local! {
+    /// The command that runs again what this thread runs.
+    static RUNNING: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 #[derive(Clone)]
@@ -40,11 +50,15 @@ fn main() -> ExitCode {
         let filter = tracing_subscriber::EnvFilter::new("debug");
         tracing_subscriber::fmt().with_env_filter(filter).without_time().with_writer(std::io::stderr).init();
     }
-    let profiles = args.profile.0;
+    let profiles = args.plant.map_or(args.profile.0, |bug| vec![bug.profile()]);
     let total = args.seeds * profiles.len() as u64;
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    panic::set_hook(Box::new(|panicked| {
+        // The program may be built to abort now, so this is the last chance to say what was run.
+        say(&format!("{}    # {panicked}", RUNNING.take()));
+    }));
     let next = AtomicU64::new(0);
-    let failed = Mutex::new(0_u64);
+    let failed = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
@@ -55,18 +69,32 @@ fn main() -> ExitCode {
                     }
                     let profile = profiles[(number % profiles.len() as u64) as usize];
                     let seed = args.seed + number / profiles.len() as u64;
-                    let outcome = run(profile, seed, Sabotage::Nothing);
-                    if let Some(why) = outcome.wrong {
-                        *failed.lock().expect("nobody panics with it") += 1;
-                        println!("cargo run -p simulate -- --profile {profile} --seed {seed}    # {why}");
-                    } else if total == 1 {
-                        println!("{} commands, digest {:016x}", outcome.commands, outcome.digest);
-                    }
+                    failed.fetch_add(u64::from(!play(profile, seed, args.plant, total == 1)), Ordering::Relaxed);
                 }
             });
         }
     });
-    let failed = failed.into_inner().expect("nobody panics with it");
-    println!("{} passed, {failed} failed", total - failed);
+    let failed = failed.into_inner();
+    say(&format!("{} passed, {failed} failed", total - failed));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// False when something was wrong, which is printed behind the command that shows it again.
+fn play(profile: Profile, seed: u64, bug: Option<Planted>, alone: bool) -> bool {
+    let planted = bug.map_or_else(|| format!("--profile {profile}"), |bug| format!("--plant {bug}"));
+    let again = format!("cargo run --release -p simulate -- {planted} --seed {seed}");
+    RUNNING.set(again.clone());
+    let outcome = run(profile, seed, bug);
+    if let Some(why) = &outcome.wrong {
+        say(&format!("{again}    # {why}"));
+    }
+    if alone {
+        say(&format!("{} commands, digest {:016x}", outcome.commands, outcome.digest));
+    }
+    outcome.wrong.is_none()
+}
+
+/// Prints a line, or not when nobody listens any more.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -30,6 +30,11 @@ impl Value {
         Self(Self::of_write(number).0 | Self::SAME)
     }
 
+    /// True for what a power cut has mixed: no block can be filled with it.
+    pub fn is_mixture(self) -> bool {
+        self.0 & Self::MIXED != 0
+    }
+
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
     }
@@ -39,7 +44,7 @@ impl std::fmt::Display for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             0 => f.write_str("zeros"),
-            mixed if mixed & Self::MIXED != 0 => write!(f, "mixture {:x}", mixed ^ Self::MIXED),
+            mixed if self.is_mixture() => write!(f, "mixture {:x}", mixed ^ Self::MIXED),
             same if same & Self::SAME != 0 => write!(f, "write same {}", same ^ Self::SAME),
             number => write!(f, "write {number}"),
         }
@@ -56,8 +61,9 @@ pub(crate) enum Content {
     Mixed(Value, Vec<Option<Value>>),
 }
 
-/// Fills `block`, the block `lba`, with `value`.
+/// Fills `block`, the block `lba`, with `value`, which is no mixture.
 pub(crate) fn fill(value: Value, lba: u64, block: &mut [u8]) {
+    assert!(!value.is_mixture(), "nobody knows the bytes of a mixture");
     if value.is_zero() {
         block.fill(0);
         return;

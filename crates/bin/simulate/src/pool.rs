@@ -44,7 +44,8 @@ impl PoolPlan {
             Level::Raid10 => 4,
         };
         let chunk = Size::new(chance.pick(&[4 << 10, 16 << 10, 64 << 10]));
-        Self { level, chunk, members, volatile_cache: chance.percent(75) }
+        let volatile_cache = chance.percent(75) || stage.plant.bends_disks();
+        Self { level, chunk, members, volatile_cache }
     }
 
     /// A pool that has its disks, and must yet be created.
@@ -91,6 +92,7 @@ impl Pool {
             }
         }
         let replacement = self.add_disk(stage, stage.chance.within(self.member_mib..=*DISK_MIB.end())).await?;
+        stage.plant.know_replacement(&self.disks.borrow()[&replacement]);
         stage.order(order(&replacement)).await?;
         Ok(replacement)
     }

@@ -4,8 +4,8 @@ mod disks;
 mod network;
 mod power_cut;
 
-use crate::run::Sabotage;
 use crate::stage::{Judged, Stage};
+use model::Order;
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,13 +24,14 @@ impl Profile {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Network, Self::PowerCut, Self::Disks];
 
-    /// Plays one run.
-    pub(crate) async fn play(self, stage: &Stage, sabotage: Sabotage) -> Judged<()> {
+    /// Plays one run, at whose end the data plane stops as it is told to.
+    pub(crate) async fn play(self, stage: &Stage) -> Judged<()> {
         match self {
             Self::Network => network::play(stage).await,
-            Self::PowerCut => power_cut::play(stage, sabotage).await,
+            Self::PowerCut => power_cut::play(stage).await,
             Self::Disks => disks::play(stage).await,
-        }
+        }?;
+        stage.order(Order::Stop).await.map(drop)
     }
 }
 

@@ -1,8 +1,9 @@
 //! One run: a world from a seed, a scenario in it, and the verdict.
 
 use crate::judge::Judge;
+use crate::planted::{Plant, Planted};
 use crate::profile::Profile;
-use crate::stage::Stage;
+use crate::stage::{Judged, Stage};
 use futures_util::future::{Either, select};
 use sim::Sim;
 use std::any::Any;
@@ -13,22 +14,6 @@ use std::time::Duration;
 /// A run that is not over after so much of its time never will be.
 const TIME_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
-/// What is broken on purpose, to see that it is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sabotage {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// Disks acknowledge flushes that they do not do.
-    LostFlushes,
-    /// Disks acknowledge some writes that they do not do.
-    LostWrites,
-    /// Some writes land elsewhere on their disk.
-    MisdirectedWrites,
-    /// Some bits of what is read have flipped.
-    BitRot,
-}
-
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -36,31 +21,39 @@ pub struct Outcome {
     pub digest: u64,
     /// Commands that were answered with GOOD.
     pub commands: u64,
+    /// How often a planted bug has struck.
+    pub struck: u64,
     /// What was wrong, if anything was.
     pub wrong: Option<String>,
 }
 
-/// Plays the run of `profile` and `seed`, in which `sabotage` is broken.
+/// Plays the run of `profile` and `seed`, with `bug` planted into the data plane.
 #[must_use]
-pub fn run(profile: Profile, seed: u64, sabotage: Sabotage) -> Outcome {
-    let played = catch_unwind(AssertUnwindSafe(|| play(profile, seed, sabotage)));
-    played.unwrap_or_else(|panic| Outcome { digest: 0, commands: 0, wrong: Some(words_of(&*panic)) })
+pub fn run(profile: Profile, seed: u64, bug: Option<Planted>) -> Outcome {
+    let played = catch_unwind(AssertUnwindSafe(|| play(seed, bug, async move |stage| profile.play(stage).await)));
+    played.unwrap_or_else(|panic| Outcome { digest: 0, commands: 0, struck: 0, wrong: Some(words_of(&*panic)) })
 }
 
-fn play(profile: Profile, seed: u64, sabotage: Sabotage) -> Outcome {
+/// Plays `scenario` in the world of `seed`.
+pub(crate) fn play(
+    seed: u64,
+    bug: Option<Planted>,
+    scenario: impl AsyncFnOnce(&Stage) -> Judged<()> + 'static,
+) -> Outcome {
     Sim::new(seed).run(async move |sim| {
         sim.set_time_limit(TIME_LIMIT);
         let judge = Judge::default();
-        let stage = Stage::new(&sim, &judge);
+        let plant = Plant::new(bug, &sim);
+        let stage = Stage::new(&sim, &judge, &plant);
         let verdict = {
-            let scenario = pin!(profile.play(&stage, sabotage));
+            let scenario = pin!(scenario(&stage));
             let failure = pin!(judge.failed());
             match select(failure, scenario).await {
                 Either::Left((why, _)) => Some(why),
                 Either::Right((played, _)) => played.err(),
             }
         };
-        Outcome { digest: sim.digest(), commands: stage.done(), wrong: verdict }
+        Outcome { digest: sim.digest(), commands: stage.done(), struck: plant.struck(), wrong: verdict }
     })
 }
 
@@ -68,3 +61,6 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     format!("panicked: {}", words.unwrap_or("without words"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use crate::chance::Chance;
 use crate::daemon::Daemon;
 use crate::host::traffic::{Gone, Habits, Host, Shared, Unit};
 use crate::judge::Judge;
+use crate::planted::Plant;
 use futures_util::FutureExt;
 use iscsi::chap::{Algorithm, Credential};
 use iscsi::initiator::Config;
@@ -25,6 +26,12 @@ const TARGET: &str = "iqn.2026-11.io.blockyard:simulated";
 const HOST_SECRET: &[u8] = b"a secret of the host";
 const TARGET_SECRET: &[u8] = b"a secret of the target";
 
+const DIGESTS: [DigestOffer; 4] =
+    [DigestOffer::Never, DigestOffer::Accepted, DigestOffer::Preferred, DigestOffer::Required];
+
+/// How long a slow operation of a disk takes at most, and a disk hangs until it fails.
+pub(crate) const DISK_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How long old sessions may linger, and disks may work, after everything has ended.
 const QUIET_TIME_MAX: Duration = Duration::from_secs(3600);
 
@@ -38,6 +45,7 @@ pub(crate) struct Stage {
     /// The machine with the disks.
     pub array: Sim,
     pub chance: Chance,
+    pub plant: Rc<Plant>,
     pub judge: Judge,
     daemon: Rc<RefCell<Daemon>>,
     shards: usize,
@@ -71,13 +79,13 @@ pub(crate) struct Traffic {
 
 impl Stage {
     /// Two machines on a quiet network; the data plane runs, and has nothing to serve.
-    pub fn new(world: &Sim, judge: &Judge) -> Self {
+    pub fn new(world: &Sim, judge: &Judge, plant: &Rc<Plant>) -> Self {
         let chance = Chance::of(world);
         let addresses: [IpAddr; 2] = [[10, 0, 0, 2].into(), [10, 0, 1, 2].into()];
         let array = world.add_node(addresses[0]);
         array.add_address(addresses[1]);
         let shards = chance.count(1..=2);
-        let daemon = Daemon::start(&array, shards);
+        let daemon = Daemon::start(&array, shards, plant);
         let protection = match chance.below(4) {
             0 | 1 => Protection::None,
             2 => Protection::Chap,
@@ -87,6 +95,7 @@ impl Stage {
             world: world.clone(),
             array,
             chance,
+            plant: plant.clone(),
             judge: judge.clone(),
             daemon: Rc::new(RefCell::new(daemon)),
             shards,
@@ -117,7 +126,7 @@ impl Stage {
 
     /// The data plane starts anew, after its machine lost its power or it was killed.
     pub fn start_daemon(&self) {
-        *self.daemon.borrow_mut() = Daemon::start(&self.array, self.shards);
+        *self.daemon.borrow_mut() = Daemon::start(&self.array, self.shards, &self.plant);
     }
 
     /// The hosts see exactly `volumes`, through every portal.
@@ -192,7 +201,8 @@ impl Stage {
                 return Err(format!("disks are not idle after {QUIET_TIME_MAX:?}"));
             }
             before = now;
-            self.world.sleep(Duration::from_secs(1)).await;
+            // What is slow now was counted when it began.
+            self.world.sleep(2 * DISK_PATIENCE).await;
         }
     }
 
@@ -278,11 +288,11 @@ impl Stage {
     fn offer(&self) -> Offer {
         let chance = &self.chance;
         let bytes = |all: &[u32]| chance.pick(all);
-        let digests = [DigestOffer::Never, DigestOffer::Accepted, DigestOffer::Preferred, DigestOffer::Required];
+        let digests: &[DigestOffer] = if self.plant.bends_wire() { &[DigestOffer::Never] } else { &DIGESTS };
         let burst_bytes_max = bytes(&[512, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
         Offer {
-            header_digest: chance.pick(&digests),
-            data_digest: chance.pick(&digests),
+            header_digest: chance.pick(digests),
+            data_digest: chance.pick(digests),
             initial_r2t: chance.percent(50),
             immediate_data: chance.percent(50),
             data_segment_bytes_max: bytes(&[512, 1000, 4096, 8 << 10, 64 << 10, 256 << 10]),

@@ -118,7 +118,7 @@ impl Worker<'_> {
         let range = range.start..range.end.min(range.start + 2);
         let guess = unit.oracle.borrow().guess(range.start);
         // One that surely misses is asked for, too.
-        let compared = if self.chance().percent(10) { Value::ZERO } else { guess };
+        let compared = if guess.is_mixture() || self.chance().percent(10) { Value::ZERO } else { guess };
         let value = unit.oracle.borrow_mut().fresh();
         let mut data = filled(compared, &range, unit.block_bytes);
         data.append(filled(value, &range, unit.block_bytes));

@@ -25,9 +25,11 @@ pub(crate) enum Torn {
 }
 
 /// A value that the block may hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     value: Value,
+    /// Of a mixture what each atom is of.
+    atoms: Vec<Option<Value>>,
     begun: Moment,
     /// None while its write is under way.
     ended: Option<Moment>,
@@ -41,12 +43,22 @@ struct Entry {
 
 impl Default for Block {
     fn default() -> Self {
-        let zeros = Entry { value: Value::ZERO, begun: 0, ended: Some(0), outdone: None, stable: true, gone: false };
+        let zeros = Entry { ended: Some(0), stable: true, ..Entry::new(Value::ZERO, 0) };
         Self { entries: vec![zeros], torn: Torn::Whole, consumed: Vec::new() }
     }
 }
 
 impl Entry {
+    /// A write that begins.
+    fn new(value: Value, begun: Moment) -> Self {
+        Self { value, atoms: Vec::new(), begun, ended: None, outdone: None, stable: false, gone: false }
+    }
+
+    /// What the atom at `at` is of, where this is what the block holds.
+    fn atom(&self, at: usize) -> Option<Value> {
+        self.atoms.get(at).copied().unwrap_or(Some(self.value))
+    }
+
     fn is_readable_since(&self, begun: Moment) -> bool {
         self.outdone.is_none_or(|at| at > begun)
     }
@@ -58,7 +70,7 @@ impl Entry {
 
 impl Block {
     pub fn begin(&mut self, value: Value, begun: Moment) {
-        self.entries.push(Entry { value, begun, ended: None, outdone: None, stable: false, gone: false });
+        self.entries.push(Entry::new(value, begun));
     }
 
     pub fn end(&mut self, value: Value, begun: Moment, ending: Ending, now: Moment) {
@@ -100,7 +112,7 @@ impl Block {
                     return Err(self.complain(&format!("is mixed of {}", list(atoms)), Value::ZERO));
                 }
                 let ended = Some(begun.saturating_sub(1));
-                let entry = Entry { value: *value, begun: 0, ended, outdone: None, stable: true, gone: false };
+                let entry = Entry { atoms: atoms.clone(), ended, stable: true, ..Entry::new(*value, 0) };
                 self.entries.push(entry);
                 *value
             }
@@ -179,11 +191,11 @@ impl Block {
     }
 
     fn may_be_mixed_of(&self, atoms: &[Option<Value>]) -> bool {
-        let may_be = |atom: &Option<Value>| match atom {
-            Some(value) => self.entries.iter().any(|entry| entry.value == *value && !entry.gone),
-            None => self.torn == Torn::Garbage,
+        let may_be = |(at, atom): (usize, &Option<Value>)| {
+            let is_garbage = atom.is_none() && self.torn == Torn::Garbage;
+            is_garbage || self.entries.iter().any(|entry| !entry.gone && entry.atom(at) == *atom)
         };
-        self.torn != Torn::Whole && atoms.iter().all(may_be)
+        self.torn != Torn::Whole && atoms.iter().enumerate().all(may_be)
     }
 
     fn complain(&self, what: &str, value: Value) -> String {

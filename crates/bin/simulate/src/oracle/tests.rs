@@ -147,6 +147,24 @@ fn oracle_takes_mixtures_of_what_was_under_way_at_a_power_cut_only() {
 }
 
 #[test]
+fn oracle_takes_mixtures_of_an_older_mixture_and_a_write_atom_by_atom() {
+    let mut bench = Bench::new();
+    let old = bench.write();
+    let (_op, new) = bench.begin();
+    let mut mixed = bytes_of(old);
+    mixed[512..2048].copy_from_slice(&bytes_of(new)[512..2048]);
+    bench.0.crash(Torn::Mixed);
+    assert!(bench.read(&mixed).is_ok());
+    let (_op, newest) = bench.begin();
+    bench.0.crash(Torn::Mixed);
+    let mut wrong = mixed.clone();
+    wrong[..512].copy_from_slice(&bytes_of(new)[..512]);
+    assert!(bench.read(&wrong).is_err(), "this atom was decided by the first look");
+    mixed[1024..1536].copy_from_slice(&bytes_of(newest)[1024..1536]);
+    assert!(bench.read(&mixed).is_ok());
+}
+
+#[test]
 fn oracle_lets_only_one_compare_and_write_replace_a_value() {
     let mut bench = Bench::new();
     let old = bench.write();

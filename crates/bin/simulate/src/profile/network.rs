@@ -78,7 +78,7 @@ async fn volumes(stage: &Stage) -> Judged<Vec<Presented>> {
     Ok(volumes)
 }
 
-/// Nobody is logged in any more, and the data plane stops when it is told to.
+/// Nobody is logged in any more.
 async fn leave(stage: &Stage) -> Judged<()> {
     // Connections of which the initiator never heard again end when they have been silent for long enough.
     stage.world.sleep(Duration::from_secs(60)).await;
@@ -86,5 +86,5 @@ async fn leave(stage: &Stage) -> Judged<()> {
     if !sessions.is_empty() {
         return Err(format!("sessions are left that nobody has: {sessions:?}"));
     }
-    stage.order(model::Order::Stop).await.map(drop)
+    Ok(())
 }

@@ -3,25 +3,20 @@
 
 use crate::host::traffic::Habits;
 use crate::pool::{Pool, PoolPlan};
-use crate::run::Sabotage;
 use crate::stage::{Judged, Presented, Stage};
 use model::Level;
 use shard::World;
-use sim::DiskFaults;
 use std::time::Duration;
 
 /// The longest that hosts work before the power goes; mostly it is much less.
 const WORK_TIME_MAX: Duration = Duration::from_millis(400);
 
-pub(super) async fn play(stage: &Stage, sabotage: Sabotage) -> Judged<()> {
-    let mut plan = PoolPlan::of_chance(stage, &Level::ALL);
-    plan.volatile_cache |= sabotage != Sabotage::Nothing;
-    let pool = plan.make(stage).await?;
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     let volumes = volumes(stage, &pool).await?;
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    break_disks(stage, &pool, sabotage);
     let habits = Habits {
         depth: 8,
         blocks: stage.chance.within(1..=24),
@@ -78,17 +73,4 @@ async fn volumes(stage: &Stage, pool: &Pool) -> Judged<Vec<Presented>> {
         volumes.push(stage.make_volume(Some(&pool.name), number, bytes, block_bytes).await?);
     }
     Ok(volumes)
-}
-
-fn break_disks(stage: &Stage, pool: &Pool, sabotage: Sabotage) {
-    let faults = match sabotage {
-        Sabotage::Nothing => return,
-        Sabotage::LostFlushes => DiskFaults { lost_flush_per_million: 1_000_000, ..DiskFaults::default() },
-        Sabotage::LostWrites => DiskFaults { lost_write_per_million: 20_000, ..DiskFaults::default() },
-        Sabotage::MisdirectedWrites => DiskFaults { misdirected_write_per_million: 20_000, ..DiskFaults::default() },
-        Sabotage::BitRot => DiskFaults { bit_rot_per_million: 20_000, ..DiskFaults::default() },
-    };
-    for disk in pool.handles(stage) {
-        disk.set_faults(faults.clone());
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::host::traffic::{Habits, Unit};
 use crate::pool::{Pool, PoolPlan};
-use crate::stage::{Judged, Presented, Stage, Traffic};
+use crate::stage::{DISK_PATIENCE, Judged, Presented, Stage, Traffic};
 use model::{DiskName, Level, MemberReport, MemberState, Order, code};
 use shard::World;
 use sim::DiskFaults;
@@ -10,9 +10,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
-
-/// How long a slow operation takes at most, and a hung disk until it fails.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a member cannot be counted on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +93,7 @@ impl Infirmary<'_> {
             0 => handle.fail(),
             1 => {
                 handle.hang();
-                let (world, patience) = (self.stage.world.clone(), chance.moment(PATIENCE));
+                let (world, patience) = (self.stage.world.clone(), chance.moment(DISK_PATIENCE));
                 self.stage.world.spawn(async move {
                     world.sleep(patience).await;
                     handle.fail();
@@ -136,7 +133,7 @@ impl Infirmary<'_> {
     /// Every disk that is well answers late now and then.
     async fn slow_all(&self) -> Judged<()> {
         let report = self.stage.pool().await?;
-        let slow = Duration::from_millis(10)..=self.stage.chance.moment(PATIENCE) + Duration::from_millis(10);
+        let slow = Duration::from_millis(10)..=self.stage.chance.moment(DISK_PATIENCE) + Duration::from_millis(10);
         let slow_per_million = u32::try_from(self.stage.chance.below(20_000)).expect("at most a million");
         for disk in report.members().filter_map(|member| member.disk.as_ref()) {
             if !self.ill.contains_key(disk) {

@@ -1,0 +1,218 @@
+//! Bugs planted into the data plane, to see that runs find them.
+//!
+//! The product itself stays as it is. Its world is bent instead: what it writes to a disk is lost on the way,
+//! what it answers to a host is altered. To its disks and to its hosts that looks exactly like a product
+//! with the bug. One more bug is one more line in [`Planted::TABLE`], and what it does in `disk` or `wire`.
+
+mod disk;
+mod stream;
+mod wire;
+mod world;
+
+pub(crate) use world::BentWorld;
+
+use crate::Profile;
+use crate::chance::Chance;
+use sim::Sim;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+/// A bug, named as what the data plane does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// A flush is never done.
+    FlushSkipped,
+    /// A flush is answered before it is done: a write is acknowledged before it is stable.
+    FlushNotAwaited,
+    /// A write to a member is taken for done before it is.
+    WriteNotAwaited,
+    /// One member does not get a write.
+    WriteLost,
+    /// A write goes one block too far.
+    WriteElsewhere,
+    /// Only the first half of a write is done.
+    WriteHalf,
+    /// A write is done again later, over newer data.
+    WriteTwice,
+    /// A write that fails on a member is taken for done.
+    WriteErrorHidden,
+    /// A read returns what was there before the last write.
+    ReadOld,
+    /// Where a member cannot be read, zeros are returned.
+    ReadErrorIsZeros,
+    /// Slabs of a new volume are not cleared.
+    ZerosSkipped,
+    /// A replacement is not filled everywhere.
+    RebuildLeavesGaps,
+    /// The catalog is not written.
+    CatalogLost,
+    /// All generations of the catalog are written to one slot.
+    CatalogInOneSlot,
+    /// Of three labels none is written.
+    LabelsLost,
+    /// A READ returns the block before.
+    ReadsAnotherBlock,
+    /// A WRITE changes the block before.
+    WritesAnotherBlock,
+    /// A WRITE SAME leaves out its last block.
+    WriteSameStopsEarly,
+    /// ABORT TASK ends all tasks of the session.
+    AbortEndsMore,
+    /// A task management function ends commands that came behind it.
+    AbortEndsLater,
+    /// GOOD is said where something has failed.
+    ErrorHidden,
+    /// GOOD is said where COMPARE AND WRITE has found other data.
+    MiscompareHidden,
+    /// A command is answered twice.
+    ResponseTwice,
+    /// A Data-In carries the data of the one before.
+    DataInRepeated,
+    /// READ CAPACITY counts one block too many.
+    CapacityWrong,
+    /// What was read before a restart is read again after it, whatever was written since.
+    CacheOutlivesRestart,
+}
+
+/// A bug in one run: when it strikes, and what it remembers.
+pub(crate) struct Plant {
+    bug: Option<Planted>,
+    chance: Chance,
+    struck: Cell<u64>,
+    /// How often the data plane was started.
+    life: Cell<u64>,
+    replacements: RefCell<BTreeSet<String>>,
+    /// What blocks of members held before their last write, by path.
+    before: RefCell<BTreeMap<(String, u64), block::View>>,
+    /// What READs were answered with, by unit, CDB and life.
+    read: RefCell<BTreeMap<Vec<u8>, Answered>>,
+}
+
+/// What a READ was answered with.
+struct Answered {
+    life: u64,
+    data: Vec<u8>,
+}
+
+impl Planted {
+    /// Every bug, its name, and whose runs find it.
+    const TABLE: [(Self, &'static str, Profile); 26] = [
+        (Self::FlushSkipped, "flush-skipped", Profile::PowerCut),
+        (Self::FlushNotAwaited, "flush-not-awaited", Profile::PowerCut),
+        (Self::WriteNotAwaited, "write-not-awaited", Profile::PowerCut),
+        (Self::WriteLost, "write-lost", Profile::PowerCut),
+        (Self::WriteElsewhere, "write-elsewhere", Profile::PowerCut),
+        (Self::WriteHalf, "write-half", Profile::PowerCut),
+        (Self::WriteTwice, "write-twice", Profile::PowerCut),
+        (Self::WriteErrorHidden, "write-error-hidden", Profile::Disks),
+        (Self::ReadOld, "read-old", Profile::PowerCut),
+        (Self::ReadErrorIsZeros, "read-error-is-zeros", Profile::Disks),
+        (Self::ZerosSkipped, "zeros-skipped", Profile::Disks),
+        (Self::RebuildLeavesGaps, "rebuild-leaves-gaps", Profile::Disks),
+        (Self::CatalogLost, "catalog-lost", Profile::PowerCut),
+        (Self::CatalogInOneSlot, "catalog-in-one-slot", Profile::Disks),
+        (Self::LabelsLost, "labels-lost", Profile::PowerCut),
+        (Self::ReadsAnotherBlock, "reads-another-block", Profile::Network),
+        (Self::WritesAnotherBlock, "writes-another-block", Profile::Network),
+        (Self::WriteSameStopsEarly, "write-same-stops-early", Profile::Network),
+        (Self::AbortEndsMore, "abort-ends-more", Profile::Network),
+        (Self::AbortEndsLater, "abort-ends-later", Profile::Network),
+        (Self::ErrorHidden, "error-hidden", Profile::Network),
+        (Self::MiscompareHidden, "miscompare-hidden", Profile::Network),
+        (Self::ResponseTwice, "response-twice", Profile::Network),
+        (Self::DataInRepeated, "data-in-repeated", Profile::Network),
+        (Self::CapacityWrong, "capacity-wrong", Profile::Network),
+        (Self::CacheOutlivesRestart, "cache-outlives-restart", Profile::PowerCut),
+    ];
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::TABLE.into_iter().map(|(bug, ..)| bug)
+    }
+
+    /// Whose runs find it.
+    #[must_use]
+    pub fn profile(self) -> Profile {
+        self.row().2
+    }
+
+    /// True when it shows in what hosts are told, false when in what disks are.
+    fn is_on_the_wire(self) -> bool {
+        self as usize >= Self::ReadsAnotherBlock as usize
+    }
+
+    fn row(self) -> (Self, &'static str, Profile) {
+        Self::TABLE.into_iter().find(|(bug, ..)| *bug == self).expect("every bug has a row")
+    }
+}
+
+impl fmt::Display for Planted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.row().1)
+    }
+}
+
+impl FromStr for Planted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::TABLE.into_iter().find(|(_, name, _)| *name == text);
+        found.map(|(bug, ..)| bug).ok_or_else(|| {
+            let names: Vec<&str> = Self::TABLE.iter().map(|(_, name, _)| *name).collect();
+            format!("{text} is none of {}", names.join(", "))
+        })
+    }
+}
+
+impl Plant {
+    pub fn new(bug: Option<Planted>, world: &Sim) -> Rc<Self> {
+        Rc::new(Self {
+            bug,
+            chance: Chance::of(world),
+            struck: Cell::default(),
+            life: Cell::default(),
+            replacements: RefCell::default(),
+            before: RefCell::default(),
+            read: RefCell::default(),
+        })
+    }
+
+    /// True when the disks are told wrong things, which a cache that forgets shows best.
+    pub fn bends_disks(&self) -> bool {
+        self.bug.is_some_and(|bug| !bug.is_on_the_wire())
+    }
+
+    /// True when hosts are told wrong things. No digest may protect them then.
+    pub fn bends_wire(&self) -> bool {
+        self.bug.is_some_and(Planted::is_on_the_wire)
+    }
+
+    /// How often the bug has struck.
+    pub fn struck(&self) -> u64 {
+        self.struck.get()
+    }
+
+    /// The data plane is started.
+    pub fn begin_life(&self) {
+        self.life.set(self.life.get() + 1);
+        self.before.take();
+    }
+
+    /// The disk at `path` takes the place of another.
+    pub fn know_replacement(&self, path: &str) {
+        self.replacements.borrow_mut().insert(path.to_owned());
+    }
+
+    /// True when the bug is `bug` and strikes now, as it does once in `often` times.
+    fn strikes(&self, bug: Planted, often: u64) -> bool {
+        let strikes = self.bug == Some(bug) && self.chance.below(often) == 0;
+        self.struck.set(self.struck.get() + u64::from(strikes));
+        strikes
+    }
+}
+
+#[cfg(test)]
+mod tests;

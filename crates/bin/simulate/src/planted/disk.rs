@@ -1,0 +1,176 @@
+//! A member disk between the data plane and the simulator, where a bug of the data plane strikes.
+
+use super::{Plant, Planted};
+use block::{BlockDevice, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use shard::World;
+use sim::{Sim, SimDisk};
+use std::rc::Rc;
+use std::time::Duration;
+
+const BLOCK: usize = 4096;
+const MIB_BLOCKS: u64 = (1 << 20) / BLOCK as u64;
+/// Where the catalog slots begin and end, as docs/on-disk.md draws them.
+const SLOTS: [u64; 3] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS, 10 * MIB_BLOCKS];
+const DATA_START: u64 = 16 * MIB_BLOCKS;
+
+/// A disk that is bent by a bug, or straight.
+pub(crate) struct BentDisk {
+    inner: Rc<SimDisk>,
+    path: String,
+    machine: Sim,
+    plant: Rc<Plant>,
+}
+
+/// What lies somewhere on a member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Area {
+    Labels,
+    Catalog,
+    Data,
+}
+
+impl BentDisk {
+    pub fn new(inner: SimDisk, path: &str, machine: &Sim, plant: &Rc<Plant>) -> Self {
+        Self { inner: Rc::new(inner), path: path.to_owned(), machine: machine.clone(), plant: plant.clone() }
+    }
+
+    fn area(&self, start: Lba) -> Area {
+        let tail = self.inner.geometry().blocks.0 - MIB_BLOCKS;
+        match start.0 {
+            start if start >= SLOTS[0] && start < SLOTS[2] => Area::Catalog,
+            start if start >= DATA_START && start < tail => Area::Data,
+            _ => Area::Labels,
+        }
+    }
+
+    /// True when `bug` strikes a write of `data` to the data area.
+    fn strikes_data(&self, bug: Planted, often: u64, start: Lba) -> bool {
+        self.area(start) == Area::Data && self.plant.strikes(bug, often)
+    }
+
+    /// What comes of a write that is not done; nothing when it is.
+    fn swallow(&self, start: Lba, data: &[u8]) -> Option<Written> {
+        let is_replacement = || self.plant.replacements.borrow().contains(&self.path);
+        let plant = &self.plant;
+        let zeros = || data.iter().all(|&byte| byte == 0);
+        let swallowed = match plant.bug {
+            Some(Planted::WriteLost) => self.strikes_data(Planted::WriteLost, 40, start),
+            Some(Planted::ZerosSkipped) => zeros() && self.strikes_data(Planted::ZerosSkipped, 1, start),
+            Some(Planted::RebuildLeavesGaps) => {
+                is_replacement() && self.strikes_data(Planted::RebuildLeavesGaps, 4, start)
+            }
+            Some(Planted::CatalogLost) => self.area(start) == Area::Catalog && plant.strikes(Planted::CatalogLost, 1),
+            Some(Planted::LabelsLost) => {
+                self.area(start) == Area::Labels && !zeros() && plant.strikes(Planted::LabelsLost, 1)
+            }
+            _ => false,
+        };
+        swallowed.then(Written::attest)
+    }
+
+    /// What is written instead, and where.
+    fn bend_write(&self, start: Lba, data: View) -> (Lba, View) {
+        let blocks = data.len() / BLOCK;
+        match self.plant.bug {
+            Some(Planted::WriteElsewhere) if self.strikes_data(Planted::WriteElsewhere, 40, start) => {
+                (Lba(start.0 + 1), data)
+            }
+            Some(Planted::WriteHalf) if blocks > 1 && self.strikes_data(Planted::WriteHalf, 10, start) => {
+                (start, data.slice(..blocks / 2 * BLOCK))
+            }
+            Some(Planted::CatalogInOneSlot)
+                if start.0 == SLOTS[1] && self.plant.strikes(Planted::CatalogInOneSlot, 1) =>
+            {
+                (Lba(SLOTS[0]), data)
+            }
+            _ => (start, data),
+        }
+    }
+
+    /// Keeps what the extent holds, for a bug that returns it later.
+    async fn remember(&self, start: Lba, blocks: usize) {
+        if self.plant.bug != Some(Planted::ReadOld) || self.area(start) != Area::Data {
+            return;
+        }
+        let Ok(old) = self.inner.read(Extent::new(start.0, blocks as u64)).await else { return };
+        let old = old.into_view();
+        let mut before = self.plant.before.borrow_mut();
+        for (lba, at) in (start.0..).zip(0..blocks) {
+            before.insert((self.path.clone(), lba), old.slice(at * BLOCK..(at + 1) * BLOCK));
+        }
+    }
+
+    fn older(&self, extent: Extent, now: &View) -> Buf {
+        let before = self.plant.before.borrow();
+        let mut old = Buf::copy_of(now);
+        for (lba, block) in (extent.start.0..).zip(old.chunks_exact_mut(BLOCK)) {
+            if let Some(content) = before.get(&(self.path.clone(), lba)) {
+                block.copy_from_slice(content);
+            }
+        }
+        old
+    }
+
+    /// Does the write in a while, and nobody waits for it.
+    fn write_later(&self, start: Lba, data: View, after: Duration) {
+        let (inner, machine) = (self.inner.clone(), self.machine.clone());
+        self.machine.spawn(async move {
+            machine.sleep(after).await;
+            drop(inner.write(start, data).await);
+        });
+    }
+}
+
+impl BlockDevice for BentDisk {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        match self.inner.read(extent).await {
+            Ok(rope) if self.strikes_data(Planted::ReadOld, 20, extent.start) => {
+                Ok(self.older(extent, &rope.into_view()).into())
+            }
+            Err(_) if self.strikes_data(Planted::ReadErrorIsZeros, 1, extent.start) => {
+                Ok(Buf::zeroed(extent.len.0 as usize * BLOCK).into())
+            }
+            read => read,
+        }
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        if let Some(written) = self.swallow(start, &data) {
+            return Ok(written);
+        }
+        let (start, data) = self.bend_write(start, data);
+        self.remember(start, data.len() / BLOCK).await;
+        if self.strikes_data(Planted::WriteNotAwaited, 4, start) {
+            self.write_later(start, data, Duration::ZERO);
+            return Ok(Written::attest());
+        }
+        if self.strikes_data(Planted::WriteTwice, 4, start) {
+            self.write_later(start, data.clone(), self.plant.chance.moment(Duration::from_millis(50)));
+        }
+        let written = self.inner.write(start, data).await;
+        match written {
+            Err(_) if self.strikes_data(Planted::WriteErrorHidden, 1, start) => Ok(Written::attest()),
+            written => written,
+        }
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        if self.plant.strikes(Planted::FlushSkipped, 1) {
+            return Ok(Stable::attest());
+        }
+        if self.plant.strikes(Planted::FlushNotAwaited, 1) {
+            let inner = self.inner.clone();
+            self.machine.spawn(async move { drop(inner.flush(after).await) });
+            return Ok(Stable::attest());
+        }
+        self.inner.flush(after).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.inner.discard(extent).await
+    }
+}

@@ -1,0 +1,151 @@
+//! A connection of the data plane, cut into PDUs on both ways so that a bug can alter them.
+
+use super::Plant;
+use super::wire::{Bend, Pdu};
+use shard::{Stream, StreamHandle};
+use sim::SimStream;
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// What waits to be sent, beyond which writing waits too.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// A connection that is bent by a bug, or straight.
+pub(crate) struct BentStream {
+    inner: SimStream,
+    /// Nothing when no bug shows on the wire.
+    ways: Option<RefCell<Ways>>,
+}
+
+struct Ways {
+    bend: Bend,
+    requests: Way,
+    responses: Way,
+    /// The data plane sends nothing more.
+    is_closed: bool,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Way {
+    /// What has come, and is no whole PDU yet.
+    begun: Vec<u8>,
+    /// What goes on.
+    ready: Vec<u8>,
+}
+
+impl Way {
+    /// The next PDU that is whole.
+    fn take_pdu(&mut self) -> Option<Pdu> {
+        let bytes = Pdu::bytes_of(&self.begun).filter(|&bytes| bytes <= self.begun.len())?;
+        let rest = self.begun.split_off(bytes);
+        Some(Pdu(std::mem::replace(&mut self.begun, rest)))
+    }
+
+    /// Hands out what is ready.
+    fn give(&mut self, into: &mut [u8]) -> usize {
+        let len = into.len().min(self.ready.len());
+        into[..len].copy_from_slice(&self.ready[..len]);
+        self.ready.drain(..len);
+        len
+    }
+}
+
+impl Ways {
+    fn bend_requests(&mut self) {
+        while let Some(pdu) = self.requests.take_pdu() {
+            for pdu in self.bend.request(pdu) {
+                self.requests.ready.extend(pdu.0);
+            }
+        }
+    }
+
+    fn bend_responses(&mut self) {
+        while let Some(pdu) = self.responses.take_pdu() {
+            for pdu in self.bend.response(pdu) {
+                self.responses.ready.extend(pdu.0);
+            }
+        }
+    }
+
+    /// Sends what is ready. Pending when some is left.
+    fn send(&mut self, inner: &SimStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.responses.ready.is_empty() {
+            match inner.poll_write(cx, &[IoSlice::new(&self.responses.ready)]) {
+                Poll::Ready(Ok(len)) => drop(self.responses.ready.drain(..len)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(if self.is_closed { inner.close_write() } else { Ok(()) })
+    }
+}
+
+impl BentStream {
+    pub fn new(inner: SimStream, plant: &Rc<Plant>) -> Self {
+        let ways = plant.bends_wire().then(|| {
+            let (requests, responses) = (Way::default(), Way::default());
+            RefCell::new(Ways { bend: Bend::new(plant), requests, responses, is_closed: false })
+        });
+        Self { inner, ways }
+    }
+}
+
+impl Stream for BentStream {
+    fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Some(ways) = &self.ways else { return self.inner.poll_read(cx, into) };
+        let ways = &mut *ways.borrow_mut();
+        // Nobody else sends what could not be sent at once; who reads hears of an error by himself.
+        let _ = ways.send(&self.inner, cx);
+        while ways.requests.ready.is_empty() {
+            let mut chunk = vec![0; 64 << 10];
+            match self.inner.poll_read(cx, &mut chunk) {
+                Poll::Ready(Ok(len)) if len > 0 => ways.requests.begun.extend_from_slice(&chunk[..len]),
+                read => return read,
+            }
+            ways.bend_requests();
+        }
+        Poll::Ready(Ok(ways.requests.give(into)))
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, from: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let Some(ways) = &self.ways else { return self.inner.poll_write(cx, from) };
+        let ways = &mut *ways.borrow_mut();
+        if let Poll::Ready(Err(error)) = ways.send(&self.inner, cx) {
+            return Poll::Ready(Err(error));
+        }
+        if ways.responses.ready.len() > WAITING_BYTES_MAX {
+            return Poll::Pending;
+        }
+        from.iter().for_each(|slice| ways.responses.begun.extend_from_slice(slice));
+        ways.bend_responses();
+        let sent = from.iter().map(|slice| slice.len()).sum();
+        match ways.send(&self.inner, cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(sent)),
+        }
+    }
+
+    fn close_write(&self) -> io::Result<()> {
+        let Some(ways) = &self.ways else { return self.inner.close_write() };
+        let ways = &mut *ways.borrow_mut();
+        ways.is_closed = true;
+        if ways.responses.ready.is_empty() { self.inner.close_write() } else { Ok(()) }
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.inner.local_address()
+    }
+
+    fn peer_address(&self) -> SocketAddr {
+        self.inner.peer_address()
+    }
+
+    fn into_handle(self) -> StreamHandle {
+        // A connection goes to another shard before anything is read from it.
+        self.inner.into_handle()
+    }
+}

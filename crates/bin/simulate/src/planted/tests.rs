@@ -1,0 +1,71 @@
+//! Every planted bug is found by the runs of few seeds, and none of these runs fails without it.
+
+use super::*;
+use crate::run;
+use std::sync::Mutex;
+
+const SEEDS: u64 = 40;
+
+fn is_found(bug: Planted) {
+    for seed in 1..=SEEDS {
+        let outcome = run(bug.profile(), seed, Some(bug));
+        if let Some(why) = outcome.wrong {
+            println!("{bug} is found by seed {seed}: {why}");
+            assert!(outcome.struck > 0, "{why}");
+            passes_without_a_bug(bug.profile(), seed);
+            return;
+        }
+    }
+    panic!("{SEEDS} seeds do not find {bug}");
+}
+
+/// Bugs that are found by the same seed share the run that shows that it would have passed.
+fn passes_without_a_bug(profile: Profile, seed: u64) {
+    static PASSED: Mutex<BTreeSet<(String, u64)>> = Mutex::new(BTreeSet::new());
+    let key = (profile.to_string(), seed);
+    if !PASSED.lock().unwrap().contains(&key) {
+        assert_eq!(run(profile, seed, None).wrong, None);
+        PASSED.lock().unwrap().insert(key);
+    }
+}
+
+#[test]
+fn planted_bug_is_named_once_and_found_again_by_its_name() {
+    let names: BTreeSet<String> = Planted::all().map(|bug| bug.to_string()).collect();
+    assert_eq!(names.len(), Planted::all().count());
+    assert!(Planted::all().all(|bug| bug.to_string().parse() == Ok(bug)));
+    assert!("no-such-bug".parse::<Planted>().is_err_and(|said| said.contains("write-lost")));
+}
+
+macro_rules! found {
+    ($($name:ident: $bug:ident;)*) => { $(#[test] fn $name() { is_found(Planted::$bug); })* };
+}
+
+found! {
+    planted_flush_that_is_never_done_is_found: FlushSkipped;
+    planted_write_that_is_acknowledged_before_it_is_stable_is_found: FlushNotAwaited;
+    planted_member_write_that_is_not_awaited_is_found: WriteNotAwaited;
+    planted_member_write_that_is_lost_is_found: WriteLost;
+    planted_member_write_one_block_too_far_is_found: WriteElsewhere;
+    planted_member_write_that_stops_half_way_is_found: WriteHalf;
+    planted_member_write_that_is_done_twice_is_found: WriteTwice;
+    planted_member_write_error_that_is_hidden_is_found: WriteErrorHidden;
+    planted_member_read_of_old_data_is_found: ReadOld;
+    planted_zeros_for_what_cannot_be_read_are_found: ReadErrorIsZeros;
+    planted_volume_that_is_not_cleared_is_found: ZerosSkipped;
+    planted_rebuild_with_gaps_is_found: RebuildLeavesGaps;
+    planted_catalog_that_is_not_written_is_found: CatalogLost;
+    planted_catalog_with_one_slot_is_found: CatalogInOneSlot;
+    planted_labels_that_are_not_written_are_found: LabelsLost;
+    planted_data_in_of_another_block_is_found: ReadsAnotherBlock;
+    planted_write_to_another_block_is_found: WritesAnotherBlock;
+    planted_write_same_of_too_few_blocks_is_found: WriteSameStopsEarly;
+    planted_abort_of_one_task_that_ends_others_is_found: AbortEndsMore;
+    planted_abort_that_ends_later_commands_is_found: AbortEndsLater;
+    planted_good_for_what_failed_is_found: ErrorHidden;
+    planted_good_for_a_miscompare_is_found: MiscompareHidden;
+    planted_second_answer_is_found: ResponseTwice;
+    planted_data_in_of_another_pdu_is_found: DataInRepeated;
+    planted_capacity_that_is_too_large_is_found: CapacityWrong;
+    planted_cache_that_outlives_a_restart_is_found: CacheOutlivesRestart;
+}

@@ -1,0 +1,86 @@
+//! The simulated machine as a data plane with a planted bug uses it.
+
+use super::Plant;
+use super::disk::BentDisk;
+use super::stream::BentStream;
+use shard::time::Sleep;
+use shard::{DiskOptions, Listener, StreamHandle, StreamOptions, Time, World};
+use sim::{Sim, SimListener};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// A machine whose disks and connections are bent by a bug, or straight.
+#[derive(Clone)]
+pub(crate) struct BentWorld {
+    machine: Sim,
+    plant: Rc<Plant>,
+}
+
+/// A listener whose connections are bent.
+pub(crate) struct BentListener {
+    inner: SimListener,
+    plant: Rc<Plant>,
+}
+
+impl BentWorld {
+    pub fn new(machine: &Sim, plant: &Rc<Plant>) -> Self {
+        Self { machine: machine.clone(), plant: plant.clone() }
+    }
+}
+
+impl World for BentWorld {
+    type Disk = BentDisk;
+    type Stream = BentStream;
+    type Listener = BentListener;
+
+    fn now(&self) -> Time {
+        self.machine.now()
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.machine.unix_seconds()
+    }
+
+    fn random(&self, out: &mut [u8]) {
+        self.machine.random(out);
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.machine.spawn(task);
+    }
+
+    fn sleep_until(&self, at: Time) -> Sleep {
+        self.machine.sleep_until(at)
+    }
+
+    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<BentDisk> {
+        let inner = self.machine.open_disk(path, options)?;
+        Ok(BentDisk::new(inner, path, &self.machine, &self.plant))
+    }
+
+    fn listen(&self, address: SocketAddr) -> io::Result<BentListener> {
+        Ok(BentListener { inner: self.machine.listen(address)?, plant: self.plant.clone() })
+    }
+
+    async fn connect(&self, address: SocketAddr, options: StreamOptions) -> io::Result<BentStream> {
+        Ok(BentStream::new(self.machine.connect(address, options).await?, &self.plant))
+    }
+
+    fn adopt_stream(&self, handle: StreamHandle) -> io::Result<BentStream> {
+        Ok(BentStream::new(self.machine.adopt_stream(handle)?, &self.plant))
+    }
+}
+
+impl Listener for BentListener {
+    type Stream = BentStream;
+
+    async fn accept(&self, options: &StreamOptions) -> io::Result<BentStream> {
+        Ok(BentStream::new(self.inner.accept(options).await?, &self.plant))
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.inner.local_address()
+    }
+}
