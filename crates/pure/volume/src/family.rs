@@ -7,6 +7,7 @@ mod checkpoint;
 mod clean;
 mod commit;
 mod discard;
+mod dump;
 mod eras;
 mod error;
 mod granules;
@@ -22,6 +23,7 @@ mod page_space;
 mod parts;
 pub mod plan;
 mod read;
+mod repair;
 mod turns;
 mod write;
 

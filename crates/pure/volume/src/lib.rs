@@ -44,7 +44,7 @@ pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
 pub use pool::{CreatePool, GroupPlan, GroupStatus, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::Sectors;
-pub use thin::ThinVolume;
+pub use thin::{Copied, ThinVolume};
 pub use uuid::Uuid;
 pub use volume::Volume;
 pub use window::Window;

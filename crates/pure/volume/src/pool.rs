@@ -2,6 +2,7 @@
 
 mod check;
 mod create;
+mod dump;
 mod families;
 mod gate;
 mod members;

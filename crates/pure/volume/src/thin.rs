@@ -1,5 +1,9 @@
 //! A volume with a map: blocks of 4096 bytes, of which only those take space that were written.
 
+mod copy;
+
+pub use copy::Copied;
+
 use crate::family::plan::MappedRun;
 use crate::family::{Branch, Family, MapError};
 use crate::layout::BLOCK_BYTES;

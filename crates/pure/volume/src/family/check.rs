@@ -63,7 +63,9 @@ pub(crate) struct Checked {
     /// The granules that are marked as taken.
     pub(crate) taken: BTreeMap<u32, BTreeMap<u32, u64>>,
     pub(crate) granules: u64,
-    fresh: BTreeMap<u32, u64>,
+    pub(super) fresh: BTreeMap<u32, u64>,
+    /// The pages of the tree.
+    pub(super) seen: BTreeSet<u64>,
 }
 
 impl Checked {
@@ -101,6 +103,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.check_page(root, None, &mut seen, checked).await;
         }
         checked.pages = seen.len() as u64;
+        checked.seen.clone_from(&seen);
         let space = self.meta.space.borrow();
         let is_tree = |page: &u64| *page >= LOG_START + self.log_blocks() && !space.is_for_bits(*page);
         for page in (0..space.pages()).filter(is_tree).filter(|&page| space.is_taken(page) != seen.contains(&page)) {
@@ -268,7 +271,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(())
     }
 
-    async fn count_mapped(&self, branch: &Rc<super::Branch>) -> Result<u64, MapError> {
+    pub(super) async fn count_mapped(&self, branch: &Rc<super::Branch>) -> Result<u64, MapError> {
         let (mut granule, end) = (0, branch.granules(self.granule_blocks));
         let mut mapped = 0;
         while granule < end {

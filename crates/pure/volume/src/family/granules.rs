@@ -139,6 +139,12 @@ impl Granules {
         self.unknown.remove(&slab);
     }
 
+    /// Nobody knows any more what is free in a slab.
+    pub(crate) fn forget(&mut self, slab: u32) {
+        self.loaded.remove(&slab);
+        self.unknown.insert(slab);
+    }
+
     /// A slab of which nobody knows what is free.
     pub(crate) fn unknown(&self) -> Option<u32> {
         self.unknown.first().copied()

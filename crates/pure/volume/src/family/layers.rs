@@ -20,15 +20,15 @@ impl Layer {
     fn take_in(&mut self, record: &Record) {
         self.changes.insert(record.key, record.value.map_or(Change::Remove, Change::Put));
         if let Some(place) = record.place() {
-            self.mark(Key::taken(place.slab(), place.index() / 64), 1 << (place.index() % 64), 0);
+            self.mark(place.slab(), place.index() / 64, 1 << (place.index() % 64), 0);
         }
         if let Some(freed) = record.freed {
-            self.mark(Key::taken(freed.slab(), freed.index() / 64), 0, 1 << (freed.index() % 64));
+            self.mark(freed.slab(), freed.index() / 64, 0, 1 << (freed.index() % 64));
         }
     }
 
-    fn mark(&mut self, key: Key, set: u64, clear: u64) {
-        let change = self.changes.entry(key).or_insert(Change::Mask { set: 0, clear: 0 });
+    fn mark(&mut self, slab: u32, word: u32, set: u64, clear: u64) {
+        let change = self.changes.entry(Key::taken(slab, word)).or_insert(Change::Mask { set: 0, clear: 0 });
         if let Change::Mask { set: sets, clear: clears } = change {
             *sets = (*sets | set) & !clear;
             *clears = (*clears | clear) & !set;
@@ -50,6 +50,11 @@ pub(crate) struct Layers {
 impl Layers {
     pub(crate) fn take_in(&mut self, record: &Record) {
         self.active.take_in(record);
+    }
+
+    /// Of 64 granules of a slab these are taken from now on, and those are free.
+    pub(crate) fn mark(&mut self, slab: u32, word: u32, set: u64, clear: u64) {
+        self.active.mark(slab, word, set, clear);
     }
 
     /// How many changes the next checkpoint has to write.

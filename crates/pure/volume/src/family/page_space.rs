@@ -127,7 +127,7 @@ impl PageSpace {
         None
     }
 
-    fn take(&mut self, page: u64) {
+    pub(crate) fn take(&mut self, page: u64) {
         debug_assert!(!self.is_taken(page), "page {page} is taken twice");
         self.put(page, true);
         self.free -= 1;

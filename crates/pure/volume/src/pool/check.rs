@@ -21,6 +21,33 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(report)
     }
 
+    /// What [`Pool::check`] finds of leaks, unguarded space and wrong counts is put right; the answer is what it found.
+    ///
+    /// A family with damage, double use or places out of range is left as it is: what is free cannot be told then.
+    /// *Durability*: when it returns. *Errors*: `GroupFails`, `MapDamaged`, `CatalogLost`.
+    pub async fn repair(&self) -> Result<CheckReport, PoolError> {
+        use crate::family::check::FindingKind::{Count, Leak, Unguarded};
+        let mut report = CheckReport::default();
+        let families: Vec<Uuid> = self.shared.store.look(|catalog| catalog.families.iter().map(|one| one.id).collect());
+        for id in families {
+            let before = report.findings.len();
+            self.check_family(id, &mut report).await;
+            let found = &report.findings[before..];
+            let told = found.iter().all(|finding| matches!(finding.kind, Leak | Unguarded | Count));
+            if !told || found.is_empty() {
+                continue;
+            }
+            let family = self.families.family(id).await?;
+            let _held = family.stand_still().await;
+            let repaired = async {
+                let checked = family.check().await?;
+                family.repair(&checked).await
+            };
+            repaired.await.map_err(|error| error.into_pool_error(id))?;
+        }
+        Ok(report)
+    }
+
     async fn check_family(&self, id: Uuid, report: &mut CheckReport) {
         use crate::family::check::FindingKind::Damaged;
         let damaged = |what: String| Finding { family: id, kind: Damaged, what };

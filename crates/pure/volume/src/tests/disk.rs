@@ -100,6 +100,8 @@ pub(crate) struct SimDisk {
     image: RefCell<Image>,
     journal: Journal,
     slow: bool,
+    /// Turns that a write of a host takes beside the first.
+    pub(crate) lag: Cell<u32>,
     pub(crate) dead: Cell<bool>,
     pub(crate) discard_zeroes: Cell<bool>,
     pub(crate) prefers_fresh: Cell<bool>,
@@ -111,7 +113,18 @@ impl SimDisk {
         let (image, dead, discard_zeroes) = (RefCell::new(image), Cell::new(false), Cell::new(false));
         let prefers_fresh = Cell::new(false);
         let bug = Cell::new(None);
-        Self { number, blocks, image, journal, slow: false, dead, discard_zeroes, prefers_fresh, bug }
+        Self {
+            number,
+            blocks,
+            image,
+            journal,
+            slow: false,
+            lag: Cell::new(0),
+            dead,
+            discard_zeroes,
+            prefers_fresh,
+            bug,
+        }
     }
 
     /// A disk whose operations take a turn each.
@@ -174,6 +187,10 @@ impl BlockDevice for SimDisk {
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry().extent_of(start, data.len())?;
+        // What is ours begins with a magic that does.
+        for _ in 0..if data[0] == b'B' { 0 } else { self.lag.get() } {
+            self.turn(extent).await?;
+        }
         self.turn(extent).await?;
         if self.bug.get() == Some(Bug::BothSlots) && crate::layout::SLOT_STARTS.contains(&start.0) {
             crate::layout::SLOT_STARTS.iter().for_each(|&slot| self.put(slot, data.clone()));
@@ -292,6 +309,16 @@ impl PowerCut {
         let mut images = self.durable.clone();
         for (_, write) in self.open.iter().enumerate().filter(|(at, write)| lands(*at, write)) {
             images[write.disk].write(write.start, &write.data);
+        }
+        images
+    }
+
+    /// The disks when of the open writes those that `is_torn` names, by where they begin, are garbage, and the
+    /// others are not there.
+    pub(crate) fn torn(&self, is_torn: impl Fn(u64) -> bool) -> Vec<Image> {
+        let mut images = self.durable.clone();
+        for write in self.open.iter().filter(|write| is_torn(write.start)) {
+            images[write.disk].write(write.start, &vec![TORN; write.data.len()]);
         }
         images
     }

@@ -435,3 +435,60 @@ fn write_that_is_dropped_half_way_leaves_no_leak() {
     let stamps: Vec<Stamp> = contents(&volume).into_values().collect();
     assert!(stamps.iter().all(|&stamp| stamp == 5));
 }
+
+#[test]
+fn copy_shows_what_the_snapshot_shows_in_another_pool_and_keeps_its_holes() {
+    let (_, opened) = mirror();
+    let volume = create(&opened.pool, 1, 1000);
+    write(&volume, 3, 100, 1).unwrap();
+    write(&volume, 900, 3, 2).unwrap();
+    snapshot(&opened.pool, 1, 1).unwrap();
+    write(&volume, 50, 1, 3).unwrap();
+    let (world, other) = mirror();
+    let target = create(&other.pool, 7, 1000);
+    let source = open_snapshot(&opened.pool, 1);
+    let mut heard = Vec::new();
+    let copied = block_on(source.copy_to(&*target, |copied| {
+        heard.push(copied.looked_at_bytes);
+        true
+    }));
+    assert_eq!(copied.unwrap().bytes, 8 << 16);
+    assert!(heard.is_sorted() && heard.last() == Some(&(1000 * 4096)));
+    let (_, again) = reopen(&world);
+    assert_eq!(contents(&open(&again.pool, 7)), contents(&source));
+    assert_eq!(again.pool.status().families[0].volumes[0].mapped_bytes, Some(8 << 16));
+    let small = create(&other.pool, 8, 10);
+    assert_eq!(block_on(source.copy_to(&*small, |_| true)).unwrap_err().kind, IoErrorKind::OutOfRange);
+}
+
+#[test]
+fn repair_frees_what_leaked_and_counts_again() {
+    let (world, opened) = mirror();
+    let volume = create(&opened.pool, 1, 1000);
+    write(&volume, 0, 100, 1).unwrap();
+    flush(&volume);
+    let family = opened.pool.open_family(volume_id(1)).unwrap();
+    family.spoil();
+    let found = block_on(opened.pool.check()).unwrap().findings;
+    let kinds: std::collections::BTreeSet<_> = found.iter().map(|finding| finding.kind).collect();
+    use crate::FindingKind::{Count, Leak, Unguarded};
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [Leak, Unguarded, Count], "{found:?}");
+    assert_eq!(block_on(opened.pool.repair()).unwrap().findings, found);
+    assert_sound(&opened.pool);
+    let (_, again) = reopen(&world);
+    assert_sound(&again.pool);
+    assert_eq!(contents(&open(&again.pool, 1)), blocks(&[(0, 100, 1)]));
+}
+
+#[test]
+fn dump_names_volumes_snapshots_and_places() {
+    let (_, opened) = mirror();
+    let volume = create(&opened.pool, 1, 1000);
+    write(&volume, 0, 20, 1).unwrap();
+    snapshot(&opened.pool, 1, 1).unwrap();
+    discard(&volume, 0, 16);
+    let text = block_on(opened.pool.dump()).unwrap();
+    for told in ["volume 0 granule 1 epoch 1: group 0 slab 1 granule 1", "volume 0 granule 0 epoch 2: hole", "\"s1\""] {
+        assert!(text.contains(told), "{told} is not in {text}");
+    }
+}

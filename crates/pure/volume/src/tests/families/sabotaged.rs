@@ -1,12 +1,13 @@
 //! Every mistake that can be made on purpose is found by what is there to find it.
 
-use super::crash::{check_some, guarded, two_families, whole_life};
-use super::model::live;
+use super::crash::{Script, check_some, guarded, whole_life};
 use super::rig::*;
 use super::together::snapshots_under_load;
+use crate::Provisioning;
+use crate::layout::DATA_START;
 use crate::sabotage::{self, Sabotage};
-use crate::tests::disk::block_on;
-use crate::tests::world::volume_id;
+use crate::tests::disk::{PowerCut, block_on};
+use crate::tests::world::{World, volume_id};
 use block::IoErrorKind;
 
 /// Makes the mistakes of a closure end with it.
@@ -18,28 +19,59 @@ impl Drop for Chosen {
     }
 }
 
+type Find = fn() -> Result<(), String>;
+
+/// Who finds a mistake; most are found by cutting the power in the middle of a life.
+fn finder(mistake: Sabotage) -> Find {
+    match mistake {
+        Sabotage::SnapshotPassesWrites => || {
+            let (world, opened) = mirror();
+            world.disks.iter().for_each(|disk| disk.lag.set(40));
+            snapshots_under_load(&opened, 5)
+        },
+        Sabotage::BothHeads => torn_heads,
+        Sabotage::KeepNoReserve => full_to_the_last_page,
+        Sabotage::BelieveOldLives | Sabotage::ReuseBeforeCommit | Sabotage::LeakMoved => || {
+            let (base, script) = whole_life(true);
+            told(check_some(&script, &base, 2, 24, 1).wrong)
+        },
+        _ => || {
+            let (base, script) = whole_life(false);
+            told(check_some(&script, &base, 1, 24, 2).wrong)
+        },
+    }
+}
+
 /// What is found when everything makes this mistake.
 fn found(mistake: Sabotage) -> Option<String> {
     let _chosen = Chosen;
     sabotage::choose(Some(mistake));
-    let finders: [fn() -> Result<(), String>; 5] = [
-        || {
-            let (base, script) = whole_life(false);
-            told(check_some(&script, &base, 1, 24, 1).wrong)
-        },
-        || {
-            let (base, script) = whole_life(true);
-            told(check_some(&script, &base, 2, 48, 1).wrong)
-        },
-        || {
-            let (base, script) = two_families();
-            told(check_some(&script, &base, 3, 48, 1).wrong)
-        },
-        || snapshots_under_load(&mirror().1, 5),
-        full_to_the_last_page,
-    ];
-    let found = finders.iter().find_map(|find| guarded(find).err());
-    found.or_else(|| guarded(|| told(live(1, 20, 40, 2).wrong)).err())
+    guarded(finder(mistake)).err()
+}
+
+/// The power is cut while heads are being written, and leaves garbage of all of them.
+fn torn_heads() -> Result<(), String> {
+    let mut script = Script::begin(false);
+    let base = script.world.images();
+    script.create(1, 400, Provisioning::Thin);
+    script.write(1, 3, 30);
+    script.flush(1);
+    script.checkpoint(1);
+    let done = script.world.journal.borrow().len();
+    script.write(1, 100, 3);
+    script.flush(1);
+    script.checkpoint(1);
+    let mut power = PowerCut::of(base);
+    for (at, event) in script.world.journal.borrow().iter().enumerate() {
+        power.push(event);
+        let heads = [DATA_START, DATA_START + 1];
+        let opened = World::of(power.torn(|start| heads.contains(&start))).open();
+        if at >= done {
+            let opened = opened.map_err(|refusal| refusal.to_string())?;
+            block_on(opened.pool.open_thin_volume(volume_id(1))).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 fn told(wrong: Vec<String>) -> Result<(), String> {
@@ -75,21 +107,31 @@ fn full_to_the_last_page() -> Result<(), String> {
 }
 
 #[test]
+fn head_that_is_torn_leaves_the_one_before() {
+    torn_heads().unwrap();
+}
+
+#[test]
 fn metadata_is_never_what_fills_up() {
     full_to_the_last_page().unwrap();
 }
 
+/// Every one of `mistakes` is found.
+fn assert_found(mistakes: &[Sabotage]) {
+    for &mistake in mistakes {
+        let what = found(mistake);
+        assert!(what.is_some(), "nobody has found {mistake:?}");
+        println!("{mistake:?}: {}", what.unwrap_or_default().chars().take(160).collect::<String>());
+    }
+}
+
+// In two tests, which run at once.
 #[test]
 fn every_mistake_on_purpose_is_found() {
-    let missed: Vec<Sabotage> = Sabotage::ALL
-        .into_iter()
-        .filter(|&mistake| match found(mistake) {
-            Some(what) => {
-                println!("{mistake:?}: {}", what.chars().take(160).collect::<String>());
-                false
-            }
-            None => true,
-        })
-        .collect();
-    assert!(missed.is_empty(), "nobody has found {missed:?}");
+    assert_found(&Sabotage::ALL[..8]);
+}
+
+#[test]
+fn every_other_mistake_on_purpose_is_found() {
+    assert_found(&Sabotage::ALL[8..]);
 }

@@ -22,11 +22,23 @@ pub(super) fn snapshots_under_load(opened: &Opened, rounds: u64) -> Result<(), S
         }
     };
     let operator = async {
+        let mut at_first = Vec::new();
         for round in 0..rounds {
             pool.create_snapshots(&[snapshot_plan(2 * round, 1), snapshot_plan(2 * round + 1, 2)]).await.unwrap();
+            for number in [2 * round, 2 * round + 1] {
+                let device = pool.open_snapshot(snapshot_id(number)).await.unwrap();
+                at_first.push(device.read(Extent::new(0, 36)).await.unwrap().into_view().to_vec());
+            }
         }
+        at_first
     };
-    block_on(join(join_all((0..12).map(host)), operator));
+    let ((), at_first) = block_on(join(async { drop(join_all((0..12).map(host)).await) }, operator));
+    for (number, at_first) in (0..).zip(at_first) {
+        let now = block_on(open_snapshot(pool, number).read(Extent::new(0, 36))).unwrap().into_view();
+        if now[..] != at_first[..] {
+            return Err(format!("snapshot {number} has changed"));
+        }
+    }
     for round in 0..rounds {
         let (first, second) = (open_snapshot(pool, 2 * round), open_snapshot(pool, 2 * round + 1));
         for host in 0..12 {
@@ -47,6 +59,7 @@ pub(super) fn snapshots_under_load(opened: &Opened, rounds: u64) -> Result<(), S
 #[test]
 fn snapshots_of_volumes_that_are_being_written_are_of_one_instant() {
     let (world, opened) = mirror();
+    world.disks.iter().for_each(|disk| disk.lag.set(40));
     snapshots_under_load(&opened, 5).unwrap();
     assert_sound(&opened.pool);
     flush(&open(&opened.pool, 1));

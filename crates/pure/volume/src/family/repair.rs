@@ -1,0 +1,68 @@
+//! Making whole what a check has found and the map itself can tell: what is free, and what was counted.
+
+use super::check::Checked;
+use super::{Family, MapError};
+use block::BlockDevice;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// The granules and pages that are marked as taken are those that the map has, and everything is counted anew.
+    ///
+    /// The caller sees to it that nothing changes meanwhile. *Durability*: when it returns.
+    pub(crate) async fn repair(self: &Rc<Self>, checked: &Checked) -> Result<(), MapError> {
+        self.repair_granules(checked);
+        self.repair_pages(&checked.seen);
+        self.allocated.set(checked.granules);
+        for branch in self.branches() {
+            branch.fresh.set(checked.fresh.get(&branch.number).copied().unwrap_or(0));
+            branch.mapped.set(self.count_mapped(&branch).await?);
+        }
+        self.checkpoint().await?;
+        // What is free in a slab is looked up again.
+        let slabs: Vec<u32> = self.granules.borrow().slabs().collect();
+        slabs.into_iter().for_each(|slab| self.granules.borrow_mut().forget(slab));
+        Ok(())
+    }
+
+    fn repair_granules(&self, checked: &Checked) {
+        let none = BTreeMap::new();
+        let slabs: BTreeSet<u32> = checked.used.keys().chain(checked.taken.keys()).copied().collect();
+        for slab in slabs {
+            let of = |map: &BTreeMap<u32, BTreeMap<u32, u64>>| map.get(&slab).unwrap_or(&none).clone();
+            let (used, taken) = (of(&checked.used), of(&checked.taken));
+            let words: BTreeSet<u32> = used.keys().chain(taken.keys()).copied().collect();
+            for word in words {
+                let bits = |map: &BTreeMap<u32, u64>| map.get(&word).copied().unwrap_or(0);
+                let (used, taken) = (bits(&used), bits(&taken));
+                if used != taken {
+                    self.layers.borrow_mut().mark(slab, word, used & !taken, taken & !used);
+                }
+            }
+        }
+    }
+
+    fn repair_pages(&self, seen: &BTreeSet<u64>) {
+        let first = super::page_space::LOG_START + self.log_blocks();
+        let mut space = self.meta.space.borrow_mut();
+        for page in (first..space.pages()).filter(|page| !space.is_for_bits(*page)).collect::<Vec<_>>() {
+            match (space.is_taken(page), seen.contains(&page)) {
+                (true, false) => space.release(page),
+                (false, true) => space.take(page),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+    /// Marks a used granule as free, a free one as taken and a free page as taken, and counts wrongly.
+    pub(crate) fn spoil(&self) {
+        let slab = self.granules.borrow().slabs().next().expect("something was written");
+        self.layers.borrow_mut().mark(slab, 0, 1 << 15, 1);
+        let page = self.meta.space.borrow_mut().allocate();
+        assert!(page.is_some());
+        self.allocated.set(self.allocated.get() + 3);
+    }
+}

@@ -1,0 +1,47 @@
+//! A pool as text, for those who look for what is wrong.
+
+use super::Pool;
+use crate::error::PoolError;
+use block::BlockDevice;
+use std::fmt::Write;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    /// The catalog and the maps of all families as text: a line for each thing that they say. Made for people: it
+    /// changes with the code. As long as the maps are.
+    ///
+    /// *Errors*: `CatalogLost`. A family that cannot be opened is a line.
+    pub async fn dump(&self) -> Result<String, PoolError> {
+        self.shared.store.committed(self.shared.store.latest()).await?;
+        let catalog = self.shared.store.look(Clone::clone);
+        let mut text = String::new();
+        let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a string takes every line");
+        let (generation, phase) = (self.shared.store.generation(), catalog.phase);
+        line(format_args!("pool {} \"{}\" generation {generation} {phase:?}", catalog.pool, catalog.name));
+        for (number, group) in catalog.groups.iter().enumerate() {
+            line(format_args!("group {number} {group:?}"));
+        }
+        for volume in &catalog.volumes {
+            line(format_args!(
+                "volume {} \"{}\" {} bytes, {:?}",
+                volume.id, volume.name, volume.size_bytes, volume.segments
+            ));
+        }
+        for record in &catalog.families {
+            writeln!(text, "family {} of {} bytes in a granule", record.id, record.granule_bytes)
+                .expect("a string takes every line");
+            writeln!(text, "  map on {:?}\n  data on {:?}", record.meta, record.data)
+                .expect("a string takes every line");
+            for branch in &record.branches {
+                writeln!(text, "  {branch:?}").expect("a string takes every line");
+            }
+            match self.families.family(record.id).await {
+                Ok(family) => {
+                    let dumped = family.dump(&mut text).await;
+                    dumped.map_err(|error| error.into_pool_error(record.id))?;
+                }
+                Err(error) => writeln!(text, "  {error}").expect("a string takes every line"),
+            }
+        }
+        Ok(text)
+    }
+}
