@@ -69,6 +69,7 @@ catalogue! {
     1309 DISK_KNOWN            Refused     "The disk is known under another name.";
     1310 DISK_NOT_MEMBER       Refused     "The disk belongs to no pool.";
     1311 DISK_NOT_SPARE        Refused     "The disk is no spare.";
+    1312 DISK_NO_LIGHT         Refused     "No light beside the disk is known.";
 
     1401 TOO_FEW_MEMBERS       Refused     "The group has too few disks for its level.";
     1402 TOO_MANY_MEMBERS      Refused     "The group has more disks than can be served.";

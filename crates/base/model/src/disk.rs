@@ -25,6 +25,58 @@ pub struct DiskReport {
     /// Which pools it is a spare for, if it is one.
     #[serde(default)]
     pub spare: Option<SpareReport>,
+    /// Which piece of hardware it is, and where it sits.
+    #[serde(default)]
+    pub identity: DiskIdentity,
+}
+
+/// Which piece of hardware a disk is, and where it sits. What is not known is absent; of a file nothing is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskIdentity {
+    /// Its maker's number.
+    pub serial: Option<String>,
+    /// What its maker calls it.
+    pub model: Option<String>,
+    /// Its world wide name.
+    pub wwn: Option<String>,
+    /// Which part of the disk it is, when it is a partition.
+    pub partition: Option<u32>,
+    /// A path that stays when other disks come and go.
+    pub stable_path: Option<String>,
+    /// True for one that turns.
+    pub rotational: Option<bool>,
+    /// The enclosure that it sits in.
+    pub enclosure: Option<String>,
+    /// Its slot there.
+    pub slot: Option<String>,
+    /// True when its slot has a light.
+    pub has_light: bool,
+}
+
+impl DiskIdentity {
+    /// What no two disks have in common, where it is known: the serial number, and which part of the disk.
+    #[must_use]
+    pub fn key(&self) -> Option<(String, Option<u32>)> {
+        self.serial.clone().map(|serial| (serial, self.partition))
+    }
+
+    /// True when both are known, and are two different disks.
+    #[must_use]
+    pub fn contradicts(&self, other: &Self) -> bool {
+        matches!((self.key(), other.key()), (Some(one), Some(other)) if one != other)
+    }
+
+    /// Enclosure and slot in words, as far as they are known.
+    #[must_use]
+    pub fn place(&self) -> Option<String> {
+        match (&self.enclosure, &self.slot) {
+            (Some(enclosure), Some(slot)) => Some(format!("{enclosure}/{slot}")),
+            (None, Some(slot)) => Some(slot.clone()),
+            (Some(enclosure), None) => Some(enclosure.clone()),
+            (None, None) => None,
+        }
+    }
 }
 
 /// A disk that waits to take the place of a lost member.

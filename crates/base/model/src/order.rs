@@ -29,6 +29,20 @@ pub enum Order {
         /// Which.
         disk: DiskName,
     },
+    /// The light of the disk's slot is on, or off → `Report::Done`. Refused with `DISK_NO_LIGHT` where none is known.
+    LocateDisk {
+        /// Which.
+        disk: DiskName,
+        /// True for on.
+        on: bool,
+    },
+    /// Begin to read the disk in a rhythm, which changes nothing and lets its own light blink → `Report::Done`.
+    BlinkDisk {
+        /// Which.
+        disk: DiskName,
+        /// For how long, at most ten minutes.
+        seconds: u64,
+    },
     /// Make a pool of open disks and open it → `Report::Pool`, durable. Members get their `DiskId` here.
     CreatePool {
         /// Its name, also on the labels.

@@ -29,6 +29,9 @@ pub struct PoolReport {
     /// The scrub that runs, or ran last.
     #[serde(default)]
     pub scrub: Option<ScrubReport>,
+    /// The enclosures without which it would lose data, where enclosures are known.
+    #[serde(default)]
+    pub weak_enclosures: Vec<String>,
     /// When the next one begins by itself.
     #[serde(default)]
     pub next_scrub: Option<Timestamp>,

@@ -17,4 +17,4 @@ pub use group::GroupCommit;
 pub use range_lock::{RangeGuard, RangeLocks};
 pub use slots::Slots;
 pub use time::Time;
-pub use world::{DiskOptions, Listener, Stream, StreamHandle, StreamOptions, World};
+pub use world::{DiskFacts, DiskOptions, Listener, Stream, StreamHandle, StreamOptions, World};

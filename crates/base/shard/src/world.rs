@@ -44,6 +44,22 @@ pub trait World: Clone + 'static {
     /// file is `InvalidInput`; one that another process holds exclusively is `ResourceBusy`.
     fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<Self::Disk>;
 
+    /// What is known of the disk at `path` beside its content; nothing of a file.
+    ///
+    /// *Errors*: there is nothing at `path`.
+    fn describe_disk(&self, path: &str) -> io::Result<DiskFacts> {
+        let _ = path;
+        Ok(DiskFacts::default())
+    }
+
+    /// The light of the slot that the disk at `path` sits in is on, or off.
+    ///
+    /// *Errors*: `Unsupported` when there is none that is known.
+    fn locate_disk(&self, path: &str, on: bool) -> io::Result<()> {
+        let _ = (path, on);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Listens on `address`.
     fn listen(&self, address: SocketAddr) -> io::Result<Self::Listener>;
 
@@ -54,6 +70,29 @@ pub trait World: Clone + 'static {
     ///
     /// *Errors*: `InvalidInput` for a handle that another kind of world made.
     fn adopt_stream(&self, handle: StreamHandle) -> io::Result<Self::Stream>;
+}
+
+/// What is known of a disk beside its content. What is not known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskFacts {
+    /// Its maker's number.
+    pub serial: Option<String>,
+    /// What its maker calls it.
+    pub model: Option<String>,
+    /// Its world wide name.
+    pub wwn: Option<String>,
+    /// Which part of the disk it is, when it is a partition.
+    pub partition: Option<u32>,
+    /// A path that stays when other disks come and go.
+    pub stable_path: Option<String>,
+    /// True for one that turns.
+    pub rotational: Option<bool>,
+    /// The enclosure that it sits in.
+    pub enclosure: Option<String>,
+    /// Its slot there.
+    pub slot: Option<String>,
+    /// True when its slot has a light.
+    pub has_light: bool,
 }
 
 /// How a disk is opened.

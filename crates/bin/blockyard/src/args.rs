@@ -7,7 +7,7 @@ mod pool;
 mod serve;
 mod volume;
 
-pub use disk::{DiskCommand, SpareCommand};
+pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{HostCommand, TargetCommand};
 pub use pool::{PoolCommand, ScrubCommand};
@@ -79,7 +79,7 @@ pub enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Disks: list, add, remove, fail, replace, spare
+    /// Disks: list, show, locate, add, remove, fail, replace, spare
     #[command(subcommand, after_help = "Example:\n  blockyard disk list")]
     Disk(DiskCommand),
     /// Pools: create, list, show, set, scrub, import, destroy

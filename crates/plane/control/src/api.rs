@@ -8,8 +8,8 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    Events, NewDisk, NewHost, NewPool, NewPresentation, NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize,
-    StartScrub, Unpresent,
+    Events, Locate, NewDisk, NewHost, NewPool, NewPresentation, NewSpare, NewTarget, NewVolume, PoolSettings, Replace,
+    Resize, StartScrub, Unpresent,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -39,6 +39,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/disks", get(disks).post(add_disk))
         .route("/disks/{name}", get(disk).delete(remove_disk))
         .route("/disks/{name}/fail", post(fail_disk))
+        .route("/disks/{name}/locate", post(locate_disk))
         .route("/disks/{name}/replace", post(replace_disk))
         .route("/disks/{name}/spare", post(add_spare).delete(remove_spare))
         .route("/pools", get(pools).post(create_pool))
@@ -88,6 +89,10 @@ async fn remove_disk(State(control): Shared, Named(name): Named<DiskName>) -> An
 
 async fn fail_disk(State(control): Shared, Named(name): Named<DiskName>) -> Answer {
     answer("pool", to_its_end(async move { control.fail_disk(&name).await }).await?)
+}
+
+async fn locate_disk(State(control): Shared, Named(name): Named<DiskName>, Body(how): Body<Locate>) -> Answer {
+    answer("disk", control.locate_disk(&name, how).await?)
 }
 
 async fn replace_disk(State(control): Shared, Named(name): Named<DiskName>, Body(by): Body<Replace>) -> Answer {

@@ -90,7 +90,8 @@ impl Control {
                 }
             }
         };
-        if record.id.is_some() && report.label.disk() != record.id {
+        let relabelled = record.id.is_some() && report.label.disk() != record.id;
+        if relabelled || record.identity.contradicts(&report.identity) {
             tracing::warn!(disk = %name, path = record.path, "another disk is where it was");
             self.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
             return Ok(false);
@@ -98,29 +99,32 @@ impl Control {
         self.commit(turn, |state| {
             if let Some(record) = state.disks.get_mut(name) {
                 record.id = report.label.disk();
+                record.identity = report.identity;
             }
         })?;
         Ok(true)
     }
 
-    /// Looks for `lost` disks by what their labels say, in every folder that a disk was ever in.
+    /// Looks for `lost` disks by what their labels say, or by their serial numbers where they bear none, in every
+    /// folder that a disk was ever in.
     async fn open_elsewhere(&self, turn: &Turn<'_>, lost: &[DiskName]) -> Result<(), Refusal> {
         let state = self.state();
         let was_in = state.disks.values().filter_map(|record| Path::new(&record.path).parent()).map(Path::to_path_buf);
         let folders: BTreeSet<PathBuf> = was_in.chain(self.settings.disk_search.iter().cloned()).collect();
-        let found = search::labelled(&self.engine, &folders).await;
+        let found = search::disks(&self.engine, &folders).await;
         for name in lost {
-            let path = state.disk(name)?.id.and_then(|id| found.get(&id));
+            let path = found.path_of(state.disk(name)?);
             let Some(path) = path else {
                 tracing::warn!(disk = %name, "not found");
                 continue;
             };
             match self.engine.disk(Order::OpenDisk { disk: name.clone(), path: path.clone() }).await {
-                Ok(_) => {
+                Ok(report) => {
                     tracing::info!(disk = %name, path, "found under another name");
                     self.commit(turn, |state| {
                         if let Some(record) = state.disks.get_mut(name) {
                             record.path.clone_from(path);
+                            record.identity = report.identity;
                         }
                     })?;
                 }

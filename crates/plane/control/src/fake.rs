@@ -9,9 +9,9 @@ mod pool;
 use crate::Engine;
 use label::OnDisk;
 use model::{
-    Access, Call, DiskCounters, DiskName, DiskReport, DiskState, EngineReport, EventCode, MemberState, Name, Order,
-    PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState, SessionReport, Size, Subject,
-    TARGET_PORTAL_GROUP, VolumeCounters, VolumeName, VolumeReport, VolumeSpec, VolumeState, code, event,
+    Access, Call, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState, EngineReport, EventCode, MemberState,
+    Name, Order, PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState, SessionReport, Size,
+    Subject, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ pub struct Fake {
     pub watch: Option<Watch>,
     /// Where the latest access snapshot is left, for tests to look at.
     pub access: Arc<Mutex<Access>>,
+    /// Which piece of hardware is at each path, where that is to be known.
+    pub identities: BTreeMap<String, DiskIdentity>,
     /// A rebuild goes on at most once in so long, however often it is asked for.
     pub pace: Duration,
     /// How many more times a disk is said to be in use when it is to be opened.
@@ -143,6 +145,18 @@ impl Fake {
             Order::OpenDisk { disk, path } => self.open_disk(disk, path).map(Report::Disk),
             Order::CloseDisk { disk } => Ok(self.close_disk(disk)),
             Order::EraseDisk { disk } => label::erase(&self.disks[disk]).map(|()| Report::Done),
+            Order::LocateDisk { disk, .. } => {
+                let known = self.disks.get(disk).and_then(|path| self.identities.get(&text(path)));
+                match known.is_some_and(|identity| identity.has_light) {
+                    true => Ok(Report::Done),
+                    false => {
+                        let message = format!("no light beside disk {disk} is known");
+                        let hint = format!("let its own light blink with blockyard disk locate {disk} --blink");
+                        Err(Refusal::new(code::DISK_NO_LIGHT, message, hint))
+                    }
+                }
+            }
+            Order::BlinkDisk { .. } => Ok(Report::Done),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::OpenPool { id } => self.open_pool(*id),
             Order::DestroyPool { pool } => self.destroy_pool(pool),
@@ -209,6 +223,7 @@ impl Fake {
             state,
             counters: DiskCounters::default(),
             spare: None,
+            identity: self.identities.get(path).cloned().unwrap_or_default(),
         })
     }
 

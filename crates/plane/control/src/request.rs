@@ -19,6 +19,21 @@ pub struct NewDisk {
     pub create: Option<Size>,
 }
 
+/// Find a disk in its rack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "light", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Locate {
+    /// The light of its slot is on.
+    On,
+    /// The light of its slot is off.
+    Off,
+    /// Its own light blinks, because it is read in a rhythm.
+    Blink {
+        /// For how long.
+        seconds: u64,
+    },
+}
+
 /// Replace a disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +62,9 @@ pub struct NewPool {
     /// Disks that wait to take the place of lost members.
     #[serde(default)]
     pub spares: Vec<DiskName>,
+    /// True to arrange all disks so that the loss of an enclosure is borne where that is possible.
+    #[serde(default)]
+    pub spread: bool,
 }
 
 /// Settings of a pool, by name.

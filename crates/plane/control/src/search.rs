@@ -1,6 +1,7 @@
 //! Finding disks that are no longer where they were.
 
 use crate::Engine;
+use crate::state::DiskRecord;
 use model::{DiskId, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry};
@@ -13,15 +14,35 @@ const CANDIDATES_MAX: usize = 4096;
 /// Files smaller than this hold no disk.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 
-/// Where each disk that bears a label of ours is, among the block devices and files of `folders`.
-pub async fn labelled(engine: &Engine, folders: &BTreeSet<PathBuf>) -> BTreeMap<DiskId, String> {
+/// Where disks are.
+#[derive(Default)]
+pub struct Found {
+    by_label: BTreeMap<DiskId, String>,
+    by_serial: BTreeMap<(String, Option<u32>), String>,
+}
+
+impl Found {
+    /// Where this disk is, by its label; one without a label by its serial number.
+    pub fn path_of(&self, record: &DiskRecord) -> Option<&String> {
+        match record.id {
+            Some(id) => self.by_label.get(&id),
+            None => self.by_serial.get(&record.identity.key()?),
+        }
+    }
+}
+
+/// The disks among the block devices and files of `folders`.
+pub async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
     let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
-    let mut found = BTreeMap::new();
+    let mut found = Found::default();
     for path in candidates {
         // A path that cannot be looked at is not the disk that is sought.
         let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone() }).await else { continue };
+        if let Some(key) = report.identity.key() {
+            found.by_serial.entry(key).or_insert_with(|| path.clone());
+        }
         if let Some(id) = report.label.disk() {
-            found.entry(id).or_insert(path);
+            found.by_label.entry(id).or_insert(path);
         }
     }
     found

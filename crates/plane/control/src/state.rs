@@ -1,8 +1,8 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
 use model::{
-    Access, Backend, Chap, DiskId, DiskName, Host, Initiators, Iqn, Name, Network, PoolId, PoolPolicy, Portal,
-    Presentation, ScrubReport, Secret, Size, TARGET_PORTAL_GROUP, Target, Timestamp, VolumeId, VolumeName,
+    Access, Backend, Chap, DiskId, DiskIdentity, DiskName, Host, Initiators, Iqn, Name, Network, PoolId, PoolPolicy,
+    Portal, Presentation, ScrubReport, Secret, Size, TARGET_PORTAL_GROUP, Target, Timestamp, VolumeId, VolumeName,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,6 +37,9 @@ pub struct DiskRecord {
     /// What it is for, when it waits to take the place of a lost member.
     #[serde(default)]
     pub spare: Option<SpareRecord>,
+    /// Which piece of hardware it is, as it was seen last.
+    #[serde(default)]
+    pub identity: DiskIdentity,
 }
 
 /// What a spare is for.

@@ -4,6 +4,7 @@ mod access;
 mod api;
 mod care;
 mod crash;
+mod racks;
 mod refusals;
 mod restart;
 mod spares;
@@ -114,6 +115,7 @@ pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
         groups: vec![NewGroup { level, chunk: None, disks }],
         force: false,
         spares: Vec::new(),
+        spread: false,
     }
 }
 

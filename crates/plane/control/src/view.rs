@@ -5,11 +5,12 @@ use crate::change::disks::missing;
 use crate::change::{pools, volumes};
 use crate::state::{ChapRecord, HostRecord, PresentationRecord};
 use model::{
-    DiskCounters, DiskName, DiskReport, DiskState, Iqn, Label, Name, Network, Order, PoolReport, PoolState,
-    PortalReport, PortalState, Refusal, SessionReport, Size, SpareReport, VolumeCounters, VolumeId, VolumeName,
-    VolumeReport, VolumeState,
+    DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, MemberReport, Name, Network, Order,
+    PoolReport, PoolState, PortalReport, PortalState, Refusal, SessionReport, Size, SpareReport, VolumeCounters,
+    VolumeId, VolumeName, VolumeReport, VolumeState, spread,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// A host, without its secrets.
@@ -84,6 +85,7 @@ impl Control {
             state: DiskState::Missing,
             counters: DiskCounters::default(),
             spare: None,
+            identity: record.identity.clone(),
         }));
         for disk in &mut disks {
             let record = disk.name.as_ref().and_then(|name| state.disks.get(name));
@@ -104,7 +106,9 @@ impl Control {
                 member.disk = known.map(|(name, _)| name.clone());
             }
         }
+        let placed = self.placed().await?;
         for pool in &mut pools {
+            pool.weak_enclosures = weak_enclosures(pool, &placed);
             pool.spares = state.spares_of(&pool.name).cloned().collect();
             let Some(record) = state.pools.get(&pool.name) else { continue };
             pool.policy = record.policy.clone();
@@ -128,10 +132,17 @@ impl Control {
             spares: state.spares_of(name).cloned().collect(),
             policy: record.policy.clone(),
             scrub: record.scrubs.last().cloned(),
+            weak_enclosures: Vec::new(),
             next_scrub: None,
         }));
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pools)
+    }
+
+    /// The enclosure that each disk sits in, where it is known.
+    pub(crate) async fn placed(&self) -> Result<BTreeMap<DiskName, String>, Refusal> {
+        let disks = self.engine.disks(Order::Disks).await?;
+        Ok(disks.into_iter().filter_map(|disk| disk.name.zip(disk.identity.enclosure)).collect())
     }
 
     /// All volumes that are known, also those whose file was not found.
@@ -245,6 +256,20 @@ impl HostReport {
             presentations: count(presentations),
         }
     }
+}
+
+/// The enclosures without which some group of the pool would lose data.
+fn weak_enclosures(pool: &PoolReport, placed: &BTreeMap<DiskName, String>) -> Vec<String> {
+    let of_group = |group: &GroupReport| {
+        let place = |member: &MemberReport| {
+            let disk = member.disk.clone().unwrap_or_else(|| pool.name.clone());
+            let enclosure = placed.get(&disk).cloned();
+            (disk, enclosure)
+        };
+        spread::weak_enclosures(group.level, &group.members.iter().map(place).collect::<Vec<_>>())
+    };
+    let weak: BTreeSet<String> = pool.groups.iter().flat_map(of_group).collect();
+    weak.into_iter().collect()
 }
 
 fn user(chap: &ChapRecord) -> String {

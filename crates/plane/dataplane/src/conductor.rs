@@ -126,6 +126,8 @@ impl<W: World> Conductor<W> {
             Order::OpenDisk { disk, path } => self.open_disk(disk, path).await.map(Report::Disk),
             Order::CloseDisk { disk } => self.close_disk(disk).map(|()| Report::Done),
             Order::EraseDisk { disk } => self.erase_disk(disk).await.map(|()| Report::Done),
+            Order::LocateDisk { disk, on } => self.locate_disk(disk, *on).map(|()| Report::Done),
+            Order::BlinkDisk { disk, seconds } => self.blink_disk(disk, *seconds).await.map(|()| Report::Done),
             Order::CreatePool { pool, id, groups, force } => {
                 self.create_pool(pool, *id, groups, *force).await.map(Report::Pool)
             }

@@ -1,7 +1,7 @@
 //! Looking at a disk that no pool has: what it is, and what stands on it.
 
 use block::BlockDevice;
-use model::{DiskCounters, DiskId, DiskReport, DiskState, Label, PoolId, Refusal, Size, code};
+use model::{DiskCounters, DiskId, DiskIdentity, DiskReport, DiskState, Label, PoolId, Refusal, Size, code};
 use shard::{DiskOptions, World};
 use std::io;
 use volume::{BLOCK_BYTES, Contents};
@@ -37,7 +37,24 @@ pub async fn look_at<W: World>(world: &W, path: &str) -> Result<DiskReport, Refu
         state: DiskState::Free,
         counters: DiskCounters::default(),
         spare: None,
+        identity: identify(world, path),
     })
+}
+
+/// Which piece of hardware is at `path`, as far as the system tells.
+fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
+    let facts = world.describe_disk(path).unwrap_or_default();
+    DiskIdentity {
+        serial: facts.serial,
+        model: facts.model,
+        wwn: facts.wwn,
+        partition: facts.partition,
+        stable_path: facts.stable_path,
+        rotational: facts.rotational,
+        enclosure: facts.enclosure,
+        slot: facts.slot,
+        has_light: facts.has_light,
+    }
 }
 
 /// The disk at `path` bears no label any more, durably.

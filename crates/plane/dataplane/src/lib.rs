@@ -13,6 +13,7 @@ mod counted;
 mod events;
 mod inspect;
 pub mod limits;
+mod locate;
 mod pool;
 mod portal;
 pub mod registry;

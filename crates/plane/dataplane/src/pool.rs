@@ -14,7 +14,7 @@ mod work;
 
 pub use care::set_repair;
 pub use create::{NewGroup, NewPool, create};
-pub use members::{fail_disk, replace_disk};
+pub use members::{blink, fail_disk, replace_disk};
 pub use open::open;
 pub use report::{disk_counters, reports};
 pub use scrub::{hold_scrub, start_scrub, stop_scrub};

@@ -4,7 +4,7 @@ use crate::core::{Core, Node};
 use crate::disk::{Crash, DiskHandle, DiskShape, SimDisk};
 use crate::net::{self, Network, SimListener, SimStream};
 use shard::time::Sleep;
-use shard::{DiskOptions, StreamHandle, StreamOptions, Time, World};
+use shard::{DiskFacts, DiskOptions, StreamHandle, StreamOptions, Time, World};
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
@@ -201,6 +201,19 @@ impl World for Sim {
     fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<SimDisk> {
         let state = self.core.disks.borrow().get(&(self.node.id, path.to_owned())).cloned();
         SimDisk::open(&self.core, state, path, options)
+    }
+
+    fn describe_disk(&self, path: &str) -> io::Result<DiskFacts> {
+        self.disk(path).map(|disk| disk.facts()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn locate_disk(&self, path: &str, on: bool) -> io::Result<()> {
+        let disk = self.disk(path).ok_or(io::ErrorKind::NotFound)?;
+        if !disk.facts().has_light {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        disk.light(on);
+        Ok(())
     }
 
     fn listen(&self, address: SocketAddr) -> io::Result<SimListener> {

@@ -1,6 +1,7 @@
 //! Disks, and files that stand for disks.
 
 mod fault;
+pub(crate) mod identity;
 mod open;
 mod orphans;
 

@@ -2,14 +2,14 @@
 
 use crate::backend::Wait;
 use crate::clock;
-use crate::disk::Disk;
+use crate::disk::{Disk, identity};
 use crate::net::{self, TcpListener, TcpStream};
 use crate::options::{Io, Options};
 use crate::reactor::{Reactor, new_bell, ring_bell};
 use crate::spin::Spin;
 use crate::stop::Stop;
 use shard::time::{Sleep, Timers};
-use shard::{DiskOptions, Executor, StreamHandle, StreamOptions, Time, World};
+use shard::{DiskFacts, DiskOptions, Executor, StreamHandle, StreamOptions, Time, World};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -153,6 +153,14 @@ impl World for Uring {
 
     fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<Disk> {
         Disk::open(self.0.clone(), path, options)
+    }
+
+    fn describe_disk(&self, path: &str) -> io::Result<DiskFacts> {
+        identity::describe(path)
+    }
+
+    fn locate_disk(&self, path: &str, on: bool) -> io::Result<()> {
+        identity::locate(path, on)
     }
 
     fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {

@@ -1,6 +1,6 @@
 //! `blockyard disk …`
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use model::{DiskName, Name, Size};
 use std::path::PathBuf;
 
@@ -36,6 +36,28 @@ pub enum DiskCommand {
     Fail {
         /// Which
         disk: DiskName,
+    },
+    /// Show a disk: which piece of hardware it is, where it sits, what it has done
+    #[command(after_help = "Example:\n  blockyard disk show d2")]
+    Show {
+        /// Which
+        disk: DiskName,
+    },
+    /// Find a disk in its rack: the light of its slot, or its own
+    #[command(after_help = "Example:
+  blockyard disk locate d2 on
+  blockyard disk locate d2 off
+  blockyard disk locate d2 --blink 60")]
+    Locate {
+        /// Which
+        disk: DiskName,
+        /// The light of its slot
+        #[arg(value_enum, required_unless_present = "blink", conflicts_with = "blink")]
+        light: Option<Light>,
+        /// Read it in a rhythm for so many seconds, which changes nothing and lets its own light blink
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "30",
+              value_parser = clap::value_parser!(u64).range(1..=600))]
+        blink: Option<u64>,
     },
     /// Spares: disks that take the place of lost members by themselves
     #[command(subcommand, after_help = "Example:\n  blockyard disk spare add d6")]
@@ -86,4 +108,13 @@ pub enum SpareCommand {
         /// Which
         disk: DiskName,
     },
+}
+
+/// The light of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Light {
+    /// It shines.
+    On,
+    /// It does not.
+    Off,
 }

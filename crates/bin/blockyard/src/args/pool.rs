@@ -1,6 +1,6 @@
 //! `blockyard pool …`
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use model::{DiskName, Level, Name, Refusal, Size, code};
 
 /// What can be done with pools.
@@ -13,6 +13,7 @@ pub enum PoolCommand {
     #[command(after_help = "Example:
   blockyard pool create tank --level raid6 d0 d1 d2 d3 d4 d5
   blockyard pool create safe --level raid6 d0 d1 d2 d3 d4 d5 --spare d6
+  blockyard pool create wide --level raid6 --spread enclosures d0 d1 d2 d3 d4 d5
   blockyard pool create fast --level raid10 --groups 2 --chunk 128KiB d0 d1 d2 d3 d4 d5 d6 d7")]
     Create {
         /// What to call it
@@ -32,6 +33,9 @@ pub enum PoolCommand {
         /// A disk that takes the place of one that is lost, by itself; repeat it for more
         #[arg(long = "spare", value_name = "DISK")]
         spares: Vec<DiskName>,
+        /// Arrange the disks so that the loss of an enclosure is borne where that is possible
+        #[arg(long, value_name = "WHAT")]
+        spread: Option<Spread>,
         /// Overwrite what is on the disks
         #[arg(long)]
         force: bool,
@@ -100,6 +104,13 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC). `off` takes a setting
         #[arg(long)]
         yes: bool,
     },
+}
+
+/// What members are kept apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Spread {
+    /// The enclosures that they sit in.
+    Enclosures,
 }
 
 /// What can be done with scrubs.

@@ -1,11 +1,11 @@
 //! `blockyard disk …`
 
 use super::{Desk, known, or_dash};
-use crate::args::{DiskCommand, SpareCommand};
+use crate::args::{DiskCommand, Light, SpareCommand};
 use crate::failure::Failure;
-use crate::output::Rows;
+use crate::output::{Rows, put};
 use crate::{confirm, progress};
-use control::request::{NewDisk, NewSpare, Replace};
+use control::request::{Locate, NewDisk, NewSpare, Replace};
 use model::{DiskName, DiskReport, DiskState, PoolReport, Refusal, Size, code};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,8 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
             let pool: PoolReport = answer.decode()?;
             desk.out.done(&answer, &format!("disk {disk} is out; pool {} is {}", pool.name, pool.state.as_str()))
         }
+        DiskCommand::Show { disk } => show(desk, &disk),
+        DiskCommand::Locate { disk, light, blink } => locate(desk, &disk, light, blink),
         DiskCommand::Spare(SpareCommand::Add { disk, pool }) => {
             let scope = pool.as_ref().map_or("all pools".to_owned(), |pool| format!("pool {pool}"));
             let answer = desk.client.post(&format!("/disks/{disk}/spare"), &NewSpare { pool }, "disk")?;
@@ -47,11 +49,60 @@ fn list(desk: &Desk) -> Result<(), Failure> {
             pool_of(disk),
             known(disk.size, |size| size.to_string()),
             disk.counters.errors.to_string(),
+            or_dash(disk.identity.serial.as_ref()),
+            or_dash(disk.identity.place()),
             disk.path.clone(),
         ]
     };
-    let header = &["DISK", "STATE", "POOL", "SIZE", "ERRORS", "PATH"];
+    let header = &["DISK", "STATE", "POOL", "SIZE", "ERRORS", "SERIAL", "SLOT", "PATH"];
     desk.out.rows(&answer, &Rows { header, rows: disks.iter().map(row).collect() })
+}
+
+/// All that is known of a disk.
+fn show(desk: &Desk, name: &DiskName) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/disks/{name}"), "disk")?;
+    if desk.out.is_json() {
+        return desk.out.json(&answer);
+    }
+    let disk: DiskReport = answer.decode()?;
+    let (identity, counters) = (&disk.identity, &disk.counters);
+    let kind = identity.rotational.map(|turns| if turns { "turns" } else { "solid state" });
+    let done = format!(
+        "{} reads, {} writes, {} flushes, {} errors",
+        counters.reads, counters.writes, counters.flushes, counters.errors
+    );
+    let lines = [
+        ("pool", Some(pool_of(&disk)).filter(|pool| pool != "-")),
+        ("size", (disk.size > Size::ZERO).then(|| disk.size.to_string())),
+        ("blocks", Some(format!("{} logical, {} physical", disk.logical_block_bytes, disk.physical_block_bytes))),
+        ("model", identity.model.clone()),
+        ("serial", identity.serial.clone()),
+        ("wwn", identity.wwn.clone()),
+        ("part", identity.partition.map(|number| number.to_string())),
+        ("kind", kind.map(str::to_owned)),
+        ("slot", identity.place()),
+        ("light", identity.has_light.then(|| format!("blockyard disk locate {name} on"))),
+        ("path", Some(disk.path.clone())),
+        ("stays", identity.stable_path.clone()),
+        ("done", Some(done)),
+    ];
+    let lines = lines.into_iter().filter_map(|(what, text)| Some(format!("  {what:<7} {}\n", text?)));
+    put(&format!("disk {name}: {}\n{}", state_of(&disk), lines.collect::<String>()))
+}
+
+fn locate(desk: &Desk, disk: &DiskName, light: Option<Light>, blink: Option<u64>) -> Result<(), Failure> {
+    let (how, text) = match (light, blink) {
+        (Some(Light::On), _) => (Locate::On, format!("the light beside disk {disk} is on")),
+        (Some(Light::Off), _) => (Locate::Off, format!("the light beside disk {disk} is off")),
+        (None, seconds) => {
+            let seconds = seconds.unwrap_or(30);
+            let text =
+                format!("disk {disk} is read in a rhythm for {seconds} s; look for a light that blinks once a second");
+            (Locate::Blink { seconds }, text)
+        }
+    };
+    let answer = desk.client.post(&format!("/disks/{disk}/locate"), &how, "disk")?;
+    desk.out.done(&answer, &text)
 }
 
 /// The state in one word; a spare is told from what is merely free.

@@ -14,12 +14,20 @@ use std::fmt::Write;
 pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::List => list(desk),
-        PoolCommand::Create { name, disks, level, groups, chunk, spares, force } => {
+        PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, force } => {
             let groups = share_out(level, chunk, &disks, groups)?;
-            let answer = desk.client.post("/pools", &NewPool { name, groups, force, spares }, "pool")?;
+            let answer = desk.client.post(
+                "/pools",
+                &NewPool { name, groups, force, spares, spread: spread.is_some() },
+                "pool",
+            )?;
             let pool: PoolReport = answer.decode()?;
-            desk.out
-                .done(&answer, &format!("pool {} created: {level} of {} disks, {}", pool.name, disks.len(), pool.size))
+            let text = format!("pool {} created: {level} of {} disks, {}", pool.name, disks.len(), pool.size);
+            desk.out.done(&answer, &text)?;
+            if let Some(warning) = weak(&pool) {
+                eprintln!("blockyard: {warning}");
+            }
+            Ok(())
         }
         PoolCommand::Show { name, watch, wait } => {
             if watch || wait {
@@ -96,6 +104,9 @@ fn drawn(pool: &PoolReport) -> String {
     for sentence in care::told(pool) {
         line(format_args!("  {sentence}"));
     }
+    if let Some(warning) = weak(pool) {
+        line(format_args!("  place   {warning}"));
+    }
     if !pool.spares.is_empty() {
         line(format_args!("  spares  {}", joined(&pool.spares)));
     }
@@ -110,6 +121,13 @@ fn drawn(pool: &PoolReport) -> String {
         }
     }
     text
+}
+
+/// What the loss of an enclosure would do, if that is bad.
+fn weak(pool: &PoolReport) -> Option<String> {
+    let weak = &pool.weak_enclosures;
+    let plural = if weak.len() == 1 { "enclosure" } else { "any of the enclosures" };
+    (!weak.is_empty()).then(|| format!("pool {} would not survive the loss of {plural} {}", pool.name, weak.join(", ")))
 }
 
 /// The level with what it holds and what protects it: `raid6 4+2`.

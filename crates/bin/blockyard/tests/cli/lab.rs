@@ -2,9 +2,9 @@
 
 use control::fake::Fake;
 use control::{Control, Settings, Store};
-use model::{SessionKind, SessionReport};
+use model::{DiskIdentity, SessionKind, SessionReport};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -45,6 +45,7 @@ impl Lab {
                 let listening = control::listen(&settings.socket).expect("a socket");
                 let mut fake = Fake::default();
                 fake.sessions = vec![session()];
+                fake.identities = racked(&settings.socket);
                 fake.pace = Duration::from_millis(450);
                 let (engine, _thread) = fake.start();
                 let control = Arc::new(Control::start(settings, store, engine).await.expect("starts"));
@@ -121,6 +122,23 @@ pub fn run_in(dir: PathBuf, arguments: &[&str], environment: &[(&str, &str)]) ->
         stdout: String::from_utf8(output.stdout).expect("text"),
         stderr: String::from_utf8(output.stderr).expect("text"),
     }
+}
+
+/// The disks `r0`… of the lab, in two enclosures.
+fn racked(socket: &Path) -> BTreeMap<String, DiskIdentity> {
+    let disk = |n: usize| {
+        let path = socket.with_file_name(format!("r{n}.img")).to_string_lossy().into_owned();
+        let identity = DiskIdentity {
+            serial: Some(format!("ZL2A{n:04}")),
+            model: Some("ST12000NM001G".to_owned()),
+            enclosure: Some(if n < 3 { "top" } else { "bottom" }.to_owned()),
+            slot: Some((n % 3).to_string()),
+            has_light: true,
+            ..DiskIdentity::default()
+        };
+        (path, identity)
+    };
+    (0..6).map(disk).collect()
 }
 
 fn session() -> SessionReport {

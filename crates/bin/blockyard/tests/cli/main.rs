@@ -173,6 +173,11 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ("pool set tank rebuild=faster", 1, "rebuild cannot be \"faster\"; write idle, balanced or fast (BY-1010)"),
         ("pool set tank fast", 2, "\"fast\" is no setting; write it as KEY=VALUE, such as rebuild=fast (BY-1007)"),
         ("pool scrub stop tank", 1, "no scrub of pool tank runs; start one with blockyard pool scrub start (BY-1109)"),
+        (
+            "disk locate d0 on",
+            1,
+            "no light beside disk d0 is known; let its own light blink with blockyard disk locate d0 --blink (BY-1312)",
+        ),
         ("pool lst", 2, "unrecognized subcommand 'lst'; some similar subcommands exist: 'ls', 'list'"),
         ("disk", 2, "a command is missing; see blockyard disk --help"),
         (
@@ -214,10 +219,18 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "disks",
             ["disk", "list"].as_slice(),
-            "counters label logical_block_bytes name path physical_block_bytes size spare state",
+            "counters identity label logical_block_bytes name path physical_block_bytes size spare state",
         ),
-        ("pools", &["pool", "list"], "groups id name next_scrub policy scrub size spares state used volumes"),
-        ("pool", &["pool", "show", "tank"], "groups id name next_scrub policy scrub size spares state used volumes"),
+        (
+            "pools",
+            &["pool", "list"],
+            "groups id name next_scrub policy scrub size spares state used volumes weak_enclosures",
+        ),
+        (
+            "pool",
+            &["pool", "show", "tank"],
+            "groups id name next_scrub policy scrub size spares state used volumes weak_enclosures",
+        ),
         ("volumes", &["volume", "list"], "backend block_bytes counters id name size state"),
         ("hosts", &["host", "list"], "any chap_user initiators mutual_chap_user name networks presentations"),
         ("targets", &["target", "list"], "iqn name presentations"),

@@ -3,9 +3,9 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{BLOCKS, MEMBERS, Node, name};
-use control::request::{PoolSettings, StartScrub};
-use model::{PoolState, ScrubReport, event};
-use shard::World;
+use control::request::{Locate, PoolSettings, StartScrub};
+use model::{PoolState, ScrubReport, code, event};
+use shard::{DiskFacts, World};
 use sim::{DiskHandle, Sim};
 use std::time::Duration;
 
@@ -108,5 +108,31 @@ fn repair_waits_while_it_is_paused_and_goes_on_as_it_was_set() {
             sim.sleep(Duration::from_millis(100)).await;
             assert!(sim.now().since(resumed) < Duration::from_secs(50), "what was set holds at once");
         }
+    });
+}
+
+#[test]
+fn disk_is_described_lit_and_let_blink_while_its_pool_serves() {
+    Sim::new(14).run(async move |sim| {
+        let (node, disks, mut host) = filled(&sim, &[]).await;
+        let identity = node.control.disk_report(&name("d1")).await.unwrap().identity;
+        assert_eq!(identity.model.as_deref(), Some("Simulated disk"));
+        let refusal = node.control.locate_disk(&name("d1"), Locate::On).await.unwrap_err();
+        assert_eq!(refusal.code, code::DISK_NO_LIGHT);
+        disks[1].set_facts(DiskFacts { has_light: true, ..DiskFacts::default() });
+        node.control.locate_disk(&name("d1"), Locate::On).await.unwrap();
+        assert!(disks[1].is_lit() && !disks[0].is_lit());
+        node.control.locate_disk(&name("d1"), Locate::Off).await.unwrap();
+        assert!(!disks[1].is_lit());
+
+        let before = [0, 1].map(|disk: usize| disks[disk].counts().reads);
+        node.control.locate_disk(&name("d1"), Locate::Blink { seconds: 3 }).await.unwrap();
+        sim.sleep(Duration::from_secs(2)).await;
+        assert_eq!(host.read(7).await, [fill(7); 512]);
+        sim.sleep(Duration::from_secs(2)).await;
+        let after = [0, 1].map(|disk: usize| disks[disk].counts().reads);
+        assert!(after[1] - before[1] > 100 && after[0] - before[0] < 10, "{before:?} {after:?}");
+        sim.sleep(Duration::from_secs(2)).await;
+        assert_eq!(disks[1].counts().reads, after[1], "and then it is over");
     });
 }

@@ -76,7 +76,7 @@ impl Node {
         let control = &self.control;
         let names = |disks: &[&str]| disks.iter().map(|disk| name(disk)).collect();
         let groups = vec![NewGroup { level: Level::Raid5, chunk: Some(Size::new(4096)), disks: names(&MEMBERS) }];
-        let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares) };
+        let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares), spread: false };
         control.create_pool(pool).await.unwrap();
         let volume = "tank/vm1".parse().unwrap();
         let size = Some(Size::new(BLOCKS * 512));

@@ -2,7 +2,7 @@
 
 use super::medium::Medium;
 use crate::Control;
-use crate::request::{NewDisk, Replace};
+use crate::request::{Locate, NewDisk, Replace};
 use crate::state::DiskRecord;
 use crate::store::sync_dir;
 use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, Size, code};
@@ -30,7 +30,8 @@ impl Control {
         let added = async {
             self.admit_unknown(&path)?;
             let report = self.engine.disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone() }).await?;
-            let record = DiskRecord { path: request.path.clone(), id: report.label.disk(), spare: None };
+            let identity = report.identity.clone();
+            let record = DiskRecord { path: request.path.clone(), id: report.label.disk(), spare: None, identity };
             let known = record.id.and_then(|id| self.known_as(id));
             let committed = match known {
                 Some(other) => Err(disk_known(&path, &other)),
@@ -72,6 +73,21 @@ impl Control {
             return self.or_restore(&turn, closed, &before);
         }
         Ok(())
+    }
+
+    /// The light of the disk's slot is on or off, or the disk's own light blinks for a while.
+    ///
+    /// *Errors*: there is none of this name, it is missing, or no light is known.
+    pub async fn locate_disk(&self, name: &DiskName, request: Locate) -> Result<DiskReport, Refusal> {
+        self.state().disk(name)?;
+        let report = self.open_disk(name).await?.ok_or_else(|| missing(name))?;
+        let disk = name.clone();
+        match request {
+            Locate::On => self.engine.done(Order::LocateDisk { disk, on: true }).await?,
+            Locate::Off => self.engine.done(Order::LocateDisk { disk, on: false }).await?,
+            Locate::Blink { seconds } => self.engine.done(Order::BlinkDisk { disk, seconds }).await?,
+        }
+        Ok(report)
     }
 
     /// The disk is out of its pool, as if it had died.

@@ -6,7 +6,7 @@ use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
 use crate::request::{NewGroup, NewPool};
 use crate::state::{PendingRecord, SpareRecord};
-use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, code};
+use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, code, spread};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes on one member before the next member's turn, unless told otherwise.
@@ -24,13 +24,15 @@ impl Control {
         }
         let disks = self.admit_groups(&request.groups).await?;
         self.admit_spares(&request.spares, &disks).await?;
+        let groups = if request.spread { self.spread(request.groups).await? } else { request.groups };
         let id = PoolId::from_random(random()?);
         let pending = PendingRecord { pool: request.name.clone(), disks };
         self.commit(&turn, |state| {
             state.pending.insert(id, pending);
         })?;
-        let groups = request.groups.into_iter().map(spec).collect();
-        let made = self.engine.pool(Order::CreatePool { pool: request.name, id, groups, force: request.force }).await;
+        let groups = groups.into_iter().map(spec).collect();
+        let (name, force) = (request.name, request.force);
+        let made = self.engine.pool(Order::CreatePool { pool: name.clone(), id, groups, force }).await;
         let committed = self.commit(&turn, |state| {
             state.pending.remove(&id);
             if let Ok(pool) = &made {
@@ -46,7 +48,9 @@ impl Control {
             // The pending record is still there: whatever this leaves is wiped at the next start.
             self.engine.done(Order::DestroyPool { pool: pool.name.clone() }).await?;
         }
-        committed.and(made)
+        committed.and(made)?;
+        drop(turn);
+        self.pool_report(&name).await
     }
 
     /// A pool that was found on its disks alone is one of ours and open, with its volumes.
@@ -157,6 +161,21 @@ impl Control {
             self.admit_spare(spare).await?;
         }
         Ok(())
+    }
+
+    /// The groups, with their disks shared out anew over enclosures.
+    async fn spread(&self, groups: Vec<NewGroup>) -> Result<Vec<NewGroup>, Refusal> {
+        let like_first =
+            |group: &NewGroup| group.level == groups[0].level && group.disks.len() == groups[0].disks.len();
+        if !groups.iter().all(like_first) {
+            let hint = "make all groups alike, or name the disks of each in the order that is wanted";
+            return Err(Refusal::new(code::REQUEST_INVALID, "groups of different kinds cannot be spread", hint));
+        }
+        let placed = self.placed().await?;
+        let disks = groups.iter().flat_map(|group| &group.disks);
+        let disks: Vec<_> = disks.map(|disk| (disk.clone(), placed.get(disk).cloned())).collect();
+        let spread = spread::spread(groups[0].level, &disks, groups.len());
+        Ok(groups.into_iter().zip(spread).map(|(group, disks)| NewGroup { disks, ..group }).collect())
     }
 
     /// The one pool that labels of open disks call `name`.

@@ -279,6 +279,7 @@ impl Pool {
             spares: Vec::new(),
             policy: PoolPolicy::default(),
             scrub: self.scrub.clone(),
+            weak_enclosures: Vec::new(),
             next_scrub: None,
         }
     }

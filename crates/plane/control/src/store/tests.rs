@@ -4,7 +4,10 @@ use std::os::unix::fs::MetadataExt;
 
 fn state_with_disks(count: usize) -> State {
     let record = |n: usize| {
-        (format!("d{n}").parse().expect("a name"), DiskRecord { path: format!("/disks/{n}"), id: None, spare: None })
+        (
+            format!("d{n}").parse().expect("a name"),
+            DiskRecord { path: format!("/disks/{n}"), id: None, spare: None, identity: Default::default() },
+        )
     };
     State { disks: (0..count).map(record).collect(), ..State::default() }
 }

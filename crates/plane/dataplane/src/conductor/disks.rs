@@ -1,7 +1,7 @@
 //! The disks that are known by name: what they are, and which pool has them.
 
 use super::Conductor;
-use crate::{inspect, pool};
+use crate::{inspect, locate, pool};
 use model::{DiskId, DiskName, DiskReport, DiskState, Label, Name, PoolReport, Refusal, code};
 use shard::World;
 
@@ -44,6 +44,23 @@ impl<W: World> Conductor<W> {
             inspect::erase(&self.seat.world, &known.path).await?;
             self.look_again(disk).await;
         }
+        Ok(())
+    }
+
+    pub(super) fn locate_disk(&self, disk: &DiskName, on: bool) -> Result<(), Refusal> {
+        let path = self.disks.borrow().get(disk).map(|known| known.path.clone());
+        locate::light(&self.seat.world, disk, &path.ok_or_else(|| unknown_disk(disk))?, on)
+    }
+
+    pub(super) async fn blink_disk(&self, disk: &DiskName, seconds: u64) -> Result<(), Refusal> {
+        let known = self.disks.borrow().get(disk).cloned().ok_or_else(|| unknown_disk(disk))?;
+        if let Some((pool, id)) = known.member {
+            let home = self.pool_home(&pool)?.home;
+            return self.at(home, move |seat| pool::blink(seat, pool, id, seconds)).await;
+        }
+        let opened = inspect::open(&self.seat.world, &known.path)?;
+        let world = self.seat.world.clone();
+        self.seat.world.spawn(async move { locate::blink(&world, &opened, seconds).await });
         Ok(())
     }
 

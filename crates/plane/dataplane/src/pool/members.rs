@@ -4,11 +4,14 @@ use super::refusals::{array_refusal, refusal};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, disk_id, find, new_uuid, open, uuid};
 use crate::array;
 use crate::inspect;
+use crate::locate;
 use crate::seat::Seat;
 use block::IoError;
+use futures_util::future::select;
 use model::{DiskId, Name, PoolReport, Refusal, Subject, SubjectKind, code, event};
 use raid::{FailError, MemberState, ReplaceError};
 use shard::World;
+use std::pin::pin;
 use std::rc::Rc;
 use volume::NewDisk;
 
@@ -60,6 +63,24 @@ pub async fn replace_disk<W: World>(
     tracing::info!(pool = %pool.name, disk = %candidate.name, "a member is being rebuilt");
     pool.start_repair(group);
     Ok(pool.report())
+}
+
+/// The member is being read in a rhythm for so long, or until the pool is closed.
+///
+/// *Errors*: `DISK_MISSING` when it is not attached.
+pub async fn blink<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId, seconds: u64) -> Result<(), Refusal> {
+    let pool = find(&seat, &pool)?;
+    let (group, member) = pool.place(disk)?;
+    let device = pool.groups[group].slots.borrow()[usize::from(member)].disk.clone();
+    let device = device.ok_or_else(|| {
+        let message = format!("disk {} is not attached", pool.disk_name(group, member));
+        Refusal::new(code::DISK_MISSING, message, "look for the slot without a light")
+    })?;
+    seat.world.clone().spawn(async move {
+        let blinking = pin!(locate::blink(&seat.world, &device, seconds));
+        select(blinking, pin!(pool.halt.pulled())).await;
+    });
+    Ok(())
 }
 
 impl<W: World> OpenPool<W> {

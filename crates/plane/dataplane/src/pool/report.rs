@@ -56,6 +56,7 @@ impl<W: World> OpenPool<W> {
             groups,
             spares: Vec::new(),
             policy: PoolPolicy { repair: self.repair_policy(), ..PoolPolicy::default() },
+            weak_enclosures: Vec::new(),
             next_scrub: None,
             scrub: self.care.scrub.report(self.seat.world.now()),
         }

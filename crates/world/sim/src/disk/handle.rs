@@ -5,6 +5,7 @@ use super::store::Store;
 use super::{ATOM_BYTES, Crash, DiskCounts, DiskFaults, DiskShape};
 use crate::core::Core;
 use crate::random::Random;
+use shard::DiskFacts;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -39,6 +40,25 @@ impl DiskHandle {
     /// From now on the disk is as bad as `faults` say.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.state.borrow_mut().faults = faults;
+    }
+
+    /// What is known of the disk from now on, beside its content.
+    pub fn set_facts(&self, facts: DiskFacts) {
+        self.state.borrow_mut().facts = facts;
+    }
+
+    /// True while the light of its slot is on.
+    #[must_use]
+    pub fn is_lit(&self) -> bool {
+        self.state.borrow().is_lit
+    }
+
+    pub(crate) fn facts(&self) -> DiskFacts {
+        self.state.borrow().facts.clone()
+    }
+
+    pub(crate) fn light(&self, on: bool) {
+        self.state.borrow_mut().is_lit = on;
     }
 
     /// What has happened so far.

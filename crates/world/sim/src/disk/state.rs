@@ -4,7 +4,7 @@ use super::store::Store;
 use super::{ATOM_BYTES, Crash, DiskCounts, DiskFaults, DiskShape};
 use crate::random::Random;
 use block::{Buf, IoErrorKind, Rope, View};
-use shard::Time;
+use shard::{DiskFacts, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::task::Waker;
@@ -13,6 +13,10 @@ use std::task::Waker;
 pub(crate) struct DiskState {
     pub id: u64,
     pub shape: DiskShape,
+    /// What is printed on it, and where it sits.
+    pub facts: DiskFacts,
+    /// True while the light of its slot is on.
+    pub is_lit: bool,
     pub faults: DiskFaults,
     pub counts: DiskCounts,
     pub random: Random,
@@ -95,6 +99,12 @@ impl DiskState {
         Self {
             id,
             shape,
+            facts: DiskFacts {
+                serial: Some(format!("SIM{id:06}")),
+                model: Some("Simulated disk".to_owned()),
+                ..DiskFacts::default()
+            },
+            is_lit: false,
             faults: DiskFaults::default(),
             counts: DiskCounts::default(),
             random,

@@ -1,0 +1,95 @@
+//! Which piece of hardware a disk is, and where it sits.
+
+use super::{Array, new_disk, new_pool};
+use crate::fake::Fake;
+use crate::request::{Locate, NewPool, NewSpare};
+use model::{DiskIdentity, DiskState, Level, Name, Size, code};
+use std::fs;
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+/// Disks `r0`… of `array`, three to an enclosure; `moved` says under which file a disk is found.
+fn racked(array: &Array, moved: &[(&str, &str)]) -> Fake {
+    let mut fake = Fake::default();
+    for n in 0..6 {
+        let own = format!("r{n}");
+        let file = moved.iter().find(|(disk, _)| *disk == own).map_or(own.as_str(), |(_, file)| file);
+        let identity = DiskIdentity {
+            serial: Some(format!("SERIAL{n}")),
+            enclosure: Some(if n < 3 { "top" } else { "bottom" }.to_owned()),
+            slot: Some((n % 3).to_string()),
+            has_light: n < 3,
+            ..DiskIdentity::default()
+        };
+        fake.identities.insert(array.folder().join(format!("{file}.img")).to_string_lossy().into_owned(), identity);
+    }
+    fake
+}
+
+async fn furnished() -> Array {
+    let array = Array::new().await;
+    let fake = racked(&array, &[]);
+    let array = array.restarted_on(fake).await;
+    array.add_disks(&["r0", "r1", "r2", "r3", "r4", "r5"]).await;
+    array
+}
+
+#[tokio::test]
+async fn disk_without_a_label_is_found_by_its_serial_number() {
+    let array = furnished().await;
+    array.control.add_spare(&name("r0"), NewSpare::default()).await.expect("a spare");
+    // Two blank disks have changed places, as kernel names do.
+    let folder = array.folder();
+    for (from, to) in [("r0", "x"), ("r1", "r0"), ("x", "r1")] {
+        fs::rename(folder.join(format!("{from}.img")), folder.join(format!("{to}.img"))).expect("renames");
+    }
+    let fake = racked(&array, &[("r0", "r1"), ("r1", "r0")]);
+    let array = array.restarted_on(fake).await;
+    for (disk, file, serial) in [("r0", "r1.img", "SERIAL0"), ("r1", "r0.img", "SERIAL1")] {
+        let report = array.control.disk_report(&name(disk)).await.expect("a disk");
+        assert!(report.path.ends_with(file), "{disk} is at {}", report.path);
+        assert_eq!(report.identity.serial.as_deref(), Some(serial));
+    }
+    assert!(array.control.disk_report(&name("r0")).await.expect("a disk").spare.is_some());
+}
+
+#[tokio::test]
+async fn another_disk_in_the_place_of_a_known_one_is_not_taken_for_it() {
+    let array = furnished().await;
+    array.control.add_spare(&name("r5"), NewSpare::default()).await.expect("a spare");
+    let mut fake = racked(&array, &[]);
+    for identity in fake.identities.values_mut().filter(|identity| identity.serial.as_deref() == Some("SERIAL5")) {
+        identity.serial = Some("ANOTHER".to_owned());
+    }
+    let array = array.restarted_on(fake).await;
+    let report = array.control.disk_report(&name("r5")).await.expect("a disk");
+    assert_eq!(report.state, DiskState::Missing);
+    assert_eq!(report.identity.place().as_deref(), Some("bottom/2"), "where it was last is still known");
+}
+
+#[tokio::test]
+async fn disk_is_located_by_its_light_or_told_how_else() {
+    let array = furnished().await;
+    array.control.locate_disk(&name("r0"), Locate::On).await.expect("it has a light");
+    let refusal = array.control.locate_disk(&name("r4"), Locate::On).await.expect_err("it has none");
+    assert_eq!(refusal.code, code::DISK_NO_LIGHT);
+    assert!(refusal.hint.contains("--blink"), "{refusal}");
+    array.control.locate_disk(&name("r4"), Locate::Blink { seconds: 1 }).await.expect("its own blinks");
+    assert_eq!(array.control.locate_disk(&name("r9"), Locate::Off).await.expect_err("none").code, code::DISK_UNKNOWN);
+}
+
+#[tokio::test]
+async fn pool_is_spread_over_enclosures_when_asked_and_says_what_it_cannot_lose() {
+    let array = furnished().await;
+    let disks = ["r0", "r1", "r3", "r4"];
+    let pool = array.create_pool("tank", Level::Raid10, &disks).await.expect("a pool");
+    let seen = array.control.pool_report(&pool.name).await.expect("a pool");
+    assert_eq!(seen.weak_enclosures, ["bottom", "top"], "as the disks were named, each pair sits in one enclosure");
+    array.control.destroy_pool(&name("tank")).await.expect("gone");
+    let request = NewPool { spread: true, ..new_pool("tank", Level::Raid10, &disks) };
+    let made = array.control.create_pool(request).await.expect("a pool");
+    assert_eq!(made.weak_enclosures, Vec::<String>::new());
+    array.control.add_disk(new_disk(&array.folder(), "more", Size::mib(32))).await.expect("a disk");
+}
