@@ -30,27 +30,27 @@ fn all_live(plan: &Plan, seeds: std::ops::Range<u64>) {
 
 #[test]
 fn volume_returns_what_was_written_whatever_else_goes_on() {
-    all_live(&Plan { cuts: 0, ..Plan::default() }, 0..lives(40));
+    all_live(&Plan { cuts: 0, ..Plan::default() }, 0..lives(24));
 }
 
 #[test]
 fn volume_returns_what_was_written_also_on_disks_with_errors() {
-    all_live(&Plan { cuts: 0, errors: true, ..Plan::default() }, 0..lives(40));
+    all_live(&Plan { cuts: 0, errors: true, ..Plan::default() }, 0..lives(24));
 }
 
 #[test]
 fn volume_survives_power_cuts_at_any_instant() {
-    all_live(&Plan { cuts: 8, ..Plan::default() }, 0..lives(5));
+    all_live(&Plan { cuts: 8, ..Plan::default() }, 0..lives(4));
 }
 
 #[test]
 fn volume_survives_power_cuts_also_when_its_log_fails() {
-    all_live(&Plan { cuts: 8, log_fails: true, ..Plan::default() }, 0..lives(5));
+    all_live(&Plan { cuts: 8, log_fails: true, ..Plan::default() }, 0..lives(4));
 }
 
 #[test]
 fn volume_that_is_written_through_survives_power_cuts() {
-    all_live(&Plan { cuts: 8, log: false, ..Plan::default() }, 0..lives(5));
+    all_live(&Plan { cuts: 8, log: false, ..Plan::default() }, 0..lives(4));
 }
 
 /// Lives through one seed in every way: `SEED=7 cargo test -p cache one_seed -- --ignored --nocapture`.

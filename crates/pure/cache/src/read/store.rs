@@ -38,21 +38,23 @@ pub struct ReadCounters {
     pub used_bytes: u64,
 }
 
+/// What a hit of a small frame touches lies in one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Frame {
+    data: View,
+    first: u64,
     owner: u32,
-    /// How many pages the frame has; zero for a dead one.
-    pages: u8,
-    place: Place,
-    /// How often pages were used again, up to three.
-    hits: u8,
     /// Pages that the index still points to.
     live: u16,
     /// Pages that a reader asked for.
     touched: u16,
+    /// How many pages the frame has; zero for a dead one.
+    pages: u8,
+    /// How often pages were used again, up to three.
+    hits: u8,
+    place: Place,
     ahead: bool,
-    first: u64,
-    data: View,
     guards: [u32; GROUP_PAGES as usize],
 }
 
