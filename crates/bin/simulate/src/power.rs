@@ -12,26 +12,38 @@ impl Stage {
     /// The data plane dies at this instant: by a power cut of its machine, or alone.
     pub fn pull_the_plug(&self, volumes: &[Presented]) {
         let small_blocks = volumes.iter().any(|volume| volume.unit.block_bytes < 4096);
-        let torn = match self.chance.below(8) {
-            0 | 1 => {
-                self.array.kill();
-                Torn::Whole
-            }
-            2 => self.cut(Crash::AllLanded, Torn::Whole),
-            3 => self.cut(Crash::NoneLanded, Torn::Whole),
+        match self.chance.below(8) {
+            0 | 1 => self.kill(volumes),
+            2 => self.cut_power(volumes, Crash::AllLanded),
+            3 => self.cut_power(volumes, Crash::NoneLanded),
             // A torn atom takes its neighbours in a block of 4096 bytes along, which other small blocks are.
-            4 | 5 if !small_blocks => self.cut(Crash::Torn, Torn::Garbage),
-            _ => self.cut(Crash::AnySubset, Torn::Mixed),
+            4 | 5 if !small_blocks => self.cut_power(volumes, Crash::Torn),
+            _ => self.cut_power(volumes, Crash::AnySubset),
+        }
+    }
+
+    /// The data plane dies alone: its disks keep what is in their caches.
+    pub fn kill(&self, volumes: &[Presented]) {
+        self.array.kill();
+        self.forget_what_was_under_way(volumes, Torn::Whole);
+    }
+
+    /// The machine has no power any more, and its disks keep what `crash` says.
+    pub fn cut_power(&self, volumes: &[Presented], crash: Crash) {
+        self.array.crash(crash);
+        let torn = match crash {
+            Crash::AllLanded | Crash::NoneLanded => Torn::Whole,
+            Crash::AnySubset => Torn::Mixed,
+            Crash::Torn => Torn::Garbage,
         };
+        self.forget_what_was_under_way(volumes, torn);
+    }
+
+    fn forget_what_was_under_way(&self, volumes: &[Presented], torn: Torn) {
         tracing::info!(at = self.world.now().0, ?torn, "the plug is pulled");
         for volume in volumes {
             volume.unit.oracle.borrow_mut().crash(torn);
         }
-    }
-
-    fn cut(&self, crash: Crash, torn: Torn) -> Torn {
-        self.array.crash(crash);
-        torn
     }
 
     /// The machine has power, the data plane runs, and has nothing open.
@@ -81,3 +93,6 @@ impl Stage {
         Err(format!("the pool should have the volumes {names:?}, and has {found:?}"))
     }
 }
+
+#[cfg(test)]
+mod tests;

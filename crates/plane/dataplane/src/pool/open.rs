@@ -65,7 +65,6 @@ pub async fn open<W: World>(
     });
     records.iter().for_each(|record| record.bind(&pool));
     pool.hear_of_failures();
-    pool.settle_after_open(&found);
     pool.give_up_after_open().await;
     let volumes = volumes::open_all(&pool).await?;
     seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
@@ -136,16 +135,6 @@ fn fallback_name(id: PoolId) -> Name {
 }
 
 impl<W: World> OpenPool<W> {
-    /// What hosts read of groups that were being written stays so: where mirrors may differ, it is said which
-    /// of them is right before a host reads now one and now the other.
-    fn settle_after_open(&self, found: &FoundPool) {
-        for (number, _) in found.catalog.groups.iter().enumerate().filter(|(_, record)| !record.clean) {
-            for stripes in self.stripes_in_use(number) {
-                self.groups[number].array.mark_suspect(stripes);
-            }
-        }
-    }
-
     /// A disk that could not be brought to what the others hold is not used by its array either.
     async fn give_up_after_open(&self) {
         for (group, status) in self.pool.status().groups.iter().enumerate() {

@@ -54,6 +54,9 @@ impl<W: World> OpenPool<W> {
     /// The group was being written when the daemon ended: its parity is computed again.
     pub(super) fn start_resync(self: &Rc<Self>, group: usize) {
         self.groups[group].needs_resync.set(true);
+        for stripes in self.stripes_in_use(group) {
+            self.groups[group].array.mark_suspect(stripes);
+        }
         self.start_repair(group);
     }
 
