@@ -24,7 +24,7 @@ struct Catalog<'a> {
 /// What an order came to before the power went.
 enum Came {
     /// It was answered.
-    Answered(Result<Report, Refusal>),
+    Answered(Result<(), Refusal>),
     /// The power went first.
     Dark,
 }
@@ -54,7 +54,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     loop {
         match before_dark(stage, pool.creation(), &[]).await {
-            Came::Answered(answer) => return answer.map(drop).map_err(|refusal| format!("no pool: {refusal}")),
+            Came::Answered(answer) => return answer.map_err(|refusal| format!("no pool: {refusal}")),
             Came::Dark => stage.come_back(pool).await,
         }
         pool.find_disks(stage).await;
@@ -90,7 +90,7 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
 async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     let order = Order::DestroyPool { pool: pool.name.clone() };
     match before_dark(stage, order, &[]).await {
-        Came::Answered(answer) => drop(answer.map_err(|refusal| format!("the pool stays: {refusal}"))?),
+        Came::Answered(answer) => answer.map_err(|refusal| format!("the pool stays: {refusal}"))?,
         Came::Dark => {
             stage.come_back(pool).await;
             pool.find_disks(stage).await;
@@ -108,11 +108,11 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
 /// What the order comes to, unless the power goes first.
 async fn before_dark(stage: &Stage, order: Order, volumes: &[Presented]) -> Came {
     if stage.chance.percent(40) {
-        return Came::Answered(stage.ask(order).await);
+        return Came::Answered(stage.ask(order).await.map(drop));
     }
     let dark = stage.world.sleep(stage.chance.moment(ORDER_TIME_MAX));
     match select(pin!(stage.ask(order)), dark).await {
-        Either::Left((answer, _)) => Came::Answered(answer),
+        Either::Left((answer, _)) => Came::Answered(answer.map(drop)),
         Either::Right(_) => {
             stage.pull_the_plug(volumes);
             Came::Dark
@@ -129,7 +129,7 @@ impl Catalog<'_> {
         let id = spec.id;
         let new = self.stage.presented(&spec, number);
         match before_dark(self.stage, Order::CreateVolume(spec), &self.volumes).await {
-            Came::Answered(Ok(_)) => self.volumes.push(new),
+            Came::Answered(Ok(())) => self.volumes.push(new),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             Came::Answered(Err(refusal)) => return Err(format!("no volume: {refusal}")),
             Came::Dark => {
@@ -155,7 +155,7 @@ impl Catalog<'_> {
         let grown = || volume.unit.oracle.borrow_mut().grow(new / block_bytes);
         let order = Order::ResizeVolume { volume: volume.name.clone(), size: Size::new(new) };
         match before_dark(self.stage, order, &self.volumes).await {
-            Came::Answered(Ok(_)) => grown(),
+            Came::Answered(Ok(())) => grown(),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             Came::Answered(Err(refusal)) => return Err(format!("the volume does not grow: {refusal}")),
             Came::Dark => {
@@ -177,7 +177,7 @@ impl Catalog<'_> {
         self.stage.present(&self.volumes).await?;
         let order = Order::DeleteVolume { volume: volume.name.clone() };
         match before_dark(self.stage, order, &self.volumes).await {
-            Came::Answered(answer) => answer.map(drop).map_err(|refusal| format!("the volume stays: {refusal}")),
+            Came::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}")),
             Came::Dark => {
                 volume.unit.oracle.borrow_mut().crash(crate::oracle::Torn::Garbage);
                 let found = self.find_again().await?;
