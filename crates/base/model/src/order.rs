@@ -60,6 +60,12 @@ pub enum Order {
         /// Which, by its labels.
         id: PoolId,
     },
+    /// Close a pool cleanly, with its volumes; its disks keep it → `Report::Done`, durable. Hosts see its volumes
+    /// no more before the answer.
+    ClosePool {
+        /// Which.
+        pool: Name,
+    },
     /// Remove the labels of a pool that has no volumes, and close it → `Report::Done`, durable.
     DestroyPool {
         /// Which.

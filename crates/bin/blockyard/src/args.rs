@@ -82,7 +82,7 @@ pub enum Command {
     /// Disks: list, show, locate, add, remove, fail, replace, spare
     #[command(subcommand, after_help = "Example:\n  blockyard disk list")]
     Disk(DiskCommand),
-    /// Pools: create, list, show, set, scrub, import, destroy
+    /// Pools: create, list, show, set, scrub, export, import, destroy
     #[command(subcommand, after_help = "Example:\n  blockyard pool show tank")]
     Pool(PoolCommand),
     /// Volumes: create, list, resize, delete

@@ -46,6 +46,11 @@ impl Client {
         self.send(Method::POST, path, Some(json(body)?)).map(|whole| Answer { whole, key })
     }
 
+    /// `POST path` is done.
+    pub fn post_and_forget(&self, path: &str) -> Result<(), Failure> {
+        self.send(Method::POST, path, None).map(|_| ())
+    }
+
     /// What `PATCH path` answers under `key`.
     pub fn patch(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::PATCH, path, Some(json(body)?)).map(|whole| Answer { whole, key })

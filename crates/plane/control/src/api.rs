@@ -47,6 +47,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/pools/{name}/pause", post(pause_pool))
         .route("/pools/{name}/resume", post(resume_pool))
         .route("/pools/{name}/scrubs", get(scrubs).post(start_scrub).delete(stop_scrub))
+        .route("/pools/{name}/export", post(export_pool))
         .route("/pools/{name}/import", post(import_pool))
         .route("/volumes", get(volumes).post(create_volume))
         .route("/volumes/{*name}", get(volume).patch(resize_volume).delete(delete_volume))
@@ -147,6 +148,11 @@ async fn stop_scrub(State(control): Shared, Named(name): Named<Name>) -> Answer 
 
 async fn import_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
     answer("pool", to_its_end(async move { control.import_pool(&name).await }).await?)
+}
+
+async fn export_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    to_its_end(async move { control.export_pool(&name).await }).await?;
+    Ok(gone())
 }
 
 async fn destroy_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {

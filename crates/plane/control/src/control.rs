@@ -126,6 +126,14 @@ impl State {
         }
     }
 
+    /// The pool is none of ours any more, and nothing is a spare for it.
+    pub(crate) fn forget_pool(&mut self, pool: &Name) {
+        self.pools.remove(pool);
+        for record in self.disks.values_mut() {
+            record.spare.take_if(|spare| spare.pool.as_ref() == Some(pool));
+        }
+    }
+
     /// What we know of the disk called `name`.
     pub(crate) fn disk(&self, name: &model::DiskName) -> Result<&DiskRecord, Refusal> {
         self.disks.get(name).ok_or_else(|| {

@@ -159,6 +159,10 @@ impl Fake {
             Order::BlinkDisk { .. } => Ok(Report::Done),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::OpenPool { id } => self.open_pool(*id),
+            Order::ClosePool { pool } => {
+                self.pools.remove(pool);
+                Ok(Report::Done)
+            }
             Order::DestroyPool { pool } => self.destroy_pool(pool),
             Order::FailDisk { disk } => self.fail_disk(disk),
             Order::ReplaceDisk { failed, member, replacement, force } => {

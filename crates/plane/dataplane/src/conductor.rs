@@ -132,6 +132,7 @@ impl<W: World> Conductor<W> {
                 self.create_pool(pool, *id, groups, *force).await.map(Report::Pool)
             }
             Order::OpenPool { id } => self.open_pool(*id).await.map(Report::Pool),
+            Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),
             Order::FailDisk { disk } => self.fail_disk(disk).await.map(Report::Pool),
             Order::ReplaceDisk { failed, member, replacement, force } => {

@@ -59,6 +59,7 @@ catalogue! {
     305 POOL_FULL          Critical "A pool is full, or as good as full.";
     306 POOL_OPENED        Info     "A pool was opened.";
     307 POOL_UNOPENED      Critical "A pool could not be opened.";
+    308 POOL_EXPORTED      Info     "A pool was closed, for another machine to open it.";
 
     401 LOGIN_REFUSED      Warning  "An initiator was not let in.";
     402 PORTAL_UNUSABLE    Critical "A portal could not be opened.";

@@ -87,6 +87,12 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC). `off` takes a setting
     /// Scrubs: read and compare everything in a pool
     #[command(subcommand, after_help = "Example:\n  blockyard pool scrub start tank")]
     Scrub(ScrubCommand),
+    /// Close a pool that no host sees, so that its disks can go to another machine
+    #[command(after_help = "Example:\n  blockyard pool export tank")]
+    Export {
+        /// Which
+        name: Name,
+    },
     /// Open a pool that was found on its disks, or whose disks are back
     #[command(after_help = "Example:
   blockyard disk add /dev/sdb /dev/sdc /dev/sdd /dev/sde

@@ -41,6 +41,10 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Pause { name } => care::pause(desk, &name),
         PoolCommand::Resume { name } => care::resume(desk, &name),
         PoolCommand::Scrub(command) => care::scrub(desk, command),
+        PoolCommand::Export { name } => {
+            desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;
+            desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
+        }
         PoolCommand::Import { name } => {
             let path = format!("{}/import", pool_path(&name));
             let answer = desk.client.post(&path, &(), "pool")?;

@@ -178,6 +178,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             1,
             "no light beside disk d0 is known; let its own light blink with blockyard disk locate d0 --blink (BY-1312)",
         ),
+        ("pool export pond", 1, "there is no pool pond; see blockyard pool list (BY-1102)"),
         ("pool lst", 2, "unrecognized subcommand 'lst'; some similar subcommands exist: 'ls', 'list'"),
         ("disk", 2, "a command is missing; see blockyard disk --help"),
         (

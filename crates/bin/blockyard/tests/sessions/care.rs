@@ -3,10 +3,10 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{BLOCKS, MEMBERS, Node, name};
-use control::request::{Locate, PoolSettings, StartScrub};
+use control::request::{Locate, PoolSettings, StartScrub, Unpresent};
 use model::{PoolState, ScrubReport, code, event};
 use shard::{DiskFacts, World};
-use sim::{DiskHandle, Sim};
+use sim::{Crash, DiskHandle, Sim};
 use std::time::Duration;
 
 /// Where the data of the pool begins on a member.
@@ -134,5 +134,26 @@ fn disk_is_described_lit_and_let_blink_while_its_pool_serves() {
         assert!(after[1] - before[1] > 100 && after[0] - before[0] < 10, "{before:?} {after:?}");
         sim.sleep(Duration::from_secs(2)).await;
         assert_eq!(disks[1].counts().reads, after[1], "and then it is over");
+    });
+}
+
+#[test]
+fn pool_is_exported_whole_and_imported_with_all_that_was_written() {
+    Sim::new(15).run(async move |sim| {
+        let (node, disks, mut host) = filled(&sim, &[]).await;
+        let volume = "tank/vm1".parse().unwrap();
+        let seen = Unpresent { volume, host: name("web"), target: None };
+        node.control.unpresent(&seen).await.unwrap();
+        node.control.export_pool(&name("tank")).await.unwrap();
+        assert!(node.control.pools().await.unwrap().is_empty());
+        // Whoever has the disks now may do with them what he likes.
+        disks.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
+        node.control.import_pool(&name("tank")).await.unwrap();
+        assert!(!node.codes().await.contains(&event::RESYNC_BEGAN), "it was closed cleanly");
+        node.show().await;
+        while host.test_unit_ready().await.is_some() {}
+        for block in 0..BLOCKS {
+            assert_eq!(host.read(block).await, [fill(block); 512], "block {block}");
+        }
     });
 }

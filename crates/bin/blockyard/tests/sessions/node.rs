@@ -92,10 +92,15 @@ impl Node {
             mutual_chap: None,
         };
         control.add_host(host).await.unwrap();
+        self.show().await;
+    }
+
+    /// The host sees the volume as LUN 0.
+    pub async fn show(&self) {
         let volume = "tank/vm1".parse().unwrap();
         let target = Some(name("t"));
         let presentation = NewPresentation { volume, host: name("web"), target, lun: Some(0), read_only: false };
-        control.present(presentation).await.unwrap();
+        self.control.present(presentation).await.unwrap();
     }
 
     pub async fn pool(&self) -> PoolReport {

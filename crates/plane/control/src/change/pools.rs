@@ -6,7 +6,7 @@ use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
 use crate::request::{NewGroup, NewPool};
 use crate::state::{PendingRecord, SpareRecord};
-use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, code, spread};
+use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, Subject, code, event, spread};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes on one member before the next member's turn, unless told otherwise.
@@ -78,6 +78,37 @@ impl Control {
         Ok(pool)
     }
 
+    /// The pool is closed and no longer ours; another machine may have its disks.
+    ///
+    /// *Errors*: there is none of this name, it is not open, or hosts see its volumes.
+    pub async fn export_pool(&self, name: &Name) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        let before = self.state();
+        if !before.pools.contains_key(name) {
+            return Err(unknown(name));
+        }
+        if !self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {
+            return Err(not_open(name));
+        }
+        if let Some(seen) = before.presentations.iter().find(|seen| seen.volume.pool() == Some(name)) {
+            let (volume, host) = (&seen.volume, &seen.host);
+            return Err(Refusal::new(
+                code::POOL_IN_USE,
+                format!("volume {volume} of pool {name} is presented to host {host}"),
+                format!("end that first with blockyard unpresent {volume} {host}"),
+            ));
+        }
+        self.commit(&turn, |state| state.forget_pool(name))?;
+        let closed = self.engine.done(Order::ClosePool { pool: name.clone() }).await;
+        self.or_restore(&turn, closed, &before)?;
+        self.raise(
+            event::POOL_EXPORTED,
+            Subject::pool(name),
+            format!("pool {name} was exported: another machine may import it"),
+        );
+        Ok(())
+    }
+
     /// The pool is gone, and its disks are free.
     ///
     /// *Errors*: there is none of this name, it has volumes, or it is not open.
@@ -101,10 +132,7 @@ impl Control {
                     record.id = None;
                 }
             }
-            for record in state.disks.values_mut() {
-                record.spare.take_if(|spare| spare.pool.as_ref() == Some(name));
-            }
-            state.pools.remove(name);
+            state.forget_pool(name);
             state.pending.insert(record.id, PendingRecord { pool: name.clone(), disks });
         })?;
         let destroyed = self.engine.done(Order::DestroyPool { pool: name.clone() }).await;

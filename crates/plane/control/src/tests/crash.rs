@@ -188,6 +188,11 @@ async fn crash_while_a_loose_volume_is_deleted() {
 }
 
 #[tokio::test]
+async fn crash_while_a_pool_is_exported() {
+    old_or_new(|control, _| async move { control.export_pool(&name("spare")).await }).await;
+}
+
+#[tokio::test]
 async fn crash_while_a_pool_gets_other_settings() {
     old_or_new(|control, _| async move {
         let settings = [("rebuild".to_owned(), "fast".to_owned()), ("scrub".to_owned(), "weekly".to_owned())].into();

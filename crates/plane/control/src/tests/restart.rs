@@ -2,7 +2,7 @@
 
 use super::{Array, new_presentation};
 use crate::fake::Fake;
-use crate::request::{NewBackend, NewDisk, NewVolume, Replace};
+use crate::request::{NewBackend, NewDisk, NewVolume, Replace, Unpresent};
 use model::{DiskState, Level, MemberState, Name, PoolState, Severity, Size, VolumeState, code};
 use std::fs;
 
@@ -74,6 +74,26 @@ async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
     assert_eq!(pool.state, PoolState::Degraded, "d2 was not added");
     assert_eq!(array.control.volumes().await.expect("volumes"), vec![volume]);
     assert!(array.control.import_pool(&name("tank")).await.is_err(), "it is open already");
+}
+
+#[tokio::test]
+async fn pool_that_was_exported_stays_closed_until_it_is_imported() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let refusal = array.control.export_pool(&name("tank")).await.expect_err("a host sees it");
+    assert_eq!(refusal.code, code::POOL_IN_USE);
+    let seen = Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None };
+    array.control.unpresent(&seen).await.expect("no more");
+    let volume = array.control.volumes().await.expect("volumes").remove(0);
+    array.control.export_pool(&name("tank")).await.expect("exported");
+    assert_eq!(array.control.export_pool(&name("tank")).await.expect_err("it is gone").code, code::POOL_UNKNOWN);
+    let array = array.restarted().await;
+    assert!(array.control.pools().await.expect("pools").is_empty());
+    let disk = array.control.disk_report(&name("d0")).await.expect("a disk");
+    assert_eq!((disk.state, disk.label.pool().map(|(_, pool)| pool.clone())), (DiskState::Free, Some(name("tank"))));
+    let pool = array.control.import_pool(&name("tank")).await.expect("found");
+    assert_eq!(pool.state, PoolState::Healthy);
+    assert_eq!(array.control.volumes().await.expect("volumes"), vec![volume]);
 }
 
 #[tokio::test]

@@ -76,10 +76,27 @@ impl<W: World> Conductor<W> {
         Ok(report)
     }
 
+    pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
+        let home = self.pool_home(name)?.home;
+        // Hosts lose the volumes first: nothing is written while the groups are marked clean.
+        self.volumes.borrow_mut().retain(|volume, _| volume.pool() != Some(name));
+        self.publish_access().await;
+        let pool = name.clone();
+        self.at(home, move |seat| pool::close(seat, pool)).await?;
+        self.forget_pool(name).await;
+        Ok(())
+    }
+
     pub(super) async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
         let home = self.pool_home(name)?.home;
         let pool = name.clone();
         self.at(home, move |seat| pool::destroy(seat, pool)).await?;
+        self.forget_pool(name).await;
+        Ok(())
+    }
+
+    /// The pool is not open any more, and its disks are free.
+    async fn forget_pool(&self, name: &Name) {
         self.pools.borrow_mut().remove(name);
         let members: Vec<DiskName> = {
             let disks = self.disks.borrow();
@@ -90,7 +107,6 @@ impl<W: World> Conductor<W> {
         for disk in &members {
             self.look_again(disk).await;
         }
-        Ok(())
     }
 
     pub(super) async fn set_repair(&self, name: &Name, policy: &RepairPolicy) -> Result<PoolReport, Refusal> {
