@@ -46,12 +46,24 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         {
             let _held = branch.locks.shared(range.clone()).await;
             let steps = self.steps(branch, &parts).await?;
-            if let Some(stay) = self.only_in_place(branch, &steps, &data) {
-                return self.write_in_place(&stay, &data).await;
+            if self.all_stay(branch, &steps, &data) {
+                return self.write_in_place(&steps, &data).await;
             }
         }
+        // Apart, so that a write in place is a small future.
+        Box::pin(self.write_elsewhere(branch, &parts, range, data)).await
+    }
+
+    /// The same, where the map has to be changed.
+    async fn write_elsewhere(
+        self: &Rc<Self>,
+        branch: &Rc<Branch>,
+        parts: &Parts,
+        range: Range<u64>,
+        data: View,
+    ) -> Result<(), MapError> {
         let _held = branch.locks.exclusive(range).await;
-        let steps = self.steps(branch, &parts).await?;
+        let steps = self.steps(branch, parts).await?;
         let plan = self.plan(branch, &steps, &data, true);
         match self.carry_out(branch, plan, &data).await {
             // Moving what could stay needs space, too.
@@ -82,13 +94,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(parts.iter().zip(seen).map(|(&part, seen)| Step { part, seen }).collect())
     }
 
-    /// The steps, if every granule can be written where it lies and nothing is gained elsewhere.
-    fn only_in_place(&self, branch: &Branch, steps: &Steps, data: &View) -> Option<Steps> {
-        if !steps.iter().all(|step| is_own(branch, step)) {
-            return None;
-        }
-        let plan = self.plan(branch, steps, data, true);
-        (plan.go.is_empty() && plan.punch.is_empty()).then_some(plan.stay)
+    /// True when every granule is written where it lies, and nothing is gained elsewhere.
+    fn all_stay(&self, branch: &Branch, steps: &Steps, data: &View) -> bool {
+        let punched = |step: &Step| step.part.is_whole(self.granule_blocks) && is_zero(branch, step, data);
+        steps.iter().all(|step| is_own(branch, step) && !punched(step)) && !self.gains_by_moving(branch, steps)
     }
 
     /// What is to be done with each granule; whole stripes are moved where the group prefers that and `moves`.
@@ -97,7 +106,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let moving = moves && self.gains_by_moving(branch, steps);
         let mut plan = Plan::default();
         for &step in steps {
-            let zero = branch.zero_detection && step.part.of(data).iter().all(|&byte| byte == 0);
+            let zero = is_zero(branch, &step, data);
             match step.seen {
                 None if zero => {}
                 Some(_) if zero && whole(&step) => plan.punch.push(step),
@@ -215,6 +224,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 /// True when the granule has a version of the branch's own epoch: nobody else sees it.
 fn is_own(branch: &Branch, step: &Step) -> bool {
     step.seen.is_some_and(|seen| (seen.branch, seen.epoch) == (branch.number, branch.epoch.get()))
+}
+
+/// True when the write brings zeros that need not be kept as such.
+fn is_zero(branch: &Branch, step: &Step, data: &View) -> bool {
+    branch.zero_detection && step.part.of(data).iter().all(|&byte| byte == 0)
 }
 
 /// The change that makes a written place known.

@@ -1,6 +1,7 @@
 //! Families of volumes: what operators and hosts do with them, on disks that record and forget.
 
 mod crash;
+mod golden;
 mod model;
 mod operate;
 mod rig;

@@ -453,24 +453,27 @@ pub(super) fn assert_clean(tally: &Tally, states_min: u64) {
 #[test]
 fn family_survives_a_power_cut_at_any_instant_of_its_life() {
     let (base, script) = whole_life(false);
-    assert_clean(&check_some(&script, &base, 1, 32, 2), 1000);
+    assert_clean(&check_some(&script, &base, 1, 32, 3), 700);
 }
 
 #[test]
 fn family_on_groups_that_prefer_fresh_writes_survives_a_power_cut_at_any_instant() {
     let (base, script) = whole_life(true);
-    assert_clean(&check_some(&script, &base, 2, 48, 3), 500);
+    assert_clean(&check_some(&script, &base, 2, 48, 4), 400);
 }
 
 #[test]
 fn families_that_share_a_pool_survive_a_power_cut_at_any_instant() {
     let (base, script) = two_families();
-    assert_clean(&check_some(&script, &base, 3, 48, 3), 400);
+    assert_clean(&check_some(&script, &base, 3, 48, 4), 300);
 }
 
+/// `FAMILY_CRASHES=all` cuts at every event of every life, which takes a few minutes.
 #[test]
-#[ignore = "every event of every life: a few minutes"]
 fn families_survive_a_power_cut_at_every_instant() {
+    if std::env::var("FAMILY_CRASHES").is_err() {
+        return;
+    }
     let mut all = Tally::default();
     for (life, seed) in [whole_life(false), whole_life(true), two_families()].into_iter().zip(10..) {
         let tally = check_some(&life.1, &life.0, seed, 8, 1);

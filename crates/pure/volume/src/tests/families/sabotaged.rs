@@ -31,13 +31,23 @@ fn finder(mistake: Sabotage) -> Find {
         },
         Sabotage::BothHeads => torn_heads,
         Sabotage::KeepNoReserve => full_to_the_last_page,
-        Sabotage::BelieveOldLives | Sabotage::ReuseBeforeCommit | Sabotage::LeakMoved => || {
+        // Of these a few states tell, so every event is cut.
+        Sabotage::BelieveOldLives => || {
             let (base, script) = whole_life(true);
             told(check_some(&script, &base, 2, 24, 1).wrong)
         },
+        Sabotage::CommitBeforeCatalog => || {
+            let (base, script) = whole_life(false);
+            told(check_some(&script, &base, 1, 24, 1).wrong)
+        },
+        // Places are freed by moving them.
+        Sabotage::ReuseBeforeCommit | Sabotage::LeakMoved => || {
+            let (base, script) = whole_life(true);
+            told(check_some(&script, &base, 2, 24, 2).wrong)
+        },
         _ => || {
             let (base, script) = whole_life(false);
-            told(check_some(&script, &base, 1, 24, 2).wrong)
+            told(check_some(&script, &base, 1, 16, 4).wrong)
         },
     }
 }
