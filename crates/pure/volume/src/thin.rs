@@ -8,7 +8,9 @@ use crate::family::plan::MappedRun;
 use crate::family::{Branch, Family, MapError};
 use crate::layout::BLOCK_BYTES;
 use crate::usage::{Operation, Usage};
-use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use block::{
+    BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written,
+};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -29,7 +31,7 @@ pub struct ThinVolume<D, G> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Viewer {
     Volume,
-    Snapshot { epoch: u64, size_bytes: u64 },
+    Snapshot { epoch: u64, size_bytes: u64, mapped: u64 },
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
@@ -142,6 +144,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
         }
         let committed = self.family.commit().await;
         committed.map(|()| Stable::attest()).map_err(|error| self.told(error, all))
+    }
+
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        let runs = self.mapped(extent, 1).await?;
+        Ok(runs.first().map_or(Run { extent, mapped: false }, |run| Run { extent: run.extent, mapped: run.mapped }))
+    }
+
+    fn space(&self) -> Option<Space> {
+        let granule = u64::from(self.granule_bytes());
+        let (mapped, free_bytes) = match self.viewer {
+            Viewer::Volume => (self.branch.mapped.get(), self.family.free_bytes(&self.branch)),
+            Viewer::Snapshot { mapped, .. } => (mapped, 0),
+        };
+        Some(Space { mapped_bytes: mapped * granule, free_bytes, granule_bytes: self.granule_bytes() })
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {

@@ -130,6 +130,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.branches().iter().map(|branch| branch.reserved(self.granule_blocks)).sum()
     }
 
+    /// Bytes that a volume may still take: of the family's slabs, and of those that the pool can give.
+    pub(crate) fn free_bytes(&self, branch: &Branch) -> u64 {
+        let granule = u64::from(self.granule_blocks) * u64::from(crate::layout::BLOCK_BYTES);
+        let kept = self.reserved() - branch.reserved(self.granule_blocks);
+        let used = self.allocated.get() + self.granules.borrow().held() + kept;
+        let own = self.granules.borrow().total().saturating_sub(used);
+        own * granule + self.shared.free_bytes()
+    }
+
     /// The family has more slabs for data, for at least `granules` if the pool has them; false when it has none.
     pub(crate) fn lease_data(self: &Rc<Self>, granules: u64) -> Result<bool, MapError> {
         let share = self.granules.borrow().slab_count() / LEASE_SHARE;

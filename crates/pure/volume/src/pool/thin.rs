@@ -80,12 +80,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(self.shared.store.latest()).await?;
         let found = self.shared.store.look(|catalog| {
             let (family, branch, snapshot) = catalog.snapshot(id)?;
-            Some((family.id, branch.id, snapshot.epoch, snapshot.size_bytes))
+            let (epoch, size_bytes, mapped) = (snapshot.epoch, snapshot.size_bytes, snapshot.mapped);
+            Some((family.id, branch.id, Viewer::Snapshot { epoch, size_bytes, mapped }))
         });
-        let (family, volume, epoch, size_bytes) = found.ok_or(PoolError::SnapshotUnknown(id))?;
+        let (family, volume, viewer) = found.ok_or(PoolError::SnapshotUnknown(id))?;
         let family = self.families.family(family).await?;
         let branch = family.branch_of(volume).ok_or(PoolError::SnapshotUnknown(id))?;
-        Ok(self.families.device(id, || ThinVolume::new(family, branch, id, Viewer::Snapshot { epoch, size_bytes })))
+        Ok(self.families.device(id, || ThinVolume::new(family, branch, id, viewer)))
     }
 
     /// The clone is there, shows what the snapshot shows, and is open.

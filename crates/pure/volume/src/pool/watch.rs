@@ -4,6 +4,7 @@ use super::Shared;
 use crate::family::plan::{SpaceEvent, Thresholds};
 use crate::layout::BLOCK_BYTES;
 use crate::space::SpaceMap;
+use crate::store::Change;
 use block::{BlockDevice, Blocks};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,6 +18,8 @@ pub(crate) struct Watch {
     thresholds: Cell<Thresholds>,
     level: Cell<Level>,
     hear: RefCell<Option<Hear>>,
+    /// What was free when the catalog was as this change made it.
+    free: Cell<Option<(Change, u64)>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,6 +75,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         let hear = self.watch.hear.borrow().clone();
         if let Some(hear) = hear {
             hear(event);
+        }
+    }
+
+    /// Bytes of slabs that nobody has. Asked often, counted when the catalog has changed.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let now = self.store.latest();
+        match self.watch.free.get() {
+            Some((change, free)) if change == now => free,
+            _ => {
+                let (used, all) = self.space();
+                self.watch.free.set(Some((now, all - used)));
+                all - used
+            }
         }
     }
 

@@ -100,6 +100,12 @@ fn mapped_runs_tell_what_takes_space() {
     assert_eq!(runs(Extent::new(0, 10_000), 99), all);
     assert_eq!(runs(Extent::new(0, 10_000), 2), all[..2]);
     assert_eq!(runs(Extent::new(20, 50), 9), [run(20, 44, true), run(64, 6, false)]);
+    let first = block_on(volume.run(Extent::new(20, 50))).unwrap();
+    assert_eq!((first.extent, first.mapped), (Extent::new(20, 44), true));
+    let space = volume.space().unwrap();
+    assert_eq!((space.mapped_bytes, space.granule_bytes), (4 << 16, 1 << 16));
+    let free = opened.pool.status().free_bytes;
+    assert_eq!(space.free_bytes, free + (1 << 20) - (4 << 16), "the pool's, and the rest of a slab");
 }
 
 #[test]
