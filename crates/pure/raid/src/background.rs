@@ -29,7 +29,14 @@ pub(crate) struct Background {
 /// Wakes every command that waits: any of them drives all of the work.
 #[derive(Default)]
 struct Hub {
-    waiting: Mutex<BTreeMap<u64, Waker>>,
+    waiting: Mutex<BTreeMap<u64, Waiter>>,
+}
+
+/// Who waits. A command drives the work; a part of the work itself only hears of what has ended: were it woken
+/// whenever the work can go on, it would wake the work, and so for ever.
+struct Waiter {
+    waker: Waker,
+    drives: bool,
 }
 
 impl Wake for Hub {
@@ -38,14 +45,22 @@ impl Wake for Hub {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let waiting: Vec<Waker> = self.waiting().values().cloned().collect();
-        waiting.into_iter().for_each(Waker::wake);
+        self.wake_those(|waiter| waiter.drives);
     }
 }
 
 impl Hub {
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waker>> {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waiter>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_those(&self, which: impl Fn(&Waiter) -> bool) {
+        let wakers = |waiting: &BTreeMap<u64, Waiter>| -> Vec<Waker> {
+            waiting.values().filter(|waiter| which(waiter)).map(|waiter| waiter.waker.clone()).collect()
+        };
+        // Outside of the lock: who is woken may look for it.
+        let wakers = wakers(&self.waiting());
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -110,14 +125,15 @@ impl Background {
 
     fn remember<'a>(&'a self, waiting: &mut Option<Waiting<'a>>, cx: &Context<'_>) {
         if cx.waker().will_wake(&self.waker) {
-            // Work that waits itself is polled whenever anybody who waits is woken.
+            // Work that waits itself is polled whenever a command that waits is woken.
             return;
         }
+        let drives = !self.polling.get();
         let waiting = waiting.get_or_insert_with(|| {
             self.next_id.set(self.next_id.get() + 1);
             Waiting { hub: &self.hub, id: self.next_id.get() }
         });
-        self.hub.waiting().insert(waiting.id, cx.waker().clone());
+        self.hub.waiting().insert(waiting.id, Waiter { waker: cx.waker().clone(), drives });
     }
 
     /// Polls everything once, also what begins meanwhile.
@@ -146,7 +162,7 @@ impl Background {
         self.polling.set(false);
         if ended {
             // What ended may be what others wait for.
-            self.waker.wake_by_ref();
+            self.hub.wake_those(|_| true);
         }
     }
 }
@@ -284,6 +300,33 @@ mod tests {
         gate.open();
         (0..4).for_each(|_| executor.run_ready());
         assert!(ended.get());
+    }
+
+    #[test]
+    fn work_of_many_parts_that_wait_is_quiet() {
+        let background = Rc::new(Background::default());
+        let (gate, open) = (Gate::default(), Rc::new(Cell::new(false)));
+        let (inner, tell) = (gate.clone(), open.clone());
+        background.start(async move {
+            inner.pass().await;
+            tell.set(true);
+        });
+        let (own, ready, done) = (background.clone(), open.clone(), Rc::new(Cell::new(false)));
+        let tell = done.clone();
+        background.start(async move {
+            // So many that they are polled one by one, each with a waker of its own.
+            let part = || own.until(|_| if ready.get() { Poll::Ready(()) } else { Poll::Pending });
+            futures_util::future::join_all((0..64).map(|_| part())).await;
+            tell.set(true);
+        });
+        let executor = shard::Executor::new(Box::new(|| {}));
+        let (own, ready) = (background.clone(), done.clone());
+        executor.spawn(async move { own.until(|_| if ready.get() { Poll::Ready(()) } else { Poll::Pending }).await });
+        (0..100).for_each(|_| executor.run_ready());
+        assert!(!executor.is_ready(), "nobody has anything to do until the gate opens");
+        gate.open();
+        (0..100).for_each(|_| executor.run_ready());
+        assert!(done.get());
     }
 
     #[test]
