@@ -62,7 +62,8 @@ fn pool(data_mib: u64, keeps_data: bool) -> (Disk, Rc<Group>, TestPool) {
     let group = Rc::new(Group { ram: Ram::new(4096, Blocks(data_mib * MIB)), keeps_data });
     let member_blocks = Blocks(data_mib * MIB);
     let members = vec![NewDisk { id: Uuid::from_u128(2), device: disk.clone() }];
-    let plan = GroupPlan { id: Uuid::from_u128(3), level: 0, chunk_bytes: 65536, member_blocks, members };
+    let plan =
+        GroupPlan { id: Uuid::from_u128(3), level: 0, protected: false, chunk_bytes: 65536, member_blocks, members };
     let plan = CreatePool {
         id: Uuid::from_u128(1),
         name: "speed".into(),

@@ -15,7 +15,7 @@ pub(crate) use family_check::{BRANCHES_MADE_MAX, LOG_BLOCKS_MIN};
 pub(crate) use family_wire::RUN_BYTES;
 pub use slab_set::SlabSet;
 pub use wire::CatalogError;
-pub(crate) use wire::has_families;
+pub(crate) use wire::needed_by;
 
 use block::Blocks;
 use uuid::Uuid;
@@ -74,6 +74,8 @@ pub struct GroupRecord {
     pub level: u8,
     /// False while parity may be stale after a crash.
     pub clean: bool,
+    /// True where the array keeps sums and a log of its own: it is never stale, and `clean` stays true.
+    pub protected: bool,
     /// Bytes on one member before the next member's turn.
     pub chunk_bytes: u32,
     /// How many blocks of its data area each member gives.

@@ -19,8 +19,10 @@ pub const NAME_BYTES_MAX: usize = 63;
 
 /// The catalog has families of volumes: a program that does not know them would give their slabs away.
 pub const FAMILIES: u64 = 1;
+/// The catalog has protected groups: a program that does not know them would take sums and log for data.
+pub const PROTECTED: u64 = 2;
 /// Features that must be known to open a pool. This version opens pools only to write to them.
-const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES };
+const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES | PROTECTED };
 /// Where in the block the checksum stands, the same in every version.
 const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
 

@@ -62,8 +62,9 @@ impl<D, G> Shared<D, G> {
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     fn new(store: Store<D>, groups: Vec<G>) -> Self {
-        let clean: Vec<bool> = store.look(|catalog| catalog.groups.iter().map(|group| group.clean).collect());
-        let gates = groups.into_iter().zip(clean).map(|(device, clean)| Gate::new(device, clean)).collect();
+        let gates = store.look(|catalog| {
+            groups.into_iter().zip(&catalog.groups).map(|(device, record)| Gate::new(device, record)).collect()
+        });
         Self { store, gates, open: RefCell::default(), watch: Watch::default() }
     }
 

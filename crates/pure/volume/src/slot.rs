@@ -3,8 +3,8 @@
 //! Generation `n` is written to slot `n % 2` of every member in one write, so the slot of `n - 1` stays
 //! whole until `n` is stable.
 
-use crate::catalog::has_families;
-use crate::label::{FAMILIES, Features, VERSION, is_sealed, seal};
+use crate::catalog::needed_by;
+use crate::label::{Features, VERSION, is_sealed, seal};
 use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX, SLOT_STARTS};
 use block::{Buf, Lba, View};
 use simd::crc32c::crc32c;
@@ -128,8 +128,7 @@ pub(crate) fn place(generation: u64) -> Lba {
 pub(crate) fn emit(pool: Uuid, disk: Uuid, generation: u64, body: &[u8]) -> View {
     assert!(body.len() <= BODY_BYTES_MAX, "a catalog of {} bytes does not fit in its slot", body.len());
     // Only a catalog that needs a newer program asks for one.
-    let incompat = if has_families(body) { FAMILIES } else { 0 };
-    let features = Features { incompat, ..Features::default() };
+    let features = Features { incompat: needed_by(body), ..Features::default() };
     let header = Header { pool, disk, generation, body_bytes: body.len(), body_checksum: crc32c(body), features };
     let block_bytes = BLOCK_BYTES as usize;
     let mut slot = Buf::zeroed(block_bytes + body.len().next_multiple_of(block_bytes));
@@ -154,10 +153,10 @@ mod tests {
     #[test]
     fn slot_with_a_feature_that_nobody_knows_names_it() {
         let mut wire = Wire::read_from_prefix(&emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"")).unwrap().0;
-        (wire.incompat, wire.checksum) = (6.into(), 0.into());
+        (wire.incompat, wire.checksum) = (12.into(), 0.into());
         let refused = Header::parse(&seal(&wire, CHECKSUM_AT)).unwrap_err();
-        assert_eq!(refused, NoSlot::Newer { version: 1, unknown: Features { incompat: 6, ..Features::default() } });
-        assert!(refused.to_string().contains("features 0x6/0x0"));
+        assert_eq!(refused, NoSlot::Newer { version: 1, unknown: Features { incompat: 12, ..Features::default() } });
+        assert!(refused.to_string().contains("features 0xc/0x0"));
     }
 
     #[test]

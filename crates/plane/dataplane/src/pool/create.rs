@@ -110,6 +110,7 @@ fn prepare<W: World>(seat: &Rc<Seat<W>>, number: usize, group: &NewGroup) -> Res
     let plan = GroupPlan {
         id: new_uuid(&seat.world),
         level: array::level_code(group.level),
+        protected: false,
         chunk_bytes,
         member_blocks: smallest,
         members,

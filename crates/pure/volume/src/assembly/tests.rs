@@ -24,6 +24,7 @@ fn catalog(phase: PoolPhase, members: &[(MemberState, u64)]) -> Catalog {
             id: id(50),
             level: 1,
             clean: true,
+            protected: false,
             chunk_bytes: 65536,
             member_blocks: Blocks(4096),
             slab_blocks: 256,

@@ -8,6 +8,7 @@ use super::{
     Catalog, Column, FamilyRecord, GROUPS_MAX, GroupRecord, MEMBERS_MAX, MemberRecord, MemberState, PoolPhase,
     SEGMENTS_MAX, SLABS_MAX, SNAPSHOTS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
 };
+use crate::label::{FAMILIES, PROTECTED};
 use block::Blocks;
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -56,7 +57,7 @@ wire! {
     struct PoolWire { pool: [u8; 16], owner_epoch: U64, slab_bytes: U64, phase: u8, name_bytes: u8, reserved: [u8; 6] }
     struct GroupWire {
         id: [u8; 16], level: u8, clean: u8, members: U16, chunk_bytes: U32,
-        member_blocks: U64, slab_blocks: U32, slabs: U32, reserved: [u8; 16],
+        member_blocks: U64, slab_blocks: U32, slabs: U32, protected: u8, reserved: [u8; 15],
     }
     struct MemberWire { disk: [u8; 16], front: U64, since: U64, state: u8, reserved: [u8; 7] }
     struct VolumeWire {
@@ -184,7 +185,8 @@ impl GroupRecord {
                 member_blocks: self.member_blocks.0.into(),
                 slab_blocks: self.slab_blocks.into(),
                 slabs: self.slabs.into(),
-                reserved: [0; 16],
+                protected: u8::from(self.protected),
+                reserved: [0; 15],
             },
         );
         for member in &self.members {
@@ -209,11 +211,8 @@ impl GroupRecord {
         Ok(Self {
             id: Uuid::from_bytes(wire.id),
             level: wire.level,
-            clean: match wire.clean {
-                0 => false,
-                1 => true,
-                _ => return Err(CatalogError::Damaged("a group is neither clean nor dirty")),
-            },
+            clean: truth(wire.clean).ok_or(CatalogError::Damaged("a group is neither clean nor dirty"))?,
+            protected: truth(wire.protected).ok_or(CatalogError::Damaged("unknown kind of a group"))?,
             chunk_bytes: wire.chunk_bytes.get(),
             member_blocks: Blocks(wire.member_blocks.get()),
             slab_blocks: wire.slab_blocks.get(),
@@ -365,19 +364,32 @@ fn parse_words(payload: &mut Cursor<'_>, count: u32, len: u32) -> Result<SlabSet
     SlabSet::of_words(words, len).ok_or(CatalogError::Damaged("a set holds slabs that are not there"))
 }
 
-/// True when the catalog in `bytes` has families, which older programs do not know.
-pub(crate) fn has_families(bytes: &[u8]) -> bool {
-    let mut rest = Cursor(bytes);
+/// The features that a program must know to use the catalog in `bytes`; see [`crate::label::Features`].
+pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
+    let (mut rest, mut needed) = (Cursor(bytes), 0);
     while let Ok(header) = rest.read::<RecordHeader>() {
         let bytes = header.payload_bytes.get() as usize;
-        if header.kind.get() == TYPE_FAMILY {
-            return true;
-        }
-        if rest.take(bytes).and_then(|_| rest.pad(bytes)).is_err() {
-            return false;
+        let Ok(payload) = rest.take(bytes) else { break };
+        needed |= match header.kind.get() {
+            TYPE_FAMILY => FAMILIES,
+            TYPE_GROUP if GroupWire::read_from_prefix(payload).is_ok_and(|(group, _)| group.protected != 0) => {
+                PROTECTED
+            }
+            _ => 0,
+        };
+        if rest.pad(bytes).is_err() {
+            break;
         }
     }
-    false
+    needed
+}
+
+fn truth(byte: u8) -> Option<bool> {
+    match byte {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
 }
 
 /// What the limits of a pool still leave while its volumes are read.

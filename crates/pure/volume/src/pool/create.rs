@@ -42,6 +42,8 @@ pub struct GroupPlan<D> {
     pub id: Uuid,
     /// Its RAID level, in the code of who builds the array.
     pub level: u8,
+    /// True when the array keeps sums and a log of its own.
+    pub protected: bool,
     /// Bytes on one member before the next member's turn.
     pub chunk_bytes: u32,
     /// How many blocks of its data area each member gives; the array was built over exactly these.
@@ -58,6 +60,22 @@ pub struct NewDisk<D> {
     pub device: D,
 }
 
+impl<D: BlockDevice> CreatePool<D> {
+    /// Admits disks that are large enough and on which nobody has anything to lose, or `force` says so. For who
+    /// writes to them before [`Pool::create`], as he must to make protected groups; that asks again.
+    ///
+    /// *Errors*: `BlockSize`, `DiskTooSmall`, `DiskOfPool`, `DiskForeign`, `DiskFails`.
+    pub async fn admit_disks(&self) -> Result<(), PoolError> {
+        for disk in self.groups.iter().flat_map(|group| &group.members) {
+            admit_size(disk)?;
+            if !self.force {
+                admit_disk(disk).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The pool is on its disks, without volumes, and open.
     ///
@@ -67,14 +85,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// and `CatalogLost` after that, with the disks wiped as far as they can be.
     pub async fn create(plan: CreatePool<D>, groups: Vec<G>) -> Result<Self, PoolError> {
         let catalog = draft(&plan, &groups)?;
-        for disk in plan.groups.iter().flat_map(|group| &group.members) {
-            admit_size(disk)?;
-        }
-        if !plan.force {
-            for disk in plan.groups.iter().flat_map(|group| &group.members) {
-                admit_disk(disk).await?;
-            }
-        }
+        plan.admit_disks().await?;
         let (now, created_by) = (plan.now, made_by_us(&plan.created_by));
         let members = plan.groups.into_iter().flat_map(|group| group.members);
         let disks: Vec<(Uuid, Rc<D>)> = members.map(|disk| (disk.id, Rc::new(disk.device))).collect();
@@ -170,6 +181,7 @@ fn draft_group<D: BlockDevice, G: BlockDevice>(
         id: plan.id,
         level: plan.level,
         clean: true,
+        protected: plan.protected,
         chunk_bytes: plan.chunk_bytes,
         member_blocks: plan.member_blocks,
         slab_blocks: u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?,

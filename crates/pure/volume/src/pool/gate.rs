@@ -1,6 +1,7 @@
 //! The way to a group: nothing is written to it while the catalog calls it clean.
 
 use super::Shared;
+use crate::catalog::GroupRecord;
 use crate::error::PoolError;
 use block::{BlockDevice, Stable, Written};
 use std::cell::Cell;
@@ -8,6 +9,8 @@ use std::cell::Cell;
 /// A group, and whether the catalog calls it clean.
 pub(crate) struct Gate<G> {
     device: G,
+    /// Never stale, so never marked.
+    protected: bool,
     clean: Cell<bool>,
     /// Writes under way.
     writing: Cell<u32>,
@@ -16,8 +19,9 @@ pub(crate) struct Gate<G> {
 }
 
 impl<G> Gate<G> {
-    pub(super) fn new(device: G, clean: bool) -> Self {
-        Self { device, clean: Cell::new(clean), writing: Cell::new(0), begun: Cell::new(0) }
+    pub(super) fn new(device: G, record: &GroupRecord) -> Self {
+        let (protected, clean) = (record.protected, Cell::new(record.clean));
+        Self { device, protected, clean, writing: Cell::new(0), begun: Cell::new(0) }
     }
 
     pub(crate) fn device(&self) -> &G {
@@ -41,7 +45,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         gate.writing.set(gate.writing.get() + 1);
         gate.begun.set(gate.begun.get() + 1);
         let writing = Writing(&gate.writing);
-        if gate.clean.get() {
+        if gate.clean.get() && !gate.protected {
             let ((), change) = self.store.change(|catalog| {
                 catalog.groups[usize::from(group)].clean = false;
                 Ok(())
@@ -59,13 +63,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         if gate.writing.get() > 0 {
             return Ok(false);
         }
-        if gate.clean.get() {
+        if gate.clean.get() && !gate.protected {
             return Ok(true);
         }
         let flushed = gate.device.flush(Written::attest()).await;
         let _: Stable = flushed.map_err(|error| PoolError::GroupFails { group, error })?;
         if gate.begun.get() != begun {
             return Ok(false);
+        }
+        if gate.protected {
+            return Ok(true);
         }
         // A write that begins from here on marks the group dirty again, in a later commit than this.
         gate.clean.set(true);

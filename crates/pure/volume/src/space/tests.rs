@@ -10,6 +10,7 @@ fn groups(shapes: &[(u32, u32)]) -> Vec<GroupRecord> {
         id: Uuid::from_u128(50 + number),
         level: 5,
         clean: true,
+        protected: false,
         chunk_bytes: 65536,
         member_blocks: Blocks(u64::from(slab_blocks) * u64::from(slabs)),
         slab_blocks,

@@ -19,6 +19,7 @@ fn store(disks: u128) -> (Store<SimDisk>, Vec<Rc<SimDisk>>, Journal) {
             id: id(50),
             level: 1,
             clean: true,
+            protected: false,
             chunk_bytes: 65536,
             member_blocks: Blocks(4096),
             slab_blocks: 256,

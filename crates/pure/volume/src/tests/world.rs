@@ -66,6 +66,7 @@ impl World {
         let plans = groups.iter().zip(0_u128..).map(|(members, number)| GroupPlan {
             id: Uuid::from_u128(50 + number),
             level: 1,
+            protected: false,
             chunk_bytes: STRIPE_BYTES,
             member_blocks: data.len,
             members: members.iter().map(|&n| NewDisk { id: disk_id(n), device: self.disks[n].clone() }).collect(),

@@ -15,6 +15,7 @@ pub(crate) fn rich() -> Catalog {
         id: id(50 + number),
         level: 6,
         clean,
+        protected: false,
         chunk_bytes: 65536,
         member_blocks: Blocks(1 << 20),
         slab_blocks: 4112,
@@ -131,11 +132,16 @@ fn catalog_record_of_an_unknown_type_is_refused_unless_it_says_that_it_may_be_pa
 }
 
 #[test]
-fn catalog_with_families_is_seen_from_its_bytes() {
+fn catalog_that_needs_a_newer_program_is_seen_from_its_bytes() {
     let mut catalog = rich();
-    assert!(has_families(&catalog.emit()));
+    assert_eq!(needed_by(&catalog.emit()), FAMILIES);
+    catalog.groups[1].protected = true;
+    assert_eq!(needed_by(&catalog.emit()), FAMILIES | PROTECTED);
+    assert_eq!(Catalog::parse(&catalog.emit()), Ok(catalog.clone()));
     catalog.families.clear();
-    assert!(!has_families(&catalog.emit()));
+    assert_eq!(needed_by(&catalog.emit()), PROTECTED);
+    catalog.groups[1].protected = false;
+    assert_eq!(needed_by(&catalog.emit()), 0);
 }
 
 #[test]
