@@ -81,6 +81,13 @@ catalogue! {
     1408 CHUNK_INVALID         Invalid     "The chunk size is not possible.";
     1409 POOL_BUSY             Refused     "The pool is occupied with something that must end first.";
 
+    1421 POOL_OWNED            Refused     "Another node has the pool.";
+    1422 POOL_NOT_RELEASED     Refused     "Another node had the pool and did not let it go.";
+    1423 POOL_FENCED           Unavailable "Another node has taken the pool over.";
+    1424 LOG_KNOWN             Refused     "The pool has a log already.";
+    1425 LOG_UNKNOWN           NotFound    "The pool has no log.";
+    1426 LOG_IN_USE            Refused     "Volumes have data in the log of the pool.";
+
     1501 VOLUME_SHRINK         Refused     "Volumes do not shrink.";
     1502 VOLUME_IN_USE         Refused     "The volume is presented to a host.";
     1503 VOLUME_TOO_LARGE      Refused     "The volume would be larger than can be served.";

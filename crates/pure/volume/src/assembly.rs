@@ -1,7 +1,7 @@
 //! Which pools a set of disks holds, and which disk may be believed: the decision table of
 //! `docs/on-disk.md` as a pure function. Nothing here reads or writes.
 
-use crate::catalog::{Catalog, GroupRecord, MemberRecord, MemberState, PoolPhase};
+use crate::catalog::{Catalog, GroupRecord, GroupRole, LogState, MemberRecord, MemberState, PoolPhase};
 use crate::label::Label;
 use crate::probe::{Contents, FoundCatalog, Member, Probe};
 use block::{Blocks, IoError, View};
@@ -365,6 +365,9 @@ impl FoundPool {
             return Err(refusal.clone());
         }
         for (place, (record, found)) in self.catalog.groups.iter().zip(&self.groups).enumerate() {
+            if !self.needs(record) {
+                continue;
+            }
             let present: Vec<bool> =
                 found.positions.iter().map(|position| position.standing == Standing::Current).collect();
             if !tolerates(record, &present) {
@@ -377,6 +380,19 @@ impl FoundPool {
             }
         }
         Ok(())
+    }
+
+    /// True when the pool cannot serve without the group: not a removed one, nor that of a log that has nothing.
+    #[must_use]
+    pub fn needs(&self, record: &GroupRecord) -> bool {
+        match record.role {
+            GroupRole::Data => true,
+            GroupRole::Log => {
+                let live = self.catalog.log.as_ref().is_some_and(|log| log.state == LogState::Live);
+                live && !self.catalog.log_volumes().is_empty()
+            }
+            GroupRole::Removed => false,
+        }
     }
 
     /// The disks that the catalog counts on and that were not found or cannot be believed.

@@ -4,6 +4,7 @@ mod check;
 mod family;
 mod family_check;
 mod family_wire;
+mod log;
 mod slab_set;
 mod wire;
 
@@ -13,6 +14,7 @@ pub use family::{
 };
 pub(crate) use family_check::{BRANCHES_MADE_MAX, LOG_BLOCKS_MIN};
 pub(crate) use family_wire::RUN_BYTES;
+pub use log::{LogRecord, LogState};
 pub use slab_set::SlabSet;
 pub use wire::CatalogError;
 pub(crate) use wire::needed_by;
@@ -52,6 +54,8 @@ pub struct Catalog {
     pub volumes: Vec<VolumeRecord>,
     /// The families: volumes with a map, their snapshots and clones.
     pub families: Vec<FamilyRecord>,
+    /// The write log, once there is one.
+    pub log: Option<LogRecord>,
 }
 
 /// Where a pool stands between its creation and its end.
@@ -70,6 +74,8 @@ pub enum PoolPhase {
 pub struct GroupRecord {
     /// Which group.
     pub id: Uuid,
+    /// What it is there for.
+    pub role: GroupRole,
     /// Its RAID level, in the code of who builds the array (`docs/on-disk.md` lists them).
     pub level: u8,
     /// False while parity may be stale after a crash.
@@ -86,6 +92,18 @@ pub struct GroupRecord {
     pub slabs: u32,
     /// Its members, by position.
     pub members: Vec<MemberRecord>,
+}
+
+/// What a group is there for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupRole {
+    /// Its slabs are the volumes'.
+    #[default]
+    Data,
+    /// The write log lies on it; it has no slabs.
+    Log,
+    /// It was removed: it has no members and no slabs, and keeps its place so that no other gets its number.
+    Removed,
 }
 
 /// One position of a group.

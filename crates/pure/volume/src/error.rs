@@ -196,4 +196,19 @@ pub enum PoolError {
     /// A pool with volumes was to be destroyed.
     #[error("the pool has {0} volumes; delete them first")]
     HasVolumes(usize),
+    /// Another group is being added or removed.
+    #[error("another group of the pool is being added or removed; try again when that is done")]
+    Regrouping,
+    /// A disk of a new group could not be brought to what the pool's others hold.
+    #[error("disk {0} could not be written, so its group was not added")]
+    NotReached(Uuid),
+    /// The pool has a group for a write log.
+    #[error("the pool has a log already; remove that first")]
+    LogKnown,
+    /// The pool has no group for a write log, or another log lies there.
+    #[error("the pool has no such log")]
+    LogUnknown,
+    /// Volumes need the write log.
+    #[error("{0} volumes have data in the log of the pool; change their write policy first")]
+    LogInUse(usize),
 }

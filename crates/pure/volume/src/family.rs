@@ -84,7 +84,7 @@ pub(crate) struct Family<D, G> {
     pub(crate) id: Uuid,
     pub(crate) granule_blocks: u32,
     /// By group.
-    slab_blocks: Vec<u32>,
+    slab_blocks: RefCell<Vec<u32>>,
     tuning: Tuning,
     meta: Meta<D, G>,
     head: RefCell<Head>,
@@ -176,6 +176,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.dirty.set(self.dirty.get() | 1 << group);
     }
 
+    /// The family knows the groups that the pool has now; they may be longer, and there may be more.
+    pub(crate) fn follow_groups(&self) {
+        *self.slab_blocks.borrow_mut() = self.shared.slab_blocks();
+        self.granules.borrow_mut().reshape(open::shapes(&self.shared, self.granule_blocks));
+    }
+
     /// What stops writes to the family for good.
     pub(crate) fn stopped(&self) -> Option<MapError> {
         self.commits.failure().or_else(|| self.checkpoints.failure())
@@ -186,7 +192,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Bytes of the write that costs least: a whole stripe and a whole granule of the group where that is longest.
     pub(crate) fn optimal_bytes(&self) -> u32 {
         let granules = self.granules.borrow();
-        let unit = (0..self.slab_blocks.len() as u16).map(|group| granules.unit(group)).max().unwrap_or(1);
+        let unit = (0..self.slab_blocks.borrow().len() as u16).map(|group| granules.unit(group)).max().unwrap_or(1);
         unit * self.granule_blocks * crate::layout::BLOCK_BYTES
     }
 }

@@ -21,8 +21,10 @@ pub const NAME_BYTES_MAX: usize = 63;
 pub const FAMILIES: u64 = 1;
 /// The catalog has protected groups: a program that does not know them would take sums and log for data.
 pub const PROTECTED: u64 = 2;
+/// The pool has, or had, a group for a write log: a program that does not know it would serve volumes without what is in it.
+pub const LOGS: u64 = 4;
 /// Features that must be known to open a pool. This version opens pools only to write to them.
-const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES | PROTECTED };
+const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES | PROTECTED | LOGS };
 /// Where in the block the checksum stands, the same in every version.
 const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
 
@@ -259,7 +261,7 @@ mod tests {
 
     #[test]
     fn label_with_an_unknown_feature_names_who_can_open_it() {
-        for (incompat, ro_compat, told) in [(4, 0, "features 0x4/0x0"), (0, 1, "features 0x0/0x1")] {
+        for (incompat, ro_compat, told) in [(0x400, 0, "features 0x400/0x0"), (0, 1, "features 0x0/0x1")] {
             let features = Features { compat: 0, ro_compat, incompat };
             let refused = Label::parse(&Label { features, created_by: "blockyard 7.1".into(), ..label() }.emit(0));
             let sentence = refused.unwrap_err().to_string();

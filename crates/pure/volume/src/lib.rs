@@ -32,7 +32,9 @@ mod volume;
 mod window;
 
 pub use assembly::{DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, Standing, Survey, assemble};
-pub use catalog::{Catalog, GroupRecord, MemberRecord, MemberState, PoolPhase, VolumeRecord};
+pub use catalog::{
+    Catalog, GroupRecord, GroupRole, LogRecord, LogState, MemberRecord, MemberState, PoolPhase, VolumeRecord,
+};
 pub use error::PoolError;
 pub use family::check::{CheckReport, Finding, FindingKind};
 pub use family::plan::{
@@ -41,7 +43,7 @@ pub use family::plan::{
 };
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
-pub use pool::{CreatePool, GroupPlan, GroupStatus, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
+pub use pool::{CreatePool, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::Sectors;
 pub use thin::{Copied, ThinVolume};

@@ -5,6 +5,8 @@ mod create;
 mod dump;
 mod families;
 mod gate;
+mod groups;
+mod log;
 mod members;
 mod open;
 mod snapshots;
@@ -17,14 +19,16 @@ mod watch;
 pub use create::{CreatePool, GroupPlan, NewDisk};
 pub(crate) use families::Families;
 pub(crate) use gate::Gate;
+pub use groups::Labelling;
 pub use status::{GroupStatus, PoolStatus, VolumeStatus};
 pub use volumes::VolumePlan;
 
+use crate::catalog::{GROUPS_MAX, GroupRecord, GroupRole};
 use crate::error::PoolError;
 use crate::store::Store;
 use crate::volume::Volume;
 use block::BlockDevice;
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
@@ -48,24 +52,40 @@ impl<D, G> Clone for Pool<D, G> {
 /// What a pool and its open volumes share.
 pub(crate) struct Shared<D, G> {
     pub(crate) store: Store<D>,
-    gates: Vec<Gate<G>>,
+    /// One for each group with volumes, by its place; groups are added and never go.
+    gates: Box<[OnceCell<Gate<G>>]>,
+    /// True while a group is being added or removed.
+    regrouping: Cell<bool>,
     open: RefCell<BTreeMap<Uuid, Weak<Volume<D, G>>>>,
     watch: Watch,
 }
 
 impl<D, G> Shared<D, G> {
     /// The gate of the group at `group` in the catalog.
+    ///
+    /// *Panics*: when no volume can lie there.
     pub(crate) fn gate(&self, group: u16) -> &Gate<G> {
-        &self.gates[usize::from(group)]
+        self.gate_of(group).expect("volumes lie on groups that have slabs")
+    }
+
+    /// The gate of a group on which volumes can lie.
+    pub(crate) fn gate_of(&self, group: u16) -> Option<&Gate<G>> {
+        self.gates.get(usize::from(group)).and_then(OnceCell::get)
     }
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     fn new(store: Store<D>, groups: Vec<G>) -> Self {
-        let gates = store.look(|catalog| {
-            groups.into_iter().zip(&catalog.groups).map(|(device, record)| Gate::new(device, record)).collect()
+        let gates: Box<[OnceCell<Gate<G>>]> = (0..GROUPS_MAX).map(|_| OnceCell::new()).collect();
+        store.look(|catalog| {
+            let with_slabs = catalog.groups.iter().zip(&gates).filter(|(group, _)| group.role == GroupRole::Data);
+            for ((record, gate), device) in with_slabs.zip(groups) {
+                let gate = gate.set(Gate::new(device, record));
+                debug_assert!(gate.is_ok(), "each gate is set once");
+            }
         });
-        Self { store, gates, open: RefCell::default(), watch: Watch::default() }
+        let (open, watch) = (RefCell::default(), Watch::default());
+        Self { store, gates, regrouping: Cell::new(false), open, watch }
     }
 
     /// Blocks of a slab of each group, in order.
@@ -97,31 +117,53 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.look(|catalog| catalog.name.clone())
     }
 
-    /// The device of the group at `group` in the catalog.
+    /// The device of the group at `group` in the catalog, when volumes can lie there.
     #[must_use]
     pub fn group(&self, group: u16) -> Option<&G> {
-        self.shared.gates.get(usize::from(group)).map(Gate::device)
+        self.shared.gate_of(group).map(Gate::device)
     }
 
     /// The group must be taken for dirty after a crash: its parity may be stale. Volumes do this by
-    /// themselves before they write.
+    /// themselves before they write; whoever writes to the group of the log does it before.
     ///
     /// *Durability*: when it returns. *Errors*: `CatalogLost`, `GroupUnknown`.
     pub async fn mark_dirty(&self, group: u16) -> Result<(), PoolError> {
         self.admit_group(group)?;
-        self.shared.begin_write(group).await.map(drop)
+        match self.shared.gate_of(group) {
+            Some(_) => self.shared.begin_write(group).await.map(drop),
+            None => self.set_clean(group, false).await,
+        }
     }
 
     /// The group need not be looked at after a crash; false, and nothing changed, when somebody writes to it now.
     ///
-    /// What was written before is flushed first. *Durability*: when it returns.
+    /// What was written before is flushed first; of the group of the log whoever writes to it has seen to both.
+    /// *Durability*: when it returns.
     pub async fn mark_clean(&self, group: u16) -> Result<bool, PoolError> {
         self.admit_group(group)?;
-        self.shared.end_writes(group).await
+        match self.shared.gate_of(group) {
+            Some(_) => self.shared.end_writes(group).await,
+            None => self.set_clean(group, true).await.map(|()| true),
+        }
+    }
+
+    async fn set_clean(&self, group: u16, clean: bool) -> Result<(), PoolError> {
+        // A protected group is never stale, so never marked.
+        let is_so = |record: &GroupRecord| record.clean == clean || record.protected;
+        if self.shared.store.look(|catalog| is_so(&catalog.groups[usize::from(group)])) {
+            return self.shared.store.committed(self.shared.store.latest()).await;
+        }
+        let ((), change) = self.shared.store.change(|catalog| {
+            catalog.groups[usize::from(group)].clean = clean;
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await
     }
 
     fn admit_group(&self, group: u16) -> Result<(), PoolError> {
-        self.group(group).map(|_| ()).ok_or(PoolError::GroupUnknown(group))
+        let role = self.shared.store.look(|catalog| catalog.groups.get(usize::from(group)).map(|group| group.role));
+        let known = role.is_some_and(|role| role != GroupRole::Removed);
+        if known { Ok(()) } else { Err(PoolError::GroupUnknown(group)) }
     }
 }
 

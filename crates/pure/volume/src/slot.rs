@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn slot_with_a_feature_that_nobody_knows_names_it() {
         let mut wire = Wire::read_from_prefix(&emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"")).unwrap().0;
-        (wire.incompat, wire.checksum) = (12.into(), 0.into());
+        (wire.incompat, wire.checksum) = (0x600.into(), 0.into());
         let refused = Header::parse(&seal(&wire, CHECKSUM_AT)).unwrap_err();
-        assert_eq!(refused, NoSlot::Newer { version: 1, unknown: Features { incompat: 12, ..Features::default() } });
-        assert!(refused.to_string().contains("features 0xc/0x0"));
+        assert_eq!(refused, NoSlot::Newer { version: 1, unknown: Features { incompat: 0x600, ..Features::default() } });
+        assert!(refused.to_string().contains("features 0x600/0x0"));
     }
 
     #[test]

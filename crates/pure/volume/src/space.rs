@@ -146,7 +146,8 @@ impl Units {
                 _ => unit_bytes,
             };
             let blocks = bytes / BLOCK_BYTES;
-            if unit_bytes != 0 && (!bytes.is_multiple_of(BLOCK_BYTES) || blocks > group.slab_blocks) {
+            if unit_bytes != 0 && group.slabs > 0 && (!bytes.is_multiple_of(BLOCK_BYTES) || blocks > group.slab_blocks)
+            {
                 return Err(PoolError::StripeUnit(unit_bytes));
             }
             units.push(blocks.clamp(1, group.slab_blocks));

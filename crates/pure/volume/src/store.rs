@@ -39,6 +39,8 @@ struct State<D> {
     committed: u64,
     lost: bool,
     disks: Vec<(Uuid, Rc<D>)>,
+    /// Disks that get every commit and are no members yet.
+    guests: Vec<Uuid>,
     running: Option<Running>,
     waiting: Vec<Waker>,
     on_failed: OnFailed,
@@ -62,6 +64,7 @@ impl<D: BlockDevice + 'static> Store<D> {
             committed: 0,
             lost: false,
             disks,
+            guests: Vec::new(),
             running: None,
             waiting: Vec::new(),
             on_failed: Rc::new(|_| {}),
@@ -110,8 +113,25 @@ impl<D: BlockDevice + 'static> Store<D> {
         state.disks.push((id, disk));
     }
 
+    /// `disk` gets every commit from the next on, so that it is never more than one behind when the catalog names it.
+    pub(crate) fn invite(&self, id: Uuid, disk: Rc<D>) {
+        self.attach(id, disk);
+        self.state.borrow_mut().guests.push(id);
+    }
+
+    /// True while the disk gets every commit though it is no member.
+    pub(crate) fn is_guest(&self, id: Uuid) -> bool {
+        self.state.borrow().guests.contains(&id)
+    }
+
+    /// The disk gets commits as a member, or none.
+    pub(crate) fn end_visit(&self, id: Uuid) {
+        self.state.borrow_mut().guests.retain(|guest| *guest != id);
+    }
+
     /// Nothing of the store holds `disk` any more, but a commit that is under way.
     pub(crate) fn detach(&self, id: Uuid) {
+        self.end_visit(id);
         self.state.borrow_mut().disks.retain(|(known, _)| *known != id);
     }
 
@@ -170,12 +190,16 @@ impl<D: BlockDevice + 'static> Store<D> {
             let mut state = self.state.borrow_mut();
             let failed: Vec<Uuid> =
                 outcome.iter().filter(|(_, result)| result.is_err()).map(|(disk, _)| *disk).collect();
-            state.lost = failed.len() == outcome.len();
+            // A pool without its members is lost, however many guests it has.
+            let is_member = |disk: &&Uuid| !state.guests.contains(disk);
+            let members = outcome.iter().map(|(disk, _)| disk).filter(is_member).count();
+            state.lost = failed.iter().filter(is_member).count() == members;
             if failed.is_empty() {
                 state.committed = change;
             } else {
                 state.changed += 1;
             }
+            state.guests.retain(|guest| !failed.contains(guest));
             for disk in &failed {
                 if let Some(member) = state.catalog.member_mut(*disk) {
                     member.state = MemberState::Failed;
@@ -198,7 +222,9 @@ impl<D: BlockDevice + 'static> State<D> {
         members.filter(|member| member.since == SINCE_NEXT).for_each(|member| member.since = generation);
         let body: Rc<[u8]> = self.catalog.emit().into();
         let catalog = &self.catalog;
-        let takes_part = |disk: &Uuid| catalog.member(*disk).is_some_and(|member| member.state.takes_part());
+        let takes_part = |disk: &Uuid| {
+            self.guests.contains(disk) || catalog.member(*disk).is_some_and(|member| member.state.takes_part())
+        };
         let writes: Vec<_> = self
             .disks
             .iter()

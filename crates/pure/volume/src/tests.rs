@@ -4,6 +4,7 @@ mod crash;
 pub(crate) mod disk;
 mod families;
 mod golden;
+mod groups;
 mod mirror;
 mod pools;
 mod world;

@@ -48,6 +48,11 @@ fn code_of(error: &PoolError) -> Code {
         PoolError::HasVolumes(_) => code::POOL_IN_USE,
         PoolError::SnapshotLocked { .. } | PoolError::SnapshotCloned { .. } => code::POOL_IN_USE,
         PoolError::HasSnapshots(_) => code::POOL_IN_USE,
+        PoolError::Regrouping => code::POOL_BUSY,
+        PoolError::NotReached(_) => code::DISK_UNREADABLE,
+        PoolError::LogKnown => code::LOG_KNOWN,
+        PoolError::LogUnknown => code::LOG_UNKNOWN,
+        PoolError::LogInUse(_) => code::LOG_IN_USE,
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::catalog::GroupRole;
 use crate::label::Features;
 use crate::layout::data_area;
 use block::IoErrorKind;
@@ -22,6 +23,7 @@ fn catalog(phase: PoolPhase, members: &[(MemberState, u64)]) -> Catalog {
         slab_bytes: 1 << 20,
         groups: vec![GroupRecord {
             id: id(50),
+            role: GroupRole::Data,
             level: 1,
             clean: true,
             protected: false,
@@ -33,6 +35,7 @@ fn catalog(phase: PoolPhase, members: &[(MemberState, u64)]) -> Catalog {
         }],
         volumes: Vec::new(),
         families: Vec::new(),
+        log: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether a catalog is free of contradictions: the read-only check that every reader and every commit runs.
 
-use super::{Catalog, CatalogError, GroupRecord, SLABS_MAX, VOLUME_BYTES_MAX, VOLUMES_MAX, VolumeRecord};
+use super::{Catalog, CatalogError, GroupRecord, GroupRole, SLABS_MAX, VOLUME_BYTES_MAX, VOLUMES_MAX, VolumeRecord};
 use crate::label::NAME_BYTES_MAX;
 use crate::layout::BLOCK_BYTES;
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ impl Catalog {
         self.groups.iter().try_for_each(GroupRecord::check)?;
         self.volumes.iter().try_for_each(|volume| volume.check(&self.groups))?;
         self.check_families()?;
+        self.check_log()?;
         self.check_slabs()
     }
 
@@ -44,6 +45,8 @@ impl Catalog {
 impl GroupRecord {
     fn check(&self) -> Result<(), CatalogError> {
         ensure(self.slab_blocks > 0, "a slab has no blocks")?;
+        ensure(self.role == GroupRole::Data || self.slabs == 0, "a group that is not for volumes has slabs")?;
+        ensure(self.members.is_empty() == (self.role == GroupRole::Removed), "a group has no members")?;
         let blocks = u64::from(self.slab_blocks) * u64::from(self.slabs);
         let most = self.member_blocks.0.checked_mul(self.members.len() as u64);
         ensure(most.is_some_and(|most| blocks <= most), "a group has more slabs than its members can hold")

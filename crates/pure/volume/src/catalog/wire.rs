@@ -4,11 +4,12 @@
 //! later kinds of objects come in. `docs/on-disk.md` has the byte maps.
 
 use super::family_wire::{TYPE_FAMILY, TYPE_SNAPSHOT};
+use super::log::{LogRecord, TYPE_LOG};
 use super::{
-    Catalog, Column, FamilyRecord, GROUPS_MAX, GroupRecord, MEMBERS_MAX, MemberRecord, MemberState, PoolPhase,
-    SEGMENTS_MAX, SLABS_MAX, SNAPSHOTS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
+    Catalog, Column, FamilyRecord, GROUPS_MAX, GroupRecord, GroupRole, MEMBERS_MAX, MemberRecord, MemberState,
+    PoolPhase, SEGMENTS_MAX, SLABS_MAX, SNAPSHOTS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
 };
-use crate::label::{FAMILIES, PROTECTED};
+use crate::label::{FAMILIES, LOGS, PROTECTED};
 use block::Blocks;
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -57,7 +58,7 @@ wire! {
     struct PoolWire { pool: [u8; 16], owner_epoch: U64, slab_bytes: U64, phase: u8, name_bytes: u8, reserved: [u8; 6] }
     struct GroupWire {
         id: [u8; 16], level: u8, clean: u8, members: U16, chunk_bytes: U32,
-        member_blocks: U64, slab_blocks: U32, slabs: U32, protected: u8, reserved: [u8; 15],
+        member_blocks: U64, slab_blocks: U32, slabs: U32, protected: u8, reserved: [u8; 14], role: u8,
     }
     struct MemberWire { disk: [u8; 16], front: U64, since: U64, state: u8, reserved: [u8; 7] }
     struct VolumeWire {
@@ -100,6 +101,7 @@ impl Catalog {
             record(&mut out, TYPE_VOLUME, |out| volume.emit(out));
         }
         self.families.iter().for_each(|family| family.emit(&mut out));
+        self.log.iter().for_each(|log| log.emit(&mut out));
         out
     }
 
@@ -131,6 +133,9 @@ impl Catalog {
                         return Err(CatalogError::Damaged("records are out of order or too many"));
                     }
                 }
+                (TYPE_LOG, Some(catalog)) if catalog.log.is_none() => {
+                    catalog.log = Some(LogRecord::parse(&mut payload)?)
+                }
                 _ if header.flags.get() & FLAG_SKIPPABLE != 0 => continue,
                 (kind, _) => return Err(CatalogError::UnknownType(kind)),
             }
@@ -148,7 +153,8 @@ impl Catalog {
         let groups: usize = self.groups.iter().map(|record| RECORD_BYTES + group(record)).sum();
         let volumes: usize = self.volumes.iter().map(VolumeRecord::emitted_bytes_max).sum();
         let families: usize = self.families.iter().map(FamilyRecord::emitted_bytes).sum();
-        RECORD_BYTES + size_of::<PoolWire>() + self.name.len() + groups + volumes + families
+        let log = if self.log_group().is_some() { LogRecord::EMITTED_BYTES_MAX } else { 0 };
+        RECORD_BYTES + size_of::<PoolWire>() + self.name.len() + groups + volumes + families + log
     }
 
     fn parse_pool(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
@@ -168,7 +174,16 @@ impl Catalog {
             groups: Vec::new(),
             volumes: Vec::new(),
             families: Vec::new(),
+            log: None,
         })
+    }
+}
+
+impl GroupWire {
+    /// The features that a program must know to use the group.
+    fn needs(&self) -> u64 {
+        let protected = if self.protected != 0 { PROTECTED } else { 0 };
+        protected | if self.role != 0 { LOGS } else { 0 }
     }
 }
 
@@ -186,7 +201,12 @@ impl GroupRecord {
                 slab_blocks: self.slab_blocks.into(),
                 slabs: self.slabs.into(),
                 protected: u8::from(self.protected),
-                reserved: [0; 15],
+                reserved: [0; 14],
+                role: match self.role {
+                    GroupRole::Data => 0,
+                    GroupRole::Log => 1,
+                    GroupRole::Removed => 2,
+                },
             },
         );
         for member in &self.members {
@@ -204,12 +224,19 @@ impl GroupRecord {
     fn parse(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
         let wire: GroupWire = payload.read()?;
         let count = usize::from(wire.members.get());
-        if count == 0 || count > MEMBERS_MAX {
+        let role = match wire.role {
+            0 => GroupRole::Data,
+            1 => GroupRole::Log,
+            2 => GroupRole::Removed,
+            _ => return Err(CatalogError::Damaged("a group is there for nobody knows what")),
+        };
+        if (count == 0) != (role == GroupRole::Removed) || count > MEMBERS_MAX {
             return Err(CatalogError::Damaged("a group has no members or too many"));
         }
         let members = (0..count).map(|_| MemberRecord::parse(payload)).collect::<Result<_, _>>()?;
         Ok(Self {
             id: Uuid::from_bytes(wire.id),
+            role,
             level: wire.level,
             clean: truth(wire.clean).ok_or(CatalogError::Damaged("a group is neither clean nor dirty"))?,
             protected: truth(wire.protected).ok_or(CatalogError::Damaged("unknown kind of a group"))?,
@@ -372,9 +399,8 @@ pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
         let Ok(payload) = rest.take(bytes) else { break };
         needed |= match header.kind.get() {
             TYPE_FAMILY => FAMILIES,
-            TYPE_GROUP if GroupWire::read_from_prefix(payload).is_ok_and(|(group, _)| group.protected != 0) => {
-                PROTECTED
-            }
+            TYPE_LOG => LOGS,
+            TYPE_GROUP => GroupWire::ref_from_prefix(payload).map_or(0, |(group, _)| group.needs()),
             _ => 0,
         };
         if rest.pad(bytes).is_err() {

@@ -80,6 +80,13 @@ impl Granules {
         }
     }
 
+    /// Groups are divided so from now on; slabs that are there stay as they are.
+    pub(crate) fn reshape(&mut self, shapes: Vec<Shape>) {
+        let fresh = (self.cursors.len() as u16..).take(shapes.len().saturating_sub(self.cursors.len()));
+        self.cursors.extend(fresh.map(|group| [Place::slab_number(group, 0); 2]));
+        self.shapes = shapes;
+    }
+
     fn shape(&self, slab: u32) -> Shape {
         self.shapes[(slab >> 24) as usize]
     }

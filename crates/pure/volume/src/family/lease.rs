@@ -263,7 +263,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let after = |group| (group == last.group).then_some(last.first + last.slabs);
             let run = groups.filter_map(|group| space.take_run(group, 1, after(group))).next();
             let run = run.ok_or(PoolError::CatalogFull)?;
-            let pages = u64::from(run.slabs) * u64::from(self.slab_blocks[usize::from(run.group)]);
+            let pages = u64::from(run.slabs) * u64::from(self.slab_blocks.borrow()[usize::from(run.group)]);
             if record.meta.len() >= META_RUNS_MAX || !self.meta.has_room_for(pages) {
                 return Err(PoolError::CatalogFull);
             }

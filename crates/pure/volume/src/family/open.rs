@@ -78,7 +78,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             families,
             id: record.id,
             granule_blocks,
-            slab_blocks,
+            slab_blocks: RefCell::new(slab_blocks),
             tuning,
             meta,
             head: RefCell::default(),
@@ -122,10 +122,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 }
 
 /// How the slabs of each group are divided into granules.
-fn shapes<D: BlockDevice + 'static, G: BlockDevice>(shared: &Shared<D, G>, granule_blocks: u32) -> Vec<Shape> {
+pub(super) fn shapes<D: BlockDevice + 'static, G: BlockDevice>(
+    shared: &Shared<D, G>,
+    granule_blocks: u32,
+) -> Vec<Shape> {
     let slabs = shared.slab_blocks();
     let shape = |(&slab_blocks, group): (&u32, u16)| {
-        let stripe_blocks = shared.gate(group).device().geometry().optimal_bytes.div_ceil(BLOCK_BYTES);
+        let gate = shared.gate_of(group);
+        let stripe_blocks = gate.map_or(1, |gate| gate.device().geometry().optimal_bytes.div_ceil(BLOCK_BYTES));
         Shape::of(slab_blocks, granule_blocks, stripe_blocks)
     };
     slabs.iter().zip(0..).map(shape).collect()

@@ -67,7 +67,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The group of a place, and the first of its blocks there.
     pub(crate) fn locate(&self, place: Place) -> (u16, u64) {
         let group = place.group();
-        let slab = u64::from(place.slab() & 0x00ff_ffff) * u64::from(self.slab_blocks[usize::from(group)]);
+        let slab = u64::from(place.slab() & 0x00ff_ffff) * u64::from(self.slab_blocks.borrow()[usize::from(group)]);
         (group, slab + u64::from(place.index()) * u64::from(self.granule_blocks))
     }
 

@@ -2,7 +2,7 @@
 
 use super::Pool;
 use super::volumes::is_name;
-use crate::catalog::{Catalog, GROUPS_MAX, GroupRecord, MEMBERS_MAX, MemberRecord, MemberState, PoolPhase, SLABS_MAX};
+use crate::catalog::{Catalog, GROUPS_MAX, GroupRecord, MEMBERS_MAX, PoolPhase, SLABS_MAX};
 use crate::error::PoolError;
 use crate::label::{Features, Label};
 use crate::layout::{BLOCK_BYTES, data_area};
@@ -142,16 +142,21 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
         }
     }
     let slab_bytes = if plan.slab_bytes == 0 { choose_slab_bytes(groups) } else { plan.slab_bytes };
-    let records = plan.groups.iter().zip(groups).map(|(group, device)| draft_group(group, device, slab_bytes));
+    let records = plan.groups.iter().zip(groups).map(|(group, device)| {
+        let mut record = draft_group(group, device, slab_bytes)?;
+        record.members.iter_mut().for_each(|member| member.since = FIRST);
+        Ok(record)
+    });
     let catalog = Catalog {
         pool: plan.id,
         name: plan.name.clone(),
         phase: PoolPhase::Forming,
         owner_epoch: 0,
         slab_bytes,
-        groups: records.collect::<Result<_, _>>()?,
+        groups: records.collect::<Result<_, PoolError>>()?,
         volumes: Vec::new(),
         families: Vec::new(),
+        log: None,
     };
     match catalog.check() {
         Ok(()) => Ok(catalog),
@@ -160,7 +165,7 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
     }
 }
 
-fn draft_group<D: BlockDevice, G: BlockDevice>(
+pub(super) fn draft_group<D: BlockDevice, G: BlockDevice>(
     plan: &GroupPlan<D>,
     device: &G,
     slab_bytes: u64,
@@ -176,18 +181,8 @@ fn draft_group<D: BlockDevice, G: BlockDevice>(
         return Err(PoolError::Plan("a group is smaller than one slab; use larger disks or smaller slabs"));
     }
     let too_many = |_| PoolError::Plan("its slabs are too small for its size; choose larger ones");
-    let state = MemberState::InService;
-    Ok(GroupRecord {
-        id: plan.id,
-        level: plan.level,
-        clean: true,
-        protected: plan.protected,
-        chunk_bytes: plan.chunk_bytes,
-        member_blocks: plan.member_blocks,
-        slab_blocks: u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?,
-        slabs: u32::try_from(slabs).map_err(too_many)?,
-        members: plan.members.iter().map(|disk| MemberRecord { disk: disk.id, state, since: FIRST }).collect(),
-    })
+    let slab_blocks = u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?;
+    Ok(GroupRecord::of(plan, slab_blocks, u32::try_from(slabs).map_err(too_many)?))
 }
 
 /// The smallest slab of which a pool of `groups` has not too many: a catalog counts each.
@@ -213,17 +208,7 @@ async fn form<D: BlockDevice>(
         let _ = wipe(&*disk).await?;
         bring_up(id, disk.clone(), catalog.pool, FIRST, body.clone()).await?;
         let blocks = disk.geometry().blocks;
-        let label = Label {
-            pool: catalog.pool,
-            pool_name: catalog.name.clone(),
-            disk: id,
-            generation: FIRST,
-            device_blocks: blocks,
-            data: data_area(blocks).expect("the disk was admitted"),
-            labelled_at: now,
-            created_by: created_by.to_owned(),
-            features: Features::default(),
-        };
+        let label = label_of(catalog, id, FIRST, blocks, now, created_by);
         write_label(&*disk, &label).await
     };
     let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
@@ -231,6 +216,28 @@ async fn form<D: BlockDevice>(
         outcome.map_err(|error| PoolError::DiskFails { disk: *id, error })?;
     }
     Ok(())
+}
+
+/// The label of a disk of `blocks` that was admitted.
+pub(super) fn label_of(
+    catalog: &Catalog,
+    disk: Uuid,
+    generation: u64,
+    device_blocks: Blocks,
+    labelled_at: u64,
+    created_by: &str,
+) -> Label {
+    Label {
+        pool: catalog.pool,
+        pool_name: catalog.name.clone(),
+        disk,
+        generation,
+        device_blocks,
+        data: data_area(device_blocks).expect("the disk was admitted"),
+        labelled_at,
+        created_by: created_by.to_owned(),
+        features: Features::default(),
+    }
 }
 
 /// The pool is made: every label is stable, so the next commit may say so.
@@ -243,7 +250,7 @@ async fn go_live<D: BlockDevice + 'static>(store: &Store<D>) -> Result<(), PoolE
 }
 
 /// Admits a disk that is large enough and has the right blocks.
-fn admit_size<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), PoolError> {
+pub(super) fn admit_size<D: BlockDevice>(disk: &NewDisk<D>) -> Result<(), PoolError> {
     let geometry = disk.device.geometry();
     if geometry.block_bytes != BLOCK_BYTES {
         return Err(PoolError::BlockSize { block_bytes: geometry.block_bytes });

@@ -1,14 +1,13 @@
 //! Members that fail, are filled again, and are replaced.
 
 use super::Pool;
-use super::create::{NewDisk, admit_disk, made_by_us};
+use super::create::{NewDisk, admit_disk, label_of, made_by_us};
 use crate::catalog::{MemberRecord, MemberState};
 use crate::error::PoolError;
-use crate::label::Label;
 use crate::layout::{BLOCK_BYTES, data_area};
-use crate::probe::{Contents, probe, wipe, write_label};
+use crate::probe::{wipe, write_label};
 use crate::store::SINCE_NEXT;
-use block::{BlockDevice, Blocks, Extent};
+use block::{BlockDevice, Blocks};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -79,7 +78,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             admit_disk(&replacement).await?;
         }
         let device = Rc::new(replacement.device);
-        let label = self.label(id, data, blocks, now, created_by);
+        let (generation, created_by) = (self.shared.store.generation(), made_by_us(created_by));
+        let label = self.shared.store.look(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
         let prepared = async {
             let _ = wipe(&*device).await?;
             write_label(&*device, &label).await
@@ -110,30 +110,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             }
             let group = catalog.groups.iter().find(|group| group.members.iter().any(|member| member.disk == lost));
             Ok(group.expect("a member is in a group").member_blocks)
-        })
-    }
-
-    /// True when `device` bears a label of this pool that the pool does not count on: there is nothing to lose on it.
-    async fn is_given_up(&self, device: &D) -> bool {
-        let probed = probe(device).await;
-        let Contents::Member(member) = &probed.contents else { return false };
-        let counted =
-            |disk| self.shared.store.look(|catalog| catalog.member(disk).map(|member| member.state.takes_part()));
-        member.label.pool == self.id() && member.overwritten.is_none() && counted(member.label.disk) != Some(true)
-    }
-
-    fn label(&self, disk: Uuid, data: Extent, device_blocks: Blocks, now: u64, created_by: &str) -> Label {
-        let generation = self.shared.store.generation();
-        self.shared.store.look(|catalog| Label {
-            pool: catalog.pool,
-            pool_name: catalog.name.clone(),
-            disk,
-            generation,
-            device_blocks,
-            data,
-            labelled_at: now,
-            created_by: made_by_us(created_by),
-            features: crate::label::Features::default(),
         })
     }
 

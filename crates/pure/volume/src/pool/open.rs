@@ -2,7 +2,7 @@
 
 use super::Pool;
 use crate::assembly::FoundPool;
-use crate::catalog::MemberState;
+use crate::catalog::{GroupRole, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;
 use crate::store::{SINCE_NEXT, Store, bring_up};
@@ -17,7 +17,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// *Shape*: the caller has admitted the pool ([`FoundPool::admit`]); `disk` gives the device of a probe,
     /// by its place among the probes; `groups` are the arrays over the members that take part, in the order
-    /// of the catalog. *Durability*: when it returns, also of what somebody who was killed had written to
+    /// of the catalog, of those groups that volumes can lie on. *Durability*: when it returns, also of what somebody who was killed had written to
     /// its disks and not flushed. Opening again what was just opened writes nothing.
     /// *Errors*: `Refused`; `Plan` when a group is smaller than the catalog says; `CatalogLost`.
     pub async fn open(found: &FoundPool, mut disk: impl FnMut(usize) -> D, groups: Vec<G>) -> Result<Self, PoolError> {
@@ -45,13 +45,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             })?;
             store.committed(change).await?;
         }
-        Ok(Self::of(store, groups))
+        let pool = Self::of(store, groups);
+        pool.finish_groups().await?;
+        Ok(pool)
     }
 }
 
 /// Admits devices as large as the catalog says that the groups are.
 fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), PoolError> {
-    let records = &found.catalog.groups;
+    let records: Vec<_> = found.catalog.groups.iter().filter(|group| group.role == GroupRole::Data).collect();
     let fits = records.len() == groups.len()
         && records.iter().zip(groups).all(|(record, device)| {
             let geometry = device.geometry();

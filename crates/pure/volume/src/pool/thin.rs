@@ -3,7 +3,7 @@
 use super::Pool;
 use super::volumes::{admit_bytes, admit_identity};
 use crate::catalog::{
-    BRANCHES_MADE_MAX, BranchRecord, Catalog, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, LOG_BLOCKS_MIN, Parent,
+    BRANCHES_MADE_MAX, BranchRecord, Catalog, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, GroupRole, LOG_BLOCKS_MIN, Parent,
 };
 use crate::error::PoolError;
 use crate::family::Family;
@@ -229,7 +229,8 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
     }
     admit_bytes(plan.size_bytes, plan.block_bytes)?;
     let granule_bytes = if plan.granule_bytes == 0 { GRANULE_BYTES_USUAL } else { plan.granule_bytes };
-    let slab_blocks = catalog.groups.iter().map(|group| group.slab_blocks).min().unwrap_or(0);
+    let groups = catalog.groups.iter().filter(|group| group.role == GroupRole::Data);
+    let slab_blocks = groups.map(|group| group.slab_blocks).min().unwrap_or(0);
     let fits = granule_bytes.is_power_of_two() && GRANULE_BYTES.contains(&granule_bytes);
     if !fits || granule_bytes / BLOCK_BYTES > slab_blocks {
         return Err(PoolError::Granule(plan.granule_bytes));

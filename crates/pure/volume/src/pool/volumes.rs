@@ -1,6 +1,6 @@
 //! Making, growing, opening and deleting volumes.
 
-use super::Pool;
+use super::{Gate, Pool};
 use crate::catalog::{Catalog, SEGMENTS_MAX, VOLUME_BYTES_MAX, VOLUMES_MAX, VolumeRecord};
 use crate::error::PoolError;
 use crate::label::NAME_BYTES_MAX;
@@ -125,9 +125,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
-    /// Bytes of a full stripe of each group, in order.
+    /// Bytes of a full stripe of each group, in order; of one block where no volume can lie.
     fn stripe_bytes(&self) -> Vec<u32> {
-        self.shared.gates.iter().map(|gate| gate.device().geometry().optimal_bytes).collect()
+        let groups = self.shared.store.look(|catalog| catalog.groups.len());
+        let stripe = |gate: &Gate<G>| gate.device().geometry().optimal_bytes;
+        let gates = self.shared.gates.iter().take(groups);
+        gates.map(|gate| gate.get().map_or(BLOCK_BYTES, stripe)).collect()
     }
 }
 

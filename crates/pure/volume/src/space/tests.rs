@@ -1,5 +1,5 @@
 use super::*;
-use crate::catalog::{MemberRecord, MemberState, PoolPhase, SLABS_MAX, VOLUME_BYTES_MAX};
+use crate::catalog::{GroupRole, MemberRecord, MemberState, PoolPhase, SLABS_MAX, VOLUME_BYTES_MAX};
 use block::Blocks;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -8,6 +8,7 @@ fn groups(shapes: &[(u32, u32)]) -> Vec<GroupRecord> {
     let member = |disk| MemberRecord { disk: Uuid::from_u128(disk), state: MemberState::InService, since: 1 };
     let group = |(&(slab_blocks, slabs), number): (&(u32, u32), u128)| GroupRecord {
         id: Uuid::from_u128(50 + number),
+        role: GroupRole::Data,
         level: 5,
         clean: true,
         protected: false,
@@ -30,6 +31,7 @@ fn catalog(groups: Vec<GroupRecord>) -> Catalog {
         groups,
         volumes: Vec::new(),
         families: Vec::new(),
+        log: None,
     }
 }
 

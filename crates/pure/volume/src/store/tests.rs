@@ -1,5 +1,5 @@
 use super::*;
-use crate::catalog::{GroupRecord, MemberRecord, PoolPhase};
+use crate::catalog::{GroupRecord, GroupRole, MemberRecord, PoolPhase};
 use crate::tests::disk::{Event, Image, Journal, SimDisk, block_on};
 use block::Blocks;
 use std::cell::RefCell as Cell;
@@ -17,6 +17,7 @@ fn store(disks: u128) -> (Store<SimDisk>, Vec<Rc<SimDisk>>, Journal) {
         slab_bytes: 1 << 20,
         groups: vec![GroupRecord {
             id: id(50),
+            role: GroupRole::Data,
             level: 1,
             clean: true,
             protected: false,
@@ -28,6 +29,7 @@ fn store(disks: u128) -> (Store<SimDisk>, Vec<Rc<SimDisk>>, Journal) {
         }],
         volumes: Vec::new(),
         families: Vec::new(),
+        log: None,
     };
     let disk = |number: u128| SimDisk::new(number as usize, 16384, Image::default(), journal.clone());
     let disks: Vec<Rc<SimDisk>> = (0..disks).map(|number| Rc::new(disk(number).delayed())).collect();

@@ -2,8 +2,8 @@
 //! not, and nothing else ever is.
 
 use super::disk::{Bug, Image, PowerCut, Random, block_on};
-use super::world::{DISK_BLOCKS, Disk, Opened, SLAB_BLOCKS, World, disk_id, members, volume_id};
-use crate::{MemberState, NewDisk, PoolError, PoolPhase, PoolRefusal, VolumePlan, probe, wipe};
+use super::world::{DISK_BLOCKS, Disk, Opened, SLAB_BLOCKS, TestPool, World, disk_id, labelling, members, volume_id};
+use crate::{GroupRole, LogRecord, MemberState, NewDisk, PoolError, PoolPhase, PoolRefusal, VolumePlan, probe, wipe};
 use block::{BlockDevice, Blocks, Buf, Extent, Lba};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -21,6 +21,14 @@ struct Known {
     in_service: BTreeSet<Uuid>,
     /// The disks that failed.
     given_up: BTreeSet<usize>,
+    /// What each group is there for, and how many slabs it has.
+    groups: Vec<(GroupRole, u32)>,
+    log: Option<LogRecord>,
+}
+
+fn groups(opened: &Opened) -> Vec<(GroupRole, u32)> {
+    let groups = opened.pool.status().groups.into_iter().map(|group| (group.record.role, group.record.slabs));
+    groups.filter(|(role, _)| *role != GroupRole::Removed).collect()
 }
 
 /// A pool's life, with the number of events that had happened when each step was acknowledged.
@@ -49,6 +57,8 @@ impl Script {
                 members.iter().filter(|(_, state)| holds(state)).map(|(disk, _)| *disk).collect()
             };
             self.known.taking_part = those(|state| state.takes_part());
+            self.known.groups = groups(&self.opened);
+            self.known.log = self.opened.pool.log();
             self.known.in_service = those(|state| *state == MemberState::InService);
         }
         let events = self.world.journal.borrow().len();
@@ -130,6 +140,35 @@ impl Script {
             }
             self.opened.pool.set_member_state(disk_id(disk), MemberState::InService).await.unwrap();
         });
+        self.acknowledge();
+    }
+
+    /// One more group, of `blocks` of its disks.
+    fn add_group(&mut self, number: u128, disks: &[usize], blocks: Blocks) {
+        let (mut plan, device) = self.world.group(number, disks);
+        device.show(blocks);
+        plan.member_blocks = blocks;
+        self.opened.groups.push(device.clone());
+        block_on(self.opened.pool.add_group(plan, device, labelling())).expect("the disks are blank");
+        self.acknowledge();
+    }
+
+    /// The group has the rest of its disks.
+    fn grow_group(&mut self, group: u16) {
+        let blocks = crate::data_area(Blocks(DISK_BLOCKS)).unwrap().len;
+        self.opened.groups[usize::from(group)].show(blocks);
+        assert!(block_on(self.opened.pool.grow_group(group, blocks)).unwrap() > 0);
+        self.acknowledge();
+    }
+
+    fn add_log(&mut self, number: u128, disks: &[usize]) {
+        let (plan, _) = self.world.group(number, disks);
+        block_on(self.opened.pool.add_log_group(plan, labelling())).expect("the disks are blank");
+        self.acknowledge();
+    }
+
+    fn log(&mut self, step: impl AsyncFnOnce(&TestPool) -> Result<(), PoolError>) {
+        block_on(step(&self.opened.pool)).expect("the log is there");
         self.acknowledge();
     }
 
@@ -313,6 +352,14 @@ impl Judge<'_> {
         if volumes != self.old.volumes && volumes != self.new.volumes {
             return Err(format!("volumes {volumes:?}, not {:?} or {:?}", self.old.volumes, self.new.volumes));
         }
+        let groups = groups(opened);
+        if groups != self.old.groups && groups != self.new.groups {
+            return Err(format!("groups {groups:?}, not {:?} or {:?}", self.old.groups, self.new.groups));
+        }
+        let log = opened.pool.log();
+        if log != self.old.log && log != self.new.log {
+            return Err(format!("log {log:?}, not {:?} or {:?}", self.old.log, self.new.log));
+        }
         for (disk, state) in members(&opened.pool) {
             let may = [self.old, self.new].iter().any(|known| known.taking_part.contains(&disk));
             let fresh = !self.old.live;
@@ -374,6 +421,38 @@ fn pool_of_two_groups_survives_a_power_cut_at_any_instant() {
     script.resize(1, 5 << 20);
     let tally = check(&script, false, 3);
     assert_clean(&tally, 300);
+}
+
+/// A pool that gets a group and a log, loses the log, grows and gets another.
+fn growing_life(prepare: impl Fn(&Disk)) -> Script {
+    let id = Uuid::from_u128;
+    let mut script = Script::begin(4, &[&[0]], prepare);
+    script.create_volume(1, 2 << 20);
+    script.add_group(1, &[1, 2], Blocks(8 * SLAB_BLOCKS));
+    script.resize(1, 4 << 20);
+    script.write(1, 900, 0x11);
+    script.grow_group(1);
+    script.add_log(2, &[3]);
+    script.log(async |pool| pool.set_log(id(71)).await);
+    script.log(async |pool| pool.enter_log(id(71), volume_id(1)).await);
+    script.log(async |pool| pool.abandon_log(id(71), vec![volume_id(1)]).await);
+    script.log(async |pool| pool.settle_log(id(71)).await);
+    script.log(async |pool| pool.remove_log_group().await.map(drop));
+    script
+}
+
+#[test]
+fn pool_that_gets_groups_and_a_log_survives_a_power_cut_at_any_instant() {
+    let tally = check(&growing_life(|_| {}), false, 5);
+    println!("{} states, {} of them cut in recovery", tally.states, tally.recoveries_cut);
+    assert_clean(&tally, 1000);
+}
+
+#[test]
+fn checker_finds_a_flush_that_is_left_out_while_a_group_is_added() {
+    let script = growing_life(|disk| disk.bug.set(Some(Bug::SkipFlush)));
+    let made = script.acknowledged[2].0;
+    assert!(!check_from(made, &script, false, 5).wrong.is_empty());
 }
 
 #[test]

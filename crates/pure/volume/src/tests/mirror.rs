@@ -1,12 +1,12 @@
 //! The simplest group that survives losses: every member holds everything.
 
 use crate::window::Window;
-use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
-use std::cell::RefCell;
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use std::cell::{Cell, RefCell};
 
 /// A group in which every member that is there holds the same.
 pub(crate) struct Mirror<D> {
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     members: RefCell<Vec<Option<std::rc::Rc<Window<D>>>>>,
 }
 
@@ -14,12 +14,17 @@ impl<D: BlockDevice> Mirror<D> {
     pub(crate) fn new(members: Vec<Option<Window<D>>>, optimal_bytes: u32) -> Self {
         let members: Vec<_> = members.into_iter().map(|member| member.map(std::rc::Rc::new)).collect();
         let geometry = members.iter().flatten().next().expect("a mirror needs a member").geometry();
-        Self { geometry: Geometry { optimal_bytes, ..geometry }, members: RefCell::new(members) }
+        Self { geometry: Cell::new(Geometry { optimal_bytes, ..geometry }), members: RefCell::new(members) }
     }
 
     /// The member at `position` is not used any more.
     pub(crate) fn drop_member(&self, position: usize) {
         self.members.borrow_mut()[position] = None;
+    }
+
+    /// It shows so many blocks of its members.
+    pub(crate) fn show(&self, blocks: Blocks) {
+        self.geometry.set(Geometry { blocks, ..self.geometry.get() });
     }
 
     fn present(&self) -> Vec<std::rc::Rc<Window<D>>> {
@@ -33,7 +38,7 @@ impl<D: BlockDevice> Mirror<D> {
 
 impl<D: BlockDevice> BlockDevice for Mirror<D> {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {

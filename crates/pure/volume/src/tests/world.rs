@@ -3,8 +3,8 @@
 use super::disk::{Event, Image, Journal, SimDisk, block_on};
 use super::mirror::Mirror;
 use crate::{
-    CreatePool, FoundPool, GroupPlan, GroupRecord, MemberState, NewDisk, Pool, PoolError, PoolRefusal, Probe, Standing,
-    Survey, Window, assemble, probe,
+    CreatePool, FoundPool, GroupPlan, GroupRecord, GroupRole, Labelling, MemberState, NewDisk, Pool, PoolError,
+    PoolRefusal, Probe, Standing, Survey, Window, assemble, probe,
 };
 use block::{Blocks, Extent};
 use std::rc::Rc;
@@ -62,33 +62,37 @@ impl World {
 
     /// The plan of a pool of mirrors, each of the disks that `groups` lists, and their devices.
     pub(crate) fn plan(&self, groups: &[&[usize]]) -> (CreatePool<Disk>, Vec<Group>) {
+        let (plans, devices): (Vec<_>, Vec<_>) =
+            groups.iter().zip(0_u128..).map(|(members, number)| self.group(number, members)).unzip();
+        let plan = CreatePool {
+            id: pool_id(),
+            name: "tank".into(),
+            slab_bytes: 1 << 20,
+            groups: plans,
+            now: 1_700_000_000,
+            created_by: "blockyard 0.1.0".into(),
+            force: false,
+        };
+        (plan, devices)
+    }
+
+    pub(crate) fn create(&self, groups: &[&[usize]]) -> Result<Opened, PoolError> {
+        let (plan, groups) = self.plan(groups);
+        Ok(Opened { pool: block_on(Pool::create(plan, groups.clone()))?, groups })
+    }
+
+    /// The plan of one more mirror of the disks `members`, and its device.
+    pub(crate) fn group(&self, number: u128, members: &[usize]) -> (GroupPlan<Disk>, Group) {
         let data = crate::data_area(Blocks(DISK_BLOCKS)).unwrap();
-        let plans = groups.iter().zip(0_u128..).map(|(members, number)| GroupPlan {
+        let plan = GroupPlan {
             id: Uuid::from_u128(50 + number),
             level: 1,
             protected: false,
             chunk_bytes: STRIPE_BYTES,
             member_blocks: data.len,
             members: members.iter().map(|&n| NewDisk { id: disk_id(n), device: self.disks[n].clone() }).collect(),
-        });
-        let plan = CreatePool {
-            id: pool_id(),
-            name: "tank".into(),
-            slab_bytes: 1 << 20,
-            groups: plans.collect(),
-            now: 1_700_000_000,
-            created_by: "blockyard 0.1.0".into(),
-            force: false,
         };
-        let devices = groups
-            .iter()
-            .map(|members| mirror(members.iter().map(|&member| Some(self.disks[member].clone())).collect(), data));
-        (plan, devices.collect())
-    }
-
-    pub(crate) fn create(&self, groups: &[&[usize]]) -> Result<Opened, PoolError> {
-        let (plan, groups) = self.plan(groups);
-        Ok(Opened { pool: block_on(Pool::create(plan, groups.clone()))?, groups })
+        (plan, mirror(members.iter().map(|&member| Some(self.disks[member].clone())).collect(), data))
     }
 
     /// True when something was written since the disks were there.
@@ -125,6 +129,7 @@ impl World {
     fn mirrors(&self, found: &FoundPool, order: &[usize]) -> Vec<Group> {
         let pairs = found.catalog.groups.iter().zip(&found.groups);
         pairs
+            .filter(|(record, _)| record.role == GroupRole::Data)
             .map(|(record, group)| {
                 let members = group.positions.iter().map(|position| {
                     let current = position.standing == Standing::Current;
@@ -143,6 +148,10 @@ fn mirror(members: Vec<Option<Disk>>, data: Extent) -> Group {
 
 pub(crate) fn one_is_enough(_: &GroupRecord, present: &[bool]) -> bool {
     present.contains(&true)
+}
+
+pub(crate) fn labelling() -> Labelling {
+    Labelling { now: 1_700_000_000, created_by: "blockyard 0.1.0".into(), force: false }
 }
 
 /// The members of a pool and how they are.

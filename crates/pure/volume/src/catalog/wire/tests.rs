@@ -1,4 +1,5 @@
 use super::*;
+use crate::catalog::LogState;
 use crate::catalog::{BranchRecord, DeadRange, LOCKED_FOR_EVER, Parent, SlabRun, SnapshotRecord, VOLUME_BYTES_MAX};
 use proptest::prelude::*;
 
@@ -13,6 +14,7 @@ pub(crate) fn rich() -> Catalog {
     ];
     let group = |number: u128, clean| GroupRecord {
         id: id(50 + number),
+        role: GroupRole::Data,
         level: 6,
         clean,
         protected: false,
@@ -52,9 +54,15 @@ pub(crate) fn rich() -> Catalog {
         phase: PoolPhase::Live,
         owner_epoch: 3,
         slab_bytes: 16 << 20,
-        groups: vec![group(0, true), group(1, false)],
+        groups: vec![
+            group(0, true),
+            group(1, false),
+            GroupRecord { role: GroupRole::Log, slabs: 0, ..group(2, false) },
+            GroupRecord { role: GroupRole::Removed, slabs: 0, members: Vec::new(), ..group(3, true) },
+        ],
         volumes: vec![volume(1, "a", segments), small],
         families: vec![family()],
+        log: Some(LogRecord { group: 2, id: id(77), state: LogState::Abandoned, volumes: vec![id(1001), id(2000)] }),
     }
 }
 
@@ -132,16 +140,36 @@ fn catalog_record_of_an_unknown_type_is_refused_unless_it_says_that_it_may_be_pa
 }
 
 #[test]
-fn catalog_that_needs_a_newer_program_is_seen_from_its_bytes() {
+fn catalog_asks_for_no_newer_program_than_it_needs() {
     let mut catalog = rich();
+    assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS);
+    catalog.log = None;
+    assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS, "a group for a log is there");
+    catalog.groups.remove(2);
+    assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS, "a group was removed");
+    catalog.groups.truncate(2);
     assert_eq!(needed_by(&catalog.emit()), FAMILIES);
     catalog.groups[1].protected = true;
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | PROTECTED);
     assert_eq!(Catalog::parse(&catalog.emit()), Ok(catalog.clone()));
-    catalog.families.clear();
-    assert_eq!(needed_by(&catalog.emit()), PROTECTED);
     catalog.groups[1].protected = false;
+    catalog.families.clear();
     assert_eq!(needed_by(&catalog.emit()), 0);
+}
+
+#[test]
+fn catalog_with_a_log_that_contradicts_it_is_refused() {
+    let refused = |change: fn(&mut Catalog)| {
+        let mut catalog = rich();
+        change(&mut catalog);
+        assert!(Catalog::parse(&catalog.emit()).is_err());
+    };
+    refused(|catalog| catalog.log.as_mut().unwrap().group = 1);
+    refused(|catalog| catalog.log.as_mut().unwrap().volumes.push(Uuid::from_u128(1001)));
+    refused(|catalog| catalog.groups[1].role = GroupRole::Log);
+    refused(|catalog| catalog.groups[2].slabs = 1);
+    refused(|catalog| catalog.groups[3].role = GroupRole::Data);
+    refused(|catalog| catalog.groups[2].role = GroupRole::Removed);
 }
 
 #[test]
@@ -178,7 +206,7 @@ fn catalog_that_contradicts_itself_is_refused() {
         ("a volume has an impossible size", |catalog| catalog.volumes[0].size_bytes = VOLUME_BYTES_MAX + 512),
         ("a volume has too few slabs", |catalog| catalog.volumes[1].size_bytes = 515 * 4096),
         ("a volume lies on a group that is not there", |catalog| {
-            catalog.volumes[1].segments[0].columns[0].group = 2;
+            catalog.volumes[1].segments[0].columns[0].group = 4;
         }),
         ("a volume lies behind the end of its group", |catalog| {
             catalog.volumes[1].segments[0].columns[0].first_slab = 200;

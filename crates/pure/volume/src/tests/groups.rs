@@ -1,0 +1,194 @@
+//! Groups that are added, grow and go, and the group of the log, as operators see them.
+
+use super::disk::block_on;
+use super::world::{DISK_BLOCKS, Opened, TestPool, World, disk_id, labelling, members, volume_id};
+use crate::{
+    GroupRole, LogRecord, LogState, MemberState, PoolError, PoolRefusal, Provisioning, ThinPlan, VolumePlan, probe,
+};
+use block::{BlockDevice, Blocks, Buf, Extent, Lba};
+use uuid::Uuid;
+
+fn one_group(disks: usize) -> (World, Opened) {
+    let world = World::blank(disks);
+    let opened = world.create(&[&[0, 1]]).unwrap();
+    (world, opened)
+}
+
+fn create(pool: &TestPool, number: u64, size_bytes: u64) {
+    let name = format!("v{number}");
+    let plan =
+        VolumePlan { id: volume_id(number), name, size_bytes, block_bytes: 512, stripe_unit_bytes: 0, created_at: 1 };
+    block_on(pool.create_volume(plan)).unwrap();
+}
+
+fn filled(fill: u8) -> block::View {
+    let mut data = Buf::zeroed(4096);
+    data.fill(fill);
+    data.freeze()
+}
+
+#[test]
+fn group_added_gives_its_slabs_to_new_volumes_and_to_open_families() {
+    let (world, opened) = one_group(4);
+    let pool = &opened.pool;
+    let plan = ThinPlan {
+        id: volume_id(1),
+        name: "thin".into(),
+        size_bytes: 80 << 20,
+        block_bytes: 4096,
+        granule_bytes: 0,
+        provisioning: Provisioning::Thin,
+        zero_detection: false,
+        created_at: 1,
+    };
+    let thin = block_on(pool.create_thin_volume(plan)).unwrap();
+    let (plan, device) = world.group(1, &[2, 3]);
+    assert_eq!(block_on(pool.add_group(plan, device, labelling())), Ok(1));
+    let status = pool.status();
+    assert_eq!(status.bytes, 2 * (47 << 20));
+    // More than the first group alone has.
+    for block in (0..80 * 256).step_by(16) {
+        block_on(async {
+            let written = thin.write(Lba(block), filled(block as u8 | 1)).await.unwrap();
+            let _ = thin.flush(written).await.unwrap();
+        });
+    }
+    assert!(pool.status().groups[1].free_slabs < 47 - 20, "the second group is in use");
+    let again = World::of(world.images()).open().unwrap();
+    let thin = block_on(again.pool.open_thin_volume(volume_id(1))).unwrap();
+    for block in (0..80 * 256).step_by(160) {
+        let data = block_on(thin.read(Extent::new(block, 1))).unwrap().into_view();
+        assert_eq!(data[0], block as u8 | 1, "block {block}");
+    }
+}
+
+#[test]
+fn group_whose_disk_dies_while_it_is_added_is_not_added() {
+    let (world, opened) = one_group(5);
+    let (plan, device) = world.group(1, &[2, 3]);
+    world.disks[3].dead.set(true);
+    let refused = block_on(opened.pool.add_group(plan, device, labelling())).unwrap_err();
+    assert!(matches!(refused, PoolError::DiskFails { disk, .. } if disk == disk_id(3)), "{refused}");
+    let status = opened.pool.status();
+    assert_eq!((status.groups.len(), members(&opened.pool).len()), (1, 2));
+    // The other disk is nobody's again.
+    let (plan, device) = world.group(1, &[2, 4]);
+    assert_eq!(block_on(opened.pool.add_group(plan, device, labelling())), Ok(1));
+    assert_eq!(World::of(world.images()).open().unwrap().pool.status().groups.len(), 2);
+}
+
+#[test]
+fn group_of_disks_that_somebody_has_is_refused() {
+    let (world, opened) = one_group(4);
+    let other = World::of(vec![world.images()[0].clone()]);
+    world.disks[2].scribble(0, &block_on(other.disks[0].read(Extent::new(0, 1))).unwrap().into_view());
+    let (plan, device) = world.group(1, &[0, 3]);
+    let refused = block_on(opened.pool.add_group(plan, device, labelling())).unwrap_err();
+    assert_eq!(refused, PoolError::DiskKnown(disk_id(0)));
+    world.disks[3].scribble(1024 + 56, &0xef53_u16.to_le_bytes());
+    let (plan, device) = world.group(1, &[3]);
+    let refused = block_on(opened.pool.add_group(plan, device, labelling())).unwrap_err();
+    assert!(matches!(refused, PoolError::DiskForeign { .. }), "{refused}");
+    assert_eq!(members(&opened.pool), [0, 1].map(|disk| (disk_id(disk), MemberState::InService)));
+}
+
+#[test]
+fn group_grows_into_what_its_device_has_gained() {
+    let world = World::blank(2);
+    let (mut plan, groups) = world.plan(&[&[0, 1]]);
+    let half = Blocks(20 * 256);
+    plan.groups[0].member_blocks = half;
+    groups[0].show(half);
+    let pool = block_on(TestPool::create(plan, groups.clone())).unwrap();
+    create(&pool, 1, 20 << 20);
+    let all = crate::data_area(Blocks(DISK_BLOCKS)).unwrap().len;
+    groups[0].show(all);
+    assert_eq!(block_on(pool.grow_group(0, all)), Ok(27));
+    block_on(pool.resize_volume(volume_id(1), 47 << 20)).unwrap();
+    let again = World::of(world.images()).open().unwrap();
+    assert_eq!(again.pool.status().groups[0].record.slabs, 47);
+    assert_eq!(again.pool.status().groups[0].record.member_blocks, all);
+    groups[0].show(half);
+    assert!(block_on(pool.grow_group(0, all)).is_err(), "a group does not shrink");
+    assert_eq!(block_on(pool.grow_group(1, all)), Err(PoolError::GroupUnknown(1)));
+}
+
+#[test]
+fn log_group_has_no_slabs_and_goes_only_when_nobody_needs_it() {
+    let (world, opened) = one_group(6);
+    let pool = &opened.pool;
+    create(pool, 1, 1 << 20);
+    let id = Uuid::from_u128(70);
+    assert_eq!(block_on(pool.set_log(id)), Err(PoolError::LogUnknown));
+    assert_eq!(block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())), Ok(1));
+    assert_eq!(block_on(pool.add_log_group(world.group(2, &[4]).0, labelling())), Err(PoolError::LogKnown));
+    assert_eq!((pool.log_group(), pool.log(), pool.status().bytes), (Some(1), None, 47 << 20));
+    assert!(pool.group(1).is_none(), "no volume lies there");
+    block_on(pool.set_log(id)).unwrap();
+    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    assert_eq!(block_on(pool.enter_log(Uuid::from_u128(69), volume_id(1))), Err(PoolError::LogUnknown));
+    assert_eq!(block_on(pool.enter_log(id, volume_id(2))), Err(PoolError::VolumeUnknown(volume_id(2))));
+    assert_eq!(block_on(pool.remove_log_group()), Err(PoolError::LogInUse(1)));
+    assert_eq!(block_on(pool.set_log(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
+    let record = LogRecord { group: 1, id, state: LogState::Live, volumes: vec![volume_id(1)] };
+    assert_eq!(World::of(world.images()).open().unwrap().pool.log(), Some(record));
+    block_on(pool.delete_volume(volume_id(1))).unwrap();
+    assert_eq!(block_on(pool.remove_log_group()), Ok(vec![disk_id(2), disk_id(3)]));
+    assert!(matches!(block_on(probe(&world.disks[2])).contents, crate::Contents::Blank));
+    // The number of the group is not used again while the pool is open.
+    let (plan, device) = world.group(3, &[2, 3]);
+    assert_eq!(block_on(pool.add_group(plan, device, labelling())), Ok(2));
+    create(pool, 2, 60 << 20);
+    let again = World::of(world.images()).open().unwrap();
+    let roles: Vec<GroupRole> = again.pool.status().groups.iter().map(|group| group.record.role).collect();
+    assert_eq!(roles, [GroupRole::Data, GroupRole::Removed, GroupRole::Data]);
+}
+
+#[test]
+fn log_that_was_abandoned_names_who_lost_data_until_somebody_heard_it() {
+    let (world, opened) = one_group(3);
+    let (pool, id) = (&opened.pool, Uuid::from_u128(70));
+    [1, 2, 3].into_iter().for_each(|number| create(pool, number, 1 << 20));
+    block_on(pool.add_log_group(world.group(1, &[2]).0, labelling())).unwrap();
+    block_on(pool.set_log(id)).unwrap();
+    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    let lost = vec![volume_id(3), volume_id(2), volume_id(2), volume_id(9)];
+    block_on(pool.abandon_log(id, lost)).unwrap();
+    assert_eq!(block_on(pool.enter_log(id, volume_id(1))), Err(PoolError::LogUnknown), "it is never used again");
+    let again = World::of(world.images()).open().unwrap().pool;
+    let log = again.log().unwrap();
+    assert_eq!((log.state, log.volumes), (LogState::Abandoned, vec![volume_id(2), volume_id(3)]));
+    block_on(again.leave_log(volume_id(2))).unwrap();
+    assert_eq!(block_on(again.set_log(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
+    block_on(again.settle_log(id)).unwrap();
+    block_on(again.set_log(Uuid::from_u128(71))).unwrap();
+    assert_eq!(block_on(again.settle_log(id)), Err(PoolError::LogUnknown));
+}
+
+#[test]
+fn pool_without_its_log_serves_only_when_nobody_has_data_in_it() {
+    let (world, opened) = one_group(3);
+    let (pool, id) = (&opened.pool, Uuid::from_u128(70));
+    create(pool, 1, 1 << 20);
+    block_on(pool.add_log_group(world.group(1, &[2]).0, labelling())).unwrap();
+    block_on(pool.set_log(id)).unwrap();
+    let without = || World::of(world.images()).open_with(&[0, 1]);
+    assert!(without().is_ok());
+    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    assert!(matches!(without(), Err(PoolRefusal::Incomplete { group: 1, .. })));
+    block_on(pool.abandon_log(id, vec![volume_id(1)])).unwrap();
+    assert!(without().is_ok(), "what it holds is older than what the volumes have");
+}
+
+#[test]
+fn log_group_is_marked_dirty_and_clean_by_who_writes_to_it() {
+    let (world, opened) = one_group(3);
+    block_on(opened.pool.add_log_group(world.group(1, &[2]).0, labelling())).unwrap();
+    let clean = || opened.pool.status().groups[1].record.clean;
+    assert!(clean());
+    block_on(opened.pool.mark_dirty(1)).unwrap();
+    assert!(!clean());
+    assert_eq!(block_on(opened.pool.mark_clean(1)), Ok(true));
+    assert!(clean());
+    assert_eq!(block_on(opened.pool.mark_dirty(2)), Err(PoolError::GroupUnknown(2)));
+}
