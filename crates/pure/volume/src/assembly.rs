@@ -3,6 +3,7 @@
 
 use crate::catalog::{Catalog, GroupRecord, GroupRole, LogState, MemberRecord, MemberState, PoolPhase};
 use crate::label::Label;
+use crate::owner::Owner;
 use crate::probe::{Contents, FoundCatalog, Member, Probe};
 use block::{Blocks, IoError, View};
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub struct FoundPool {
     pub(crate) behind: Vec<Uuid>,
     /// The labels of which not all copies are whole.
     pub(crate) torn_labels: Vec<Label>,
+    /// Who had it last, as each of its disks that was found tells it.
+    pub(crate) marks: Vec<(Uuid, Owner)>,
 }
 
 /// The positions of one group.
@@ -140,6 +143,30 @@ pub enum PoolRefusal {
         /// A disk of the other part.
         theirs: Uuid,
     },
+    /// Somebody has it open.
+    #[error(
+        "pool \"{pool_name}\" is in use by {} {node_name}; {}", if *is_us { "another daemon of node" } else { "node" },
+        if *is_us { "stop that first" } else { "export it there first" }
+    )]
+    Owned {
+        /// What the pool is called.
+        pool_name: String,
+        /// Who has it.
+        node_name: String,
+        /// True when that calls itself the same node.
+        is_us: bool,
+    },
+    /// Another node had it open, did not let go of it, and is silent now.
+    #[error(
+        "pool \"{pool_name}\" was in use by node {node_name}, which did not let go of it and is silent now; if that node is \
+         surely down, import the pool with --force"
+    )]
+    NotReleased {
+        /// What the pool is called.
+        pool_name: String,
+        /// Who had it.
+        node_name: String,
+    },
     /// A group has lost more members than it bears.
     #[error("group {group} of pool \"{pool_name}\" cannot serve: {present} of its {members} members can be believed")]
     Incomplete {
@@ -242,11 +269,14 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     let commit = (newest.generation, newest.checksum);
     let behind = candidates.iter().filter(|candidate| !candidate.holds(commit)).map(Candidate::disk);
     let torn = candidates.iter().filter(|candidate| candidate.member.copies.contains(&false));
+    let known = candidates.iter().filter(|candidate| catalog.member(candidate.disk()).is_some());
+    let marks = known.filter_map(|candidate| Some((candidate.disk(), candidate.member.owner.clone()?)));
     survey.pools.push(FoundPool {
         groups: groups.collect(),
         generation: newest.generation,
         body: newest.body.clone(),
         behind: behind.collect(),
+        marks: marks.collect(),
         torn_labels: torn.map(|candidate| candidate.member.label.clone()).collect(),
         refusal: refusal(&catalog, newest, &candidates, &twins),
         catalog,

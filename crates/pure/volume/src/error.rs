@@ -211,4 +211,19 @@ pub enum PoolError {
     /// Volumes need the write log.
     #[error("{0} volumes have data in the log of the pool; change their write policy first")]
     LogInUse(usize),
+    /// The members did not take the mark that says whose the pool is.
+    #[error("the pool could not be claimed: a group has no disk that can be written")]
+    NotClaimed,
+    /// Somebody else claimed the pool at the same time, or had only seemed to be silent.
+    #[error("node {node} uses the pool, or wants it at the same time; nobody has it now if it stopped, so try again")]
+    Contested {
+        /// Who it is.
+        node: String,
+    },
+    /// Another node has the pool.
+    #[error("node {node} has taken the pool over; this one does not use it any more")]
+    Fenced {
+        /// Who has it.
+        node: String,
+    },
 }

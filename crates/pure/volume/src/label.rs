@@ -210,7 +210,7 @@ pub(crate) fn is_sealed(block: &[u8], checksum: u32, checksum_at: std::ops::Rang
 }
 
 /// Puts as much of `text` as leaves room for a zero byte at its end.
-fn put_text(place: &mut [u8], text: &str) {
+pub(crate) fn put_text(place: &mut [u8], text: &str) {
     let mut len = text.len().min(place.len() - 1);
     while !text.is_char_boundary(len) {
         len -= 1;
@@ -219,7 +219,7 @@ fn put_text(place: &mut [u8], text: &str) {
 }
 
 /// The text up to the first zero byte, if it has no control characters.
-fn take_text(place: &[u8]) -> Option<String> {
+pub(crate) fn take_text(place: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(place.split(|&byte| byte == 0).next()?).ok()?;
     (!text.contains(char::is_control)).then(|| text.to_owned())
 }

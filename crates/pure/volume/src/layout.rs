@@ -1,6 +1,6 @@
 //! Where the areas of a member disk lie. `docs/on-disk.md` draws the same map and says why.
 
-use block::{Blocks, Extent};
+use block::{Blocks, Extent, Lba};
 
 /// Bytes of a block of everything inside the engine.
 pub const BLOCK_BYTES: u32 = 4096;
@@ -13,6 +13,8 @@ pub const BODY_BYTES_MAX: usize = (4 << 20) - BLOCK_BYTES as usize;
 
 /// The blocks of the two label copies at the head of the disk; a third lies at the end.
 pub(crate) const HEAD_LABELS: [u64; 2] = [0, MIB_BLOCKS / 2];
+/// The blocks of the owner's marks.
+pub(crate) const OWNER_PLACES: Extent = Extent { start: Lba(MIB_BLOCKS), len: Blocks(4) };
 /// Where each catalog slot begins: generation `n` goes into slot `n % 2`.
 pub(crate) const SLOT_STARTS: [u64; 2] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS];
 /// Where the data area of format version 1 begins.
@@ -52,7 +54,8 @@ mod tests {
     #[test]
     fn layout_areas_do_not_overlap() {
         let slot_blocks = 4 * MIB_BLOCKS;
-        assert!(HEAD_LABELS[1] < SLOT_STARTS[0]);
+        assert!(HEAD_LABELS[1] < HEAD_BLOCKS && HEAD_BLOCKS <= OWNER_PLACES.start.0);
+        assert!(OWNER_PLACES.end().0 <= SLOT_STARTS[0]);
         assert_eq!(SLOT_STARTS[0] + slot_blocks, SLOT_STARTS[1]);
         assert!(SLOT_STARTS[1] + slot_blocks <= DATA_START);
         assert_eq!(BODY_BYTES_MAX as u64 + u64::from(BLOCK_BYTES), slot_blocks * u64::from(BLOCK_BYTES));

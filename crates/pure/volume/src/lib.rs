@@ -14,6 +14,7 @@ pub mod label;
 pub mod layout;
 mod map;
 mod maplog;
+pub mod owner;
 mod pool;
 mod probe;
 #[cfg(any(test, feature = "sabotage"))]
@@ -43,6 +44,7 @@ pub use family::plan::{
 };
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
+pub use owner::{Node, Owner};
 pub use pool::{CreatePool, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::Sectors;

@@ -9,6 +9,7 @@ mod groups;
 mod log;
 mod members;
 mod open;
+mod owner;
 mod snapshots;
 mod status;
 mod thin;
@@ -28,6 +29,7 @@ use crate::error::PoolError;
 use crate::store::Store;
 use crate::volume::Volume;
 use block::BlockDevice;
+use owner::Claim;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -58,6 +60,7 @@ pub(crate) struct Shared<D, G> {
     regrouping: Cell<bool>,
     open: RefCell<BTreeMap<Uuid, Weak<Volume<D, G>>>>,
     watch: Watch,
+    claim: Claim,
 }
 
 impl<D, G> Shared<D, G> {
@@ -85,7 +88,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
             }
         });
         let (open, watch) = (RefCell::default(), Watch::default());
-        Self { store, gates, regrouping: Cell::new(false), open, watch }
+        Self { store, gates, regrouping: Cell::new(false), open, watch, claim: Claim::default() }
     }
 
     /// Blocks of a slab of each group, in order.

@@ -3,6 +3,7 @@
 use crate::catalog::{Catalog, CatalogError};
 use crate::label::{Label, NoLabel};
 use crate::layout::{BLOCK_BYTES, DISK_BYTES_MIN, HEAD_BLOCKS, HEAD_LABELS, SLOT_STARTS, TAIL_BLOCKS, tail_label};
+use crate::owner::{Owner, newest, read_marks};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
 use crate::slot::{Header, NoSlot};
 use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
@@ -51,6 +52,8 @@ pub struct Member {
     pub overwritten: Option<&'static str>,
     /// The catalogs of the two slots, where they are whole and belong to this pool and disk; the newer one first.
     pub catalogs: Vec<FoundCatalog>,
+    /// Who had the pool last, as this disk tells it.
+    pub owner: Option<Owner>,
 }
 
 /// A whole catalog in a slot.
@@ -109,7 +112,9 @@ async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoEr
         }
     }
     catalogs.sort_by_key(|found| std::cmp::Reverse(found.generation));
-    Ok(Contents::Member(Box::new(Member { label, copies, overwritten: foreign, catalogs })))
+    // Where no mark can be read, the other members have theirs.
+    let owner = read_marks(disk, label.pool, label.disk).await.ok().and_then(newest);
+    Ok(Contents::Member(Box::new(Member { label, copies, overwritten: foreign, catalogs, owner })))
 }
 
 /// What a disk is on which no copy of a label is whole.

@@ -6,6 +6,7 @@
 
 use crate::catalog::{Catalog, MemberState};
 use crate::error::PoolError;
+use crate::owner::{Owner, read_marks};
 use crate::slot;
 use block::{BlockDevice, IoError, Stable, View};
 use futures_util::FutureExt;
@@ -25,6 +26,14 @@ pub(crate) const SINCE_NEXT: u64 = u64::MAX;
 pub(crate) struct Change(u64);
 
 type OnFailed = Rc<dyn Fn(Uuid)>;
+type OnFenced = Rc<dyn Fn(&Owner)>;
+
+/// Why a disk did not take a commit.
+enum Missed {
+    Io(#[expect(dead_code, reason = "the disk is failed whatever it answered")] IoError),
+    /// The pool is this one's now.
+    Fenced(Owner),
+}
 
 /// The catalog, and the disks that it lies on.
 pub(crate) struct Store<D> {
@@ -44,6 +53,10 @@ struct State<D> {
     running: Option<Running>,
     waiting: Vec<Waker>,
     on_failed: OnFailed,
+    /// Whose the pool is, as its members say when nobody else has it.
+    guard: Option<Owner>,
+    fenced: Option<Owner>,
+    on_fenced: OnFenced,
 }
 
 /// A commit under way. It belongs to the store, not to who asked for it: when one waiter is dropped the
@@ -51,7 +64,7 @@ struct State<D> {
 struct Running {
     change: u64,
     /// For each disk that was written, whether it has the commit now.
-    outcome: LocalBoxFuture<'static, Vec<(Uuid, Result<(), IoError>)>>,
+    outcome: LocalBoxFuture<'static, Vec<(Uuid, Result<(), Missed>)>>,
 }
 
 impl<D: BlockDevice + 'static> Store<D> {
@@ -68,6 +81,9 @@ impl<D: BlockDevice + 'static> Store<D> {
             running: None,
             waiting: Vec::new(),
             on_failed: Rc::new(|_| {}),
+            guard: None,
+            fenced: None,
+            on_fenced: Rc::new(|_| {}),
         };
         Self { state: RefCell::new(state) }
     }
@@ -75,6 +91,40 @@ impl<D: BlockDevice + 'static> Store<D> {
     /// `on_failed` hears of every disk that a commit could not reach, before the commit goes on without it.
     pub(crate) fn on_failed(&self, on_failed: OnFailed) {
         self.state.borrow_mut().on_failed = on_failed;
+    }
+
+    /// `on_fenced` hears, once, who has taken the pool over.
+    pub(crate) fn on_fenced(&self, on_fenced: OnFenced) {
+        self.state.borrow_mut().on_fenced = on_fenced;
+    }
+
+    /// Every commit from now on looks whether the pool is still this claim's.
+    pub(crate) fn guard(&self, owner: Option<Owner>) {
+        self.state.borrow_mut().guard = owner;
+    }
+
+    /// The claim that commits look after.
+    pub(crate) fn guarded(&self) -> Option<Owner> {
+        self.state.borrow().guard.clone()
+    }
+
+    /// Who has taken the pool over.
+    pub(crate) fn fenced_by(&self) -> Option<Owner> {
+        self.state.borrow().fenced.clone()
+    }
+
+    /// The pool is somebody else's: it takes no change any more.
+    pub(crate) fn fence(&self, by: Owner) {
+        let on_fenced = {
+            let mut state = self.state.borrow_mut();
+            state.lost = true;
+            state.waiting.drain(..).for_each(Waker::wake);
+            if state.fenced.replace(by.clone()).is_some() {
+                return;
+            }
+            state.on_fenced.clone()
+        };
+        on_fenced(&by);
     }
 
     /// What `look` sees in the catalog as it is now, committed or not.
@@ -185,7 +235,14 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Takes in how a commit went. When a disk missed it the next commit says so, and nobody is answered before.
-    fn end(&self, change: u64, outcome: Vec<(Uuid, Result<(), IoError>)>) {
+    fn end(&self, change: u64, outcome: Vec<(Uuid, Result<(), Missed>)>) {
+        let fenced = outcome.iter().find_map(|(_, result)| match result {
+            Err(Missed::Fenced(by)) => Some(by.clone()),
+            _ => None,
+        });
+        if let Some(by) = fenced {
+            return self.fence(by);
+        }
         let (failed, on_failed) = {
             let mut state = self.state.borrow_mut();
             let failed: Vec<Uuid> =
@@ -229,27 +286,32 @@ impl<D: BlockDevice + 'static> State<D> {
             .disks
             .iter()
             .filter(|(id, _)| takes_part(id))
-            .map(|(id, disk)| write_slot(*id, disk.clone(), catalog.pool, generation, body.clone()))
+            .cloned()
+            .map(|disk| commit_one(disk, catalog.pool, generation, body.clone(), self.guard.clone()))
             .collect();
         Running { change: self.changed, outcome: join_all(writes).boxed_local() }
     }
 }
 
-/// Puts `body` into the slot of `generation` of one disk, durably.
-async fn write_slot<D: BlockDevice>(
-    id: Uuid,
-    disk: Rc<D>,
+/// Puts `body` into the slot of `generation` of one disk, durably, if the pool is still `guard`'s there.
+async fn commit_one<D: BlockDevice>(
+    (id, disk): (Uuid, Rc<D>),
     pool: Uuid,
     generation: u64,
     body: Rc<[u8]>,
-) -> (Uuid, Result<(), IoError>) {
-    let data: View = slot::emit(pool, id, generation, &body);
-    let result = async {
-        let written = disk.write(slot::place(generation), data).await?;
-        let _: Stable = disk.flush(written).await?;
-        Ok(())
-    };
-    (id, result.await)
+    guard: Option<Owner>,
+) -> (Uuid, Result<(), Missed>) {
+    if let Some(own) = guard {
+        match read_marks(&*disk, pool, id).await {
+            Err(error) => return (id, Err(Missed::Io(error))),
+            Ok(marks) => {
+                if let Some(other) = marks.into_iter().find(|mark| mark.has_taken_over(&own)) {
+                    return (id, Err(Missed::Fenced(other)));
+                }
+            }
+        }
+    }
+    (id, bring_up(id, disk, pool, generation, body).await.map_err(Missed::Io))
 }
 
 /// One disk holds `body` as `generation`.
@@ -262,7 +324,10 @@ pub(crate) async fn bring_up<D: BlockDevice>(
     generation: u64,
     body: Rc<[u8]>,
 ) -> Result<(), IoError> {
-    write_slot(id, disk, pool, generation, body).await.1
+    let data: View = slot::emit(pool, id, generation, &body);
+    let written = disk.write(slot::place(generation), data).await?;
+    let _: Stable = disk.flush(written).await?;
+    Ok(())
 }
 
 /// Lets another waiter go on when one leaves, done or dropped.

@@ -6,5 +6,6 @@ mod families;
 mod golden;
 mod groups;
 mod mirror;
+mod owner;
 mod pools;
 mod world;

@@ -53,6 +53,9 @@ fn code_of(error: &PoolError) -> Code {
         PoolError::LogKnown => code::LOG_KNOWN,
         PoolError::LogUnknown => code::LOG_UNKNOWN,
         PoolError::LogInUse(_) => code::LOG_IN_USE,
+        PoolError::NotClaimed => code::POOL_FAILED,
+        PoolError::Contested { .. } => code::POOL_OWNED,
+        PoolError::Fenced { .. } => code::POOL_FENCED,
     }
 }
 
@@ -60,6 +63,8 @@ fn code_of_refused(refused: &PoolRefusal) -> Code {
     match refused {
         PoolRefusal::Incomplete { .. } | PoolRefusal::Newer(_) => code::POOL_INCOMPLETE,
         PoolRefusal::Unfinished(_) | PoolRefusal::Destroyed(_) => code::POOL_UNKNOWN,
+        PoolRefusal::Owned { .. } => code::POOL_OWNED,
+        PoolRefusal::NotReleased { .. } => code::POOL_NOT_RELEASED,
         PoolRefusal::Twins(_) | PoolRefusal::Split { .. } => code::DISK_IN_USE,
     }
 }

@@ -61,7 +61,7 @@ fn member(pool: u128, disk: u128, catalogs: &[FoundCatalog]) -> Probe {
         created_by: "test".into(),
         features: Features::default(),
     };
-    let member = Member { label, copies: [true; 3], overwritten: None, catalogs: catalogs.to_vec() };
+    let member = Member { label, copies: [true; 3], overwritten: None, catalogs: catalogs.to_vec(), owner: None };
     Probe { blocks: DISK_BLOCKS, contents: Contents::Member(Box::new(member)) }
 }
 
