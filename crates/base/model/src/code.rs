@@ -51,6 +51,7 @@ catalogue! {
     1107 PORTAL_UNKNOWN        NotFound    "No portal has this address.";
     1108 ROUTE_UNKNOWN         NotFound    "The API has no such path.";
     1109 SCRUB_UNKNOWN         NotFound    "No scrub runs.";
+    1110 SNAPSHOT_UNKNOWN      NotFound    "No snapshot has this name.";
 
     1201 NAME_TAKEN            Refused     "Something else has this name.";
     1202 IQN_TAKEN             Refused     "Another host has this initiator name.";
@@ -95,6 +96,12 @@ catalogue! {
     1505 BLOCK_SIZE_INVALID    Invalid     "The block size is neither 512 nor 4096 bytes.";
     1506 LIMIT_REACHED         Refused     "No more of these can be served.";
     1507 FILE_UNUSABLE         Refused     "The file cannot back a volume.";
+    1508 VOLUME_NO_MAP         Refused     "The volume has no map, so it can have no snapshots.";
+    1509 VOLUME_HAS_SNAPSHOTS  Refused     "The volume has snapshots.";
+    1510 VOLUME_BUSY           Refused     "A session uses the volume.";
+    1511 SNAPSHOT_LOCKED       Refused     "The snapshot is locked.";
+    1512 SNAPSHOT_IN_USE       Refused     "A clone needs the snapshot.";
+    1513 POLICY_IMPOSSIBLE     Refused     "The volume cannot have this policy now.";
 
     1601 HOST_IN_USE           Refused     "Volumes are presented to the host.";
     1602 SECRETS_EQUAL         Invalid     "Both directions have the same secret.";

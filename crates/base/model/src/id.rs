@@ -59,3 +59,7 @@ identity!(
     /// Which volume. Hosts see it in the volume's device identification, so it never changes.
     VolumeId
 );
+identity!(
+    /// Which snapshot.
+    SnapshotId
+);

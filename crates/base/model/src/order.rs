@@ -1,6 +1,9 @@
 //! What control asks of the data plane.
 
-use crate::{Access, Backend, DiskId, DiskName, Level, Name, PoolId, RepairPolicy, Size, VolumeId, VolumeName};
+use crate::{
+    Access, Backend, DiskId, DiskName, Level, Name, PoolId, Provision, RepairPolicy, Size, SnapshotId, SnapshotLock,
+    SnapshotName, SpacePolicy, VolumeId, VolumeName,
+};
 use std::net::SocketAddr;
 
 /// Do this, then say how it is. Every order is done wholly or refused with nothing changed.
@@ -96,6 +99,14 @@ pub enum Order {
         /// How fast, and what hosts may notice.
         policy: RepairPolicy,
     },
+    /// From now on operators and hosts hear so of how full the pool is → `Report::Pool`. Control remembers it, and
+    /// says it again when the pool was opened.
+    SetSpace {
+        /// Which.
+        pool: Name,
+        /// How full it may be before.
+        policy: SpacePolicy,
+    },
     /// Read and compare everything that the pool's volumes hold → `Report::Pool`, when that has begun.
     StartScrub {
         /// Which.
@@ -129,6 +140,47 @@ pub enum Order {
         /// Which.
         volume: VolumeName,
     },
+    /// Make snapshots of volumes of one pool, all of one instant between question and answer → `Report::Snapshots`,
+    /// durable; all of them or none.
+    CreateSnapshots {
+        /// What each is called, which says of which volume it is, and its identity.
+        snapshots: Vec<(SnapshotName, SnapshotId)>,
+        /// Until when they cannot be deleted.
+        lock: SnapshotLock,
+    },
+    /// Delete a snapshot → `Report::Done`, durable. What only it held is given back in the background.
+    DeleteSnapshot {
+        /// Which.
+        snapshot: SnapshotName,
+    },
+    /// The snapshot cannot be deleted before this; locks only become longer → `Report::Snapshots`, durable.
+    LockSnapshot {
+        /// Which.
+        snapshot: SnapshotName,
+        /// Until when.
+        lock: SnapshotLock,
+    },
+    /// Make a volume that shows what a snapshot shows, and shares what it does not change → `Report::Volume`, durable.
+    CloneSnapshot {
+        /// Of which snapshot.
+        snapshot: SnapshotName,
+        /// Its name, in the same pool.
+        volume: VolumeName,
+        /// Its identity.
+        id: VolumeId,
+        /// How it takes its space: thick or thin.
+        provision: Provision,
+        /// True when whole granules of zeros take no space.
+        zero_detection: bool,
+    },
+    /// The volume of the snapshot shows what that shows, and what was written since is gone → `Report::Volume`, durable.
+    /// Refused with `VOLUME_BUSY` while a session uses the volume, unless `in_use` says that it may.
+    RollBack {
+        /// Back to which snapshot.
+        snapshot: SnapshotName,
+        /// True when sessions may use the volume meanwhile; they are told that its content is another.
+        in_use: bool,
+    },
     /// From now on exactly this is who may see what → `Report::Done`. Sessions that lose a volume, or
     /// their host, lose it before the answer. Presentations of volumes that are not open are kept for
     /// when they are.
@@ -151,6 +203,8 @@ pub enum Order {
     Pools,
     /// All open volumes → `Report::Volumes`.
     Volumes,
+    /// All snapshots of open pools, and those that are being deleted → `Report::Snapshots`.
+    Snapshots,
     /// Who is logged in → `Report::Sessions`.
     Sessions,
     /// Where we listen → `Report::Portals`.

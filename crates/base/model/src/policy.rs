@@ -13,6 +13,24 @@ pub struct PoolPolicy {
     pub repair: RepairPolicy,
     /// When everything is read by itself.
     pub scrub: ScrubPolicy,
+    /// How full it may be before somebody hears of it.
+    pub space: SpacePolicy,
+}
+
+/// How full a pool may be before operators and hosts hear of it, in percent; 0: nobody does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpacePolicy {
+    /// More disks should be thought of.
+    pub soft: u8,
+    /// Writes will be refused soon.
+    pub hard: u8,
+}
+
+impl Default for SpacePolicy {
+    fn default() -> Self {
+        Self { soft: 80, hard: 95 }
+    }
 }
 
 /// How fast a pool is repaired, and what hosts may notice of it. Rates count the pool's own bytes, as `pool show` does.
@@ -78,7 +96,7 @@ pub struct Window {
 }
 
 /// The settings of a pool by name, and what may be written there.
-pub const POOL_SETTINGS: [(&str, &str); 7] = [
+pub const POOL_SETTINGS: [(&str, &str); 9] = [
     ("rebuild", "idle, balanced or fast"),
     ("rebuild.min", "a rate such as 10MiB/s, or off"),
     ("rebuild.max", "a rate such as 200MiB/s, or off"),
@@ -86,6 +104,8 @@ pub const POOL_SETTINGS: [(&str, &str); 7] = [
     ("rebuild.latency", "a span such as 20ms, or off"),
     ("scrub", "weekly, monthly or off"),
     ("scrub.window", "hours in UTC such as 22:00-06:00, or off"),
+    ("space.soft", "a part in percent such as 80%, or off"),
+    ("space.hard", "a part in percent such as 95%, or off"),
 ];
 
 impl PoolPolicy {
@@ -108,7 +128,14 @@ impl PoolPolicy {
             "rebuild.done-by" => repair.done_by = or_off(value, span).ok_or_else(wrong)?,
             "rebuild.latency" => repair.latency = or_off(value, span).ok_or_else(wrong)?,
             "scrub" => self.scrub.every = value.parse().map_err(|()| wrong())?,
-            _ => self.scrub.window = or_off(value, |text| text.parse().ok()).ok_or_else(wrong)?,
+            "scrub.window" => self.scrub.window = or_off(value, |text| text.parse().ok()).ok_or_else(wrong)?,
+            "space.soft" => self.space.soft = or_off(value, percent).ok_or_else(wrong)?.unwrap_or(0),
+            _ => self.space.hard = or_off(value, percent).ok_or_else(wrong)?.unwrap_or(0),
+        }
+        if self.space.soft > self.space.hard && self.space.hard > 0 {
+            let SpacePolicy { soft, hard } = self.space;
+            let message = format!("space.soft of {soft}% is more than space.hard of {hard}%");
+            return Err(Refusal::new(code::SETTING_INVALID, message, "lower the one or raise the other"));
         }
         match (self.repair.min, self.repair.max) {
             (Some(min), Some(max)) if min > max => Err(Refusal::new(
@@ -122,11 +149,12 @@ impl PoolPolicy {
 
     /// Every setting with its value, as [`PoolPolicy::set`] takes them.
     #[must_use]
-    pub fn settings(&self) -> [(&'static str, String); 7] {
+    pub fn settings(&self) -> [(&'static str, String); 9] {
         let off = || "off".to_owned();
         let rate = |rate: Option<Size>| rate.map_or_else(off, |rate| format!("{}/s", rate.exact()));
         let span = |span: Option<Span>| span.map_or_else(off, |span| span.to_string());
         let window = self.scrub.window.map_or_else(off, |window| window.to_string());
+        let threshold = |percent: u8| if percent == 0 { off() } else { format!("{percent}%") };
         let repair = &self.repair;
         let values = [
             repair.mode.as_str().to_owned(),
@@ -136,6 +164,8 @@ impl PoolPolicy {
             span(repair.latency),
             self.scrub.every.as_str().to_owned(),
             window,
+            threshold(self.space.soft),
+            threshold(self.space.hard),
         ];
         let mut values = values.into_iter();
         POOL_SETTINGS.map(|(name, _)| (name, values.next().expect("there are as many values as names")))
@@ -150,6 +180,11 @@ fn or_off<T>(value: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Optio
 fn rate(text: &str) -> Option<Size> {
     let size: Size = text.strip_suffix("/s").unwrap_or(text).parse().ok()?;
     (size > Size::ZERO).then_some(size)
+}
+
+/// A part in percent, from 1 to 100.
+fn percent(text: &str) -> Option<u8> {
+    text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| (1..=100).contains(percent))
 }
 
 /// A span above zero.
@@ -276,6 +311,8 @@ mod tests {
             ("rebuild.latency", "20ms"),
             ("scrub", "weekly"),
             ("scrub.window", "22:30-06:00"),
+            ("space.hard", "90%"),
+            ("space.soft", "70%"),
         ] {
             policy.set(key, value).expect(key);
             assert!(policy.settings().contains(&(key, value.to_owned())), "{key}={value}: {:?}", policy.settings());
@@ -286,7 +323,9 @@ mod tests {
         for (key, _) in POOL_SETTINGS.iter().filter(|(key, _)| *key != "rebuild") {
             policy.set(key, "off").expect(key);
         }
+        assert_eq!(policy.space, SpacePolicy { soft: 0, hard: 0 });
         policy.set("rebuild", "balanced").expect("the default");
+        policy.space = SpacePolicy::default();
         assert_eq!(policy, PoolPolicy::default());
     }
 
@@ -303,6 +342,8 @@ mod tests {
             ("scrub.window", "22:00-22:00"),
             ("scrub.window", "22-6"),
             ("scrub.window", "24:00-06:00"),
+            ("space.soft", "0%"),
+            ("space.hard", "101%"),
         ] {
             let refusal = policy.set(key, value).expect_err(value);
             assert!(refusal.code == code::SETTING_INVALID && refusal.hint.starts_with("write "), "{refusal}");
@@ -310,6 +351,7 @@ mod tests {
         assert_eq!(policy, PoolPolicy::default());
         policy.set("rebuild.max", "10MiB/s").expect("a rate");
         assert!(policy.set("rebuild.min", "11MiB/s").is_err());
+        assert!(policy.set("space.soft", "96%").is_err(), "above the hard one");
     }
 
     #[test]

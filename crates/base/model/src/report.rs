@@ -1,6 +1,6 @@
 //! What the data plane answers.
 
-use crate::{DiskReport, EngineReport, PoolReport, PortalReport, Raised, SessionReport, VolumeReport};
+use crate::{DiskReport, EngineReport, PoolReport, PortalReport, Raised, SessionReport, SnapshotReport, VolumeReport};
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub enum Report {
     Volume(VolumeReport),
     /// All volumes.
     Volumes(Vec<VolumeReport>),
+    /// Snapshots.
+    Snapshots(Vec<SnapshotReport>),
     /// One portal.
     Portal(PortalReport),
     /// All portals.

@@ -1,6 +1,6 @@
 //! How a volume is.
 
-use crate::{Size, VolumeId, VolumeName};
+use crate::{Progress, Size, SnapshotName, VolumeId, VolumeName};
 use serde::{Deserialize, Serialize};
 
 /// One volume as it is now.
@@ -20,6 +20,43 @@ pub struct VolumeReport {
     pub state: VolumeState,
     /// What hosts have done with it since it was opened.
     pub counters: VolumeCounters,
+    /// What it takes of its pool, where it has a map of its own.
+    #[serde(default)]
+    pub space: Option<SpaceReport>,
+}
+
+/// What a volume with a map takes of its pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceReport {
+    /// Bytes that it shows as data, shared with snapshots or not.
+    pub mapped: Size,
+    /// Of these, bytes that a snapshot or an origin holds, too.
+    pub shared: Size,
+    /// Bytes that are kept for what it may still write.
+    pub reserved: Size,
+    /// Bytes that hosts gave back since its pool was opened: unmapped, or zeros where zeros take no space.
+    pub reclaimed: Size,
+    /// Bytes that only its snapshots hold; not known where clones share them.
+    pub held_by_snapshots: Option<Size>,
+    /// How many snapshots it has.
+    pub snapshots: u32,
+    /// The snapshot that it is a clone of.
+    pub clone_of: Option<SnapshotName>,
+    /// How far space is given back that nobody sees any more, while it is.
+    pub cleaning: Option<Progress>,
+}
+
+/// How a volume of a pool takes its space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provision {
+    /// Space for all of it is kept, and no write is ever refused for want of it.
+    #[default]
+    Thick,
+    /// Space is taken as it is written.
+    Thin,
+    /// It lies in whole slabs without a map, and can have no snapshots.
+    Segments,
 }
 
 /// What holds a volume's data.
@@ -28,8 +65,18 @@ pub struct VolumeReport {
 pub enum Backend {
     /// The pool that its name begins with.
     Pool {
-        /// Bytes in one disk group before the next group's turn; none leaves the choice to the pool.
+        /// Bytes in one disk group before the next group's turn, for a volume in segments; none leaves the choice
+        /// to the pool.
         stripe_unit: Option<Size>,
+        /// How it takes its space.
+        #[serde(default)]
+        provision: Provision,
+        /// The unit in which space is given and shared; none for 64 KiB, and for a volume in segments.
+        #[serde(default)]
+        granule: Option<Size>,
+        /// True when whole granules of zeros take no space.
+        #[serde(default)]
+        zero_detection: bool,
     },
     /// A file or a block device, as it is.
     File {
@@ -69,12 +116,30 @@ pub struct VolumeCounters {
     pub errors: u64,
 }
 
+impl Provision {
+    /// The way in one word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Thick => "thick",
+            Self::Thin => "thin",
+            Self::Segments => "segments",
+        }
+    }
+}
+
 impl Backend {
-    /// The kind in one word.
+    /// A thick volume of a pool, with nothing else chosen.
+    #[must_use]
+    pub const fn pool() -> Self {
+        Self::Pool { stripe_unit: None, provision: Provision::Thick, granule: None, zero_detection: false }
+    }
+
+    /// The kind in one word; of a volume in a pool, how it takes its space.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Pool { .. } => "pool",
+            Self::Pool { provision, .. } => provision.as_str(),
             Self::File { .. } => "file",
             Self::Ram => "ram",
             Self::Null => "null",

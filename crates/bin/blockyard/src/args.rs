@@ -5,6 +5,7 @@ mod event;
 mod host;
 mod pool;
 mod serve;
+mod snapshot;
 mod volume;
 
 pub use disk::{DiskCommand, Light, SpareCommand};
@@ -12,6 +13,7 @@ pub use event::{EventCommand, Since};
 pub use host::{HostCommand, TargetCommand};
 pub use pool::{PoolCommand, ScrubCommand};
 pub use serve::{IoChoice, ServeOptions, portal_address};
+pub use snapshot::{LockOptions, SnapshotCommand, Until};
 pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -85,9 +87,12 @@ pub enum Command {
     /// Pools: create, list, show, set, scrub, export, import, destroy
     #[command(subcommand, after_help = "Example:\n  blockyard pool show tank")]
     Pool(PoolCommand),
-    /// Volumes: create, list, resize, delete
+    /// Volumes: create, list, show, resize, clone, rollback, delete
     #[command(subcommand, after_help = "Example:\n  blockyard volume list")]
     Volume(VolumeCommand),
+    /// Snapshots: create, list, lock, delete
+    #[command(subcommand, after_help = "Example:\n  blockyard snapshot create tank/vm1 monday")]
+    Snapshot(SnapshotCommand),
     /// Hosts: add, list, remove
     #[command(subcommand, after_help = "Example:\n  blockyard host list")]
     Host(HostCommand),

@@ -6,6 +6,7 @@ mod hosts;
 mod pools;
 mod presentations;
 mod sessions;
+mod snapshots;
 mod status;
 mod volumes;
 
@@ -29,6 +30,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Disk(command) => disks::run(&desk, command),
         Command::Pool(command) => pools::run(&desk, command),
         Command::Volume(command) => volumes::run(&desk, command),
+        Command::Snapshot(command) => snapshots::run(&desk, command),
         Command::Host(command) => hosts::run(&desk, command),
         Command::Target(command) => hosts::run_target(&desk, command),
         Command::Present(options) => presentations::present(&desk, options),

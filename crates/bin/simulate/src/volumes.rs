@@ -49,7 +49,7 @@ impl Stage {
     pub fn volume_spec(&self, pool: Option<&Name>, number: u16, bytes: u64, block_bytes: u32) -> VolumeSpec {
         let own: Name = format!("v{number}").parse().expect("this is a name");
         let (name, backend) = match pool {
-            Some(pool) => (VolumeName::in_pool(pool.clone(), own), Backend::Pool { stripe_unit: None }),
+            Some(pool) => (VolumeName::in_pool(pool.clone(), own), Backend::pool()),
             None => (VolumeName::bare(own), Backend::Ram),
         };
         let id = VolumeId::from_random(self.chance.identity());

@@ -8,8 +8,8 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    Events, Locate, NewDisk, NewHost, NewPool, NewPresentation, NewSpare, NewTarget, NewVolume, PoolSettings, Replace,
-    Resize, StartScrub, Unpresent,
+    Events, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool, NewPresentation, NewSnapshots, NewSpare,
+    NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub, Unpresent,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -18,7 +18,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use body::{Asked, Body, Named};
-use model::{DiskName, Name, Refusal, VolumeName, code};
+use model::{DiskName, Name, Refusal, SnapshotName, VolumeName, code};
 use serde::Serialize;
 use std::future::Future;
 use std::sync::Arc;
@@ -51,6 +51,10 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/pools/{name}/import", post(import_pool))
         .route("/volumes", get(volumes).post(create_volume))
         .route("/volumes/{*name}", get(volume).patch(resize_volume).delete(delete_volume))
+        .route("/snapshots", get(snapshots).post(create_snapshots))
+        .route("/snapshots/{*name}", get(snapshot).patch(lock_snapshot).delete(delete_snapshot))
+        .route("/clones", post(clone_snapshot))
+        .route("/rollbacks", post(roll_back))
         .route("/hosts", get(hosts).post(add_host))
         .route("/hosts/{name}", axum::routing::delete(remove_host))
         .route("/targets", get(targets).post(add_target))
@@ -179,6 +183,39 @@ async fn resize_volume(State(control): Shared, Named(name): Named<VolumeName>, B
 async fn delete_volume(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {
     to_its_end(async move { control.delete_volume(&name).await }).await?;
     Ok(gone())
+}
+
+async fn snapshots(State(control): Shared) -> Answer {
+    answer("snapshots", control.snapshots().await?)
+}
+
+async fn snapshot(State(control): Shared, Named(name): Named<SnapshotName>) -> Answer {
+    answer("snapshot", control.snapshot_report(&name).await?)
+}
+
+async fn create_snapshots(State(control): Shared, Body(request): Body<NewSnapshots>) -> Answer {
+    created("snapshots", to_its_end(async move { control.create_snapshots(request).await }).await?)
+}
+
+async fn lock_snapshot(
+    State(control): Shared,
+    Named(name): Named<SnapshotName>,
+    Body(request): Body<LockSnapshot>,
+) -> Answer {
+    answer("snapshot", to_its_end(async move { control.lock_snapshot(&name, request).await }).await?)
+}
+
+async fn delete_snapshot(State(control): Shared, Named(name): Named<SnapshotName>) -> Answer {
+    to_its_end(async move { control.delete_snapshot(&name).await }).await?;
+    Ok(gone())
+}
+
+async fn clone_snapshot(State(control): Shared, Body(request): Body<NewClone>) -> Answer {
+    created("volume", to_its_end(async move { control.clone_snapshot(request).await }).await?)
+}
+
+async fn roll_back(State(control): Shared, Body(request): Body<RollBack>) -> Answer {
+    answer("volume", to_its_end(async move { control.roll_back(request).await }).await?)
 }
 
 async fn hosts(State(control): Shared) -> Answer {

@@ -9,5 +9,6 @@ pub(crate) mod hosts;
 mod medium;
 pub(crate) mod pools;
 pub(crate) mod presentations;
+pub(crate) mod snapshots;
 pub(crate) mod spares;
 pub(crate) mod volumes;

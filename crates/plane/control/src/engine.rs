@@ -1,7 +1,8 @@
 //! Asking the data plane.
 
 use model::{
-    Call, DiskReport, EngineReport, Order, PoolReport, PortalReport, Refusal, Report, SessionReport, VolumeReport, code,
+    Call, DiskReport, EngineReport, Order, PoolReport, PortalReport, Refusal, Report, SessionReport, SnapshotReport,
+    VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -61,6 +62,8 @@ impl Engine {
         volume: Volume(VolumeReport);
         /// As [`Engine::ask`], for orders that are answered with volumes.
         volumes: Volumes(Vec<VolumeReport>);
+        /// As [`Engine::ask`], for orders that are answered with snapshots.
+        snapshots: Snapshots(Vec<SnapshotReport>);
         /// As [`Engine::ask`], for orders that are answered with one portal.
         portal: Portal(PortalReport);
         /// As [`Engine::ask`], for orders that are answered with portals.

@@ -5,13 +5,15 @@
 
 mod label;
 mod pool;
+mod snapshots;
 
 use crate::Engine;
 use label::OnDisk;
 use model::{
     Access, Call, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState, EngineReport, EventCode, MemberState,
     Name, Order, PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState, SessionReport, Size,
-    Subject, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName, VolumeReport, VolumeSpec, VolumeState, code, event,
+    SnapshotName, SnapshotReport, Subject, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName, VolumeReport, VolumeSpec,
+    VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -46,6 +48,9 @@ pub struct Fake {
     raised: Vec<Raised>,
     asking: Option<Call>,
     loose: BTreeMap<VolumeName, VolumeSpec>,
+    /// Gone with the fake: it has no map to keep them in.
+    snapshots: Vec<SnapshotReport>,
+    clones: BTreeMap<VolumeName, SnapshotName>,
     portals: Vec<SocketAddr>,
 }
 
@@ -80,8 +85,8 @@ impl Fake {
     }
 
     fn obey_watched(&mut self, order: &Order) -> Result<Report, Refusal> {
-        use Order::{Disks, Pools, Portals, Sessions, Status, Volumes};
-        let changes = !matches!(order, Disks | Pools | Volumes | Sessions | Portals | Status);
+        use Order::{Disks, Pools, Portals, Sessions, Snapshots, Status, Volumes};
+        let changes = !matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | Status);
         if changes {
             self.note(order, false);
         }
@@ -145,17 +150,7 @@ impl Fake {
             Order::OpenDisk { disk, path } => self.open_disk(disk, path).map(Report::Disk),
             Order::CloseDisk { disk } => Ok(self.close_disk(disk)),
             Order::EraseDisk { disk } => label::erase(&self.disks[disk]).map(|()| Report::Done),
-            Order::LocateDisk { disk, .. } => {
-                let known = self.disks.get(disk).and_then(|path| self.identities.get(&text(path)));
-                match known.is_some_and(|identity| identity.has_light) {
-                    true => Ok(Report::Done),
-                    false => {
-                        let message = format!("no light beside disk {disk} is known");
-                        let hint = format!("let its own light blink with blockyard disk locate {disk} --blink");
-                        Err(Refusal::new(code::DISK_NO_LIGHT, message, hint))
-                    }
-                }
-            }
+            Order::LocateDisk { disk, .. } => self.locate_disk(disk),
             Order::BlinkDisk { .. } => Ok(Report::Done),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::OpenPool { id } => self.open_pool(*id),
@@ -168,7 +163,7 @@ impl Fake {
             Order::ReplaceDisk { failed, member, replacement, force } => {
                 self.replace_disk(failed, *member, replacement, *force)
             }
-            Order::SetRepair { pool, .. } => Ok(self.pool_report(pool)),
+            Order::SetRepair { pool, .. } | Order::SetSpace { pool, .. } => Ok(self.pool_report(pool)),
             Order::StartScrub { pool, repairs } => {
                 self.pools.get_mut(pool).expect("control asks for open pools").start_scrub(*repairs)?;
                 self.raise(event::SCRUB_BEGAN, Subject::pool(pool), format!("a scrub of pool {pool} has begun"));
@@ -183,6 +178,12 @@ impl Fake {
             Order::CreateVolume(spec) => self.create_volume(spec).map(Report::Volume),
             Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).map(Report::Volume),
             Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),
+            Order::CreateSnapshots { .. }
+            | Order::DeleteSnapshot { .. }
+            | Order::LockSnapshot { .. }
+            | Order::CloneSnapshot { .. }
+            | Order::RollBack { .. }
+            | Order::Snapshots => self.obey_of_snapshots(order),
             Order::SetAccess(access) => {
                 *self.access.lock().unwrap_or_else(PoisonError::into_inner) = access.clone();
                 Ok(Report::Done)
@@ -206,6 +207,16 @@ impl Fake {
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
         }
+    }
+
+    fn locate_disk(&self, disk: &DiskName) -> Result<Report, Refusal> {
+        let known = self.disks.get(disk).and_then(|path| self.identities.get(&text(path)));
+        if known.is_some_and(|identity| identity.has_light) {
+            return Ok(Report::Done);
+        }
+        let message = format!("no light beside disk {disk} is known");
+        let hint = format!("let its own light blink with blockyard disk locate {disk} --blink");
+        Err(Refusal::new(code::DISK_NO_LIGHT, message, hint))
     }
 
     fn inspect(&self, name: Option<&DiskName>, path: &str) -> Result<DiskReport, Refusal> {
@@ -257,7 +268,8 @@ impl Fake {
 
     fn volumes(&self) -> Vec<VolumeReport> {
         let pooled = self.pools.values().flat_map(Pool::volumes);
-        pooled.chain(self.loose.values().cloned()).map(|spec| volume(&spec)).collect()
+        let report = |spec: VolumeSpec| VolumeReport { space: self.space(&spec.name), ..volume(&spec) };
+        pooled.chain(self.loose.values().cloned()).map(report).collect()
     }
 
     fn create_volume(&mut self, spec: &VolumeSpec) -> Result<VolumeReport, Refusal> {
@@ -286,6 +298,7 @@ impl Fake {
     }
 
     fn delete_volume(&mut self, name: &VolumeName) -> Result<(), Refusal> {
+        self.forget_snapshots_of(name);
         match name.pool().and_then(|pool| self.pools.get_mut(pool)) {
             Some(pool) => pool.delete_volume(&self.disks, name),
             None => {
@@ -305,6 +318,7 @@ fn volume(spec: &VolumeSpec) -> VolumeReport {
         backend: spec.backend.clone(),
         state: VolumeState::Online,
         counters: VolumeCounters::default(),
+        space: None,
     }
 }
 

@@ -1,6 +1,9 @@
 //! What the API is asked: the bodies of its requests.
 
-use model::{DiskName, EventSeverity, Iqn, Level, Name, Network, Refusal, Secret, Size, Timestamp, VolumeName, code};
+use model::{
+    DiskName, EventSeverity, Iqn, Level, Name, Network, Provision, Refusal, Secret, Size, SnapshotLock, SnapshotName,
+    Timestamp, VolumeName, code,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,7 +110,7 @@ pub struct NewGroup {
 }
 
 /// Make a volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewVolume {
     /// Its name: `pool/volume`, or a bare name with a backend.
@@ -118,12 +121,30 @@ pub struct NewVolume {
     /// Bytes of a logical block, 512 or 4096; 512 when absent.
     #[serde(default)]
     pub block_bytes: Option<u32>,
-    /// Bytes in one disk group before the next group's turn.
+    /// Bytes in one disk group before the next group's turn: makes a volume in segments, which can have no snapshots.
     #[serde(default)]
     pub stripe_unit: Option<Size>,
+    /// How a volume in a pool takes its space; all of it is kept when absent.
+    #[serde(default)]
+    pub provision: Option<Provision>,
+    /// The unit in which space is given and shared; 64 KiB when absent.
+    #[serde(default)]
+    pub granule: Option<Size>,
+    /// True when whole granules of zeros shall take no space.
+    #[serde(default)]
+    pub zero_detection: bool,
     /// What holds the data of a volume without a pool.
     #[serde(default)]
     pub backend: Option<NewBackend>,
+}
+
+impl NewVolume {
+    /// A volume with nothing chosen but its name and its size.
+    #[must_use]
+    pub fn new(name: VolumeName, size: Option<Size>) -> Self {
+        let (block_bytes, stripe_unit, provision, granule, zero_detection, backend) = Default::default();
+        Self { name, size, block_bytes, stripe_unit, provision, granule, zero_detection, backend }
+    }
 }
 
 /// What holds the data of a volume without a pool.
@@ -147,6 +168,57 @@ pub enum NewBackend {
 pub struct Resize {
     /// Its new size.
     pub size: Size,
+}
+
+/// Make snapshots, all of one instant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewSnapshots {
+    /// Of which volumes, all of one pool.
+    pub volumes: Vec<VolumeName>,
+    /// What to call the snapshot of each.
+    pub name: Name,
+    /// Until when they cannot be deleted.
+    #[serde(default)]
+    pub lock: SnapshotLock,
+}
+
+/// Keep a snapshot from being deleted.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockSnapshot {
+    /// Until when.
+    pub lock: SnapshotLock,
+}
+
+/// Make a volume of a snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewClone {
+    /// Of which.
+    pub snapshot: SnapshotName,
+    /// Its name, in the same pool.
+    pub name: VolumeName,
+    /// True to keep space for all of it.
+    #[serde(default)]
+    pub thick: bool,
+    /// True when whole granules of zeros shall take no space.
+    #[serde(default)]
+    pub zero_detection: bool,
+}
+
+/// Go back to a snapshot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RollBack {
+    /// To which.
+    pub snapshot: SnapshotName,
+    /// True though sessions use the volume.
+    #[serde(default)]
+    pub force: bool,
+    /// True when it was confirmed that what was written since is to be gone.
+    #[serde(default)]
+    pub confirmed: bool,
 }
 
 /// Know a host.

@@ -7,6 +7,7 @@ mod crash;
 mod racks;
 mod refusals;
 mod restart;
+mod snapshots;
 mod spares;
 mod steward;
 
@@ -120,7 +121,7 @@ pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
 }
 
 pub fn new_volume(name: &str, size: Option<Size>) -> NewVolume {
-    NewVolume { name: name.parse().expect("a name"), size, block_bytes: None, stripe_unit: None, backend: None }
+    NewVolume::new(name.parse().expect("a name"), size)
 }
 
 pub fn new_host(name: &str, initiators: &[&str]) -> NewHost {

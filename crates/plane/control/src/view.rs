@@ -159,6 +159,7 @@ impl Control {
             backend: record.backend.clone(),
             state: VolumeState::Missing,
             counters: VolumeCounters::default(),
+            space: None,
         }));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)

@@ -5,6 +5,7 @@
 mod disks;
 mod pools;
 mod questions;
+mod snapshots;
 mod volumes;
 
 use crate::access::AccessView;
@@ -95,8 +96,8 @@ pub struct Facts {
 }
 
 fn is_question(order: &Order) -> bool {
-    use Order::{Disks, NextEvents, Pools, Portals, Sessions, Status, Volumes};
-    matches!(order, Status | Disks | Pools | Volumes | Sessions | Portals | NextEvents)
+    use Order::{Disks, NextEvents, Pools, Portals, Sessions, Snapshots, Status, Volumes};
+    matches!(order, Status | Disks | Pools | Volumes | Snapshots | Sessions | Portals | NextEvents)
 }
 
 impl<W: World> Conductor<W> {
@@ -139,12 +140,25 @@ impl<W: World> Conductor<W> {
                 self.replace_disk(failed, *member, replacement, *force).await.map(Report::Pool)
             }
             Order::SetRepair { pool, policy } => self.set_repair(pool, policy).await.map(Report::Pool),
+            Order::SetSpace { pool, policy } => self.set_space(pool, *policy).await.map(Report::Pool),
             Order::StartScrub { pool, repairs } => self.start_scrub(pool, *repairs).await.map(Report::Pool),
             Order::StopScrub { pool } => self.stop_scrub(pool).await.map(Report::Pool),
             Order::HoldScrub { pool, held } => self.hold_scrub(pool, *held).await.map(Report::Pool),
             Order::CreateVolume(spec) => self.create_volume(spec).await.map(Report::Volume),
             Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).await.map(Report::Volume),
             Order::DeleteVolume { volume } => self.delete_volume(volume).await.map(|()| Report::Done),
+            Order::CreateSnapshots { snapshots, lock } => {
+                self.create_snapshots(snapshots, *lock).await.map(Report::Snapshots)
+            }
+            Order::DeleteSnapshot { snapshot } => self.delete_snapshot(snapshot).await.map(|()| Report::Done),
+            Order::LockSnapshot { snapshot, lock } => self.lock_snapshot(snapshot, *lock).await.map(Report::Snapshots),
+            Order::CloneSnapshot { snapshot, volume, id, provision, zero_detection } => {
+                let (snapshot, name) = (snapshot.clone(), volume.clone());
+                let (id, provision, zero_detection) = (*id, *provision, *zero_detection);
+                let new = crate::pool::NewClone { snapshot, name, id, provision, zero_detection };
+                self.clone_snapshot(new).await.map(Report::Volume)
+            }
+            Order::RollBack { snapshot, in_use } => self.roll_back(snapshot, *in_use).await.map(Report::Volume),
             Order::SetAccess(access) => {
                 *self.access.borrow_mut() = access.clone();
                 self.publish_access().await;

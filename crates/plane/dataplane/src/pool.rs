@@ -2,6 +2,7 @@
 
 mod care;
 mod create;
+mod device;
 mod members;
 mod open;
 mod pace;
@@ -9,15 +10,21 @@ mod rebuild;
 mod refusals;
 mod report;
 mod scrub;
+mod snapshots;
+mod space;
+mod tending;
 mod volumes;
 mod work;
 
 pub use care::set_repair;
 pub use create::{NewGroup, NewPool, create};
+pub use device::PoolVolume;
 pub use members::{blink, fail_disk, replace_disk};
 pub use open::open;
 pub use report::{disk_counters, reports};
 pub use scrub::{hold_scrub, start_scrub, stop_scrub};
+pub use snapshots::{NewClone, clone_snapshot, create_snapshots, delete_snapshot, lock_snapshot, roll_back, snapshots};
+pub use space::set_space;
 pub use volumes::{create_volume, delete_volume, resize_volume};
 
 use crate::array::{Disk, Group};
@@ -33,9 +40,6 @@ use std::future::Future;
 use std::rc::Rc;
 use volume::Uuid;
 use work::Work;
-
-/// A volume of a pool, as a device with blocks of 4096 bytes.
-pub type PoolVolume<W> = Rc<volume::Volume<Disk<W>, Group<W>>>;
 
 /// What every label says of who wrote it.
 const CREATED_BY: &str = concat!("blockyard ", env!("CARGO_PKG_VERSION"));
@@ -147,8 +151,11 @@ impl<W: World> OpenPool<W> {
     /// The first volume of this name.
     fn volume_id(&self, name: &VolumeName) -> Result<Uuid, Refusal> {
         let status = self.pool.status();
-        let found = status.volumes.iter().find(|volume| volume.name == name.volume().as_str());
-        found.map(|volume| volume.id).ok_or_else(|| {
+        let own = name.volume().as_str();
+        let in_segments = status.volumes.iter().map(|volume| (volume.name.as_str(), volume.id));
+        let mapped = status.families.iter().flat_map(|family| &family.volumes).filter(|volume| !volume.is_dying);
+        let mapped = mapped.map(|volume| (volume.name.as_str(), volume.id));
+        in_segments.chain(mapped).find(|(name, _)| *name == own).map(|(_, id)| id).ok_or_else(|| {
             let hint = "`blockyard volume list` shows the volumes";
             Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
         })
@@ -166,6 +173,7 @@ fn find<W: World>(seat: &Seat<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusa
 /// Everything of the pool is stable, its groups are marked clean, and its disks are closed.
 pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&seat, &name)?;
+    pool.stop_tending().await;
     pool.stop_work().await;
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
     for group in 0..pool.groups.len() {
@@ -182,11 +190,12 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
 /// The pool is no more, and its disks are blank.
 pub async fn destroy<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&seat, &name)?;
-    let volumes = pool.pool.status().volumes.len();
+    let volumes = pool.volume_count();
     if volumes > 0 {
         let message = format!("pool {name} has {volumes} volumes");
         return Err(Refusal::new(code::POOL_IN_USE, message, "delete its volumes first"));
     }
+    pool.stop_tending().await;
     pool.stop_work().await;
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;

@@ -13,6 +13,9 @@ use iscsi::TaskId;
 use model::{Backend, Size, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState};
 use scsi::{LogicalUnit, ManagementOutcome, NexusId, Outcome, TargetPort, TaskManagement};
 use shard::World;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::future::Future;
 use std::rc::Rc;
 
 /// A logical unit at home on this shard.
@@ -27,6 +30,8 @@ pub struct Unit<W: World> {
     store: Rc<Store<W>>,
     world: W,
     meter: Rc<Meter>,
+    /// Who reaches the unit.
+    nexuses: RefCell<BTreeSet<NexusId>>,
 }
 
 /// A command on its way through a unit.
@@ -83,7 +88,8 @@ impl<W: World> Unit<W> {
             ..scsi::Options::default()
         };
         let logical_unit = LogicalUnit::new(store.clone(), identity(id), options);
-        Self { id, name, backend, logical_unit, store, world: seat.world.clone(), meter: Rc::default() }
+        let (world, meter, nexuses) = (seat.world.clone(), Rc::default(), RefCell::default());
+        Self { id, name, backend, logical_unit, store, world, meter, nexuses }
     }
 
     /// The unit's commands are counted by `meter`, with those of others.
@@ -93,13 +99,27 @@ impl<W: World> Unit<W> {
 
     /// `nexus` reaches the unit through `port` from now on.
     pub fn attach(&self, nexus: NexusId, port: TargetPort, read_only: bool) {
+        self.nexuses.borrow_mut().insert(nexus);
         self.logical_unit.attach(nexus, Rc::new(port));
         self.logical_unit.set_read_only(nexus, read_only);
     }
 
     /// `nexus` is lost; its commands have ended before.
     pub fn detach(&self, nexus: NexusId) {
+        self.nexuses.borrow_mut().remove(&nexus);
         self.logical_unit.detach(nexus);
+    }
+
+    /// How many sessions have sent a command to the unit, and are still there.
+    pub fn sessions(&self) -> usize {
+        self.nexuses.borrow().len()
+    }
+
+    /// Runs `change`, after which the unit may show something else, and tells its initiators.
+    pub async fn replace_content<T, E>(&self, change: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let changed = change.await?;
+        self.logical_unit.medium_may_have_changed();
+        Ok(changed)
     }
 
     /// `nexus` sees other units beside this one than before, or may write where it might not.
@@ -121,6 +141,21 @@ impl<W: World> Unit<W> {
     /// The unit has grown, and its initiators are told.
     pub fn capacity_changed(&self) {
         self.logical_unit.capacity_changed();
+    }
+
+    /// Initiators are told that the pool of the unit has reached a threshold (38/07).
+    pub fn soft_threshold_reached(&self) {
+        self.logical_unit.soft_threshold_reached();
+    }
+
+    /// Initiators are told of thresholds that they have set and that others have crossed.
+    pub fn check_thresholds(&self) {
+        self.logical_unit.check_thresholds();
+    }
+
+    /// True when blocks take space as they are written.
+    pub fn is_thin(&self) -> bool {
+        block::BlockDevice::space(&*self.store).is_some()
     }
 
     /// What CDBs are judged against.
@@ -151,13 +186,23 @@ impl<W: World> Unit<W> {
                 written_bytes: counted.written_bytes,
                 errors: counted.errors,
             },
+            space: None,
         }
     }
 }
 
 /// The reports of all units at home here.
 pub fn reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
-    seat.units.borrow().values().map(|unit| unit.report()).collect()
+    let mut reports: Vec<VolumeReport> = seat.units.borrow().values().map(|unit| unit.report()).collect();
+    reports.sort_by(|a, b| a.name.cmp(&b.name));
+    for (name, pool) in &*seat.pools.borrow() {
+        // Sorted by name, those of one pool stand together.
+        let of_pool = |report: &VolumeReport| report.name.pool() == Some(name);
+        let first = reports.iter().position(of_pool).unwrap_or(reports.len());
+        let count = reports[first..].iter().take_while(|report| of_pool(report)).count();
+        pool.describe_space(&mut reports[first..first + count]);
+    }
+    reports
 }
 
 /// Who a volume is to its hosts: everything follows from its identity, so it is the same on every path,

@@ -60,6 +60,8 @@ catalogue! {
     306 POOL_OPENED        Info     "A pool was opened.";
     307 POOL_UNOPENED      Critical "A pool could not be opened.";
     308 POOL_EXPORTED      Info     "A pool was closed, for another machine to open it.";
+    321 POOL_RELIEVED      Info     "A pool has room again.";
+    322 WRITE_REFUSED      Critical "A write was refused, because its pool has no space left.";
 
     401 LOGIN_REFUSED      Warning  "An initiator was not let in.";
     402 PORTAL_UNUSABLE    Critical "A portal could not be opened.";

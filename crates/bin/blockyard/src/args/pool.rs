@@ -61,10 +61,11 @@ pub enum PoolCommand {
   blockyard pool set tank rebuild.done-by=2h
   blockyard pool set tank rebuild.latency=20ms
   blockyard pool set tank scrub=weekly scrub.window=01:00-05:00
+  blockyard pool set tank space.soft=70% space.hard=90%
   blockyard pool set tank
 
 Settings: rebuild (idle, balanced, fast), rebuild.min, rebuild.max, rebuild.done-by, rebuild.latency,
-scrub (weekly, monthly, off), scrub.window (hours in UTC). `off` takes a setting back.")]
+scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.hard (percent). `off` takes a setting back.")]
     Set {
         /// Which
         name: Name,

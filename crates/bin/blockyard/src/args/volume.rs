@@ -1,7 +1,7 @@
 //! `blockyard volume …`, `blockyard present …` and what belongs to it.
 
 use clap::{Args, Subcommand};
-use model::{Name, Size, VolumeName};
+use model::{Name, Size, SnapshotName, VolumeName};
 use std::path::PathBuf;
 
 /// What can be done with volumes.
@@ -13,6 +13,7 @@ pub enum VolumeCommand {
     /// Make a volume in a pool, or one of a file, of memory or of nothing
     #[command(after_help = "Example:
   blockyard volume create tank/vm1 100GiB
+  blockyard volume create tank/dev 2TiB --thin --zero-detection
   blockyard volume create tank/vmfs 2TiB --block-size 4096
   blockyard volume create image --file /srv/image.raw
   blockyard volume create scratch 1GiB --ram")]
@@ -24,7 +25,16 @@ pub enum VolumeCommand {
         /// Bytes of a logical block, 512 or 4096 [default: 512]
         #[arg(long, value_name = "BYTES")]
         block_size: Option<u32>,
-        /// Bytes in one disk group before the next group's turn
+        /// Take space as it is written, instead of keeping all of it
+        #[arg(long)]
+        thin: bool,
+        /// The unit in which space is given and shared, 16KiB to 1MiB [default: 64KiB]
+        #[arg(long, value_name = "SIZE")]
+        granule: Option<Size>,
+        /// Let whole granules of zeros take no space
+        #[arg(long)]
+        zero_detection: bool,
+        /// Bytes in one disk group before the next group's turn: a volume without a map, for which there are no snapshots
         #[arg(long, value_name = "SIZE")]
         stripe_unit: Option<Size>,
         /// Use this file or block device; a file that is not there is made
@@ -36,6 +46,44 @@ pub enum VolumeCommand {
         /// Use nothing: writes are forgotten, to measure everything else
         #[arg(long)]
         null: bool,
+    },
+    /// Show a volume: what it takes, and what hosts do with it
+    #[command(after_help = "Example:\n  blockyard volume show tank/vm1")]
+    Show {
+        /// Which
+        name: VolumeName,
+    },
+    /// Make a volume of a snapshot, which shares with it what it does not change
+    #[command(after_help = "Example:
+  blockyard volume clone tank/vm1@monday tank/test
+  blockyard present tank/test lab")]
+    Clone {
+        /// Of which snapshot, as POOL/VOLUME@NAME
+        snapshot: SnapshotName,
+        /// Its name, in the same pool
+        name: VolumeName,
+        /// Keep space for all of it, so that no write is ever refused
+        #[arg(long)]
+        thick: bool,
+        /// Let whole granules of zeros take no space
+        #[arg(long)]
+        zero_detection: bool,
+    },
+    /// Let a volume show what a snapshot of it shows; what was written since is gone
+    #[command(after_help = "Example:
+  blockyard volume rollback tank/vm1 monday --yes
+  blockyard volume rollback tank/vm1 monday --yes --force")]
+    Rollback {
+        /// Which
+        name: VolumeName,
+        /// To which of its snapshots
+        snapshot: Name,
+        /// Also while sessions use the volume, whose hosts may have cached what is gone then
+        #[arg(long)]
+        force: bool,
+        /// Do not ask for the name to be typed
+        #[arg(long)]
+        yes: bool,
     },
     /// Grow a volume while it is in use
     #[command(after_help = "Example:\n  blockyard volume resize tank/vm1 200GiB")]

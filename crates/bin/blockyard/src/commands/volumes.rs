@@ -1,28 +1,61 @@
 //! `blockyard volume …`
 
-use super::Desk;
 use super::disks::absolute;
+use super::{Desk, or_dash};
 use crate::args::VolumeCommand;
 use crate::confirm;
 use crate::failure::Failure;
-use crate::output::Rows;
-use control::request::{NewBackend, NewVolume, Resize};
-use model::{Size, VolumeReport};
+use crate::output::{Rows, put};
+use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack};
+use model::{Backend, Provision, Refusal, Size, SnapshotName, VolumeName, VolumeReport, code};
 
 pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
     match command {
         VolumeCommand::List => list(desk),
-        VolumeCommand::Create { name, size, block_size, stripe_unit, file, ram, null } => {
+        VolumeCommand::Create {
+            name,
+            size,
+            block_size,
+            thin,
+            granule,
+            zero_detection,
+            stripe_unit,
+            file,
+            ram,
+            null,
+        } => {
             let backend = match (file, ram, null) {
                 (Some(path), _, _) => Some(NewBackend::File { path: absolute(&path)? }),
                 (None, true, _) => Some(NewBackend::Ram {}),
                 (None, false, true) => Some(NewBackend::Null {}),
                 (None, false, false) => None,
             };
-            let request = NewVolume { name, size, block_bytes: block_size, stripe_unit, backend };
+            let provision = thin.then_some(Provision::Thin);
+            let block_bytes = block_size;
+            let request =
+                NewVolume { name, size, block_bytes, stripe_unit, provision, granule, zero_detection, backend };
             let answer = desk.client.post("/volumes", &request, "volume")?;
             let volume: VolumeReport = answer.decode()?;
             desk.out.done(&answer, &format!("volume {} created: {}", volume.name, volume.size))
+        }
+        VolumeCommand::Show { name } => show(desk, &name),
+        VolumeCommand::Clone { snapshot, name, thick, zero_detection } => {
+            let request = NewClone { snapshot, name, thick, zero_detection };
+            let answer = desk.client.post("/clones", &request, "volume")?;
+            let volume: VolumeReport = answer.decode()?;
+            desk.out.done(&answer, &format!("volume {} created, a clone of {}", volume.name, request.snapshot))
+        }
+        VolumeCommand::Rollback { name, snapshot, force, yes } => {
+            let request = RollBack { snapshot: SnapshotName::of(name, snapshot), force, confirmed: true };
+            if !yes {
+                let (volume, snapshot) = (&request.snapshot.volume, &request.snapshot.snapshot);
+                let message = format!("what was written to volume {volume} since {snapshot} would be gone");
+                let refusal = Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted");
+                confirm::repetition(volume, refusal)?;
+            }
+            let answer = desk.client.post("/rollbacks", &request, "volume")?;
+            let SnapshotName { volume, snapshot } = request.snapshot;
+            desk.out.done(&answer, &format!("volume {volume} shows what it was at {snapshot}"))
         }
         VolumeCommand::Resize { name, size } => {
             let answer = desk.client.patch(&format!("/volumes/{name}"), &Resize { size }, "volume")?;
@@ -47,6 +80,9 @@ fn list(desk: &Desk) -> Result<(), Failure> {
             volume.name.to_string(),
             volume.state.as_str().to_owned(),
             volume.size.iec(),
+            or_dash(volume.space.as_ref().map(|space| space.mapped.iec())),
+            or_dash(volume.space.as_ref().map(|space| space.reclaimed.iec())),
+            or_dash(volume.space.as_ref().map(|space| space.snapshots)),
             volume.block_bytes.to_string(),
             volume.backend.as_str().to_owned(),
             (counters.reads + counters.writes).to_string(),
@@ -55,6 +91,67 @@ fn list(desk: &Desk) -> Result<(), Failure> {
             counters.errors.to_string(),
         ]
     };
-    let header = &["VOLUME", "STATE", "SIZE", "BLOCK", "BACKEND", "COMMANDS", "READ", "WRITTEN", "ERRORS"];
+    let header = &[
+        "VOLUME",
+        "STATE",
+        "SIZE",
+        "MAPPED",
+        "RECLAIMED",
+        "SNAPSHOTS",
+        "BLOCK",
+        "BACKEND",
+        "COMMANDS",
+        "READ",
+        "WRITTEN",
+        "ERRORS",
+    ];
     desk.out.rows(&answer, &Rows { header, rows: volumes.iter().map(row).collect() })
+}
+
+fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/volumes/{name}"), "volume")?;
+    if desk.out.is_json() {
+        return desk.out.json(&answer);
+    }
+    let volume: VolumeReport = answer.decode()?;
+    let lines = of_volume(&volume).into_iter().map(|(what, text)| format!("  {what:<9} {text}\n"));
+    put(&format!("volume {name}: {}, {}\n{}", volume.state.as_str(), volume.size, lines.collect::<String>()))
+}
+
+/// What there is to say of a volume, a line each.
+fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
+    let mut told = vec![("blocks", format!("{} bytes", volume.block_bytes))];
+    match &volume.backend {
+        Backend::Pool { provision, granule, zero_detection, .. } => {
+            let granule = granule.map_or(String::new(), |granule| format!(", granules of {}", granule.iec()));
+            let zeros = if *zero_detection { ", zeros take no space" } else { "" };
+            told.push(("space", format!("{}{granule}{zeros}", provision.as_str())));
+        }
+        Backend::File { path } => told.push(("file", path.clone())),
+        other => told.push(("space", other.as_str().to_owned())),
+    }
+    if let Some(space) = &volume.space {
+        let shared = format!("{}, of which {} shared", space.mapped.iec(), space.shared.iec());
+        told.push(("mapped", shared));
+        if space.reserved > Size::ZERO {
+            told.push(("kept", format!("{} for what it may still write", space.reserved.iec())));
+        }
+        told.push(("reclaimed", format!("{} since its pool was opened", space.reclaimed.iec())));
+        let held = space.held_by_snapshots.filter(|_| space.snapshots > 0);
+        let held = held.map_or(String::new(), |held| format!(", which hold {} that it does not show", held.iec()));
+        told.push(("snapshots", format!("{}{held}", space.snapshots)));
+        told.extend(space.clone_of.as_ref().map(|origin| ("clone of", origin.to_string())));
+        told.extend(space.cleaning.map(|cleaning| ("cleaning", format!("{} % done", cleaning.percent()))));
+    }
+    let counters = &volume.counters;
+    let done = format!(
+        "{} reads of {}, {} writes of {}, {} errors",
+        counters.reads,
+        Size::new(counters.read_bytes).iec(),
+        counters.writes,
+        Size::new(counters.written_bytes).iec(),
+        counters.errors
+    );
+    told.push(("done", done));
+    told
 }

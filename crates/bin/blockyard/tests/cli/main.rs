@@ -179,6 +179,62 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "no light beside disk d0 is known; let its own light blink with blockyard disk locate d0 --blink (BY-1312)",
         ),
         ("pool export pond", 1, "there is no pool pond; see blockyard pool list (BY-1102)"),
+        (
+            "volume create tank/x 1MiB --thin --stripe-unit 64KiB",
+            1,
+            "a stripe unit is for volumes in segments, which have no map; leave it out, or leave out --thin (BY-1007)",
+        ),
+        (
+            "volume create x 1MiB --ram --thin",
+            1,
+            "volume x has no pool to take its space from; name it POOL/VOLUME, or leave out --thin and the like (BY-1007)",
+        ),
+        ("snapshot create tank/vm9 noon", 1, "there is no volume tank/vm9; see blockyard volume list (BY-1103)"),
+        (
+            "snapshot create tank/vm1,tank/vm1 noon",
+            1,
+            "volume tank/vm1 is named twice; name every volume once (BY-1007)",
+        ),
+        (
+            "snapshot create tank/vm1 noon --lock-until soon",
+            2,
+            "\"soon\" is neither a span of time nor a time; write a span such as 30d, or a time in UTC such as 2027-11-21T10:19:59Z (BY-1009)",
+        ),
+        (
+            "snapshot create tank/vm1 noon --lock-until 2001-01-01T00:00:00Z",
+            1,
+            "a lock until 2001-01-01T00:00:00Z would be over already; give a time that is to come (BY-1009)",
+        ),
+        (
+            "snapshot delete tank/vm1 --yes",
+            2,
+            "\"tank/vm1\" is not a snapshot's name; write POOL/VOLUME@SNAPSHOT, such as tank/vm1@monday (BY-1002)",
+        ),
+        (
+            "snapshot delete tank/vm1@noon --yes",
+            1,
+            "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
+        ),
+        (
+            "snapshot lock tank/vm1@noon",
+            2,
+            "it was not said until when to lock; give --lock-until TIME, or --locked for ever (BY-1007)",
+        ),
+        (
+            "volume rollback tank/vm1 noon",
+            1,
+            "what was written to volume tank/vm1 since noon would be gone; repeat with --yes if that is wanted (BY-1809)",
+        ),
+        (
+            "pool set tank space.soft=96%",
+            1,
+            "space.soft of 96% is more than space.hard of 95%; lower the one or raise the other (BY-1010)",
+        ),
+        (
+            "pool set tank space.hard=full",
+            1,
+            "space.hard cannot be \"full\"; write a part in percent such as 95%, or off (BY-1010)",
+        ),
         ("pool lst", 2, "unrecognized subcommand 'lst'; some similar subcommands exist: 'ls', 'list'"),
         ("disk", 2, "a command is missing; see blockyard disk --help"),
         (
@@ -209,6 +265,7 @@ fn json_has_stable_keys_and_integer_bytes() {
     let lab = Lab::new();
     lab.furnish();
     lab.good(&["present", "tank/vm1", "web", "-o", "json"]);
+    lab.good(&["snapshot", "create", "tank/vm1", "noon", "-o", "json"]);
     let keys = |noun: &str, arguments: &[&str]| {
         let text = lab.good(&[arguments, &["-o", "json"]].concat());
         let value: Value = serde_json::from_str(&text).expect("json");
@@ -232,7 +289,8 @@ fn json_has_stable_keys_and_integer_bytes() {
             &["pool", "show", "tank"],
             "groups id name next_scrub policy scrub size spares state used volumes weak_enclosures",
         ),
-        ("volumes", &["volume", "list"], "backend block_bytes counters id name size state"),
+        ("volumes", &["volume", "list"], "backend block_bytes counters id name size space state"),
+        ("snapshots", &["snapshot", "list"], "cloned created frees id lock mapped name set size state"),
         ("hosts", &["host", "list"], "any chap_user initiators mutual_chap_user name networks presentations"),
         ("targets", &["target", "list"], "iqn name presentations"),
         (

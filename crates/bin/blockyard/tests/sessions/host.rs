@@ -59,6 +59,7 @@ pub struct Host {
     stream: SimStream,
     world: Sim,
     waiting: usize,
+    lun: u64,
 }
 
 impl Host {
@@ -82,7 +83,7 @@ impl Host {
         let mut seed = [0; 32];
         world.random(&mut seed);
         let machine = Connection::new(Rc::new(login.config()), seed, world.now());
-        Self { machine, stream, world: world.clone(), waiting: 0 }
+        Self { machine, stream, world: world.clone(), waiting: 0, lun: 0 }
     }
 
     /// Takes what every new nexus is told first.
@@ -110,6 +111,32 @@ impl Host {
     pub async fn write(&mut self, block: u64, fill: u8) {
         let done = self.command(&cdb(0x2a, block), Some(fill), DataIn::None).await;
         assert_eq!(done.status, 0, "{done:?}");
+    }
+
+    /// Commands go to this unit from now on.
+    pub fn address(&mut self, lun: u64) {
+        self.lun = lun;
+    }
+
+    /// The write is done, or what the sense says: key, code and qualifier.
+    pub async fn try_write(&mut self, block: u64, fill: u8) -> Result<(), (u8, u8, u8)> {
+        judge(&self.command(&cdb(0x2a, block), Some(fill), DataIn::None).await)
+    }
+
+    /// What a command without data out answers, of at most 512 bytes.
+    pub async fn ask(&mut self, cdb: &[u8]) -> Result<Vec<u8>, (u8, u8, u8)> {
+        let done = self.command(cdb, None, DataIn::Into(Buf::zeroed(512))).await;
+        judge(&done)?;
+        Ok(done.data_in.unwrap().to_vec())
+    }
+
+    /// WRITE SAME (16) of zeros that unmaps `blocks` from `block` on: a command that carries one block.
+    pub async fn write_same_unmap(&mut self, block: u64, blocks: u32) -> Result<(), (u8, u8, u8)> {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[1]) = (0x93, 0x08);
+        cdb[2..10].copy_from_slice(&block.to_be_bytes());
+        cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+        judge(&self.command(&cdb, Some(0), DataIn::None).await)
     }
 
     /// The write is sent, and nobody waits for its end.
@@ -151,7 +178,7 @@ impl Host {
     fn submit(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> TaskId {
         self.waiting += 1;
         let command = Command {
-            lun: Lun(0),
+            lun: Lun(self.lun << 48),
             cdb: cdb.iter().copied().collect(),
             attribute: TaskAttribute::Simple,
             data_out: fill.map(|fill| Buf::copy_of(&[fill; 512]).into()),
@@ -201,6 +228,14 @@ impl Host {
             Poll::Ready(_) => self.machine.handle_peer_closed(),
         }
         true
+    }
+}
+
+fn judge(done: &Completion) -> Result<(), (u8, u8, u8)> {
+    match done.status {
+        0 => Ok(()),
+        2 => Err((done.sense[2] & 0xf, done.sense[12], done.sense[13])),
+        other => panic!("status {other}"),
     }
 }
 

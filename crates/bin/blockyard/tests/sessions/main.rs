@@ -7,6 +7,7 @@
 
 mod array;
 mod care;
+mod families;
 mod host;
 mod night;
 mod node;

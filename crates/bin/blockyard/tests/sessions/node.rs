@@ -1,16 +1,17 @@
 //! The whole product on a simulated machine: a pool, a volume in it, and a host that sees it.
 
 use crate::array::{OPEN, TARGET, initiator, portal};
-use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume};
+use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Unpresent};
 use control::{Control, Engine, Settings, Store, Wanted};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{EventCode, Level, Name, PoolReport, PoolState, Size};
-use shard::mailbox;
+use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
 use sim::{DiskHandle, DiskShape, Sim};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub const MEMBERS: [&str; 4] = ["d0", "d1", "d2", "d3"];
@@ -22,12 +23,28 @@ pub struct Node {
     pub control: Arc<Control>,
     machine: Sim,
     dir: TempDir,
+    /// Dropped, it ends the steward.
+    stop: Sender<()>,
 }
 
 impl Node {
     pub async fn start(world: &Sim, shards: usize) -> Self {
-        let machine = world.add_node(portal().ip());
-        let dir = tempfile::tempdir().unwrap();
+        Self::boot(world.add_node(portal().ip()), tempfile::tempdir().unwrap(), shards).await
+    }
+
+    /// The same node after the daemon was stopped and started again.
+    pub async fn restarted(self, shards: usize) -> Self {
+        self.control.stop().await.unwrap();
+        let Self { control, machine, dir, stop } = self;
+        drop(stop);
+        while Arc::strong_count(&control) > 1 {
+            machine.sleep(Duration::from_millis(10)).await;
+        }
+        drop(control);
+        Self::boot(machine, dir, shards).await
+    }
+
+    async fn boot(machine: Sim, dir: TempDir, shards: usize) -> Self {
         let (orders, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
         let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 40 });
@@ -50,12 +67,19 @@ impl Node {
         let store = Store::open(&settings.state_dir).unwrap();
         let control = Arc::new(Control::start(settings, store, Engine::new(orders)).await.unwrap());
         let steward = control.clone();
+        let (stop, stopped) = mailbox::channel::<()>();
         machine.spawn(async move {
-            while let Ok(raised) = steward.hear().await {
-                steward.look_after(raised).await.unwrap();
+            loop {
+                tokio::select! {
+                    raised = steward.hear() => match raised {
+                        Ok(raised) => steward.look_after(raised).await.unwrap(),
+                        Err(_) => return,
+                    },
+                    _ = stopped.receive() => return,
+                }
             }
         });
-        Self { control, machine, dir }
+        Self { control, machine, dir, stop }
     }
 
     /// A simulated disk, known as `disk`. Control asks the file system whether its path is there.
@@ -80,8 +104,7 @@ impl Node {
         control.create_pool(pool).await.unwrap();
         let volume = "tank/vm1".parse().unwrap();
         let size = Some(Size::new(BLOCKS * 512));
-        let spec = NewVolume { name: volume, size, block_bytes: None, stripe_unit: None, backend: None };
-        control.create_volume(spec).await.unwrap();
+        control.create_volume(NewVolume::new(volume, size)).await.unwrap();
         control.add_target(NewTarget { name: name("t"), iqn: Some(TARGET.parse().unwrap()) }).await.unwrap();
         let host = NewHost {
             name: name("web"),
@@ -97,10 +120,20 @@ impl Node {
 
     /// The host sees the volume as LUN 0.
     pub async fn show(&self) {
-        let volume = "tank/vm1".parse().unwrap();
-        let target = Some(name("t"));
-        let presentation = NewPresentation { volume, host: name("web"), target, lun: Some(0), read_only: false };
+        self.show_as("tank/vm1", 0).await;
+    }
+
+    /// The host sees the volume under this number.
+    pub async fn show_as(&self, volume: &str, lun: u16) {
+        let (volume, target) = (volume.parse().unwrap(), Some(name("t")));
+        let presentation = NewPresentation { volume, host: name("web"), target, lun: Some(lun), read_only: false };
         self.control.present(presentation).await.unwrap();
+    }
+
+    /// The host does not see the volume any more.
+    pub async fn hide(&self, volume: &str) {
+        let seen = Unpresent { volume: volume.parse().unwrap(), host: name("web"), target: None };
+        self.control.unpresent(&seen).await.unwrap();
     }
 
     pub async fn pool(&self) -> PoolReport {

@@ -75,7 +75,8 @@ impl Control {
         let state = self.state();
         let Some(record) = state.pools.get(name) else { return Ok(()) };
         let order = Order::SetRepair { pool: name.clone(), policy: record.policy.repair.clone() };
-        self.engine.pool(order).await.map(|_| ())
+        self.engine.pool(order).await?;
+        self.engine.pool(Order::SetSpace { pool: name.clone(), policy: record.policy.space }).await.map(|_| ())
     }
 
     async fn change_policy(

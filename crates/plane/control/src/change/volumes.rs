@@ -6,7 +6,7 @@ use crate::change::pools;
 use crate::control::random;
 use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::VolumeRecord;
-use model::{Backend, Order, Refusal, Size, VolumeId, VolumeName, VolumeReport, VolumeSpec, code};
+use model::{Backend, Order, Provision, Refusal, Size, VolumeId, VolumeName, VolumeReport, VolumeSpec, code};
 use std::fs;
 use std::path::Path;
 
@@ -105,15 +105,21 @@ impl Control {
     fn admit_backend(&self, request: &NewVolume) -> Result<Backend, Refusal> {
         let name = &request.name;
         match (name.pool(), &request.backend) {
-            (Some(pool), None) if self.state().pools.contains_key(pool) => {
-                Ok(Backend::Pool { stripe_unit: request.stripe_unit })
-            }
+            (Some(pool), None) if self.state().pools.contains_key(pool) => pooled(request),
             (Some(pool), None) => Err(pools::unknown(pool)),
             (Some(pool), Some(_)) => Err(Refusal::new(
                 code::REQUEST_INVALID,
                 format!("volume {name} lies in pool {pool} and can have no backend of its own"),
                 "leave out the backend, or give it a name without a pool",
             )),
+            (None, Some(_)) if request.provision.is_some() || request.granule.is_some() || request.zero_detection => {
+                let message = format!("volume {name} has no pool to take its space from");
+                Err(Refusal::new(
+                    code::REQUEST_INVALID,
+                    message,
+                    "name it POOL/VOLUME, or leave out --thin and the like",
+                ))
+            }
             (None, None) => Err(Refusal::new(
                 code::REQUEST_INVALID,
                 format!("volume {name} has neither a pool nor a backend"),
@@ -185,6 +191,26 @@ impl Control {
             self.engine.done(Order::DeleteVolume { volume: name.clone() }).await?;
         }
         committed.map(|()| made)
+    }
+}
+
+/// How a volume in a pool takes its space, as far as its parts fit together.
+fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
+    let NewVolume { stripe_unit, granule, zero_detection, .. } = *request;
+    let provision = match (request.provision, stripe_unit) {
+        (None, Some(_)) => Provision::Segments,
+        (provision, _) => provision.unwrap_or_default(),
+    };
+    let wrong = |message: &str, hint: &str| Err(Refusal::new(code::REQUEST_INVALID, message, hint));
+    match (provision, stripe_unit.is_some(), granule.is_some() || zero_detection) {
+        (Provision::Thin | Provision::Thick, true, _) => {
+            wrong("a stripe unit is for volumes in segments, which have no map", "leave it out, or leave out --thin")
+        }
+        (Provision::Segments, _, true) => wrong(
+            "a volume in segments has no granules",
+            "leave out the stripe unit, or the granule and zero detection",
+        ),
+        _ => Ok(Backend::Pool { stripe_unit, provision, granule, zero_detection }),
     }
 }
 

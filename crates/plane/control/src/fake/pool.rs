@@ -56,6 +56,7 @@ struct Volume {
     id: VolumeId,
     size: Size,
     block_bytes: u32,
+    backend: Backend,
 }
 
 impl Fake {
@@ -301,7 +302,13 @@ impl Pool {
     pub fn create_volume(&mut self, disks: &Disks, spec: &VolumeSpec) -> Result<(), Refusal> {
         self.admit_growth(spec.size.bytes())?;
         let (name, id) = (spec.name.volume().clone(), spec.id);
-        self.catalogue.volumes.push(Volume { name, id, size: spec.size, block_bytes: spec.block_bytes });
+        self.catalogue.volumes.push(Volume {
+            name,
+            id,
+            size: spec.size,
+            block_bytes: spec.block_bytes,
+            backend: spec.backend.clone(),
+        });
         self.save(disks)
     }
 
@@ -390,7 +397,7 @@ impl Volume {
             id: self.id,
             size: self.size,
             block_bytes: self.block_bytes,
-            backend: Backend::Pool { stripe_unit: None },
+            backend: self.backend.clone(),
         }
     }
 }

@@ -4,7 +4,8 @@ use super::{Conductor, PoolHome, VolumeHome, engine_gone};
 use crate::pool::{self, Candidate};
 use crate::seat::Seat;
 use model::{
-    DiskCounters, DiskName, GroupSpec, Label, Name, PoolId, PoolReport, Refusal, RepairPolicy, VolumeReport, code,
+    DiskCounters, DiskName, GroupSpec, Label, Name, PoolId, PoolReport, Refusal, RepairPolicy, SpacePolicy,
+    VolumeReport, code,
 };
 use shard::World;
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,6 +113,11 @@ impl<W: World> Conductor<W> {
     pub(super) async fn set_repair(&self, name: &Name, policy: &RepairPolicy) -> Result<PoolReport, Refusal> {
         let (name, policy) = (name.clone(), policy.clone());
         self.at(self.pool_home(&name)?.home, move |seat| pool::set_repair(seat, name, policy)).await
+    }
+
+    pub(super) async fn set_space(&self, name: &Name, policy: SpacePolicy) -> Result<PoolReport, Refusal> {
+        let name = name.clone();
+        self.at(self.pool_home(&name)?.home, move |seat| pool::set_space(seat, name, policy)).await
     }
 
     pub(super) async fn start_scrub(&self, name: &Name, repairs: bool) -> Result<PoolReport, Refusal> {

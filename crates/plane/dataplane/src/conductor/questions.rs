@@ -16,6 +16,7 @@ impl<W: World> Conductor<W> {
             Order::Disks => Report::Disks(self.disk_reports().await),
             Order::Pools => Report::Pools(self.pool_reports().await),
             Order::Volumes => Report::Volumes(self.volume_reports().await),
+            Order::Snapshots => Report::Snapshots(self.snapshot_reports().await),
             Order::Sessions => Report::Sessions(self.session_reports()),
             Order::Portals => Report::Portals(self.portal_reports()),
             Order::NextEvents => Report::Events(self.seat.events.next().await),

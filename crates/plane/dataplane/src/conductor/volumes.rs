@@ -7,10 +7,7 @@ use shard::World;
 
 impl<W: World> Conductor<W> {
     pub(super) async fn create_volume(&self, spec: &VolumeSpec) -> Result<VolumeReport, Refusal> {
-        if self.volumes.borrow().contains_key(&spec.name) {
-            let message = format!("there is a volume {} already", spec.name);
-            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
-        }
+        self.admit_name(&spec.name)?;
         self.admit(spec)?;
         let spec = spec.clone();
         let (name, id) = (spec.name.clone(), spec.id);
@@ -85,6 +82,15 @@ impl<W: World> Conductor<W> {
             let hint = "`blockyard volume list` shows the volumes";
             Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
         })
+    }
+
+    /// Admits the name of a volume that is to be made.
+    pub(super) fn admit_name(&self, name: &VolumeName) -> Result<(), Refusal> {
+        if self.volumes.borrow().contains_key(name) {
+            let message = format!("there is a volume {name} already");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        }
+        Ok(())
     }
 
     fn admit(&self, spec: &VolumeSpec) -> Result<(), Refusal> {

@@ -2,6 +2,7 @@
 
 use super::pace::{Pacer, Step};
 use super::scrub::Scrub;
+use super::space::Space;
 use super::{OpenPool, find};
 use crate::seat::Seat;
 use crate::unit::Meter;
@@ -21,6 +22,8 @@ pub(super) struct Care {
     pub meter: Rc<Meter>,
     /// The scrub that runs, or ran last.
     pub scrub: Scrub,
+    /// How full it is, and what is done about it.
+    pub space: Space,
     policy: RefCell<RepairPolicy>,
     changed: Signal,
 }

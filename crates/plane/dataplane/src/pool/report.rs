@@ -52,7 +52,7 @@ impl<W: World> OpenPool<W> {
             state: groups.iter().map(|group| group.state).max().unwrap_or(PoolState::Failed),
             size: Size::new(status.bytes),
             used: Size::new(status.bytes - status.free_bytes),
-            volumes: u32::try_from(status.volumes.len()).unwrap_or(u32::MAX),
+            volumes: u32::try_from(self.volume_count()).unwrap_or(u32::MAX),
             groups,
             spares: Vec::new(),
             policy: PoolPolicy { repair: self.repair_policy(), ..PoolPolicy::default() },

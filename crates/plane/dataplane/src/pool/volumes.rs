@@ -1,34 +1,55 @@
 //! Volumes of a pool, and the units that show them.
 
+use super::device::Mapped;
 use super::refusals::refusal;
 use super::{OpenPool, PoolVolume, find};
+use crate::array::{Disk, Group};
 use crate::seat::Seat;
 use crate::unit::{Store, Unit};
-use block::Blocks;
-use model::{Backend, Refusal, Size, VolumeId, VolumeName, VolumeReport, VolumeSpec, code};
+use block::{BlockDevice, Blocks};
+use model::{Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumeReport, VolumeSpec, code};
 use shard::World;
 use std::rc::Rc;
-use volume::{BLOCK_BYTES, Sectors, Uuid, VolumePlan};
+use volume::{BLOCK_BYTES, Provisioning, Sectors, ThinPlan, ThinStatus, ThinVolume, Uuid, VolumePlan};
 
 /// The volume is in its pool, and serves.
 ///
 /// *Durability*: when it returns.
 pub async fn create_volume<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
-    let name = spec.name.pool().expect("the conductor sends volumes of pools here");
-    let pool = find(&seat, name)?;
-    let unit_bytes = match &spec.backend {
-        Backend::Pool { stripe_unit: Some(unit) } => u32::try_from(unit.bytes()).unwrap_or(u32::MAX),
-        _ => 0,
+    let pool = find(&seat, spec.name.pool().expect("the conductor sends volumes of pools here"))?;
+    pool.watch_space();
+    let volume = match &spec.backend {
+        Backend::Pool { provision: Provision::Segments, stripe_unit, .. } => {
+            let plan = VolumePlan {
+                id: uuid_of(spec.id),
+                name: spec.name.volume().to_string(),
+                size_bytes: spec.size.bytes(),
+                block_bytes: spec.block_bytes,
+                stripe_unit_bytes: stripe_unit.map_or(0, bytes_of),
+                created_at: seat.world.unix_seconds(),
+            };
+            let made = pool.pool.create_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
+            PoolVolume::Segments(made)
+        }
+        Backend::Pool { provision, granule, zero_detection, .. } => {
+            let plan = ThinPlan {
+                id: uuid_of(spec.id),
+                name: spec.name.volume().to_string(),
+                size_bytes: spec.size.bytes(),
+                block_bytes: spec.block_bytes,
+                granule_bytes: granule.map_or(0, bytes_of),
+                provisioning: provisioning(*provision),
+                zero_detection: *zero_detection,
+                created_at: seat.world.unix_seconds(),
+            };
+            let made = pool.pool.create_thin_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
+            pool.begin_tending();
+            pool.mapped(made, *provision == Provision::Thick)
+        }
+        Backend::File { .. } | Backend::Ram | Backend::Null => {
+            unreachable!("the conductor sends volumes of pools here")
+        }
     };
-    let plan = VolumePlan {
-        id: Uuid::from_bytes(spec.id.to_bytes()),
-        name: spec.name.volume().to_string(),
-        size_bytes: spec.size.bytes(),
-        block_bytes: spec.block_bytes,
-        stripe_unit_bytes: unit_bytes,
-        created_at: seat.world.unix_seconds(),
-    };
-    let volume = pool.pool.create_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
     Ok(pool.show(spec.id, spec.name, spec.backend, volume))
 }
 
@@ -39,50 +60,142 @@ pub async fn resize_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName, size: 
     let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
     pool.pool.resize_volume(id, size.bytes()).await.map_err(|error| refusal(&error, &pool))?;
-    let unit = seat.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| {
-        Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} does not serve"), "open its pool again")
-    })?;
+    let unit = pool.unit(id, &name)?;
     if let Store::Volume512(sectors) = unit.store() {
         sectors.show(Blocks(size.bytes() / 512));
     }
     unit.capacity_changed();
-    Ok(unit.report())
+    Ok(pool.report_of(&unit))
 }
 
-/// The volume is no more, and its space is free.
+/// The volume is no more, and its space is free, or becomes free in the background.
 ///
-/// *Durability*: when it returns.
+/// *Durability*: when it returns. *Errors*: `VOLUME_HAS_SNAPSHOTS`, which says which.
 pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Result<(), Refusal> {
     let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
-    seat.units.borrow_mut().remove(&VolumeId::from_bytes(id.into_bytes()));
-    pool.pool.delete_volume(id).await.map_err(|error| refusal(&error, &pool))
+    pool.admit_deletion(id, &name)?;
+    let unit = seat.units.borrow_mut().remove(&VolumeId::from_bytes(id.into_bytes()));
+    let deleted = pool.pool.delete_volume(id).await;
+    if let (Err(_), Some(unit)) = (&deleted, unit) {
+        seat.units.borrow_mut().insert(unit.id, unit);
+    }
+    pool.care.space.chores.leave();
+    deleted.map_err(|error| refusal(&error, &pool))
 }
 
 /// All volumes of a pool that was just opened serve.
+///
+/// A family whose map is damaged is not shown; the others are.
 pub(super) async fn open_all<W: World>(pool: &Rc<OpenPool<W>>) -> Result<Vec<VolumeReport>, Refusal> {
     let mut reports = Vec::new();
-    for status in pool.pool.status().volumes {
+    let status = pool.pool.status();
+    for status in status.volumes {
         let volume = pool.pool.open_volume(status.id).await.map_err(|error| refusal(&error, pool))?;
-        let Ok(own) = status.name.parse() else {
-            tracing::error!(pool = %pool.name, name = status.name, "a volume's name cannot be used; it is not shown");
-            continue;
-        };
-        let name = VolumeName::in_pool(pool.name.clone(), own);
-        let id = VolumeId::from_bytes(status.id.into_bytes());
-        reports.push(pool.show(id, name, Backend::Pool { stripe_unit: None }, volume));
+        let backend =
+            Backend::Pool { stripe_unit: None, provision: Provision::Segments, granule: None, zero_detection: false };
+        reports.extend(pool.show_found(status.id, &status.name, backend, PoolVolume::Segments(volume)));
     }
+    for family in &status.families {
+        for volume in family.volumes.iter().filter(|volume| !volume.is_dying) {
+            match pool.pool.open_thin_volume(volume.id).await {
+                Ok(device) => {
+                    let thick = volume.provisioning == Provisioning::Thick;
+                    let device = pool.mapped(device, thick);
+                    let backend = backend_of(volume, family.granule_bytes);
+                    reports.extend(pool.show_found(volume.id, &volume.name, backend, device));
+                }
+                Err(error) => {
+                    tracing::error!(pool = %pool.name, volume = volume.name, %error, "a volume cannot be opened");
+                }
+            }
+        }
+    }
+    pool.watch_space();
+    if !status.families.is_empty() {
+        pool.begin_tending();
+    }
+    pool.describe_space(&mut reports);
     Ok(reports)
 }
 
+/// What a volume with a map was made with.
+pub(super) fn backend_of(volume: &ThinStatus, granule_bytes: u32) -> Backend {
+    let provision = match volume.provisioning {
+        Provisioning::Thin => Provision::Thin,
+        Provisioning::Thick => Provision::Thick,
+    };
+    let granule = Some(Size::new(u64::from(granule_bytes)));
+    Backend::Pool { stripe_unit: None, provision, granule, zero_detection: volume.zero_detection }
+}
+
+pub(super) fn provisioning(provision: Provision) -> Provisioning {
+    if provision == Provision::Thin { Provisioning::Thin } else { Provisioning::Thick }
+}
+
+fn bytes_of(size: Size) -> u32 {
+    u32::try_from(size.bytes()).unwrap_or(u32::MAX)
+}
+
+pub(super) fn uuid_of(volume: VolumeId) -> Uuid {
+    Uuid::from_bytes(volume.to_bytes())
+}
+
 impl<W: World> OpenPool<W> {
-    fn show(&self, id: VolumeId, name: VolumeName, backend: Backend, volume: PoolVolume<W>) -> VolumeReport {
+    /// A volume of a family, whose writes leave something to tend.
+    pub(super) fn mapped(&self, device: Rc<ThinVolume<Disk<W>, Group<W>>>, thick: bool) -> PoolVolume<W> {
+        PoolVolume::Mapped(Mapped { device, thick, chores: self.care.space.chores.clone() })
+    }
+
+    /// The unit of a volume of the pool.
+    pub(super) fn unit(&self, id: Uuid, name: &VolumeName) -> Result<Rc<Unit<W>>, Refusal> {
+        self.seat.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| {
+            Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} does not serve"), "open its pool again")
+        })
+    }
+
+    /// How a volume of the pool is.
+    pub(super) fn report_of(&self, unit: &Unit<W>) -> VolumeReport {
+        let mut reports = [unit.report()];
+        self.describe_space(&mut reports);
+        let [report] = reports;
+        report
+    }
+
+    fn admit_deletion(&self, id: Uuid, name: &VolumeName) -> Result<(), Refusal> {
+        let status = self.pool.status();
+        let volume = status.families.iter().flat_map(|family| &family.volumes).find(|volume| volume.id == id);
+        let snapshots = volume.map_or(&[][..], |volume| &volume.snapshots);
+        if snapshots.is_empty() {
+            return Ok(());
+        }
+        let shown: Vec<&str> = snapshots.iter().take(5).map(|snapshot| snapshot.name.as_str()).collect();
+        let more = snapshots.len().checked_sub(shown.len()).filter(|&more| more > 0);
+        let more = more.map_or(String::new(), |more| format!(" and {more} more"));
+        let message = format!("volume {name} has the snapshots {}{more}", shown.join(", "));
+        let hint = format!("delete them first with blockyard snapshot delete {name}@{}", shown[0]);
+        Err(Refusal::new(code::VOLUME_HAS_SNAPSHOTS, message, hint))
+    }
+
+    /// The volume serves, under the name that the catalog has.
+    fn show_found(&self, id: Uuid, name: &str, backend: Backend, volume: PoolVolume<W>) -> Option<VolumeReport> {
+        let Ok(own) = name.parse() else {
+            tracing::error!(pool = %self.name, name, "a volume's name cannot be used; it is not shown");
+            return None;
+        };
+        let name = VolumeName::in_pool(self.name.clone(), own);
+        Some(self.show(VolumeId::from_bytes(id.into_bytes()), name, backend, volume))
+    }
+
+    /// The volume serves.
+    pub(super) fn show(&self, id: VolumeId, name: VolumeName, backend: Backend, volume: PoolVolume<W>) -> VolumeReport {
+        debug_assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
         let store = match volume.logical_block_bytes() {
             BLOCK_BYTES => Store::Volume(volume),
             _ => Store::Volume512(Sectors::new(volume)),
         };
         let unit = Unit::new(&self.seat, id, name, backend, store).metered_by(self.care.meter.clone());
-        let report = unit.report();
+        let report = self.report_of(&unit);
         self.seat.units.borrow_mut().insert(id, Rc::new(unit));
         report
     }

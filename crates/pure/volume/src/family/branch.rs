@@ -32,6 +32,8 @@ pub(crate) struct Branch {
     pub(crate) exclusive: RefCell<BTreeMap<u64, u64>>,
     /// The number of the cleaning that is under way, and the granule with which it goes on.
     pub(crate) cleaned: Cell<(u32, u32)>,
+    /// Granules that became holes for the volume since the family was opened.
+    pub(crate) punched: Cell<u64>,
     /// By granule.
     pub(crate) locks: RangeLocks,
 }
@@ -55,6 +57,7 @@ impl Branch {
             fresh: Cell::new(0),
             exclusive: RefCell::default(),
             cleaned: Cell::new((0, 0)),
+            punched: Cell::new(0),
             locks: RangeLocks::new(),
         }
     }

@@ -59,6 +59,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     pub(super) async fn punch(&self, branch: &Rc<Branch>, granule: u32) -> Result<(), MapError> {
         let epoch = branch.epoch.get();
         let Some(seen) = self.seen(branch, granule, epoch).await? else { return Ok(()) };
+        branch.punched.set(branch.punched.get() + 1);
         let own = (seen.branch, seen.epoch) == (branch.number, epoch);
         let key = |epoch| Key::version(branch.number, granule, epoch);
         // Without a version of its own the volume would show an older one.

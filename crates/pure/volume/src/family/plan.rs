@@ -143,6 +143,8 @@ pub struct ThinStatus {
     pub shared_bytes: Option<u64>,
     /// Bytes that are kept for what it may still write.
     pub reserved_bytes: u64,
+    /// Bytes that became holes since the family was opened: discarded, or zeros where those take no space.
+    pub reclaimed_bytes: u64,
     /// Its snapshots, the oldest first.
     pub snapshots: Vec<SnapshotStatus>,
 }

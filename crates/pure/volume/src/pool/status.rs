@@ -154,6 +154,7 @@ fn thin_status<D: BlockDevice + 'static, G: BlockDevice + 'static>(
         mapped_bytes: branch.as_ref().map(|branch| branch.mapped.get() * granule),
         shared_bytes: branch.as_ref().map(|branch| branch.mapped.get().saturating_sub(branch.fresh.get()) * granule),
         reserved_bytes: reserved.unwrap_or(0),
+        reclaimed_bytes: branch.as_ref().map_or(0, |branch| branch.punched.get() * granule),
         snapshots: snapshots.collect(),
     }
 }

@@ -1,0 +1,92 @@
+//! `blockyard snapshot …`
+
+use super::{Desk, or_dash};
+use crate::args::{LockOptions, SnapshotCommand, Until};
+use crate::client::Answer;
+use crate::confirm;
+use crate::failure::Failure;
+use crate::output::Rows;
+use control::request::{LockSnapshot, NewSnapshots};
+use model::{Refusal, SnapshotLock, SnapshotReport, Timestamp, VolumeName, code};
+use std::time::SystemTime;
+
+pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
+    match command {
+        SnapshotCommand::List { volume } => list(desk, volume.as_ref()),
+        SnapshotCommand::Create { volumes, name, lock } => {
+            let request = NewSnapshots { volumes, name, lock: lock.lock() };
+            let answer = desk.client.post("/snapshots", &request, "snapshots")?;
+            let made: Vec<SnapshotReport> = answer.decode()?;
+            let names: Vec<String> = made.iter().map(|snapshot| snapshot.name.to_string()).collect();
+            let instant = if made.len() > 1 { ", all of one instant" } else { "" };
+            desk.out.done(&answer, &format!("snapshot {} created{instant}", names.join(", ")))
+        }
+        SnapshotCommand::Delete { name, yes } => {
+            confirm::destruction("snapshot", &name, yes)?;
+            desk.client.delete(&format!("/snapshots/{name}"))?;
+            desk.out.said(&format!("snapshot {name} is gone; its space is given back in the background"))
+        }
+        SnapshotCommand::Lock { name, lock } => {
+            let lock = lock.lock();
+            if lock == SnapshotLock::Open {
+                let hint = "give --lock-until TIME, or --locked for ever";
+                let refusal = Refusal::new(code::REQUEST_INVALID, "it was not said until when to lock", hint);
+                return Err(Failure::usage(&refusal));
+            }
+            let answer = desk.client.patch(&format!("/snapshots/{name}"), &LockSnapshot { lock }, "snapshot")?;
+            desk.out.done(&answer, &format!("snapshot {name} is locked {}", until(lock)))
+        }
+    }
+}
+
+fn list(desk: &Desk, volume: Option<&VolumeName>) -> Result<(), Failure> {
+    let answer = match volume {
+        None => desk.client.get("/snapshots", "snapshots")?,
+        Some(volume) => {
+            // So that a volume that is not there is told from one without snapshots.
+            let _: Answer = desk.client.get(&format!("/volumes/{volume}"), "volume")?;
+            let mut answer = desk.client.get("/snapshots", "snapshots")?;
+            if let Some(rows) = answer.whole.get_mut("snapshots").and_then(|rows| rows.as_array_mut()) {
+                let begin = format!("{volume}@");
+                rows.retain(|row| row["name"].as_str().is_some_and(|name| name.starts_with(&begin)));
+            }
+            answer
+        }
+    };
+    let snapshots: Vec<SnapshotReport> = answer.decode()?;
+    let row = |snapshot: &SnapshotReport| {
+        vec![
+            snapshot.name.to_string(),
+            snapshot.state.to_string(),
+            snapshot.created.to_string(),
+            snapshot.size.iec(),
+            snapshot.mapped.iec(),
+            snapshot.frees.iec(),
+            or_dash((snapshot.lock != SnapshotLock::Open).then_some(snapshot.lock)),
+            if snapshot.cloned { "yes" } else { "no" }.to_owned(),
+        ]
+    };
+    let header = &["SNAPSHOT", "STATE", "CREATED", "SIZE", "MAPPED", "FREES", "LOCKED", "CLONED"];
+    desk.out.rows(&answer, &Rows { header, rows: snapshots.iter().map(row).collect() })
+}
+
+fn until(lock: SnapshotLock) -> String {
+    match lock {
+        SnapshotLock::Until(time) => format!("until {time}"),
+        other => other.to_string(),
+    }
+}
+
+impl LockOptions {
+    fn lock(self) -> SnapshotLock {
+        match self.lock_until {
+            Some(Until::At(time)) => SnapshotLock::Until(time),
+            Some(Until::In(span)) => {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+                SnapshotLock::Until(Timestamp::from_unix(now).plus(span.seconds()))
+            }
+            None if self.locked => SnapshotLock::ForEver,
+            None => SnapshotLock::Open,
+        }
+    }
+}

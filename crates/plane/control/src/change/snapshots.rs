@@ -1,0 +1,154 @@
+//! Snapshots: made, locked, cloned, gone back to, deleted.
+
+use crate::Control;
+use crate::change::volumes;
+use crate::control::random;
+use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack};
+use model::{
+    Order, Provision, Refusal, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState, VolumeId,
+    VolumeName, VolumeReport, code,
+};
+
+impl Control {
+    /// Each of the volumes has a snapshot of this name, all of one instant.
+    ///
+    /// *Errors*: a volume is not there, is named twice, has a snapshot of this name or none at all; the volumes are not
+    /// of one pool; the lock ends before it begins. Nothing is changed then.
+    pub async fn create_snapshots(&self, request: NewSnapshots) -> Result<Vec<SnapshotReport>, Refusal> {
+        let _turn = self.turn().await;
+        admit_lock(request.lock)?;
+        let mut snapshots = Vec::new();
+        for (nth, volume) in request.volumes.iter().enumerate() {
+            self.admit_volume(volume).await?;
+            if request.volumes[..nth].contains(volume) {
+                let message = format!("volume {volume} is named twice");
+                return Err(Refusal::new(code::REQUEST_INVALID, message, "name every volume once"));
+            }
+            let name = SnapshotName::of(volume.clone(), request.name.clone());
+            snapshots.push((name, SnapshotId::from_random(random()?)));
+        }
+        let taken =
+            self.snapshots().await?.into_iter().find(|known| {
+                known.state == SnapshotState::Whole && snapshots.iter().any(|(name, _)| *name == known.name)
+            });
+        if let Some(taken) = taken {
+            let message = format!("there is a snapshot {} already", taken.name);
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        }
+        self.engine.snapshots(Order::CreateSnapshots { snapshots, lock: request.lock }).await
+    }
+
+    /// The snapshot is gone; what only it held is given back in the background.
+    ///
+    /// *Errors*: there is none of this name, it is locked, or a clone needs it.
+    pub async fn delete_snapshot(&self, name: &SnapshotName) -> Result<(), Refusal> {
+        let _turn = self.turn().await;
+        let snapshot = self.snapshot_report(name).await?;
+        let locked = match snapshot.lock {
+            SnapshotLock::Open => None,
+            SnapshotLock::Until(time) => (time > crate::steward::now()).then(|| format!("until {time}")),
+            SnapshotLock::ForEver => Some("for ever".to_owned()),
+        };
+        if let Some(until) = locked {
+            let message = format!("snapshot {name} is locked {until}");
+            return Err(Refusal::new(code::SNAPSHOT_LOCKED, message, "nobody can delete it before"));
+        }
+        if snapshot.cloned {
+            let volumes = self.volumes().await?;
+            let is_clone = |volume: &&VolumeReport| {
+                volume.space.as_ref().is_some_and(|space| space.clone_of.as_ref() == Some(name))
+            };
+            let clone =
+                volumes.iter().find(is_clone).map_or("a volume".to_owned(), |one| format!("volume {}", one.name));
+            let message = format!("snapshot {name} is what {clone} is a clone of");
+            return Err(Refusal::new(code::SNAPSHOT_IN_USE, message, "delete the clone first"));
+        }
+        self.engine.done(Order::DeleteSnapshot { snapshot: name.clone() }).await
+    }
+
+    /// The snapshot cannot be deleted before the lock ends.
+    ///
+    /// *Errors*: there is none of this name, or it is locked for longer already.
+    pub async fn lock_snapshot(&self, name: &SnapshotName, request: LockSnapshot) -> Result<SnapshotReport, Refusal> {
+        let _turn = self.turn().await;
+        self.snapshot_report(name).await?;
+        admit_lock(request.lock)?;
+        let order = Order::LockSnapshot { snapshot: name.clone(), lock: request.lock };
+        self.engine.snapshots(order).await?;
+        self.snapshot_report(name).await
+    }
+
+    /// The clone is there, shows what the snapshot shows, and nobody sees it yet.
+    ///
+    /// *Errors*: there is no such snapshot, the name is taken or in another pool, or there is no room.
+    pub async fn clone_snapshot(&self, request: NewClone) -> Result<VolumeReport, Refusal> {
+        let _turn = self.turn().await;
+        self.snapshot_report(&request.snapshot).await?;
+        let name = request.name;
+        if self.volume(&name).await?.is_some() {
+            let message = format!("there is a volume {name} already");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        }
+        self.engine
+            .volume(Order::CloneSnapshot {
+                snapshot: request.snapshot,
+                volume: name,
+                id: VolumeId::from_random(random()?),
+                provision: if request.thick { Provision::Thick } else { Provision::Thin },
+                zero_detection: request.zero_detection,
+            })
+            .await
+    }
+
+    /// The volume shows what its snapshot shows; what was written since is gone.
+    ///
+    /// *Errors*: there is no such snapshot; it was not confirmed; a session uses the volume, and it was not forced.
+    pub async fn roll_back(&self, request: RollBack) -> Result<VolumeReport, Refusal> {
+        let _turn = self.turn().await;
+        let RollBack { snapshot, force, confirmed } = request;
+        self.snapshot_report(&snapshot).await?;
+        if !confirmed {
+            let message =
+                format!("what was written to volume {} since {} would be gone", snapshot.volume, snapshot.snapshot);
+            return Err(Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"));
+        }
+        self.engine.volume(Order::RollBack { snapshot, in_use: force }).await
+    }
+
+    /// All snapshots of open pools, the oldest of each volume first.
+    pub async fn snapshots(&self) -> Result<Vec<SnapshotReport>, Refusal> {
+        self.engine.snapshots(Order::Snapshots).await
+    }
+
+    /// One snapshot. *Errors*: there is none of this name.
+    pub async fn snapshot_report(&self, name: &SnapshotName) -> Result<SnapshotReport, Refusal> {
+        self.admit_volume(&name.volume).await?;
+        let mut snapshots = self.snapshots().await?.into_iter();
+        snapshots.find(|one| one.name == *name && one.state == SnapshotState::Whole).ok_or_else(|| unknown(name))
+    }
+
+    async fn admit_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
+        let volume = self.volume(name).await?.ok_or_else(|| volumes::unknown(name))?;
+        if name.pool().is_none() {
+            let message = format!("volume {} has no pool, so it can have no snapshots", volume.name);
+            return Err(Refusal::new(code::VOLUME_NO_MAP, message, "make a volume in a pool and copy into it"));
+        }
+        Ok(())
+    }
+}
+
+/// Admits a lock that ends later than now.
+fn admit_lock(lock: SnapshotLock) -> Result<(), Refusal> {
+    match lock {
+        SnapshotLock::Until(time) if time <= crate::steward::now() => {
+            let message = format!("a lock until {time} would be over already");
+            Err(Refusal::new(code::TIME_INVALID, message, "give a time that is to come"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unknown(name: &SnapshotName) -> Refusal {
+    let hint = format!("see blockyard snapshot list {}", name.volume);
+    Refusal::new(code::SNAPSHOT_UNKNOWN, format!("there is no snapshot {name}"), hint)
+}

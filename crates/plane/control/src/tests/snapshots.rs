@@ -1,0 +1,82 @@
+//! Snapshots and clones as control sees them: who may be deleted when, and what makes no sense.
+
+use super::Array;
+use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack};
+use model::{Refusal, Size, SnapshotLock, SnapshotName, SnapshotReport, Timestamp, code};
+
+fn snapshot(text: &str) -> SnapshotName {
+    text.parse().expect("a name")
+}
+
+async fn furnished() -> Array {
+    let array = Array::new().await;
+    array.furnish().await;
+    array.create_volume("tank/log", Size::mib(1)).await.expect("a volume");
+    array
+}
+
+async fn create(
+    array: &Array,
+    volumes: &[&str],
+    name: &str,
+    lock: SnapshotLock,
+) -> Result<Vec<SnapshotReport>, Refusal> {
+    let volumes = volumes.iter().map(|name| name.parse().expect("a name")).collect();
+    array.control.create_snapshots(NewSnapshots { volumes, name: name.parse().expect("a name"), lock }).await
+}
+
+#[tokio::test]
+async fn snapshots_of_several_volumes_are_one_set() {
+    let array = furnished().await;
+    let made = create(&array, &["tank/vm1", "tank/log"], "noon", SnapshotLock::Open).await.expect("two");
+    let names: Vec<String> = made.iter().map(|one| one.name.to_string()).collect();
+    assert_eq!(names, ["tank/vm1@noon", "tank/log@noon"]);
+    assert!(made[0].set.is_some() && made[0].set == made[1].set);
+    let refusal = create(&array, &["tank/log"], "noon", SnapshotLock::Open).await.expect_err("taken");
+    assert_eq!(
+        (refusal.code, refusal.message.as_str()),
+        (code::NAME_TAKEN, "there is a snapshot tank/log@noon already")
+    );
+    let refusal = create(&array, &["tank/log", "tank/none"], "two", SnapshotLock::Open).await.expect_err("unknown");
+    assert_eq!(refusal.code, code::VOLUME_UNKNOWN);
+    assert_eq!(array.control.snapshots().await.expect("snapshots").len(), 2, "all or none");
+}
+
+#[tokio::test]
+async fn snapshot_that_is_locked_or_cloned_is_not_deleted() {
+    let array = furnished().await;
+    let control = &array.control;
+    create(&array, &["tank/vm1"], "kept", SnapshotLock::Open).await.expect("one");
+    create(&array, &["tank/vm1"], "cloned", SnapshotLock::Open).await.expect("one");
+    let until = SnapshotLock::Until(Timestamp::from_unix(4_000_000_000));
+    control.lock_snapshot(&snapshot("tank/vm1@kept"), LockSnapshot { lock: until }).await.expect("locked");
+    let refusal = control.delete_snapshot(&snapshot("tank/vm1@kept")).await.expect_err("locked");
+    assert_eq!(refusal.code, code::SNAPSHOT_LOCKED);
+    assert_eq!(refusal.message, "snapshot tank/vm1@kept is locked until 2096-10-02T07:06:40Z");
+    let past = LockSnapshot { lock: SnapshotLock::Until(Timestamp::from_unix(1)) };
+    let refusal = control.lock_snapshot(&snapshot("tank/vm1@kept"), past).await.expect_err("over");
+    assert_eq!(refusal.code, code::TIME_INVALID);
+
+    let name = "tank/test".parse().expect("a name");
+    let clone = NewClone { snapshot: snapshot("tank/vm1@cloned"), name, thick: false, zero_detection: false };
+    let volume = control.clone_snapshot(clone.clone()).await.expect("a clone");
+    assert_eq!(control.clone_snapshot(clone).await.expect_err("taken").code, code::NAME_TAKEN);
+    let refusal = control.delete_snapshot(&snapshot("tank/vm1@cloned")).await.expect_err("cloned");
+    assert_eq!(
+        (refusal.code, refusal.message.as_str()),
+        (code::SNAPSHOT_IN_USE, "snapshot tank/vm1@cloned is what volume tank/test is a clone of")
+    );
+    control.delete_volume(&volume.name).await.expect("nobody sees it");
+    control.delete_snapshot(&snapshot("tank/vm1@cloned")).await.expect("not cloned any more");
+}
+
+#[tokio::test]
+async fn roll_back_is_confirmed() {
+    let array = furnished().await;
+    create(&array, &["tank/vm1"], "noon", SnapshotLock::Open).await.expect("one");
+    let back = |confirmed| RollBack { snapshot: snapshot("tank/vm1@noon"), force: false, confirmed };
+    assert_eq!(array.control.roll_back(back(false)).await.expect_err("not confirmed").code, code::UNCONFIRMED);
+    array.control.roll_back(back(true)).await.expect("done");
+    let other = RollBack { snapshot: snapshot("tank/vm1@none"), force: false, confirmed: true };
+    assert_eq!(array.control.roll_back(other).await.expect_err("unknown").code, code::SNAPSHOT_UNKNOWN);
+}

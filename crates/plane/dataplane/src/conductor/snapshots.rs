@@ -1,0 +1,73 @@
+//! Snapshots, by the homes of their pools.
+
+use super::{Conductor, VolumeHome};
+use crate::pool;
+use model::{Name, Refusal, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, VolumeReport, code};
+use shard::World;
+
+impl<W: World> Conductor<W> {
+    pub(super) async fn create_snapshots(
+        &self,
+        snapshots: &[(SnapshotName, SnapshotId)],
+        lock: SnapshotLock,
+    ) -> Result<Vec<SnapshotReport>, Refusal> {
+        let pools: Vec<&Name> = snapshots.iter().filter_map(|(name, _)| name.volume.pool()).collect();
+        let Some(&first) = pools.first() else {
+            return Err(Refusal::new(code::REQUEST_INVALID, "no volume was named", "name at least one"));
+        };
+        if let Some(other) = pools.iter().find(|&&pool| pool != first) {
+            let message = format!("volumes of the pools {first} and {other} have no instant in common");
+            return Err(Refusal::new(code::REQUEST_INVALID, message, "make the snapshots of each pool by themselves"));
+        }
+        let (pool, snapshots) = (first.clone(), snapshots.to_vec());
+        self.at(self.pool_home(&pool)?.home, move |seat| pool::create_snapshots(seat, pool, snapshots, lock)).await
+    }
+
+    pub(super) async fn delete_snapshot(&self, name: &SnapshotName) -> Result<(), Refusal> {
+        let name = name.clone();
+        self.at(self.home_of(&name)?, move |seat| pool::delete_snapshot(seat, name)).await
+    }
+
+    pub(super) async fn lock_snapshot(
+        &self,
+        name: &SnapshotName,
+        lock: SnapshotLock,
+    ) -> Result<Vec<SnapshotReport>, Refusal> {
+        let name = name.clone();
+        self.at(self.home_of(&name)?, move |seat| pool::lock_snapshot(seat, name, lock)).await
+    }
+
+    pub(super) async fn clone_snapshot(&self, new: pool::NewClone) -> Result<VolumeReport, Refusal> {
+        if new.name.pool() != new.snapshot.volume.pool() {
+            let message = format!("a clone of {} lies in the same pool, and {} would not", new.snapshot, new.name);
+            return Err(Refusal::new(code::REQUEST_INVALID, message, "choose a name in that pool, or copy the volume"));
+        }
+        self.admit_name(&new.name)?;
+        let home = self.home_of(&new.snapshot)?;
+        let report = self.at(home, move |seat| pool::clone_snapshot(seat, new)).await?;
+        self.volumes.borrow_mut().insert(report.name.clone(), VolumeHome { id: report.id, home });
+        self.publish_access().await;
+        Ok(report)
+    }
+
+    pub(super) async fn roll_back(&self, name: &SnapshotName, in_use: bool) -> Result<VolumeReport, Refusal> {
+        let name = name.clone();
+        self.at(self.home_of(&name)?, move |seat| pool::roll_back(seat, name, in_use)).await
+    }
+
+    pub(super) async fn snapshot_reports(&self) -> Vec<SnapshotReport> {
+        let mut reports = Vec::new();
+        for home in 0..self.seat.limits.shards {
+            let here = self.seat.call(home, |seat| async move { pool::snapshots(&seat) }).await;
+            reports.extend(here.unwrap_or_default());
+        }
+        // The snapshots of a volume stay in their order, the oldest first.
+        reports.sort_by(|a, b| a.name.volume.cmp(&b.name.volume));
+        reports
+    }
+
+    fn home_of(&self, name: &SnapshotName) -> Result<usize, Refusal> {
+        let pool = name.volume.pool().expect("a snapshot is of a volume of a pool");
+        Ok(self.pool_home(pool)?.home)
+    }
+}

@@ -1,0 +1,209 @@
+//! Snapshots of a pool's volumes: made at one instant, cloned, gone back to, locked and deleted.
+
+use super::refusals::refusal;
+use super::volumes::{provisioning, uuid_of};
+use super::{OpenPool, find};
+use crate::seat::Seat;
+use model::{
+    Backend, Name, Provision, Refusal, Size, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState,
+    Timestamp, VolumeId, VolumeName, VolumeReport, code,
+};
+use shard::World;
+use std::rc::Rc;
+use volume::{ClonePlan, FamilyStatus, Lock, SnapshotPlan, SnapshotStatus, ThinStatus, Uuid};
+
+/// The snapshots are there, all of one instant.
+///
+/// *Durability*: when it returns; all of them or none.
+pub async fn create_snapshots<W: World>(
+    seat: Rc<Seat<W>>,
+    pool: Name,
+    snapshots: Vec<(SnapshotName, SnapshotId)>,
+    lock: SnapshotLock,
+) -> Result<Vec<SnapshotReport>, Refusal> {
+    let pool = find(&seat, &pool)?;
+    let mut plans = Vec::new();
+    for (name, id) in &snapshots {
+        plans.push(SnapshotPlan {
+            id: Uuid::from_bytes(id.to_bytes()),
+            volume: pool.mapped_id(&name.volume)?,
+            name: name.snapshot.to_string(),
+            lock: lock_of(lock),
+            created_at: seat.world.unix_seconds(),
+        });
+    }
+    pool.pool.create_snapshots(&plans).await.map_err(|error| refusal(&error, &pool))?;
+    let made = |report: &SnapshotReport| snapshots.iter().any(|(_, id)| *id == report.id);
+    Ok(pool.snapshots().into_iter().filter(made).collect())
+}
+
+/// The snapshot is no more; what only it held is given back in the background.
+///
+/// *Durability*: when it returns.
+pub async fn delete_snapshot<W: World>(seat: Rc<Seat<W>>, name: SnapshotName) -> Result<(), Refusal> {
+    let pool = pool_of(&seat, &name)?;
+    let (volume, report) = pool.snapshot(&name)?;
+    let id = Uuid::from_bytes(report.id.to_bytes());
+    let deleted = pool.pool.delete_snapshot(id, seat.world.unix_seconds()).await;
+    deleted.map_err(|error| refusal(&error, &pool))?;
+    pool.care.space.deleted.borrow_mut().entry(volume).or_default().push(report);
+    pool.begin_tending();
+    Ok(())
+}
+
+/// The snapshot cannot be deleted before `lock` ends.
+///
+/// *Durability*: when it returns.
+pub async fn lock_snapshot<W: World>(
+    seat: Rc<Seat<W>>,
+    name: SnapshotName,
+    lock: SnapshotLock,
+) -> Result<Vec<SnapshotReport>, Refusal> {
+    let pool = pool_of(&seat, &name)?;
+    let id = Uuid::from_bytes(pool.snapshot(&name)?.1.id.to_bytes());
+    pool.pool.lock_snapshot(id, lock_of(lock)).await.map_err(|error| refusal(&error, &pool))?;
+    Ok(vec![pool.snapshot(&name)?.1])
+}
+
+/// A volume to be made of a snapshot.
+pub struct NewClone {
+    /// Of which.
+    pub snapshot: SnapshotName,
+    /// Its name, in the same pool.
+    pub name: VolumeName,
+    /// Its identity.
+    pub id: VolumeId,
+    /// How it takes its space.
+    pub provision: Provision,
+    /// True when whole granules of zeros take no space.
+    pub zero_detection: bool,
+}
+
+/// The clone is in its pool, shows what the snapshot shows, and serves.
+///
+/// *Durability*: when it returns.
+pub async fn clone_snapshot<W: World>(seat: Rc<Seat<W>>, new: NewClone) -> Result<VolumeReport, Refusal> {
+    let pool = pool_of(&seat, &new.snapshot)?;
+    let plan = ClonePlan {
+        id: uuid_of(new.id),
+        name: new.name.volume().to_string(),
+        snapshot: Uuid::from_bytes(pool.snapshot(&new.snapshot)?.1.id.to_bytes()),
+        provisioning: provisioning(new.provision),
+        zero_detection: new.zero_detection,
+        created_at: seat.world.unix_seconds(),
+    };
+    let made = pool.pool.create_clone(plan).await.map_err(|error| refusal(&error, &pool))?;
+    let backend = Backend::Pool {
+        stripe_unit: None,
+        provision: new.provision,
+        granule: Some(Size::new(u64::from(made.granule_bytes()))),
+        zero_detection: new.zero_detection,
+    };
+    pool.begin_tending();
+    let volume = pool.mapped(made, new.provision == Provision::Thick);
+    Ok(pool.show(new.id, new.name, backend, volume))
+}
+
+/// The volume shows what its snapshot shows, and its initiators are told that its content is another.
+///
+/// *Durability*: when it returns. *Errors*: `VOLUME_BUSY` while sessions use the volume and may not.
+pub async fn roll_back<W: World>(seat: Rc<Seat<W>>, name: SnapshotName, in_use: bool) -> Result<VolumeReport, Refusal> {
+    let pool = pool_of(&seat, &name)?;
+    let (volume, report) = pool.snapshot(&name)?;
+    let unit = pool.unit(volume, &name.volume)?;
+    let sessions = unit.sessions();
+    if sessions > 0 && !in_use {
+        let who = if sessions == 1 { "a session uses it".to_owned() } else { format!("{sessions} sessions use it") };
+        let message = format!("volume {} cannot be rolled back while {who}", name.volume);
+        let hint =
+            "log its hosts out first; what they have cached would be of another time (--force does it all the same)";
+        return Err(Refusal::new(code::VOLUME_BUSY, message, hint));
+    }
+    let id = Uuid::from_bytes(report.id.to_bytes());
+    unit.replace_content(pool.pool.roll_back(id)).await.map_err(|error| refusal(&error, &pool))?;
+    pool.begin_tending();
+    Ok(pool.report_of(&unit))
+}
+
+/// The snapshots of all pools at home here, and those that are being deleted.
+pub fn snapshots<W: World>(seat: &Seat<W>) -> Vec<SnapshotReport> {
+    seat.pools.borrow().values().flat_map(|pool| pool.snapshots()).collect()
+}
+
+fn pool_of<W: World>(seat: &Seat<W>, name: &SnapshotName) -> Result<Rc<OpenPool<W>>, Refusal> {
+    find(seat, name.volume.pool().expect("a snapshot is of a volume of a pool"))
+}
+
+fn lock_of(lock: SnapshotLock) -> Lock {
+    match lock {
+        SnapshotLock::Open => Lock::Open,
+        SnapshotLock::Until(time) => Lock::Until(time.unix()),
+        SnapshotLock::ForEver => Lock::ForEver,
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// The volume of this name, which has a map.
+    fn mapped_id(&self, name: &VolumeName) -> Result<Uuid, Refusal> {
+        let id = self.volume_id(name)?;
+        let families = self.pool.status().families;
+        if families.iter().flat_map(|family| &family.volumes).any(|volume| volume.id == id) {
+            return Ok(id);
+        }
+        let message = format!("volume {name} lies in segments, without a map, and can have no snapshots");
+        let hint = "make a volume without --stripe-unit and copy into it";
+        Err(Refusal::new(code::VOLUME_NO_MAP, message, hint))
+    }
+
+    /// The snapshot of this name, and its volume.
+    fn snapshot(&self, name: &SnapshotName) -> Result<(Uuid, SnapshotReport), Refusal> {
+        let volume = self.mapped_id(&name.volume)?;
+        let found = self.snapshots().into_iter().find(|one| one.name == *name && one.state == SnapshotState::Whole);
+        found.map(|report| (volume, report)).ok_or_else(|| {
+            let hint = "`blockyard snapshot list` shows the snapshots";
+            Refusal::new(code::SNAPSHOT_UNKNOWN, format!("no snapshot is called {name}"), hint)
+        })
+    }
+
+    /// All snapshots of the pool, the oldest of each volume first, and those that are being deleted.
+    fn snapshots(&self) -> Vec<SnapshotReport> {
+        let status = self.pool.status();
+        let volumes = || status.families.iter().flat_map(|family: &FamilyStatus| &family.volumes);
+        let of_volume = |volume: &ThinStatus| {
+            let own = VolumeName::in_pool(self.name.clone(), volume.name.parse().ok()?);
+            Some(volume.snapshots.iter().filter_map(|one| report(&own, one)).collect::<Vec<_>>())
+        };
+        let mut all: Vec<SnapshotReport> = volumes().filter_map(of_volume).flatten().collect();
+        let cleanings = self.pool.cleanings();
+        self.care.space.deleted.borrow_mut().retain(|volume, deleted| {
+            let cleaning = cleanings.iter().find(|cleaning| cleaning.volume == *volume);
+            if let Some(cleaning) = cleaning {
+                let percent = (cleaning.done * 100).checked_div(cleaning.total).unwrap_or(100);
+                let state = SnapshotState::Deleting { percent: u8::try_from(percent).unwrap_or(100) };
+                all.extend(deleted.iter().map(|report| SnapshotReport { state, ..report.clone() }));
+            }
+            cleaning.is_some()
+        });
+        all
+    }
+}
+
+fn report(volume: &VolumeName, status: &SnapshotStatus) -> Option<SnapshotReport> {
+    let id = |uuid: Uuid| SnapshotId::from_bytes(uuid.into_bytes());
+    Some(SnapshotReport {
+        name: SnapshotName::of(volume.clone(), status.name.parse().ok()?),
+        id: id(status.id),
+        state: SnapshotState::Whole,
+        created: Timestamp::from_unix(status.created_at),
+        size: Size::new(status.size_bytes),
+        mapped: Size::new(status.mapped_bytes),
+        frees: Size::new(status.frees_bytes_min.unwrap_or(0)),
+        lock: match status.lock {
+            Lock::Open => SnapshotLock::Open,
+            Lock::Until(time) => SnapshotLock::Until(Timestamp::from_unix(time)),
+            Lock::ForEver => SnapshotLock::ForEver,
+        },
+        cloned: status.is_cloned,
+        set: (!status.set.is_nil()).then(|| id(status.set)),
+    })
+}

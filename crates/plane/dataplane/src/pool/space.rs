@@ -1,0 +1,144 @@
+//! How full a pool is: who hears of it, and what its volumes take.
+
+use super::tending::Chores;
+use super::{OpenPool, find};
+use crate::seat::Seat;
+use crate::unit::Unit;
+use model::{
+    Name, PoolReport, Progress, Refusal, Size, SnapshotName, SpacePolicy, SpaceReport, Subject, SubjectKind, VolumeId,
+    VolumeName, VolumeReport, event,
+};
+use shard::World;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use volume::{FamilyStatus, SpaceEvent, ThinStatus, Thresholds, Uuid};
+
+/// What belongs to the space of one pool.
+#[derive(Default)]
+pub(super) struct Space {
+    /// What is left to do for its families.
+    pub chores: Rc<Chores>,
+    policy: Cell<SpacePolicy>,
+    /// True once a write was refused, until there is room again.
+    refused: Cell<bool>,
+    /// Snapshots that are deleted, by their volumes, until what they held is given back.
+    pub deleted: RefCell<BTreeMap<Uuid, Vec<model::SnapshotReport>>>,
+}
+
+/// From now on these are the thresholds of the pool.
+pub async fn set_space<W: World>(seat: Rc<Seat<W>>, pool: Name, policy: SpacePolicy) -> Result<PoolReport, Refusal> {
+    let pool = find(&seat, &pool)?;
+    pool.care.space.policy.set(policy);
+    pool.watch_space();
+    Ok(pool.report())
+}
+
+impl<W: World> OpenPool<W> {
+    /// Operators and hosts hear of thresholds that are crossed, now and from now on.
+    pub(super) fn watch_space(self: &Rc<Self>) {
+        let policy = self.care.space.policy.get();
+        let thresholds = Thresholds { soft: u16::from(policy.soft) * 10, hard: u16::from(policy.hard) * 10 };
+        let weak: Weak<Self> = Rc::downgrade(self);
+        self.pool.on_space(thresholds, move |event| {
+            if let Some(pool) = weak.upgrade() {
+                pool.tell_of_space(event);
+            }
+        });
+    }
+
+    fn tell_of_space(&self, told: SpaceEvent) {
+        let name = &self.name;
+        let percent = |used: u64, all: u64| used.saturating_mul(100).checked_div(all).unwrap_or(100);
+        let of = |used: u64, all: u64| format!("{} % of {} are used", percent(used, all), Size::new(all).iec());
+        match told {
+            SpaceEvent::Soft { used_bytes, bytes } => {
+                let sentence = format!("pool {name} is filling: {}", of(used_bytes, bytes));
+                self.seat.raise(event::POOL_FILLING, Subject::pool(name), sentence);
+                self.thin_units().iter().for_each(|unit| unit.soft_threshold_reached());
+            }
+            SpaceEvent::Hard { used_bytes, bytes } => {
+                let meaning = "writes that need space will be refused soon";
+                let sentence = format!("pool {name} is nearly full: {}; {meaning}", of(used_bytes, bytes));
+                self.seat.raise(event::POOL_FULL, Subject::pool(name), sentence);
+                self.thin_units().iter().for_each(|unit| unit.soft_threshold_reached());
+            }
+            SpaceEvent::Relieved { used_bytes, bytes } => {
+                self.care.space.refused.set(false);
+                let sentence = format!("pool {name} has room again: {}", of(used_bytes, bytes));
+                self.seat.raise(event::POOL_RELIEVED, Subject::pool(name), sentence);
+            }
+            SpaceEvent::Exhausted { volume } => {
+                if !self.care.space.refused.replace(true) {
+                    let id = VolumeId::from_bytes(volume.into_bytes());
+                    let what = self.seat.unit(id).map_or_else(|| id.to_string(), |unit| unit.name.to_string());
+                    let sentence = format!("a write to volume {what} was refused: pool {name} has no space left");
+                    self.seat.raise(event::WRITE_REFUSED, Subject::new(SubjectKind::Volume, &what), sentence);
+                }
+            }
+        }
+    }
+
+    /// Hosts hear of the thresholds that they have set themselves, when others took or gave back space.
+    pub(super) fn look_at_hosts_thresholds(&self) {
+        self.thin_units().iter().for_each(|unit| unit.check_thresholds());
+    }
+
+    fn thin_units(&self) -> Vec<Rc<Unit<W>>> {
+        let units = self.seat.units.borrow();
+        units.values().filter(|unit| unit.name.pool() == Some(&self.name) && unit.is_thin()).cloned().collect()
+    }
+
+    /// The volumes that the pool has, in segments or with a map.
+    pub(super) fn volume_count(&self) -> usize {
+        let status = self.pool.status();
+        let alive = status.families.iter().flat_map(|family| &family.volumes).filter(|volume| !volume.is_dying);
+        status.volumes.len() + alive.count()
+    }
+
+    /// Puts into the reports of the pool's volumes what they take.
+    pub fn describe_space(&self, reports: &mut [VolumeReport]) {
+        let status = self.pool.status();
+        let cleanings: BTreeMap<Uuid, Progress> =
+            self.pool.cleanings().into_iter().map(|one| (one.volume, progress(one))).collect();
+        let known: BTreeMap<VolumeId, (&FamilyStatus, &ThinStatus)> = status
+            .families
+            .iter()
+            .flat_map(|family| family.volumes.iter().map(move |volume| (family, volume)))
+            .map(|(family, volume)| (VolumeId::from_bytes(volume.id.into_bytes()), (family, volume)))
+            .collect();
+        for report in reports {
+            report.space = known.get(&report.id).map(|(family, volume)| SpaceReport {
+                mapped: Size::new(volume.mapped_bytes.unwrap_or(0)),
+                shared: Size::new(volume.shared_bytes.unwrap_or(0)),
+                reserved: Size::new(volume.reserved_bytes),
+                reclaimed: Size::new(volume.reclaimed_bytes),
+                held_by_snapshots: held_by_snapshots(family, volume),
+                snapshots: u32::try_from(volume.snapshots.len()).unwrap_or(u32::MAX),
+                clone_of: volume.clone_of.and_then(|origin| self.snapshot_name(family, origin)),
+                cleaning: cleanings.get(&volume.id).copied(),
+            });
+        }
+    }
+
+    fn snapshot_name(&self, family: &FamilyStatus, id: Uuid) -> Option<SnapshotName> {
+        let (volume, snapshot) = family.volumes.iter().find_map(|volume| {
+            let found = volume.snapshots.iter().find(|snapshot| snapshot.id == id)?;
+            Some((volume, found))
+        })?;
+        let own = VolumeName::in_pool(self.name.clone(), volume.name.parse().ok()?);
+        Some(SnapshotName::of(own, snapshot.name.parse().ok()?))
+    }
+}
+
+fn progress(cleaning: volume::Cleaning) -> Progress {
+    // Counted in granules; what matters is the part.
+    Progress { done_bytes: cleaning.done, total_bytes: cleaning.total, bytes_per_second: 0, seconds_left: None }
+}
+
+/// What no volume of the family shows.
+fn held_by_snapshots(family: &FamilyStatus, volume: &ThinStatus) -> Option<Size> {
+    let alone = family.volumes.len() == 1;
+    let (allocated, mapped) = (family.allocated_bytes?, volume.mapped_bytes?);
+    alone.then(|| Size::new(allocated.saturating_sub(mapped)))
+}

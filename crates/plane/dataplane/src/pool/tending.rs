@@ -1,0 +1,116 @@
+//! The background work of a pool's families: done while there may be some, and never while there is none.
+
+use super::OpenPool;
+use futures_util::future::select;
+use shard::World;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// Between two looks while volumes are written.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Looks without anything to do after the last write before the next write is waited for: what one look frees
+/// may be what the next one can give back.
+const QUIET_LOOKS: u32 = 2;
+
+/// Says that a pool may have something to do in the background, and wakes whoever does it. One waits.
+#[derive(Default)]
+pub struct Chores {
+    left: Cell<bool>,
+    stopped: Cell<bool>,
+    runs: Cell<bool>,
+    waiting: Cell<Option<Waker>>,
+    /// Who waits for the end.
+    ending: Cell<Option<Waker>>,
+}
+
+impl Chores {
+    /// There may be something to do.
+    pub fn leave(&self) {
+        if !self.left.replace(true) {
+            self.waiting.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Ready when `holds`, which is looked at whenever something was left to do or nothing more is to be done.
+    async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        poll_fn(|cx| {
+            if holds(self) {
+                return Poll::Ready(());
+            }
+            self.waiting.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Nothing is done any more.
+    async fn stop(&self) {
+        self.stopped.set(true);
+        self.waiting.take().into_iter().for_each(Waker::wake);
+        poll_fn(|cx| {
+            if !self.runs.get() {
+                return Poll::Ready(());
+            }
+            self.ending.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// The families of the pool are tended from now on. To be called again whenever one was added.
+    pub(super) fn begin_tending(self: &Rc<Self>) {
+        let chores = self.care.space.chores.clone();
+        chores.leave();
+        if chores.runs.replace(true) {
+            return;
+        }
+        let (weak, world) = (Rc::downgrade(self), self.seat.world.clone());
+        self.seat.world.spawn(async move {
+            tend(&weak, &world, &chores).await;
+            chores.runs.set(false);
+            chores.ending.take().into_iter().for_each(Waker::wake);
+        });
+    }
+
+    /// Nobody tends the families any more.
+    pub(super) async fn stop_tending(&self) {
+        self.care.space.chores.stop().await;
+    }
+}
+
+async fn tend<W: World>(pool: &Weak<OpenPool<W>>, world: &W, chores: &Chores) {
+    let mut quiet = 0;
+    loop {
+        if quiet >= QUIET_LOOKS {
+            chores.until(|chores| chores.left.get() || chores.stopped.get()).await;
+        }
+        let left = chores.left.take();
+        let Some(pool) = pool.upgrade().filter(|_| !chores.stopped.get()) else { return };
+        match pool.pool.tend().await {
+            Ok(tended) => {
+                quiet = if left || tended.freed_granules + tended.freed_slabs > 0 { 0 } else { quiet + 1 };
+                pool.look_at_hosts_thresholds();
+                if tended.more {
+                    super::rebuild::yield_now().await;
+                    quiet = 0;
+                    continue;
+                }
+            }
+            Err(error) => {
+                // A damaged map, or a group that fails: the next write tries again.
+                tracing::error!(pool = %pool.name, %error, "the maps of a pool could not be tended");
+                quiet = QUIET_LOOKS;
+            }
+        }
+        drop(pool);
+        let stopped = chores.until(|chores| chores.stopped.get());
+        select(pin!(world.sleep(PAUSE)), pin!(stopped)).await;
+    }
+}
