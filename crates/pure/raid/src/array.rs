@@ -9,7 +9,9 @@ use crate::logged::Old;
 use crate::member::{Member, MemberState, Usable};
 use crate::protect::Protected;
 use crate::rebuild::{RebuildOwner, Rebuilt};
+use crate::reshape::Moving;
 use crate::status::{Status, Tally};
+use crate::sums::ground::Ground;
 use crate::verify::{Progress, Verified};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::{RangeGuard, RangeLocks};
@@ -26,24 +28,32 @@ use std::rc::Rc;
 ///
 /// A stripe is protected once it was written whole or resynced: parity over blocks that nobody ever
 /// wrote is not believed, nor kept. Whoever hands out stripes writes zeros to them first.
-pub struct Array<D: BlockDevice + 'static>(pub(crate) Rc<Core<D>>);
+pub struct Array<D: BlockDevice + 'static>(pub(crate) Current<D>);
 
-/// What the parts of an array share.
+/// The shape that commands begin with.
+pub(crate) type Current<D> = Rc<RefCell<Rc<Core<D>>>>;
+
+/// The array in one shape. Commands keep the one that they began with; what is behind [`Rc`] all shapes share.
 pub(crate) struct Core<D> {
     pub(crate) layout: Layout,
-    pub(crate) members: Box<[Member<D>]>,
+    /// Every place that there is; the layout may have fewer of them.
+    pub(crate) members: Box<[Rc<Member<D>>]>,
+    /// How many places count, in all shapes: one that is joining does not.
+    pub(crate) width: Rc<Cell<u16>>,
+    /// Where the blocks are that are not laid out like this yet, while the array is reshaped.
+    pub(crate) moving: Option<Rc<Moving<D>>>,
     pub(crate) log: Rc<dyn FailureLog>,
     /// One lock for each row of each stripe.
     pub(crate) locks: RangeLocks,
     pub(crate) background: Rc<Background>,
-    pub(crate) failures: Failures,
-    pub(crate) tally: Tally,
+    pub(crate) failures: Rc<Failures>,
+    pub(crate) tally: Rc<Tally>,
     /// Stripes whose mirrors may differ after an unclean stop.
-    pub(crate) suspect: RefCell<Vec<Range<u64>>>,
+    pub(crate) suspect: Rc<RefCell<Vec<Range<u64>>>>,
     /// Whose turn it is among mirrors that are equally good to read from.
     pub(crate) turn: Cell<u16>,
     /// Sums and log, where the array has them.
-    pub(crate) protected: Option<Protected>,
+    pub(crate) protected: Option<Rc<Protected>>,
 }
 
 impl<D: BlockDevice + 'static> Array<D> {
@@ -62,71 +72,91 @@ impl<D: BlockDevice + 'static> Array<D> {
         if !layout.survives(missing) {
             return Err(ArrayError::TooManyMissing { level: layout.level(), missing: usize::from(missing.len()) });
         }
-        Ok(Self(Rc::new(Core {
+        let ground = Rc::new(Ground::plain());
+        Ok(Self::of(Core {
             layout,
-            members: members.into_iter().map(|device| Member::new(device, Lba(0))).collect(),
+            members: members.into_iter().map(|device| Rc::new(Member::new(device, ground.clone()))).collect(),
+            width: Rc::new(Cell::new(layout.members())),
+            moving: None,
             log,
             locks: RangeLocks::new(),
             background: Rc::default(),
-            failures: Failures::default(),
-            tally: Tally::default(),
-            suspect: RefCell::default(),
+            failures: Rc::default(),
+            tally: Rc::default(),
+            suspect: Rc::default(),
             turn: Cell::default(),
             protected: None,
-        })))
+        }))
+    }
+
+    pub(crate) fn of(core: Core<D>) -> Self {
+        Self(Rc::new(RefCell::new(Rc::new(core))))
+    }
+
+    /// The array as it is now.
+    pub(crate) fn core(&self) -> Rc<Core<D>> {
+        self.0.borrow().clone()
     }
 
     /// The shape of the array.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.0.layout
+        self.core().served()
     }
 
     /// Data blocks of a stripe.
     #[must_use]
     pub fn stripe_blocks(&self) -> u64 {
-        self.0.layout.stripe_blocks()
+        self.core().served().stripe_blocks()
+    }
+
+    /// Blocks that the array uses of each member: what a replacement needs.
+    #[must_use]
+    pub fn member_blocks(&self) -> Blocks {
+        self.core().member_blocks()
     }
 
     /// How many members may fail, whichever they are.
     #[must_use]
     pub fn tolerates(&self) -> u16 {
-        self.0.layout.level().tolerates(self.0.layout.members())
+        self.core().layout.level().tolerates(self.core().layout.members())
     }
 
     /// The device in the place of `member`, failed or not.
     #[must_use]
     pub fn device(&self, member: u16) -> Option<Rc<D>> {
-        self.0.members.get(usize::from(member))?.device()
+        self.core().members.get(usize::from(member))?.device()
     }
 
     /// What the array is and has done.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.0.status()
+        self.core().status()
     }
 
     /// `member` is not used any more, and that is durable.
     ///
     /// *Errors*: see [`FailError`]; the member stays in service unless it says `NotRecorded`.
     pub async fn fail(&self, member: u16) -> Result<(), FailError> {
-        let state = self.0.members.get(usize::from(member)).ok_or(FailError::NoSuchMember(member))?.state();
+        let core = self.core();
+        let state = core.members.get(usize::from(member)).ok_or(FailError::NoSuchMember(member))?.state();
         match state {
             MemberState::Failed | MemberState::Missing => return Err(FailError::NotInService(member)),
-            MemberState::InService | MemberState::Rebuilding { .. } if !self.0.spares(member) => {
+            MemberState::InService | MemberState::Rebuilding { .. } if !core.spares(member) => {
                 return Err(FailError::Needed(member));
             }
             MemberState::InService | MemberState::Rebuilding { .. } => {}
         }
         let everywhere = self.geometry().all();
-        self.0.lose(member, IoError::new(IoErrorKind::Gone, everywhere));
-        self.0.failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
+        core.lose(member, IoError::new(IoErrorKind::Gone, everywhere));
+        core.failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
     }
 
     /// The array lets go of the device of a member that has failed, so that it can be opened again.
     /// Without effect on one that is in use.
     pub fn release(&self, member: u16) {
-        if let Some(place) = self.0.members.get(usize::from(member))
+        let core = self.core();
+        if let Some(place) = core.members.get(usize::from(member))
             && matches!(place.state(), MemberState::Failed | MemberState::Missing)
         {
             place.release();
@@ -138,12 +168,16 @@ impl<D: BlockDevice + 'static> Array<D> {
     ///
     /// *Errors*: see [`ReplaceError`]; nothing has changed then.
     pub fn replace(&self, member: u16, device: D) -> Result<(), ReplaceError> {
-        let place = self.0.members.get(usize::from(member)).ok_or(ReplaceError::NoSuchMember(member))?;
+        let core = self.core();
+        let place = core.members.get(usize::from(member)).ok_or(ReplaceError::NoSuchMember(member))?;
+        if core.is_reshaping() {
+            return Err(ReplaceError::Reshaping);
+        }
         match place.state() {
             MemberState::InService | MemberState::Rebuilding { .. } => return Err(ReplaceError::InUse(member)),
             MemberState::Failed | MemberState::Missing => {}
         }
-        admit(self.0.member_blocks(), member, &device.geometry())?;
+        admit(core.member_blocks(), member, &device.geometry())?;
         place.replace(device);
         Ok(())
     }
@@ -159,7 +193,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         stripes: &[Range<u64>],
         owner: &mut impl RebuildOwner,
     ) -> Result<Rebuilt, RebuildError> {
-        self.0.rebuild(member, stripes, owner).await
+        self.core().rebuild(member, stripes, owner).await
     }
 
     /// Until they are resynced, mirrors of `stripes` are read from the first copy only.
@@ -167,8 +201,9 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// For the owner, before it serves an array that was not closed cleanly: two copies may differ, and
     /// a host must not read now one and now the other. [`Array::resync`] says it for its own stripes.
     pub fn mark_suspect(&self, stripes: Range<u64>) {
-        if self.0.protected.is_none() {
-            self.0.suspect.borrow_mut().push(stripes);
+        let core = self.core();
+        if core.protected.is_none() {
+            core.suspect.borrow_mut().push(stripes);
         }
     }
 
@@ -178,26 +213,29 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// data is lost is left as it is and counted. The host is served meanwhile, see
     /// [`Array::mark_suspect`]. `pace` is called after every few stripes.
     pub async fn resync(&self, stripes: Range<u64>, pace: impl AsyncFnMut(Progress)) -> Result<Verified, IoError> {
-        self.0.resync(stripes, pace).await
+        self.core().resync(stripes, pace).await
     }
 
     /// How many of `stripes` have parity or mirrors that disagree with the data. Repairs nothing.
     pub async fn scrub_check(&self, stripes: Range<u64>, pace: impl AsyncFnMut(Progress)) -> Result<Verified, IoError> {
-        self.0.scrub_check(stripes, pace).await
+        match self.is_protected() {
+            true => self.scrub_counts(stripes, pace).await,
+            false => self.core().scrub_check(stripes, pace).await,
+        }
     }
 
     /// From now on reading `extent` of `member` is a medium error, until it is written.
     ///
     /// For the owner, to say again after a restart what [`Rebuilt::unreadable`] said.
     pub fn mark_unreadable(&self, member: u16, extent: Extent) {
-        self.0.members[usize::from(member)].mark_unreadable(extent);
+        self.core().members[usize::from(member)].mark_unreadable(extent);
     }
 }
 
 impl<D: BlockDevice + 'static> Drop for Array<D> {
     fn drop(&mut self) {
         // Work in the background holds the core, which holds the work.
-        self.0.background.abandon();
+        self.core().background.abandon();
     }
 }
 
@@ -215,8 +253,9 @@ pub(crate) fn admit(needed: Blocks, member: u16, geometry: &Geometry) -> Result<
 
 impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     fn geometry(&self) -> Geometry {
-        let layout = &self.0.layout;
-        let members = self.0.members.iter().filter_map(Member::device).map(|device| device.geometry());
+        let core = self.core();
+        let layout = core.served();
+        let members = core.members.iter().filter_map(|member| member.device()).map(|device| device.geometry());
         let (mut physical, mut volatile, mut zeroes) = (BLOCK_BYTES, false, true);
         for member in members {
             physical = physical.max(member.physical_block_bytes);
@@ -225,7 +264,7 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
         }
         let stripe_bytes = layout.stripe_blocks() * u64::from(BLOCK_BYTES);
         let optimal = if layout.columns() == 1 { physical } else { u32::try_from(stripe_bytes).unwrap_or(u32::MAX) };
-        let is_protected = self.0.protected.is_some();
+        let is_protected = core.protected.is_some();
         Geometry {
             block_bytes: BLOCK_BYTES,
             blocks: layout.blocks(),
@@ -240,44 +279,101 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        self.0.admit(extent)?;
-        self.0.read(extent).await
+        let core = self.core();
+        core.admit(extent)?;
+        match &core.moving {
+            None => core.read(extent).await,
+            Some(moving) => Box::pin(core.read_moving(moving, extent)).await,
+        }
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let extent = self.0.extent_of(start, &data)?;
-        match self.0.protected {
-            Some(_) => self.0.write_logged(extent, data, Old::Kept).await,
-            None => self.0.write(extent, data).await,
+        let core = self.core();
+        let extent = core.extent_of(start, &data)?;
+        match (&core.moving, &core.protected) {
+            (None, Some(_)) => core.write_logged(extent, data, Old::Kept).await,
+            (None, None) => core.write(extent, data).await,
+            (Some(moving), _) => Box::pin(core.write_moving(moving, extent, data, Old::Kept)).await,
         }
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let extent = self.0.extent_of(start, &data)?;
-        match self.0.protected {
-            Some(_) => self.0.write_logged(extent, data, Old::Unwanted).await,
-            None => self.0.write(extent, data).await,
+        let core = self.core();
+        let extent = core.extent_of(start, &data)?;
+        match (&core.moving, &core.protected) {
+            (None, Some(_)) => core.write_logged(extent, data, Old::Unwanted).await,
+            (None, None) => core.write(extent, data).await,
+            (Some(moving), _) => Box::pin(core.write_moving(moving, extent, data, Old::Unwanted)).await,
         }
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        self.0.flush(after).await
+        self.core().flush(after).await
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        self.0.admit(extent)?;
-        match self.0.protected {
-            Some(_) => self.0.discard_logged(extent).await,
-            None => self.0.discard(extent).await,
+        let core = self.core();
+        core.admit(extent)?;
+        match (&core.moving, &core.protected) {
+            (None, Some(_)) => core.discard_logged(extent).await,
+            (None, None) => core.discard(extent).await,
+            (Some(moving), _) => Box::pin(core.discard_moving(moving, extent)).await,
+        }
+    }
+}
+
+impl<D> Drop for Core<D> {
+    fn drop(&mut self) {
+        if let Some(protected) = &self.protected {
+            // Whoever waits for the last command of this shape looks again.
+            protected.ring.wake();
         }
     }
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
+    /// The same array in another shape.
+    pub(crate) fn reshaped(
+        &self,
+        layout: Layout,
+        members: Box<[Rc<Member<D>>]>,
+        moving: Option<Rc<Moving<D>>>,
+    ) -> Self {
+        Self {
+            layout,
+            members,
+            width: self.width.clone(),
+            moving,
+            log: self.log.clone(),
+            locks: self.locks.clone(),
+            background: self.background.clone(),
+            failures: self.failures.clone(),
+            tally: self.tally.clone(),
+            suspect: self.suspect.clone(),
+            turn: Cell::default(),
+            protected: self.protected.clone(),
+        }
+    }
+
+    /// The layout that hosts see: while the array is reshaped, the one that it had.
+    pub(crate) fn served(&self) -> Layout {
+        self.moving.as_ref().map_or(self.layout, |moving| moving.old.layout)
+    }
+
+    /// The members that count.
+    pub(crate) fn all_members(&self) -> MemberSet {
+        MemberSet::first(self.width())
+    }
+
+    /// How many members count.
+    pub(crate) fn width(&self) -> u16 {
+        self.width.get()
+    }
+
     /// Which members can be used in `stripe`, as things stand.
     pub(crate) fn usable(&self, stripe: u64) -> Usable {
         let mut usable = Usable { read: MemberSet::NONE, write: MemberSet::NONE };
-        for (number, member) in (0..).zip(&self.members) {
+        for (number, member) in (0..self.layout.members()).zip(&self.members) {
             let (read, write) = member.usable(stripe);
             usable.read = if read { usable.read.with(number) } else { usable.read };
             usable.write = if write { usable.write.with(number) } else { usable.write };
@@ -287,7 +383,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Blocks that the array needs of each member.
     pub(crate) fn member_blocks(&self) -> Blocks {
-        self.protected.as_ref().map_or(self.layout.member_blocks(), |protected| protected.member_blocks)
+        self.protected.as_ref().map_or(self.layout.member_blocks(), |protected| protected.ground.member_blocks())
     }
 
     pub(crate) fn member(&self, member: u16) -> &Member<D> {
@@ -330,7 +426,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     fn admit(&self, extent: Extent) -> Result<(), IoError> {
-        let all = Extent::new(0, self.layout.blocks().0);
+        let all = Extent::new(0, self.served().blocks().0);
         if all.contains(extent) { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange, extent)) }
     }
 

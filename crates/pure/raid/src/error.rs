@@ -2,6 +2,7 @@
 
 use crate::geometry::{BLOCK_BYTES, CHUNK_BYTES, MEMBERS_MAX};
 use crate::level::Level;
+use crate::sums::ground::GROWTHS_MAX;
 use block::IoError;
 
 /// Why there can be no such array. Nothing was read or written.
@@ -103,6 +104,9 @@ pub enum ReplaceError {
     /// Its place is taken by a member that works.
     #[error("member {0} is in service or being rebuilt; fail it before it is replaced")]
     InUse(u16),
+    /// Members are replaced once the array is reshaped.
+    #[error("the array is being reshaped; a member is replaced after that")]
+    Reshaping,
     /// The device does not fit into the array.
     #[error(transparent)]
     Unfit(#[from] ArrayError),
@@ -123,4 +127,41 @@ pub enum RebuildError {
     /// The array does not serve any more, or the owner could not commit.
     #[error("the rebuild stopped: {0}")]
     Stopped(IoError),
+}
+
+/// Why an array did not become larger. It serves as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrowError {
+    /// The array keeps no sums.
+    #[error("only protected arrays grow")]
+    NotProtected,
+    /// One change of shape at a time.
+    #[error("the array is growing or being reshaped already")]
+    Busy,
+    /// Blocks are not moved while redundancy is missing from the beginning.
+    #[error("member {0} is not in service; replace and rebuild it first")]
+    NotInService(u16),
+    /// The members' new size is not more than the old one.
+    #[error("the array uses {used} blocks of each member already; {blocks} are not more")]
+    NotLarger {
+        /// What was asked for.
+        blocks: u64,
+        /// What is used.
+        used: u64,
+    },
+    /// The list of growths is full.
+    #[error("the array has grown {GROWTHS_MAX} times; it cannot grow by larger members again")]
+    TooOften,
+    /// Striped levels without parity are not laid out anew.
+    #[error("{0} cannot be given another member; RAID-1, RAID-5 and RAID-6 can")]
+    Level(Level),
+    /// The devices do not suffice.
+    #[error(transparent)]
+    Unfit(#[from] ArrayError),
+    /// The new member failed before the array relied on it.
+    #[error("the new member failed before it was part of the array")]
+    NewMemberFailed,
+    /// The array does not serve any more. What had begun goes on when it is opened again.
+    #[error("the array has stopped: {0}")]
+    Stopped(#[from] IoError),
 }

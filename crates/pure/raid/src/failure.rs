@@ -53,13 +53,19 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// True when the array can do without `member`, beside those that it does without already.
     pub(crate) fn spares(&self, member: u16) -> bool {
-        self.failures.stopped_by().is_none() && self.layout.survives(self.not_in_service().with(member))
+        // Nobody has begun to rely on one that is joining.
+        member >= self.width()
+            || self.failures.stopped_by().is_none() && self.layout.survives(self.not_in_service().with(member))
     }
 
     /// The array does not use `member` any more, and the failure is on its way to the log; or the array
     /// has stopped, where it cannot do without.
     pub(crate) fn lose(self: &Rc<Self>, member: u16, error: IoError) {
         if matches!(self.members[usize::from(member)].state(), MemberState::Failed | MemberState::Missing) {
+            return;
+        }
+        if member >= self.width() {
+            self.members[usize::from(member)].set_state(MemberState::Failed);
             return;
         }
         if !self.spares(member) {
@@ -105,6 +111,6 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// The members that do not hold, or do not yet hold, all that they should.
     pub(crate) fn not_in_service(&self) -> MemberSet {
         let in_service = |member: &u16| self.members[usize::from(*member)].state() == MemberState::InService;
-        (0..self.layout.members()).filter(|member| !in_service(member)).collect()
+        self.all_members().iter().filter(|member| !in_service(member)).collect()
     }
 }

@@ -14,7 +14,7 @@ use crate::sums::{Entry, guards};
 use block::{BlockDevice, Extent, IoError, View};
 use shard::RangeGuard;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
@@ -22,7 +22,8 @@ use std::task::Poll;
 /// The stripes of one array whose entries are not in the log.
 #[derive(Default)]
 pub(crate) struct Fresh {
-    stripes: RefCell<BTreeSet<u64>>,
+    /// With the number of members that each is laid out over.
+    stripes: RefCell<BTreeMap<u64, u16>>,
     settling: Cell<bool>,
 }
 
@@ -80,7 +81,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.judge(&ended, part.extent)?;
         let mut cache = protected.cache.borrow_mut();
         entries.into_iter().for_each(|(member, block, entry)| cache.set_fresh(member, block, entry));
-        protected.fresh.stripes.borrow_mut().extend(part.stripes.clone());
+        let members = self.layout.members();
+        protected.fresh.stripes.borrow_mut().extend(part.stripes.clone().map(|stripe| (stripe, members)));
         Ok(())
     }
 
@@ -112,14 +114,15 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     async fn log_fresh(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
-        let stripes: Vec<u64> = protected.fresh.stripes.borrow().iter().copied().collect();
+        let stripes: Vec<(u64, u16)> =
+            protected.fresh.stripes.borrow().iter().map(|(&stripe, &of)| (stripe, of)).collect();
         if stripes.is_empty() {
             return Ok(());
         }
         if !sabotage::is(Bug::FreshBeforeFlush) {
             self.flush_those(self.written_members()).await?;
         }
-        let each = u64::from(self.layout.members()) * record_bytes(self.layout.chunk_blocks());
+        let each = u64::from(self.width()) * record_bytes(self.layout.chunk_blocks());
         let table_bytes = (protected.ring.batch_blocks_max() - 1) * u64::from(crate::BLOCK_BYTES);
         let most = usize::try_from((table_bytes / each).max(1)).unwrap_or(usize::MAX);
         debug_assert!(blocks_of(each as usize, 0) <= protected.ring.batch_blocks_max(), "a stripe fits into a batch");
@@ -130,20 +133,20 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// The members that hold what was written, also those that are being rebuilt.
-    fn written_members(&self) -> crate::geometry::MemberSet {
+    pub(crate) fn written_members(&self) -> crate::geometry::MemberSet {
         let written = |member: &u16| {
             let state = self.member(*member).state();
             matches!(state, crate::MemberState::InService | crate::MemberState::Rebuilding { .. })
         };
-        (0..self.layout.members()).filter(written).collect()
+        self.all_members().iter().filter(written).collect()
     }
 
-    async fn log_stripes(self: &Rc<Self>, protected: &Protected, stripes: &[u64]) -> Result<(), IoError> {
+    async fn log_stripes(self: &Rc<Self>, protected: &Protected, stripes: &[(u64, u16)]) -> Result<(), IoError> {
         let chunk = self.layout.chunk_blocks();
         let mut records = Records::default();
         let mut runs: Vec<(u16, u64, Vec<Entry>)> = Vec::new();
-        for &stripe in stripes {
-            for member in 0..self.layout.members() {
+        for &(stripe, members) in stripes {
+            for member in 0..members {
                 let blocks = stripe * chunk..(stripe + 1) * chunk;
                 // Fresh entries are held in memory until they are logged.
                 let entries: Vec<Entry> = blocks.map(|block| self.entry(protected, member, block)).collect();
@@ -157,7 +160,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             (first..).zip(entries).for_each(|(block, entry)| cache.set(member, block, entry));
         }
         let mut fresh = protected.fresh.stripes.borrow_mut();
-        fresh.retain(|stripe| stripes.binary_search(stripe).is_err());
+        fresh.retain(|&stripe, &mut of| stripes.binary_search(&(stripe, of)).is_err());
         drop(ticket);
         Ok(())
     }

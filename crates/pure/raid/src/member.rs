@@ -2,6 +2,7 @@
 
 use crate::geometry::{MemberSet, bytes};
 use crate::status::MemberStatus;
+use crate::sums::ground::Ground;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -35,8 +36,8 @@ pub(crate) struct Usable {
 
 /// A place of the array.
 pub(crate) struct Member<D> {
-    /// The block of its device where its data begins.
-    data: Lba,
+    /// Where its data lies on its device.
+    ground: Rc<Ground>,
     device: RefCell<Option<Rc<D>>>,
     state: Cell<MemberState>,
     /// The stripes that a rebuild restores, once that is known; beyond them a replacement is written but not believed.
@@ -102,11 +103,11 @@ impl Drop for InFlight<'_> {
 }
 
 impl<D: BlockDevice> Member<D> {
-    /// A place with `device` in service, or missing; its data begins at block `data` of it.
-    pub(crate) fn new(device: Option<D>, data: Lba) -> Self {
+    /// A place with `device` in service, or missing; its data lies as `ground` says.
+    pub(crate) fn new(device: Option<D>, ground: Rc<Ground>) -> Self {
         let state = if device.is_some() { MemberState::InService } else { MemberState::Missing };
         Self {
-            data,
+            ground,
             device: RefCell::new(device.map(Rc::new)),
             state: Cell::new(state),
             rebuilt_stripes: RefCell::default(),
@@ -195,7 +196,19 @@ impl<D: BlockDevice> Member<D> {
         let device = self.device_in_use(extent)?;
         self.read_end.set(extent.end());
         let _in_flight = InFlight::new(&self.counts.in_flight);
-        let rope = self.note(device.read(self.on_device(extent)).await).map_err(|error| self.in_data(error))?;
+        let rope = match self.ground.at(extent) {
+            Some(at) => {
+                self.note(device.read(Extent { start: at, len: extent.len }).await).map_err(in_data(extent, at))?
+            }
+            None => {
+                let mut whole = Rope::new();
+                for (part, at) in self.ground.runs(extent) {
+                    let run = Extent { start: at, len: part.len };
+                    whole.append(self.note(device.read(run).await).map_err(in_data(part, at))?);
+                }
+                whole
+            }
+        };
         assert_eq!(rope.len(), bytes(extent.len.0), "a device returns the blocks that were asked for");
         Ok(rope)
     }
@@ -221,21 +234,22 @@ impl<D: BlockDevice> Member<D> {
         self.device().is_none_or(|device| device.geometry().volatile_cache)
     }
 
-    fn on_device(&self, extent: Extent) -> Extent {
-        Extent { start: self.data + Blocks(extent.start.0), len: extent.len }
-    }
-
-    fn in_data(&self, error: IoError) -> IoError {
-        error.at(Extent { start: Lba(error.extent.start.0.saturating_sub(self.data.0)), len: error.extent.len })
-    }
-
     pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         count(&self.counts.writes);
         let extent = Extent::new(start.0, data.len() as u64 / u64::from(crate::BLOCK_BYTES));
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let at = self.on_device(extent).start;
-        let written = self.note(device.write(at, data).await).map_err(|error| self.in_data(error))?;
+        let written = match self.ground.at(extent) {
+            Some(at) => self.note(device.write(at, data).await).map_err(in_data(extent, at))?,
+            None => {
+                for (part, at) in self.ground.runs(extent) {
+                    let from = bytes(part.start.0 - extent.start.0);
+                    let data = data.slice(from..from + bytes(part.len.0));
+                    let _ = self.note(device.write(at, data).await).map_err(in_data(part, at))?;
+                }
+                Written::attest()
+            }
+        };
         self.believe(extent);
         Ok(written)
     }
@@ -244,9 +258,12 @@ impl<D: BlockDevice> Member<D> {
         count(&self.counts.discards);
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let written = self.note(device.discard(self.on_device(extent)).await).map_err(|error| self.in_data(error))?;
+        for (part, at) in self.ground.runs(extent) {
+            let run = Extent { start: at, len: part.len };
+            let _ = self.note(device.discard(run).await).map_err(in_data(part, at))?;
+        }
         self.believe(extent);
-        Ok(written)
+        Ok(Written::attest())
     }
 
     /// True when something was written that no flush has covered.
@@ -304,5 +321,13 @@ impl<D: BlockDevice> Member<D> {
             count(&self.counts.errors);
         }
         result
+    }
+}
+
+/// Says what a device says of a run that begins at `at`, in blocks of the data.
+fn in_data(run: Extent, at: Lba) -> impl FnOnce(IoError) -> IoError {
+    move |error| {
+        let skipped = error.extent.start.0.saturating_sub(at.0);
+        error.at(Extent { start: Lba(run.start.0 + skipped), len: error.extent.len })
     }
 }

@@ -4,7 +4,7 @@ use crate::array::{Array, Core, admit};
 use crate::background::Background;
 use crate::error::ArrayError;
 use crate::failure::{FailureLog, Failures};
-use crate::geometry::{BLOCK_BYTES, MEMBERS_MAX, MemberSet};
+use crate::geometry::{BLOCK_BYTES, Layout, MEMBERS_MAX, MemberSet};
 use crate::member::{Member, MemberState};
 use crate::protect::{Options, Protected, Shape};
 use crate::redo::anchor::{Anchor, WRITTEN_BLOCKS};
@@ -13,12 +13,14 @@ use crate::sabotage::{self, Bug};
 use crate::scrub::{Repair, Scrubbed};
 use crate::status::Tally;
 use crate::sums::area::Area;
+use crate::sums::ground::Ground;
 use crate::sums::regions::Regions;
 use crate::verify::Progress;
-use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable, View, Written};
+use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Stable, View, Written};
 use futures_util::future::join_all;
 use shard::RangeLocks;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -34,6 +36,9 @@ pub struct Opened {
     pub images: u64,
     /// Blocks whose copies were compared to find out whether their last write had happened.
     pub judged: u64,
+    /// The last place was not taken: its device had not joined when the array was used last. [`Array::add_member`]
+    /// takes it.
+    pub not_joined: bool,
 }
 
 /// Why a device is not the member that it was given as.
@@ -82,6 +87,9 @@ pub enum RejoinError {
     /// The device does not fit into the array.
     #[error(transparent)]
     Unfit(#[from] ArrayError),
+    /// Members return once the array is reshaped.
+    #[error("the array is being reshaped; a member returns after that")]
+    Reshaping,
     /// It is not the device that left, or not as it left: only [`Array::replace`] takes it.
     #[error("the device is not the one that left: {0}")]
     NotTheOne(LeftOut),
@@ -106,19 +114,25 @@ impl<D: BlockDevice + 'static> Array<D> {
             stamp: 0,
             member: 0,
             shape: shape.words(),
+            sizes: Default::default(),
+            reshape: None,
             absent: MemberSet::NONE,
             given: Box::new([(0, 0); MEMBERS_MAX as usize]),
             used: Regions::default(),
             missed: Regions::default(),
         };
+        if members.len() != shape.members {
+            return Err(ArrayError::MemberCount { expected: shape.layout()?.members(), members: members.len() }.into());
+        }
         let array = Self::build(shape, members.into_iter().map(Some).collect(), log, options, anchor)?;
-        let wipe = |member| array.0.wipe(member);
-        for wiped in join_all((0..array.0.layout.members()).map(wipe)).await {
+        let core = array.core();
+        let wipe = |member| core.wipe(member);
+        for wiped in join_all((0..core.width()).map(wipe)).await {
             wiped?;
         }
-        let protected = array.0.protected.as_ref().expect("it was just built so");
-        array.0.write_anchor(protected, 1, Head { number: 1, at: 0 }).await?;
-        if array.0.not_in_service().is_empty() {
+        let protected = core.protected.as_ref().expect("it was just built so");
+        core.write_anchor(protected, 1, Head { number: 1, at: 0 }).await?;
+        if core.not_in_service().is_empty() {
             return Ok(array);
         }
         Err(OpenError::Io(IoError::new(IoErrorKind::Gone, Extent::default())))
@@ -127,22 +141,37 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// The array of these members, as it was when it was used last: its log is replayed.
     ///
     /// A missing member is `None`, also one that the owner knows to have failed. Hosts may be served when it
-    /// returns; no resync is needed. *Errors*: see [`OpenError`].
+    /// returns; no resync is needed. Where [`Array::reshape`] had not ended, it is to be called again.
+    ///
+    /// *Shape*: as the array was formatted; the members' size may also be one to which it grew, and the number of
+    /// members counts one that was to be added.
+    /// *Errors*: see [`OpenError`].
     pub async fn open(
         shape: &Shape,
-        members: Vec<Option<D>>,
+        mut members: Vec<Option<D>>,
         log: Rc<dyn FailureLog>,
         options: Options,
     ) -> Result<(Self, Opened), OpenError> {
-        let area = shape.area()?;
         if members.len() != shape.members {
             let expected = shape.layout()?.members();
             return Err(ArrayError::MemberCount { expected, members: members.len() }.into());
         }
-        let looked =
+        let mut looked =
             join_all((0..).zip(&members).map(|(member, device)| look_at(shape, member, device.as_ref()))).await;
-        let newest = looked.iter().flatten().flatten().max_by_key(|anchor| anchor.age()).cloned();
+        let newest =
+            looked.iter().flatten().flatten().max_by_key(|anchor| (anchor.age(), Reverse(anchor.shape[1]))).cloned();
         let mut opened = Opened::default();
+        let mut shape = *shape;
+        if let Some(newest) = &newest {
+            (shape.member_blocks, shape.ring_blocks) = (Blocks(newest.shape[3]), newest.shape[4]);
+        }
+        if newest.as_ref().is_some_and(|newest| newest.shape[1] < shape.members as u64) {
+            // The array never relied on it.
+            shape.members -= 1;
+            members.truncate(shape.members);
+            looked.truncate(shape.members);
+            opened.not_joined = true;
+        }
         let mut taken = Vec::new();
         let mut behind = MemberSet::NONE;
         for ((member, device), looked) in (0..).zip(members).zip(looked) {
@@ -163,10 +192,11 @@ impl<D: BlockDevice + 'static> Array<D> {
             }
             return Err(OpenError::LeftOut(opened.left_out));
         };
-        let is_same = behind.is_empty() && missing == newest.absent;
-        debug_assert!(area.data.len == layout.member_blocks(), "data is whole chunks");
-        let array = Self::build(shape, taken, log, options, newest)?;
-        array.0.replay(is_same, behind, &mut opened).await?;
+        let is_same = behind.is_empty() && missing == newest.absent && !opened.not_joined;
+        let array = Self::build(&shape, taken, log, options, newest)?;
+        let core = array.core();
+        core.replay(is_same, behind, &mut opened).await?;
+        core.end_begun_stripe().await?;
         Ok((array, opened))
     }
 
@@ -177,39 +207,49 @@ impl<D: BlockDevice + 'static> Array<D> {
         options: Options,
         anchor: Anchor,
     ) -> Result<Self, ArrayError> {
-        let (layout, area) = (shape.layout()?, shape.area()?);
-        if members.len() != shape.members {
-            return Err(ArrayError::MemberCount { expected: layout.members(), members: members.len() });
+        let area = shape.area()?;
+        let ground = Rc::new(Ground::new(&area, shape.member_blocks));
+        for size in anchor.sizes.into_iter().filter(|&size| size != 0).map(Blocks) {
+            ground.add(ground.next(size, shape.layout()?.chunk_blocks())?, size);
         }
+        let layout = |members| Layout::new(shape.level, members, shape.chunk_bytes, ground.data_blocks());
         for (member, device) in (0..).zip(&members) {
-            device.as_ref().map_or(Ok(()), |device| admit(shape.member_blocks, member, &device.geometry()))?;
+            device.as_ref().map_or(Ok(()), |device| admit(ground.member_blocks(), member, &device.geometry()))?;
         }
-        Ok(Self(Rc::new(Core {
-            layout,
-            members: members.into_iter().map(|device| Member::new(device, area.data.start)).collect(),
+        let old = anchor.reshape.map(|reshape| layout(usize::from(reshape.from))).transpose()?;
+        let core = Core {
+            layout: layout(shape.members)?,
+            width: Rc::new(Cell::new(u16::try_from(members.len()).expect("the layout judges their number"))),
+            members: members.into_iter().map(|device| Rc::new(Member::new(device, ground.clone()))).collect(),
+            moving: None,
             log,
             locks: RangeLocks::new(),
             background: Rc::<Background>::default(),
-            failures: Failures::default(),
-            tally: Tally::default(),
-            suspect: RefCell::default(),
+            failures: Rc::<Failures>::default(),
+            tally: Rc::<Tally>::default(),
+            suspect: Rc::default(),
             turn: Cell::default(),
-            protected: Some(Protected::new(shape, area, anchor, options)),
-        })))
+            protected: Some(Rc::new(Protected::new(shape, area, ground, anchor, options))),
+        };
+        Ok(Self::of(match old {
+            None => core,
+            Some(old) => core.moved_from(old),
+        }))
     }
 
     /// True for an array with sums and a log.
     #[must_use]
     pub fn is_protected(&self) -> bool {
-        self.0.protected.is_some()
+        self.core().protected.is_some()
     }
 
     /// What was written so far is in place, and the log begins behind it: opening would replay nothing of it.
     ///
     /// *Durability*: all that had ended before. *Errors*: `Gone` when the array has stopped.
     pub async fn checkpoint(&self) -> Result<Stable, IoError> {
-        let stable = self.0.flush(Written::attest()).await?;
-        self.0.checkpoint().await?;
+        let core = self.core();
+        let stable = core.flush(Written::attest()).await?;
+        core.checkpoint().await?;
         Ok(stable)
     }
 
@@ -228,13 +268,14 @@ impl<D: BlockDevice + 'static> Array<D> {
         repair: Repair,
         pace: impl AsyncFnMut(Progress),
     ) -> Result<Scrubbed, IoError> {
-        self.0.scrub(stripes, repair, pace).await
+        self.scrub_steps(stripes, repair, pace).await
     }
 
     /// The stripes that members which are not in service have missed, in ascending order.
     #[must_use]
     pub fn missed(&self) -> Vec<Range<u64>> {
-        self.0.protected.as_ref().map(|protected| protected.missed_stripes(&self.0.layout)).unwrap_or_default()
+        let core = self.core();
+        core.protected.as_ref().map(|protected| protected.missed_stripes(&core.layout)).unwrap_or_default()
     }
 
     /// `device`, which is `member` come back as it left, is in its place; the result are the stripes that it
@@ -242,16 +283,20 @@ impl<D: BlockDevice + 'static> Array<D> {
     ///
     /// *Errors*: see [`RejoinError`].
     pub async fn rejoin(&self, member: u16, device: D) -> Result<Vec<Range<u64>>, RejoinError> {
-        let core = &self.0;
+        let core = self.core();
         let (Some(protected), Some(place)) = (&core.protected, core.members.get(usize::from(member))) else {
             return Err(RejoinError::NoSuchMember(member));
         };
+        if core.is_reshaping() {
+            return Err(RejoinError::Reshaping);
+        }
         admit(core.member_blocks(), member, &device.geometry())?;
         let found = newest_on(&device).await.map_err(RejoinError::NotTheOne)?;
         let own = protected.anchor.borrow().clone();
         match found {
-            found if found.id != own.id || found.shape != own.shape => {
-                return Err(RejoinError::NotTheOne(LeftOut::OtherArray));
+            found if found.id != own.id => return Err(RejoinError::NotTheOne(LeftOut::OtherArray)),
+            found if (found.shape, found.sizes) != (own.shape, own.sizes) => {
+                return Err(RejoinError::NotTheOne(LeftOut::Stale));
             }
             found if found.member != member => {
                 return Err(RejoinError::NotTheOne(LeftOut::OtherMember(found.member)));
@@ -277,7 +322,7 @@ impl<D: BlockDevice + 'static> Array<D> {
 
 impl<D: BlockDevice + 'static> Core<D> {
     /// Nothing on the member looks like an anchor or a batch.
-    async fn wipe(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
+    pub(crate) async fn wipe(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
         let place = self.member(member);
         let protected = self.protected.as_ref().expect("only protected arrays are formatted");
         let zeros = View::zeroed(WRITTEN_BLOCKS as usize * BLOCK_BYTES as usize);
@@ -293,10 +338,20 @@ impl<D: BlockDevice + 'static> Core<D> {
 async fn look_at<D: BlockDevice>(shape: &Shape, member: u16, device: Option<&D>) -> Option<Result<Anchor, LeftOut>> {
     let device = device?;
     Some(newest_on(device).await.and_then(|anchor| match anchor {
-        anchor if anchor.id != shape.id || anchor.shape != shape.words() => Err(LeftOut::OtherArray),
+        anchor if anchor.id != shape.id || !is_shape(&anchor, shape) => Err(LeftOut::OtherArray),
         anchor if anchor.member != member => Err(LeftOut::OtherMember(anchor.member)),
         anchor => Ok(anchor),
     }))
+}
+
+/// True for an array of this shape, also where the owner says the size to which it grew, or counts a member that is to
+/// be added.
+fn is_shape(anchor: &Anchor, shape: &Shape) -> bool {
+    let [level, members, chunk_bytes, member_blocks, ring_blocks] = shape.words();
+    let is_size = (member_blocks, ring_blocks) == (anchor.shape[3], anchor.shape[4]);
+    (level, chunk_bytes) == (anchor.shape[0], anchor.shape[2])
+        && (members == anchor.shape[1] || members == anchor.shape[1] + 1)
+        && (is_size || member_blocks != 0 && anchor.sizes.contains(&member_blocks))
 }
 
 /// True for the newest anchor, false for the one before.
@@ -312,7 +367,7 @@ fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<bool, LeftOut> {
 
 async fn newest_on<D: BlockDevice>(device: &D) -> Result<Anchor, LeftOut> {
     let slot = |slot| async move {
-        let extent = Extent { start: Area::anchor(slot), len: block::Blocks(WRITTEN_BLOCKS) };
+        let extent = Extent { start: Area::anchor(slot), len: Blocks(WRITTEN_BLOCKS) };
         device.read(extent).await.map(|rope| Anchor::parse(&rope.into_view()))
     };
     match (slot(0).await, slot(1).await) {

@@ -5,12 +5,13 @@ use crate::finding::Finding;
 use crate::fresh::Fresh;
 use crate::geometry::{BLOCK_BYTES, Layout, MemberSet};
 use crate::level::Level;
-use crate::redo::anchor::Anchor;
+use crate::redo::anchor::{Anchor, Reshape};
 use crate::redo::ring::{Head, Ring};
 use crate::status::ProtectionStatus;
 use crate::sums::Tie;
 use crate::sums::area::{Area, PAGE_ENTRIES, ring_blocks};
 use crate::sums::cache::Cache;
+use crate::sums::ground::Ground;
 use crate::sums::regions::Regions;
 use block::{Blocks, View};
 use shard::RangeLocks;
@@ -94,8 +95,14 @@ pub(crate) struct Protected {
     pub(crate) id: [u8; 16],
     /// What all checks of the array have in common.
     seed: u64,
+    /// Where ring and spare lie.
     pub(crate) area: Area,
-    pub(crate) member_blocks: Blocks,
+    /// Where pages and data lie.
+    pub(crate) ground: Rc<Ground>,
+    /// How far the array is reshaped, while it is.
+    pub(crate) reshape: Cell<Option<Reshape>>,
+    /// Nobody else makes the array larger meanwhile.
+    pub(crate) growing: Cell<bool>,
     pub(crate) options: Options,
     pub(crate) cache: Rc<RefCell<Cache>>,
     /// One page is loaded by one command at a time.
@@ -129,7 +136,7 @@ pub(crate) struct Protected {
 const ZEROS_BYTES: usize = 1 << 20;
 
 impl Protected {
-    pub(crate) fn new(shape: &Shape, area: Area, anchor: Anchor, options: Options) -> Self {
+    pub(crate) fn new(shape: &Shape, area: Area, ground: Rc<Ground>, anchor: Anchor, options: Options) -> Self {
         let members = u16::try_from(shape.members).expect("the layout has judged the number of members");
         let pages = (options.page_bytes / BLOCK_BYTES as usize).max(4);
         let head = Head { number: anchor.tail_number, at: anchor.tail_block };
@@ -138,8 +145,10 @@ impl Protected {
             id: shape.id,
             seed,
             area,
-            member_blocks: shape.member_blocks,
-            cache: Rc::new(RefCell::new(Cache::new(members, area.pages(), pages))),
+            cache: Rc::new(RefCell::new(Cache::new(members, ground.pages(), pages))),
+            ground,
+            reshape: Cell::new(anchor.reshape),
+            growing: Cell::default(),
             loading: RangeLocks::new(),
             ring: Ring::new(shape.ring_blocks, anchor.epoch, head),
             used: RefCell::new(anchor.used.clone()),
@@ -165,7 +174,7 @@ impl Protected {
 
     /// True when pages of the region of this page were ever written.
     pub(crate) fn is_used(&self, page: u64) -> bool {
-        self.used.borrow().contains(page / self.area.region_pages())
+        self.used.borrow().contains(page / self.ground.region_pages())
     }
 
     pub(crate) fn report(&self, finding: Finding) {
@@ -201,7 +210,7 @@ impl Protected {
     }
 
     fn regions_of(&self, start: u64, blocks: u64) -> std::ops::Range<u64> {
-        let per_region = PAGE_ENTRIES * self.area.region_pages();
+        let per_region = PAGE_ENTRIES * self.ground.region_pages();
         start / per_region..(start + blocks).div_ceil(per_region)
     }
 
@@ -236,6 +245,22 @@ impl Protected {
         self.recent.borrow_mut().1.clear();
     }
 
+    /// Where the log begins, as the last anchor says.
+    pub(crate) fn anchor_head(&self) -> Head {
+        let anchor = self.anchor.borrow();
+        Head { number: anchor.tail_number, at: anchor.tail_block }
+    }
+
+    /// Regions are of `factor` times as many pages from now on.
+    pub(crate) fn coarsen(&self, factor: u64) {
+        for regions in [&self.used, &self.missed] {
+            let coarse = regions.borrow().coarsened(factor);
+            regions.replace(coarse);
+        }
+        let mut recent = self.recent.borrow_mut();
+        *recent = (recent.0.coarsened(factor), recent.1.coarsened(factor));
+    }
+
     pub(crate) fn end_checkpoint(&self) {
         self.checkpointing.set(false);
         self.checkpoints.set(self.checkpoints.get() + 1);
@@ -244,7 +269,7 @@ impl Protected {
 
     /// The runs of stripes that absent members have missed.
     pub(crate) fn missed_stripes(&self, layout: &Layout) -> Vec<std::ops::Range<u64>> {
-        let (per_region, chunk) = (PAGE_ENTRIES * self.area.region_pages(), layout.chunk_blocks());
+        let (per_region, chunk) = (PAGE_ENTRIES * self.ground.region_pages(), layout.chunk_blocks());
         let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
         for region in self.missed.borrow().iter() {
             let stripes =

@@ -12,6 +12,7 @@ use crate::geometry::{MemberSet, bytes};
 use crate::open::Opened;
 use crate::protect::Protected;
 use crate::recover::chain::{Batch, Chain};
+use crate::redo::anchor::Reshape;
 use crate::redo::batch::Kind;
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
@@ -64,6 +65,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let tail = Head { number: anchor.tail_number, at: anchor.tail_block };
         protected.recovering.set(true);
         let chain = self.follow(protected, anchor.epoch, tail).await;
+        self.note_moved(protected, &chain);
         if chain.batches.is_empty() && is_same {
             self.restore_spared(protected).await?;
             protected.recovering.set(false);
@@ -97,6 +99,14 @@ impl<D: BlockDevice + 'static> Core<D> {
         protected.end_window();
         protected.recovering.set(false);
         Ok(())
+    }
+
+    /// A reshape has come as far as the log says.
+    fn note_moved(&self, protected: &Protected, chain: &Chain) {
+        let Some(reshape) = protected.reshape.get().filter(|_| !sabotage::is(Bug::PositionForgotten)) else { return };
+        let moved = chain.batches.iter().flat_map(|batch| &batch.records).filter(|record| record.kind == Kind::Moved);
+        let rows = moved.map(|record| record.block).fold(reshape.rows, u64::max);
+        protected.reshape.set(Some(Reshape { rows, ..reshape }));
     }
 
     /// The last batch may not have been stable; it is, before anything is done that relies on it.

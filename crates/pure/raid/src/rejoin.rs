@@ -3,21 +3,27 @@
 use crate::array::Core;
 use crate::commit::Ops;
 use crate::geometry::{MemberSet, Rows};
-use crate::sums::cache::PageId;
+use crate::sums::cache::{PageId, Pins};
 use block::{BlockDevice, Extent, IoError};
 use shard::RangeGuard;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Core<D> {
-    /// The rows of a member's chunk that have to be restored: all, or those that were ever written.
+    /// The rows of a member's chunk that have to be restored: all, or those that were ever written, on any mirror: a
+    /// member that was added has no entries of its own yet.
     pub(crate) async fn written_rows(self: &Rc<Self>, stripe: u64, member: u16) -> Vec<Rows> {
         let all = self.layout.all_rows();
         let Some(protected) = &self.protected else { return vec![all] };
         let chunk = self.layout.member_extent(stripe, all);
-        let _pins = self.hold_pages(protected, member, chunk).await;
+        let (copies, mut pins) = (self.layout.copies(), Pins::new(&protected.cache));
+        let mirrors = member / copies * copies..(member / copies + 1) * copies;
+        for mirror in mirrors.clone() {
+            self.hold_more(protected, &mut pins, mirror, chunk).await;
+        }
         let mut runs: Vec<Rows> = Vec::new();
         for row in all.start..all.end {
-            if self.entry(protected, member, chunk.start.0 + row).is_unwritten() {
+            let is_unwritten = |mirror| self.entry(protected, mirror, chunk.start.0 + row).is_unwritten();
+            if mirrors.clone().all(is_unwritten) {
                 continue;
             }
             match runs.last_mut() {
@@ -64,15 +70,15 @@ impl<D: BlockDevice + 'static> Core<D> {
     pub(crate) async fn join_pages(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
         let Some(protected) = &self.protected else { return Ok(()) };
         protected.joining.set(protected.joining.get().with(member));
-        let before = (member + self.layout.members() - 1) % self.layout.members();
-        let per_region = protected.area.region_pages();
+        let before = (member + self.width() - 1) % self.width();
+        let per_region = protected.ground.region_pages();
         let regions: Vec<u64> = if self.member(member).has_come_back() {
             protected.missed.borrow().iter().collect()
         } else {
             protected.used.borrow().iter().collect()
         };
         for page in regions.into_iter().flat_map(|region| region * per_region..(region + 1) * per_region) {
-            if page >= protected.area.pages() {
+            if page >= protected.ground.pages() {
                 break;
             }
             for id in [PageId { member, page }, PageId { member: before, page }] {

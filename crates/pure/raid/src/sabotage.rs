@@ -56,11 +56,35 @@ pub enum Bug {
     OverwriteBeforeFreshLogged,
     /// A write error on a lane is ignored.
     LaneErrorIgnored,
+    /// The anchor does not say that the array has grown.
+    GrowthNotInAnchor,
+    /// Pages of a growth are not made where their region is used.
+    GrowthWithoutPages,
+    /// The others are told of a new member before it has all that belongs on it.
+    OthersToldFirst,
+    /// A reshape's position is logged before what was moved is durable.
+    MovedBeforeFlush,
+    /// Moved blocks are written over blocks that are not moved yet, without being in the log.
+    MovedWithoutImages,
+    /// The entries of moved blocks are not logged with the position.
+    MovedWithoutEntries,
+    /// Commands below the position use the old layout.
+    OldLayoutBelow,
+    /// Commands do not wait for the blocks that are being moved.
+    NoMovingLock,
+    /// The position in the log is not taken over at opening.
+    PositionForgotten,
+    /// A stripe that was moved in part is not ended at opening.
+    BegunStripeLeft,
+    /// What lies behind the moved blocks keeps its entries.
+    TailNotCleared,
+    /// Commands that began before a reshape are not waited for.
+    NotDrained,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 37] = [
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,
@@ -86,6 +110,18 @@ impl Bug {
         Self::StaleMember,
         Self::OverwriteBeforeFreshLogged,
         Self::LaneErrorIgnored,
+        Self::GrowthNotInAnchor,
+        Self::GrowthWithoutPages,
+        Self::OthersToldFirst,
+        Self::MovedBeforeFlush,
+        Self::MovedWithoutImages,
+        Self::MovedWithoutEntries,
+        Self::OldLayoutBelow,
+        Self::NoMovingLock,
+        Self::PositionForgotten,
+        Self::BegunStripeLeft,
+        Self::TailNotCleared,
+        Self::NotDrained,
     ];
 }
 

@@ -1,6 +1,6 @@
 //! Scrubbing a protected array: every block of every member is read and compared, and so is redundancy.
 
-use crate::array::Core;
+use crate::array::{Array, Core};
 use crate::commit::{Op, Ops};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{MemberSet, Role, Rows, Span};
@@ -51,23 +51,19 @@ struct Bad {
     kind: FindingKind,
 }
 
-impl<D: BlockDevice + 'static> Core<D> {
-    pub(crate) async fn scrub(
-        self: &Rc<Self>,
+impl<D: BlockDevice + 'static> Array<D> {
+    pub(crate) async fn scrub_steps(
+        &self,
         stripes: Range<u64>,
         repair: Repair,
         mut pace: impl AsyncFnMut(Progress),
     ) -> Result<Scrubbed, IoError> {
-        let Some(protected) = &self.protected else {
-            return Err(IoError::new(IoErrorKind::Unsupported, Extent::default()));
-        };
         let mut total = Scrubbed::default();
-        let stripes = stripes.start..stripes.end.min(self.layout.stripes());
-        for step in self.steps(stripes.clone()) {
-            let one = |stripe| self.scrub_stripe(protected, stripe, repair);
-            for scrubbed in join_all(step.clone().map(one)).await {
-                total.add(scrubbed?);
-            }
+        let stripes = stripes.start..stripes.end.min(self.layout().stripes());
+        let steps = self.core().steps(stripes.clone());
+        for step in steps {
+            // Between the steps the array may take another shape.
+            total.add(self.core().scrub_step(step.clone(), repair).await?);
             let (done, all) = (step.end - stripes.start, stripes.end - stripes.start);
             pace(Progress { done, total: all, front_stripe: step.end }).await;
         }
@@ -76,7 +72,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// The same in the words of arrays without sums.
     pub(crate) async fn scrub_counts(
-        self: &Rc<Self>,
+        &self,
         stripes: Range<u64>,
         pace: impl AsyncFnMut(Progress),
     ) -> Result<Verified, IoError> {
@@ -87,6 +83,26 @@ impl<D: BlockDevice + 'static> Core<D> {
             unreadable: scrubbed.unreadable + scrubbed.unknown,
             skipped: 0,
         })
+    }
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    async fn scrub_step(self: &Rc<Self>, step: Range<u64>, repair: Repair) -> Result<Scrubbed, IoError> {
+        let Some(protected) = &self.protected else {
+            return Err(IoError::new(IoErrorKind::Unsupported, Extent::default()));
+        };
+        let mut total = Scrubbed::default();
+        let _still = self.hold_still().await;
+        let one = |stripe| async move {
+            match self.laid_out(stripe) {
+                Some(core) => core.scrub_stripe(protected, stripe, repair).await,
+                None => Ok(Scrubbed::default()),
+            }
+        };
+        for scrubbed in join_all(step.map(one)).await {
+            total.add(scrubbed?);
+        }
+        Ok(total)
     }
 
     async fn scrub_stripe(

@@ -4,6 +4,7 @@ use crate::array::Core;
 use crate::level::Level;
 use crate::member::MemberState;
 use crate::plan::{KINDS, Kind};
+use crate::verify::Progress;
 use block::{BlockDevice, IoError};
 use std::cell::Cell;
 
@@ -24,6 +25,8 @@ pub struct Status {
     pub counters: Counters,
     /// Sums and log, where the array has them.
     pub protection: Option<ProtectionStatus>,
+    /// How far it is reshaped, while it is.
+    pub reshape: Option<Progress>,
 }
 
 /// A snapshot of the sums and the log of an array.
@@ -125,12 +128,13 @@ impl Tally {
     }
 }
 
-impl<D: BlockDevice> Core<D> {
+impl<D: BlockDevice + 'static> Core<D> {
     pub(crate) fn status(&self) -> Status {
         Status {
             level: self.layout.level(),
             chunk_blocks: self.layout.chunk_blocks(),
             stripes: self.layout.stripes(),
+            reshape: self.reshape_progress(),
             stopped: self.failures.stopped_by(),
             members: self.members.iter().map(|member| member.status()).collect(),
             counters: self.tally.0.get(),

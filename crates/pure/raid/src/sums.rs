@@ -5,6 +5,7 @@
 
 pub(crate) mod area;
 pub(crate) mod cache;
+pub(crate) mod ground;
 pub(crate) mod pages;
 mod reading;
 pub(crate) mod regions;

@@ -66,9 +66,6 @@ impl<D: BlockDevice + 'static> Core<D> {
         stripes: Range<u64>,
         pace: impl AsyncFnMut(Progress),
     ) -> Result<Verified, IoError> {
-        if self.protected.is_some() {
-            return self.scrub_counts(stripes, pace).await;
-        }
         self.walk(stripes, pace, false).await
     }
 

@@ -140,7 +140,7 @@ impl<W: World> OpenPool<W> {
 fn replace_refusal(error: &ReplaceError) -> Refusal {
     match error {
         ReplaceError::Unfit(error) => array_refusal(error),
-        ReplaceError::NoSuchMember(_) | ReplaceError::InUse(_) => {
+        ReplaceError::NoSuchMember(_) | ReplaceError::InUse(_) | ReplaceError::Reshaping => {
             Refusal::new(code::POOL_BUSY, error.to_string(), "wait for the rebuild to end")
         }
     }

@@ -187,6 +187,6 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// The members in service, for a stripe that is about to be written in part.
     pub(crate) fn in_service(&self) -> MemberSet {
-        MemberSet::first(self.layout.members()) - self.not_in_service()
+        self.all_members() - self.not_in_service()
     }
 }

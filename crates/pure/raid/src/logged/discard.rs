@@ -135,11 +135,11 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// False when no page of these blocks exists, on disk or in memory.
-    fn was_ever_written(&self, protected: &Protected, extent: Extent) -> bool {
+    pub(crate) fn was_ever_written(&self, protected: &Protected, extent: Extent) -> bool {
         let cache = protected.cache.borrow();
         pages_of(extent).any(|page| {
             protected.is_used(page)
-                || (0..self.layout.members()).any(|member| cache.has(crate::sums::cache::PageId { member, page }))
+                || (0..self.width()).any(|member| cache.has(crate::sums::cache::PageId { member, page }))
         })
     }
 

@@ -76,7 +76,11 @@ impl<D: BlockDevice + 'static> Core<D> {
         let records = parse(bytes, header)?;
         for record in &records {
             let end = record.block.checked_add(record.count)?;
-            if record.member >= self.layout.members() || end > self.layout.member_blocks().0 {
+            if record.kind == Kind::Moved {
+                self.moving.as_ref()?;
+                continue;
+            }
+            if record.member >= self.width() || end > self.layout.member_blocks().0 {
                 return None;
             }
             if !matches!(record.kind, Kind::Images | Kind::SameImages) || sabotage::is(Bug::TornBatch) {

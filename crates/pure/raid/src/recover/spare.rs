@@ -61,7 +61,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             for (at, start) in (0..).zip((0..whole.len()).step_by(BLOCK_BYTES as usize)) {
                 let block = whole.slice(start..start + BLOCK_BYTES as usize);
                 let Some((id, found)) = parse_any(&block, protected.id) else { continue };
-                let is_there = id.member < self.layout.members() && id.page < protected.area.pages();
+                let is_there = id.member < self.width() && id.page < protected.ground.pages();
                 if !is_there || found.stamp < newest {
                     continue;
                 }

@@ -1,16 +1,29 @@
 //! The anchor: where the log begins, which pages exist, and what absent members have missed.
 
 use crate::geometry::{BLOCK_BYTES, MEMBERS_MAX, MemberSet};
+use crate::sums::ground::GROWTHS_MAX;
 use crate::sums::regions::Regions;
 use crate::wire::{Reader, is_sealed, put, seal};
 use block::{Buf, View};
 
 const MAGIC: &[u8; 8] = b"BLKYANCH";
+/// What an array says that never grew, and one that did.
 const FORMAT: u32 = 1;
+const FORMAT_GROWN: u32 = 2;
 const CHECK_AT: usize = 12;
 const LEFT_AT: usize = 128;
+const GROWN_AT: usize = LEFT_AT + 16 * MEMBERS_MAX as usize;
 /// Blocks of an anchor that are written.
 pub(crate) const WRITTEN_BLOCKS: u64 = 3;
+
+/// A reshape that is under way: one member more has joined, and blocks are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reshape {
+    /// How many members there were.
+    pub(crate) from: u16,
+    /// The rows before this one, counted over all stripes, are laid out over all members.
+    pub(crate) rows: u64,
+}
 
 /// What every member of an array says of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,8 +41,12 @@ pub(crate) struct Anchor {
     pub(crate) stamp: u64,
     /// Which member this is.
     pub(crate) member: u16,
-    /// The shape, to be compared with what the owner believes.
+    /// The shape, to be compared with what the owner believes: the members' size is that of the beginning.
     pub(crate) shape: [u64; 5],
+    /// The sizes of members to which the array grew, then zeros.
+    pub(crate) sizes: [u64; GROWTHS_MAX],
+    /// How far it is reshaped, while it is.
+    pub(crate) reshape: Option<Reshape>,
     /// The members that were not in service.
     pub(crate) absent: MemberSet,
     /// For each member the last anchor that it was given: epoch and number.
@@ -46,7 +63,8 @@ impl Anchor {
         let block = BLOCK_BYTES as usize;
         let mut bytes = Buf::zeroed(WRITTEN_BLOCKS as usize * block);
         put(&mut bytes, 0, MAGIC);
-        put(&mut bytes, 8, &FORMAT.to_le_bytes());
+        let has_grown = self.sizes[0] != 0 || self.reshape.is_some();
+        put(&mut bytes, 8, &if has_grown { FORMAT_GROWN } else { FORMAT }.to_le_bytes());
         put(&mut bytes, 16, &self.id);
         let tail = [self.tail_number, self.tail_block, self.stamp];
         let numbers = [self.number, self.epoch].into_iter().chain(tail).chain([u64::from(self.member)]);
@@ -58,6 +76,10 @@ impl Anchor {
             put(&mut bytes, at, &epoch.to_le_bytes());
             put(&mut bytes, at + 8, &number.to_le_bytes());
         }
+        let reshape = self.reshape.map_or([0, 0], |reshape| [u64::from(reshape.from), reshape.rows]);
+        for (at, word) in (GROWN_AT..).step_by(8).zip(self.sizes.into_iter().chain(reshape)) {
+            put(&mut bytes, at, &word.to_le_bytes());
+        }
         self.used.emit(&mut bytes[block..2 * block]);
         self.missed.emit(&mut bytes[2 * block..]);
         seal(&mut bytes, CHECK_AT);
@@ -68,7 +90,8 @@ impl Anchor {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let block = BLOCK_BYTES as usize;
         let mut reader = Reader(bytes);
-        if reader.array::<8>()? != *MAGIC || reader.u32()? != FORMAT || !is_sealed(bytes, CHECK_AT) {
+        let (magic, format) = (reader.array::<8>()?, reader.u32()?);
+        if magic != *MAGIC || !(FORMAT..=FORMAT_GROWN).contains(&format) || !is_sealed(bytes, CHECK_AT) {
             return None;
         }
         reader.skip(4)?;
@@ -83,9 +106,32 @@ impl Anchor {
         for given in given.iter_mut() {
             *given = (reader.u64()?, reader.u64()?);
         }
+        let (mut sizes, mut reshape) = ([0; GROWTHS_MAX], None);
+        if format == FORMAT_GROWN {
+            for size in &mut sizes {
+                *size = reader.u64()?;
+            }
+            let (from, rows) = (u16::try_from(reader.u64()?).ok()?, reader.u64()?);
+            reshape = (from != 0).then_some(Reshape { from, rows });
+        }
         let used = Regions::parse(bytes.get(block..2 * block)?);
         let missed = Regions::parse(bytes.get(2 * block..3 * block)?);
-        Some(Self { id, number, epoch, tail_number, tail_block, stamp, member, shape, absent, given, used, missed })
+        Some(Self {
+            id,
+            number,
+            epoch,
+            tail_number,
+            tail_block,
+            stamp,
+            member,
+            shape,
+            sizes,
+            reshape,
+            absent,
+            given,
+            used,
+            missed,
+        })
     }
 
     /// What sorts anchors of one array from the oldest to the newest.
@@ -109,6 +155,8 @@ mod tests {
             stamp: 8,
             member: 4,
             shape: [1, 2, 3, 4, 5],
+            sizes: [0; 8],
+            reshape: None,
             absent: MemberSet::only(63),
             given: Box::new([(0, 0); 64]),
             used: Regions::default(),
@@ -119,6 +167,13 @@ mod tests {
         anchor.missed.add(1);
         let view = anchor.emit();
         assert!(Anchor::parse(&view).as_ref() == Some(&anchor));
+        assert_eq!(view[8], 1, "what never grew, older programs may open");
+        anchor.sizes[7] = 99;
+        anchor.sizes[0] = 9;
+        anchor.reshape = Some(Reshape { from: 3, rows: 1 << 40 });
+        let view = anchor.emit();
+        assert!(Anchor::parse(&view).as_ref() == Some(&anchor));
+        assert_eq!(view[8], 2);
         for byte in [0, 9, 40, 1100, 5000, 12_287] {
             let mut torn = view.clone().thaw();
             torn[byte] ^= 4;

@@ -25,9 +25,11 @@ pub(crate) enum Kind {
     Marks,
     /// They are unwritten.
     Clear,
+    /// No blocks: rows before this one have been moved.
+    Moved,
 }
 
-const KINDS: [Kind; 5] = [Kind::Images, Kind::SameImages, Kind::Sums, Kind::Marks, Kind::Clear];
+const KINDS: [Kind; 6] = [Kind::Images, Kind::SameImages, Kind::Sums, Kind::Marks, Kind::Clear, Kind::Moved];
 
 /// Records on their way into a batch.
 #[derive(Default)]
@@ -42,15 +44,19 @@ pub(crate) struct Records {
 impl Records {
     fn begin(&mut self, kind: Kind, member: u16, block: u64, count: u64) {
         let count = u32::try_from(count).expect("a record is of one stripe or of some");
+        self.head(kind, member, block, count);
+        if self.blocks.last() != Some(&(block, u64::from(count))) {
+            self.blocks.push((block, u64::from(count)));
+        }
+    }
+
+    fn head(&mut self, kind: Kind, member: u16, block: u64, count: u32) {
         self.table.push(kind as u8);
         self.table.push(0);
         self.table.extend_from_slice(&member.to_le_bytes());
         self.table.extend_from_slice(&count.to_le_bytes());
         self.table.extend_from_slice(&block.to_le_bytes());
         self.count += 1;
-        if self.blocks.last() != Some(&(block, u64::from(count))) {
-            self.blocks.push((block, u64::from(count)));
-        }
     }
 
     /// These blocks get this content and these entries.
@@ -82,6 +88,11 @@ impl Records {
     /// These blocks are unwritten.
     pub(crate) fn clear(&mut self, member: u16, block: u64, count: u64) {
         self.begin(Kind::Clear, member, block, count);
+    }
+
+    /// The rows before `row` have been moved, as the other records of the batch say.
+    pub(crate) fn moved(&mut self, row: u64) {
+        self.head(Kind::Moved, 0, row, 0);
     }
 
     pub(crate) fn image_blocks(&self) -> u64 {
@@ -184,7 +195,7 @@ pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
         if matches!(kind, Kind::Images | Kind::SameImages) {
             record.image = Some(last_image);
         }
-        if kind != Kind::Clear {
+        if !matches!(kind, Kind::Clear | Kind::Moved) {
             for _ in 0..count {
                 if kind == Kind::Sums {
                     record.old.push(Entry::from_bytes(reader.array()?));
@@ -216,6 +227,7 @@ mod tests {
         records.sums(5, 7, &[Entry::UNWRITTEN], &[entry(9)]);
         records.marks(1, 8, &[Entry::LOST]);
         records.clear(0, 0, 1 << 20);
+        records.moved(1 << 40);
         let table_bytes = HEADER_BYTES + records.table.len();
         let header = Header {
             id: [1; 16],
@@ -230,8 +242,14 @@ mod tests {
         let bytes = emit(&header, &records.table, &records.images);
         assert_eq!(parse_header(&bytes), Some(header));
         let found = parse(&bytes, &header).expect("whole");
-        assert_eq!(found.iter().map(|record| record.image).collect::<Vec<_>>(), [Some(1), Some(1), None, None, None]);
-        assert_eq!((found[1].new[1], found[2].old[0], found[4].count), (entry(4), Entry::UNWRITTEN, 1 << 20));
+        assert_eq!(
+            found.iter().map(|record| record.image).collect::<Vec<_>>(),
+            [Some(1), Some(1), None, None, None, None]
+        );
+        assert_eq!(
+            (found[1].new[1], found[2].old[0], found[4].count, found[5].block),
+            (entry(4), Entry::UNWRITTEN, 1 << 20, 1 << 40)
+        );
         for byte in [17, 40, 80, table_bytes - 1] {
             let mut torn = bytes.clone().thaw();
             torn[byte] ^= 1;

@@ -50,15 +50,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let core = self.clone();
         let work = async move {
             let Some(protected) = core.protected.as_ref() else { return Ok(()) };
-            let free = core.background.until(|cx| {
-                if !protected.checkpointing.get() {
-                    return Poll::Ready(());
-                }
-                protected.ring.watch(cx);
-                Poll::Pending
-            });
-            free.await;
-            protected.checkpointing.set(true);
+            core.begin_checkpoint(protected).await;
             let done = core.run_checkpoint(protected).await;
             protected.end_checkpoint();
             done
@@ -66,7 +58,20 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.background.finish(work).await
     }
 
-    async fn run_checkpoint(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
+    /// No other checkpoint runs until [`Protected::end_checkpoint`].
+    pub(crate) async fn begin_checkpoint(&self, protected: &Protected) {
+        let free = self.background.until(|cx| {
+            if !protected.checkpointing.get() {
+                return Poll::Ready(());
+            }
+            protected.ring.watch(cx);
+            Poll::Pending
+        });
+        free.await;
+        protected.checkpointing.set(true);
+    }
+
+    pub(crate) async fn run_checkpoint(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
         let head = protected.ring.head();
         protected.begin_window();
         let settled = self.background.until(|cx| {
@@ -101,7 +106,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let takes = |member: &u16| {
             self.member(*member).state() == MemberState::InService || protected.joining.get().contains(*member)
         };
-        (0..self.layout.members()).filter(takes).collect()
+        (0..).zip(&self.members).map(|(member, _)| member).filter(takes).collect()
     }
 
     /// What has ended on these members is durable, or they have failed and that is recorded.
@@ -132,7 +137,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                 self.put_down(protected, round).await?;
             }
             let mut refused: BTreeMap<PageId, u8> = BTreeMap::new();
-            for copy in 0..2 {
+            for copy in 0..3 {
                 for id in self.write_copies(protected, round, copy).await {
                     *refused.entry(id).or_default() += 1;
                 }
@@ -174,16 +179,16 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn pages_to_write(&self, protected: &Protected) -> (Vec<(PageId, Option<u64>)>, Vec<u64>) {
         let cache = protected.cache.borrow();
         let dirty = cache.dirty_pages();
-        let per_region = protected.area.region_pages();
+        let per_region = protected.ground.region_pages();
         let mut regions: Vec<u64> = dirty.iter().map(|(id, _)| id.page / per_region).collect();
         regions.sort_unstable();
         regions.dedup();
         regions.retain(|&region| !protected.used.borrow().contains(region));
         let mut ids: BTreeMap<PageId, Option<u64>> = BTreeMap::new();
         for &region in &regions {
-            let pages = region * per_region..((region + 1) * per_region).min(protected.area.pages());
+            let pages = region * per_region..((region + 1) * per_region).min(protected.ground.pages());
             for page in pages {
-                ids.extend((0..self.layout.members()).map(|member| (PageId { member, page }, None)));
+                ids.extend((0..).zip(&self.members).map(|(member, _)| (PageId { member, page }, None)));
             }
         }
         ids.extend(dirty.into_iter().map(|(id, changes)| (id, Some(changes))));
@@ -192,17 +197,19 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Writes one copy of each page; the result are those that a member refused and that it cannot be spared.
     async fn write_copies(self: &Rc<Self>, protected: &Protected, pages: &[Leaving], copy: usize) -> Vec<PageId> {
-        let follows =
-            |one: &Leaving, next: &Leaving| one.id.member == next.id.member && one.id.page + 1 == next.id.page;
+        let first = |leaving: &Leaving| protected.ground.homes(leaving.id.page)[0];
+        let follows = |one: &Leaving, next: &Leaving| {
+            one.id.member == next.id.member && one.id.page + 1 == next.id.page && first(one).0 + 1 == first(next).0
+        };
         let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(RUN_PAGES));
         let write = |run: &'_ [Leaving]| {
-            let home = self.homes(protected, run[0].id)[copy];
+            let home = self.written_home(protected, run[0].id, copy);
             let ids: Vec<PageId> = run.iter().map(|page| page.id).collect();
             let joined = joined(run);
             async move {
-                if !self.in_use(protected).contains(home.member) {
+                let Some(home) = home.filter(|home| self.in_use(protected).contains(home.member)) else {
                     return Vec::new();
-                }
+                };
                 match self.member(home.member).write_beside_data(home.at, joined).await {
                     Ok(_) => Vec::new(),
                     Err(error) if error.kind == IoErrorKind::Medium && !self.spares(home.member) => ids,
@@ -224,13 +231,25 @@ impl<D: BlockDevice + 'static> Core<D> {
         epoch: u64,
         head: Head,
     ) -> Result<(), IoError> {
-        let members = self.in_use(protected);
+        let anchor = self.next_anchor(protected, epoch, head);
+        protected.anchor.replace(anchor.clone());
+        self.put_anchor(&anchor, self.all_members() - anchor.absent).await
+    }
+
+    /// What all members that are in use are told next.
+    pub(crate) fn next_anchor(&self, protected: &Protected, epoch: u64, head: Head) -> Anchor {
+        let members = self.in_use(protected) & self.all_members();
         let mut anchor = protected.anchor.borrow().clone();
         anchor.number += 1;
         (anchor.epoch, anchor.tail_number) = (epoch, head.number);
         anchor.tail_block = head.at % protected.ring.blocks;
         anchor.stamp = protected.stamp.get();
-        anchor.absent = MemberSet::first(self.layout.members()) - members;
+        anchor.absent = self.all_members() - members;
+        anchor.shape[1] = u64::from(self.width());
+        if !sabotage::is(Bug::GrowthNotInAnchor) {
+            anchor.sizes = protected.ground.sizes();
+        }
+        anchor.reshape = protected.reshape.get();
         anchor.used.clone_from(&protected.used.borrow());
         anchor.missed.clone_from(&protected.missed.borrow());
         if anchor.absent.is_empty() {
@@ -239,8 +258,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         for member in members.iter() {
             anchor.given[usize::from(member)] = anchor.age();
         }
-        protected.anchor.replace(anchor.clone());
-        self.put_anchor(&anchor, members).await
+        anchor
     }
 
     /// The anchor is on these members, or they have failed.

@@ -129,7 +129,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// Members to which the batch has to go beside those that have it: with them, the array could not lose
     /// all who have it and still serve. They go round with `turn`.
     fn lanes(&self, turn: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
-        let (members, copies) = (self.layout.members(), self.layout.copies());
+        let (members, copies) = (self.width(), self.layout.copies());
         // Mirrors of one pair are together as good as lanes of all pairs, so a turn begins at a pair.
         let groups = u64::from(members / copies);
         let first = u16::try_from(turn % groups).expect("there are at most 64 members") * copies;

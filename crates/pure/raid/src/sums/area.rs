@@ -1,7 +1,6 @@
 //! Where everything lies on a member of a protected array: anchors, ring, pages, data.
 
 use crate::error::ArrayError;
-use crate::sums::regions::REGIONS;
 use block::{Blocks, Extent, Lba};
 
 /// Blocks of an anchor slot; there are two, at the beginning of a member.
@@ -72,12 +71,6 @@ impl Area {
         self.pages_a.len.0
     }
 
-    /// Pages of a region: the unit in which it is remembered that pages were never written.
-    #[must_use]
-    pub fn region_pages(&self) -> u64 {
-        self.pages().div_ceil(REGIONS).next_power_of_two()
-    }
-
     /// The first block of anchor slot `slot`.
     pub(crate) fn anchor(slot: u64) -> Lba {
         Lba(slot * ANCHOR_BLOCKS)
@@ -107,7 +100,6 @@ mod tests {
             prop_assert_eq!(area.pages_a.len, area.pages_b.len);
             prop_assert!(area.pages() * PAGE_ENTRIES >= area.data.len.0);
             prop_assert!(area.data.start.0.is_multiple_of(chunk_blocks) && area.data.len.0.is_multiple_of(chunk_blocks));
-            prop_assert!(area.region_pages() * REGIONS >= area.pages());
             let lost = member_blocks - ring - area.spare.len.0 - area.data.len.0;
             prop_assert!(lost <= 8 + member_blocks / 250 + 4 + 3 * chunk_blocks, "{} blocks are lost", lost);
         }

@@ -32,7 +32,7 @@ pub(crate) struct Cache {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// For each member, leaves of slot numbers.
-    directory: Box<[Vec<Leaf>]>,
+    directory: Vec<Vec<Leaf>>,
     /// Pages that may be held beside those that have to be.
     budget: usize,
     /// Where the search for a page to give up goes on.
@@ -65,9 +65,17 @@ pub(crate) fn pages_of(extent: Extent) -> Range<u64> {
 
 impl Cache {
     pub(crate) fn new(members: u16, pages: u64, budget: usize) -> Self {
+        let directory = Vec::new();
+        let mut cache = Self { slots: Vec::new(), free: Vec::new(), directory, budget, hand: 0, dirty: 0 };
+        cache.widen(members, pages);
+        cache
+    }
+
+    /// There are so many members and pages of each, not fewer than before.
+    pub(crate) fn widen(&mut self, members: u16, pages: u64) {
         let leaves = usize::try_from(pages).expect("pages are addressable").div_ceil(LEAF_PAGES);
-        let directory = (0..members).map(|_| (0..leaves).map(|_| None).collect()).collect();
-        Self { slots: Vec::new(), free: Vec::new(), directory, budget, hand: 0, dirty: 0 }
+        self.directory.resize_with(self.directory.len().max(usize::from(members)), Vec::new);
+        self.directory.iter_mut().for_each(|of| of.resize_with(leaves, || None));
     }
 
     fn slot_of(&self, id: PageId) -> Option<usize> {

@@ -69,10 +69,20 @@ pub(crate) fn parse_any(block: &[u8], id: [u8; 16]) -> Option<(PageId, Found)> {
 impl<D: BlockDevice + 'static> Core<D> {
     /// The two homes of a page: on its own member, and on the next.
     pub(crate) fn homes(&self, protected: &Protected, id: PageId) -> [Home; 2] {
-        let second = (id.member + 1) % self.layout.members();
-        let at = |area: Extent| Lba(area.start.0 + id.page);
-        let (a, b) = (protected.area.pages_a, protected.area.pages_b);
-        [Home { member: id.member, at: at(a) }, Home { member: second, at: at(b) }]
+        let [own, other] = protected.ground.homes(id.page);
+        [Home { member: id.member, at: own }, Home { member: (id.member + 1) % self.width(), at: other }]
+    }
+
+    /// Where copy `copy` of a page is written: beside its homes, those that it will have once who is joining counts.
+    pub(crate) fn written_home(&self, protected: &Protected, id: PageId, copy: usize) -> Option<Home> {
+        let is_joining = id.member >= self.width();
+        let has_new_neighbour = id.member + 1 == self.width() && self.members.len() > usize::from(self.width());
+        match copy {
+            0 => Some(self.homes(protected, id)[0]),
+            1 if !is_joining => Some(self.homes(protected, id)[1]),
+            2 if has_new_neighbour => Some(Home { member: self.width(), at: protected.ground.homes(id.page)[1] }),
+            _ => None,
+        }
     }
 
     /// The pages of these blocks are in memory and stay there as long as the result lives.
@@ -142,8 +152,10 @@ impl<D: BlockDevice + 'static> Core<D> {
             repair = true;
             let outcome = if newest.is_some() { Outcome::Healed } else { Outcome::Lost };
             let extent = blocks_of(id.page);
-            // What an interrupted checkpoint leaves of its pages is nobody's fault.
-            if !protected.recovering.get() {
+            // What an interrupted checkpoint leaves of its pages is nobody's fault, nor that the home of a member
+            // that has just joined had others' pages before.
+            let may_be_old = protected.reshape.get().is_some() && id.member + 1 == self.width();
+            if !protected.recovering.get() && !may_be_old {
                 protected.report(Finding { member: home.member, extent, kind, outcome });
             }
         }

@@ -28,6 +28,13 @@ impl Regions {
         self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own |= other);
     }
 
+    /// The same where a region is of `factor` times as many pages.
+    pub(crate) fn coarsened(&self, factor: u64) -> Self {
+        let mut coarse = Self::default();
+        self.iter().for_each(|region| coarse.add(region / factor));
+        coarse
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.fill(0);
     }

@@ -3,8 +3,8 @@
 use crate::disk::{Content, Dice, Disk, Rack};
 use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
 use raid::{
-    Array, FailureLog, Finding, Layout, Level, MemberState, OpenError, Opened, Options, Progress, RebuildOwner,
-    Rebuilt, Repair, Scrubbed, Shape,
+    Array, FailureLog, Finding, GrowError, Layout, Level, MemberState, OpenError, Opened, Options, Progress,
+    RebuildOwner, Rebuilt, Repair, Scrubbed, Shape,
 };
 use shard::Executor;
 use std::cell::{Cell, RefCell};
@@ -52,6 +52,10 @@ pub struct Plan {
     pub volatile: bool,
     pub atomic: bool,
     pub ring_blocks: u64,
+    /// Blocks that disks have beyond what the array is formatted for.
+    pub room: u64,
+    /// There is one disk more, which the owner has recorded as the last member and may add.
+    pub spare: bool,
 }
 
 impl Plan {
@@ -60,7 +64,8 @@ impl Plan {
             Level::Raid0 | Level::Raid1 => 6,
             _ => 4,
         };
-        Self { level, members, chunk_blocks: 1, stripes, volatile, atomic: true, ring_blocks: 32 }
+        let (chunk_blocks, ring_blocks) = (1, 32);
+        Self { level, members, chunk_blocks, stripes, volatile, atomic: true, ring_blocks, room: 0, spare: false }
     }
 
     pub fn shape(&self) -> Shape {
@@ -75,6 +80,15 @@ impl Plan {
             member_blocks: Blocks(start + data),
             ring_blocks: self.ring_blocks,
         }
+    }
+
+    /// How many disks there are.
+    pub fn disks(&self) -> usize {
+        self.members + usize::from(self.spare)
+    }
+
+    pub fn disk_blocks(&self) -> u64 {
+        self.shape().member_blocks.0 + self.room
     }
 }
 
@@ -109,8 +123,9 @@ impl Bench {
     pub fn format(plan: Plan, seed: u64) -> Self {
         let rack = Rack::new(Dice::new(seed));
         let shape = plan.shape();
-        let disks: Vec<Disk> =
-            (0..plan.members).map(|_| rack.add(shape.member_blocks.0, plan.volatile, Content::new())).collect();
+        let mut disks: Vec<Disk> =
+            (0..plan.disks()).map(|_| rack.add(plan.disk_blocks(), plan.volatile, Content::new())).collect();
+        disks.truncate(plan.members);
         let (executor, log) = (Executor::new(Box::new(|| {})), Rc::new(Log::default()));
         let findings = Rc::default();
         let format = {
@@ -123,6 +138,22 @@ impl Bench {
 
     /// The array on these disks; `failed` are known to be no members any more, `lost` are not there.
     pub fn open(plan: Plan, rack: Rc<Rack>, failed: &[u16], lost: &[u16]) -> Result<(Self, Opened), OpenError> {
+        let shape = Shape { members: plan.disks(), ..plan.shape() };
+        Self::open_those(shape, plan, rack, failed, lost)
+    }
+
+    /// The array of all disks, of which the owner has recorded this shape.
+    pub fn open_as(shape: &Shape, plan: Plan, rack: Rc<Rack>) -> Result<(Self, Opened), OpenError> {
+        Self::open_those(*shape, plan, rack, &[], &[])
+    }
+
+    fn open_those(
+        shape: Shape,
+        plan: Plan,
+        rack: Rc<Rack>,
+        failed: &[u16],
+        lost: &[u16],
+    ) -> Result<(Self, Opened), OpenError> {
         let (executor, log) = (Executor::new(Box::new(|| {})), Rc::new(Log::default()));
         log.failed.borrow_mut().extend(failed);
         let findings = Rc::default();
@@ -130,7 +161,7 @@ impl Bench {
         let disks = rack.disks.borrow().clone();
         let members = (0..).zip(disks).map(|(member, disk)| is_there(member).then_some(disk)).collect();
         let open = {
-            let (shape, log) = (plan.shape(), Rc::new(SharedLog(log.clone())));
+            let log = Rc::new(SharedLog(log.clone()));
             let options = options(&plan, &findings);
             async move { Array::open(&shape, members, log, options).await }
         };
@@ -227,13 +258,30 @@ impl Bench {
 
     /// A blank disk takes the place of a failed member and is filled.
     pub fn replace(&self, member: u16) -> Rebuilt {
-        let disk = self.rack.add(self.plan.shape().member_blocks.0, self.plan.volatile, Content::new());
+        let disk = self.rack.add(self.plan.disk_blocks(), self.plan.volatile, Content::new());
         let mut disks = self.rack.disks.borrow_mut();
         disks.pop();
         disks[usize::from(member)] = disk.clone();
         drop(disks);
         self.array.replace(member, disk).expect("the member has failed");
         self.rebuild(member, vec![0..self.layout().stripes()])
+    }
+
+    /// The spare disk is the last member.
+    pub fn add_member(&self) -> Result<u16, GrowError> {
+        let (array, disk) = (self.array.clone(), self.disk(self.plan.members as u16));
+        self.run(async move { array.add_member(disk).await })
+    }
+
+    /// The array is laid out over all members.
+    pub fn reshape(&self) -> Result<(), GrowError> {
+        let array = self.array.clone();
+        self.run(async move { array.reshape(async |_| {}).await })
+    }
+
+    pub fn grow(&self, member_blocks: u64) -> Result<Blocks, GrowError> {
+        let array = self.array.clone();
+        self.run(async move { array.grow(Blocks(member_blocks)).await })
     }
 
     /// Where a member's data begins on its disk.

@@ -2,8 +2,8 @@
 
 use crate::bench::Plan;
 use crate::crash::{Effort, Judge, plans};
-use crate::script::{Failures, Kinds};
-use crate::{faults, returns};
+use crate::script::{Becomes, Failures, Kinds};
+use crate::{faults, grow, returns};
 use raid::Level;
 use raid::sabotage::{Bug, plant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +35,7 @@ fn by_crash(bug: Bug, plans: &[Plan], seeds: u64) -> Option<String> {
                 1 => Failures::Any,
                 _ => Failures::Never,
             };
-            let kinds = Kinds { failures, rounds: 8 };
+            let kinds = Kinds { failures, rounds: 8, becomes: Becomes::AsItWas };
             if let Some(error) = with(bug, || judge.script(kinds, 1000 + seed)) {
                 return Some(format!("seed {seed}, plan {number}, state {}: {error}", judge.states));
             }
@@ -60,6 +60,21 @@ fn by_returns(bug: Bug) -> Option<String> {
         .or_else(|| with(bug, || returns::away_and_back(level, members).map(drop)))
 }
 
+/// The same where the array becomes larger meanwhile.
+fn by_change(bug: Bug, plans: &[Plan], kinds: Kinds, seeds: u64) -> Option<String> {
+    for seed in 0..seeds {
+        for (number, &plan) in plans.iter().enumerate() {
+            let cuts = if kinds.rounds < 8 { 3 } else { 16 };
+            let mut judge = Judge::new(plan, Effort { cuts, ..BROAD }, seed);
+            let kinds = Kinds { failures: if seed % 2 == 1 { Failures::Any } else { Failures::Never }, ..kinds };
+            if let Some(error) = with(bug, || judge.script(kinds, 2000 + seed)) {
+                return Some(format!("seed {seed}, plan {number}, state {}: {error}", judge.states));
+            }
+        }
+    }
+    None
+}
+
 fn found(bug: Bug, seeds: u64) -> Option<String> {
     let all = plans();
     let parity: Vec<Plan> =
@@ -75,6 +90,16 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         Bug::NothingMissed | Bug::StaleMember | Bug::AnyEpoch => by_returns(bug),
         Bug::MirrorsAtOnce | Bug::NoJudge => by_crash(bug, &sums, seeds),
         Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
+        Bug::GrowthWithoutPages => with(bug, grow::large_growth),
+        Bug::NotDrained => with(bug, grow::slow_read),
+        Bug::GrowthNotInAnchor => by_change(bug, &grow::grown_plans(), grow::LARGER, seeds),
+        // What is moved over blocks that are not is moved first.
+        Bug::MovedWithoutImages | Bug::BegunStripeLeft => {
+            let plans: Vec<Plan> = grow::reshaped_plans().into_iter().filter(|plan| plan.chunk_blocks > 1).collect();
+            let plans: Vec<Plan> = plans.into_iter().map(|plan| Plan { stripes: 3, ..plan }).collect();
+            by_change(bug, &plans, Kinds { rounds: 4, ..grow::WIDER }, seeds)
+        }
+        bug if bug > Bug::LaneErrorIgnored => by_change(bug, &grow::reshaped_plans(), grow::WIDER, seeds),
         _ => by_crash(bug, &volatile, seeds),
     }
 }
@@ -84,7 +109,9 @@ fn every_planted_bug_is_found() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
-    for bug in Bug::ALL {
+    let asked = std::env::var("RAID_BUG").ok();
+    for bug in Bug::ALL.into_iter().filter(|bug| asked.as_ref().is_none_or(|asked| format!("{bug:?}").contains(asked)))
+    {
         let found = found(bug, 30);
         println!("{bug:?}: {}", found.as_deref().unwrap_or("NOT FOUND"));
         if found.is_none() {

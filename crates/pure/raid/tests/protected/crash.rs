@@ -3,7 +3,7 @@
 use crate::bench::{Bench, Plan, is_clean};
 use crate::disk::{BLOCK, Content, Cut, Dice, Left, Rack};
 use crate::oracle::{content, run};
-use crate::script::{Failures, Kinds, Known, cuts_of};
+use crate::script::{Becomes, Failures, Kinds, Known, cuts_of};
 use block::{Extent, View};
 use raid::geometry::MemberSet;
 use raid::{Level, Repair};
@@ -90,7 +90,7 @@ impl Judge {
                 );
             }
         }
-        for disk in 0..self.plan.members {
+        for disk in 0..self.plan.disks() {
             let of_disk = |n: usize| undecided[n].disk == disk;
             choices.push((0..last.len()).map(|n| if of_disk(n) { last[n] } else { 0 }).collect());
             choices.push((0..last.len()).map(|n| if of_disk(n) { 0 } else { last[n] }).collect());
@@ -132,7 +132,7 @@ impl Judge {
                     content.insert(one.block, later[version - 1].0.clone());
                 }
             }
-            rack.add(self.plan.shape().member_blocks.0, self.plan.volatile, content);
+            rack.add(self.plan.disk_blocks(), self.plan.volatile, content);
         }
         let again: Rc<RefCell<Vec<Vec<Left>>>> = Rc::default();
         let cut_again = cut_before.is_none() && self.dice.roll(self.effort.again) == 0;
@@ -183,7 +183,8 @@ impl Judge {
 
     /// Members that are not there at the restart, beside those that had failed: as many as are survived, or fewer.
     fn lost(&self, known: &Known) -> Vec<u16> {
-        let layout = self.plan.shape().layout().expect("a valid shape");
+        let shape = raid::Shape { members: self.plan.disks(), ..self.plan.shape() };
+        let layout = shape.layout().expect("a valid shape");
         let mut gone: MemberSet = known.failed.iter().copied().collect();
         let mut lost = Vec::new();
         while self.dice.roll(2) == 0 {
@@ -217,7 +218,39 @@ impl Judge {
         if (opened.batches, opened.images) != (0, 0) || self.read_all(&bench, known, torn).map_err(&context)? != found {
             return Err(context(format!("opened again: {opened:?}")));
         }
-        if self.dice.roll(4) == 0 { self.go_on(&bench, &failed).map_err(context) } else { Ok(()) }
+        if bench.blocks() < known.blocks {
+            return Err(context(format!("{} blocks, of which hosts have seen {}", bench.blocks(), known.blocks)));
+        }
+        if self.plan.spare && self.dice.roll(2) == 0 {
+            self.end_reshape(&bench, &failed, opened.not_joined, found).map_err(&context)?;
+        }
+        if self.dice.roll(4) == 0 { self.go_on(&bench, &failed, opened.not_joined).map_err(context) } else { Ok(()) }
+    }
+
+    /// A reshape goes on where it was, and all blocks are as they were.
+    fn end_reshape(
+        &self,
+        bench: &Bench,
+        failed: &[u16],
+        not_joined: bool,
+        found: Vec<Option<Vec<u8>>>,
+    ) -> Result<(), String> {
+        if not_joined && failed.is_empty() {
+            bench.add_member().map_err(|error| format!("added after recovery: {error}"))?;
+        }
+        bench.reshape().map_err(|error| format!("reshaped after recovery: {error}"))?;
+        let mut all = bench.read(Extent::new(0, bench.blocks())).map_err(|error| format!("reshaped: {error}"))?;
+        let mut before = found.into_iter().flatten().next().expect("levels with parity are read at once");
+        let rest = all.split_off(before.len().min(all.len()));
+        if rest.iter().any(|&byte| byte != 0) {
+            return Err("what the array gained does not read as zeros".to_owned());
+        }
+        before.truncate(all.len());
+        let scrubbed = bench.scrub(Repair::Report);
+        match all == before && is_clean(&scrubbed) {
+            true => Ok(()),
+            false => Err(format!("{scrubbed:?} after the reshape, and the content is the same: {}", all == before)),
+        }
     }
 
     /// Every block holds what it may; a torn block of RAID-0 may say that it is lost.
@@ -240,13 +273,15 @@ impl Judge {
     }
 
     /// The array is written on, its missing members are replaced, and all is well.
-    fn go_on(&self, bench: &Bench, failed: &[u16]) -> Result<(), String> {
+    fn go_on(&self, bench: &Bench, failed: &[u16], not_joined: bool) -> Result<(), String> {
+        bench.reshape().map_err(|error| format!("reshaped after recovery: {error}"))?;
+        let is_out = not_joined && bench.array.status().members.len() == self.plan.members;
         let blocks = bench.blocks();
         for lba in 0..blocks {
             let _ =
                 bench.write(lba, content(1 << 20, lba)).map_err(|error| format!("write after recovery: {error}"))?;
         }
-        for &member in failed {
+        for &member in failed.iter().filter(|&&member| !(is_out && usize::from(member) == self.plan.members)) {
             let rebuilt = bench.replace(member);
             if !rebuilt.unreadable.is_empty() {
                 return Err(format!("rebuilt after recovery: {rebuilt:?}"));
@@ -313,13 +348,13 @@ pub fn plans() -> Vec<Plan> {
     plans
 }
 
-pub const KINDS: Kinds = Kinds { failures: Failures::Any, rounds: 7 };
+pub const KINDS: Kinds = Kinds { failures: Failures::Any, rounds: 7, becomes: Becomes::AsItWas };
 
-fn judged(plan: Plan, effort: Effort, seeds: std::ops::Range<u64>) -> u64 {
+pub fn judged(plan: Plan, kinds: Kinds, effort: Effort, seeds: std::ops::Range<u64>) -> u64 {
     let mut states = 0;
     for seed in seeds {
         let mut judge = Judge::new(plan, effort, seed);
-        if let Err(error) = judge.script(KINDS, seed) {
+        if let Err(error) = judge.script(kinds, seed) {
             panic!("{plan:?}, seed {seed}, state {}: {error}", judge.states);
         }
         states += judge.states;
@@ -327,18 +362,23 @@ fn judged(plan: Plan, effort: Effort, seeds: std::ops::Range<u64>) -> u64 {
     states
 }
 
+/// Which seeds are looked at, and how closely.
+pub fn asked() -> (std::ops::Range<u64>, Effort) {
+    let asked = std::env::var("RAID_CRASH_SEEDS").ok();
+    match asked.as_deref().map(|asked| asked.split_once("..").expect("a range of seeds")) {
+        Some((from, to)) => (from.parse().expect("a number")..to.parse().expect("a number"), THOROUGH),
+        None => (0..3, QUICK),
+    }
+}
+
 /// `RAID_CRASH_SEEDS=1000..2000 cargo test --release -p raid --test protected -- --nocapture any_power_cut` looks
 /// closer, and as long as it is told to.
 #[test]
 fn array_after_any_power_cut_holds_old_or_new() {
-    let asked = std::env::var("RAID_CRASH_SEEDS").ok();
-    let (seeds, look) = match asked.as_deref().map(|asked| asked.split_once("..").expect("a range of seeds")) {
-        Some((from, to)) => (from.parse().expect("a number")..to.parse().expect("a number"), THOROUGH),
-        None => (0..3, QUICK),
-    };
+    let (seeds, look) = asked();
     let mut total = 0;
     for seed in seeds {
-        total += plans().into_iter().map(|plan| judged(plan, look, seed..seed + 1)).sum::<u64>();
+        total += plans().into_iter().map(|plan| judged(plan, KINDS, look, seed..seed + 1)).sum::<u64>();
         println!("seed {seed}: {total} states so far");
     }
 }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 pub const BLOCK: usize = 4096;
 
@@ -73,6 +73,9 @@ impl Rack {
             lose_next_write: Cell::default(),
             misdirect_next_write: Cell::default(),
             misdirect_next_read: Cell::default(),
+            stall_next_read: Cell::default(),
+            stalled: Cell::default(),
+            stalled_waker: RefCell::default(),
             patient: Cell::new(true),
             counts: Counts::default(),
         }));
@@ -133,6 +136,10 @@ pub struct State {
     pub misdirect_next_write: Cell<Option<(u64, u64)>>,
     /// The next read of the first block returns the second.
     pub misdirect_next_read: Cell<Option<(u64, u64)>>,
+    /// The next read of this block does not end until it is let go.
+    pub stall_next_read: Cell<Option<u64>>,
+    stalled: Cell<bool>,
+    stalled_waker: RefCell<Option<Waker>>,
     /// Operations let others run.
     pub patient: Cell<bool>,
     pub counts: Counts,
@@ -171,6 +178,13 @@ impl Disk {
     pub fn overwrite(&self, block: u64, content: View) {
         self.now.borrow_mut().insert(block, content.clone());
         self.durable.borrow_mut().insert(block, content);
+    }
+
+    /// The read that was stalled goes on.
+    pub fn let_go(&self) {
+        self.stalled.set(false);
+        self.stall_next_read.set(None);
+        self.stalled_waker.take().into_iter().for_each(Waker::wake);
     }
 
     async fn pause(&self) {
@@ -219,6 +233,15 @@ impl BlockDevice for Disk {
         self.here(extent)?;
         if self.bad.borrow().range(extent.start.0..extent.end().0).next().is_some() {
             return Err(IoError::new(IoErrorKind::Medium, extent));
+        }
+        if self.stall_next_read.get().is_some_and(|block| extent.contains(Extent::new(block, 1))) {
+            self.stall_next_read.set(None);
+            self.stalled.set(true);
+            poll_fn(|cx| {
+                *self.stalled_waker.borrow_mut() = Some(cx.waker().clone());
+                if self.stalled.get() { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
         }
         let mut bytes = Buf::zeroed(extent.len.0 as usize * BLOCK);
         let now = self.now.borrow();

@@ -8,6 +8,8 @@ mod costs;
 mod crash;
 mod disk;
 mod faults;
+mod golden;
+mod grow;
 mod oracle;
 mod returns;
 mod script;

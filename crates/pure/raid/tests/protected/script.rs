@@ -3,18 +3,21 @@
 use crate::bench::{Bench, Plan};
 use crate::disk::{Cut, Dice, Left};
 use crate::oracle::{Oracle, run};
-use block::{BlockDevice, Extent, Written};
+use block::{BlockDevice, Blocks, Extent, Written};
+use raid::GrowError;
 use raid::geometry::MemberSet;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 /// What the test knows at a cut.
 #[derive(Clone)]
 pub struct Known {
     pub oracle: Oracle,
     pub failed: Vec<u16>,
+    /// What hosts had been told of the array's size.
+    pub blocks: u64,
 }
 
 /// What may happen in a script.
@@ -24,6 +27,19 @@ pub struct Kinds {
     pub failures: Failures,
     /// Rounds of concurrent commands.
     pub rounds: u64,
+    /// Whether the array becomes larger meanwhile.
+    pub becomes: Becomes,
+}
+
+/// How the array changes in a script.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Becomes {
+    /// Not at all.
+    AsItWas,
+    /// It uses more of its members, a few times.
+    Larger,
+    /// The spare disk is added, and the array reshaped.
+    Wider,
 }
 
 /// What becomes of a member in a script.
@@ -37,7 +53,41 @@ pub enum Failures {
     Log,
 }
 
+/// A reshape goes on as far as the script lets it.
+#[derive(Default)]
+struct Pace {
+    permits: Cell<u64>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Pace {
+    fn grant(&self, permits: u64) {
+        self.permits.set(permits);
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    async fn pass(&self) {
+        poll_fn(|cx| {
+            *self.waker.borrow_mut() = Some(cx.waker().clone());
+            match self.permits.get() {
+                0 => Poll::Pending,
+                permits => {
+                    self.permits.set(permits - 1);
+                    Poll::Ready(())
+                }
+            }
+        })
+        .await;
+    }
+}
+
 struct Script {
+    kinds: Kinds,
+    pace: Rc<Pace>,
+    reshaping: Rc<Cell<bool>>,
+    round: Cell<u64>,
     bench: Rc<Bench>,
     oracle: Rc<RefCell<Oracle>>,
     next_name: Cell<u64>,
@@ -47,13 +97,16 @@ struct Script {
 /// The cuts of one run of a script.
 pub fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Known>> {
     let bench = Rc::new(Bench::format(plan, seed));
-    let oracle = Rc::new(RefCell::new(Oracle::new(bench.blocks())));
+    // Nothing is written beyond what hosts were told.
+    let oracle = Rc::new(RefCell::new(Oracle::new(4 * bench.blocks() + 4 * plan.room)));
     let cuts: Rc<RefCell<Vec<Cut<Known>>>> = Rc::default();
     let rack = Rc::downgrade(&bench.rack);
-    let (seen, log, all) = (oracle.clone(), bench.log.clone(), cuts.clone());
+    let (seen, log, all, array) = (oracle.clone(), bench.log.clone(), cuts.clone(), Rc::downgrade(&bench.array));
     bench.rack.watch(move || {
         let Some(rack) = rack.upgrade() else { return };
-        let known = Known { oracle: seen.borrow().clone(), failed: log.failed.borrow().clone() };
+        let Some(array) = array.upgrade() else { return };
+        let blocks = array.layout().blocks().0;
+        let known = Known { oracle: seen.borrow().clone(), failed: log.failed.borrow().clone(), blocks };
         let cut = Cut { disks: rack.cut(), known };
         let mut all = all.borrow_mut();
         // Where nothing has changed on the disks, what is known last is the strictest.
@@ -62,8 +115,16 @@ pub fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Known>> {
             _ => all.push(cut),
         }
     });
-    let script =
-        Script { bench, oracle, next_name: Cell::new(1), failures: Cell::new(kinds.failures == Failures::Any) };
+    let script = Script {
+        kinds,
+        pace: Rc::default(),
+        reshaping: Rc::default(),
+        round: Cell::default(),
+        bench,
+        oracle,
+        next_name: Cell::new(1),
+        failures: Cell::new(kinds.failures == Failures::Any),
+    };
     if kinds.failures == Failures::Log {
         script.bench.disk(1).stuck.borrow_mut().extend(8..40);
     }
@@ -96,20 +157,55 @@ impl Script {
     /// Some commands at once that do not overlap, in any order of their steps.
     fn round(&self) {
         let mut taken: Vec<Extent> = Vec::new();
+        self.round.set(self.round.get() + 1);
+        self.become_larger();
         for _ in 0..1 + self.dice().roll(3) {
             self.begin(&mut taken);
         }
+        self.pace.grant(1 + self.dice().roll(3));
         self.bench.settle();
-        assert_eq!(self.bench.executor.task_count(), 0, "every command ends");
+        let left = usize::from(self.reshaping.get());
+        assert_eq!(self.bench.executor.task_count(), left, "every command ends");
+    }
+
+    fn become_larger(&self) {
+        let (array, round, reshaping) = (self.bench.array.clone(), self.round.get(), self.reshaping.clone());
+        match self.kinds.becomes {
+            Becomes::Larger if round.is_multiple_of(3) => {
+                let plan = self.bench.plan;
+                let member_blocks = plan.shape().member_blocks.0 + plan.room * (round / 3) / 3;
+                drop(self.bench.begin(async move {
+                    match array.grow(Blocks(member_blocks)).await {
+                        Ok(_) | Err(GrowError::NotInService(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }));
+            }
+            Becomes::Wider if round == 3 => {
+                let (disk, pace) = (self.bench.disk(self.bench.plan.members as u16), self.pace.clone());
+                reshaping.set(true);
+                drop(self.bench.begin(async move {
+                    match array.add_member(disk).await {
+                        Ok(_) => array.reshape(async |_| pace.pass().await).await.expect("no more is lost than can be"),
+                        Err(GrowError::NotInService(_) | GrowError::NewMemberFailed) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    reshaping.set(false);
+                }));
+            }
+            _ => {}
+        }
     }
 
     fn begin(&self, taken: &mut Vec<Extent>) {
         let (dice, array) = (self.dice(), self.bench.array.clone());
         let (blocks, stripe) = (self.bench.blocks(), self.bench.array.stripe_blocks());
-        let kind = dice.roll(16);
+        // Where blocks move, they are read, too.
+        let kinds = if self.kinds.becomes == Becomes::AsItWas { 16 } else { 20 };
+        let kind = dice.roll(kinds);
         let stripes = 1 + dice.roll(2);
         let extent = match kind {
-            0..=6 => {
+            0..=6 | 18.. => {
                 let start = dice.roll(blocks);
                 Extent::new(start, (1 + dice.roll(3)).min(blocks - start))
             }
@@ -151,13 +247,19 @@ impl Script {
                 let _ = array.checkpoint().await.expect("no more is lost than can be");
                 oracle.borrow_mut().flush_ends(&covered);
             })),
-            _ => self.begin_failure(),
+            15 => self.begin_failure(),
+            _ => drop(self.bench.begin(async move {
+                let before = oracle.borrow().clone();
+                let found = array.read(extent).await.expect("no more is lost than can be").into_view();
+                let is_old = before.judge(extent.start.0, &found);
+                is_old.or_else(|_| oracle.borrow().judge(extent.start.0, &found)).expect("old or new");
+            })),
         }
     }
 
     fn begin_failure(&self) {
         let (dice, layout) = (self.dice(), self.bench.layout());
-        let member = dice.roll(u64::from(layout.members())) as u16;
+        let member = dice.roll(self.bench.array.status().members.len() as u64) as u16;
         if !self.failures.get() || !layout.survives(MemberSet::only(member)) {
             return;
         }

@@ -1,0 +1,158 @@
+//! Larger members: the array uses more of each, and nothing moves. A segment is added behind what is there.
+
+mod join;
+
+use crate::array::{Array, Core, Current, admit};
+use crate::error::GrowError;
+use crate::geometry::Layout;
+use crate::protect::Protected;
+use crate::sabotage::{self, Bug};
+use crate::sums::Entry;
+use crate::sums::area::PAGE_ENTRIES;
+use crate::sums::cache::PageId;
+use crate::sums::ground::Segment;
+use crate::sums::pages::emit;
+use block::{BlockDevice, Blocks, Buf, Extent, IoError};
+use futures_util::future::join_all;
+use std::rc::Rc;
+
+/// Pages that are written in one go.
+const RUN_PAGES: u64 = 64;
+
+impl<D: BlockDevice + 'static> Array<D> {
+    /// The array uses `member_blocks` blocks of each member, and has as many blocks as the result says.
+    ///
+    /// For members that are larger than they were when the array was formatted, after each was replaced by a larger
+    /// one or the devices grew. Hosts are served meanwhile; what is there stays where it is, and what is new reads as
+    /// zeros. *Errors*: see [`GrowError`]. *Durability*: when it returns; after a crash before that the array has the
+    /// old size or the new one.
+    pub async fn grow(&self, member_blocks: Blocks) -> Result<Blocks, GrowError> {
+        let core = self.core();
+        let protected = core.begin_growing()?;
+        let segment = core.plan_growth(&protected, member_blocks).inspect_err(|_| protected.growing.set(false))?;
+        let (background, current) = (core.background.clone(), self.0.clone());
+        let work = async move {
+            core.begin_checkpoint(&protected).await;
+            let grown = core.add_segment(&protected, segment, member_blocks, &current).await;
+            protected.end_checkpoint();
+            protected.growing.set(false);
+            grown
+        };
+        background.finish(work).await?;
+        Ok(self.layout().blocks())
+    }
+}
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// Nobody else changes the shape until `growing` is unset.
+    fn begin_growing(&self) -> Result<Rc<Protected>, GrowError> {
+        let protected = self.protected.clone().ok_or(GrowError::NotProtected)?;
+        self.serving(Extent::default())?;
+        if let Some(member) = self.not_in_service().iter().next() {
+            return Err(GrowError::NotInService(member));
+        }
+        if self.moving.is_some() || protected.growing.replace(true) {
+            return Err(GrowError::Busy);
+        }
+        Ok(protected)
+    }
+
+    /// True while members may not come and go, for the array takes another shape.
+    pub(crate) fn is_reshaping(&self) -> bool {
+        self.moving.is_some() || self.protected.as_ref().is_some_and(|protected| protected.growing.get())
+    }
+
+    fn plan_growth(&self, protected: &Protected, member_blocks: Blocks) -> Result<Segment, GrowError> {
+        let ground = &protected.ground;
+        if member_blocks <= ground.member_blocks() {
+            return Err(GrowError::NotLarger { blocks: member_blocks.0, used: ground.member_blocks().0 });
+        }
+        if ground.is_full() {
+            return Err(GrowError::TooOften);
+        }
+        for (number, member) in (0..).zip(&self.members) {
+            if let Some(device) = member.device() {
+                admit(member_blocks, number, &device.geometry())?;
+            }
+        }
+        Ok(ground.next(member_blocks, self.layout.chunk_blocks())?)
+    }
+
+    /// The pages that are missing are there, then the anchor says so, then commands see it. No checkpoint runs.
+    async fn add_segment(
+        self: &Rc<Self>,
+        protected: &Protected,
+        segment: Segment,
+        member_blocks: Blocks,
+        current: &Current<D>,
+    ) -> Result<(), IoError> {
+        let ground = &protected.ground;
+        for pages in self.pages_to_make(protected, &segment) {
+            if sabotage::is(Bug::GrowthWithoutPages) {
+                break;
+            }
+            self.make_pages(protected, &segment, pages).await?;
+        }
+        self.flush_those(self.in_use(protected)).await?;
+        protected.coarsen(ground.region_pages_with(&segment) / ground.region_pages());
+        ground.add(segment, member_blocks);
+        protected.cache.borrow_mut().widen(self.width(), ground.pages());
+        self.run_checkpoint(protected).await?;
+        let (old, blocks) = (self.layout, ground.data_blocks());
+        let chunk_bytes = u32::try_from(old.chunk_blocks()).expect("a chunk is small") * crate::BLOCK_BYTES;
+        let layout = Layout::new(old.level(), usize::from(old.members()), chunk_bytes, blocks);
+        let layout = layout.expect("a layout of more stripes is as valid as it was");
+        current.replace(Rc::new(self.reshaped(layout, self.members.clone(), None)));
+        Ok(())
+    }
+
+    /// Runs of pages that count as written once the segment is there, and were not before: those behind the last in
+    /// a region that is used, and those that fall into one region with others that are.
+    fn pages_to_make(&self, protected: &Protected, segment: &Segment) -> Vec<std::ops::Range<u64>> {
+        let (before, after) = (protected.ground.region_pages(), protected.ground.region_pages_with(segment));
+        let used = protected.used.borrow();
+        let is_there = |page: u64| page < segment.pages.start && used.contains(page / before);
+        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+        for region in used.coarsened(after / before).iter() {
+            let pages = region * after..((region + 1) * after).min(segment.pages.end);
+            for page in pages.filter(|&page| !is_there(page)) {
+                match runs.last_mut() {
+                    // The pages of a segment do not lie behind those of the one before.
+                    Some(last) if last.end == page && page % RUN_PAGES != 0 && page != segment.pages.start => {
+                        last.end += 1;
+                    }
+                    _ => runs.push(page..page + 1),
+                }
+            }
+        }
+        runs
+    }
+
+    /// These pages are on all members that are in use, and say that nothing was written.
+    async fn make_pages(
+        self: &Rc<Self>,
+        protected: &Protected,
+        segment: &Segment,
+        pages: std::ops::Range<u64>,
+    ) -> Result<(), IoError> {
+        let [own, other] = protected.ground.homes_with(segment, pages.start);
+        let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
+        let make = |member: u16| {
+            let mut run = Buf::zeroed(crate::geometry::bytes(pages.end - pages.start));
+            for (page, into) in pages.clone().zip(run.chunks_mut(crate::BLOCK_BYTES as usize)) {
+                into.copy_from_slice(&emit(protected.id, PageId { member, page }, protected.stamp.get(), &unwritten));
+            }
+            let run = run.freeze();
+            [(member, own, run.clone()), ((member + 1) % self.width(), other, run)]
+        };
+        let in_use = self.in_use(protected);
+        let writes = (0..self.width()).flat_map(make).filter(|(member, ..)| in_use.contains(*member));
+        let write = |(member, at, run)| async move { (member, self.member(member).write_beside_data(at, run).await) };
+        for (member, written) in join_all(writes.map(write)).await {
+            if let Err(error) = written {
+                self.lose(member, error);
+            }
+        }
+        self.serving(Extent::default())
+    }
+}

@@ -1,0 +1,275 @@
+//! Arrays that become larger: by larger members, and by one member more, while hosts are served.
+
+use crate::bench::{Bench, Plan, is_clean};
+use crate::crash::{Effort, QUICK, asked, judged};
+use crate::oracle::run;
+use crate::script::{Becomes, Failures, Kinds};
+use block::{BlockDevice, Blocks, Extent};
+use raid::geometry::Role;
+use raid::{GrowError, Level, MemberState, Repair};
+
+/// Arrays whose reshape has stripes of each kind: over what is not moved yet, over what is, and over nothing.
+pub fn reshaped_plans() -> Vec<Plan> {
+    let of = |level, members, chunk_blocks, stripes, volatile| Plan {
+        chunk_blocks,
+        stripes,
+        spare: true,
+        ..Plan::small(level, members, volatile)
+    };
+    vec![
+        of(Level::Raid5, 3, 2, 9, true),
+        of(Level::Raid5, 3, 1, 12, false),
+        of(Level::Raid6, 4, 2, 9, true),
+        of(Level::Raid6, 4, 1, 12, false),
+    ]
+}
+
+/// Arrays of every level on disks with room for more.
+pub fn grown_plans() -> Vec<Plan> {
+    let of = |level, members, volatile| Plan { room: 36, ..Plan::small(level, members, volatile) };
+    vec![
+        of(Level::Raid0, 2, true),
+        of(Level::Raid1, 2, true),
+        of(Level::Raid5, 3, true),
+        of(Level::Raid6, 4, false),
+        of(Level::Raid10, 4, true),
+    ]
+}
+
+pub const WIDER: Kinds = Kinds { failures: Failures::Any, rounds: 16, becomes: Becomes::Wider };
+pub const LARGER: Kinds = Kinds { failures: Failures::Any, rounds: 10, becomes: Becomes::Larger };
+
+fn fill(bench: &Bench, name: u64) {
+    let blocks = bench.blocks();
+    let _ = bench.write(0, run(name, Extent::new(0, blocks))).expect("serving");
+    bench.flush();
+}
+
+#[test]
+fn reshape_keeps_every_block_and_adds_zeros() {
+    for plan in reshaped_plans() {
+        let bench = Bench::format(plan, 5);
+        fill(&bench, 1);
+        let before = bench.blocks();
+        assert_eq!(bench.add_member().expect("well"), plan.members as u16);
+        assert_eq!(bench.blocks(), before, "hosts see no more before the end");
+        let progress = bench.array.status().reshape.expect("it is under way");
+        assert_eq!((progress.done, progress.total), (0, plan.stripes));
+        bench.reshape().expect("well");
+        let added = plan.stripes * plan.chunk_blocks;
+        assert_eq!((bench.blocks(), bench.array.geometry().blocks.0), (before + added, before + added), "{plan:?}");
+        assert_eq!(bench.array.status().reshape, None);
+        let found = bench.read(Extent::new(0, before + added)).expect("well");
+        assert!(found[..before as usize * 4096] == *run(1, Extent::new(0, before)), "{plan:?}");
+        assert!(found[before as usize * 4096..].iter().all(|&byte| byte == 0), "{plan:?}");
+        assert!(is_clean(&bench.scrub(Repair::Report)), "{plan:?}");
+        assert!(bench.findings.borrow().is_empty(), "{:?}", bench.findings.borrow());
+        // Each member may be lost, and is given back.
+        for member in 0..plan.disks() as u16 {
+            bench.fail(member);
+            assert!(bench.read(Extent::new(0, before)).expect("degraded") == *run(1, Extent::new(0, before)));
+            let rebuilt = bench.replace(member);
+            assert_eq!((rebuilt.unreadable, bench.state(member)), (vec![], MemberState::InService), "{plan:?}");
+        }
+        assert!(is_clean(&bench.scrub(Repair::Report)), "{plan:?}");
+        let (bench, opened) = bench.reopen();
+        assert!(!opened.not_joined);
+        fill(&bench, 2);
+        assert!(bench.read(Extent::new(0, bench.blocks())).expect("well") == *run(2, Extent::new(0, bench.blocks())));
+        assert!(is_clean(&bench.scrub(Repair::Report)), "{plan:?}");
+    }
+}
+
+#[test]
+fn grown_array_keeps_every_block_and_adds_zeros() {
+    for plan in grown_plans() {
+        let bench = Bench::format(plan, 5);
+        fill(&bench, 1);
+        let (before, size) = (bench.blocks(), plan.shape().member_blocks.0);
+        let mut last = before;
+        for step in 1..=3 {
+            let blocks = bench.grow(size + step * 12).expect("there is room").0;
+            assert!(blocks > last && bench.blocks() == blocks && bench.array.geometry().blocks.0 == blocks, "{plan:?}");
+            last = blocks;
+        }
+        let found = bench.read(Extent::new(0, last)).expect("well");
+        assert!(found[..before as usize * 4096] == *run(1, Extent::new(0, before)), "{plan:?}");
+        assert!(found[before as usize * 4096..].iter().all(|&byte| byte == 0), "{plan:?}");
+        fill(&bench, 2);
+        assert!(is_clean(&bench.scrub(Repair::Report)), "{plan:?}");
+        let (bench, _) = bench.reopen();
+        assert_eq!(bench.blocks(), last);
+        // The owner may have recorded a size to which it grew, and no other.
+        let (rack, now) = (bench.rack.clone(), raid::Shape { member_blocks: Blocks(size + 24), ..plan.shape() });
+        drop(bench);
+        let now = raid::Shape { ring_blocks: 4711, ..now };
+        assert!(Bench::open_as(&raid::Shape { member_blocks: Blocks(size + 25), ..now }, plan, rack.clone()).is_err());
+        let (bench, _) = Bench::open_as(&now, plan, rack).expect("all members are there");
+        assert_eq!(bench.blocks(), last);
+        if plan.level != Level::Raid0 {
+            bench.fail(1);
+            let rebuilt = bench.replace(1);
+            assert_eq!((rebuilt.unreadable, bench.state(1)), (vec![], MemberState::InService), "{plan:?}");
+        }
+        bench.close();
+        let (bench, _) = bench.reopen();
+        assert!(bench.read(Extent::new(0, last)).expect("well") == *run(2, Extent::new(0, last)), "{plan:?}");
+        assert!(is_clean(&bench.scrub(Repair::Report)) && bench.findings.borrow().is_empty(), "{plan:?}");
+    }
+}
+
+#[test]
+fn growth_is_refused_in_a_sentence() {
+    let striped = Plan { spare: true, ..Plan::small(Level::Raid0, 2, true) };
+    assert_eq!(Bench::format(striped, 5).add_member(), Err(GrowError::Level(Level::Raid0)));
+    let plan = Plan { room: 100, ..Plan::small(Level::Raid1, 2, true) };
+    let bench = Bench::format(plan, 5);
+    let size = plan.shape().member_blocks.0;
+
+    assert_eq!(bench.grow(size), Err(GrowError::NotLarger { blocks: size, used: size }));
+    let sentence = |result: Result<_, GrowError>| result.map(drop).map_err(|error| error.to_string());
+    let needed = size + 101;
+    assert_eq!(
+        sentence(bench.grow(needed)),
+        Err(format!("member 0 has {} blocks; this array needs members of at least {needed} blocks", size + 100))
+    );
+    bench.fail(1);
+    assert_eq!(bench.grow(size + 100), Err(GrowError::NotInService(1)));
+    bench.replace(1);
+    for growth in 1..=8 {
+        bench.grow(size + growth * 10).expect("there is room");
+    }
+    let refused = sentence(bench.grow(size + 100));
+    assert_eq!(refused, Err("the array has grown 8 times; it cannot grow by larger members again".into()));
+    let (bench, _) = bench.reopen();
+    assert_eq!(sentence(bench.grow(size + 100)), refused);
+}
+
+/// A read that began before the array was reshaped, and that a disk does not answer, is answered as it should be when
+/// the disk does.
+pub fn slow_read() -> Result<(), String> {
+    for turns in (0..400).step_by(5) {
+        let plan = reshaped_plans()[0];
+        let bench = Bench::format(plan, 5);
+        fill(&bench, 1);
+        bench.close();
+        let (array, disk) = (bench.array.clone(), bench.disk(plan.members as u16));
+        let joined = bench.begin(async move {
+            array.add_member(disk).await.map_err(|error| error.to_string())?;
+            array.reshape(async |_| {}).await.map_err(|error| error.to_string())
+        });
+        for _ in 0..turns {
+            bench.executor.run_one(|woken| bench.rack.dice.roll(woken as u64) as usize);
+        }
+        // Block 8 lies in stripe 2, which a moved stripe is written over.
+        let (layout, place) = (plan.shape().layout().expect("a valid shape"), Role::Data { column: 0, copy: 0 });
+        let disk = bench.disk(layout.member_of(2, place));
+        disk.stall_next_read.set(Some(bench.data() + 2 * plan.chunk_blocks));
+        let array = bench.array.clone();
+        let read = bench.begin(async move { array.read(Extent::new(8, 1)).await });
+        bench.settle();
+        disk.let_go();
+        bench.settle();
+        let found = read.take().ok_or("the read does not end")?.map_err(|error| error.to_string())?;
+        if *found.into_view() != *run(1, Extent::new(8, 1)) {
+            return Err(format!("another block was read after {turns} turns"));
+        }
+        joined.take().ok_or("the reshape does not end")??;
+        if bench
+            .read(Extent::new(0, bench.blocks()))
+            .is_ok_and(|all| all[8 * 4096..9 * 4096] != *run(1, Extent::new(8, 1)))
+            || !is_clean(&bench.scrub(Repair::Report))
+        {
+            return Err(format!("not as it was after {turns} turns"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn read_that_a_reshape_overtakes_returns_its_block() {
+    slow_read().unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// An array so large that a growth puts pages into regions that are used: what is new reads as zeros.
+pub fn large_growth() -> Result<(), String> {
+    // From 30,000 pages to 45,000: two share a region then. From 40,001 to 45,000: one has shared a region with none.
+    for (pages, written) in [(30_000, 0), (40_001, 40_000)] {
+        let (blocks, more) = (pages * 504, 45_000 * 504);
+        let plan = Plan { stripes: blocks, room: more - blocks + 2 * 45_000, ..Plan::small(Level::Raid1, 2, true) };
+        let bench = Bench::format(plan, 5);
+        let first = Extent::new(written * 504, 3);
+        let _ = bench.write(first.start.0, run(1, first)).expect("serving");
+        bench.close();
+        bench.grow(plan.disk_blocks()).map_err(|error| error.to_string())?;
+        let (bench, _) = bench.reopen();
+        if bench.read(first).map_err(|error| error.to_string())? != *run(1, first) {
+            return Err("what was there is not".to_owned());
+        }
+        for page in written + 1..written + 3 {
+            let extent = Extent::new(page * 504, 4);
+            let found = bench.read(extent).map_err(|error| format!("page {page} of {pages}: {error}"))?;
+            if found.iter().any(|&byte| byte != 0) {
+                return Err("what is new does not read as zeros".to_owned());
+            }
+        }
+        let last = Extent::new(bench.blocks() - 2, 2);
+        let _ = bench.write(last.start.0, run(2, last)).expect("serving");
+        bench.close();
+        let (bench, _) = bench.reopen();
+        if bench.read(last).map_err(|error| error.to_string())? != *run(2, last) || !bench.findings.borrow().is_empty()
+        {
+            return Err(format!("the last blocks: {:?}", bench.findings.borrow()));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn growth_into_regions_that_are_used_reads_as_zeros() {
+    large_growth().unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn mirror_that_is_added_holds_everything_once_it_is_rebuilt() {
+    let plan = Plan { spare: true, ..Plan::small(Level::Raid1, 2, true) };
+    let bench = Bench::format(plan, 5);
+    let half = bench.blocks() / 2;
+    let _ = bench.write(0, run(1, Extent::new(0, half))).expect("serving");
+    bench.close();
+    assert_eq!(bench.add_member().expect("well"), 2);
+    assert_eq!((bench.blocks(), bench.array.status().reshape), (2 * half, None));
+    let _ = bench.write(1, run(2, Extent::new(1, 2))).expect("serving");
+    assert_eq!(bench.rebuild(2, vec![0..plan.stripes]).unreadable, []);
+    bench.close();
+    let (bench, opened) = bench.reopen();
+    assert!(!opened.not_joined && opened.left_out.is_empty());
+    assert!(is_clean(&bench.scrub(Repair::Report)));
+    bench.fail(0);
+    bench.fail(1);
+    let mut expected = run(1, Extent::new(0, half)).to_vec();
+    expected[4096..3 * 4096].copy_from_slice(&run(2, Extent::new(1, 2)));
+    expected.resize(2 * half as usize * 4096, 0);
+    assert!(bench.read(Extent::new(0, 2 * half)).expect("one mirror suffices") == expected);
+}
+
+#[test]
+fn array_after_any_power_cut_of_a_reshape_holds_old_or_new() {
+    let (seeds, look) = asked();
+    let look = if look.cuts == QUICK.cuts { Effort { cuts: 150, ..QUICK } } else { look };
+    let mut total = 0;
+    for seed in seeds {
+        total += reshaped_plans().into_iter().map(|plan| judged(plan, WIDER, look, seed..seed + 1)).sum::<u64>();
+        println!("seed {seed}: {total} states so far");
+    }
+}
+
+#[test]
+fn array_after_any_power_cut_of_a_growth_holds_old_or_new() {
+    let (seeds, look) = asked();
+    let mut total = 0;
+    for seed in seeds {
+        total += grown_plans().into_iter().map(|plan| judged(plan, LARGER, look, seed..seed + 1)).sum::<u64>();
+        println!("seed {seed}: {total} states so far");
+    }
+}
