@@ -19,6 +19,8 @@ impl Control {
     pub async fn tend(self: Arc<Self>) {
         let mut heard: Result<_, Refusal> = Ok(Vec::new());
         let mut without_pause = 0;
+        // It is kept from round to round: an answer is given once, and nobody would hear it who has stopped asking.
+        let mut hearing = Box::pin(self.hear());
         loop {
             match heard {
                 Ok(raised) => {
@@ -33,7 +35,13 @@ impl Control {
                 }
             }
             let quiet_since = Instant::now();
-            heard = timeout(ROUND, self.hear()).await.unwrap_or(Ok(Vec::new()));
+            heard = match timeout(ROUND, &mut hearing).await {
+                Ok(heard) => {
+                    hearing = Box::pin(self.hear());
+                    heard
+                }
+                Err(_) => Ok(Vec::new()),
+            };
             without_pause = if quiet_since.elapsed() > BURST_PAUSE { 0 } else { without_pause + 1 };
             if without_pause > BURST {
                 sleep(BURST_PAUSE).await;
