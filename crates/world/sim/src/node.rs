@@ -107,7 +107,7 @@ impl Sim {
         self.core.record("kill", self.node.id as u64, 0);
         self.node.executor.clear();
         for disk in self.disks() {
-            disk.release();
+            disk.release(self.node.id);
         }
     }
 
@@ -135,6 +135,14 @@ impl Sim {
     /// *Panics*: when there is one already.
     pub fn add_disk(&self, path: &str, shape: DiskShape) -> DiskHandle {
         DiskHandle::add(&self.core, self.node.id, path, shape)
+    }
+
+    /// The disk is this machine's, too, to be opened as `path`: each has it exclusively on its own machine, as on two
+    /// ports of one disk.
+    ///
+    /// *Panics*: when there is a disk of this path already.
+    pub fn attach_disk(&self, path: &str, disk: &DiskHandle) {
+        disk.attach(self.node.id, path);
     }
 
     /// The disk that is opened as `path`, if there is one.
@@ -200,7 +208,7 @@ impl World for Sim {
 
     fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<SimDisk> {
         let state = self.core.disks.borrow().get(&(self.node.id, path.to_owned())).cloned();
-        SimDisk::open(&self.core, state, path, options)
+        SimDisk::open(&self.core, self.node.id, state, path, options)
     }
 
     fn describe_disk(&self, path: &str) -> io::Result<DiskFacts> {

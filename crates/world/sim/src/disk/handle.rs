@@ -37,6 +37,12 @@ impl DiskHandle {
         Self::new(core, state)
     }
 
+    /// The disk is opened as `path` on the machine `node`, too.
+    pub(crate) fn attach(&self, node: usize, path: &str) {
+        let before = self.core.disks.borrow_mut().insert((node, path.to_owned()), self.state.clone());
+        assert!(before.is_none(), "there is a disk {path} already");
+    }
+
     /// From now on the disk is as bad as `faults` say.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.state.borrow_mut().faults = faults;
@@ -76,8 +82,8 @@ impl DiskHandle {
     }
 
     /// The kernel closes the disk for a process that is gone, whoever still holds its handle.
-    pub(crate) fn release(&self) {
-        self.state.borrow_mut().release();
+    pub(crate) fn release(&self, machine: usize) {
+        self.state.borrow_mut().release(machine);
     }
 
     /// The disk is pulled out: operations fail with `Gone`, also those under way.

@@ -13,10 +13,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A simulated disk, held exclusively.
+/// A simulated disk, held exclusively on its machine.
 pub struct SimDisk {
     core: Rc<Core>,
     state: Rc<RefCell<DiskState>>,
+    /// The machine that has it open.
+    machine: usize,
     geometry: Geometry,
     is_read_only: bool,
     life: u64,
@@ -27,6 +29,7 @@ impl SimDisk {
     /// See [`World::open_disk`](shard::World::open_disk).
     pub(crate) fn open(
         core: &Rc<Core>,
+        machine: usize,
         state: Option<Rc<RefCell<DiskState>>>,
         path: &str,
         options: DiskOptions,
@@ -38,14 +41,15 @@ impl SimDisk {
             let said = format!("{path} cannot be used with blocks of {block_bytes} bytes");
             return Err(io::Error::new(ErrorKind::InvalidInput, said));
         }
-        if disk.holder.is_some() {
+        if disk.holders.contains_key(&machine) {
             return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} is in use")));
         }
         if disk.is_gone {
             return Err(io::Error::new(ErrorKind::NotFound, format!("{path} is gone")));
         }
         disk.openings += 1;
-        disk.holder = Some(disk.openings);
+        let opening = disk.openings;
+        disk.holders.insert(machine, opening);
         let geometry = Geometry {
             block_bytes,
             blocks: Blocks(disk.shape.bytes / u64::from(block_bytes)),
@@ -55,9 +59,9 @@ impl SimDisk {
             discard_zeroes: true,
             prefers_fresh: false,
         };
-        let (life, opening) = (disk.life, disk.openings);
+        let life = disk.life;
         drop(disk);
-        Ok(Self { core: core.clone(), state, geometry, is_read_only: options.read_only, life, opening })
+        Ok(Self { core: core.clone(), state, machine, geometry, is_read_only: options.read_only, life, opening })
     }
 
     fn atoms(&self, extent: Extent) -> Range<u64> {
@@ -73,7 +77,7 @@ impl SimDisk {
     /// True while the handle is good for anything.
     fn is_held(&self) -> bool {
         let disk = self.state.borrow();
-        disk.life == self.life && disk.holder == Some(self.opening)
+        disk.life == self.life && disk.holders.get(&self.machine) == Some(&self.opening)
     }
 
     /// Submits `request` and waits for it. It goes on when this future is dropped.
@@ -301,7 +305,7 @@ impl BlockDevice for SimDisk {
 impl Drop for SimDisk {
     fn drop(&mut self) {
         if self.is_held() {
-            self.state.borrow_mut().holder = None;
+            self.state.borrow_mut().holders.remove(&self.machine);
         }
     }
 }

@@ -24,8 +24,8 @@ pub(crate) struct DiskState {
     pub is_gone: bool,
     /// Does not answer at all.
     pub is_hung: bool,
-    /// Which opening holds the disk now, if one does.
-    pub holder: Option<u64>,
+    /// By machine, which opening of its own holds the disk now, if one does.
+    pub holders: BTreeMap<usize, u64>,
     /// How often the disk was opened.
     pub openings: u64,
     /// Grows with every power cut: what was opened before is of no use after.
@@ -110,7 +110,7 @@ impl DiskState {
             random,
             is_gone: false,
             is_hung: false,
-            holder: None,
+            holders: BTreeMap::new(),
             openings: 0,
             life: 0,
             flights: BTreeMap::new(),
@@ -234,7 +234,7 @@ impl DiskState {
     pub fn crash(&mut self, crash: Crash) {
         self.counts.crashes += 1;
         self.life += 1;
-        self.holder = None;
+        self.holders.clear();
         self.completed.clear();
         for (_, flight) in std::mem::take(&mut self.flights) {
             if let Some(waker) = flight.waker {
@@ -277,9 +277,12 @@ impl DiskState {
         self.durable = store;
     }
 
-    /// Nobody holds the disk any more. What was submitted lands, and nobody waits for it.
-    pub fn release(&mut self) {
-        self.holder = None;
+    /// The machine does not hold the disk any more. What was submitted lands, and nobody waits for it.
+    pub fn release(&mut self, machine: usize) {
+        self.holders.remove(&machine);
+        if !self.holders.is_empty() {
+            return;
+        }
         self.flights.retain(|_, flight| !flight.has_landed);
         self.flights.values_mut().for_each(|flight| flight.is_orphan = true);
     }
