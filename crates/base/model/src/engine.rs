@@ -1,5 +1,6 @@
 //! How the data plane itself is.
 
+use crate::{Name, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// The data plane as it is now.
@@ -23,4 +24,16 @@ pub struct EngineReport {
     pub buffer_bytes: u64,
     /// Bytes of buffers that may be in use.
     pub buffer_bytes_max: u64,
+}
+
+/// Who the node is, for the marks that it leaves on the disks of its pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeIdentity {
+    /// Which node: the same after every restart.
+    pub id: NodeId,
+    /// What it is called.
+    pub name: Name,
+    /// What no other daemon can have as long as this one runs, and what the next one that is started in its place has
+    /// until the machine is started anew.
+    pub seat: [u8; 16],
 }

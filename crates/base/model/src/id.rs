@@ -63,3 +63,7 @@ identity!(
     /// Which snapshot.
     SnapshotId
 );
+identity!(
+    /// Which node, whatever it is called. Given at its first start.
+    NodeId
+);

@@ -34,9 +34,9 @@ pub use access::{Access, Chap, Host, Initiators, Portal, Presentation, TARGET_PO
 pub use call::{Call, Reply};
 pub use code::Code;
 pub use disk::{DiskCounters, DiskIdentity, DiskReport, DiskState, Label, SpareReport};
-pub use engine::EngineReport;
+pub use engine::{EngineReport, NodeIdentity};
 pub use event::{Event, EventCode, EventSeverity, Raised, Subject, SubjectKind};
-pub use id::{DiskId, PoolId, SnapshotId, VolumeId};
+pub use id::{DiskId, NodeId, PoolId, SnapshotId, VolumeId};
 pub use iqn::Iqn;
 pub use level::Level;
 pub use name::{DiskName, Name, VolumeName};

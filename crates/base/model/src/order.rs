@@ -58,10 +58,14 @@ pub enum Order {
         force: bool,
     },
     /// Find the pool on the disks that are open, in any order, and open it with its volumes →
-    /// `Report::Pool` (degraded when members are missing). Refused with `POOL_INCOMPLETE` when too many are.
+    /// `Report::Pool` (degraded when members are missing). Refused with `POOL_INCOMPLETE` when too many are, with
+    /// `POOL_OWNED` while another node has it, and with `POOL_NOT_RELEASED` when one may have it. Takes seconds when only
+    /// watching its disks can tell.
     OpenPool {
         /// Which, by its labels.
         id: PoolId,
+        /// True when the operator says that the node that had it last is down.
+        force: bool,
     },
     /// Close a pool cleanly, with its volumes; its disks keep it → `Report::Done`, durable. Hosts see its volumes
     /// no more before the answer.

@@ -4,7 +4,7 @@ use crate::args::IoChoice;
 use crate::config::Config;
 use control::Engine;
 use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
-use model::{Call, Network, Refusal, code};
+use model::{Call, Network, NodeIdentity, Refusal, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
 use std::io;
@@ -16,7 +16,7 @@ pub struct Shards(Vec<Shard<()>>);
 /// The data plane runs and waits for orders.
 ///
 /// *Errors*: no threads, or the kernel gives no way to drive disks and sockets.
-pub fn start(config: &Config) -> Result<(Engine, Shards), Refusal> {
+pub fn start(config: &Config, node: &NodeIdentity) -> Result<(Engine, Shards), Refusal> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let shards = config.shards.map_or_else(cores, usize::from);
     let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes() });
@@ -26,7 +26,9 @@ pub fn start(config: &Config) -> Result<(Engine, Shards), Refusal> {
     let mut running = Shards(Vec::with_capacity(shards));
     for ticket in tickets::<Uring>(limits, &StreamOptions::default()) {
         let orders = if ticket.index == 0 { inbox.take() } else { None };
-        running.0.push(launch(ticket, orders, &options).map_err(|error| refused(&error))?);
+        running.0.push(
+            launch(ticket, orders.map(|orders| (orders, node.clone())), &options).map_err(|error| refused(&error))?,
+        );
     }
     Ok((Engine::new(post), running))
 }
@@ -42,7 +44,11 @@ impl Shards {
 }
 
 /// A thread that is the shard of `ticket`; the one with the orders conducts the others.
-fn launch(ticket: Ticket<Uring>, orders: Option<Receiver<Call>>, options: &Options) -> io::Result<Shard<()>> {
+fn launch(
+    ticket: Ticket<Uring>,
+    orders: Option<(Receiver<Call>, NodeIdentity)>,
+    options: &Options,
+) -> io::Result<Shard<()>> {
     let name = format!("shard-{}", ticket.index);
     spawn_shard(&name, options.clone(), async move |world: Uring| {
         let io = match world.interface() {
@@ -53,7 +59,7 @@ fn launch(ticket: Ticket<Uring>, orders: Option<Receiver<Call>>, options: &Optio
         let stopped = world.stopped();
         let seat = Seat::take(world, ticket);
         match orders {
-            Some(orders) => conduct(seat, orders, Facts { io, networks: Box::new(networks) }).await,
+            Some((orders, node)) => conduct(seat, orders, Facts { io, node, networks: Box::new(networks) }).await,
             None => stopped.await,
         }
     })

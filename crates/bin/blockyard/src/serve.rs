@@ -26,7 +26,8 @@ async fn run(config: Config) -> Result<(), Refusal> {
     let store = Store::open(&config.settings.state_dir)?;
     let listening = control::listen(&config.settings.socket)?;
     let stop = stop_signal()?;
-    let (engine, shards) = engine::start(&config)?;
+    let node = store.identity(&config.settings.node)?;
+    let (engine, shards) = engine::start(&config, &node)?;
     let control = Arc::new(Control::start(config.settings, store, engine).await?);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.settings().socket.display(), "serving");
     control::serve(control.clone(), listening, stop).await?;

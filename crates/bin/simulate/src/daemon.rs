@@ -2,7 +2,7 @@
 
 use crate::planted::{BentWorld, Plant};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
-use model::{Call, Network, Order, Refusal, Report, code};
+use model::{Call, Network, NodeId, NodeIdentity, Order, Refusal, Report, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
 use sim::Sim;
@@ -44,7 +44,11 @@ impl Daemon {
             let seat = Seat::take(BentWorld::new(machine, plant), ticket);
             seats.push(seat.clone());
             if let Some(orders) = orders {
-                machine.spawn(conduct(seat, orders, Facts { io: "sim".to_owned(), networks: Box::new(networks) }));
+                machine.spawn(conduct(
+                    seat,
+                    orders,
+                    Facts { io: "sim".to_owned(), node: node(), networks: Box::new(networks) },
+                ));
             }
         }
         Self { post, _seats: Rc::new(Seats(seats)) }
@@ -61,6 +65,12 @@ impl Daemon {
         self.post.send(call).map_err(|_| gone())?;
         told.receive().await.unwrap_or_else(|| Err(gone()))
     }
+}
+
+/// The machine has one daemon after another, and they have its seat.
+fn node() -> NodeIdentity {
+    let name = "array".parse().expect("this is a name");
+    NodeIdentity { id: NodeId::from_bytes([1; 16]), name, seat: [2; 16] }
 }
 
 fn networks() -> Vec<Network> {

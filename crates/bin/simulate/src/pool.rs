@@ -146,7 +146,7 @@ impl Pool {
     /// The data plane, which was just started, has the pool open.
     pub async fn open(&self, stage: &Stage) -> Judged<PoolReport> {
         self.find_disks(stage).await;
-        match stage.order(Order::OpenPool { id: self.id }).await? {
+        match stage.order(Order::OpenPool { id: self.id, force: false }).await? {
             Report::Pool(report) => Ok(report),
             other => Err(format!("OpenPool was answered with {other:?}")),
         }

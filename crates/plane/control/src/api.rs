@@ -8,8 +8,8 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    Events, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool, NewPresentation, NewSnapshots, NewSpare,
-    NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub, Unpresent,
+    Events, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool, NewPresentation, NewSnapshots,
+    NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub, Unpresent,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -150,8 +150,8 @@ async fn stop_scrub(State(control): Shared, Named(name): Named<Name>) -> Answer 
     Ok(gone())
 }
 
-async fn import_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
-    answer("pool", to_its_end(async move { control.import_pool(&name).await }).await?)
+async fn import_pool(State(control): Shared, Named(name): Named<Name>, Body(request): Body<ImportPool>) -> Answer {
+    answer("pool", to_its_end(async move { control.import_pool(&name, request.force).await }).await?)
 }
 
 async fn export_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {

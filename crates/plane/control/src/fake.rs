@@ -153,7 +153,7 @@ impl Fake {
             Order::LocateDisk { disk, .. } => self.locate_disk(disk),
             Order::BlinkDisk { .. } => Ok(Report::Done),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
-            Order::OpenPool { id } => self.open_pool(*id),
+            Order::OpenPool { id, .. } => self.open_pool(*id),
             Order::ClosePool { pool } => {
                 self.pools.remove(pool);
                 Ok(Report::Done)

@@ -70,6 +70,15 @@ pub struct NewPool {
     pub spread: bool,
 }
 
+/// Open a pool that was found on its disks.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportPool {
+    /// True when the node that had it last and did not let go of it is surely down.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// Settings of a pool, by name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,8 +1,9 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
 use model::{
-    Access, Backend, Chap, DiskId, DiskIdentity, DiskName, Host, Initiators, Iqn, Name, Network, PoolId, PoolPolicy,
-    Portal, Presentation, ScrubReport, Secret, Size, TARGET_PORTAL_GROUP, Target, Timestamp, VolumeId, VolumeName,
+    Access, Backend, Chap, DiskId, DiskIdentity, DiskName, Host, Initiators, Iqn, Name, Network, NodeId, PoolId,
+    PoolPolicy, Portal, Presentation, ScrubReport, Secret, Size, TARGET_PORTAL_GROUP, Target, Timestamp, VolumeId,
+    VolumeName,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ use std::net::SocketAddr;
 /// The desired state: one value, replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
+    /// Which node this is, from its first start on.
+    #[serde(default)]
+    pub node: Option<NodeId>,
     /// The disks that we know, and where they were last.
     pub disks: BTreeMap<DiskName, DiskRecord>,
     /// The pools that should be open.

@@ -5,10 +5,11 @@
 //! back is one value that once was true, never a mixture.
 
 use crate::State;
-use model::{Event, Refusal, code};
+use crate::control::random;
+use model::{Event, Name, NodeId, NodeIdentity, Refusal, code};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,6 +55,20 @@ impl Store {
         sync_dir(dir).map_err(|e| unwritable(dir, &e))?;
         let (version, state) = read(&database, &path)?;
         Ok(Self { path, database, current: Mutex::new((version, Arc::new(state))) })
+    }
+
+    /// Who the node `name` is: the same from the first start in this directory on.
+    ///
+    /// *Errors*: the first time it cannot be written, or the system gives nothing that nobody can predict.
+    pub fn identity(&self, name: &Name) -> Result<NodeIdentity, Refusal> {
+        let mut next = State::clone(&self.state());
+        let id = match next.node {
+            Some(id) => id,
+            None => NodeId::from_random(random()?),
+        };
+        next.node = Some(id);
+        self.commit(next)?;
+        Ok(NodeIdentity { id, name: name.clone(), seat: seat(&self.path)? })
     }
 
     /// The state as it was committed last.
@@ -132,6 +147,18 @@ impl Store {
 }
 
 /// Opens or makes a file that its owner alone may read, also one that was made otherwise.
+/// What only this daemon can have: its boot of the machine, and the file there that it holds the lock of. Where nobody tells
+/// which boot it is, a new one each time.
+fn seat(path: &Path) -> Result<[u8; 16], Refusal> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    let boot = boot.and_then(|text| text.trim().parse::<NodeId>().ok());
+    let (Some(boot), Ok(file)) = (boot, fs::metadata(path)) else { return random() };
+    let mut seat = boot.to_bytes();
+    let place = file.dev().to_le_bytes().into_iter().chain(file.ino().to_le_bytes());
+    seat.iter_mut().zip(place).for_each(|(byte, of_file)| *byte ^= of_file);
+    Ok(seat)
+}
+
 fn open_private(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
     file.set_permissions(fs::Permissions::from_mode(0o600))?;

@@ -1,6 +1,7 @@
 //! The arrays of a pool: their members, and where their failures are written down.
 
 use crate::counted::Counted;
+use crate::fence::Fenced;
 use crate::pool::OpenPool;
 use block::{IoError, IoErrorKind, Stable};
 use raid::{Array, FailureLog};
@@ -12,7 +13,7 @@ use std::rc::{Rc, Weak};
 use volume::Window;
 
 /// A member disk as a whole: labels and catalogs at its ends, the array's data area between.
-pub type Disk<W> = Rc<GroupCommit<Counted<<W as World>::Disk>>>;
+pub type Disk<W> = Rc<GroupCommit<Fenced<Counted<<W as World>::Disk>>>>;
 
 /// What an array uses of a member disk.
 pub type Member<W> = Window<Disk<W>>;
@@ -22,7 +23,7 @@ pub type Group<W> = Rc<Array<Member<W>>>;
 
 /// The array's disk, opened.
 pub fn disk<W: World>(device: W::Disk) -> Disk<W> {
-    Rc::new(GroupCommit::new(Counted::new(device)))
+    Rc::new(GroupCommit::new(Fenced::new(Counted::new(device))))
 }
 
 /// Writes a member's failure into the catalog of its pool, on the disks that are left.

@@ -14,7 +14,7 @@ use crate::registry::Notice;
 use crate::seat::Seat;
 use disks::KnownDisk;
 use model::{
-    Access, Call, DiskName, Name, Network, Order, PoolId, PortalReport, PortalState, Refusal, Report,
+    Access, Call, DiskName, Name, Network, NodeIdentity, Order, PoolId, PortalReport, PortalState, Refusal, Report,
     TARGET_PORTAL_GROUP, VolumeId, VolumeName, code,
 };
 use shard::World;
@@ -44,6 +44,8 @@ pub struct Conductor<W: World> {
     stopped: Cell<bool>,
     /// Names how disks and sockets are driven, for reports.
     io: String,
+    /// Who this node is, for the marks on the disks of its pools.
+    node: NodeIdentity,
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +93,8 @@ pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: 
 pub struct Facts {
     /// How disks and sockets are driven: `io_uring` or `threads`.
     pub io: String,
+    /// Who this node is.
+    pub node: NodeIdentity,
     /// The networks that this machine's addresses are in, now.
     pub networks: Box<dyn Fn() -> Vec<Network>>,
 }
@@ -111,6 +115,7 @@ impl<W: World> Conductor<W> {
             portals: RefCell::default(),
             access: RefCell::default(),
             networks: facts.networks,
+            node: facts.node,
             next_home: Cell::new(0),
             next_connection: Rc::default(),
             stopped: Cell::new(false),
@@ -132,7 +137,7 @@ impl<W: World> Conductor<W> {
             Order::CreatePool { pool, id, groups, force } => {
                 self.create_pool(pool, *id, groups, *force).await.map(Report::Pool)
             }
-            Order::OpenPool { id } => self.open_pool(*id).await.map(Report::Pool),
+            Order::OpenPool { id, force } => self.open_pool(*id, *force).await.map(Report::Pool),
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),
             Order::FailDisk { disk } => self.fail_disk(disk).await.map(Report::Pool),

@@ -11,6 +11,7 @@ pub mod conductor;
 mod connection;
 mod counted;
 mod events;
+mod fence;
 mod inspect;
 pub mod limits;
 mod locate;

@@ -5,6 +5,7 @@ mod create;
 mod device;
 mod members;
 mod open;
+mod own;
 mod pace;
 mod rebuild;
 mod refusals;
@@ -21,6 +22,7 @@ pub use create::{NewGroup, NewPool, create};
 pub use device::PoolVolume;
 pub use members::{blink, fail_disk, replace_disk};
 pub use open::open;
+pub use own::Taking;
 pub use report::{disk_counters, reports};
 pub use scrub::{hold_scrub, start_scrub, stop_scrub};
 pub use snapshots::{NewClone, clone_snapshot, create_snapshots, delete_snapshot, lock_snapshot, roll_back, snapshots};
@@ -58,6 +60,7 @@ pub struct OpenPool<W: World> {
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,
     care: Care,
+    claim: own::Claim,
 }
 
 /// One group of an open pool.
@@ -177,12 +180,13 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     pool.stop_work().await;
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
     for group in 0..pool.groups.len() {
-        if pool.groups[group].needs_resync.get() {
+        if pool.groups[group].needs_resync.get() || pool.is_fenced() {
             continue;
         }
         let group = u16::try_from(group).expect("a pool has at most 64 groups");
         pool.pool.mark_clean(group).await.map_err(|error| refusal(&error, &pool))?;
     }
+    pool.let_go().await;
     seat.pools.borrow_mut().remove(&name);
     Ok(())
 }
@@ -197,6 +201,7 @@ pub async fn destroy<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refu
     }
     pool.stop_tending().await;
     pool.stop_work().await;
+    pool.stop_beating();
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;
     seat.pools.borrow_mut().remove(&name);

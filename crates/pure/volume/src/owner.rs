@@ -23,6 +23,9 @@ pub const LEASE: Duration = Duration::from_secs(5);
 /// A mark that has not moved for so long is that of an owner who does not write any more.
 pub const WATCH: Duration = Duration::from_secs(6);
 
+/// Where marks lie on a member disk: writes to these blocks are never held back.
+pub const PLACES: Extent = OWNER_PLACES;
+
 const MAGIC: [u8; 8] = *b"BLKYDOWN";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
@@ -260,6 +263,17 @@ impl FoundPool {
             disks.extend(taking_part.filter_map(|one| Some((one.disk, Rc::new(disk(one.probe?)), group))));
         }
         claim(self.catalog.pool, &disks, self.catalog.owner_epoch, node, now, Some(&self.marks)).await
+    }
+
+    /// Every member that answers says `mark`: with the next beat of a claim between that and [`Pool::hold`](crate::Pool::hold),
+    /// however long arrays take to open, or that the pool is released after all.
+    pub async fn renew<D: BlockDevice>(&self, mut disk: impl FnMut(usize) -> D, mark: &Owner) {
+        let positions = self.groups.iter().flat_map(|group| &group.positions);
+        let taking_part = positions.filter(|position| position.standing.takes_part());
+        let disks: Vec<(Uuid, D)> = taking_part.filter_map(|one| Some((one.disk, disk(one.probe?)))).collect();
+        // Who cannot be written is found out by those who use it for more than this.
+        let pool = self.catalog.pool;
+        join_all(disks.iter().map(async |(id, disk)| write_mark(disk, pool, *id, mark).await.ok())).await;
     }
 
     /// Admits `node` to the pool, which was found as `earlier` at least [`WATCH`] before, where it must be watched.

@@ -97,10 +97,17 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.
     /// Open a pool that was found on its disks, or whose disks are back
     #[command(after_help = "Example:
   blockyard disk add /dev/sdb /dev/sdc /dev/sdd /dev/sde
-  blockyard pool import tank")]
+  blockyard pool import tank
+  blockyard pool import tank --force
+
+A pool that another node has is not opened. Whether one that another node did not let go of is still in use is
+found out by watching its disks for six seconds; if not, --force takes it over.")]
     Import {
         /// What its disks call it
         name: Name,
+        /// Take it over from a node that did not let go of it and is surely down
+        #[arg(long)]
+        force: bool,
     },
     /// Destroy a pool that has no volumes; its disks are free then
     #[command(after_help = "Example:\n  blockyard pool destroy tank --yes")]

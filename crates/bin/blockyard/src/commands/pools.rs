@@ -7,7 +7,7 @@ use crate::args::PoolCommand;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::{confirm, progress};
-use control::request::{NewGroup, NewPool};
+use control::request::{ImportPool, NewGroup, NewPool};
 use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::fmt::Write;
 
@@ -45,9 +45,9 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
         }
-        PoolCommand::Import { name } => {
+        PoolCommand::Import { name, force } => {
             let path = format!("{}/import", pool_path(&name));
-            let answer = desk.client.post(&path, &(), "pool")?;
+            let answer = desk.client.post(&path, &ImportPool { force }, "pool")?;
             let pool: PoolReport = answer.decode()?;
             let volumes = if pool.volumes == 1 { "volume" } else { "volumes" };
             let text = format!("pool {name} is open and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);

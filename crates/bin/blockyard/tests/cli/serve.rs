@@ -21,9 +21,13 @@ impl Drop for Daemon {
 }
 
 fn start(dir: &Path) -> Daemon {
+    start_node(dir, "test")
+}
+
+fn start_node(dir: &Path, node: &str) -> Daemon {
     let daemon = Command::new(env!("CARGO_BIN_EXE_blockyard"))
         .args(["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"])
-        .args(["--node", "test", "--log", "warn"])
+        .args(["--node", node, "--log", "warn"])
         .current_dir(dir)
         .stdin(Stdio::null())
         .spawn();
@@ -78,6 +82,53 @@ fn disk_that_failed_by_accident_is_its_own_replacement() {
     good("disk replace d1 d2 --force --yes --wait");
     let disks = good("disk list --no-headers");
     assert!(disks.contains("d1\tfree\t(tank)") && disks.contains("d2\tin use\ttank"), "{disks}");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+#[test]
+fn pool_of_another_machine_is_imported_when_that_has_let_go_of_it_or_is_told_to_be_down() {
+    let (ours, theirs) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (ours, theirs) = (ours.path(), theirs.path());
+    let mut daemon = start_node(ours, "alpha");
+    wait_until_served(ours);
+    let good = |dir: &Path, line: &str| {
+        let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
+        outcome.stdout
+    };
+    for disk in ["d0", "d1"] {
+        good(ours, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
+    }
+    good(ours, "pool create tank --level raid1 d0 d1");
+    assert!(!end(&mut daemon, Signal::KILL).success());
+
+    let mut other = start_node(theirs, "beta");
+    wait_until_served(theirs);
+    for disk in ["d0", "d1"] {
+        good(theirs, &format!("disk add --name {disk} {}/{disk}.img", ours.display()));
+    }
+    let refused = ask(theirs, &["pool", "import", "tank"]);
+    assert_eq!(
+        (refused.code, refused.stderr.as_str()),
+        (
+            1,
+            "blockyard: pool \"tank\" was in use by node alpha, which did not let go of it and is silent now; if that node \
+             is surely down, import the pool with --force (BY-1422)\n"
+        )
+    );
+    assert_eq!(good(theirs, "pool import tank --force"), "pool tank is open and healthy, with 0 volumes\n");
+    let told = "pool tank was taken over from node alpha, which had not let go of it";
+    let begun = Instant::now();
+    while !good(theirs, "event list --no-headers").contains(told) {
+        assert!(begun.elapsed() < PATIENCE, "nobody heard of it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    good(theirs, "pool export tank");
+    assert!(end(&mut other, Signal::TERM).success());
+    // Where it was, it is open again at once.
+    let mut daemon = start_node(ours, "alpha");
+    wait_until_served(ours);
+    assert!(good(ours, "pool show tank").starts_with("pool tank: healthy\n"));
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 

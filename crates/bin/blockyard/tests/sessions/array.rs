@@ -2,8 +2,8 @@
 
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
-    Access, Backend, Call, Chap, Host, Initiators, Name, Order, Portal, Presentation, Raised, Report, Secret,
-    SessionReport, Size, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName, VolumeSpec,
+    Access, Backend, Call, Chap, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, Presentation, Raised,
+    Report, Secret, SessionReport, Size, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -27,6 +27,11 @@ pub fn initiator(host: &str) -> String {
     format!("iqn.2026-11.io.blockyard:{host}")
 }
 
+/// The node of this number, on its seat.
+pub fn identity(number: u8) -> NodeIdentity {
+    NodeIdentity { id: NodeId::from_bytes([number; 16]), name: name(&format!("array{number}")), seat: [number; 16] }
+}
+
 /// A data plane that runs until the simulation ends.
 pub struct Array {
     /// What holds LUN 0; LUN 1 is memory.
@@ -45,7 +50,7 @@ impl Array {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
             let seat = Seat::take(machine.clone(), ticket);
             if let Some(inbox) = inbox {
-                let facts = Facts { io: "sim".to_owned(), networks: Box::new(Vec::new) };
+                let facts = Facts { io: "sim".to_owned(), node: identity(1), networks: Box::new(Vec::new) };
                 machine.spawn(conduct(seat, inbox, facts));
             }
         }

@@ -11,6 +11,7 @@ mod families;
 mod host;
 mod night;
 mod node;
+mod owners;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};

@@ -1,6 +1,6 @@
 //! The whole product on a simulated machine: a pool, a volume in it, and a host that sees it.
 
-use crate::array::{OPEN, TARGET, initiator, portal};
+use crate::array::{OPEN, TARGET, identity, initiator, portal};
 use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Unpresent};
 use control::{Control, Engine, Settings, Store, Wanted};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
@@ -9,6 +9,7 @@ use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
 use sim::{DiskHandle, DiskShape, Sim};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,13 @@ pub struct Node {
 
 impl Node {
     pub async fn start(world: &Sim, shards: usize) -> Self {
-        Self::boot(world.add_node(portal().ip()), tempfile::tempdir().unwrap(), shards).await
+        Self::boot(world.add_node(portal().ip()), tempfile::tempdir().unwrap(), shards, 1).await
+    }
+
+    /// Another node, which has no disks yet.
+    pub async fn start_second(world: &Sim) -> Self {
+        let machine = world.add_node("10.0.0.3".parse().unwrap());
+        Self::boot(machine, tempfile::tempdir().unwrap(), 1, 2).await
     }
 
     /// The same node after the daemon was stopped and started again.
@@ -41,10 +48,11 @@ impl Node {
             machine.sleep(Duration::from_millis(10)).await;
         }
         drop(control);
-        Self::boot(machine, dir, shards).await
+        Self::boot(machine, dir, shards, 1).await
     }
 
-    async fn boot(machine: Sim, dir: TempDir, shards: usize) -> Self {
+    async fn boot(machine: Sim, dir: TempDir, shards: usize, number: u8) -> Self {
+        let address = SocketAddr::new(machine.address(), portal().port());
         let (orders, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
         let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 40 });
@@ -52,16 +60,16 @@ impl Node {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
             let seat = Seat::take(machine.clone(), ticket);
             if let Some(inbox) = inbox {
-                let facts = Facts { io: "sim".to_owned(), networks: Box::new(Vec::new) };
+                let facts = Facts { io: "sim".to_owned(), node: identity(number), networks: Box::new(Vec::new) };
                 machine.spawn(conduct(seat, inbox, facts));
             }
         }
         let settings = Settings {
             state_dir: dir.path().join("state"),
             socket: dir.path().join("socket"),
-            node: name("array1"),
+            node: identity(number).name,
             target_base: "iqn.2026-11.io.blockyard".to_owned(),
-            portals: vec![portal()],
+            portals: vec![address],
             disk_search: Vec::new(),
         };
         let store = Store::open(&settings.state_dir).unwrap();
@@ -89,6 +97,19 @@ impl Node {
         let handle = self.machine.add_disk(&path, DiskShape::of(mib << 20));
         self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None }).await.unwrap();
         handle
+    }
+
+    /// The disk is this node's, too, and known as `disk`.
+    pub async fn attach_disk(&self, disk: &str, handle: &DiskHandle) {
+        let path = self.path(disk);
+        fs::write(&path, []).unwrap();
+        self.machine.attach_disk(&path, handle);
+        self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None }).await.unwrap();
+    }
+
+    /// The daemon is gone, as by `kill -9`.
+    pub fn kill(&self) {
+        self.machine.kill();
     }
 
     fn path(&self, disk: &str) -> String {

@@ -55,8 +55,9 @@ impl Control {
 
     /// A pool that was found on its disks alone is one of ours and open, with its volumes.
     ///
-    /// *Errors*: no disk of it is known, two pools have the name, or too many disks are missing.
-    pub async fn import_pool(&self, name: &Name) -> Result<PoolReport, Refusal> {
+    /// *Shape*: `force` when the operator says that the node that had it last is down. *Errors*: no disk of it is known, two pools
+    /// have the name, too many disks are missing, or another node has it or may have it.
+    pub async fn import_pool(&self, name: &Name, force: bool) -> Result<PoolReport, Refusal> {
         let turn = self.turn().await;
         self.open_disks(&turn).await?;
         if self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {
@@ -70,7 +71,14 @@ impl Control {
             Some(record) => record.id,
             None => self.labelled_pool(name).await?,
         };
-        let pool = self.engine.pool(Order::OpenPool { id }).await?;
+        let opened = self.engine.pool(Order::OpenPool { id, force }).await;
+        if let Err(refusal) = &opened
+            && matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED)
+        {
+            let sentence = format!("pool {name} was not imported: {refusal}");
+            self.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
+        }
+        let pool = opened?;
         self.commit(&turn, |state| state.learn(&pool))?;
         self.apply_policy(&pool.name).await?;
         self.drop_dangling(&turn).await?;

@@ -87,7 +87,7 @@ impl Fake {
         let catalogue = Catalogue { id, name: name.clone(), generation: 1, size, groups, volumes: Vec::new() };
         for (disk, path) in paths {
             label::write(&path, &Label { disk, pool: catalogue.clone() })?;
-            self.note(&Order::OpenPool { id }, false);
+            self.note(&Order::OpenPool { id, force: false }, false);
         }
         self.pools.insert(
             name.clone(),

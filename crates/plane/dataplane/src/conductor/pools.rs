@@ -1,7 +1,7 @@
 //! Which pools are open, and where.
 
 use super::{Conductor, PoolHome, VolumeHome, engine_gone};
-use crate::pool::{self, Candidate};
+use crate::pool::{self, Candidate, Taking};
 use crate::seat::Seat;
 use model::{
     DiskCounters, DiskName, GroupSpec, Label, Name, PoolId, PoolReport, Refusal, RepairPolicy, SpacePolicy,
@@ -43,7 +43,8 @@ impl<W: World> Conductor<W> {
         }
         let home = self.choose_home();
         let spec = pool::NewPool { name: name.clone(), id, groups: made, force };
-        let report = self.at(home, move |seat| pool::create(seat, spec)).await;
+        let taking = Taking { node: self.node.clone(), told: false };
+        let report = self.at(home, move |seat| pool::create(seat, spec, taking)).await;
         match report {
             Ok(report) => {
                 self.enter_pool(&report, home, &[]);
@@ -59,7 +60,7 @@ impl<W: World> Conductor<W> {
         }
     }
 
-    pub(super) async fn open_pool(&self, id: PoolId) -> Result<PoolReport, Refusal> {
+    pub(super) async fn open_pool(&self, id: PoolId, force: bool) -> Result<PoolReport, Refusal> {
         if let Some(name) = self.pools.borrow().iter().find(|(_, pool)| pool.id == id).map(|(name, _)| name) {
             return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is open already"), ""));
         }
@@ -71,7 +72,8 @@ impl<W: World> Conductor<W> {
             .map(|(name, known)| Candidate { name: name.clone(), path: known.path.clone() })
             .collect();
         let home = self.choose_home();
-        let (report, volumes) = self.at(home, move |seat| pool::open(seat, id, candidates)).await?;
+        let taking = Taking { node: self.node.clone(), told: force };
+        let (report, volumes) = self.at(home, move |seat| pool::open(seat, id, candidates, taking)).await?;
         self.enter_pool(&report, home, &volumes);
         self.publish_access().await;
         Ok(report)

@@ -1,6 +1,7 @@
 //! Making a pool of disks.
 
 use super::care::Care;
+use super::own::{self, Taking};
 use super::rebuild::Halt;
 use super::refusals::{array_refusal, plain};
 use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, disk_id, new_uuid, open};
@@ -40,7 +41,7 @@ pub struct NewGroup {
 /// The pool is made, and open on this shard.
 ///
 /// *Durability*: when it returns.
-pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool) -> Result<PoolReport, Refusal> {
+pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) -> Result<PoolReport, Refusal> {
     let mut plans = Vec::new();
     let mut states = Vec::new();
     let mut records = Vec::new();
@@ -70,9 +71,11 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool) -> Result<PoolRe
         halt: Halt::default(),
         taking_out: Cell::default(),
         care: Care::default(),
+        claim: own::Claim::default(),
     });
     records.iter().for_each(|record| record.bind(&pool));
     pool.hear_of_failures();
+    pool.claim(&taking).await?;
     seat.pools.borrow_mut().insert(spec.name, pool.clone());
     Ok(pool.report())
 }

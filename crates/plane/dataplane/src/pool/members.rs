@@ -56,6 +56,7 @@ pub async fn replace_disk<W: World>(
     let replacement = NewDisk { id, device: disk.clone() };
     let replaced = pool.pool.replace_member(uuid(lost), replacement, seat.world.unix_seconds(), CREATED_BY, force);
     replaced.await.map_err(|error| refusal(&error, &pool))?;
+    pool.guard(&disk);
     let slot = Slot { id: disk_id(id), name: Some(candidate.name.clone()), disk: Some(disk.clone()) };
     state.slots.borrow_mut()[usize::from(member)] = slot;
     let window = open::window::<W>(&disk, state.member_blocks).expect("the pool has admitted the disk");

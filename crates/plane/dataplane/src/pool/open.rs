@@ -1,6 +1,7 @@
 //! Opening a pool that was found on its disks, in any order and under any names.
 
 use super::care::Care;
+use super::own::{self, Taking};
 use super::rebuild::Halt;
 use super::refusals::{array_refusal, plain};
 use super::{Candidate, GroupState, OpenPool, Slot, disk_id, volumes};
@@ -8,27 +9,30 @@ use crate::array::{self, Disk, FailureRecord};
 use crate::inspect;
 use crate::seat::Seat;
 use block::{BlockDevice, Blocks};
+use futures_util::future::join_all;
 use model::{Name, PoolId, PoolReport, Refusal, Size, VolumeReport, code};
 use raid::{Array, Layout};
 use shard::World;
 use std::cell::Cell;
 use std::rc::Rc;
-use volume::{FoundGroup, FoundPool, GroupRecord, Probe, Standing, Uuid, Window, assemble, member_area};
+use volume::{FoundGroup, FoundPool, GroupRecord, Probe, Standing, Survey, Uuid, Window, assemble, member_area};
 
 /// A disk that was looked at.
-struct Looked<W: World> {
+pub(super) struct Looked<W: World> {
     candidate: Candidate,
-    disk: Disk<W>,
+    pub(super) disk: Disk<W>,
     probe: Probe,
 }
 
 /// The pool is open on this shard, with all of its volumes; what must be repaired is being repaired.
 ///
-/// *Errors*: `POOL_INCOMPLETE` when too many members are missing; nothing is written then.
+/// *Errors*: `POOL_INCOMPLETE` when too many members are missing, `POOL_OWNED` or `POOL_NOT_RELEASED` when another node has or may
+/// have the pool; nothing is written then.
 pub async fn open<W: World>(
     seat: Rc<Seat<W>>,
     id: PoolId,
     candidates: Vec<Candidate>,
+    taking: Taking,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let looked = look_at(&seat, candidates).await;
     let probes: Vec<Probe> = looked.iter().map(|looked| looked.probe.clone()).collect();
@@ -36,12 +40,12 @@ pub async fn open<W: World>(
     for (place, refused) in &survey.refused {
         tracing::warn!(disk = %looked[*place].candidate.name, %refused, "a disk is left alone");
     }
-    let wanted = Uuid::from_bytes(id.to_bytes());
-    let found = survey.pools.into_iter().find(|found| found.catalog.pool == wanted).ok_or_else(|| {
-        let hint = "add the disks of the pool with `blockyard disk add`";
-        Refusal::new(code::POOL_INCOMPLETE, format!("no disk bears pool {id}"), hint)
-    })?;
-    found.admit(survives).map_err(|refused| plain(&refused.into()))?;
+    let found = pick(survey, id)?;
+    let again = async || {
+        let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
+        pick(assemble(&probes), id)
+    };
+    let (found, taken) = own::take(&seat, &taking, found, &looked, again).await?;
     let mut states = Vec::new();
     let mut records = Vec::new();
     for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
@@ -62,14 +66,27 @@ pub async fn open<W: World>(
         halt: Halt::default(),
         taking_out: Cell::default(),
         care: Care::default(),
+        claim: own::Claim::default(),
     });
     records.iter().for_each(|record| record.bind(&pool));
     pool.hear_of_failures();
+    pool.hold(taken).await?;
     pool.give_up_after_open().await;
     let volumes = volumes::open_all(&pool).await?;
     seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     pool.repair_after_open(&found, |place| looked[place].disk.clone());
     Ok((pool.report(), volumes))
+}
+
+/// The pool `id`, which can serve.
+fn pick(survey: Survey, id: PoolId) -> Result<FoundPool, Refusal> {
+    let wanted = Uuid::from_bytes(id.to_bytes());
+    let found = survey.pools.into_iter().find(|found| found.catalog.pool == wanted).ok_or_else(|| {
+        let hint = "add the disks of the pool with `blockyard disk add`";
+        Refusal::new(code::POOL_INCOMPLETE, format!("no disk bears pool {id}"), hint)
+    })?;
+    found.admit(survives).map_err(|refused| plain(&refused.into()))?;
+    Ok(found)
 }
 
 async fn look_at<W: World>(seat: &Rc<Seat<W>>, candidates: Vec<Candidate>) -> Vec<Looked<W>> {

@@ -21,7 +21,7 @@ pub fn disk_counters<W: World>(seat: &Seat<W>) -> BTreeMap<DiskName, DiskCounter
     for pool in seat.pools.borrow().values() {
         for slot in pool.groups.iter().flat_map(|group| group.slots.borrow().clone()) {
             if let (Some(name), Some(disk)) = (slot.name, slot.disk) {
-                counters.insert(name, disk.device().counters());
+                counters.insert(name, disk.device().device().counters());
             }
         }
     }
@@ -49,7 +49,12 @@ impl<W: World> OpenPool<W> {
         PoolReport {
             name: self.name.clone(),
             id: self.id,
-            state: groups.iter().map(|group| group.state).max().unwrap_or(PoolState::Failed),
+            state: groups
+                .iter()
+                .map(|group| group.state)
+                .max()
+                .filter(|_| !self.is_fenced())
+                .unwrap_or(PoolState::Failed),
             size: Size::new(status.bytes),
             used: Size::new(status.bytes - status.free_bytes),
             volumes: u32::try_from(self.volume_count()).unwrap_or(u32::MAX),

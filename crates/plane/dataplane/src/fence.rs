@@ -1,0 +1,168 @@
+//! What holds back writes to a pool's disks when the pool is, or may be, somebody else's.
+
+use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use shard::Time;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use volume::owner::{LEASE, PLACES};
+
+/// The fence of one pool: open as long as its members said not long ago whose it is.
+pub struct Fence {
+    now: Box<dyn Fn() -> Time>,
+    /// When the last beat began that every group has heard.
+    held: Cell<Time>,
+    closed: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Fence {
+    /// The fence of a pool that is ours since just now.
+    pub fn new(now: impl Fn() -> Time + 'static) -> Rc<Self> {
+        let held = Cell::new(now());
+        Rc::new(Self { now: Box::new(now), held, closed: Cell::new(false), waiting: RefCell::default() })
+    }
+
+    /// Every group has heard the beat that began at `began`.
+    pub fn hold(&self, began: Time) {
+        self.held.set(self.held.get().max(began));
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Nothing is written any more, ever.
+    pub fn close(&self) {
+        self.closed.set(true);
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Is ready when a write may go to a disk.
+    ///
+    /// *Errors*: `Gone` when the pool is another node's.
+    async fn admit(&self, extent: Extent) -> Result<(), IoError> {
+        poll_fn(|cx| {
+            if self.closed.get() {
+                return Poll::Ready(Err(IoError::new(IoErrorKind::Gone, extent)));
+            }
+            if (self.now)().since(self.held.get()) < LEASE {
+                return Poll::Ready(Ok(()));
+            }
+            self.waiting.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// A disk behind the fence of its pool, once it has one. The marks that say whose the pool is pass always.
+pub struct Fenced<D> {
+    device: D,
+    fence: OnceCell<Rc<Fence>>,
+}
+
+impl<D> Fenced<D> {
+    /// The device, behind no fence yet.
+    pub fn new(device: D) -> Self {
+        Self { device, fence: OnceCell::new() }
+    }
+
+    /// The device is behind `fence` from now on.
+    ///
+    /// *Panics*: when it is behind one already: a disk is opened for one pool.
+    pub fn guard(&self, fence: &Rc<Fence>) {
+        assert!(self.fence.set(fence.clone()).is_ok(), "a disk has one pool");
+    }
+
+    /// The device itself.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    async fn admit(&self, extent: Extent) -> Result<(), IoError> {
+        match self.fence.get() {
+            Some(fence) if !PLACES.contains(extent) => fence.admit(extent).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Fenced<D> {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.device.read(extent).await
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.admit(self.geometry().extent_of(start, data.len())?).await?;
+        self.device.write(start, data).await
+    }
+
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.admit(self.geometry().extent_of(start, data.len())?).await?;
+        self.device.write_fresh(start, data).await
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        self.device.flush(after).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.admit(extent).await?;
+        self.device.discard(extent).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::Blocks;
+    use block::memory::Ram;
+    use futures_util::FutureExt;
+
+    fn fenced() -> (Fenced<Ram>, Rc<Fence>, Rc<Cell<Time>>) {
+        let clock = Rc::new(Cell::new(Time::default()));
+        let now = clock.clone();
+        let fence = Fence::new(move || now.get());
+        let disk = Fenced::new(Ram::new(4096, Blocks(1024)));
+        disk.guard(&fence);
+        (disk, fence, clock)
+    }
+
+    fn write(disk: &Fenced<Ram>, block: u64) -> Option<Result<(), IoErrorKind>> {
+        let written = disk.write(Lba(block), View::zeroed(4096)).now_or_never()?;
+        Some(written.map(drop).map_err(|error| error.kind))
+    }
+
+    #[test]
+    fn fence_holds_writes_back_while_no_beat_was_heard_and_lets_marks_pass() {
+        let (disk, fence, clock) = fenced();
+        assert_eq!(write(&disk, 0), Some(Ok(())));
+        clock.set(Time::default() + LEASE);
+        assert_eq!(write(&disk, 0), None);
+        assert!(disk.discard(Extent::new(8, 8)).now_or_never().is_none());
+        assert_eq!(write(&disk, PLACES.start.0 + 3), Some(Ok(())));
+        assert_eq!(write(&disk, PLACES.end().0), None);
+        assert!(disk.read(Extent::new(0, 1)).now_or_never().is_some());
+        // A beat that began long ago says nothing of now.
+        fence.hold(Time::default());
+        assert_eq!(write(&disk, 0), None);
+        fence.hold(clock.get());
+        assert_eq!(write(&disk, 0), Some(Ok(())));
+    }
+
+    #[test]
+    fn fence_that_is_closed_refuses_what_waits_and_what_comes() {
+        let (disk, fence, clock) = fenced();
+        clock.set(Time::default() + LEASE);
+        let mut waiting = std::pin::pin!(disk.write(Lba(0), View::zeroed(4096)));
+        assert!((&mut waiting).now_or_never().is_none());
+        fence.close();
+        let refused = waiting.now_or_never().expect("it is told").map(drop).map_err(|error| error.kind);
+        assert_eq!(refused, Err(IoErrorKind::Gone));
+        fence.hold(clock.get());
+        assert_eq!(write(&disk, 0), Some(Err(IoErrorKind::Gone)));
+    }
+}

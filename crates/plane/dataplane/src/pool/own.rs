@@ -1,0 +1,205 @@
+//! Whose a pool is: taking it, saying so every few seconds, and stopping when somebody else has it.
+
+use super::OpenPool;
+use super::open::Looked;
+use super::refusals::{plain, refusal};
+use crate::array::Disk;
+use crate::fence::Fence;
+use crate::seat::Seat;
+use model::{Name, NodeIdentity, Refusal, Subject, event};
+use shard::World;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::{Rc, Weak};
+use volume::owner::{BEAT, WATCH};
+use volume::{FoundPool, Node, Owner, Uuid};
+
+/// Who takes a pool.
+#[derive(Clone, Debug)]
+pub struct Taking {
+    /// The node.
+    pub node: NodeIdentity,
+    /// True when the operator says that the node that had it last is down.
+    pub told: bool,
+}
+
+impl Taking {
+    /// The node in the words of `volume`.
+    pub(super) fn node(&self) -> Node {
+        let NodeIdentity { id, name, seat } = &self.node;
+        Node { id: Uuid::from_bytes(id.to_bytes()), name: name.to_string(), seat: Uuid::from_bytes(*seat) }
+    }
+}
+
+/// What an open pool knows of its claim.
+#[derive(Default)]
+pub(super) struct Claim {
+    fence: OnceCell<Rc<Fence>>,
+    /// True when nobody needs to be told any more.
+    ended: Cell<bool>,
+}
+
+/// A pool that is ours and not open yet: its members are told so until it is.
+pub(super) struct Beating<W: World> {
+    seat: Rc<Seat<W>>,
+    found: FoundPool,
+    disks: Vec<Disk<W>>,
+    own: RefCell<Owner>,
+    ended: Cell<bool>,
+}
+
+/// The pool `found` is ours, as it was found last; `again` looks at its disks once more.
+///
+/// *Errors*: `POOL_OWNED` and `POOL_NOT_RELEASED`, with nothing written.
+pub(super) async fn take<W: World>(
+    seat: &Rc<Seat<W>>,
+    taking: &Taking,
+    mut found: FoundPool,
+    looked: &[Looked<W>],
+    again: impl AsyncFn() -> Result<FoundPool, Refusal>,
+) -> Result<(FoundPool, Taken<W>), Refusal> {
+    let node = taking.node();
+    let mut earlier = None;
+    if found.must_be_watched(&node) {
+        tracing::info!(pool = found.catalog.name, "somebody may have the pool; watching whether its marks move");
+        seat.world.sleep(WATCH).await;
+        let now = again().await?;
+        earlier = Some(std::mem::replace(&mut found, now));
+    }
+    found.admit_owner(earlier.as_ref(), &node, taking.told).map_err(|refused| plain(&refused.into()))?;
+    let before = found.owner().cloned();
+    let disk = |place: usize| looked[place].disk.clone();
+    let own = found.claim(disk, &node, seat.world.unix_seconds()).await.map_err(|error| plain(&error))?;
+    let of_another = before.filter(|before| before.node != node.id);
+    if of_another.is_some() {
+        // Whoever wanted it at the same time has said so by then.
+        seat.world.sleep(BEAT).await;
+        let now = again().await?;
+        if now.owner() != Some(&own) {
+            let node = now.owner().map_or_else(String::new, |owner| owner.name.clone());
+            return Err(plain(&volume::PoolError::Contested { node }));
+        }
+    }
+    let disks = looked.iter().map(|looked| looked.disk.clone()).collect();
+    let (own, ended) = (RefCell::new(own), Cell::new(false));
+    let beating = Rc::new(Beating { seat: seat.clone(), found: found.clone(), disks, own, ended });
+    seat.world.spawn(beat_until_open(Rc::downgrade(&beating), seat.clone()));
+    Ok((found, Taken { beating, from: of_another.filter(|before| !before.released).map(|before| before.name) }))
+}
+
+/// A pool that was taken.
+pub(super) struct Taken<W: World> {
+    beating: Rc<Beating<W>>,
+    /// Whom it was taken from, when that node did not let go of it.
+    from: Option<String>,
+}
+
+impl<W: World> Drop for Taken<W> {
+    fn drop(&mut self) {
+        if self.beating.ended.replace(true) {
+            return;
+        }
+        // It could not be opened: whoever comes next need not watch.
+        let beating = self.beating.clone();
+        self.beating.seat.world.spawn(async move {
+            let own = beating.own.borrow().clone();
+            let mark = Owner { beat: own.beat + 1, released: true, ..own };
+            beating.found.renew(|place| beating.disks[place].clone(), &mark).await;
+        });
+    }
+}
+
+async fn beat_until_open<W: World>(beating: Weak<Beating<W>>, seat: Rc<Seat<W>>) {
+    loop {
+        seat.world.sleep(BEAT).await;
+        let Some(beating) = beating.upgrade().filter(|beating| !beating.ended.get()) else { return };
+        beating.own.borrow_mut().beat += 1;
+        let mark = beating.own.borrow().clone();
+        beating.found.renew(|place| beating.disks[place].clone(), &mark).await;
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// The pool that was taken and is open now stays ours until it is closed or somebody takes it over.
+    pub(super) async fn hold(self: &Rc<Self>, taken: Taken<W>) -> Result<(), Refusal> {
+        let own = taken.beating.own.borrow().clone();
+        self.pool.hold(own).await.map_err(|error| refusal(&error, self))?;
+        taken.beating.ended.set(true);
+        if let Some(from) = &taken.from {
+            let sentence = format!("pool {} was taken over from node {from}, which had not let go of it", self.name);
+            self.seat.raise(event::POOL_TAKEN_OVER, Subject::pool(&self.name), sentence);
+        }
+        self.stand_guard();
+        Ok(())
+    }
+
+    /// The pool that was just made is ours, as [`OpenPool::hold`] has it.
+    pub(super) async fn claim(self: &Rc<Self>, taking: &Taking) -> Result<(), Refusal> {
+        let claimed = self.pool.claim(&taking.node(), self.seat.world.unix_seconds()).await;
+        claimed.map_err(|error| refusal(&error, self))?;
+        self.stand_guard();
+        Ok(())
+    }
+
+    /// The disk that joins the pool is behind its fence.
+    pub(super) fn guard(&self, disk: &Disk<W>) {
+        if let Some(fence) = self.claim.fence.get() {
+            disk.device().guard(fence);
+        }
+    }
+
+    /// Nobody has the pool any more.
+    pub(super) async fn let_go(&self) {
+        self.claim.ended.set(true);
+        self.pool.release().await;
+    }
+
+    /// Nobody is told any more whose the pool is.
+    pub(super) fn stop_beating(&self) {
+        self.claim.ended.set(true);
+    }
+
+    /// True when another node has the pool.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.pool.fenced_by().is_some()
+    }
+
+    fn stand_guard(self: &Rc<Self>) {
+        let world = self.seat.world.clone();
+        let fence = Fence::new(move || world.now());
+        if self.claim.fence.set(fence.clone()).is_err() {
+            return;
+        }
+        for slot in self.groups.iter().flat_map(|group| group.slots.borrow().clone()) {
+            slot.disk.iter().for_each(|disk| self.guard(disk));
+        }
+        let (name, seat, closing) = (self.name.clone(), self.seat.clone(), fence.clone());
+        self.pool.on_fenced(move |by| {
+            closing.close();
+            stop_serving(&seat, &name, by);
+        });
+        self.seat.world.spawn(beat(Rc::downgrade(self), self.seat.clone(), fence));
+    }
+}
+
+/// Hosts see the volumes of the pool no more, and operators hear why.
+fn stop_serving<W: World>(seat: &Seat<W>, pool: &Name, by: &Owner) {
+    tracing::error!(%pool, by = by.name, "another node has taken the pool over; nothing is written to it any more");
+    seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(pool));
+    let sentence = format!("node {} has taken pool {pool} over; this node has stopped using it", by.name);
+    seat.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
+}
+
+/// Says every few seconds that the pool is ours, whatever a slow disk does meanwhile.
+async fn beat<W: World>(pool: Weak<OpenPool<W>>, seat: Rc<Seat<W>>, fence: Rc<Fence>) {
+    loop {
+        seat.world.sleep(BEAT).await;
+        let Some(pool) = pool.upgrade().filter(|pool| !pool.claim.ended.get() && !pool.is_fenced()) else { return };
+        let (began, fence) = (seat.world.now(), fence.clone());
+        seat.world.spawn(async move {
+            // Who hears that it is somebody else's has been told by then.
+            if let Err(error) = pool.pool.beat(|| fence.hold(began)).await {
+                tracing::debug!(pool = %pool.name, %error, "no beat");
+            }
+        });
+    }
+}
