@@ -135,7 +135,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// False when no page of these blocks exists, on disk or in memory.
-    pub(crate) fn was_ever_written(&self, protected: &Protected, extent: Extent) -> bool {
+    fn was_ever_written(&self, protected: &Protected, extent: Extent) -> bool {
         let cache = protected.cache.borrow();
         pages_of(extent).any(|page| {
             protected.is_used(page)

@@ -12,6 +12,8 @@ use crate::protect::Protected;
 use crate::redo::anchor::Reshape;
 use crate::redo::batch::{HEADER_BYTES, Records, blocks_of, record_bytes};
 use crate::sabotage::{self, Bug};
+use crate::sums::Entry;
+use crate::sums::cache;
 use block::{BlockDevice, Extent, IoError};
 use futures_util::future::join_all;
 use shard::RangeGuard;
@@ -79,10 +81,21 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn is_quiet(&self, moving: &Moving<D>, stripes: &Range<u64>) -> bool {
         let protected = self.protected.as_ref().expect("only protected arrays are reshaped");
         let chunk = self.layout.chunk_blocks();
-        let rows = |stripes: &Range<u64>| Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk);
-        [stripes, &self.sources(moving, stripes)]
-            .into_iter()
-            .all(|range| range.is_empty() || !self.was_ever_written(protected, rows(range)))
+        let pages = |stripes: &Range<u64>| {
+            cache::pages_of(Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk))
+        };
+        let is_unwritten = |page: u64| {
+            let mut none = !protected.is_used(page);
+            let mut pages = protected.cache.borrow_mut();
+            for member in 0..self.width() {
+                // A page that is neither on disk nor in memory has nothing.
+                let see = |_, entries: &[Entry]| none &= entries.iter().all(|entry| entry.is_unwritten());
+                let _ = pages.visit(member, cache::blocks_of(page), see);
+            }
+            none
+        };
+        let sources = self.sources(moving, stripes);
+        [stripes, &sources].into_iter().filter(|range| !range.is_empty()).flat_map(pages).all(is_unwritten)
     }
 
     /// The stripes of the old layout that have the blocks of these.

@@ -59,7 +59,7 @@ impl Placed {
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
-    /// The rows of all members in `stripe` of this layout. The caller holds the rows in both layouts, and the pages
+    /// What changes of the rows of all members in `stripe` of this layout. The caller holds the rows in both layouts, and the pages
     /// of the new stripe.
     ///
     /// What nobody can give back is lost in its new place, too. *Errors*: `Gone` when the array has stopped.
@@ -95,7 +95,12 @@ impl<D: BlockDevice + 'static> Core<D> {
                 Is::Lost => Entry::LOST,
                 Is::Known => self.entry(protected, member, block).next(protected.tie(member, block), guard),
             });
-            placed.push(Placed { member, block, entries: entries.collect(), content });
+            let entries: Vec<Entry> = entries.collect();
+            // What was unwritten and stays so needs no record, and no page.
+            let changes = (block..).zip(&entries).any(|(block, &new)| self.entry(protected, member, block) != new);
+            if changes {
+                placed.push(Placed { member, block, entries, content });
+            }
         }
         Ok(placed)
     }

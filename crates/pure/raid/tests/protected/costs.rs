@@ -170,3 +170,42 @@ fn write_larger_than_a_batch_is_cut() {
         assert!(is_clean(&bench.scrub(Repair::Report)), "{level}");
     }
 }
+
+/// Blocks read and written, and flushes, of adding a member and reshaping.
+fn reshaped(bench: &Bench) -> (u64, u64, u64) {
+    let read = |bench: &Bench| bench.rack.disks.borrow().iter().map(|disk| disk.counts.blocks_read.get()).sum::<u64>();
+    bench.rack.disks.borrow().iter().for_each(|disk| disk.patient.set(false));
+    let before = read(bench);
+    let cost = cost(bench, |bench| {
+        bench.add_member().expect("well");
+        bench.reshape().expect("well");
+    });
+    (read(bench) - before, cost.3, cost.2)
+}
+
+#[test]
+fn reshape_reads_what_was_written_once_and_writes_it_once_with_parity() {
+    let plan =
+        Plan { chunk_blocks: 4, stripes: 1024, ring_blocks: 512, spare: true, ..Plan::small(Level::Raid5, 4, true) };
+    let bench = Bench::format(plan, 7);
+    let blocks = bench.blocks();
+    let _ = bench.write_fresh(0, run(1, Extent::new(0, blocks))).expect("well");
+    bench.close();
+    let (read, written, flushes) = reshaped(&bench);
+    println!("{blocks} blocks on 4 + 1 members: {read} read, {written} written, {flushes} flushes");
+    // Four pages fit into the memory that tests give them.
+    assert!(read < blocks * 12 / 10, "{read} of {blocks} blocks are read");
+    assert!(written < blocks * 5 / 4 * 11 / 10, "{written} blocks are written for {blocks} and their parity");
+    assert!(flushes < 1024, "a step is of as many stripes as have room, {flushes} flushes");
+}
+
+#[test]
+fn reshape_passes_over_what_was_never_written() {
+    let plan = Plan { stripes: 1 << 20, ring_blocks: 512, spare: true, ..Plan::small(Level::Raid5, 4, true) };
+    let bench = Bench::format(plan, 7);
+    let _ = bench.write(0, run(1, Extent::new(0, 5))).expect("well");
+    bench.close();
+    let (read, written, flushes) = reshaped(&bench);
+    println!("5 of {} blocks: {read} read, {written} written, {flushes} flushes", bench.blocks());
+    assert!(read + written < 4 << 10, "{read} blocks read, {written} written");
+}

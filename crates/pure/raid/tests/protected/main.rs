@@ -10,6 +10,7 @@ mod disk;
 mod faults;
 mod golden;
 mod grow;
+mod lives;
 mod oracle;
 mod returns;
 mod script;
