@@ -71,13 +71,14 @@ async fn join<D: BlockDevice + 'static>(
         current.replace(Rc::new(if layout.has_parity() { next.moved_from(core.layout) } else { next }));
     }
     protected.end_checkpoint();
+    relied_on?;
     let before = Rc::downgrade(&core);
     drop(core);
     // Nothing is moved as long as commands are under way that do not know of it.
     if !sabotage::is(Bug::NotDrained) {
         drained(protected, &before, current).await;
     }
-    relied_on.map(|()| number)
+    Ok(number)
 }
 
 /// The layout over one member more.

@@ -4,9 +4,9 @@ use crate::bench::{Bench, Plan, is_clean};
 use crate::crash::{Effort, QUICK, asked, judged};
 use crate::oracle::run;
 use crate::script::{Becomes, Failures, Kinds};
-use block::{BlockDevice, Blocks, Extent};
+use block::{BlockDevice, Blocks, Extent, IoErrorKind, Lba};
 use raid::geometry::Role;
-use raid::{GrowError, Level, MemberState, Repair};
+use raid::{GrowError, Level, MemberState, Outcome, Repair};
 
 /// Arrays whose reshape has stripes of each kind: over what is not moved yet, over what is, and over nothing.
 pub fn reshaped_plans() -> Vec<Plan> {
@@ -143,6 +143,100 @@ fn growth_is_refused_in_a_sentence() {
     assert_eq!(refused, Err("the array has grown 8 times; it cannot grow by larger members again".into()));
     let (bench, _) = bench.reopen();
     assert_eq!(sentence(bench.grow(size + 100)), refused);
+}
+
+/// Changes the block of a disk that holds block `lba` of the array, as it was formatted.
+fn rot(bench: &Bench, lba: u64) {
+    let layout = bench.plan.shape().layout().expect("a valid shape");
+    let place = layout.locate(Lba(lba));
+    let member = layout.member_of(place.stripe, Role::Data { column: place.column, copy: 0 });
+    let at = bench.data() + place.stripe * layout.chunk_blocks() + place.row;
+    let mut bytes = bench.disk(member).block(at).thaw();
+    bytes[77] ^= 1;
+    bench.disk(member).overwrite(at, bytes.freeze());
+}
+
+#[test]
+fn reshape_puts_right_what_is_rotten_and_keeps_what_is_lost_lost() {
+    for plan in reshaped_plans().into_iter().filter(|plan| plan.level == Level::Raid5) {
+        let (chunk, stripes) = (plan.chunk_blocks, [1, plan.stripes - 2]);
+        let bench = Bench::format(plan, 5);
+        fill(&bench, 1);
+        bench.close();
+        // In stripe 0 one block of a row, in two others two of a row: more than parity gives back.
+        let lost: Vec<u64> = stripes.iter().flat_map(|stripe| [stripe * 2 * chunk, (stripe * 2 + 1) * chunk]).collect();
+        rot(&bench, 0);
+        lost.iter().for_each(|&lba| rot(&bench, lba));
+        bench.add_member().expect("well");
+        bench.reshape().expect("well");
+        let told = |outcome| bench.findings.borrow().iter().filter(|finding| finding.outcome == outcome).count();
+        assert_eq!((told(Outcome::Healed), told(Outcome::Lost)), (1, lost.len()), "{plan:?}");
+        let check = |bench: &Bench| {
+            for lba in 0..plan.stripes * 2 * chunk {
+                match bench.read(Extent::new(lba, 1)) {
+                    Ok(found) => {
+                        assert!(found == *run(1, Extent::new(lba, 1)) && !lost.contains(&lba), "{plan:?}: {lba}")
+                    }
+                    Err(error) => {
+                        assert!(error.kind == IoErrorKind::Medium && lost.contains(&lba), "{plan:?}: {lba}: {error}");
+                    }
+                }
+            }
+        };
+        check(&bench);
+        let (bench, _) = bench.reopen();
+        check(&bench);
+        fill(&bench, 2);
+        assert!(is_clean(&bench.scrub(Repair::Report)), "{plan:?}");
+        assert!(
+            bench.read(Extent::new(0, bench.blocks())).expect("all was written")
+                == *run(2, Extent::new(0, bench.blocks()))
+        );
+    }
+}
+
+#[test]
+fn new_member_that_fails_while_it_joins_is_no_member_or_one_that_failed() {
+    let (mut joined, mut refused) = (0, 0);
+    for turns in (0..700).step_by(9) {
+        let plan = reshaped_plans()[0];
+        let bench = Bench::format(plan, turns);
+        fill(&bench, 1);
+        let (array, disk) = (bench.array.clone(), bench.disk(3));
+        let added = bench.begin(async move { array.add_member(disk).await });
+        for _ in 0..turns {
+            bench.executor.run_one(|woken| bench.rack.dice.roll(woken as u64) as usize);
+        }
+        bench.disk(3).gone.set(true);
+        bench.settle();
+        let _ = bench.write(3, run(2, Extent::new(3, 2))).expect("the others are well");
+        bench.flush();
+        match added.take().expect("it ends") {
+            Err(GrowError::NewMemberFailed) => {
+                assert_eq!(bench.array.status().members.len(), 3);
+                refused += 1;
+            }
+            Ok(3) => joined += 1,
+            other => panic!("{other:?}"),
+        }
+        // It is back, and the array is opened as if it were well, unless it is known to have failed.
+        bench.disk(3).gone.set(false);
+        let (bench, opened) = bench.reopen();
+        assert!(opened.left_out.is_empty(), "{opened:?}");
+        if opened.not_joined {
+            bench.add_member().expect("it is well now");
+        }
+        bench.reshape().expect("one may be missing");
+        if bench.state(3) != MemberState::InService {
+            assert_eq!(bench.replace(3).unreadable, []);
+        }
+        let mut expected = run(1, Extent::new(0, 36)).to_vec();
+        expected[3 * 4096..5 * 4096].copy_from_slice(&run(2, Extent::new(3, 2)));
+        expected.resize(54 * 4096, 0);
+        assert!(bench.read(Extent::new(0, 54)).expect("well") == expected, "after {turns} turns");
+        assert!(is_clean(&bench.scrub(Repair::Report)), "after {turns} turns");
+    }
+    assert!(joined > 0 && refused > 0, "{joined} joined, {refused} were refused");
 }
 
 /// A read that began before the array was reshaped, and that a disk does not answer, is answered as it should be when
