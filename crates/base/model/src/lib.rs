@@ -29,6 +29,7 @@ pub mod spread;
 mod status;
 mod time;
 mod volume;
+pub mod volume_policy;
 
 pub use access::{Access, Chap, Host, Initiators, Portal, Presentation, TARGET_PORTAL_GROUP, Target};
 pub use call::{Call, Reply};
@@ -55,3 +56,4 @@ pub use span::Span;
 pub use status::{Problem, Severity, StatusReport};
 pub use time::Timestamp;
 pub use volume::{Backend, Provision, SpaceReport, VolumeCounters, VolumeReport, VolumeState};
+pub use volume_policy::{CacheReport, ReadAhead, VolumePolicy, WritePolicy};

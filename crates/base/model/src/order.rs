@@ -2,7 +2,7 @@
 
 use crate::{
     Access, Backend, DiskId, DiskName, Level, Name, PoolId, Provision, RepairPolicy, Size, SnapshotId, SnapshotLock,
-    SnapshotName, SpacePolicy, VolumeId, VolumeName,
+    SnapshotName, SpacePolicy, VolumeId, VolumeName, VolumePolicy,
 };
 use std::net::SocketAddr;
 
@@ -138,6 +138,15 @@ pub enum Order {
         volume: VolumeName,
         /// Its new size, not below the present one.
         size: Size,
+    },
+    /// From now on the volume of a pool is cached so, and so fast; hosts hear when their writes may be lost before a
+    /// flush, or not any more → `Report::Volume`. Control remembers it, and says it again when the pool was opened.
+    /// Refused with `POLICY_IMPOSSIBLE` where writes cannot be acknowledged so; everything else holds all the same.
+    SetVolumePolicy {
+        /// Which.
+        volume: VolumeName,
+        /// How.
+        policy: VolumePolicy,
     },
     /// Delete a volume that nobody sees → `Report::Done`.
     DeleteVolume {

@@ -1,6 +1,6 @@
 //! How a volume is.
 
-use crate::{Progress, Size, SnapshotName, VolumeId, VolumeName};
+use crate::{CacheReport, Progress, Size, SnapshotName, VolumeId, VolumeName, VolumePolicy};
 use serde::{Deserialize, Serialize};
 
 /// One volume as it is now.
@@ -23,6 +23,12 @@ pub struct VolumeReport {
     /// What it takes of its pool, where it has a map of its own.
     #[serde(default)]
     pub space: Option<SpaceReport>,
+    /// How it is cached and how fast it may be, where it lies in a pool.
+    #[serde(default)]
+    pub policy: Option<VolumePolicy>,
+    /// What the cache does for it, where it lies in a pool.
+    #[serde(default)]
+    pub cache: Option<CacheReport>,
 }
 
 /// What a volume with a map takes of its pool.

@@ -14,7 +14,7 @@ pub use host::{HostCommand, TargetCommand};
 pub use pool::{PoolCommand, ScrubCommand};
 pub use serve::{IoChoice, ServeOptions, portal_address};
 pub use snapshot::{LockOptions, SnapshotCommand, Until};
-pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand};
+pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand, VolumeSettingOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ pub enum Command {
     /// Pools: create, list, show, set, scrub, export, import, destroy
     #[command(subcommand, after_help = "Example:\n  blockyard pool show tank")]
     Pool(PoolCommand),
-    /// Volumes: create, list, show, resize, clone, rollback, delete
+    /// Volumes: create, list, show, set, resize, clone, rollback, delete
     #[command(subcommand, after_help = "Example:\n  blockyard volume list")]
     Volume(VolumeCommand),
     /// Snapshots: create, list, lock, delete

@@ -25,6 +25,7 @@ struct File {
     shards: Option<u16>,
     io: Option<IoChoice>,
     buffers: Option<Size>,
+    cache: Option<Size>,
     log: Option<String>,
     disk_search: Option<Vec<PathBuf>>,
     portal: Vec<PortalEntry>,
@@ -48,6 +49,8 @@ pub struct Config {
     pub io: IoChoice,
     /// Bytes for buffers.
     pub buffers: Size,
+    /// Bytes for what was read; none for a share of the machine's memory.
+    pub cache: Option<Size>,
     /// What to log.
     pub log: String,
 }
@@ -78,6 +81,7 @@ impl Config {
             shards: options.shards.or(file.shards),
             io: options.io.or(file.io).unwrap_or_default(),
             buffers: file.buffers.unwrap_or(Size::mib(256)),
+            cache: options.cache.or(file.cache),
             log: options.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
         };
         config.admit()?;

@@ -4,7 +4,7 @@ use crate::args::IoChoice;
 use crate::config::Config;
 use control::Engine;
 use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
-use model::{Call, Network, NodeIdentity, Refusal, code};
+use model::{Call, Network, NodeIdentity, Refusal, Size, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
 use std::io;
@@ -19,7 +19,7 @@ pub struct Shards(Vec<Shard<()>>);
 pub fn start(config: &Config, node: &NodeIdentity) -> Result<(Engine, Shards), Refusal> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let shards = config.shards.map_or_else(cores, usize::from);
-    let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes() });
+    let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes(), cache_bytes: cache_bytes(config) });
     let options = Options { io: interface(config.io), ..Options::default() };
     let (post, inbox) = mailbox::channel();
     let mut inbox = Some(inbox);
@@ -31,6 +31,13 @@ pub fn start(config: &Config, node: &NodeIdentity) -> Result<(Engine, Shards), R
         );
     }
     Ok((Engine::new(post), running))
+}
+
+/// Bytes for what was read: what was chosen, else a quarter of the machine's memory.
+fn cache_bytes(config: &Config) -> u64 {
+    let system = rustix::system::sysinfo();
+    let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
+    config.cache.map_or(memory / 4, Size::bytes)
 }
 
 impl Shards {

@@ -1,5 +1,8 @@
 //! The product: the daemon and its command line.
 
+// The futures of a command are as deep as the sleeves that it passes.
+#![recursion_limit = "256"]
+
 mod args;
 mod client;
 mod commands;

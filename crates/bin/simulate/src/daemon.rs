@@ -35,7 +35,7 @@ impl Daemon {
     /// The data plane runs on `machine` with so many shards, all on the machine's one core.
     pub fn start(machine: &Sim, shards: usize, plant: &Rc<Plant>) -> Self {
         plant.begin_life();
-        let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES });
+        let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES, cache_bytes: 0 });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
         let mut seats = Vec::new();

@@ -5,6 +5,9 @@
 //! volumes may hold at any moment is known to an oracle, which judges every read. That it sees what is wrong
 //! is shown by bugs that are [`Planted`]. `docs/simulate.md` says what is judged and what is not yet.
 
+// The futures of a command are as deep as the sleeves that it passes.
+#![recursion_limit = "256"]
+
 mod chance;
 mod daemon;
 mod host;

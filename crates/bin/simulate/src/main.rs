@@ -1,5 +1,8 @@
 //! Runs seeds and prints one line for each that fails: the command that runs it again.
 
+// The futures of a command are as deep as the sleeves that it passes.
+#![recursion_limit = "256"]
+
 use clap::Parser;
 use simulate::{Planted, Profile, run};
 use std::cell::RefCell;

@@ -7,7 +7,7 @@ use crate::oracle::Oracle;
 use crate::stage::{Judged, Presented, Stage};
 use block::Buf;
 use iscsi::pdu::Lun;
-use model::{Backend, Name, Order, Size, VolumeId, VolumeName, VolumeSpec};
+use model::{Backend, Name, Order, Provision, Size, VolumeId, VolumeName, VolumeSpec};
 use shard::World;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -49,7 +49,12 @@ impl Stage {
     pub fn volume_spec(&self, pool: Option<&Name>, number: u16, bytes: u64, block_bytes: u32) -> VolumeSpec {
         let own: Name = format!("v{number}").parse().expect("this is a name");
         let (name, backend) = match pool {
-            Some(pool) => (VolumeName::in_pool(pool.clone(), own), Backend::pool()),
+            Some(pool) => {
+                // One with a map, one in segments, and so on.
+                let provision = if number.is_multiple_of(2) { Provision::Thick } else { Provision::Segments };
+                let backend = Backend::Pool { stripe_unit: None, provision, granule: None, zero_detection: false };
+                (VolumeName::in_pool(pool.clone(), own), backend)
+            }
             None => (VolumeName::bare(own), Backend::Ram),
         };
         let id = VolumeId::from_random(self.chance.identity());

@@ -9,7 +9,8 @@ pub use problem::Problem;
 
 use crate::request::{
     Events, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool, NewPresentation, NewSnapshots,
-    NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub, Unpresent,
+    NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub, Unpresent, VolumeChange,
+    VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -50,7 +51,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/pools/{name}/export", post(export_pool))
         .route("/pools/{name}/import", post(import_pool))
         .route("/volumes", get(volumes).post(create_volume))
-        .route("/volumes/{*name}", get(volume).patch(resize_volume).delete(delete_volume))
+        .route("/volumes/{*name}", get(volume).patch(change_volume).delete(delete_volume))
         .route("/snapshots", get(snapshots).post(create_snapshots))
         .route("/snapshots/{*name}", get(snapshot).patch(lock_snapshot).delete(delete_snapshot))
         .route("/clones", post(clone_snapshot))
@@ -176,8 +177,23 @@ async fn create_volume(State(control): Shared, Body(request): Body<NewVolume>) -
     created("volume", to_its_end(async move { control.create_volume(request).await }).await?)
 }
 
-async fn resize_volume(State(control): Shared, Named(name): Named<VolumeName>, Body(to): Body<Resize>) -> Answer {
-    answer("volume", to_its_end(async move { control.resize_volume(&name, to).await }).await?)
+async fn change_volume(
+    State(control): Shared,
+    Named(name): Named<VolumeName>,
+    Body(change): Body<VolumeChange>,
+) -> Answer {
+    let VolumeChange { size, settings } = change;
+    let changed = to_its_end(async move {
+        match size {
+            Some(size) if settings.is_empty() => control.resize_volume(&name, Resize { size }).await,
+            None => control.set_volume(&name, VolumeSettings { settings }).await,
+            Some(_) => {
+                let message = "a size and settings are two changes";
+                Err(Refusal::new(code::REQUEST_INVALID, message, "send one after the other"))
+            }
+        }
+    });
+    answer("volume", changed.await?)
 }
 
 async fn delete_volume(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {

@@ -177,6 +177,7 @@ impl Control {
                 Ok(pool) => {
                     self.commit(turn, |state| state.learn(&pool))?;
                     self.apply_policy(name).await?;
+                    self.apply_volume_policies(turn, name).await?;
                 }
                 Err(refusal) => {
                     tracing::error!(pool = %name, "{refusal}");

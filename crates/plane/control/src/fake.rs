@@ -10,10 +10,10 @@ mod snapshots;
 use crate::Engine;
 use label::OnDisk;
 use model::{
-    Access, Call, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState, EngineReport, EventCode, MemberState,
-    Name, Order, PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState, SessionReport, Size,
-    SnapshotName, SnapshotReport, Subject, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName, VolumeReport, VolumeSpec,
-    VolumeState, code, event,
+    Access, CacheReport, Call, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState, EngineReport, EventCode,
+    MemberState, Name, Order, PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState,
+    SessionReport, Size, SnapshotName, SnapshotReport, Subject, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName,
+    VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -49,6 +49,7 @@ pub struct Fake {
     asking: Option<Call>,
     loose: BTreeMap<VolumeName, VolumeSpec>,
     /// Gone with the fake: it has no map to keep them in.
+    policies: BTreeMap<VolumeName, VolumePolicy>,
     snapshots: Vec<SnapshotReport>,
     clones: BTreeMap<VolumeName, SnapshotName>,
     portals: Vec<SocketAddr>,
@@ -177,6 +178,7 @@ impl Fake {
             }
             Order::CreateVolume(spec) => self.create_volume(spec).map(Report::Volume),
             Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).map(Report::Volume),
+            Order::SetVolumePolicy { volume, policy } => self.set_volume_policy(volume, *policy),
             Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),
             Order::CreateSnapshots { .. }
             | Order::DeleteSnapshot { .. }
@@ -268,7 +270,11 @@ impl Fake {
 
     fn volumes(&self) -> Vec<VolumeReport> {
         let pooled = self.pools.values().flat_map(Pool::volumes);
-        let report = |spec: VolumeSpec| VolumeReport { space: self.space(&spec.name), ..volume(&spec) };
+        let report = |spec: VolumeSpec| {
+            let policy = self.policies.get(&spec.name).copied();
+            let told = volume(&spec);
+            VolumeReport { space: self.space(&spec.name), policy: policy.or(told.policy), ..told }
+        };
         pooled.chain(self.loose.values().cloned()).map(report).collect()
     }
 
@@ -319,6 +325,8 @@ fn volume(spec: &VolumeSpec) -> VolumeReport {
         state: VolumeState::Online,
         counters: VolumeCounters::default(),
         space: None,
+        policy: spec.name.pool().map(|_| VolumePolicy::default()),
+        cache: spec.name.pool().map(|_| CacheReport::default()),
     }
 }
 

@@ -230,6 +230,26 @@ pub struct RollBack {
     pub confirmed: bool,
 }
 
+/// Settings of a volume, by name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSettings {
+    /// What each is to be; see `model::volume_policy::VOLUME_SETTINGS`.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Change a volume: its size, or its settings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeChange {
+    /// Its new size.
+    #[serde(default)]
+    pub size: Option<Size>,
+    /// What each setting is to be; see `model::volume_policy::VOLUME_SETTINGS`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+}
+
 /// Know a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,7 @@
 use model::{
     Access, Backend, Chap, DiskId, DiskIdentity, DiskName, Host, Initiators, Iqn, Name, Network, NodeId, PoolId,
     PoolPolicy, Portal, Presentation, ScrubReport, Secret, Size, TARGET_PORTAL_GROUP, Target, Timestamp, VolumeId,
-    VolumeName,
+    VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +29,18 @@ pub struct State {
     pub targets: BTreeMap<Name, TargetRecord>,
     /// Who sees what.
     pub presentations: Vec<PresentationRecord>,
+    /// How volumes of pools are cached and how fast they may be, where that was set.
+    #[serde(default)]
+    pub policies: BTreeMap<VolumeName, PolicyRecord>,
+}
+
+/// What was set for a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRecord {
+    /// Which volume of that name.
+    pub volume_id: VolumeId,
+    /// How it is cached, and how fast it may be.
+    pub policy: VolumePolicy,
 }
 
 /// A disk that we know.

@@ -160,6 +160,8 @@ impl Control {
             state: VolumeState::Missing,
             counters: VolumeCounters::default(),
             space: None,
+            policy: None,
+            cache: None,
         }));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)

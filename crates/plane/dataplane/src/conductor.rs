@@ -151,6 +151,9 @@ impl<W: World> Conductor<W> {
             Order::HoldScrub { pool, held } => self.hold_scrub(pool, *held).await.map(Report::Pool),
             Order::CreateVolume(spec) => self.create_volume(spec).await.map(Report::Volume),
             Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).await.map(Report::Volume),
+            Order::SetVolumePolicy { volume, policy } => {
+                self.set_volume_policy(volume, *policy).await.map(Report::Volume)
+            }
             Order::DeleteVolume { volume } => self.delete_volume(volume).await.map(|()| Report::Done),
             Order::CreateSnapshots { snapshots, lock } => {
                 self.create_snapshots(snapshots, *lock).await.map(Report::Snapshots)

@@ -9,6 +9,8 @@ pub struct Budget {
     pub shards: usize,
     /// Bytes that all shards together may keep in idle buffers and promise to commands under way.
     pub buffer_bytes: u64,
+    /// Bytes that all shards together may keep of what was read, and of the maps of volumes.
+    pub cache_bytes: u64,
 }
 
 /// The bounds of one shard and of the daemon as a whole.
@@ -34,6 +36,14 @@ pub struct Limits {
     pub pooled_bytes_per_shard: usize,
     /// Bytes of buffers that may be in use, over all shards; beyond it a command is answered TASK SET FULL.
     pub buffer_bytes_max: u64,
+    /// Bytes of data that one shard keeps because it was read, or will be.
+    pub read_cache_bytes_per_shard: u64,
+    /// Bytes of acknowledged writes of one shard that may not be on the disks yet. They are taken buffers, too.
+    pub write_cache_bytes_per_shard: u64,
+    /// Bytes of the maps of one pool that are kept.
+    pub map_cache_bytes_per_pool: u64,
+    /// Commands of one shard's volumes under way below while some volume has a guarantee or another priority.
+    pub line_depth: usize,
     /// Events that may wait until somebody asks for them.
     pub events_max: usize,
     /// How long a login may take, in milliseconds.
@@ -61,6 +71,10 @@ impl Limits {
             transfer_bytes_max: 4 << 20,
             pooled_bytes_per_shard: usize::try_from(per_shard / 4).unwrap_or(usize::MAX),
             buffer_bytes_max: budget.buffer_bytes,
+            read_cache_bytes_per_shard: budget.cache_bytes / shards as u64 / 8 * 7,
+            write_cache_bytes_per_shard: per_shard / 4,
+            map_cache_bytes_per_pool: (budget.cache_bytes / 8).max(4 << 20),
+            line_depth: 64,
             events_max: 1024,
             login_ms: 15_000,
             idle_ms: 15_000,

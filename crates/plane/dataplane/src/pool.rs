@@ -27,7 +27,7 @@ pub use report::{disk_counters, reports};
 pub use scrub::{hold_scrub, start_scrub, stop_scrub};
 pub use snapshots::{NewClone, clone_snapshot, create_snapshots, delete_snapshot, lock_snapshot, roll_back, snapshots};
 pub use space::set_space;
-pub use volumes::{create_volume, delete_volume, resize_volume};
+pub use volumes::{create_volume, delete_volume, resize_volume, set_policy};
 
 use crate::array::{Disk, Group};
 use crate::seat::Seat;
@@ -178,6 +178,12 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     let pool = find(&seat, &name)?;
     pool.stop_tending().await;
     pool.stop_work().await;
+    let units: Vec<_> = seat.units.borrow().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
+    for unit in units {
+        if let Err(error) = unit.write_through().await {
+            tracing::error!(volume = %unit.name, %error, "acknowledged data is lost: it could not be written before the end");
+        }
+    }
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
     for group in 0..pool.groups.len() {
         if pool.groups[group].needs_resync.get() || pool.is_fenced() {

@@ -7,6 +7,7 @@ use crate::limits::Limits;
 use crate::pool::OpenPool;
 use crate::registry::{LoginPlace, Registry};
 use crate::unit::{self, Done, Ran, Unit};
+use cache::CacheShard;
 use model::{EventCode, Name, Raised, Subject, Timestamp, VolumeId};
 use shard::mailbox::{self, Receiver, Sender};
 use shard::{StreamHandle, StreamOptions, World};
@@ -94,6 +95,8 @@ pub struct Seat<W: World> {
     pub pools: RefCell<BTreeMap<Name, Rc<OpenPool<W>>>>,
     /// What has happened, on all shards.
     pub events: Events,
+    /// What the volumes of pools at home here share of memory, and of the way below.
+    pub cache: CacheShard<W>,
     peers: Vec<Sender<Letter<W>>>,
 }
 
@@ -112,6 +115,7 @@ impl<W: World> Seat<W> {
             access_epoch: Cell::new(0),
             units: RefCell::default(),
             pools: RefCell::default(),
+            cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
             events: ticket.events,
             peers: ticket.peers,
         });
@@ -154,6 +158,15 @@ impl<W: World> Seat<W> {
     /// The unit `id`, while it has its home here.
     pub fn unit(&self, id: VolumeId) -> Option<Rc<Unit<W>>> {
         self.units.borrow().get(&id).cloned()
+    }
+
+    /// Commands of volumes wait in one line while some volume has a guarantee or another priority; else nobody waits.
+    pub fn share_out_the_line(&self) {
+        let plain = model::VolumePolicy::default().priority;
+        let units = self.units.borrow();
+        let mut policies = units.values().map(|unit| unit.policy());
+        let competes = policies.any(|policy| policy.guarantee_iops.is_some() || policy.priority != plain);
+        self.cache.scheduler.set_depth(if competes { self.limits.line_depth } else { 0 });
     }
 
     /// Replaces the access table; sessions of this shard see it in their next turn.

@@ -2,18 +2,23 @@
 
 mod alone;
 mod meter;
+mod policy;
 mod store;
 
 pub use alone::{close_alone, open_alone, resize_alone};
 pub use meter::{HostLoad, Meter};
+pub use policy::{cache_id, cache_of, policy_of};
 pub use store::Store;
 
 use crate::seat::Seat;
+use block::IoError;
 use iscsi::TaskId;
-use model::{Backend, Size, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState};
+use model::{
+    Backend, Size, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
+};
 use scsi::{LogicalUnit, ManagementOutcome, NexusId, Outcome, TargetPort, TaskManagement};
 use shard::World;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
@@ -32,6 +37,7 @@ pub struct Unit<W: World> {
     meter: Rc<Meter>,
     /// Who reaches the unit.
     nexuses: RefCell<BTreeSet<NexusId>>,
+    policy: Cell<VolumePolicy>,
 }
 
 /// A command on its way through a unit.
@@ -88,8 +94,9 @@ impl<W: World> Unit<W> {
             ..scsi::Options::default()
         };
         let logical_unit = LogicalUnit::new(store.clone(), identity(id), options);
-        let (world, meter, nexuses) = (seat.world.clone(), Rc::default(), RefCell::default());
-        Self { id, name, backend, logical_unit, store, world, meter, nexuses }
+        let world = seat.world.clone();
+        let (meter, nexuses, policy) = Default::default();
+        Self { id, name, backend, logical_unit, store, world, meter, nexuses, policy }
     }
 
     /// The unit's commands are counted by `meter`, with those of others.
@@ -116,10 +123,41 @@ impl<W: World> Unit<W> {
     }
 
     /// Runs `change`, after which the unit may show something else, and tells its initiators.
+    ///
+    /// Nothing may wait to be written: see [`Unit::write_through`].
     pub async fn replace_content<T, E>(&self, change: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        let changed = change.await?;
+        let changed = match self.store.policed() {
+            Some(volume) => volume.replace(change).await?,
+            None => change.await?,
+        };
         self.logical_unit.medium_may_have_changed();
         Ok(changed)
+    }
+
+    /// What is set for the volume.
+    pub fn policy(&self) -> VolumePolicy {
+        self.policy.get()
+    }
+
+    /// The volume follows `policy` from now on, and its initiators hear when their writes may be lost before a flush.
+    ///
+    /// *Errors*: what the device below says, or `Unsupported` for `back` without a log; writes are then acknowledged
+    /// as before, and everything else holds.
+    pub async fn set_policy(&self, policy: VolumePolicy) -> Result<(), IoError> {
+        let Some(volume) = self.store.policed() else { return Ok(()) };
+        let set = volume.set_policy(&policy_of(&policy)).await;
+        let write = if set.is_ok() { policy.write } else { self.policy.get().write };
+        self.policy.set(VolumePolicy { write, ..policy });
+        self.logical_unit.set_write_cache(write == WritePolicy::BackVolatile);
+        set
+    }
+
+    /// Everything acknowledged is on the disks, and writes go through until the policy is set again.
+    pub async fn write_through(&self) -> Result<(), IoError> {
+        match self.store.policed() {
+            Some(volume) => volume.close().await,
+            None => Ok(()),
+        }
     }
 
     /// `nexus` sees other units beside this one than before, or may write where it might not.
@@ -187,6 +225,8 @@ impl<W: World> Unit<W> {
                 errors: counted.errors,
             },
             space: None,
+            policy: self.store.policed().map(|_| self.policy.get()),
+            cache: self.store.policed().map(|volume| policy::cache_report(&volume.counters())),
         }
     }
 }

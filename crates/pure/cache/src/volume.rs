@@ -7,7 +7,7 @@ use crate::policy::{Policy, WritePolicy};
 use crate::read::{Cached, ReadCache, ReadCounters};
 use crate::write::{WriteBack, WriteCounters, WriteMemory};
 use crate::{Findings, Runtime, VolumeId};
-use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 
 /// What the volumes of one shard share. Cheap to clone.
 #[derive(Clone)]
@@ -69,6 +69,13 @@ impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
         self.write_back().set_policy(WritePolicy::Through).await
     }
 
+    /// Runs `change`, after which the device may hold something else, and forgets what was read before or meanwhile.
+    ///
+    /// The caller sees to it that nothing waits to be written: see [`PolicedVolume::close`].
+    pub async fn replace<T>(&self, change: impl Future<Output = T>) -> T {
+        self.0.device().replace(change).await
+    }
+
     /// Flips one bit of the cached page `page` of 4 KiB, as bad memory would; false when it is not cached.
     #[cfg(any(test, feature = "sabotage"))]
     #[must_use]
@@ -121,5 +128,17 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for PolicedVolume<D, R> {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.0.discard(extent).await
+    }
+
+    /// What waits in memory may get a place only when it goes below, which it does first.
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        if self.counters().writes.dirty_bytes > 0 {
+            let _: Stable = self.flush(Written::attest()).await?;
+        }
+        self.device().run(extent).await
+    }
+
+    fn space(&self) -> Option<Space> {
+        self.device().space()
     }
 }

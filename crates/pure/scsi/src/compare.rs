@@ -32,7 +32,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
         drop(stored);
         ticket.check_live()?;
-        self.write(extent.start, data.slice(half..)).await
+        self.write(extent.start, data.slice(half..), true).await
     }
 
     pub(crate) async fn or_write(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
@@ -48,7 +48,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             *stored |= new;
         }
         ticket.check_live()?;
-        self.write(extent.start, merged.freeze()).await
+        self.write(extent.start, merged.freeze(), true).await
     }
 }
 

@@ -143,6 +143,16 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.establish_for_all(UnitAttention::CapacityChanged);
     }
 
+    /// WRITEs without FUA are answered before they are stable from now on (WCE is one), or not any more; every nexus
+    /// is told when that is new (2A/01). SYNCHRONIZE CACHE, and whatever else promises it, makes everything stable.
+    pub fn set_write_cache(&self, enabled: bool) {
+        let before = self.mode.get();
+        if before.write_cache != enabled {
+            self.mode.set(ModeParameters { write_cache: enabled, ..before });
+            self.nexuses.establish_for_all(UnitAttention::ModeParametersChanged);
+        }
+    }
+
     /// Blocks may hold something else than hosts wrote, as after a roll-back; every nexus is told (28/00).
     ///
     /// Hosts do not forget what they have cached because of it: the caller sees to it that nobody has the unit in use.
@@ -166,7 +176,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     fn reset(&self) {
-        self.mode.set(ModeParameters::default());
+        let write_cache = self.mode.get().write_cache;
+        self.mode.set(ModeParameters { write_cache, ..ModeParameters::default() });
         self.stopped.set(false);
         self.nexuses.establish_for_all(UnitAttention::Reset);
     }

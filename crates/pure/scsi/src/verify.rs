@@ -25,7 +25,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let (request, geometry) = (&job.request, job.geometry);
         let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
         let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
-        self.write(extent.start, data.clone()).await?;
+        self.write(extent.start, data.clone(), true).await?;
         if extent.is_empty() {
             return Ok(Rope::new());
         }

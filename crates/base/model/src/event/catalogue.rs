@@ -66,6 +66,9 @@ catalogue! {
     332 POOL_FENCED        Critical "Another node has taken a pool over; this one has stopped using it.";
     333 IMPORT_REFUSED     Warning  "A pool was not opened because another node has it, or may have it.";
 
+    331 POLICY_DROPPED    Warning  "A volume could not have the policy that was set for it.";
+    332 MEMORY_WRONG      Critical "Memory did not hold what was put there.";
+
     401 LOGIN_REFUSED      Warning  "An initiator was not let in.";
     402 PORTAL_UNUSABLE    Critical "A portal could not be opened.";
 

@@ -1,7 +1,7 @@
 //! `blockyard serve …`
 
 use clap::{Args, ValueEnum};
-use model::{Name, Refusal, code};
+use model::{Name, Refusal, Size, code};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -27,6 +27,9 @@ pub struct ServeOptions {
     /// How to drive disks and sockets [default: auto]
     #[arg(long, value_enum, value_name = "HOW")]
     pub io: Option<IoChoice>,
+    /// Memory for what was read, over all cores [default: a quarter of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    pub cache: Option<Size>,
     /// What to call this node [default: the machine's name]
     #[arg(long, value_name = "NAME")]
     pub node: Option<Name>,

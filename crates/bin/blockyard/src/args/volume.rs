@@ -85,6 +85,21 @@ pub enum VolumeCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Set how a volume is cached and how fast it may be, while it is in use; without settings show them
+    #[command(after_help = "Example:
+  blockyard volume set tank/vm1 --cache-share 400 --read-ahead 1MiB
+  blockyard volume set tank/backup --bandwidth 100MiB/s --cache-share 0
+  blockyard volume set tank/db --guarantee-iops 5000 --priority 400
+  blockyard volume set tank/scratch --write-policy back-volatile
+  blockyard volume set tank/vm1
+
+With back-volatile a power cut loses what was written and not flushed, as with the cache of a disk.")]
+    Set {
+        /// Which
+        name: VolumeName,
+        #[command(flatten)]
+        settings: VolumeSettingOptions,
+    },
     /// Grow a volume while it is in use
     #[command(after_help = "Example:\n  blockyard volume resize tank/vm1 200GiB")]
     Resize {
@@ -102,6 +117,35 @@ pub enum VolumeCommand {
         #[arg(long)]
         yes: bool,
     },
+}
+
+/// What can be set for a volume.
+#[derive(Clone, Debug, Args)]
+pub struct VolumeSettingOptions {
+    /// When a write is acknowledged: through (on the disks), back (in the log device), back-volatile (in memory)
+    #[arg(long, value_name = "POLICY")]
+    pub write_policy: Option<String>,
+    /// Its part of the read cache, against the 100 of other volumes; 0 for none
+    #[arg(long, value_name = "N")]
+    pub cache_share: Option<String>,
+    /// What to read before it is asked for: off, a size, or adaptive
+    #[arg(long, value_name = "HOW")]
+    pub read_ahead: Option<String>,
+    /// At most so many commands in a second, or off
+    #[arg(long, value_name = "N")]
+    pub iops: Option<String>,
+    /// At most so much in a second, such as 100MiB/s, or off
+    #[arg(long, value_name = "RATE")]
+    pub bandwidth: Option<String>,
+    /// How long a volume that was idle may be faster than that, such as 2s
+    #[arg(long, value_name = "SPAN")]
+    pub burst: Option<String>,
+    /// At least so many commands in a second, before other volumes get more than their own, or off
+    #[arg(long, value_name = "N")]
+    pub guarantee_iops: Option<String>,
+    /// Its part when volumes compete, against the 100 of others
+    #[arg(long, value_name = "N")]
+    pub priority: Option<String>,
 }
 
 /// Show a volume to a host.

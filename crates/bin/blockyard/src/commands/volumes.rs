@@ -2,12 +2,16 @@
 
 use super::disks::absolute;
 use super::{Desk, or_dash};
-use crate::args::VolumeCommand;
+use crate::args::{VolumeCommand, VolumeSettingOptions};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
-use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack};
-use model::{Backend, Provision, Refusal, Size, SnapshotName, VolumeName, VolumeReport, code};
+use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack, VolumeChange};
+use model::volume_policy::VOLUME_SETTINGS;
+use model::{
+    Backend, Provision, Refusal, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport, WritePolicy, code,
+};
+use std::collections::BTreeMap;
 
 pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
     match command {
@@ -39,6 +43,7 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             desk.out.done(&answer, &format!("volume {} created: {}", volume.name, volume.size))
         }
         VolumeCommand::Show { name } => show(desk, &name),
+        VolumeCommand::Set { name, settings } => set(desk, &name, settings),
         VolumeCommand::Clone { snapshot, name, thick, zero_detection } => {
             let request = NewClone { snapshot, name, thick, zero_detection };
             let answer = desk.client.post("/clones", &request, "volume")?;
@@ -108,6 +113,37 @@ fn list(desk: &Desk) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: volumes.iter().map(row).collect() })
 }
 
+fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result<(), Failure> {
+    let VolumeSettingOptions {
+        write_policy,
+        cache_share,
+        read_ahead,
+        iops,
+        bandwidth,
+        burst,
+        guarantee_iops,
+        priority,
+    } = settings;
+    let values = [write_policy, cache_share, read_ahead, iops, bandwidth, burst, guarantee_iops, priority];
+    let names = VOLUME_SETTINGS.map(|(name, _)| name.to_owned());
+    let settings: BTreeMap<String, String> =
+        names.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect();
+    let path = format!("/volumes/{name}");
+    let answer = if settings.is_empty() {
+        desk.client.get(&path, "volume")?
+    } else {
+        desk.client.patch(&path, &VolumeChange { size: None, settings }, "volume")?
+    };
+    let volume: VolumeReport = answer.decode()?;
+    let policy = volume.policy.unwrap_or_default();
+    let rows = policy.settings().into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect();
+    desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows })?;
+    if policy.write == WritePolicy::BackVolatile {
+        eprintln!("blockyard: a power cut loses what hosts wrote to {name} and did not flush");
+    }
+    Ok(())
+}
+
 fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/volumes/{name}"), "volume")?;
     if desk.out.is_json() {
@@ -142,6 +178,21 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         told.push(("snapshots", format!("{}{held}", space.snapshots)));
         told.extend(space.clone_of.as_ref().map(|origin| ("clone of", origin.to_string())));
         told.extend(space.cleaning.map(|cleaning| ("cleaning", format!("{} % done", cleaning.percent()))));
+    }
+    if let (Some(policy), Some(cache)) = (&volume.policy, &volume.cache) {
+        let defaults = VolumePolicy::default().settings();
+        let changed = policy.settings().into_iter().zip(defaults).filter(|(set, default)| set != default);
+        let changed: Vec<String> = changed.map(|((key, value), _)| format!("{key}={value}")).collect();
+        if !changed.is_empty() {
+            told.push(("set", changed.join(" ")));
+        }
+        let rate = cache.hit_percent().map_or("nothing read".to_owned(), |percent| format!("{percent} % of reads"));
+        let dirty = match (cache.dirty, cache.stuck) {
+            (Size::ZERO, _) => String::new(),
+            (dirty, 0) => format!(", {} not on the disks yet", dirty.iec()),
+            (dirty, stuck) => format!(", {} not on the disks, of which they refuse {stuck} pieces", dirty.iec()),
+        };
+        told.push(("cache", format!("{rate}, {} of memory{dirty}", cache.used.iec())));
     }
     let counters = &volume.counters;
     let done = format!(

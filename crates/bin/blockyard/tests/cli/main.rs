@@ -226,6 +226,22 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "what was written to volume tank/vm1 since noon would be gone; repeat with --yes if that is wanted (BY-1809)",
         ),
         (
+            "volume set tank/vm1 --write-policy back",
+            1,
+            "volume tank/vm1 cannot be written back: its pool has no log device; choose through, or back-volatile, which loses what was not flushed when the power fails (BY-1513)",
+        ),
+        (
+            "volume set tank/vm1 --write-policy lazy",
+            1,
+            "write-policy cannot be \"lazy\"; write through, back or back-volatile (BY-1010)",
+        ),
+        ("volume set tank/vm1 --iops 0", 1, "iops cannot be \"0\"; write a number above zero, or off (BY-1010)"),
+        (
+            "volume set tank/vm1 --iops 10 --guarantee-iops 20",
+            1,
+            "guarantee-iops of 20 is more than iops of 10; lower the one or raise the other (BY-1010)",
+        ),
+        (
             "pool set tank space.soft=96%",
             1,
             "space.soft of 96% is more than space.hard of 95%; lower the one or raise the other (BY-1010)",
@@ -289,7 +305,7 @@ fn json_has_stable_keys_and_integer_bytes() {
             &["pool", "show", "tank"],
             "groups id name next_scrub policy scrub size spares state used volumes weak_enclosures",
         ),
-        ("volumes", &["volume", "list"], "backend block_bytes counters id name size space state"),
+        ("volumes", &["volume", "list"], "backend block_bytes cache counters id name policy size space state"),
         ("snapshots", &["snapshot", "list"], "cloned created frees id lock mapped name set size state"),
         ("hosts", &["host", "list"], "any chap_user initiators mutual_chap_user name networks presentations"),
         ("targets", &["target", "list"], "iqn name presentations"),

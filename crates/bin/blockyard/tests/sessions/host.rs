@@ -118,6 +118,11 @@ impl Host {
         self.lun = lun;
     }
 
+    /// The block, or what the sense says: key, code and qualifier.
+    pub async fn try_read(&mut self, block: u64) -> Result<Vec<u8>, (u8, u8, u8)> {
+        self.ask(&cdb(0x28, block)).await
+    }
+
     /// The write is done, or what the sense says: key, code and qualifier.
     pub async fn try_write(&mut self, block: u64, fill: u8) -> Result<(), (u8, u8, u8)> {
         judge(&self.command(&cdb(0x2a, block), Some(fill), DataIn::None).await)

@@ -3,6 +3,8 @@
 //!
 //! *Source*: RFC 7143 §6.3.5.
 
+// The futures of a command are as deep as the sleeves that it passes.
+#![recursion_limit = "256"]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod array;
@@ -12,6 +14,7 @@ mod host;
 mod night;
 mod node;
 mod owners;
+mod policies;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};

@@ -30,13 +30,14 @@ pub struct Node {
 
 impl Node {
     pub async fn start(world: &Sim, shards: usize) -> Self {
-        Self::boot(world.add_node(portal().ip()), tempfile::tempdir().unwrap(), shards, 1).await
+        let machine = world.add_node(portal().ip());
+        Box::pin(Self::boot(machine, tempfile::tempdir().unwrap(), shards, 1)).await
     }
 
     /// Another node, which has no disks yet.
     pub async fn start_second(world: &Sim) -> Self {
         let machine = world.add_node("10.0.0.3".parse().unwrap());
-        Self::boot(machine, tempfile::tempdir().unwrap(), 1, 2).await
+        Box::pin(Self::boot(machine, tempfile::tempdir().unwrap(), 1, 2)).await
     }
 
     /// The same node after the daemon was stopped and started again.
@@ -48,14 +49,14 @@ impl Node {
             machine.sleep(Duration::from_millis(10)).await;
         }
         drop(control);
-        Self::boot(machine, dir, shards, 1).await
+        Box::pin(Self::boot(machine, dir, shards, 1)).await
     }
 
     async fn boot(machine: Sim, dir: TempDir, shards: usize, number: u8) -> Self {
         let address = SocketAddr::new(machine.address(), portal().port());
         let (orders, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
-        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 40 });
+        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 });
         for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
             let seat = Seat::take(machine.clone(), ticket);

@@ -81,6 +81,7 @@ impl Control {
         let pool = opened?;
         self.commit(&turn, |state| state.learn(&pool))?;
         self.apply_policy(&pool.name).await?;
+        self.apply_volume_policies(&turn, &pool.name).await?;
         self.drop_dangling(&turn).await?;
         self.apply_access().await?;
         Ok(pool)

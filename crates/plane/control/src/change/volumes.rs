@@ -3,10 +3,14 @@
 use crate::Control;
 use crate::change::disks::{admit_path, create_file};
 use crate::change::pools;
+use crate::control::Turn;
 use crate::control::random;
-use crate::request::{NewBackend, NewVolume, Resize};
-use crate::state::VolumeRecord;
-use model::{Backend, Order, Provision, Refusal, Size, VolumeId, VolumeName, VolumeReport, VolumeSpec, code};
+use crate::request::{NewBackend, NewVolume, Resize, VolumeSettings};
+use crate::state::{PolicyRecord, VolumeRecord};
+use model::{
+    Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName, VolumePolicy,
+    VolumeReport, VolumeSpec, code, event,
+};
 use std::fs;
 use std::path::Path;
 
@@ -66,6 +70,62 @@ impl Control {
         Ok(grown)
     }
 
+    /// The settings hold for the volume, at once and after every restart.
+    ///
+    /// *Errors*: there is no such volume or setting, a value is none for its setting, or writes cannot be acknowledged
+    /// so. Nothing is changed then.
+    pub async fn set_volume(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
+        let turn = self.turn().await;
+        let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
+        let before = volume.policy.ok_or_else(|| {
+            let message = format!("volume {name} has no pool, and only volumes of pools are cached");
+            Refusal::new(code::POLICY_IMPOSSIBLE, message, "make a volume in a pool")
+        })?;
+        let mut policy = before;
+        request.settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
+        let state = self.state();
+        self.commit(&turn, |state| {
+            state.policies.insert(name.clone(), PolicyRecord { volume_id: volume.id, policy });
+            state.policies.retain(|_, record| record.policy != VolumePolicy::default());
+        })?;
+        let set = self.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await;
+        if set.is_err() {
+            // Everything but the way of writing holds already.
+            let undo = Order::SetVolumePolicy { volume: name.clone(), policy: before };
+            if let Err(refusal) = self.engine.volume(undo).await {
+                tracing::error!(volume = %name, %refusal, "a policy could not be taken back");
+            }
+            self.commit(&turn, |now| now.policies.clone_from(&state.policies))?;
+        }
+        set
+    }
+
+    /// The volumes of open pools have the policies that were set for them; of those that are gone nothing is known.
+    pub(crate) async fn apply_volume_policies(&self, turn: &Turn<'_>, pool: &Name) -> Result<(), Refusal> {
+        let volumes = self.engine.volumes(Order::Volumes).await?;
+        let own: Vec<(VolumeName, PolicyRecord)> = self
+            .state()
+            .policies
+            .iter()
+            .filter(|(name, _)| name.pool() == Some(pool))
+            .map(|(name, record)| (name.clone(), *record))
+            .collect();
+        for (name, PolicyRecord { volume_id, policy }) in own {
+            if !volumes.iter().any(|volume| volume.name == name && volume.id == volume_id) {
+                self.commit(turn, |state| {
+                    state.policies.remove(&name);
+                })?;
+                continue;
+            }
+            if let Err(refusal) = self.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await {
+                let subject = Subject::new(SubjectKind::Volume, &name);
+                let sentence = format!("volume {name} is written through: {}", refusal.message);
+                self.raise(event::POLICY_DROPPED, subject, sentence);
+            }
+        }
+        Ok(())
+    }
+
     /// The volume and what was on it are gone. A file or a block device below it stays as it is.
     ///
     /// *Errors*: there is none of this name, or a host sees it.
@@ -91,7 +151,12 @@ impl Control {
         }
         if open {
             let deleted = self.engine.done(Order::DeleteVolume { volume: name.clone() }).await;
-            return self.or_restore(&turn, deleted, &state);
+            self.or_restore(&turn, deleted, &state)?;
+            if state.policies.contains_key(name) {
+                self.commit(&turn, |state| {
+                    state.policies.remove(name);
+                })?;
+            }
         }
         Ok(())
     }

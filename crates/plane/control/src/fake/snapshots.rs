@@ -3,8 +3,8 @@
 use super::Fake;
 use crate::steward::now;
 use model::{
-    Backend, Order, Refusal, Report, Size, SnapshotReport, SnapshotState, SpaceReport, VolumeName, VolumeReport,
-    VolumeSpec,
+    Backend, Order, Refusal, Report, Size, SnapshotReport, SnapshotState, SpaceReport, VolumeName, VolumePolicy,
+    VolumeReport, VolumeSpec, WritePolicy, code,
 };
 
 impl Fake {
@@ -71,6 +71,17 @@ impl Fake {
         for snapshot in self.snapshots.iter_mut().filter(|snapshot| Some(&snapshot.name) == origin.as_ref()) {
             snapshot.cloned = cloned.contains(&snapshot.name);
         }
+    }
+
+    /// The fake has no log: what `back` needs is not there.
+    pub(super) fn set_volume_policy(&mut self, name: &VolumeName, policy: VolumePolicy) -> Result<Report, Refusal> {
+        if policy.write == WritePolicy::Back {
+            let message = format!("volume {name} cannot be written back: its pool has no log device");
+            let hint = "choose through, or back-volatile, which loses what was not flushed when the power fails";
+            return Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, hint));
+        }
+        self.policies.insert(name.clone(), policy);
+        Ok(Report::Volume(self.volume_named(name)))
     }
 
     fn volume_named(&self, name: &VolumeName) -> VolumeReport {

@@ -2,7 +2,7 @@
 
 use super::{Conductor, VolumeHome};
 use crate::{pool, unit};
-use model::{Backend, Refusal, Size, VolumeName, VolumeReport, VolumeSpec, code};
+use model::{Backend, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
 use shard::World;
 
 impl<W: World> Conductor<W> {
@@ -43,6 +43,20 @@ impl<W: World> Conductor<W> {
             }
         })
         .await
+    }
+
+    pub(super) async fn set_volume_policy(
+        &self,
+        name: &VolumeName,
+        policy: VolumePolicy,
+    ) -> Result<VolumeReport, Refusal> {
+        let VolumeHome { home, .. } = self.volume_home(name)?;
+        if name.pool().is_none() {
+            let message = format!("volume {name} has no pool, and only volumes of pools are cached");
+            return Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "make a volume in a pool"));
+        }
+        let name = name.clone();
+        self.at(home, move |seat| pool::set_policy(seat, name, policy)).await
     }
 
     pub(super) async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {

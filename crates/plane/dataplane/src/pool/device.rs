@@ -3,7 +3,6 @@
 use super::tending::Chores;
 use crate::array::{Disk, Group};
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
-use model::Provision;
 use shard::World;
 use std::rc::Rc;
 
@@ -40,15 +39,6 @@ impl<W: World> PoolVolume<W> {
         each!(self, device => device.logical_block_bytes())
     }
 
-    /// How it takes its space.
-    pub fn provision(&self) -> Provision {
-        match self {
-            Self::Segments(_) => Provision::Segments,
-            Self::Mapped(Mapped { thick: true, .. }) => Provision::Thick,
-            Self::Mapped(_) => Provision::Thin,
-        }
-    }
-
     fn leave_chores(&self) {
         if let Self::Mapped(Mapped { chores, .. }) = self {
             chores.leave();
@@ -61,26 +51,29 @@ impl<W: World> BlockDevice for PoolVolume<W> {
         each!(self, device => device.geometry())
     }
 
+    // Each is boxed: the sleeves above hold the future of what lies below in several places, and would be a hundred
+    // kilobytes long, moved with every command.
+
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        each!(self, device => device.read(extent).await)
+        each!(self, device => Box::pin(device.read(extent)).await)
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.leave_chores();
-        each!(self, device => device.write(start, data).await)
+        each!(self, device => Box::pin(device.write(start, data)).await)
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        each!(self, device => device.flush(after).await)
+        each!(self, device => Box::pin(device.flush(after)).await)
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.leave_chores();
-        each!(self, device => device.discard(extent).await)
+        each!(self, device => Box::pin(device.discard(extent)).await)
     }
 
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
-        each!(self, device => device.run(extent).await)
+        each!(self, device => Box::pin(device.run(extent)).await)
     }
 
     fn space(&self) -> Option<Space> {

@@ -4,9 +4,10 @@ use super::refusals::refusal;
 use super::volumes::{provisioning, uuid_of};
 use super::{OpenPool, find};
 use crate::seat::Seat;
+use crate::unit::Unit;
 use model::{
     Backend, Name, Provision, Refusal, Size, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState,
-    Timestamp, VolumeId, VolumeName, VolumeReport, code,
+    Timestamp, VolumeId, VolumeName, VolumeReport, WritePolicy, code,
 };
 use shard::World;
 use std::rc::Rc;
@@ -32,7 +33,11 @@ pub async fn create_snapshots<W: World>(
             created_at: seat.world.unix_seconds(),
         });
     }
-    pool.pool.create_snapshots(&plans).await.map_err(|error| refusal(&error, &pool))?;
+    // What was acknowledged from memory belongs to the instant, too.
+    let late = pool.write_all_through(snapshots.iter().map(|(name, _)| &name.volume)).await?;
+    let created = pool.pool.create_snapshots(&plans).await;
+    pool.write_as_before(&late).await;
+    created.map_err(|error| refusal(&error, &pool))?;
     let made = |report: &SnapshotReport| snapshots.iter().any(|(_, id)| *id == report.id);
     Ok(pool.snapshots().into_iter().filter(made).collect())
 }
@@ -120,7 +125,10 @@ pub async fn roll_back<W: World>(seat: Rc<Seat<W>>, name: SnapshotName, in_use: 
         return Err(Refusal::new(code::VOLUME_BUSY, message, hint));
     }
     let id = Uuid::from_bytes(report.id.to_bytes());
-    unit.replace_content(pool.pool.roll_back(id)).await.map_err(|error| refusal(&error, &pool))?;
+    let late = pool.write_all_through([&name.volume]).await?;
+    let back = unit.replace_content(pool.pool.roll_back(id)).await;
+    pool.write_as_before(&late).await;
+    back.map_err(|error| refusal(&error, &pool))?;
     pool.begin_tending();
     Ok(pool.report_of(&unit))
 }
@@ -153,6 +161,37 @@ impl<W: World> OpenPool<W> {
         let message = format!("volume {name} lies in segments, without a map, and can have no snapshots");
         let hint = "make a volume without --stripe-unit and copy into it";
         Err(Refusal::new(code::VOLUME_NO_MAP, message, hint))
+    }
+
+    /// Everything acknowledged is on the disks; the volumes that were not written through before.
+    async fn write_all_through<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a VolumeName>,
+    ) -> Result<Vec<Rc<Unit<W>>>, Refusal> {
+        let mut late = Vec::new();
+        for name in names {
+            let unit = self.unit(self.volume_id(name)?, name)?;
+            if unit.policy().write == WritePolicy::Through {
+                continue;
+            }
+            let written = unit.write_through().await;
+            late.push(unit);
+            if let Err(error) = written {
+                self.write_as_before(&late).await;
+                let message = format!("what volume {name} has acknowledged cannot be written: {error}");
+                return Err(Refusal::new(code::POOL_FAILED, message, "look at blockyard status, and try again"));
+            }
+        }
+        Ok(late)
+    }
+
+    /// The volumes are written as their policies say again.
+    async fn write_as_before(&self, late: &[Rc<Unit<W>>]) {
+        for unit in late {
+            if let Err(error) = unit.set_policy(unit.policy()).await {
+                tracing::error!(volume = %unit.name, %error, "a volume is written through, against its policy");
+            }
+        }
     }
 
     /// The snapshot of this name, and its volume.

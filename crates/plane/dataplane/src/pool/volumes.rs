@@ -5,9 +5,12 @@ use super::refusals::refusal;
 use super::{OpenPool, PoolVolume, find};
 use crate::array::{Disk, Group};
 use crate::seat::Seat;
-use crate::unit::{Store, Unit};
+use crate::unit::{Store, Unit, cache_id, policy_of};
 use block::{BlockDevice, Blocks};
-use model::{Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumeReport, VolumeSpec, code};
+use cache::PolicedVolume;
+use model::{
+    Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, WritePolicy, code,
+};
 use shard::World;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, Provisioning, Sectors, ThinPlan, ThinStatus, ThinVolume, Uuid, VolumePlan};
@@ -76,12 +79,45 @@ pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Res
     let id = pool.volume_id(&name)?;
     pool.admit_deletion(id, &name)?;
     let unit = seat.units.borrow_mut().remove(&VolumeId::from_bytes(id.into_bytes()));
+    if let Some(unit) = &unit
+        && let Err(error) = unit.write_through().await
+    {
+        // What waited is to be thrown away anyhow.
+        tracing::warn!(volume = %name, %error, "what a deleted volume had in memory could not be written");
+    }
     let deleted = pool.pool.delete_volume(id).await;
     if let (Err(_), Some(unit)) = (&deleted, unit) {
         seat.units.borrow_mut().insert(unit.id, unit);
     }
     pool.care.space.chores.leave();
     deleted.map_err(|error| refusal(&error, &pool))
+}
+
+/// The volume is cached so, and so fast, from now on.
+///
+/// *Errors*: `POLICY_IMPOSSIBLE` where writes cannot be acknowledged so; everything else holds all the same.
+pub async fn set_policy<W: World>(
+    seat: Rc<Seat<W>>,
+    name: VolumeName,
+    policy: VolumePolicy,
+) -> Result<VolumeReport, Refusal> {
+    let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
+    let unit = pool.unit(pool.volume_id(&name)?, &name)?;
+    let set = unit.set_policy(policy).await;
+    seat.share_out_the_line();
+    match set {
+        Ok(()) => Ok(pool.report_of(&unit)),
+        Err(_) if policy.write == WritePolicy::Back && seat.cache.log.is_none() => {
+            let message = format!("volume {name} cannot be written back: pool {} has no log device", pool.name);
+            let hint = "choose through, or back-volatile, which loses what was not flushed when the power fails";
+            Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, hint))
+        }
+        Err(error) => {
+            let message =
+                format!("volume {name} is written as before: what was acknowledged cannot be written: {error}");
+            Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "look at blockyard status, and try again"))
+        }
+    }
 }
 
 /// All volumes of a pool that was just opened serve.
@@ -190,9 +226,12 @@ impl<W: World> OpenPool<W> {
     /// The volume serves.
     pub(super) fn show(&self, id: VolumeId, name: VolumeName, backend: Backend, volume: PoolVolume<W>) -> VolumeReport {
         debug_assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
-        let store = match volume.logical_block_bytes() {
-            BLOCK_BYTES => Store::Volume(volume),
-            _ => Store::Volume512(Sectors::new(volume)),
+        let block_bytes = volume.logical_block_bytes();
+        let policy = policy_of(&VolumePolicy::default());
+        let policed = PolicedVolume::new(&self.seat.cache, cache_id(id), volume, &policy);
+        let store = match block_bytes {
+            BLOCK_BYTES => Store::Volume(policed),
+            _ => Store::Volume512(Sectors::new(policed)),
         };
         let unit = Unit::new(&self.seat, id, name, backend, store).metered_by(self.care.meter.clone());
         let report = self.report_of(&unit);

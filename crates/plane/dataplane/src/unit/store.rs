@@ -3,21 +3,36 @@
 use crate::pool::PoolVolume;
 use block::memory::{Null, Ram};
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
+use cache::PolicedVolume;
 use shard::{GroupCommit, World};
 use volume::Sectors;
+
+/// A volume of a pool behind its cache and its limits.
+pub type Policed<W> = PolicedVolume<PoolVolume<W>, W>;
 
 /// The device under a logical unit, in the block size that its hosts see.
 pub enum Store<W: World> {
     /// A volume of a pool with 4096-byte blocks.
-    Volume(PoolVolume<W>),
+    Volume(Policed<W>),
     /// A volume of a pool with 512-byte blocks (512e).
-    Volume512(Sectors<PoolVolume<W>>),
+    Volume512(Sectors<Policed<W>>),
     /// A file or a block device, as it is.
     File(GroupCommit<W::Disk>),
     /// Memory.
     Ram(Ram),
     /// Nothing.
     Null(Null),
+}
+
+impl<W: World> Store<W> {
+    /// The volume of a pool; none of what has no pool.
+    pub fn policed(&self) -> Option<&Policed<W>> {
+        match self {
+            Self::Volume(volume) => Some(volume),
+            Self::Volume512(sectors) => Some(sectors.device()),
+            Self::File(_) | Self::Ram(_) | Self::Null(_) => None,
+        }
+    }
 }
 
 macro_rules! each {

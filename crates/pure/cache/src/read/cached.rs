@@ -80,6 +80,16 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
         self.0.cache.store.borrow().counters(self.0.owner)
     }
 
+    /// Runs `change`, after which any page of the device may be another; nothing read before or meanwhile is kept.
+    pub async fn replace<T>(&self, change: impl Future<Output = T>) -> T {
+        let inner = &self.0;
+        let writing = inner.flights.write(0..u64::MAX);
+        inner.cache.store.borrow_mut().forget(inner.owner);
+        let changed = change.await;
+        let _: bool = writing.end();
+        changed
+    }
+
     /// Flips one bit of the cached page `page` of 4 KiB, as bad memory would; false when it is not cached.
     #[cfg(any(test, feature = "sabotage"))]
     #[must_use]

@@ -167,7 +167,7 @@ impl Store {
     }
 
     /// Drops every page of `owner`.
-    fn forget(&mut self, owner: u32) {
+    pub(super) fn forget(&mut self, owner: u32) {
         for at in 0..self.frames.len() {
             if self.frames[at].owner == owner && self.frames[at].pages > 0 {
                 let first = self.frames[at].first;

@@ -15,6 +15,8 @@ pub(crate) struct ModeParameters {
     pub descriptor_sense: bool,
     /// SWP: writes are refused.
     pub software_write_protect: bool,
+    /// WCE: writes are answered before they are stable. The owner of the unit decides, not MODE SELECT.
+    pub write_cache: bool,
     /// What hosts want to be told of the space.
     pub thresholds: Thresholds,
 }
@@ -29,6 +31,9 @@ pub(super) struct Page {
     changeable: &'static [u8],
 }
 
+const CACHING: (u8, u8) = (0x08, 0);
+/// WCE in the caching page.
+const WCE: u8 = 0x04;
 const CONTROL: (u8, u8) = (0x0A, 0);
 /// D_SENSE and SWP in the control page.
 const D_SENSE: (usize, u8) = (2, 0x04);
@@ -65,9 +70,10 @@ const PROVISIONING_CHANGEABLE: [u8; 32] = [
 pub(super) static PAGES: [Page; 5] = [
     // Read-write error recovery: the arrays below repair and retry by themselves (AWRE, ARRE).
     Page { code: 0x01, subpage: 0, default: &[0x01, 10, 0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
-    // Caching: WCE and RCD are zero. What is answered is stable; reads may come from memory.
+    // Caching: RCD is zero, reads may come from memory. WCE is zero, what is answered is stable, unless the owner of the
+    // unit decides otherwise.
     Page {
-        code: 0x08,
+        code: CACHING.0,
         subpage: 0,
         default: &[0x08, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         changeable: &[],
@@ -119,7 +125,10 @@ impl Page {
     }
 
     fn set_current(&self, values: &mut [u8], parameters: ModeParameters) {
-        let ModeParameters { descriptor_sense, software_write_protect, thresholds } = parameters;
+        let ModeParameters { descriptor_sense, software_write_protect, write_cache, thresholds } = parameters;
+        if self.name() == CACHING {
+            values[2] |= if write_cache { WCE } else { 0 };
+        }
         if self.name() == CONTROL {
             for (set, (at, bit)) in [(descriptor_sense, D_SENSE), (software_write_protect, SWP)] {
                 values[at] |= if set { bit } else { 0 };

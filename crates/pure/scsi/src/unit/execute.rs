@@ -28,7 +28,7 @@ pub(crate) struct Job {
 /// What is left to do for a task that was let in. Small, for it is moved with every command.
 enum Work {
     Read(Extent),
-    Write(Lba, View),
+    Write(Lba, View, bool),
     Other(Box<Job>),
 }
 
@@ -49,7 +49,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
                     Ok(()) => {
                         let answer = match work {
                             Work::Read(extent) => self.read(extent).await,
-                            Work::Write(start, data) => self.write(start, data).await,
+                            Work::Write(start, data, fua) => self.write(start, data, fua).await,
                             Work::Other(job) => Box::pin(self.perform(*job, &ticket)).await,
                         };
                         // An aborted task is not answered, whatever it came to.
@@ -73,7 +73,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::Read => Work::Read(request.extent),
             Verb::Write => {
                 let data = blocks_of(data_out, data_out_expected, request.need.data_out, geometry)?;
-                Work::Write(request.extent.start, data)
+                // FUA is in the second byte of every WRITE but WRITE (6), whose second byte is of its address.
+                let fua = request.cdb.operation_code() >= 0x20 && request.cdb.bit(1, 3);
+                Work::Write(request.extent.start, data, fua)
             }
             _ => Work::Other(Box::new(Job { nexus, request, data_out, data_out_expected, geometry })),
         };
@@ -176,14 +178,16 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// Writes `data` from `start` on and makes it stable; counts it as a WRITE.
-    pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Rope, Failure> {
+    /// Writes `data` from `start` on and makes it stable, unless WCE is one and `fua` is not; counts it as a WRITE.
+    pub(crate) async fn write(&self, start: Lba, data: View, fua: bool) -> Result<Rope, Failure> {
         let bytes = data.len();
         if bytes > 0 {
             // Not by way of `write_blocks`, whose future would hold the data once more.
             let written = self.device.write(start, data).await;
             let written = self.check_written(start, bytes, written)?;
-            self.make_stable(written).await?;
+            if fua || !self.mode.get().write_cache {
+                self.make_stable(written).await?;
+            }
         }
         self.counters.count_write(bytes);
         Ok(Rope::new())
@@ -213,7 +217,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         written.map_err(|error| self.write_error(within(extent, error)))
     }
 
-    /// What was written survives power loss. WCE is zero: nothing is answered before.
+    /// What was written survives power loss.
     pub(crate) async fn make_stable(&self, written: Written) -> Result<(), Failure> {
         if self.device.geometry().volatile_cache { self.flush(written).await } else { Ok(()) }
     }

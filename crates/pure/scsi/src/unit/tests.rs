@@ -48,6 +48,29 @@ fn write_without_a_volatile_cache_is_not_flushed() {
 }
 
 #[test]
+fn write_with_the_write_cache_enabled_is_flushed_only_when_that_is_asked_for() {
+    let unit = unit();
+    let caching = |unit: &LogicalUnit<Bench>| ask(unit, &[0x1A, 0x08, 0x08, 0, 64, 0])[6] & 0x04;
+    assert_eq!(caching(&unit), 0);
+    unit.set_write_cache(true);
+    assert_eq!(sense(&run(&unit, HOST, &[0; 6], &[])), (6, 0x2A, 0x01));
+    unit.set_write_cache(true);
+    assert_eq!(caching(&unit), 0x04, "told once");
+    ops(&unit);
+    tell(&unit, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK]);
+    tell(&unit, &[0x0A, 0, 0, 1, 1, 0], &[1; BLOCK]);
+    assert_eq!(ops(&unit), [Op::Write(0, 1), Op::Write(1, 1)]);
+    tell(&unit, &cdb10(0x2A, 0x08, 2, 1), &[1; BLOCK]);
+    assert_eq!(ops(&unit), [Op::Write(2, 1), Op::Flush], "FUA");
+    tell(&unit, &cdb10(0x35, 0, 0, 0), &[]);
+    assert_eq!(ops(&unit), [Op::Flush]);
+    unit.set_write_cache(false);
+    assert_eq!(sense(&run(&unit, HOST, &[0; 6], &[])), (6, 0x2A, 0x01));
+    tell(&unit, &cdb10(0x2A, 0, 3, 1), &[1; BLOCK]);
+    assert_eq!(ops(&unit), [Op::Write(3, 1), Op::Flush]);
+}
+
+#[test]
 fn media_commands_beyond_the_end_are_out_of_range_and_touch_nothing() {
     let unit = unit();
     for code in [0x88, 0x8A, 0x8B, 0x8E, 0x8F, 0x90, 0x91, 0x93] {
