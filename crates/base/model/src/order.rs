@@ -57,6 +57,15 @@ pub enum Order {
         /// True when foreign content of the disks may be overwritten.
         force: bool,
     },
+    /// Make one more group of open disks, and let the pool's volumes lie on it → `Report::Pool`, durable.
+    AddGroup {
+        /// Which pool.
+        pool: Name,
+        /// The group.
+        group: GroupSpec,
+        /// True when foreign content of the disks may be overwritten.
+        force: bool,
+    },
     /// Find the pool on the disks that are open, in any order, and open it with its volumes →
     /// `Report::Pool` (degraded when members are missing). Refused with `POOL_INCOMPLETE` when too many are, with
     /// `POOL_OWNED` while another node has it, and with `POOL_NOT_RELEASED` when one may have it. Takes seconds when only

@@ -8,9 +8,9 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    Events, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool, NewPresentation, NewSnapshots,
-    NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub, Unpresent, VolumeChange,
-    VolumeSettings,
+    AddGroup, Events, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool, NewPresentation,
+    NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub, Unpresent,
+    VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -48,6 +48,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/pools/{name}/pause", post(pause_pool))
         .route("/pools/{name}/resume", post(resume_pool))
         .route("/pools/{name}/scrubs", get(scrubs).post(start_scrub).delete(stop_scrub))
+        .route("/pools/{name}/groups", post(add_group))
         .route("/pools/{name}/export", post(export_pool))
         .route("/pools/{name}/import", post(import_pool))
         .route("/volumes", get(volumes).post(create_volume))
@@ -149,6 +150,10 @@ async fn start_scrub(State(control): Shared, Named(name): Named<Name>, Body(requ
 async fn stop_scrub(State(control): Shared, Named(name): Named<Name>) -> Answer {
     to_its_end(async move { control.stop_scrub(&name).await }).await?;
     Ok(gone())
+}
+
+async fn add_group(State(control): Shared, Named(name): Named<Name>, Body(request): Body<AddGroup>) -> Answer {
+    answer("pool", to_its_end(async move { control.add_group(&name, request).await }).await?)
 }
 
 async fn import_pool(State(control): Shared, Named(name): Named<Name>, Body(request): Body<ImportPool>) -> Answer {

@@ -154,6 +154,7 @@ impl Fake {
             Order::LocateDisk { disk, .. } => self.locate_disk(disk),
             Order::BlinkDisk { .. } => Ok(Report::Done),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
+            Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force),
             Order::OpenPool { id, .. } => self.open_pool(*id),
             Order::ClosePool { pool } => {
                 self.pools.remove(pool);

@@ -70,6 +70,17 @@ pub struct NewPool {
     pub spread: bool,
 }
 
+/// Give a pool one more disk group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddGroup {
+    /// The group.
+    pub group: NewGroup,
+    /// True to overwrite what is on the disks.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// Open a pool that was found on its disks.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

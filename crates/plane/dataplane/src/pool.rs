@@ -3,6 +3,7 @@
 mod care;
 mod create;
 mod device;
+mod groups;
 mod members;
 mod open;
 mod own;
@@ -20,6 +21,7 @@ mod work;
 pub use care::set_repair;
 pub use create::{NewGroup, NewPool, create};
 pub use device::PoolVolume;
+pub use groups::add_group;
 pub use members::{blink, fail_disk, replace_disk};
 pub use open::open;
 pub use own::Taking;
@@ -55,7 +57,7 @@ pub struct OpenPool<W: World> {
     /// Its catalog, and everything that changes it.
     pub pool: volume::Pool<Disk<W>, Group<W>>,
     seat: Rc<Seat<W>>,
-    groups: Vec<GroupState<W>>,
+    groups: groups::Groups<W>,
     halt: Halt,
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,

@@ -62,6 +62,7 @@ catalogue! {
     308 POOL_EXPORTED      Info     "A pool was closed, for another machine to open it.";
     321 POOL_RELIEVED      Info     "A pool has room again.";
     322 WRITE_REFUSED      Critical "A write was refused, because its pool has no space left.";
+    323 POOL_GREW          Info     "A pool has more space.";
     331 POOL_TAKEN_OVER    Warning  "A pool was taken over from a node that did not let go of it.";
     332 POOL_FENCED        Critical "Another node has taken a pool over; this one has stopped using it.";
     333 IMPORT_REFUSED     Warning  "A pool was not opened because another node has it, or may have it.";

@@ -88,6 +88,25 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.
     /// Scrubs: read and compare everything in a pool
     #[command(subcommand, after_help = "Example:\n  blockyard pool scrub start tank")]
     Scrub(ScrubCommand),
+    /// Give a pool one more group of disks: new and growing volumes are striped over it, too
+    #[command(after_help = "Example:
+  blockyard pool add-group tank --level raid6 d6 d7 d8 d9 d10 d11")]
+    AddGroup {
+        /// Which
+        name: Name,
+        /// The disks of the group, see blockyard disk list
+        #[arg(required = true, value_name = "DISK")]
+        disks: Vec<DiskName>,
+        /// raid0, raid1, raid5, raid6 or raid10
+        #[arg(long, value_name = "LEVEL")]
+        level: Level,
+        /// Bytes on one disk before the next disk's turn [default: 64KiB]
+        #[arg(long, value_name = "SIZE")]
+        chunk: Option<Size>,
+        /// Overwrite what is on the disks
+        #[arg(long)]
+        force: bool,
+    },
     /// Close a pool that no host sees, so that its disks can go to another machine
     #[command(after_help = "Example:\n  blockyard pool export tank")]
     Export {

@@ -7,7 +7,7 @@ use crate::args::PoolCommand;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::{confirm, progress};
-use control::request::{ImportPool, NewGroup, NewPool};
+use control::request::{AddGroup, ImportPool, NewGroup, NewPool};
 use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::fmt::Write;
 
@@ -41,6 +41,14 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Pause { name } => care::pause(desk, &name),
         PoolCommand::Resume { name } => care::resume(desk, &name),
         PoolCommand::Scrub(command) => care::scrub(desk, command),
+        PoolCommand::AddGroup { name, disks, level, chunk, force } => {
+            let count = disks.len();
+            let request = AddGroup { group: NewGroup { level, chunk, disks }, force };
+            let answer = desk.client.post(&format!("{}/groups", pool_path(&name)), &request, "pool")?;
+            let pool: PoolReport = answer.decode()?;
+            let text = format!("pool {name} has one more group: {level} of {count} disks; now {}", pool.size);
+            desk.out.done(&answer, &text)
+        }
         PoolCommand::Export { name } => {
             desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))

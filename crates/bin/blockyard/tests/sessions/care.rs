@@ -3,8 +3,8 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{BLOCKS, MEMBERS, Node, name};
-use control::request::{Locate, PoolSettings, StartScrub, Unpresent};
-use model::{PoolState, ScrubReport, code, event};
+use control::request::{AddGroup, Locate, NewGroup, NewVolume, PoolSettings, StartScrub, Unpresent};
+use model::{Level, PoolState, ScrubReport, Size, code, event};
 use shard::{DiskFacts, World};
 use sim::{Crash, DiskHandle, Sim};
 use std::time::Duration;
@@ -155,5 +155,30 @@ fn pool_is_exported_whole_and_imported_with_all_that_was_written() {
         for block in 0..BLOCKS {
             assert_eq!(host.read(block).await, [fill(block); 512], "block {block}");
         }
+    });
+}
+
+#[test]
+fn pool_grows_by_a_group_while_hosts_use_it() {
+    Sim::new(16).run(async move |sim| {
+        let (node, _disks, mut host) = filled(&sim, &[]).await;
+        for disk in ["e0", "e1"] {
+            node.add_disk(disk, 160).await;
+        }
+        let before = node.pool().await;
+        let group = NewGroup { level: Level::Raid1, chunk: None, disks: ["e0", "e1"].map(name).to_vec() };
+        let pool = node.control.add_group(&name("tank"), AddGroup { group, force: false }).await.unwrap();
+        assert_eq!((pool.groups.len(), pool.state), (2, PoolState::Healthy));
+        assert_eq!(pool.size.bytes() - before.size.bytes(), 128 << 20);
+        // More than the first group has left.
+        let size = Some(Size::new(pool.free().bytes() - (64 << 20)));
+        node.control.create_volume(NewVolume::new("tank/vm2".parse().unwrap(), size)).await.unwrap();
+        assert_eq!(host.read(9).await, [fill(9); 512]);
+        assert!(node.codes().await.contains(&event::POOL_GREW));
+        // Both groups say whose the pool is, and are found again.
+        sim.sleep(Duration::from_secs(20)).await;
+        let node = node.restarted(2).await;
+        let pool = node.pool().await;
+        assert_eq!((pool.groups.len(), pool.state, pool.volumes), (2, PoolState::Healthy, 2));
     });
 }

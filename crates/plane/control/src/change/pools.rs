@@ -4,7 +4,7 @@ use super::medium::Medium;
 use crate::Control;
 use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
-use crate::request::{NewGroup, NewPool};
+use crate::request::{AddGroup, NewGroup, NewPool};
 use crate::state::{PendingRecord, SpareRecord};
 use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, Subject, code, event, spread};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +51,26 @@ impl Control {
         committed.and(made)?;
         drop(turn);
         self.pool_report(&name).await
+    }
+
+    /// The pool has one more group of the disks, and its volumes may lie on it.
+    ///
+    /// *Errors*: there is no pool of this name, or it is not open; the group has too few disks, a disk is unknown, missing, in
+    /// use or named twice; and what the data plane refuses. Nothing is changed then.
+    pub async fn add_group(&self, name: &Name, request: AddGroup) -> Result<PoolReport, Refusal> {
+        let turn = self.turn().await;
+        if !self.state().pools.contains_key(name) {
+            return Err(unknown(name));
+        }
+        if !self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {
+            return Err(not_open(name));
+        }
+        self.admit_groups(std::slice::from_ref(&request.group)).await?;
+        let (group, force) = (spec(request.group), request.force);
+        let pool = self.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
+        self.commit(&turn, |state| state.learn(&pool))?;
+        drop(turn);
+        self.pool_report(name).await
     }
 
     /// A pool that was found on its disks alone is one of ours and open, with its volumes.

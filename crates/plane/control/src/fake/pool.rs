@@ -71,17 +71,9 @@ impl Fake {
         let mut paths = Vec::new();
         let mut size = 0;
         for spec in specs {
-            let mut smallest = u64::MAX;
-            let mut members = Vec::new();
-            for disk in &spec.disks {
-                let path = self.disks[disk].clone();
-                smallest = smallest.min(admit_disk(disk, &path, force)?);
-                let disk = DiskId::from_random(crate::control::random()?);
-                paths.push((disk, path));
-                members.push((disk, MemberState::InSync));
-            }
-            size += smallest * spec.level.data_members(members.len()) as u64;
-            groups.push(Group { level: spec.level, chunk: spec.chunk, members });
+            let (group, bytes) = self.draft_group(spec, force, &mut paths)?;
+            size += bytes;
+            groups.push(group);
         }
         let size = Size::new(size);
         let catalogue = Catalogue { id, name: name.clone(), generation: 1, size, groups, volumes: Vec::new() };
@@ -94,6 +86,38 @@ impl Fake {
             Pool { catalogue, rebuild_turns: 0, rebuild_turned: None, scrub: None, scrub_turns: 0 },
         );
         Ok(Report::Pool(self.pools[name].report(&self.disks)))
+    }
+
+    /// A group of the disks, how much it holds, and where each disk of it is.
+    fn draft_group(
+        &self,
+        spec: &GroupSpec,
+        force: bool,
+        paths: &mut Vec<(DiskId, PathBuf)>,
+    ) -> Result<(Group, u64), Refusal> {
+        let (mut smallest, mut members) = (u64::MAX, Vec::new());
+        for disk in &spec.disks {
+            let path = self.disks[disk].clone();
+            smallest = smallest.min(admit_disk(disk, &path, force)?);
+            let disk = DiskId::from_random(crate::control::random()?);
+            paths.push((disk, path));
+            members.push((disk, MemberState::InSync));
+        }
+        let bytes = smallest * spec.level.data_members(members.len()) as u64;
+        Ok((Group { level: spec.level, chunk: spec.chunk, members }, bytes))
+    }
+
+    pub(super) fn add_group(&mut self, name: &Name, spec: &GroupSpec, force: bool) -> Result<Report, Refusal> {
+        let mut paths = Vec::new();
+        let (group, bytes) = self.draft_group(spec, force, &mut paths)?;
+        let pool = self.pools.get_mut(name).expect("control asks for open pools");
+        pool.catalogue.groups.push(group);
+        pool.catalogue.size = Size::new(pool.catalogue.size.bytes() + bytes);
+        for (disk, path) in paths {
+            label::write(&path, &Label { disk, pool: pool.catalogue.clone() })?;
+        }
+        pool.save(&self.disks)?;
+        Ok(self.pool_report(name))
     }
 
     pub(super) fn open_pool(&mut self, id: PoolId) -> Result<Report, Refusal> {

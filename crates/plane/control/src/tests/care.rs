@@ -1,7 +1,7 @@
 //! Settings of pools, and scrubs by hand and by the clock.
 
-use super::Array;
-use crate::request::{PoolSettings, StartScrub};
+use super::{Array, new_pool};
+use crate::request::{AddGroup, NewGroup, PoolSettings, StartScrub};
 use crate::steward::now;
 use model::{Level, Name, PoolState, RepairMode, ScrubReport, ScrubState, Timestamp, code};
 
@@ -114,4 +114,25 @@ async fn scrub_by_the_clock_leaves_a_pool_alone_that_has_other_worries() {
     assert!(scrubs(&array).await.is_empty());
     let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.state, PoolState::Degraded);
+}
+
+#[tokio::test]
+async fn pool_gets_one_more_group_of_free_disks() {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1", "d2", "d3"]).await;
+    let control = &array.control;
+    control.create_pool(new_pool("tank", Level::Raid1, &["d0", "d1"])).await.expect("made");
+    let before = control.pool_report(&name("tank")).await.expect("is there");
+    let add = |disks: &[&str]| {
+        let disks = disks.iter().map(|disk| name(disk)).collect();
+        let request = AddGroup { group: NewGroup { level: Level::Raid1, chunk: None, disks }, force: false };
+        async move { control.add_group(&name("tank"), request).await }
+    };
+    assert_eq!(add(&["d1", "d2"]).await.expect_err("d1 is in use").code, code::DISK_IN_USE);
+    assert_eq!(add(&["d2", "d2"]).await.expect_err("named twice").code, code::DISK_IN_USE);
+    assert_eq!(add(&["d2"]).await.expect_err("too few").code, code::TOO_FEW_MEMBERS);
+    assert_eq!(control.pool_report(&name("tank")).await.expect("is there"), before);
+    let pool = add(&["d2", "d3"]).await.expect("added");
+    assert_eq!((pool.groups.len(), pool.size.bytes()), (2, 2 * before.size.bytes()));
+    assert!(control.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
 }

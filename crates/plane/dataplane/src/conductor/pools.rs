@@ -79,6 +79,25 @@ impl<W: World> Conductor<W> {
         Ok(report)
     }
 
+    pub(super) async fn add_group(&self, name: &Name, group: &GroupSpec, force: bool) -> Result<PoolReport, Refusal> {
+        let home = self.pool_home(name)?.home;
+        group.level.admit_members(group.disks.len())?;
+        let mut disks = Vec::new();
+        for disk in &group.disks {
+            disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk)?.path });
+        }
+        let made = pool::NewGroup { level: group.level, chunk: group.chunk, disks };
+        let pool = name.clone();
+        let report = self.at(home, move |seat| pool::add_group(seat, pool, made, force)).await;
+        if let Ok(report) = &report {
+            self.learn_members(report);
+        }
+        for disk in &group.disks {
+            self.look_again(disk).await;
+        }
+        report
+    }
+
     pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
         let home = self.pool_home(name)?.home;
         // Hosts lose the volumes first: nothing is written while the groups are marked clean.

@@ -67,7 +67,7 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) 
         id: spec.id,
         pool,
         seat: seat.clone(),
-        groups: states,
+        groups: states.into(),
         halt: Halt::default(),
         taking_out: Cell::default(),
         care: Care::default(),
@@ -80,9 +80,10 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) 
     Ok(pool.report())
 }
 
-type Prepared<W> = (GroupPlan<Disk<W>>, GroupState<W>, Rc<FailureRecord<W>>);
+pub(super) type Prepared<W> = (GroupPlan<Disk<W>>, GroupState<W>, Rc<FailureRecord<W>>);
 
-fn prepare<W: World>(seat: &Rc<Seat<W>>, number: usize, group: &NewGroup) -> Result<Prepared<W>, Refusal> {
+/// The group of these disks, open, with nothing written.
+pub(super) fn prepare<W: World>(seat: &Rc<Seat<W>>, number: usize, group: &NewGroup) -> Result<Prepared<W>, Refusal> {
     let mut disks = Vec::new();
     for candidate in &group.disks {
         let disk: Disk<W> = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
@@ -123,7 +124,7 @@ fn prepare<W: World>(seat: &Rc<Seat<W>>, number: usize, group: &NewGroup) -> Res
 }
 
 /// The refusal of a creation, with the name of the disk that is to blame instead of its new identity.
-fn named<W: World>(error: &volume::PoolError, states: &[GroupState<W>]) -> Refusal {
+pub(super) fn named<W: World>(error: &volume::PoolError, states: &[GroupState<W>]) -> Refusal {
     use volume::PoolError::{DiskFails, DiskForeign, DiskOfPool, DiskTooSmall};
     let mut refusal = plain(error);
     let (DiskTooSmall { disk, .. } | DiskForeign { disk, .. } | DiskFails { disk, .. } | DiskOfPool { disk, .. }) =

@@ -62,7 +62,7 @@ pub async fn open<W: World>(
         id,
         pool,
         seat: seat.clone(),
-        groups: states,
+        groups: states.into(),
         halt: Halt::default(),
         taking_out: Cell::default(),
         care: Care::default(),
