@@ -5,6 +5,7 @@
 
 mod access;
 mod call;
+mod check;
 pub mod code;
 mod disk;
 mod engine;
@@ -33,6 +34,7 @@ pub mod volume_policy;
 
 pub use access::{Access, Chap, Host, Initiators, Portal, Presentation, TARGET_PORTAL_GROUP, Target};
 pub use call::{Call, Reply};
+pub use check::{CheckFinding, CheckKind, PoolCheck};
 pub use code::Code;
 pub use disk::{DiskCounters, DiskIdentity, DiskReport, DiskState, Label, SpareReport};
 pub use engine::{EngineReport, NodeIdentity};

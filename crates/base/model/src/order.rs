@@ -217,6 +217,19 @@ pub enum Order {
         /// Where.
         address: SocketAddr,
     },
+    /// Look at everything that the pool says of its volumes, while it serves → `Report::Check`. Writes to a volume wait
+    /// while its map is looked at.
+    CheckPool {
+        /// Which.
+        pool: Name,
+        /// True to put right what can be; the report says what was found before.
+        repair: bool,
+    },
+    /// The catalog of the pool and the maps of its volumes, as text for people → `Report::Text`.
+    DumpPool {
+        /// Which.
+        pool: Name,
+    },
     /// How the data plane itself is → `Report::Engine`.
     Status,
     /// All open disks → `Report::Disks`.

@@ -1,6 +1,8 @@
 //! What the data plane answers.
 
-use crate::{DiskReport, EngineReport, PoolReport, PortalReport, Raised, SessionReport, SnapshotReport, VolumeReport};
+use crate::{
+    DiskReport, EngineReport, PoolCheck, PoolReport, PortalReport, Raised, SessionReport, SnapshotReport, VolumeReport,
+};
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +23,10 @@ pub enum Report {
     Volumes(Vec<VolumeReport>),
     /// Snapshots.
     Snapshots(Vec<SnapshotReport>),
+    /// What was found of a pool.
+    Check(PoolCheck),
+    /// Text for people.
+    Text(String),
     /// One portal.
     Portal(PortalReport),
     /// All portals.

@@ -51,6 +51,8 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/pools/{name}/groups", post(add_group))
         .route("/pools/{name}/export", post(export_pool))
         .route("/pools/{name}/import", post(import_pool))
+        .route("/pools/{name}/check", get(check_pool).post(repair_pool))
+        .route("/pools/{name}/dump", get(dump_pool))
         .route("/volumes", get(volumes).post(create_volume))
         .route("/volumes/{*name}", get(volume).patch(change_volume).delete(delete_volume))
         .route("/snapshots", get(snapshots).post(create_snapshots))
@@ -154,6 +156,18 @@ async fn stop_scrub(State(control): Shared, Named(name): Named<Name>) -> Answer 
 
 async fn add_group(State(control): Shared, Named(name): Named<Name>, Body(request): Body<AddGroup>) -> Answer {
     answer("pool", to_its_end(async move { control.add_group(&name, request).await }).await?)
+}
+
+async fn check_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("check", control.check_pool(&name, false).await?)
+}
+
+async fn repair_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("check", to_its_end(async move { control.check_pool(&name, true).await }).await?)
+}
+
+async fn dump_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("dump", control.dump_pool(&name).await?)
 }
 
 async fn import_pool(State(control): Shared, Named(name): Named<Name>, Body(request): Body<ImportPool>) -> Answer {

@@ -1,8 +1,8 @@
 //! Asking the data plane.
 
 use model::{
-    Call, DiskReport, EngineReport, Order, PoolReport, PortalReport, Refusal, Report, SessionReport, SnapshotReport,
-    VolumeReport, code,
+    Call, DiskReport, EngineReport, Order, PoolCheck, PoolReport, PortalReport, Refusal, Report, SessionReport,
+    SnapshotReport, VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -70,6 +70,10 @@ impl Engine {
         portals: Portals(Vec<PortalReport>);
         /// As [`Engine::ask`], for orders that are answered with sessions.
         sessions: Sessions(Vec<SessionReport>);
+        /// As [`Engine::ask`], for `Order::CheckPool`.
+        check: Check(PoolCheck);
+        /// As [`Engine::ask`], for orders that are answered with text.
+        text: Text(String);
         /// As [`Engine::ask`], for `Order::Status`.
         status: Engine(EngineReport);
     }

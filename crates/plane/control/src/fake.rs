@@ -11,7 +11,7 @@ use crate::Engine;
 use label::OnDisk;
 use model::{
     Access, CacheReport, Call, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState, EngineReport, EventCode,
-    MemberState, Name, Order, PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState,
+    MemberState, Name, Order, PoolCheck, PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState,
     SessionReport, Size, SnapshotName, SnapshotReport, Subject, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName,
     VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
@@ -181,6 +181,8 @@ impl Fake {
             Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).map(Report::Volume),
             Order::SetVolumePolicy { volume, policy } => self.set_volume_policy(volume, *policy),
             Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),
+            Order::CheckPool { .. } => Ok(Report::Check(PoolCheck::default())),
+            Order::DumpPool { pool } => Ok(Report::Text(format!("pool {pool}, which has no maps\n"))),
             Order::CreateSnapshots { .. }
             | Order::DeleteSnapshot { .. }
             | Order::LockSnapshot { .. }

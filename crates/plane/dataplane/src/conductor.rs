@@ -100,8 +100,9 @@ pub struct Facts {
 }
 
 fn is_question(order: &Order) -> bool {
-    use Order::{Disks, NextEvents, Pools, Portals, Sessions, Snapshots, Status, Volumes};
-    matches!(order, Status | Disks | Pools | Volumes | Snapshots | Sessions | Portals | NextEvents)
+    use Order::{CheckPool, Disks, DumpPool, NextEvents, Pools, Portals, Sessions, Snapshots, Status, Volumes};
+    let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
+    looks || matches!(order, Status | Disks | Pools | Volumes | Snapshots | Sessions | Portals | NextEvents)
 }
 
 impl<W: World> Conductor<W> {

@@ -1,6 +1,7 @@
 //! A pool on its home shard: its disks, the arrays over them, its volumes, and the units that show them.
 
 mod care;
+mod check;
 mod create;
 mod device;
 mod groups;
@@ -19,6 +20,7 @@ mod volumes;
 mod work;
 
 pub use care::set_repair;
+pub use check::{check, dump};
 pub use create::{NewGroup, NewPool, create};
 pub use device::PoolVolume;
 pub use groups::add_group;

@@ -128,6 +128,27 @@ found out by watching its disks for six seconds; if not, --force takes it over."
         #[arg(long)]
         force: bool,
     },
+    /// Check what a pool says of its volumes, reading only; exit code 1 when something is wrong
+    #[command(after_help = "Example:\n  blockyard pool check tank")]
+    Check {
+        /// Which
+        name: Name,
+    },
+    /// Put right what a check has found and can be put right; says before what that is
+    #[command(after_help = "Example:\n  blockyard pool repair tank --yes")]
+    Repair {
+        /// Which
+        name: Name,
+        /// Do not ask for the name to be typed
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Print the catalog of a pool and the maps of its volumes, for people: the form changes with the version
+    #[command(after_help = "Example:\n  blockyard pool dump tank > tank.txt")]
+    Dump {
+        /// Which
+        name: Name,
+    },
     /// Destroy a pool that has no volumes; its disks are free then
     #[command(after_help = "Example:\n  blockyard pool destroy tank --yes")]
     Destroy {

@@ -1,6 +1,7 @@
 //! `blockyard pool …`
 
 mod care;
+mod check;
 
 use super::{Desk, joined, known, or_dash, pool_path};
 use crate::args::PoolCommand;
@@ -61,6 +62,9 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             let text = format!("pool {name} is open and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);
             desk.out.done(&answer, &text)
         }
+        PoolCommand::Check { name } => check::check(desk, &name),
+        PoolCommand::Repair { name, yes } => check::repair(desk, &name, yes),
+        PoolCommand::Dump { name } => check::dump(desk, &name),
         PoolCommand::Destroy { name, yes } => {
             confirm::destruction("pool", &name, yes)?;
             desk.client.delete(&pool_path(&name))?;

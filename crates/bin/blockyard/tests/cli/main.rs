@@ -225,6 +225,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             1,
             "what was written to volume tank/vm1 since noon would be gone; repeat with --yes if that is wanted (BY-1809)",
         ),
+        ("pool check pond", 1, "there is no pool pond; see blockyard pool list (BY-1102)"),
         (
             "volume set tank/vm1 --write-policy back",
             1,

@@ -242,6 +242,36 @@ fn roll_back_waits_for_sessions_or_tells_them() {
 }
 
 #[test]
+fn check_looks_at_everything_and_dump_says_it() {
+    Sim::new(46).run(async move |sim| {
+        let (node, mut host) = furnished(&sim, 2).await;
+        overcommit(&node).await;
+        take_all_attentions(&mut host).await;
+        host.address(1);
+        take_all_attentions(&mut host).await;
+        for granule in 0..12 {
+            host.write(granule * GRANULE, 1).await;
+        }
+        let new =
+            NewSnapshots { volumes: vec!["tank/thin".parse().unwrap()], name: name("kept"), lock: SnapshotLock::Open };
+        node.control.create_snapshots(new).await.unwrap();
+        for granule in 0..3 {
+            host.write(granule * GRANULE, 2).await;
+        }
+        let checked = node.control.check_pool(&name("tank"), false).await.unwrap();
+        assert_eq!(
+            (checked.findings.len(), checked.granules),
+            (0, 12 + 3),
+            "what was written, and anew after the snapshot"
+        );
+        assert_eq!(node.control.check_pool(&name("tank"), true).await.unwrap(), checked, "nothing was to be repaired");
+        let dumped = node.control.dump_pool(&name("tank")).await.unwrap();
+        assert!(dumped.starts_with("pool ") && dumped.contains("kept") && dumped.contains("thin"), "{dumped}");
+        assert_eq!(host.read(0).await, [2; 512]);
+    });
+}
+
+#[test]
 fn families_are_whole_after_a_restart() {
     Sim::new(51).run(async move |sim| {
         let (node, mut host) = furnished(&sim, 2).await;

@@ -5,7 +5,9 @@ use crate::change::pools;
 use crate::control::Turn;
 use crate::request::{PoolSettings, StartScrub};
 use crate::state::PoolRecord;
-use model::{Name, Order, PoolPolicy, PoolReport, PoolState, Refusal, ScrubPolicy, ScrubReport, ScrubState, Timestamp};
+use model::{
+    Name, Order, PoolCheck, PoolPolicy, PoolReport, PoolState, Refusal, ScrubPolicy, ScrubReport, ScrubState, Timestamp,
+};
 
 /// How many scrubs of a pool are remembered.
 const SCRUBS_KEPT: usize = 12;
@@ -68,6 +70,22 @@ impl Control {
             scrubs.push(latest);
         }
         Ok(scrubs)
+    }
+
+    /// What is wrong with the maps of the pool's volumes; nothing is written, but with `repair` what can be put right.
+    ///
+    /// *Errors*: there is no such pool, or it is not open.
+    pub async fn check_pool(&self, name: &Name, repair: bool) -> Result<PoolCheck, Refusal> {
+        self.admit_open(name).await?;
+        self.engine.check(Order::CheckPool { pool: name.clone(), repair }).await
+    }
+
+    /// The catalog of the pool and the maps of its volumes, as text for people.
+    ///
+    /// *Errors*: there is no such pool, or it is not open.
+    pub async fn dump_pool(&self, name: &Name) -> Result<String, Refusal> {
+        self.admit_open(name).await?;
+        self.engine.text(Order::DumpPool { pool: name.clone() }).await
     }
 
     /// The data plane repairs the pool as it was set.

@@ -17,6 +17,16 @@ impl<W: World> Conductor<W> {
             Order::Pools => Report::Pools(self.pool_reports().await),
             Order::Volumes => Report::Volumes(self.volume_reports().await),
             Order::Snapshots => Report::Snapshots(self.snapshot_reports().await),
+            Order::CheckPool { pool, repair } => {
+                let (pool, repair) = (pool.clone(), *repair);
+                let home = self.pool_home(&pool)?.home;
+                Report::Check(self.at(home, move |seat| crate::pool::check(seat, pool, repair)).await?)
+            }
+            Order::DumpPool { pool } => {
+                let pool = pool.clone();
+                let home = self.pool_home(&pool)?.home;
+                Report::Text(self.at(home, move |seat| crate::pool::dump(seat, pool)).await?)
+            }
             Order::Sessions => Report::Sessions(self.session_reports()),
             Order::Portals => Report::Portals(self.portal_reports()),
             Order::NextEvents => Report::Events(self.seat.events.next().await),

@@ -1,0 +1,54 @@
+//! Looking at everything that a pool says of its volumes, putting right what can be, and saying it as text.
+
+use super::refusals::refusal;
+use super::{OpenPool, find};
+use crate::seat::Seat;
+use model::{CheckFinding, CheckKind, Name, PoolCheck, Refusal, VolumeName};
+use shard::World;
+use std::rc::Rc;
+use volume::{FindingKind, Uuid};
+
+/// What is wrong with the maps of the pool's volumes; with `repair`, what was wrong and could be put right is right.
+pub async fn check<W: World>(seat: Rc<Seat<W>>, pool: Name, repair: bool) -> Result<PoolCheck, Refusal> {
+    let pool = find(&seat, &pool)?;
+    let checked = if repair { pool.pool.repair().await } else { pool.pool.check().await };
+    let checked = checked.map_err(|error| refusal(&error, &pool))?;
+    let finding = |finding: &volume::Finding| CheckFinding {
+        volume: pool.family_name(finding.family),
+        kind: kind_of(finding.kind),
+        what: finding.what.clone(),
+    };
+    Ok(PoolCheck {
+        findings: checked.findings.iter().map(finding).collect(),
+        entries: checked.entries,
+        granules: checked.granules,
+        pages: checked.pages,
+    })
+}
+
+/// The catalog and the maps of the pool, as text.
+pub async fn dump<W: World>(seat: Rc<Seat<W>>, pool: Name) -> Result<String, Refusal> {
+    let pool = find(&seat, &pool)?;
+    pool.pool.dump().await.map_err(|error| refusal(&error, &pool))
+}
+
+impl<W: World> OpenPool<W> {
+    /// A family by the volume that it began with.
+    fn family_name(&self, family: Uuid) -> String {
+        let families = self.pool.status().families;
+        let first = families.iter().flat_map(|one| &one.volumes).find(|volume| volume.id == family);
+        let name = first.filter(|volume| !volume.is_dying).and_then(|volume| volume.name.parse().ok());
+        name.map_or_else(|| family.to_string(), |own| VolumeName::in_pool(self.name.clone(), own).to_string())
+    }
+}
+
+fn kind_of(kind: FindingKind) -> CheckKind {
+    match kind {
+        FindingKind::Leak => CheckKind::Leak,
+        FindingKind::Unguarded => CheckKind::Unguarded,
+        FindingKind::DoubleUse => CheckKind::DoubleUse,
+        FindingKind::OutOfRange => CheckKind::OutOfRange,
+        FindingKind::Damaged => CheckKind::Damaged,
+        FindingKind::Count => CheckKind::Count,
+    }
+}
