@@ -131,9 +131,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     fn lose_of(self: &Rc<Self>, ended: &Ended, error: IoError) {
-        if ended.tenure == self.member(ended.member).tenure.get() {
-            self.lose(ended.member, error);
-        }
+        self.lose_in(ended.member, ended.tenure, error);
     }
 
     /// The only full copy kept its old content, so a replacement that took the new one differs from it.

@@ -86,6 +86,13 @@ impl<D: BlockDevice + 'static> Core<D> {
         });
     }
 
+    /// As [`Core::lose`], unless another device is in the place than in that tenure.
+    pub(crate) fn lose_in(self: &Rc<Self>, member: u16, tenure: u64, error: IoError) {
+        if self.member(member).tenure.get() == tenure {
+            self.lose(member, error);
+        }
+    }
+
     /// Nothing is acknowledged any more. The first reason is kept.
     pub(crate) fn stop(&self, error: IoError) {
         if self.failures.stopped_by().is_none() {

@@ -37,10 +37,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         // failure is written to the same disks.
         let mut flush = pin!(place.flush());
         let flushed = self.background.until(|cx| flush.as_mut().poll(cx)).await;
-        if let Err(error) = flushed
-            && tenure == place.tenure.get()
-        {
-            self.lose(member, error);
+        if let Err(error) = flushed {
+            self.lose_in(member, tenure, error);
         }
         flushed
     }

@@ -94,6 +94,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             self.make_pages(protected, &segment, pages).await?;
         }
         self.flush_those(self.in_use(protected)).await?;
+        self.blank_rest(protected).await;
         protected.coarsen(ground.region_pages_with(&segment) / ground.region_pages());
         ground.add(segment, member_blocks);
         protected.cache.borrow_mut().widen(self.width(), ground.pages());
@@ -126,6 +127,25 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
         }
         runs
+    }
+
+    /// What the last page says of blocks behind the data is that they are unwritten: where both of its copies were
+    /// lost once, it says that nothing is known of them, and rebuilds only put right what there was.
+    async fn blank_rest(self: &Rc<Self>, protected: &Protected) {
+        let end = protected.ground.data_blocks().0;
+        let rest = Extent::new(end, end.next_multiple_of(PAGE_ENTRIES) - end);
+        if rest.is_empty() {
+            return;
+        }
+        for member in 0..self.width() {
+            let _pins = self.hold_pages(protected, member, rest).await;
+            let mut cache = protected.cache.borrow_mut();
+            for block in rest.start.0..rest.end().0 {
+                if cache.entry(member, block) != Some(Entry::UNWRITTEN) {
+                    cache.set(member, block, Entry::UNWRITTEN);
+                }
+            }
+        }
     }
 
     /// These pages are on all members that are in use, and say that nothing was written.

@@ -210,11 +210,12 @@ impl<D: BlockDevice + 'static> Core<D> {
                 let Some(home) = home.filter(|home| self.in_use(protected).contains(home.member)) else {
                     return Vec::new();
                 };
+                let tenure = self.member(home.member).tenure.get();
                 match self.member(home.member).write_beside_data(home.at, joined).await {
                     Ok(_) => Vec::new(),
                     Err(error) if error.kind == IoErrorKind::Medium && !self.spares(home.member) => ids,
                     Err(error) => {
-                        self.lose(home.member, error);
+                        self.lose_in(home.member, tenure, error);
                         Vec::new()
                     }
                 }
@@ -266,11 +267,12 @@ impl<D: BlockDevice + 'static> Core<D> {
         let write = |member| {
             let block = Anchor { member, ..anchor.clone() }.emit();
             let at = Area::anchor(anchor.number % 2);
-            async move { (member, self.member(member).write_beside_data(at, block).await) }
+            let tenure = self.member(member).tenure.get();
+            async move { (member, tenure, self.member(member).write_beside_data(at, block).await) }
         };
-        for (member, written) in join_all(members.iter().map(write)).await {
+        for (member, tenure, written) in join_all(members.iter().map(write)).await {
             if let Err(error) = written {
-                self.lose(member, error);
+                self.lose_in(member, tenure, error);
             }
         }
         self.flush_those(members).await

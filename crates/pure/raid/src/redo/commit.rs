@@ -103,15 +103,18 @@ impl<D: BlockDevice + 'static> Core<D> {
                 }
                 return self.serving(Extent::default());
             }
-            let lanes = more.iter().map(|member| async move { (member, self.write_lane(member, start, bytes).await) });
-            for (member, result) in join_all(lanes).await {
+            let lanes = more.iter().map(|member| async move {
+                let tenure = self.member(member).tenure.get();
+                (member, tenure, self.write_lane(member, start, bytes).await)
+            });
+            for (member, tenure, result) in join_all(lanes).await {
                 match result {
                     Ok(()) => written = written.with(member),
                     Err(_) if sabotage::is(Bug::LaneErrorIgnored) => written = written.with(member),
                     Err(error) if error.kind == IoErrorKind::Medium && !self.spares(member) => {
                         refused = refused.with(member);
                     }
-                    Err(error) => self.lose(member, error),
+                    Err(error) => self.lose_in(member, tenure, error),
                 }
             }
         }

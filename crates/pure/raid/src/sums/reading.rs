@@ -66,8 +66,8 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     fn note_gone(self: &Rc<Self>, member: u16, tenure: u64, error: IoError) {
-        if error.kind == IoErrorKind::Gone && tenure == self.member(member).tenure.get() {
-            self.lose(member, error);
+        if error.kind == IoErrorKind::Gone {
+            self.lose_in(member, tenure, error);
         }
     }
 

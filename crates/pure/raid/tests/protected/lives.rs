@@ -3,7 +3,7 @@
 use crate::bench::{Bench, Plan, is_clean};
 use crate::oracle::run;
 use block::{Blocks, Extent};
-use raid::{GrowError, Level, MemberState, Repair};
+use raid::{GrowError, Level, MemberState, Outcome, Repair};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -115,12 +115,17 @@ impl Life {
     fn fail_or_replace(&self) {
         let (layout, status) = (self.bench.layout(), self.bench.array.status());
         let failed = (0..).zip(&status.members).find(|(_, member)| member.state != MemberState::InService);
-        match failed {
+        let may_fail = self.roll(3) == 0 && layout.level() == Level::Raid6;
+        match failed.filter(|_| !may_fail) {
             Some((member, _)) if status.reshape.is_none() => {
                 assert_eq!(self.bench.replace(member).unreadable, []);
             }
-            None if layout.level() != Level::Raid0 => self.bench.fail(self.roll(status.members.len() as u64) as u16),
-            _ => {}
+            Some(_) => {}
+            // One that has failed is not failed again, and no more than the level bears.
+            None => {
+                let (array, member) = (self.bench.array.clone(), self.roll(status.members.len() as u64) as u16);
+                let _ = self.bench.run(async move { array.fail(member).await });
+            }
         }
     }
 
@@ -202,7 +207,8 @@ fn live(plan: Plan, seed: u64) -> Result<bool, String> {
     }
     let scrubbed = life.bench.scrub(Repair::Report);
     let findings = life.bench.findings.borrow();
-    if !is_clean(&scrubbed) || !findings.is_empty() {
+    // Where a member and the one behind it were lost, nothing is known of some blocks until they are restored.
+    if !is_clean(&scrubbed) || findings.iter().any(|finding| finding.outcome == Outcome::Lost) {
         return Err(format!("{scrubbed:?}, {findings:?}"));
     }
     Ok(life.growths > 0 && life.bench.array.layout().members() as usize > plan.members)
@@ -213,13 +219,14 @@ fn live(plan: Plan, seed: u64) -> Result<bool, String> {
 fn array_that_becomes_larger_among_all_else_holds_what_was_written() {
     let asked = std::env::var("RAID_LIVES").ok();
     let seeds = asked.as_deref().and_then(|asked| asked.split_once(".."));
-    let seeds = seeds.map_or(0..24, |(from, to)| from.parse().expect("a number")..to.parse().expect("a number"));
+    let seeds = seeds.map_or(0..12, |(from, to)| from.parse().expect("a number")..to.parse().expect("a number"));
     let (mut lives, mut larger) = (0, 0);
     for seed in seeds {
-        for (level, members) in [(Level::Raid5, 3), (Level::Raid6, 4), (Level::Raid5, 5)] {
-            let (chunk_blocks, volatile) = (1 + (seed & 1), seed & 2 == 0);
+        for (level, members) in [(Level::Raid5, 3), (Level::Raid6, 4), (Level::Raid5, 5), (Level::Raid6, 5)] {
+            let (chunk_blocks, volatile) = (1 << (seed % 4), seed & 4 == 0);
             let plan = Plan::small(level, members, volatile);
-            let plan = Plan { chunk_blocks, stripes: 10, room: 80, spare: true, ring_blocks: 64, ..plan };
+            let plan =
+                Plan { chunk_blocks, stripes: 10, room: 60 * chunk_blocks, spare: true, ring_blocks: 64, ..plan };
             larger += u64::from(live(plan, seed).unwrap_or_else(|error| panic!("{plan:?}, seed {seed}: {error}")));
             lives += 1;
         }

@@ -7,7 +7,8 @@ use block::{BlockDevice, Blocks, Extent, Written};
 use raid::GrowError;
 use raid::geometry::MemberSet;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -81,6 +82,19 @@ impl Pace {
         })
         .await;
     }
+}
+
+/// What the command returns, unless it is dropped after so many polls.
+async fn polled_at_most<T>(polls: u64, command: impl Future<Output = T>) -> Option<T> {
+    let (mut command, mut left) = (pin!(command), polls);
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        command.as_mut().poll(cx).map(Some)
+    })
+    .await
 }
 
 struct Script {
@@ -226,15 +240,22 @@ impl Script {
                 let (fresh, discard) = (matches!(kind, 9 | 10), kind == 11);
                 let name = if discard { 0 } else { self.next_name.replace(self.next_name.get() + 1) };
                 let data = run(name, extent);
+                // Where blocks move, hosts abort a command now and then.
+                let is_aborted = self.kinds.becomes == Becomes::Wider && dice.roll(6) == 0;
+                let patience = if is_aborted { dice.roll(12) } else { u64::MAX };
                 self.bench.begin(async move {
                     oracle.borrow_mut().begin(extent, name, fresh || discard);
-                    let done = match (fresh, discard) {
-                        (true, _) => array.write_fresh(extent.start, data).await,
-                        (_, true) => array.discard(extent).await,
-                        _ => array.write(extent.start, data).await,
+                    let command = async {
+                        match (fresh, discard) {
+                            (true, _) => array.write_fresh(extent.start, data).await,
+                            (_, true) => array.discard(extent).await,
+                            _ => array.write(extent.start, data).await,
+                        }
                     };
-                    let _ = done.expect("no more is lost than can be");
-                    oracle.borrow_mut().end(extent);
+                    if let Some(done) = polled_at_most(patience, command).await {
+                        let _ = done.expect("no more is lost than can be");
+                        oracle.borrow_mut().end(extent);
+                    }
                 });
             }
             12 | 13 => drop(self.bench.begin(async move {
