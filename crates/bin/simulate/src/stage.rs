@@ -12,8 +12,8 @@ use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::Isid;
 use iscsi::{DigestOffer, IscsiName, Offer};
 use model::{
-    Access, Chap, Host as ModelHost, Initiators, Name, Order, PoolReport, Portal, Presentation, Refusal, Report,
-    Secret, SessionReport, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName,
+    Access, Chap, DiskCounters, DiskName, Host as ModelHost, Initiators, Name, Order, PoolReport, Portal, Presentation,
+    Refusal, Report, Secret, SessionReport, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName,
 };
 use shard::World;
 use sim::{NetworkFaults, Sim};
@@ -188,19 +188,19 @@ impl Stage {
     /// The disks have been doing nothing for a while: no rebuild and no resync runs.
     pub async fn idle_disks(&self) -> Judged<()> {
         let until = self.world.now() + QUIET_TIME_MAX;
-        let mut before = None;
+        let mut before: Option<Vec<_>> = None;
         loop {
             let Report::Disks(disks) = self.order(Order::Disks).await? else {
                 return Err("Disks was not answered with disks".to_owned());
             };
-            let now = Some(disks.into_iter().map(|disk| (disk.name, disk.counters)).collect::<Vec<_>>());
-            if now == before {
+            let now: Vec<_> = disks.into_iter().map(|disk| (disk.name, disk.counters)).collect();
+            if before.is_some_and(|before| are_idle(&before, &now)) {
                 return Ok(());
             }
             if self.world.now() > until {
                 return Err(format!("disks are not idle after {QUIET_TIME_MAX:?}"));
             }
-            before = now;
+            before = Some(now);
             // What is slow now was counted when it began.
             self.world.sleep(2 * DISK_PATIENCE).await;
         }
@@ -343,4 +343,18 @@ impl Traffic {
     pub fn is_over(&self) -> bool {
         self.left.get() == 0 || self.running.get() == 0
     }
+}
+
+/// True when every disk has done no more than say whose its pool is, which it does every two seconds: a read of four
+/// blocks, a write of one, a flush.
+fn are_idle(before: &[(Option<DiskName>, DiskCounters)], now: &[(Option<DiskName>, DiskCounters)]) -> bool {
+    let beats = 2 * DISK_PATIENCE.as_secs() / 2 + 2;
+    let at_most = |before: u64, now: u64, most: u64| now.checked_sub(before).is_some_and(|done| done <= most);
+    let is_idle = |before: &DiskCounters, now: &DiskCounters| {
+        at_most(before.reads, now.reads, beats)
+            && at_most(before.read_bytes, now.read_bytes, beats * 16384)
+            && at_most(before.written_bytes, now.written_bytes, beats * 4096)
+    };
+    before.len() == now.len()
+        && before.iter().zip(now).all(|((disk, before), (same, now))| disk == same && is_idle(before, now))
 }
