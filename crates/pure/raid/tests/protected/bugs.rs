@@ -92,6 +92,7 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
         Bug::GrowthWithoutPages => with(bug, grow::large_growth),
         Bug::NotDrained => with(bug, grow::slow_read),
+        Bug::NoMovingLock => with(bug, grow::slow_read_of_a_block_that_moves),
         Bug::GrowthNotInAnchor => by_change(bug, &grow::grown_plans(), grow::LARGER, seeds),
         // What is moved over blocks that are not is moved first.
         Bug::MovedWithoutImages | Bug::BegunStripeLeft => {

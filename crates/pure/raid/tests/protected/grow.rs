@@ -280,9 +280,34 @@ pub fn slow_read() -> Result<(), String> {
     Ok(())
 }
 
+/// The same where the read begins before its block is moved.
+pub fn slow_read_of_a_block_that_moves() -> Result<(), String> {
+    let plan = reshaped_plans()[0];
+    let bench = Bench::format(plan, 5);
+    fill(&bench, 1);
+    bench.close();
+    bench.add_member().map_err(|error| error.to_string())?;
+    let (layout, place) = (plan.shape().layout().expect("a valid shape"), Role::Data { column: 0, copy: 0 });
+    let disk = bench.disk(layout.member_of(2, place));
+    disk.stall_next_read.set(Some(bench.data() + 2 * plan.chunk_blocks));
+    let (array, again) = (bench.array.clone(), bench.array.clone());
+    let read = bench.begin(async move { array.read(Extent::new(8, 1)).await });
+    bench.settle();
+    let reshaped = bench.begin(async move { again.reshape(async |_| {}).await });
+    bench.settle();
+    disk.let_go();
+    bench.settle();
+    reshaped.take().ok_or("the reshape does not end")?.map_err(|error| error.to_string())?;
+    match read.take().ok_or("the read does not end")? {
+        Ok(found) if *found.clone().into_view() == *run(1, Extent::new(8, 1)) => Ok(()),
+        other => Err(format!("another block was read: {}", other.is_ok())),
+    }
+}
+
 #[test]
 fn read_that_a_reshape_overtakes_returns_its_block() {
     slow_read().unwrap_or_else(|error| panic!("{error}"));
+    slow_read_of_a_block_that_moves().unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// An array so large that a growth puts pages into regions that are used: what is new reads as zeros.
