@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// What the smallest and the largest disks hold, in MiB: about the least that a pool takes.
-const DISK_MIB: RangeInclusive<u64> = 64..=66;
+const DISK_MIB: RangeInclusive<u64> = 112..=114;
 
 /// A pool to be made of new disks.
 pub(crate) struct PoolPlan {
