@@ -6,11 +6,13 @@ use super::refusals::{plain, refusal};
 use crate::array::Disk;
 use crate::fence::Fence;
 use crate::seat::Seat;
+use futures_util::future::select;
 use model::{Name, NodeIdentity, Refusal, Subject, event};
 use shard::World;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::pin::pin;
 use std::rc::{Rc, Weak};
-use volume::owner::{BEAT, WATCH};
+use volume::owner::{BEAT, LEASE, WATCH};
 use volume::{FoundPool, Node, Owner, Uuid};
 
 /// Who takes a pool.
@@ -150,7 +152,8 @@ impl<W: World> OpenPool<W> {
     /// Nobody has the pool any more.
     pub(super) async fn let_go(&self) {
         self.claim.ended.set(true);
-        self.pool.release().await;
+        // A disk that does not answer any more holds nobody up; the next owner then watches.
+        select(pin!(self.pool.release()), pin!(self.seat.world.sleep(LEASE))).await;
     }
 
     /// Nobody is told any more whose the pool is.
