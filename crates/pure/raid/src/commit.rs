@@ -88,7 +88,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                         count(&core.member(ended.member).counts.heals);
                         core.tally.add(|counters| counters.heals += 1);
                     }
-                    Err(error) if core.spares(ended.member) => core.lose_of(&ended, error),
+                    Err(error) if core.spares(ended.member) => core.lose_in(ended.member, ended.tenure, error),
                     Err(_) => {}
                 }
             }
@@ -120,7 +120,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         for ended in all {
             let Err(error) = ended.result else { continue };
             if self.spares(ended.member) || error.kind == IoErrorKind::Gone || self.layout.has_parity() {
-                self.lose_of(ended, error);
+                self.lose_in(ended.member, ended.tenure, error);
             } else {
                 // There is no other copy, and no parity that would now be wrong: the caller is told.
                 refused = Err(error.at(extent).of_member(ended.member));
@@ -128,10 +128,6 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
         }
         refused.and_then(|()| self.serving(extent))
-    }
-
-    fn lose_of(self: &Rc<Self>, ended: &Ended, error: IoError) {
-        self.lose_in(ended.member, ended.tenure, error);
     }
 
     /// The only full copy kept its old content, so a replacement that took the new one differs from it.

@@ -8,7 +8,7 @@ mod judge;
 mod spare;
 
 use crate::array::Core;
-use crate::geometry::{MemberSet, bytes};
+use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
 use crate::open::Opened;
 use crate::protect::Protected;
 use crate::recover::chain::{Batch, Chain};
@@ -16,10 +16,11 @@ use crate::redo::anchor::Reshape;
 use crate::redo::batch::Kind;
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
-use crate::sums::Entry;
-use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba};
+use crate::sums::{Entry, guards};
+use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::stream::{self, StreamExt};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Blocks that are copied from the log in one go where they follow each other.
@@ -47,6 +48,8 @@ struct Run {
     lane: u16,
     at: u64,
     blocks: u64,
+    /// What the blocks must match.
+    entries: Vec<Entry>,
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
@@ -113,7 +116,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn relog(self: &Rc<Self>, protected: &Protected, chain: &Chain) -> Result<(), IoError> {
         let Some(last) = chain.batches.last().filter(|_| !sabotage::is(Bug::NoRelog)) else { return Ok(()) };
         let extent = Extent::new(protected.area.ring.start.0 + last.at, last.blocks);
-        let bytes = self.read_beside_data(last.lane, extent).await?.into_view();
+        let bytes = chain.last.clone().expect("a chain of batches has a last one");
         for member in self.in_use(protected).iter().filter(|&member| member != last.lane) {
             // A lane that has it is left alone: written again, it could be torn, and be the only one.
             if self.read_beside_data(member, extent).await.is_ok_and(|found| found == *bytes) {
@@ -140,8 +143,9 @@ impl<D: BlockDevice + 'static> Core<D> {
                         && run.blocks < RUN_BLOCKS =>
                 {
                     run.blocks += 1;
+                    run.entries.push(last.new);
                 }
-                _ => runs.push(Run { member, block, lane, at, blocks: 1 }),
+                _ => runs.push(Run { member, block, lane, at, blocks: 1, entries: vec![last.new] }),
             }
         }
         let total = runs.iter().map(|run| run.blocks).sum();
@@ -157,9 +161,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         if !self.in_use(protected).contains(run.member) {
             return Ok(());
         }
-        let extent = Extent { start: Lba(protected.area.ring.start.0 + run.at), len: Blocks(run.blocks) };
-        let content = self.read_beside_data(run.lane, extent).await?.into_view();
-        debug_assert_eq!(content.len(), bytes(run.blocks), "a read returns what was asked for");
+        let content = self.read_images(protected, &run).await?;
         match self.member(run.member).write(Lba(run.block), content).await {
             Err(error) if error.kind == IoErrorKind::Medium && !self.spares(run.member) => Ok(()),
             Err(error) => {
@@ -167,6 +169,43 @@ impl<D: BlockDevice + 'static> Core<D> {
                 self.serving(Extent::default())
             }
             Ok(_) => Ok(()),
+        }
+    }
+
+    /// The images as they were logged: they were found whole, and need not be when they are read again.
+    async fn read_images(self: &Rc<Self>, protected: &Protected, run: &Run) -> Result<View, IoError> {
+        if let Ok(images) = self.read_right(protected, run, run.lane, 0..run.blocks).await {
+            return Ok(images);
+        }
+        let mut images = Buf::zeroed(bytes(run.blocks));
+        for (n, place) in (0..).zip(images.chunks_exact_mut(BLOCK_BYTES as usize)) {
+            let mut found = Err(IoError::new(IoErrorKind::Medium, Extent::new(run.block + n, 1)));
+            for lane in self.in_use(protected).iter() {
+                found = self.read_right(protected, run, lane, n..n + 1).await;
+                if found.is_ok() {
+                    break;
+                }
+            }
+            place.copy_from_slice(&found?);
+        }
+        Ok(images.freeze())
+    }
+
+    /// Some images of a run from one lane, where they are what was logged.
+    async fn read_right(
+        self: &Rc<Self>,
+        protected: &Protected,
+        run: &Run,
+        lane: u16,
+        part: Range<u64>,
+    ) -> Result<View, IoError> {
+        let extent = Extent::new(protected.area.ring.start.0 + run.at + part.start, part.end - part.start);
+        let images = self.read_beside_data(lane, extent).await?.into_view();
+        let is_right = |(n, guard)| run.entries[n as usize].matches(protected.tie(run.member, run.block + n), guard);
+        if part.zip(guards(&images)).all(is_right) || sabotage::is(Bug::ReplayUnseen) {
+            Ok(images)
+        } else {
+            Err(IoError::new(IoErrorKind::Medium, extent))
         }
     }
 }

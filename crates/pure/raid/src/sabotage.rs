@@ -40,6 +40,8 @@ pub enum Bug {
     AnyEpoch,
     /// The images of a batch are not checked at replay.
     TornBatch,
+    /// An image that was found whole is not compared when it is read again.
+    ReplayUnseen,
     /// The last batch is replayed without being made stable first.
     NoRelog,
     /// Both mirrors are written at once after their sums were logged.
@@ -84,7 +86,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,
@@ -102,6 +104,7 @@ impl Bug {
         Self::ReplayFirstWins,
         Self::AnyEpoch,
         Self::TornBatch,
+        Self::ReplayUnseen,
         Self::NoRelog,
         Self::MirrorsAtOnce,
         Self::NoJudge,

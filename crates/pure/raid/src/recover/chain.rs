@@ -6,7 +6,7 @@ use crate::protect::Protected;
 use crate::redo::batch::{Header, Kind, Record, parse, parse_header};
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
-use block::{BlockDevice, Extent};
+use block::{BlockDevice, Extent, View};
 use futures_util::future::join_all;
 use simd::crc32c::crc32c;
 use std::rc::Rc;
@@ -29,11 +29,13 @@ pub(super) struct Chain {
     pub(super) settled: u64,
     /// Where the log goes on.
     pub(super) head: Head,
+    /// The last batch as it was found whole: read again, it might not be.
+    pub(super) last: Option<View>,
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
     pub(super) async fn follow(self: &Rc<Self>, protected: &Protected, epoch: u64, tail: Head) -> Chain {
-        let mut chain = Chain { batches: Vec::new(), settled: 0, head: tail };
+        let mut chain = Chain { batches: Vec::new(), settled: 0, head: tail, last: None };
         loop {
             let Head { number, at } = chain.head;
             let mut found = self.find(protected, epoch, number, at).await;
@@ -41,14 +43,21 @@ impl<D: BlockDevice + 'static> Core<D> {
                 // It did not fit before the end of the ring.
                 found = self.find(protected, epoch, number, 0).await;
             }
-            let Some((header, batch)) = found else { return chain };
+            let Some((header, batch, bytes)) = found else { return chain };
+            chain.last = Some(bytes);
             chain.settled = chain.settled.max(header.settled);
             chain.head = Head { number: number + 1, at: batch.end() % protected.ring.blocks };
             chain.batches.push(batch);
         }
     }
 
-    async fn find(self: &Rc<Self>, protected: &Protected, epoch: u64, number: u64, at: u64) -> Option<(Header, Batch)> {
+    async fn find(
+        self: &Rc<Self>,
+        protected: &Protected,
+        epoch: u64,
+        number: u64,
+        at: u64,
+    ) -> Option<(Header, Batch, View)> {
         let first = Extent::new(protected.area.ring.start.0 + at, 1);
         let members = self.in_use(protected);
         let read = |member| async move { (member, self.read_beside_data(member, first).await) };
@@ -63,9 +72,10 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
             let whole = Extent { start: first.start, len: block::Blocks(u64::from(header.blocks)) };
             let Ok(rope) = self.read_beside_data(lane, whole).await else { continue };
-            if let Some(records) = self.whole(protected, &rope.into_view(), &header) {
+            let bytes = rope.into_view();
+            if let Some(records) = self.whole(protected, &bytes, &header) {
                 let batch = Batch { number, at, blocks: u64::from(header.blocks), lane, records };
-                return Some((header, batch));
+                return Some((header, batch, bytes));
             }
         }
         None

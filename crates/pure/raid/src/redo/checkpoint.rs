@@ -210,8 +210,9 @@ impl<D: BlockDevice + 'static> Core<D> {
                 let Some(home) = home.filter(|home| self.in_use(protected).contains(home.member)) else {
                     return Vec::new();
                 };
-                let tenure = self.member(home.member).tenure.get();
-                match self.member(home.member).write_beside_data(home.at, joined).await {
+                let place = self.member(home.member);
+                let tenure = place.tenure.get();
+                match place.write_beside_data(home.at, joined).await {
                     Ok(_) => Vec::new(),
                     Err(error) if error.kind == IoErrorKind::Medium && !self.spares(home.member) => ids,
                     Err(error) => {
@@ -267,14 +268,15 @@ impl<D: BlockDevice + 'static> Core<D> {
         let write = |member| {
             let block = Anchor { member, ..anchor.clone() }.emit();
             let at = Area::anchor(anchor.number % 2);
-            let tenure = self.member(member).tenure.get();
-            async move { (member, tenure, self.member(member).write_beside_data(at, block).await) }
-        };
-        for (member, tenure, written) in join_all(members.iter().map(write)).await {
-            if let Err(error) = written {
-                self.lose_in(member, tenure, error);
+            async move {
+                let place = self.member(member);
+                let tenure = place.tenure.get();
+                if let Err(error) = place.write_beside_data(at, block).await {
+                    self.lose_in(member, tenure, error);
+                }
             }
-        }
+        };
+        join_all(members.iter().map(write)).await;
         self.flush_those(members).await
     }
 }

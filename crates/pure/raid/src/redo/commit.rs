@@ -109,12 +109,14 @@ impl<D: BlockDevice + 'static> Core<D> {
             });
             for (member, tenure, result) in join_all(lanes).await {
                 match result {
+                    // Another device has the place, and does not have the batch.
+                    _ if tenure != self.member(member).tenure.get() => {}
                     Ok(()) => written = written.with(member),
                     Err(_) if sabotage::is(Bug::LaneErrorIgnored) => written = written.with(member),
                     Err(error) if error.kind == IoErrorKind::Medium && !self.spares(member) => {
                         refused = refused.with(member);
                     }
-                    Err(error) => self.lose_in(member, tenure, error),
+                    Err(error) => self.lose(member, error),
                 }
             }
         }

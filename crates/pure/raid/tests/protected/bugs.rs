@@ -49,7 +49,9 @@ fn by_faults(bug: Bug) -> Option<String> {
     let data =
         || levels.iter().find_map(|&(level, members)| with(bug, || faults::judge_all(level, members, true).map(drop)));
     let pages = || levels.iter().find_map(|&(level, members)| with(bug, || faults::judge_pages(level, members)));
-    pages().or_else(data)
+    let opening =
+        || levels.iter().find_map(|&(level, members)| with(bug, || faults::judge_rotten_opening(level, members)));
+    pages().or_else(data).or_else(opening)
 }
 
 fn by_returns(bug: Bug) -> Option<String> {
@@ -86,7 +88,7 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         .collect();
     let volatile: Vec<Plan> = all.iter().copied().filter(|plan| plan.volatile && plan.level != Level::Raid0).collect();
     match bug {
-        Bug::NoCompare | Bug::HealUnverified | Bug::AnyPage | Bug::OlderPageCopy => by_faults(bug),
+        Bug::NoCompare | Bug::HealUnverified | Bug::AnyPage | Bug::OlderPageCopy | Bug::ReplayUnseen => by_faults(bug),
         Bug::NothingMissed | Bug::StaleMember | Bug::AnyEpoch => by_returns(bug),
         Bug::MirrorsAtOnce | Bug::NoJudge => by_crash(bug, &sums, seeds),
         Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),

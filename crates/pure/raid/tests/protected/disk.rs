@@ -76,6 +76,9 @@ impl Rack {
             stall_next_read: Cell::default(),
             stalled: Cell::default(),
             stalled_waker: RefCell::default(),
+            rots_every: Cell::default(),
+            hung: Cell::default(),
+            waiting: RefCell::default(),
             patient: Cell::new(true),
             counts: Counts::default(),
         }));
@@ -140,6 +143,11 @@ pub struct State {
     pub stall_next_read: Cell<Option<u64>>,
     stalled: Cell<bool>,
     stalled_waker: RefCell<Option<Waker>>,
+    /// Every so many reads, one of the blocks that are read has decayed just before; 0 for never.
+    pub rots_every: Cell<u64>,
+    /// Writes do not end before this is false again, and then with an error.
+    hung: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
     /// Operations let others run.
     pub patient: Cell<bool>,
     pub counts: Counts,
@@ -202,6 +210,29 @@ impl Disk {
         .await;
     }
 
+    /// Writes that begin from now on do not end.
+    pub fn hang(&self) {
+        self.hung.set(true);
+    }
+
+    /// The disk is gone, and what it did not end fails.
+    pub fn give_up(&self) {
+        self.gone.set(true);
+        self.hung.set(false);
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    async fn woken(&self) {
+        poll_fn(|cx| {
+            if !self.hung.get() {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     fn event(&self) {
         if let Some(rack) = self.rack.upgrade().filter(|_| self.patient.get()) {
             rack.event();
@@ -243,6 +274,12 @@ impl BlockDevice for Disk {
             })
             .await;
         }
+        if self.rots_every.get() > 0 && self.counts.reads.get().is_multiple_of(self.rots_every.get()) {
+            let block = extent.start.0 + self.counts.reads.get() % extent.len.0;
+            let mut rotten = self.block(block).thaw();
+            rotten[9] ^= 0x40;
+            self.overwrite(block, rotten.freeze());
+        }
         let mut bytes = Buf::zeroed(extent.len.0 as usize * BLOCK);
         let now = self.now.borrow();
         for (block, into) in (extent.start.0..).zip(bytes.chunks_mut(BLOCK)) {
@@ -283,6 +320,7 @@ impl BlockDevice for Disk {
             self.pending.borrow_mut().push(Pending { id: first + n, block, content, ended: false });
         }
         self.pause().await;
+        self.woken().await;
         self.here(extent)?;
         if self.stuck.borrow().range(extent.start.0..extent.end().0).next().is_some() {
             return Err(IoError::new(IoErrorKind::Medium, extent));

@@ -176,6 +176,36 @@ fn array_on_a_lying_disk_returns_what_was_written_or_an_error() {
     println!("{cases} faults");
 }
 
+/// As many disks as the level bears decay while the log is replayed: what was whole when it was looked at need not be
+/// when it is read again.
+pub fn judge_rotten_opening(level: Level, members: usize) -> Result<(), String> {
+    for (every, seed) in (1..=5).flat_map(|every| (0..4).map(move |seed| (every, seed))) {
+        let bench = full(plan(level, members, true), seed, &[]);
+        for (start, len) in [(0, 2), (3, 1), (1, 4), (0, 1)] {
+            let _ = bench.write(start, run(3, Extent::new(start, len))).map_err(|error| error.to_string())?;
+        }
+        let bears = bench.array.tolerates();
+        (0..bears).for_each(|member| bench.disk((member + seed as u16) % members as u16).rots_every.set(every));
+        let (bench, opened) = bench.reopen();
+        for at in 0..bench.blocks() {
+            let expected = content(if at < 5 { 3 } else { 2 }, at);
+            let found = bench.read(Extent::new(at, 1));
+            if found.as_ref().ok() != Some(&expected.to_vec()) {
+                let found = found.map(|_| "another content");
+                return Err(format!("{level} of {members}, every {every}, {opened:?}: block {at} is {found:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn log_that_decays_while_it_is_replayed_loses_nothing() {
+    for (level, members) in levels().into_iter().filter(|&(level, _)| level != Level::Raid0) {
+        judge_rotten_opening(level, members).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 /// A copy of a page is made stale, rotten, or another page.
 pub fn judge_pages(level: Level, members: usize) -> Result<(), String> {
     for (case, copy) in ["stale", "rotten", "another", "both"].into_iter().flat_map(|case| [(case, 0), (case, 1)]) {

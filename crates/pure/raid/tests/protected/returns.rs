@@ -1,9 +1,9 @@
 //! Members that were away and come back, and strangers in their place; members that are replaced.
 
 use crate::bench::{Bench, Plan, is_clean};
-use crate::disk::{Dice, Left, Rack};
+use crate::disk::{Content, Dice, Left, Rack};
 use crate::oracle::run;
-use block::{BlockDevice, Extent};
+use block::{BlockDevice, Extent, Lba};
 use raid::{LeftOut, Level, MemberState, OpenError, RejoinError, Repair};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -243,5 +243,33 @@ fn array_with_all_that_it_can_spare_replaced_one_after_the_other_holds_everythin
         expected[4096..3 * 4096].copy_from_slice(&run(10 + members as u64 - 1, Extent::new(1, 2)));
         assert_eq!(bench.read(Extent::new(0, half)).expect("well"), expected, "{level}");
         assert!(bench.read(Extent::new(half, half)).expect("well").iter().all(|&byte| byte == 0), "{level}");
+    }
+}
+
+#[test]
+fn replacement_does_not_answer_for_what_its_predecessor_never_ended() {
+    for (level, members) in LEVELS {
+        let bench = Bench::format(plan(level, members, 16), 5);
+        fill(&bench, 1);
+        let old = bench.disk(0);
+        // Writes of every sort are under way on it: batches, data in place, pages and an anchor.
+        old.hang();
+        let array = bench.array.clone();
+        let written = bench.begin(async move { array.write(Lba(0), run(2, Extent::new(0, 3))).await });
+        let array = bench.array.clone();
+        let checkpoint = bench.begin(async move { array.checkpoint().await });
+        bench.settle();
+        bench.fail(0);
+        let array = bench.array.clone();
+        let device = bench.rack.add(bench.plan.shape().member_blocks.0, true, Content::new());
+        array.replace(0, device).expect("its place is free");
+        old.give_up();
+        bench.settle();
+        assert_eq!(bench.state(0), MemberState::Rebuilding { front_stripe: 0 }, "{level}");
+        let _ = written.take().expect("ended").expect("the others have it");
+        let _ = checkpoint.take().expect("ended").expect("the others are well");
+        let stripes = bench.layout().stripes();
+        bench.rebuild(0, std::iter::once(0..stripes).collect());
+        assert!(is_clean(&bench.scrub(Repair::Report)), "{level}");
     }
 }
