@@ -45,7 +45,8 @@ pub struct Geometry {
     pub block_bytes: u32,
     /// How many blocks the device has.
     pub blocks: Blocks,
-    /// Bytes of the smallest write that costs no read (4096 for a 512e disk); at least `block_bytes`.
+    /// Bytes of the smallest write that costs no read, and that a power cut leaves old or new (4096 for a 512e disk);
+    /// fewer than `block_bytes` where a block may be torn.
     pub physical_block_bytes: u32,
     /// Bytes of the write that costs least (a full stripe of an array); at least `physical_block_bytes`.
     pub optimal_bytes: u32,

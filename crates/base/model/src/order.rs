@@ -259,6 +259,8 @@ pub struct GroupSpec {
     pub level: Level,
     /// Bytes on one member before the next member's turn.
     pub chunk: Size,
+    /// True to keep a checksum of every block, and a log that makes writes whole after a crash.
+    pub integrity: bool,
     /// Its disks, in the order of their slots.
     pub disks: Vec<DiskName>,
 }

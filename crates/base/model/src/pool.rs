@@ -60,6 +60,9 @@ pub struct GroupReport {
     pub level: Level,
     /// Bytes on one member before the next member's turn.
     pub chunk: Size,
+    /// True when it keeps a checksum of every block, and a log that makes writes whole after a crash.
+    #[serde(default)]
+    pub integrity: bool,
     /// The least size of a disk that can be one of its members.
     pub member_size: Size,
     /// How it is.
@@ -86,6 +89,9 @@ pub struct MemberReport {
     pub state: MemberState,
     /// Reads and writes of it that failed.
     pub errors: u64,
+    /// Blocks of it that were not as they had been written, since the pool was opened.
+    #[serde(default)]
+    pub wrong_blocks: u64,
     /// What the disk is called whose place it has taken as a spare, until there is another spare.
     #[serde(default)]
     pub stands_for: Option<String>,

@@ -1,13 +1,16 @@
 //! Pools on simulated disks: made, found again after the power came back, mended with new disks.
 
 use crate::stage::{Judged, Stage};
-use model::{DiskName, GroupSpec, Level, MemberState, Name, Order, PoolId, PoolReport, PoolState, Report, Size, code};
-use sim::{DiskHandle, DiskShape};
+use model::{
+    DiskName, GroupSpec, Level, MemberReport, MemberState, Name, Order, PoolId, PoolReport, PoolState, Report, Size,
+    code,
+};
+use sim::{DiskFaults, DiskHandle, DiskShape};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// What the smallest and the largest disks hold, in MiB: about the least that a pool takes.
+/// What the smallest and the largest disks hold, in MiB: room for two volumes, each with a slab for its map.
 const DISK_MIB: RangeInclusive<u64> = 112..=114;
 
 /// A pool to be made of new disks.
@@ -15,7 +18,10 @@ pub(crate) struct PoolPlan {
     pub level: Level,
     pub chunk: Size,
     pub members: usize,
+    pub integrity: bool,
     pub volatile_cache: bool,
+    /// Bytes that the disks never tear.
+    pub sector_bytes: u32,
 }
 
 /// A pool of one group, and all disks of its machine.
@@ -45,7 +51,10 @@ impl PoolPlan {
         };
         let chunk = Size::new(chance.pick(&[4 << 10, 16 << 10, 64 << 10]));
         let volatile_cache = chance.percent(75) || stage.plant.bends_disks();
-        Self { level, chunk, members, volatile_cache }
+        // What is planted below an array with sums is found and put right by it.
+        let integrity = chance.percent(75) && !stage.plant.bends_disks();
+        let sector_bytes = chance.pick(&[512, 4096]);
+        Self { level, chunk, members, integrity, volatile_cache, sector_bytes }
     }
 
     /// A pool that has its disks, and must yet be created.
@@ -74,7 +83,8 @@ impl Pool {
     /// The order that creates the pool of all disks that are known.
     pub fn creation(&self) -> Order {
         let disks = self.disks.borrow().keys().take(self.plan.members).cloned().collect();
-        let groups = vec![GroupSpec { level: self.plan.level, chunk: self.plan.chunk, disks }];
+        let groups =
+            vec![GroupSpec { level: self.plan.level, chunk: self.plan.chunk, integrity: self.plan.integrity, disks }];
         Order::CreatePool { pool: self.name.clone(), id: self.id, groups, force: false }
     }
 
@@ -97,11 +107,29 @@ impl Pool {
         Ok(replacement)
     }
 
+    /// The disk, which has failed, is well again and in its own place, and is being filled.
+    pub async fn put_back(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
+        let handle = self.handle(stage, failed)?;
+        handle.set_faults(DiskFaults::default());
+        handle.revive();
+        let replacement = failed.clone();
+        stage.order(Order::ReplaceDisk { failed: failed.clone(), member: None, replacement, force: false }).await?;
+        Ok(failed.clone())
+    }
+
+    /// The member, which is failed or missing, is replaced by a new disk.
+    pub async fn replace_member(&self, stage: &Stage, lost: &MemberReport) -> Judged<()> {
+        let replacement = self.add_disk(stage, *DISK_MIB.end()).await?;
+        let failed = lost.disk.clone().unwrap_or_else(|| self.new_name());
+        stage.order(Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false }).await.map(drop)
+    }
+
     /// A new disk is in the machine, and the data plane knows it.
     async fn add_disk(&self, stage: &Stage, mib: u64) -> Judged<DiskName> {
         let path = format!("/dev/disk{:03}", self.next_path.get());
         self.next_path.set(self.next_path.get() + 1);
-        let shape = DiskShape { volatile_cache: self.plan.volatile_cache, ..DiskShape::of(mib << 20) };
+        let PoolPlan { volatile_cache, sector_bytes: physical_block_bytes, .. } = self.plan;
+        let shape = DiskShape { volatile_cache, physical_block_bytes, ..DiskShape::of(mib << 20) };
         stage.array.add_disk(&path, shape);
         let disk = self.new_name();
         stage.order(Order::OpenDisk { disk: disk.clone(), path: path.clone() }).await?;

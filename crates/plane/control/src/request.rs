@@ -125,6 +125,9 @@ pub struct NewGroup {
     /// Its chunk size; 64 KiB when absent.
     #[serde(default)]
     pub chunk: Option<Size>,
+    /// True to keep neither checksums nor a log.
+    #[serde(default)]
+    pub no_integrity: bool,
     /// Its disks.
     pub disks: Vec<DiskName>,
 }

@@ -113,7 +113,7 @@ pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
     let disks = disks.iter().map(|disk| disk.parse().expect("a name")).collect();
     NewPool {
         name: name.parse().expect("a name"),
-        groups: vec![NewGroup { level, chunk: None, disks }],
+        groups: vec![NewGroup { level, chunk: None, no_integrity: false, disks }],
         force: false,
         spares: Vec::new(),
         spread: false,

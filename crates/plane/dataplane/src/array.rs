@@ -1,12 +1,12 @@
-//! The arrays of a pool: their members, and where their failures are written down.
+//! The arrays of a pool: their members, and who hears of what is wrong with them.
 
 use crate::counted::Counted;
 use crate::fence::Fenced;
 use crate::pool::OpenPool;
-use block::{IoError, IoErrorKind, Stable};
-use raid::{Array, FailureLog};
+use block::{BlockDevice, IoError, IoErrorKind, Stable};
+use raid::{Array, FailureLog, Finding, Options};
 use shard::{GroupCommit, World, mailbox};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -26,31 +26,59 @@ pub fn disk<W: World>(device: W::Disk) -> Disk<W> {
     Rc::new(GroupCommit::new(Fenced::new(Counted::new(device))))
 }
 
-/// Writes a member's failure into the catalog of its pool, on the disks that are left.
-pub struct FailureRecord<W: World> {
+/// Hears of what is wrong with the members of one group: writes their failures into the catalog of the pool, on
+/// the disks that are left, and tells what they return that was not written.
+pub struct Watch<W: World> {
     group: usize,
+    /// The array keeps a record of its own, which is all that there is until its pool is open.
+    protected: bool,
     /// Set once the pool is open: arrays are made before their pool.
     pool: OnceCell<Weak<OpenPool<W>>>,
+    /// What was found before that.
+    early: RefCell<Vec<Finding>>,
 }
 
-impl<W: World> FailureRecord<W> {
-    /// The record of the group at `group` in the catalog.
-    pub fn new(group: usize) -> Rc<Self> {
-        Rc::new(Self { group, pool: OnceCell::new() })
+impl<W: World> Watch<W> {
+    /// The watch over the group at `group` in the catalog.
+    pub fn new(group: usize, protected: bool) -> Rc<Self> {
+        Rc::new(Self { group, protected, pool: OnceCell::new(), early: RefCell::default() })
     }
 
-    /// Failures are recorded in `pool` from now on.
+    /// `pool` hears of everything from now on, also of what was found before.
     pub fn bind(&self, pool: &Rc<OpenPool<W>>) {
         let bound = self.pool.set(Rc::downgrade(pool));
-        assert!(bound.is_ok(), "a record is bound once");
+        assert!(bound.is_ok(), "a watch is bound once");
+        self.early.take().into_iter().for_each(|finding| pool.note_finding(self.group, finding));
+    }
+
+    /// How a protected array of `disks` is run that is watched so, with `page_bytes` of memory for its sums.
+    pub fn options<'a>(self: &Rc<Self>, page_bytes: usize, disks: impl Iterator<Item = &'a Disk<W>>) -> Options {
+        let mut sectors = disks.map(|disk| disk.geometry().physical_block_bytes);
+        let blocks_are_atomic = sectors.all(|bytes| bytes >= raid::BLOCK_BYTES);
+        let watch = self.clone();
+        let findings: Rc<dyn Fn(Finding)> = Rc::new(move |finding| watch.hear_of(finding));
+        Options { page_bytes, blocks_are_atomic, findings: Some(findings) }
+    }
+
+    fn hear_of(&self, finding: Finding) {
+        match self.pool.get().map(Weak::upgrade) {
+            Some(Some(pool)) => pool.note_finding(self.group, finding),
+            Some(None) => {}
+            None => self.early.borrow_mut().push(finding),
+        }
     }
 }
 
-impl<W: World> FailureLog for FailureRecord<W> {
+impl<W: World> FailureLog for Watch<W> {
     fn record(&self, member: u16, error: IoError) -> Pin<Box<dyn Future<Output = Result<Stable, IoError>>>> {
         let pool = self.pool.get().and_then(Weak::upgrade);
         let group = self.group;
+        let recorded_by_array = self.protected && self.pool.get().is_none();
         Box::pin(async move {
+            if recorded_by_array {
+                // The anchor that ends the opening says who is absent; the catalog hears of it once the pool is open.
+                return Ok(Stable::attest());
+            }
             // A failure while the pool is being made or closed cannot be recorded, so nothing is acknowledged.
             let gone = IoError { kind: IoErrorKind::Gone, ..error };
             let pool = pool.ok_or(gone)?;

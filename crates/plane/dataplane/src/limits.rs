@@ -44,6 +44,8 @@ pub struct Limits {
     pub map_cache_bytes_per_pool: u64,
     /// Commands of one shard's volumes under way below while some volume has a guarantee or another priority.
     pub line_depth: usize,
+    /// Bytes of memory that one disk group keeps sums of its blocks in.
+    pub sums_bytes_per_group: usize,
     /// Events that may wait until somebody asks for them.
     pub events_max: usize,
     /// How long a login may take, in milliseconds.
@@ -75,6 +77,8 @@ impl Limits {
             write_cache_bytes_per_shard: per_shard / 4,
             map_cache_bytes_per_pool: (budget.cache_bytes / 8).max(4 << 20),
             line_depth: 64,
+            sums_bytes_per_group: usize::try_from((budget.buffer_bytes / 16).clamp(4 << 20, 64 << 20))
+                .unwrap_or(4 << 20),
             events_max: 1024,
             login_ms: 15_000,
             idle_ms: 15_000,

@@ -4,6 +4,7 @@ mod care;
 mod check;
 mod create;
 mod device;
+mod findings;
 mod groups;
 mod members;
 mod open;
@@ -11,6 +12,7 @@ mod own;
 mod pace;
 mod rebuild;
 mod refusals;
+mod rejoin;
 mod report;
 mod scrub;
 mod snapshots;
@@ -33,16 +35,21 @@ pub use snapshots::{NewClone, clone_snapshot, create_snapshots, delete_snapshot,
 pub use space::set_space;
 pub use volumes::{create_volume, delete_volume, resize_volume, set_policy};
 
-use crate::array::{Disk, Group};
+use crate::array::{Disk, Group, Watch};
 use crate::seat::Seat;
 use block::{Blocks, IoError, IoErrorKind, Stable};
 use care::Care;
+use findings::Findings;
+use futures_util::future::select;
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code};
 use rebuild::Halt;
 use refusals::refusal;
 use shard::World;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use volume::Uuid;
 use work::Work;
@@ -60,11 +67,12 @@ pub struct OpenPool<W: World> {
     pub pool: volume::Pool<Disk<W>, Group<W>>,
     seat: Rc<Seat<W>>,
     groups: groups::Groups<W>,
-    halt: Halt,
+    halt: Rc<Halt>,
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,
     care: Care,
     claim: own::Claim,
+    findings: Findings,
 }
 
 /// One group of an open pool.
@@ -81,6 +89,8 @@ struct GroupState<W: World> {
     repairing: Cell<bool>,
     /// The rebuild or resync that runs, if one does.
     work: Cell<Option<Work>>,
+    /// What a member lacks that came back as it left, in stripes; others are filled from the beginning.
+    to_fill: RefCell<BTreeMap<u16, Vec<Range<u64>>>>,
 }
 
 impl<W: World> GroupState<W> {
@@ -95,7 +105,14 @@ impl<W: World> GroupState<W> {
             needs_resync: Cell::default(),
             repairing: Cell::default(),
             work: Cell::default(),
+            to_fill: RefCell::default(),
         }
+    }
+
+    /// Where on a member's disk a block of its data lies that the array numbers so, in bytes.
+    fn byte_on_disk(&self, block: u64) -> u64 {
+        let area = volume::member_area(self.member_blocks).start.0;
+        (area + self.array.place_of_data(block).0) * u64::from(volume::BLOCK_BYTES)
     }
 }
 
@@ -107,6 +124,13 @@ struct Slot<W: World> {
     name: Option<DiskName>,
     /// The disk, while it is attached.
     disk: Option<Disk<W>>,
+}
+
+impl<W: World> Slot<W> {
+    /// What its disk is called, or else its identity.
+    fn called(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.id.to_string(), ToString::to_string)
+    }
 }
 
 impl<W: World> Clone for Slot<W> {
@@ -125,6 +149,43 @@ pub struct Candidate {
 }
 
 impl<W: World> OpenPool<W> {
+    /// The pool over these groups, whose failures and findings it hears of from now on; its arrays do what they
+    /// have to do when no command drives them.
+    fn assembled(
+        seat: &Rc<Seat<W>>,
+        name: Name,
+        id: PoolId,
+        pool: volume::Pool<Disk<W>, Group<W>>,
+        groups: Vec<(GroupState<W>, Rc<Watch<W>>)>,
+    ) -> Rc<Self> {
+        let (groups, watches): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
+        let (halt, taking_out, care, claim, findings) = Default::default();
+        let pool = Rc::new(Self {
+            name,
+            id,
+            pool,
+            seat: seat.clone(),
+            groups: groups.into(),
+            halt,
+            taking_out,
+            care,
+            claim,
+            findings,
+        });
+        watches.iter().for_each(|watch| watch.bind(&pool));
+        pool.hear_of_failures();
+        pool.groups.iter().for_each(|group| pool.drive(group));
+        pool
+    }
+
+    /// What commands leave to the group's array is done also when no command comes.
+    fn drive(&self, group: &GroupState<W>) {
+        let (array, halt) = (group.array.clone(), self.halt.clone());
+        self.spawn(async move {
+            select(pin!(array.drive()), pin!(halt.pulled())).await;
+        });
+    }
+
     /// After any crash the member is not taken for a current one.
     ///
     /// *Errors*: `Gone` when that cannot be promised.
@@ -169,6 +230,12 @@ impl<W: World> OpenPool<W> {
     }
 }
 
+impl<W: World> Drop for OpenPool<W> {
+    fn drop(&mut self) {
+        self.halt.pull();
+    }
+}
+
 /// The pool `name`, which has its home here.
 fn find<W: World>(seat: &Seat<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusal> {
     seat.pools.borrow().get(name).cloned().ok_or_else(|| {
@@ -189,12 +256,17 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
         }
     }
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
-    for group in 0..pool.groups.len() {
-        if pool.groups[group].needs_resync.get() || pool.is_fenced() {
+    for (number, group) in (0..).zip(pool.groups.iter()) {
+        if group.needs_resync.get() || pool.is_fenced() {
             continue;
         }
-        let group = u16::try_from(group).expect("a pool has at most 64 groups");
-        pool.pool.mark_clean(group).await.map_err(|error| refusal(&error, &pool))?;
+        pool.pool.mark_clean(number).await.map_err(|error| refusal(&error, &pool))?;
+        if group.array.is_protected()
+            && let Err(error) = group.array.close().await
+        {
+            // Nothing is lost by it: what was acknowledged is in the log, which the next opening replays.
+            tracing::warn!(pool = %pool.name, number, %error, "the log of a group was not emptied");
+        }
     }
     pool.let_go().await;
     seat.pools.borrow_mut().remove(&name);

@@ -20,6 +20,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// Several devices that serve as one, and go on serving when some fail.
 ///
@@ -132,6 +133,21 @@ impl<D: BlockDevice + 'static> Array<D> {
     #[must_use]
     pub fn status(&self) -> Status {
         self.core().status()
+    }
+
+    /// Where on each member a block of its data lies that findings number so: behind sums and log, where there are any.
+    #[must_use]
+    pub fn place_of_data(&self, block: u64) -> Lba {
+        let core = self.core();
+        let Some(protected) = &core.protected else { return Lba(block) };
+        protected.ground.runs(Extent::new(block, 1)).first().map_or(Lba(block), |run| run.1)
+    }
+
+    /// Never ready; as long as it is polled, what commands have left to be done is done also when no command
+    /// comes: writes in place, checkpoints, the record of a failure.
+    pub async fn drive(&self) {
+        let background = self.core().background.clone();
+        background.until(|_| Poll::<()>::Pending).await;
     }
 
     /// `member` is not used any more, and that is durable.

@@ -41,8 +41,8 @@ pub struct Shape {
 pub struct Options {
     /// Bytes of memory for pages of sums; dirty ones and those in use may exceed it for a moment.
     pub page_bytes: usize,
-    /// False where members without a volatile cache may tear a block of 4096 bytes at a power cut: then mirrors log
-    /// what they write, and lose nothing when another member is lost in the same cut.
+    /// False where members without a volatile cache may tear a block of 4096 bytes at a power cut: then levels without
+    /// parity log what they write, as those with parity do.
     pub blocks_are_atomic: bool,
     /// Is told everything that is found wrong.
     pub findings: Option<Rc<dyn Fn(Finding)>>,

@@ -36,6 +36,6 @@ impl DiskShape {
     /// A 512e disk of `bytes` with a volatile cache.
     #[must_use]
     pub fn of(bytes: u64) -> Self {
-        Self { bytes, logical_block_bytes: 512, physical_block_bytes: 4096, volatile_cache: true }
+        Self { bytes, logical_block_bytes: 512, physical_block_bytes: 512, volatile_cache: true }
     }
 }

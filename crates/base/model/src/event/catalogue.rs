@@ -35,6 +35,8 @@ catalogue! {
     101 DISK_FAILED        Warning  "A member of a pool has failed and is not used any more.";
     102 DISK_MISSING       Warning  "A member of a pool was not found.";
     103 DISK_OUT           Info     "A member was taken out of its pool by an operator.";
+    104 DISK_RETURNED      Info     "A member that was away is back in its place.";
+    105 DISK_LEFT_OUT      Warning  "What a member holds is not what its pool has written last; it is not used.";
     111 SPARE_TOOK_OVER    Info     "A spare has taken the place of a lost member.";
     112 SPARE_NONE         Warning  "A member is lost, and no spare fits.";
     113 SPARE_REFUSED      Warning  "A spare could not take the place of a lost member.";
@@ -51,6 +53,8 @@ catalogue! {
     223 SCRUB_HEALED       Warning  "A scrub has found what was wrong and put it right.";
     224 SCRUB_FOUND        Critical "A scrub has found what it could not put right.";
     225 SCRUB_STOPPED      Info     "A scrub was stopped before its end.";
+    231 BLOCKS_HEALED      Warning  "Blocks of a disk were not as they had been written, and were put right.";
+    232 BLOCKS_LOST        Critical "Blocks cannot be given back by anything; reading them is an error until they are written.";
 
     301 POOL_WHOLE         Info     "All members of a pool are in step.";
     302 POOL_DEGRADED      Warning  "A pool has less protection than it should have.";

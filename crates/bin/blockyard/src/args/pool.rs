@@ -36,6 +36,9 @@ pub enum PoolCommand {
         /// Arrange the disks so that the loss of an enclosure is borne where that is possible
         #[arg(long, value_name = "WHAT")]
         spread: Option<Spread>,
+        /// Keep no checksums and no log: rotten blocks are not found, and a crash may cost more than what was in flight
+        #[arg(long)]
+        no_integrity: bool,
         /// Overwrite what is on the disks
         #[arg(long)]
         force: bool,
@@ -103,6 +106,9 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.
         /// Bytes on one disk before the next disk's turn [default: 64KiB]
         #[arg(long, value_name = "SIZE")]
         chunk: Option<Size>,
+        /// Keep no checksums and no log: rotten blocks are not found, and a crash may cost more than what was in flight
+        #[arg(long)]
+        no_integrity: bool,
         /// Overwrite what is on the disks
         #[arg(long)]
         force: bool,

@@ -15,8 +15,8 @@ use std::fmt::Write;
 pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::List => list(desk),
-        PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, force } => {
-            let groups = share_out(level, chunk, &disks, groups)?;
+        PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, no_integrity, force } => {
+            let groups = share_out(level, chunk, no_integrity, &disks, groups)?;
             let answer = desk.client.post(
                 "/pools",
                 &NewPool { name, groups, force, spares, spread: spread.is_some() },
@@ -42,9 +42,9 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Pause { name } => care::pause(desk, &name),
         PoolCommand::Resume { name } => care::resume(desk, &name),
         PoolCommand::Scrub(command) => care::scrub(desk, command),
-        PoolCommand::AddGroup { name, disks, level, chunk, force } => {
+        PoolCommand::AddGroup { name, disks, level, chunk, no_integrity, force } => {
             let count = disks.len();
-            let request = AddGroup { group: NewGroup { level, chunk, disks }, force };
+            let request = AddGroup { group: NewGroup { level, chunk, no_integrity, disks }, force };
             let answer = desk.client.post(&format!("{}/groups", pool_path(&name)), &request, "pool")?;
             let pool: PoolReport = answer.decode()?;
             let text = format!("pool {name} has one more group: {level} of {count} disks; now {}", pool.size);
@@ -74,13 +74,19 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
 }
 
 /// The disks in order, shared out to `count` groups of the same size.
-fn share_out(level: Level, chunk: Option<Size>, disks: &[DiskName], count: usize) -> Result<Vec<NewGroup>, Failure> {
+fn share_out(
+    level: Level,
+    chunk: Option<Size>,
+    no_integrity: bool,
+    disks: &[DiskName],
+    count: usize,
+) -> Result<Vec<NewGroup>, Failure> {
     if count == 0 || !disks.len().is_multiple_of(count) {
         let message = format!("{} disks cannot be shared out to {count} groups evenly", disks.len());
         let hint = "give as many disks to each group";
         return Err(Failure::usage(&Refusal::new(code::REQUEST_INVALID, message, hint)));
     }
-    let group = |disks: &[DiskName]| NewGroup { level, chunk, disks: disks.to_vec() };
+    let group = |disks: &[DiskName]| NewGroup { level, chunk, no_integrity, disks: disks.to_vec() };
     Ok(disks.chunks(disks.len() / count).map(group).collect())
 }
 
@@ -127,7 +133,9 @@ fn drawn(pool: &PoolReport) -> String {
         line(format_args!("  spares  {}", joined(&pool.spares)));
     }
     for (index, group) in pool.groups.iter().enumerate() {
-        line(format_args!("  group {index}: {}, chunk {}, {}", layout(group), group.chunk.iec(), group.state.as_str()));
+        let sums = if group.integrity { "" } else { ", no checksums" };
+        let chunk = group.chunk.iec();
+        line(format_args!("  group {index}: {}, chunk {chunk}{sums}, {}", layout(group), group.state.as_str()));
         for member in &group.members {
             line(format_args!("    {}", drawn_member(member)));
         }
@@ -160,6 +168,10 @@ fn drawn_member(member: &MemberReport) -> String {
         1 => ", 1 error".to_owned(),
         n => format!(", {n} errors"),
     };
+    let wrong = match member.wrong_blocks {
+        0 => String::new(),
+        n => format!(", {} not as written", Size::new(n * 4096).iec()),
+    };
     let spare = member.stands_for.as_ref().map_or(String::new(), |of| format!(", was a spare, in the place of {of}"));
-    format!("{:>2}  {disk:<12} {}{errors}{spare}", member.slot, member.state.as_str())
+    format!("{:>2}  {disk:<12} {}{errors}{wrong}{spare}", member.slot, member.state.as_str())
 }

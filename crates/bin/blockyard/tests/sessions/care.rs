@@ -166,7 +166,8 @@ fn pool_grows_by_a_group_while_hosts_use_it() {
             node.add_disk(disk, 160).await;
         }
         let before = node.pool().await;
-        let group = NewGroup { level: Level::Raid1, chunk: None, disks: ["e0", "e1"].map(name).to_vec() };
+        let disks = ["e0", "e1"].map(name).to_vec();
+        let group = NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, disks };
         let pool = node.control.add_group(&name("tank"), AddGroup { group, force: false }).await.unwrap();
         assert_eq!((pool.groups.len(), pool.state), (2, PoolState::Healthy));
         assert_eq!(pool.size.bytes() - before.size.bytes(), 128 << 20);

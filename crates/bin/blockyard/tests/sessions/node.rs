@@ -121,7 +121,8 @@ impl Node {
     pub async fn furnish(&self, spares: &[&str]) {
         let control = &self.control;
         let names = |disks: &[&str]| disks.iter().map(|disk| name(disk)).collect();
-        let groups = vec![NewGroup { level: Level::Raid5, chunk: Some(Size::new(4096)), disks: names(&MEMBERS) }];
+        let (chunk, disks) = (Some(Size::new(4096)), names(&MEMBERS));
+        let groups = vec![NewGroup { level: Level::Raid5, chunk, no_integrity: false, disks }];
         let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares), spread: false };
         control.create_pool(pool).await.unwrap();
         let volume = "tank/vm1".parse().unwrap();

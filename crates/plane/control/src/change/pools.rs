@@ -258,7 +258,12 @@ impl Control {
 }
 
 fn spec(group: NewGroup) -> GroupSpec {
-    GroupSpec { level: group.level, chunk: group.chunk.unwrap_or(CHUNK), disks: group.disks }
+    GroupSpec {
+        level: group.level,
+        chunk: group.chunk.unwrap_or(CHUNK),
+        integrity: !group.no_integrity,
+        disks: group.disks,
+    }
 }
 
 fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {

@@ -279,6 +279,7 @@ impl Pool {
             disk: names.get(id).cloned(),
             state: *state,
             errors: 0,
+            wrong_blocks: 0,
             stands_for: None,
         };
         let group = |group: &Group| {
@@ -286,6 +287,7 @@ impl Pool {
             GroupReport {
                 level: group.level,
                 chunk: group.chunk,
+                integrity: true,
                 member_size: Size::new(DISK_BYTES_MIN),
                 state,
                 members: group.members.iter().enumerate().map(member).collect(),

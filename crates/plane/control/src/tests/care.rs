@@ -125,7 +125,8 @@ async fn pool_gets_one_more_group_of_free_disks() {
     let before = control.pool_report(&name("tank")).await.expect("is there");
     let add = |disks: &[&str]| {
         let disks = disks.iter().map(|disk| name(disk)).collect();
-        let request = AddGroup { group: NewGroup { level: Level::Raid1, chunk: None, disks }, force: false };
+        let request =
+            AddGroup { group: NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, disks }, force: false };
         async move { control.add_group(&name("tank"), request).await }
     };
     assert_eq!(add(&["d1", "d2"]).await.expect_err("d1 is in use").code, code::DISK_IN_USE);

@@ -39,7 +39,8 @@ impl<W: World> Conductor<W> {
                 }
                 disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk)?.path });
             }
-            made.push(pool::NewGroup { level: group.level, chunk: group.chunk, disks });
+            let (level, chunk, integrity) = (group.level, group.chunk, group.integrity);
+            made.push(pool::NewGroup { level, chunk, integrity, disks });
         }
         let home = self.choose_home();
         let spec = pool::NewPool { name: name.clone(), id, groups: made, force };
@@ -86,7 +87,8 @@ impl<W: World> Conductor<W> {
         for disk in &group.disks {
             disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk)?.path });
         }
-        let made = pool::NewGroup { level: group.level, chunk: group.chunk, disks };
+        let (level, chunk, integrity) = (group.level, group.chunk, group.integrity);
+        let made = pool::NewGroup { level, chunk, integrity, disks };
         let pool = name.clone();
         let report = self.at(home, move |seat| pool::add_group(seat, pool, made, force)).await;
         if let Ok(report) = &report {

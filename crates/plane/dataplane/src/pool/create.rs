@@ -1,18 +1,15 @@
 //! Making a pool of disks.
 
-use super::care::Care;
-use super::own::{self, Taking};
-use super::rebuild::Halt;
-use super::refusals::{array_refusal, plain};
+use super::own::Taking;
+use super::refusals::{array_refusal, open_refusal, plain};
 use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, disk_id, new_uuid, open};
-use crate::array::{self, Disk, FailureRecord};
+use crate::array::{self, Disk, Group, Member, Watch};
 use crate::inspect;
 use crate::seat::Seat;
-use block::BlockDevice;
+use block::{BlockDevice, Blocks};
 use model::{Level, Name, PoolId, PoolReport, Refusal, Size, code};
-use raid::{Array, Layout};
+use raid::{Array, Layout, Shape};
 use shard::World;
-use std::cell::Cell;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, CreatePool, DISK_BYTES_MIN, GroupPlan, NewDisk, Uuid, data_area};
 
@@ -34,6 +31,8 @@ pub struct NewGroup {
     pub level: Level,
     /// Bytes on one member before the next member's turn.
     pub chunk: Size,
+    /// True to keep sums and a log.
+    pub integrity: bool,
     /// Its disks, in order.
     pub disks: Vec<Candidate>,
 }
@@ -42,89 +41,116 @@ pub struct NewGroup {
 ///
 /// *Durability*: when it returns.
 pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) -> Result<PoolReport, Refusal> {
-    let mut plans = Vec::new();
-    let mut states = Vec::new();
-    let mut records = Vec::new();
-    for (number, group) in spec.groups.iter().enumerate() {
-        let (plan, state, record) = prepare(&seat, number, group)?;
-        plans.push(plan);
-        states.push(state);
-        records.push(record);
-    }
+    let drafts = spec.groups.iter().map(|group| draft(&seat, group)).collect::<Result<Vec<_>, _>>()?;
     let plan = CreatePool {
         id: Uuid::from_bytes(spec.id.to_bytes()),
         name: spec.name.to_string(),
         slab_bytes: 0,
-        groups: plans,
+        groups: drafts.iter().map(Draft::plan).collect(),
         now: seat.world.unix_seconds(),
         created_by: CREATED_BY.to_owned(),
         force: spec.force,
     };
-    let arrays = states.iter().map(|state| state.array.clone()).collect();
-    let pool = volume::Pool::create(plan, arrays).await.map_err(|error| named(&error, &states))?;
-    let pool = Rc::new(OpenPool {
-        name: spec.name.clone(),
-        id: spec.id,
-        pool,
-        seat: seat.clone(),
-        groups: states.into(),
-        halt: Halt::default(),
-        taking_out: Cell::default(),
-        care: Care::default(),
-        claim: own::Claim::default(),
-    });
-    records.iter().for_each(|record| record.bind(&pool));
-    pool.hear_of_failures();
+    // Arrays are written to their disks before the pool is.
+    plan.admit_disks().await.map_err(|error| named(&error, &drafts))?;
+    let (mut groups, mut arrays) = (Vec::new(), Vec::new());
+    for (number, draft) in drafts.iter().enumerate() {
+        let watch = Watch::new(number, draft.integrity);
+        let array = Rc::new(draft.array(&seat, &watch).await?);
+        arrays.push(array.clone());
+        groups.push((draft.state(array), watch));
+    }
+    let pool = volume::Pool::create(plan, arrays).await.map_err(|error| named(&error, &drafts))?;
+    let pool = OpenPool::assembled(&seat, spec.name.clone(), spec.id, pool, groups);
     pool.claim(&taking).await?;
     seat.pools.borrow_mut().insert(spec.name, pool.clone());
     Ok(pool.report())
 }
 
-pub(super) type Prepared<W> = (GroupPlan<Disk<W>>, GroupState<W>, Rc<FailureRecord<W>>);
+/// A group with its disks open, before anything is written.
+pub(super) struct Draft<W: World> {
+    id: Uuid,
+    level: Level,
+    chunk: Size,
+    chunk_bytes: u32,
+    pub(super) integrity: bool,
+    /// What the smallest disk can give.
+    member_blocks: Blocks,
+    members: Vec<(Candidate, Uuid, Disk<W>)>,
+}
 
-/// The group of these disks, open, with nothing written.
-pub(super) fn prepare<W: World>(seat: &Rc<Seat<W>>, number: usize, group: &NewGroup) -> Result<Prepared<W>, Refusal> {
-    let mut disks = Vec::new();
+pub(super) fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Result<Draft<W>, Refusal> {
+    let mut members = Vec::new();
+    let mut smallest = None;
     for candidate in &group.disks {
         let disk: Disk<W> = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
         let bytes = disk.geometry().bytes();
-        if data_area(disk.geometry().blocks).is_none() {
+        let Some(area) = data_area(disk.geometry().blocks) else {
             let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec());
             let hint = format!("a member needs at least {}", Size::new(DISK_BYTES_MIN).iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
-        }
-        disks.push(disk);
+        };
+        smallest = Some(smallest.map_or(area.len, |smallest: Blocks| smallest.min(area.len)));
+        members.push((candidate.clone(), new_uuid(&seat.world), disk));
     }
-    let areas = disks.iter().filter_map(|disk| data_area(disk.geometry().blocks));
-    let smallest = areas.map(|area| area.len).min().unwrap_or_default();
-    let chunk_bytes = u32::try_from(group.chunk.bytes()).unwrap_or(u32::MAX);
-    let layout = Layout::new(array::raid_level(group.level), disks.len(), chunk_bytes, smallest);
-    let layout = layout.map_err(|error| array_refusal(&error))?;
-    let record = FailureRecord::new(number);
-    let windows = disks.iter().map(|disk| open::window::<W>(disk, smallest)).collect();
-    let array = Array::new(layout, windows, record.clone()).map_err(|error| array_refusal(&error))?;
-    let ids: Vec<Uuid> = disks.iter().map(|_| new_uuid(&seat.world)).collect();
-    let slots = group.disks.iter().zip(&disks).zip(&ids).map(|((candidate, disk), &id)| Slot {
-        id: disk_id(id),
-        name: Some(candidate.name.clone()),
-        disk: Some(disk.clone()),
-    });
-    let state = GroupState::new(group.level, group.chunk, smallest, Rc::new(array), slots.collect());
-    let members = ids.iter().zip(&disks).map(|(&id, disk)| NewDisk { id, device: disk.clone() }).collect();
-    let plan = GroupPlan {
-        id: new_uuid(&seat.world),
-        level: array::level_code(group.level),
-        protected: false,
-        chunk_bytes,
-        member_blocks: smallest,
-        members,
-    };
     debug_assert_eq!(BLOCK_BYTES, raid::BLOCK_BYTES, "one block size inside the engine");
-    Ok((plan, state, record))
+    Ok(Draft {
+        id: new_uuid(&seat.world),
+        level: group.level,
+        chunk: group.chunk,
+        chunk_bytes: u32::try_from(group.chunk.bytes()).unwrap_or(u32::MAX),
+        integrity: group.integrity,
+        member_blocks: smallest.unwrap_or_default(),
+        members,
+    })
+}
+
+impl<W: World> Draft<W> {
+    pub(super) fn plan(&self) -> GroupPlan<Disk<W>> {
+        let members = self.members.iter().map(|(_, id, disk)| NewDisk { id: *id, device: disk.clone() });
+        GroupPlan {
+            id: self.id,
+            level: array::level_code(self.level),
+            protected: self.integrity,
+            chunk_bytes: self.chunk_bytes,
+            member_blocks: self.member_blocks,
+            members: members.collect(),
+        }
+    }
+
+    /// The array over the disks; a protected one is on them then.
+    pub(super) async fn array(&self, seat: &Rc<Seat<W>>, watch: &Rc<Watch<W>>) -> Result<Array<Member<W>>, Refusal> {
+        let window = |disk| open::window::<W>(disk, self.member_blocks).expect("its data area is at least as large");
+        let windows = self.members.iter().map(|(_, _, disk)| window(disk));
+        let (level, count) = (array::raid_level(self.level), self.members.len());
+        if self.integrity {
+            let id = self.id.into_bytes();
+            let shape = Shape::new(id, level, count, self.chunk_bytes, self.member_blocks);
+            let options = watch.options(seat.limits.sums_bytes_per_group, self.members.iter().map(|(_, _, disk)| disk));
+            let formatted = Array::format(&shape, windows.collect(), watch.clone(), options).await;
+            return formatted.map_err(|error| open_refusal(&error, |member| self.disk_name(member)));
+        }
+        let layout = Layout::new(level, count, self.chunk_bytes, self.member_blocks);
+        let layout = layout.map_err(|error| array_refusal(&error))?;
+        Array::new(layout, windows.map(Some).collect(), watch.clone()).map_err(|error| array_refusal(&error))
+    }
+
+    pub(super) fn state(&self, array: Group<W>) -> GroupState<W> {
+        let slots = self.members.iter().map(|(candidate, id, disk)| Slot {
+            id: disk_id(*id),
+            name: Some(candidate.name.clone()),
+            disk: Some(disk.clone()),
+        });
+        GroupState::new(self.level, self.chunk, self.member_blocks, array, slots.collect())
+    }
+
+    fn disk_name(&self, member: u16) -> String {
+        self.members.get(usize::from(member)).map_or_else(String::new, |(candidate, _, _)| candidate.name.to_string())
+    }
 }
 
 /// The refusal of a creation, with the name of the disk that is to blame instead of its new identity.
-pub(super) fn named<W: World>(error: &volume::PoolError, states: &[GroupState<W>]) -> Refusal {
+pub(super) fn named<W: World>(error: &volume::PoolError, drafts: &[Draft<W>]) -> Refusal {
     use volume::PoolError::{DiskFails, DiskForeign, DiskOfPool, DiskTooSmall};
     let mut refusal = plain(error);
     let (DiskTooSmall { disk, .. } | DiskForeign { disk, .. } | DiskFails { disk, .. } | DiskOfPool { disk, .. }) =
@@ -132,9 +158,9 @@ pub(super) fn named<W: World>(error: &volume::PoolError, states: &[GroupState<W>
     else {
         return refusal;
     };
-    let slots = states.iter().flat_map(|state| state.slots.borrow().clone());
-    if let Some(name) = slots.into_iter().find(|slot| slot.id == disk_id(*disk)).and_then(|slot| slot.name) {
-        refusal.message = format!("disk {name}: {}", refusal.message);
+    let mut members = drafts.iter().flat_map(|draft| &draft.members);
+    if let Some((candidate, _, _)) = members.find(|(_, id, _)| id == disk) {
+        refusal.message = format!("disk {}: {}", candidate.name, refusal.message);
     }
     refusal
 }

@@ -1,6 +1,7 @@
 //! The groups of an open pool, and one more of them.
 
 use super::{CREATED_BY, GroupState, NewGroup, create, find};
+use crate::array::Watch;
 use crate::seat::Seat;
 use model::{Name, PoolReport, Refusal, Size, Subject, code, event};
 use shard::World;
@@ -63,16 +64,21 @@ pub async fn add_group<W: World>(
     }
     let before = pool.pool.status().bytes;
     let number = pool.groups.len();
-    let (plan, state, record) = create::prepare(&seat, number, &group)?;
+    let draft = create::draft(&seat, &group)?;
+    let plan = draft.plan();
+    plan.admit_disks(force).await.map_err(|error| create::named(&error, std::slice::from_ref(&draft)))?;
+    let watch = Watch::new(number, draft.integrity);
+    let state = draft.state(Rc::new(draft.array(&seat, &watch).await?));
     let labelling = Labelling { now: seat.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
     let added = pool.pool.add_group(plan, state.array.clone(), labelling).await;
-    let place = added.map_err(|error| create::named(&error, std::slice::from_ref(&state)))?;
+    let place = added.map_err(|error| create::named(&error, std::slice::from_ref(&draft)))?;
     assert_eq!(usize::from(place), number, "one group is added at a time");
     for slot in state.slots.borrow().iter() {
         slot.disk.iter().for_each(|disk| pool.guard(disk));
     }
+    pool.drive(&state);
     pool.groups.push(state);
-    record.bind(&pool);
+    watch.bind(&pool);
     let gained = Size::new(pool.pool.status().bytes - before);
     let sentence = format!(
         "pool {} has one more group: {} of {} disks, {} more",

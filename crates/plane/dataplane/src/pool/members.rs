@@ -52,6 +52,12 @@ pub async fn replace_disk<W: World>(
     state.slots.borrow_mut()[usize::from(member)].disk = None;
     pool.pool.release_member(uuid(lost));
     let disk = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
+    if state.array.is_protected() && pool.is_the_member(lost, &disk).await {
+        state.slots.borrow_mut()[usize::from(member)].name = Some(candidate.name.clone());
+        pool.readmit(group, member, &disk).await.map_err(|error| refusal(&error, &pool))?;
+        pool.start_repair(group);
+        return Ok(pool.report());
+    }
     let id = new_uuid(&seat.world);
     let replacement = NewDisk { id, device: disk.clone() };
     let replaced = pool.pool.replace_member(uuid(lost), replacement, seat.world.unix_seconds(), CREATED_BY, force);
@@ -60,6 +66,7 @@ pub async fn replace_disk<W: World>(
     let slot = Slot { id: disk_id(id), name: Some(candidate.name.clone()), disk: Some(disk.clone()) };
     state.slots.borrow_mut()[usize::from(member)] = slot;
     let window = open::window::<W>(&disk, state.member_blocks).expect("the pool has admitted the disk");
+    state.to_fill.borrow_mut().remove(&member);
     state.array.replace(member, window).map_err(|error| replace_refusal(&error))?;
     tracing::info!(pool = %pool.name, disk = %candidate.name, "a member is being rebuilt");
     pool.start_repair(group);
@@ -128,9 +135,7 @@ impl<W: World> OpenPool<W> {
 
     /// What the disk at a place is called.
     pub(super) fn disk_name(&self, group: usize, member: u16) -> String {
-        let slots = self.groups[group].slots.borrow();
-        let slot = &slots[usize::from(member)];
-        slot.name.as_ref().map_or_else(|| slot.id.to_string(), ToString::to_string)
+        self.groups[group].slots.borrow()[usize::from(member)].called()
     }
 
     pub(super) fn member_state(&self, group: usize, member: u16) -> MemberState {

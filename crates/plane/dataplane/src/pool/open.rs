@@ -1,19 +1,16 @@
 //! Opening a pool that was found on its disks, in any order and under any names.
 
-use super::care::Care;
 use super::own::{self, Taking};
-use super::rebuild::Halt;
-use super::refusals::{array_refusal, plain};
+use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::{Candidate, GroupState, OpenPool, Slot, disk_id, volumes};
-use crate::array::{self, Disk, FailureRecord};
+use crate::array::{self, Disk, Watch};
 use crate::inspect;
 use crate::seat::Seat;
 use block::{BlockDevice, Blocks};
 use futures_util::future::join_all;
-use model::{Name, PoolId, PoolReport, Refusal, Size, VolumeReport, code};
-use raid::{Array, Layout};
+use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event};
+use raid::{Array, Layout, LeftOut, Shape};
 use shard::World;
-use std::cell::Cell;
 use std::rc::Rc;
 use volume::{FoundGroup, FoundPool, GroupRecord, Probe, Standing, Survey, Uuid, Window, assemble, member_area};
 
@@ -46,35 +43,27 @@ pub async fn open<W: World>(
         pick(assemble(&probes), id)
     };
     let (found, taken) = own::take(&seat, &taking, found, &looked, again).await?;
-    let mut states = Vec::new();
-    let mut records = Vec::new();
+    let (mut groups, mut arrays, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
-        let failures = FailureRecord::new(number);
-        states.push(assemble_group(record, group, &looked, failures.clone())?);
-        records.push(failures);
+        let watch = Watch::new(number, record.protected);
+        let (state, unfit) = assemble_group(&seat, record, group, &looked, &watch).await?;
+        left_out.extend(unfit.into_iter().map(|(member, why)| (number, member, why)));
+        arrays.push(state.array.clone());
+        groups.push((state, watch));
     }
-    let arrays = states.iter().map(|state| state.array.clone()).collect();
     let pool = volume::Pool::open(&found, |place| looked[place].disk.clone(), arrays).await;
     let pool = pool.map_err(|error| plain(&error))?;
     let name = pool.name().parse().unwrap_or_else(|_| fallback_name(id));
-    let pool = Rc::new(OpenPool {
-        name,
-        id,
-        pool,
-        seat: seat.clone(),
-        groups: states.into(),
-        halt: Halt::default(),
-        taking_out: Cell::default(),
-        care: Care::default(),
-        claim: own::Claim::default(),
-    });
-    records.iter().for_each(|record| record.bind(&pool));
-    pool.hear_of_failures();
+    let pool = OpenPool::assembled(&seat, name, id, pool, groups);
     pool.hold(taken).await?;
-    pool.give_up_after_open().await;
+    pool.tell_of_left_out(&left_out);
+    pool.agree_after_open().await?;
+    // Before anything is read of them: the maps of volumes lie there too.
+    let dirty = (0..).zip(&found.catalog.groups).filter(|(_, record)| !record.clean);
+    dirty.for_each(|(number, _)| pool.suspect(number));
     let volumes = volumes::open_all(&pool).await?;
     seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
-    pool.repair_after_open(&found, |place| looked[place].disk.clone());
+    pool.repair_after_open(&found, |place| looked[place].disk.clone()).await;
     Ok((pool.report(), volumes))
 }
 
@@ -112,32 +101,52 @@ fn survives(record: &GroupRecord, present: &[bool]) -> bool {
     layout.is_ok_and(|layout| layout.survives(lost))
 }
 
-fn assemble_group<W: World>(
+/// The group with its array, and the members whose disks the array does not take.
+async fn assemble_group<W: World>(
+    seat: &Rc<Seat<W>>,
     record: &GroupRecord,
     group: &FoundGroup,
     looked: &[Looked<W>],
-    failures: Rc<FailureRecord<W>>,
-) -> Result<GroupState<W>, Refusal> {
+    watch: &Rc<Watch<W>>,
+) -> Result<(GroupState<W>, Vec<(u16, LeftOut)>), Refusal> {
     let level = array::level_of_code(record.level).ok_or_else(|| {
         let message = format!("a group of the pool has the unknown RAID level {}", record.level);
         Refusal::new(code::POOL_INCOMPLETE, message, "a newer version made it; use that one")
     })?;
-    let layout = Layout::new(array::raid_level(level), record.members.len(), record.chunk_bytes, record.member_blocks);
-    let layout = layout.map_err(|error| array_refusal(&error))?;
     let found = |place: Option<usize>| place.and_then(|place| looked.get(place));
-    // A member that was being filled is filled again from the beginning: it joins as a replacement.
+    // A member that was being filled joins again when the pool is open.
     let members = group.positions.iter().map(|position| match position.standing {
         Standing::Current => found(position.probe).and_then(|looked| window::<W>(&looked.disk, record.member_blocks)),
         _ => None,
     });
-    let array = Array::new(layout, members.collect(), failures).map_err(|error| array_refusal(&error))?;
-    let slots = group.positions.iter().map(|position| Slot {
-        id: disk_id(position.disk),
-        name: found(position.probe).map(|looked| looked.candidate.name.clone()),
-        disk: found(position.probe).filter(|_| position.standing.takes_part()).map(|looked| looked.disk.clone()),
-    });
+    let slots: Vec<Slot<W>> = group
+        .positions
+        .iter()
+        .map(|position| Slot {
+            id: disk_id(position.disk),
+            name: found(position.probe).map(|looked| looked.candidate.name.clone()),
+            disk: found(position.probe).filter(|_| position.standing.takes_part()).map(|looked| looked.disk.clone()),
+        })
+        .collect();
+    let disk_name = |member: u16| slots[usize::from(member)].called();
+    let (raid_level, count) = (array::raid_level(level), record.members.len());
+    let (array, left_out) = if record.protected {
+        let id = record.id.into_bytes();
+        let shape = Shape::new(id, raid_level, count, record.chunk_bytes, record.member_blocks);
+        let options =
+            watch.options(seat.limits.sums_bytes_per_group, slots.iter().filter_map(|slot| slot.disk.as_ref()));
+        let opened = Array::open(&shape, members.collect(), watch.clone(), options).await;
+        let (array, opened) = opened.map_err(|error| open_refusal(&error, disk_name))?;
+        tracing::info!(opened.batches, opened.images, opened.judged, "the log of a group was replayed");
+        (array, opened.left_out)
+    } else {
+        let layout = Layout::new(raid_level, count, record.chunk_bytes, record.member_blocks);
+        let layout = layout.map_err(|error| array_refusal(&error))?;
+        let array = Array::new(layout, members.collect(), watch.clone()).map_err(|error| array_refusal(&error))?;
+        (array, Vec::new())
+    };
     let chunk = Size::new(u64::from(record.chunk_bytes));
-    Ok(GroupState::new(level, chunk, record.member_blocks, Rc::new(array), slots.collect()))
+    Ok((GroupState::new(level, chunk, record.member_blocks, Rc::new(array), slots), left_out))
 }
 
 /// The part of a member disk that its group uses; none of a disk that does not reach so far.
@@ -152,30 +161,48 @@ fn fallback_name(id: PoolId) -> Name {
 }
 
 impl<W: World> OpenPool<W> {
-    /// A disk that could not be brought to what the others hold is not used by its array either.
-    async fn give_up_after_open(&self) {
-        for (group, status) in self.pool.status().groups.iter().enumerate() {
-            for (number, member) in (0..).zip(&status.record.members) {
-                let given_up = member.state == volume::MemberState::Failed;
-                if given_up
-                    && self.member_state(group, number) == raid::MemberState::InService
-                    && let Err(error) = self.groups[group].array.fail(number).await
-                {
-                    tracing::error!(pool = %self.name, group, %error, "a disk that missed a commit is used on");
-                }
-            }
+    fn tell_of_left_out(&self, left_out: &[(usize, u16, LeftOut)]) {
+        for (group, member, why) in left_out {
+            let (disk, pool) = (self.disk_name(*group, *member), &self.name);
+            tracing::warn!(%pool, disk, %why, "a disk is not used by its group");
+            let sentence = format!("disk {disk} of pool {pool} is not used: {why}; replace it, also with itself");
+            self.seat.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &disk), sentence);
         }
     }
 
-    fn repair_after_open(self: &Rc<Self>, found: &FoundPool, disk: impl Fn(usize) -> Disk<W>) {
+    /// Catalog and arrays count on the same members: whom one of them has given up, the other does too.
+    async fn agree_after_open(&self) -> Result<(), Refusal> {
+        for (group, status) in self.pool.status().groups.iter().enumerate() {
+            for (number, member) in (0..).zip(&status.record.members) {
+                let in_array = self.member_state(group, number);
+                if member.state == volume::MemberState::Failed && in_array == raid::MemberState::InService {
+                    if let Err(error) = self.groups[group].array.fail(number).await {
+                        tracing::error!(pool = %self.name, group, %error, "a disk that missed a commit is used on");
+                    }
+                } else if member.state == volume::MemberState::InService && in_array != raid::MemberState::InService {
+                    let failed = self.pool.set_member_state(member.disk, volume::MemberState::Failed).await;
+                    failed.map_err(|error| refusal(&error, self))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn repair_after_open(self: &Rc<Self>, found: &FoundPool, disk: impl Fn(usize) -> Disk<W>) {
         for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
-            for (member, position) in (0..).zip(&group.positions) {
-                if let (Standing::Rebuilding { .. }, Some(place)) = (position.standing, position.probe) {
-                    self.resume_rebuild(number, member, &disk(place));
+            for ((member, position), recorded) in (0..).zip(&group.positions).zip(&record.members) {
+                let Some(place) = position.probe else { continue };
+                match position.standing {
+                    Standing::Rebuilding { .. } => self.resume_rebuild(number, member, &disk(place)).await,
+                    // Who was not there at an earlier opening and left as it is lacks only what was written since.
+                    Standing::Failed if record.protected && recorded.state == volume::MemberState::Missing => {
+                        self.let_return(number, member, &disk(place)).await;
+                    }
+                    _ => {}
                 }
             }
             if !record.clean {
-                self.start_resync(number);
+                self.start_repair(number);
             }
         }
     }

@@ -2,8 +2,7 @@
 
 use super::care::Gait;
 use super::work::{Work, WorkKind};
-use super::{OpenPool, open, uuid};
-use crate::array::Disk;
+use super::{OpenPool, uuid};
 use block::{Extent, IoError, IoErrorKind, Stable};
 use futures_util::future::{Either, select};
 use model::{EventCode, Subject, event};
@@ -24,7 +23,7 @@ pub(super) struct Halt {
 }
 
 impl Halt {
-    fn pull(&self) {
+    pub(super) fn pull(&self) {
         self.halted.set(true);
         self.wakers.take().into_iter().for_each(Waker::wake);
     }
@@ -42,22 +41,13 @@ impl Halt {
 }
 
 impl<W: World> OpenPool<W> {
-    /// The member was being filled when the pool was last open: it is filled from the beginning.
-    pub(super) fn resume_rebuild(self: &Rc<Self>, group: usize, member: u16, disk: &Disk<W>) {
-        let Some(window) = open::window::<W>(disk, self.groups[group].member_blocks) else { return };
-        match self.groups[group].array.replace(member, window) {
-            Ok(()) => self.start_repair(group),
-            Err(error) => tracing::error!(pool = %self.name, group, %error, "a rebuild cannot go on"),
-        }
-    }
-
-    /// The group was being written when the daemon ended: its parity is computed again.
-    pub(super) fn start_resync(self: &Rc<Self>, group: usize) {
+    /// The group was being written when the daemon ended: nobody reads now one copy and now another, and its parity
+    /// is computed again once repairs begin.
+    pub(super) fn suspect(&self, group: usize) {
         self.groups[group].needs_resync.set(true);
         for stripes in self.stripes_in_use(group) {
             self.groups[group].array.mark_suspect(stripes);
         }
-        self.start_repair(group);
     }
 
     /// What there is to repair in the group is repaired, one thing after the other, while it serves.
@@ -103,15 +93,16 @@ impl<W: World> OpenPool<W> {
 
     /// Fills a replacement; false when it makes no sense to go on with others.
     async fn rebuild(self: &Rc<Self>, group: usize, member: u16) -> bool {
-        let stripes = self.stripes_in_use(group);
+        let stripes = self.stripes_to_fill(group, member);
         let disk = self.disk_name(group, member);
         self.until_resumed().await;
-        let work = self.begin(group, WorkKind::Rebuild);
+        let work = self.begin_over(group, WorkKind::Rebuild, &stripes);
         let mut owner = Owner { pool: self.clone(), group, work, gait: self.gait(), disk: disk.clone() };
         let sentence = format!("disk {disk} of pool {} is being filled", self.name);
         self.raise(event::REBUILD_BEGAN, sentence);
         match self.groups[group].array.rebuild(member, &stripes, &mut owner).await {
             Ok(rebuilt) => {
+                self.groups[group].to_fill.borrow_mut().remove(&member);
                 tracing::info!(pool = %self.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
                 let taken =
                     self.groups[group].work.get().map_or(String::new(), |work| work.summary(self.seat.world.now()));
@@ -189,9 +180,22 @@ impl<W: World> OpenPool<W> {
         self.seat.raise(code, Subject::pool(&self.name), sentence);
     }
 
-    /// Work on the group that begins now, with everything before it.
+    /// What a member has to be filled with. Sums say of every block whether it was ever written, also where no volume is now.
+    fn stripes_to_fill(&self, group: usize, member: u16) -> Vec<Range<u64>> {
+        let state = &self.groups[group];
+        let missed = state.to_fill.borrow().get(&member).cloned();
+        let everything = || std::iter::once(0..state.array.layout().stripes()).collect();
+        missed.unwrap_or_else(|| if state.array.is_protected() { everything() } else { self.stripes_in_use(group) })
+    }
+
+    /// Work on all of the group that begins now.
     pub(super) fn begin(&self, group: usize, kind: WorkKind) -> Work {
-        let stripes: u64 = self.stripes_in_use(group).iter().map(|range| range.end - range.start).sum();
+        self.begin_over(group, kind, &self.stripes_in_use(group))
+    }
+
+    /// Work on these stripes of the group that begins now, with everything before it.
+    fn begin_over(&self, group: usize, kind: WorkKind, stripes: &[Range<u64>]) -> Work {
+        let stripes: u64 = stripes.iter().map(|range| range.end - range.start).sum();
         Work::new(kind, self.seat.world.now(), stripes * self.stripe_bytes(group))
     }
 
@@ -224,8 +228,8 @@ impl<W: World> RebuildOwner for Owner<W> {
 
     async fn commit(&mut self, member: u16, flushed: Stable, rebuilt: &Rebuilt) -> Result<Stable, IoError> {
         let gone = IoError::new(IoErrorKind::Gone, Extent::default());
-        if !rebuilt.unreadable.is_empty() {
-            // The catalog cannot yet remember blocks that are lost, and a member that is in service is
+        if !rebuilt.unreadable.is_empty() && !self.pool.groups[self.group].array.is_protected() {
+            // Without sums nothing remembers blocks that are lost, and a member that is in service is
             // believed whole after a restart: better a group that stays degraded and says so.
             let lost: u64 = rebuilt.lost.iter().map(|extent| extent.len.0).sum();
             let pool = &self.pool.name;

@@ -2,7 +2,7 @@
 
 use super::OpenPool;
 use model::{Code, Refusal, code};
-use raid::ArrayError;
+use raid::{ArrayError, OpenError};
 use shard::World;
 use volume::{PoolError, PoolRefusal};
 
@@ -83,4 +83,25 @@ pub(super) fn array_refusal(error: &ArrayError) -> Refusal {
         ArrayError::TooManyMissing { .. } => code::POOL_INCOMPLETE,
     };
     Refusal::new(code, error.to_string(), "")
+}
+
+/// A protected array that cannot be made or opened, in the operator's words; `disk_name` says what members are called.
+pub(super) fn open_refusal(error: &OpenError, disk_name: impl Fn(u16) -> String) -> Refusal {
+    match error {
+        OpenError::Unfit(error) => array_refusal(error),
+        OpenError::LeftOut(left_out) => {
+            let each = left_out.iter().map(|(member, why)| format!("disk {}: {why}", disk_name(*member)));
+            let message =
+                format!("too many disks are not what they should be: {}", each.collect::<Vec<_>>().join("; "));
+            Refusal::new(code::POOL_INCOMPLETE, message, "attach the disks that were used last")
+        }
+        OpenError::Io(error) => {
+            let disk = error.member.map(|member| format!(" (disk {})", disk_name(member))).unwrap_or_default();
+            Refusal::new(
+                code::POOL_FAILED,
+                format!("too many disks fail: {error}{disk}"),
+                "look at the disks and cables",
+            )
+        }
+    }
 }

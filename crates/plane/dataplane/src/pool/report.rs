@@ -83,6 +83,7 @@ impl<W: World> OpenPool<W> {
                 InArray::Missing => MemberState::Missing,
             },
             errors: member.errors,
+            wrong_blocks: self.findings.wrong_blocks(slot.id),
             stands_for: None,
         });
         let members: Vec<MemberReport> = members.collect();
@@ -104,7 +105,16 @@ impl<W: World> OpenPool<W> {
         let waits = group.repairing.get() && has(MemberState::Rebuilding);
         let rebuild = rebuild.or_else(|| waits.then(|| self.begin(number, WorkKind::Rebuild).progress(now)));
         let member_size = disk_size_for(group.member_blocks);
-        GroupReport { level: group.level, chunk: group.chunk, member_size, state, members, rebuild, resync }
+        GroupReport {
+            level: group.level,
+            chunk: group.chunk,
+            integrity: group.array.is_protected(),
+            member_size,
+            state,
+            members,
+            rebuild,
+            resync,
+        }
     }
 
     /// A disk that could not take a commit is not used by its array any more either.

@@ -88,9 +88,9 @@ fn update_of<D: BlockDevice + 'static>(core: &Core<D>, protected: &Protected, op
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
-    /// By sum where no copy can be torn together with the loss of another; else by image.
+    /// By sum where no block can be torn; else by image.
     fn form(&self, protected: &Protected, ops: &Ops) -> Form {
-        let is_atomic = protected.options.blocks_are_atomic || self.layout.copies() == 1;
+        let is_atomic = protected.options.blocks_are_atomic;
         let all_well = || {
             ops.iter().all(|op| {
                 let place = self.member(op.member);

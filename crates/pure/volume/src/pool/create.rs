@@ -66,9 +66,19 @@ impl<D: BlockDevice> CreatePool<D> {
     ///
     /// *Errors*: `BlockSize`, `DiskTooSmall`, `DiskOfPool`, `DiskForeign`, `DiskFails`.
     pub async fn admit_disks(&self) -> Result<(), PoolError> {
-        for disk in self.groups.iter().flat_map(|group| &group.members) {
+        for group in &self.groups {
+            group.admit_disks(self.force).await?;
+        }
+        Ok(())
+    }
+}
+
+impl<D: BlockDevice> GroupPlan<D> {
+    /// As [`CreatePool::admit_disks`], of one group.
+    pub async fn admit_disks(&self, force: bool) -> Result<(), PoolError> {
+        for disk in &self.members {
             admit_size(disk)?;
-            if !self.force {
+            if !force {
                 admit_disk(disk).await?;
             }
         }

@@ -98,6 +98,27 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.admit_reached(id)
     }
 
+    /// The disk of a member that takes no part has come back to its place, and is to be filled with what it has missed.
+    ///
+    /// *Shape*: `device` bears the label of `disk` and is as large as it was; the caller has looked. *Durability*: when
+    /// it returns. *Errors*: `MemberUnknown`; `MemberState` when the member takes part; `ReplacementTooSmall`, `CatalogLost`.
+    pub async fn readmit_member(&self, disk: Uuid, device: D) -> Result<(), PoolError> {
+        let needed = self.admit_replacement(disk, disk)?;
+        let data = data_area(device.geometry().blocks).map_or(Blocks(0), |area| area.len);
+        if data < needed {
+            let (bytes, needed_bytes) = (data.bytes(BLOCK_BYTES), needed.bytes(BLOCK_BYTES));
+            return Err(PoolError::ReplacementTooSmall { bytes, needed_bytes });
+        }
+        self.shared.store.attach(disk, Rc::new(device));
+        let ((), change) = self.shared.store.change(|catalog| {
+            let member = catalog.member_mut(disk).ok_or(PoolError::MemberUnknown(disk))?;
+            *member = MemberRecord { disk, state: MemberState::Rebuilding { front: Blocks(0) }, since: SINCE_NEXT };
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await?;
+        self.admit_reached(disk)
+    }
+
     /// How much of its data area the replacement of `lost` must give.
     fn admit_replacement(&self, lost: Uuid, id: Uuid) -> Result<Blocks, PoolError> {
         self.shared.store.look(|catalog| {

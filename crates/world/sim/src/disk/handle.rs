@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::random::Random;
 use shard::DiskFacts;
 use std::cell::RefCell;
+use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -20,6 +21,12 @@ pub struct DiskHandle {
 /// What a disk held at some moment: to put it back later, or onto another disk.
 #[derive(Clone, Debug)]
 pub struct DiskImage(Store);
+
+impl fmt::Debug for DiskHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "disk {}", self.state.borrow().id)
+    }
+}
 
 impl DiskHandle {
     pub(crate) fn new(core: &Rc<Core>, state: Rc<RefCell<DiskState>>) -> Self {
@@ -102,6 +109,12 @@ impl DiskHandle {
     /// The disk does not answer any more, not even with an error, until it is revived or fails.
     pub fn hang(&self) {
         self.state.borrow_mut().is_hung = true;
+    }
+
+    /// True while it does not answer.
+    #[must_use]
+    pub fn is_hung(&self) -> bool {
+        self.state.borrow().is_hung
     }
 
     /// These bytes cannot be read until they are written.

@@ -53,7 +53,7 @@ impl SimDisk {
         let geometry = Geometry {
             block_bytes,
             blocks: Blocks(disk.shape.bytes / u64::from(block_bytes)),
-            physical_block_bytes: disk.shape.physical_block_bytes.max(block_bytes),
+            physical_block_bytes: disk.shape.physical_block_bytes,
             optimal_bytes: disk.shape.physical_block_bytes.max(block_bytes),
             volatile_cache: disk.shape.volatile_cache,
             discard_zeroes: true,

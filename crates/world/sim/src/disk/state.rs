@@ -241,20 +241,28 @@ impl DiskState {
                 waker.wake();
             }
         }
+        let sector_atoms = u64::from(self.shape.physical_block_bytes) / ATOM_BYTES as u64;
+        let mut before = None;
         for (atom, versions) in std::mem::take(&mut self.undecided) {
             self.counts.atoms_undecided += 1;
-            self.decide(atom, &versions, crash);
+            let landed = match (crash, before) {
+                (Crash::NoneLanded, _) => 0,
+                (Crash::AllLanded, _) => versions.len(),
+                // A sector that is written whole is old or new.
+                (_, Some((sector, count, landed))) if (sector, count) == (atom / sector_atoms, versions.len()) => {
+                    landed
+                }
+                (Crash::AnySubset | Crash::Torn, _) => self.random.index(versions.len() + 1),
+            };
+            before = Some((atom / sector_atoms, versions.len(), landed));
+            self.decide(atom, &versions, landed, crash == Crash::Torn && sector_atoms == 1);
         }
     }
 
-    fn decide(&mut self, atom: u64, versions: &[Version], crash: Crash) {
-        let landed = match crash {
-            Crash::NoneLanded => 0,
-            Crash::AllLanded => versions.len(),
-            Crash::AnySubset | Crash::Torn => self.random.index(versions.len() + 1),
-        };
+    /// The atom is as after the last of the first `landed` writes, or garbage where that was under way and `tears`.
+    fn decide(&mut self, atom: u64, versions: &[Version], landed: usize, tears: bool) {
         let Some(version) = landed.checked_sub(1).map(|last| &versions[last]) else { return };
-        if crash == Crash::Torn && !version.has_completed && self.random.chance(250_000) {
+        if tears && !version.has_completed && self.random.chance(250_000) {
             self.counts.atoms_torn += 1;
             let mut garbage = [0; ATOM_BYTES];
             self.random.fill(&mut garbage);

@@ -36,7 +36,7 @@ impl Disk {
         let geometry = Geometry {
             block_bytes: options.block_bytes,
             blocks: Blocks(shape.bytes / u64::from(options.block_bytes)),
-            physical_block_bytes: shape.physical_bytes.max(options.block_bytes),
+            physical_block_bytes: shape.physical_bytes,
             optimal_bytes: shape.optimal_bytes.max(shape.physical_bytes).max(options.block_bytes),
             // What lies in the page cache is lost with the power too.
             volatile_cache: shape.volatile_cache || !direct,

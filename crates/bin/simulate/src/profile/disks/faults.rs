@@ -9,7 +9,7 @@ use sim::DiskFaults;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
+pub(super) const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
 
 /// Why a member cannot be counted on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,8 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.look_at_all(&units).await
 }
 
-fn start(stage: &Stage, units: &[Unit]) -> Traffic {
+/// Hosts at work, in all the ways that notice nothing of disks.
+pub(super) fn start(stage: &Stage, units: &[Unit]) -> Traffic {
     let habits = Habits {
         depth: 8,
         blocks: stage.chance.within(1..=24),
@@ -96,7 +97,9 @@ impl Infirmary<'_> {
                 let (world, patience) = (self.stage.world.clone(), chance.moment(DISK_PATIENCE));
                 self.stage.world.spawn(async move {
                     world.sleep(patience).await;
-                    handle.fail();
+                    if handle.is_hung() {
+                        handle.fail();
+                    }
                 });
             }
             2 => handle.set_faults(DiskFaults { latent_per_million: often, ..faults }),
@@ -149,7 +152,12 @@ impl Infirmary<'_> {
         let afflicted = self.ill.iter().find(|(_, illness)| **illness == Illness::Afflicted);
         let Some(failed) = afflicted.map(|(disk, _)| disk.clone()) else { return Ok(false) };
         self.take_out(&failed).await?;
-        let replacement = self.pool.replace(self.stage, &failed).await?;
+        let replacement = if self.pool.plan.integrity && self.stage.chance.percent(40) {
+            // It was away, and is plugged in again: it gets what it has missed.
+            self.pool.put_back(self.stage, &failed).await?
+        } else {
+            self.pool.replace(self.stage, &failed).await?
+        };
         self.ill.remove(&failed);
         self.ill.insert(replacement, Illness::Filling);
         Ok(true)

@@ -1,7 +1,7 @@
 //! The power goes while a replacement is being filled.
 //!
-//! With parity nobody writes meanwhile: a stripe that is being written when the power goes has no parity to
-//! trust, and one that lacks a member too cannot be told right from wrong (the write hole).
+//! With parity alone nobody writes meanwhile: a stripe that is being written when the power goes has no parity to
+//! trust, and one that lacks a member too cannot be told right from wrong (the write hole). With a log they do.
 
 use crate::host::traffic::Habits;
 use crate::pool::PoolPlan;
@@ -31,9 +31,9 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let failed = members[stage.chance.index(members.len())].clone();
     stage.order(Order::FailDisk { disk: failed.clone() }).await?;
     pool.replace(stage, &failed).await?;
-    let mirrored = matches!(pool.plan.level, Level::Raid1 | Level::Raid10);
+    let bears_writes = pool.plan.integrity || matches!(pool.plan.level, Level::Raid1 | Level::Raid10);
     for _ in 0..stage.chance.within(1..=3) {
-        let commands = if mirrored { stage.chance.within(20..=200) } else { 0 };
+        let commands = if bears_writes { stage.chance.within(20..=200) } else { 0 };
         let traffic = stage.start_hosts(1, commands, &units, &habits);
         stage.world.sleep(stage.chance.moment(Duration::from_millis(200))).await;
         stage.pull_the_plug(&volumes);

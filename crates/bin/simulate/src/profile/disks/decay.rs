@@ -1,0 +1,129 @@
+//! Disks lie: they rot, lose writes and flushes, mix up places, and come back as they were long ago; never more of them
+//! than the level bears. With checksums the hosts notice nothing, and a scrub puts everything right.
+
+use super::faults::start;
+use crate::pool::{Pool, PoolPlan};
+use crate::stage::{Judged, Presented, Stage};
+use model::{MemberReport, MemberState, Order, ScrubReport};
+use shard::World;
+use sim::{DiskFaults, DiskHandle};
+use std::time::Duration;
+
+/// How long a scrub of disks this small may take, with all that is in its way.
+const SCRUB_TIME_MAX: Duration = Duration::from_secs(3_600);
+
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let plan = PoolPlan { integrity: true, ..PoolPlan::of_chance(stage, &super::faults::PROTECTED) };
+    let pool = plan.make(stage).await?;
+    let block_bytes = stage.chance.pick(&[512, 4096]);
+    let volumes = [stage.make_volume(Some(&pool.name), 0, stage.chance.within(1..=20) << 20, block_bytes).await?];
+    let units = [volumes[0].unit.clone()];
+    stage.present(&volumes).await?;
+    stage.open_portals().await?;
+    for _ in 0..stage.chance.within(1..=3) {
+        let liars = liars(stage, &pool).await?;
+        let old: Vec<_> = liars.iter().map(DiskHandle::image).collect();
+        let traffic = start(stage, &units);
+        liars.iter().for_each(|disk| corrupt(stage, disk));
+        if stage.chance.percent(40) {
+            stage.world.sleep(stage.chance.moment(Duration::from_millis(400))).await;
+            stage.pull_the_plug(&volumes);
+            traffic.stop();
+            // One of them: neighbours that both go back in time by one checkpoint take all that is known of a member along.
+            if stage.chance.percent(40) {
+                let at = stage.chance.index(liars.len());
+                tracing::info!(disk = ?liars[at], "a disk is as it was");
+                liars[at].restore(&old[at]);
+            }
+            stage.come_back(&pool).await;
+            stage.reopen(&pool, &volumes).await?;
+        } else {
+            while !traffic.is_over() {
+                stage.world.sleep(Duration::from_secs(1)).await;
+            }
+        }
+        stage.quiet(&traffic).await?;
+        stage.look_at_all(&units).await?;
+        liars.iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
+        mend(stage, &pool, &volumes).await?;
+        stage.look_at_all(&units).await?;
+    }
+    pool.pull_all_that_may_be(stage).await?;
+    stage.look_at_all(&units).await
+}
+
+/// Members in step that begin to lie: at least one, and as many as the level bears.
+async fn liars(stage: &Stage, pool: &Pool) -> Judged<Vec<DiskHandle>> {
+    let report = stage.pool().await?;
+    let in_step = |member: &&MemberReport| member.state == MemberState::InSync;
+    let mut well: Vec<_> = report.members().filter(in_step).filter_map(|member| member.disk.clone()).collect();
+    stage.chance.shuffle(&mut well);
+    well.iter().take(stage.chance.count(1..=pool.tolerated())).map(|disk| pool.handle(stage, disk)).collect()
+}
+
+/// The disk lies in one way or in several, from now on or once.
+fn corrupt(stage: &Stage, disk: &DiskHandle) {
+    let chance = &stage.chance;
+    let often = || if chance.percent(40) { u32::try_from(chance.within(100..=100_000)).unwrap_or(0) } else { 0 };
+    let faults = DiskFaults {
+        bit_rot_per_million: often(),
+        lost_write_per_million: often(),
+        misdirected_write_per_million: often(),
+        misdirected_read_per_million: often(),
+        lost_flush_per_million: often(),
+        latent_per_million: often(),
+        ..DiskFaults::default()
+    };
+    tracing::info!(?disk, ?faults, "a disk lies");
+    disk.set_faults(faults);
+    if chance.percent(40) {
+        let start = chance.within(0..=100 << 20);
+        let rotten = start..start + chance.within(512..=2 << 20);
+        tracing::info!(?disk, ?rotten, "a disk rots");
+        disk.rot(rotten);
+    }
+}
+
+/// Members that were given up are filled again, and a scrub finds and heals what is left; the next finds nothing.
+async fn mend(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<()> {
+    stage.idle_disks().await?;
+    for member in stage.pool().await?.members() {
+        if member.state != MemberState::InSync {
+            pool.replace_member(stage, member).await?;
+        }
+    }
+    stage.idle_disks().await?;
+    pool.expect_healthy(stage, "after every liar was filled again").await?;
+    let first = scrub(stage, pool).await?;
+    if first.mismatches + first.unreadable > 0 {
+        return Err(format!(
+            "a scrub could not put right what {} of a level's members did: {first:?}",
+            pool.tolerated()
+        ));
+    }
+    let second = scrub(stage, pool).await?;
+    if second.mismatches + second.unreadable + second.healed > 0 {
+        return Err(format!("a scrub has found what the one before should have put right: {second:?}"));
+    }
+    // What the daemon believes is what is on the disks.
+    if stage.chance.percent(30) {
+        stage.restart(pool, volumes).await?;
+        pool.expect_healthy(stage, "after a restart").await?;
+    }
+    Ok(())
+}
+
+async fn scrub(stage: &Stage, pool: &Pool) -> Judged<ScrubReport> {
+    stage.order(Order::StartScrub { pool: pool.name.clone(), repairs: false }).await?;
+    let until = stage.world.now() + SCRUB_TIME_MAX;
+    loop {
+        let report = stage.pool().await?.scrub.ok_or("a scrub that was begun is not told of")?;
+        if !report.state.runs() {
+            return Ok(report);
+        }
+        if stage.world.now() > until {
+            return Err(format!("a scrub takes longer than {SCRUB_TIME_MAX:?}"));
+        }
+        stage.world.sleep(Duration::from_millis(100)).await;
+    }
+}

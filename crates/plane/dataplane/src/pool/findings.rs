@@ -1,0 +1,97 @@
+//! What disks return that was not written to them, counted and told: one event for what comes together.
+
+use super::OpenPool;
+use model::{DiskId, EventCode, Size, Subject, SubjectKind, event};
+use raid::{Finding, FindingKind, Outcome};
+use shard::World;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What is found so close together is one event.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+/// What is found on the members of one pool.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// Blocks that were not as written, by disk, since the pool was opened.
+    wrong: RefCell<BTreeMap<DiskId, u64>>,
+    untold: RefCell<BTreeMap<Sort, Untold>>,
+    telling: Cell<bool>,
+}
+
+/// What has an event of its own: which member of which group, what was wrong, and what came of it.
+type Sort = (usize, u16, FindingKind, Outcome);
+
+/// What was found since the last event.
+struct Untold {
+    blocks: u64,
+    /// Where on the disk the first of them lies, in bytes.
+    first: u64,
+}
+
+impl Findings {
+    /// Blocks of the disk that were not as written, since the pool was opened.
+    pub(super) fn wrong_blocks(&self, disk: DiskId) -> u64 {
+        self.wrong.borrow().get(&disk).copied().unwrap_or_default()
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// An array has found something wrong on a member.
+    pub(crate) fn note_finding(self: &Rc<Self>, group: usize, finding: Finding) {
+        let Finding { member, extent, kind, outcome } = finding;
+        tracing::warn!(pool = %self.name, group, member, %extent, ?kind, ?outcome, "found on a disk");
+        let disk = self.groups[group].slots.borrow()[usize::from(member)].id;
+        *self.findings.wrong.borrow_mut().entry(disk).or_default() += extent.len.0;
+        let first = self.groups[group].byte_on_disk(extent.start.0);
+        let mut untold = self.findings.untold.borrow_mut();
+        let entry = untold.entry((group, member, kind, outcome)).or_insert(Untold { blocks: 0, first });
+        entry.blocks += extent.len.0;
+        entry.first = entry.first.min(first);
+        drop(untold);
+        if !self.findings.telling.replace(true) {
+            let (pool, world) = (Rc::downgrade(self), self.seat.world.clone());
+            self.spawn(async move {
+                world.sleep(TOGETHER).await;
+                if let Some(pool) = pool.upgrade() {
+                    pool.tell_of_findings();
+                }
+            });
+        }
+    }
+
+    fn tell_of_findings(&self) {
+        self.findings.telling.set(false);
+        for ((group, member, kind, outcome), Untold { blocks, first }) in self.findings.untold.take() {
+            let (disk, pool) = (self.disk_name(group, member), &self.name);
+            let (code, came) = told(outcome);
+            let amount = Size::new(blocks * u64::from(raid::BLOCK_BYTES)).iec();
+            let what = described(kind);
+            let sentence = format!("{amount} of disk {disk} of pool {pool} {what}, the first at byte {first}; {came}");
+            self.seat.raise(code, Subject::new(SubjectKind::Disk, &disk), sentence);
+        }
+    }
+}
+
+fn described(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Mismatch => "were not what was written there last",
+        FindingKind::Unreadable => "could not be read",
+        FindingKind::Unknown => "had lost their checksums",
+        FindingKind::PageDamaged => "had a damaged copy of their checksums",
+        FindingKind::PageStale => "had an old copy of their checksums",
+        FindingKind::Parity => "disagreed with the data that they protect",
+    }
+}
+
+fn told(outcome: Outcome) -> (EventCode, &'static str) {
+    match outcome {
+        Outcome::Healed => (event::BLOCKS_HEALED, "they were put right from redundancy"),
+        Outcome::Served => (event::BLOCKS_HEALED, "hosts got the right data from redundancy"),
+        Outcome::Lost => {
+            (event::BLOCKS_LOST, "nothing can give them back: reading them is an error until they are written")
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Members that come back to their places: what they have missed is written to them, and no more where sums say what that is.
+
+use super::{DiskId, OpenPool, disk_id, open, uuid};
+use crate::array::Disk;
+use model::{Subject, SubjectKind, event};
+use shard::World;
+use std::rc::Rc;
+use volume::{Contents, PoolError};
+
+impl<W: World> OpenPool<W> {
+    /// The member was being filled when the pool was last open: that goes on.
+    pub(super) async fn resume_rebuild(self: &Rc<Self>, group: usize, member: u16, disk: &Disk<W>) {
+        if self.fill(group, member, disk).await {
+            self.start_repair(group);
+        }
+    }
+
+    /// The disk, which was away, is in its place again and gets what it has missed; unless it is not as it left.
+    pub(super) async fn let_return(self: &Rc<Self>, group: usize, member: u16, disk: &Disk<W>) {
+        match self.readmit(group, member, disk).await {
+            Ok(()) => self.start_repair(group),
+            Err(error) => {
+                tracing::warn!(pool = %self.name, group, member, %error, "a disk that was away is not taken back")
+            }
+        }
+    }
+
+    /// The disk, which bears the label of the member that it was, takes part again and waits to be filled.
+    pub(super) async fn readmit(&self, group: usize, member: u16, disk: &Disk<W>) -> Result<(), PoolError> {
+        let id = self.groups[group].slots.borrow()[usize::from(member)].id;
+        self.guard(disk);
+        self.pool.readmit_member(uuid(id), disk.clone()).await?;
+        self.groups[group].slots.borrow_mut()[usize::from(member)].disk = Some(disk.clone());
+        if self.fill(group, member, disk).await {
+            let (name, pool) = (self.disk_name(group, member), &self.name);
+            let sentence = format!("disk {name} of pool {pool} was away and is back; it gets what it has missed");
+            self.seat.raise(event::DISK_RETURNED, Subject::new(SubjectKind::Disk, &name), sentence);
+        }
+        Ok(())
+    }
+
+    /// True when the disk bears the label of the member `id` of this pool.
+    pub(super) async fn is_the_member(&self, id: DiskId, disk: &Disk<W>) -> bool {
+        match volume::probe(disk).await.contents {
+            Contents::Member(member) => {
+                let of_pool = member.label.pool.into_bytes() == self.id.to_bytes();
+                of_pool && member.overwritten.is_none() && disk_id(member.label.disk) == id
+            }
+            _ => false,
+        }
+    }
+
+    /// The disk is in the place of the member and waits for its rebuild: of what it has missed where it is as it left, else
+    /// of everything.
+    async fn fill(&self, group: usize, member: u16, disk: &Disk<W>) -> bool {
+        let state = &self.groups[group];
+        let window = || open::window::<W>(disk, state.member_blocks);
+        let (Some(first), Some(second)) = (window(), window()) else { return false };
+        match state.array.rejoin(member, first).await {
+            Ok(missed) => {
+                state.to_fill.borrow_mut().insert(member, missed);
+                return true;
+            }
+            Err(error) => {
+                tracing::info!(pool = %self.name, group, member, %error, "a member is filled from the beginning")
+            }
+        }
+        match state.array.replace(member, second) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(pool = %self.name, group, %error, "a rebuild cannot go on");
+                false
+            }
+        }
+    }
+}
