@@ -9,6 +9,7 @@ use crate::label::{is_sealed, put_text, seal, take_text};
 use crate::layout::{BLOCK_BYTES, OWNER_PLACES};
 use block::{BlockDevice, Buf, Extent, IoError, Lba, Stable};
 use futures_util::future::join_all;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -194,7 +195,7 @@ pub(crate) async fn claim<D: BlockDevice>(
     let before = look().await;
     let stands = |disk: Uuid, marks: &[Owner]| {
         let known = seen.and_then(|seen| seen.iter().find(|(known, _)| *known == disk)).map(|(_, mark)| mark);
-        seen.is_none() || newest(marks.to_vec()).as_ref() == known
+        seen.is_none() || newest(marks.to_vec()).is_none_or(|mark| !mark.is_life_after(known, seen.and_then(newest_of)))
     };
     if let Some((_, marks)) = before.iter().find(|(disk, marks)| !stands(*disk, marks)) {
         let node = newest(marks.clone()).map_or_else(String::new, |mark| mark.name);
@@ -220,8 +221,9 @@ pub(crate) async fn claim<D: BlockDevice>(
     }
     // Who moved before he could see our mark may write for a while yet; who claimed at the same time has lost as we have.
     for (disk, marks) in look().await {
-        let known = before.iter().find(|(known, _)| *known == disk).map(|(_, marks)| marks);
-        let is_new = |mark: &&Owner| !known.is_some_and(|known| known.contains(mark)) && !mark.is_same_claim(&own);
+        let known = before.iter().find(|(known, _)| *known == disk).and_then(|(_, marks)| newest(marks.clone()));
+        let all = before.iter().flat_map(|(_, marks)| marks).max_by_key(|mark| mark.age());
+        let is_new = |mark: &&Owner| mark.is_life_after(known.as_ref(), all) && !mark.is_same_claim(&own);
         if let Some(other) = marks.iter().find(is_new) {
             // Whoever comes next, we too, has to watch until nobody can be writing any more.
             let left = Owner { beat: own.beat + 1, seat: Uuid::nil(), ..own.clone() };
@@ -236,7 +238,7 @@ impl FoundPool {
     /// Who had the pool last, by the newest of its members' marks; nobody when it was never claimed.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
-        self.marks.iter().map(|(_, mark)| mark).max_by_key(|mark| mark.age())
+        newest_of(&self.marks)
     }
 
     /// True when only a second look, [`WATCH`] later, can tell whether somebody has the pool.
@@ -287,7 +289,7 @@ impl FoundPool {
         let Some(owner) = self.owner() else { return Ok(()) };
         let moved = earlier.is_none_or(|earlier| {
             let known = |disk: Uuid| earlier.marks.iter().find(|(known, _)| *known == disk).map(|(_, mark)| mark);
-            self.marks.iter().any(|(disk, mark)| !mark.released && known(*disk) != Some(mark))
+            self.marks.iter().any(|(disk, mark)| !mark.released && mark.is_life_after(known(*disk), earlier.owner()))
         });
         let (pool_name, node_name) = (self.catalog.name.clone(), owner.name.clone());
         let is_us = owner.node == node.id;
@@ -303,7 +305,24 @@ impl FoundPool {
     }
 }
 
+/// The newest of the marks of some members.
+fn newest_of(marks: &[(Uuid, Owner)]) -> Option<&Owner> {
+    marks.iter().map(|(_, mark)| mark).max_by_key(|mark| mark.age())
+}
+
 impl Owner {
+    /// True when whoever wrote the mark has done so since somebody looked, and found `known` on its disk and `newest` on any.
+    ///
+    /// One that has decayed since shows the one before it, which is no sign of life; one that could not be read then is
+    /// one if it is newer than all that were.
+    fn is_life_after(&self, known: Option<&Self>, newest: Option<&Self>) -> bool {
+        known.or(newest).is_none_or(|before| match self.age().cmp(&before.age()) {
+            Ordering::Less => false,
+            Ordering::Equal => !self.is_same_claim(before),
+            Ordering::Greater => true,
+        })
+    }
+
     fn is_of_our_past(&self, node: &Node) -> bool {
         (self.node, self.seat) == (node.id, node.seat)
     }

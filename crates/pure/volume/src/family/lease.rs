@@ -146,8 +146,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if self.lease_data_once(granules, share)? {
             return Ok(true);
         }
-        // Others may have slabs that they do not need.
-        let given = self.families.upgrade().is_some_and(|families| families.give_back_all() > 0);
+        // Others may have slabs that they do not need; what this one has just got, it would only get again.
+        let given = self.families.upgrade().is_some_and(|families| families.give_back_all(Some(self.id)) > 0);
         Ok(given && self.lease_data_once(granules, 1)?)
     }
 
@@ -223,7 +223,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     pub(crate) fn make_room_in_map(self: &Rc<Self>, more: u64) -> Result<(), MapError> {
         while !self.map_fits(more) {
             if !self.lease_meta()? {
-                let given = self.families.upgrade().is_some_and(|families| families.give_back_all() > 0);
+                let given = self.families.upgrade().is_some_and(|families| families.give_back_all(None) > 0);
                 if !given || !self.lease_meta()? {
                     return Err(MapError::Full);
                 }

@@ -99,10 +99,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         self.devices.borrow().get(&id).and_then(Weak::upgrade)
     }
 
-    /// Slabs in which nothing is are the pool's again, whoever has them; how many.
-    pub(crate) fn give_back_all(&self) -> u64 {
+    /// Slabs in which nothing is are the pool's again, whoever has them, but for the family `but`; how many.
+    pub(crate) fn give_back_all(&self, but: Option<Uuid>) -> u64 {
         // What one cannot give another may.
-        self.all_open().iter().map(|family| family.give_back().unwrap_or(0)).sum()
+        let families = self.all_open().into_iter().filter(|family| Some(family.id) != but);
+        families.map(|family| family.give_back().unwrap_or(0)).sum()
     }
 }
 

@@ -256,6 +256,18 @@ fn refusals_of_owners_are_told_apart() {
     assert!(matches!(now.admit_owner(None, &node(2), true), Err(PoolRefusal::Owned { is_us: false, .. })));
 }
 
+#[test]
+fn mark_that_decays_between_two_looks_is_no_sign_of_life() {
+    for rotten in 0..4 {
+        let (world, opened) = owned();
+        (0..3).for_each(|_| assert_eq!(beat(&opened.pool), Ok(true)));
+        drop(opened);
+        let place = (crate::owner::PLACES.start.0 + rotten) * 4096;
+        let taken = take(&world, &node(2), true, || world.disks[0].scribble(place, &[0x55; 4096]));
+        assert!(taken.is_ok(), "place {rotten}: {:?}", taken.err());
+    }
+}
+
 /// At every instant the disks tell of the last claim that was acknowledged or the one under way, and of no other.
 #[test]
 fn owner_survives_a_power_cut_at_any_instant() {

@@ -36,6 +36,22 @@ fn thin_volume_holds_what_was_written_and_zeros_elsewhere_also_when_found_again(
 }
 
 #[test]
+fn thick_volume_that_is_a_little_too_large_is_refused_and_leaves_everything_as_it_was() {
+    let (_, opened) = mirror();
+    let pool = &opened.pool;
+    let _thin = create(pool, 1, 1000);
+    let free = pool.status().free_bytes;
+    for more in 0..4 {
+        let size = free / 4096 - more * GRANULE;
+        let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(2, size) };
+        assert!(matches!(block_on(pool.create_thin_volume(plan)), Err(PoolError::Full { .. })), "{more}");
+        assert_eq!(pool.status().families.len(), 1);
+        tend(pool);
+        assert_eq!(pool.status().free_bytes, free, "{more}");
+    }
+}
+
+#[test]
 fn thin_volume_takes_space_only_for_what_was_written_and_gives_it_back() {
     let (_, opened) = mirror();
     let pool = &opened.pool;
