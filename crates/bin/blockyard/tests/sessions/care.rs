@@ -14,12 +14,16 @@ const DATA: u64 = 16 << 20;
 
 /// A node with a full volume, its disks and its host.
 pub async fn filled(sim: &Sim, spares: &[&str]) -> (Node, Vec<DiskHandle>, Host) {
+    filled_with(sim, spares, false).await
+}
+
+async fn filled_with(sim: &Sim, spares: &[&str], no_integrity: bool) -> (Node, Vec<DiskHandle>, Host) {
     let node = Node::start(sim, 2).await;
     let mut disks = Vec::new();
     for disk in MEMBERS.iter().chain(spares) {
         disks.push(node.add_disk(disk, 80).await);
     }
-    node.furnish(spares).await;
+    node.furnish_with(spares, no_integrity).await;
     let mut host = Host::login(sim, &Login::of(OPEN, 0)).await;
     host.take_attention().await;
     for block in 0..BLOCKS {
@@ -45,9 +49,31 @@ async fn scrubbed(sim: &Sim, node: &Node, repairs: bool) -> ScrubReport {
 }
 
 #[test]
+fn scrub_knows_by_checksums_who_is_right_and_heals_untold() {
+    Sim::new(10).run(async move |sim| {
+        let (node, disks, mut host) = filled(&sim, &[]).await;
+        assert!(scrubbed(&sim, &node, false).await.is_clean());
+        // The log, the checksums, and whatever of the data begins behind them.
+        disks[2].rot(DATA..DATA + (32 << 20));
+        for block in 0..BLOCKS {
+            assert_eq!(host.read(block).await, [fill(block); 512], "block {block}");
+        }
+        let found = scrubbed(&sim, &node, false).await;
+        assert_eq!((found.mismatches, found.unreadable), (0, 0), "{found:?}");
+        let again = scrubbed(&sim, &node, false).await;
+        assert!(again.is_clean() && again.healed == 0, "{again:?}");
+        sim.sleep(Duration::from_secs(2)).await;
+        let told = node.codes().await;
+        assert!(told.contains(&event::BLOCKS_HEALED) && !told.contains(&event::BLOCKS_LOST), "{told:?}");
+        let wrong: Vec<u64> = node.pool().await.members().map(|member| member.wrong_blocks).collect();
+        assert!(wrong[2] > 0 && wrong[0] == 0 && wrong[1] == 0, "{wrong:?}");
+    });
+}
+
+#[test]
 fn scrub_finds_what_a_disk_cannot_read_and_puts_it_right() {
     Sim::new(11).run(async move |sim| {
-        let (node, disks, mut host) = filled(&sim, &[]).await;
+        let (node, disks, mut host) = filled_with(&sim, &[], true).await;
         let before = scrubbed(&sim, &node, false).await;
         assert!(before.is_clean() && before.healed == 0 && before.checked.bytes() > 0, "{before:?}");
         // Whole stripes in a row, so that data of this disk is among them.
@@ -69,7 +95,7 @@ fn scrub_finds_what_a_disk_cannot_read_and_puts_it_right() {
 #[test]
 fn scrub_counts_what_disagrees_and_repairs_it_when_told() {
     Sim::new(12).run(async move |sim| {
-        let (node, disks, _host) = filled(&sim, &[]).await;
+        let (node, disks, _host) = filled_with(&sim, &[], true).await;
         disks[2].rot(DATA..DATA + 4096);
         let found = scrubbed(&sim, &node, false).await;
         assert_eq!((found.mismatches, found.healed), (1, 0), "{found:?}");
@@ -85,7 +111,7 @@ fn scrub_counts_what_disagrees_and_repairs_it_when_told() {
 #[test]
 fn repair_waits_while_it_is_paused_and_goes_on_as_it_was_set() {
     Sim::new(13).run(async move |sim| {
-        let (node, disks, mut host) = filled(&sim, &["s0"]).await;
+        let (node, disks, mut host) = filled_with(&sim, &["s0"], true).await;
         node.control.pause_pool(&name("tank"), true).await.unwrap();
         disks[0].fail();
         host.write(0, 0xaa).await;

@@ -119,10 +119,15 @@ impl Node {
 
     /// A RAID-5 pool with spares, a volume in it, and a host that sees it.
     pub async fn furnish(&self, spares: &[&str]) {
+        self.furnish_with(spares, false).await;
+    }
+
+    /// The same, perhaps with a pool that keeps neither checksums nor a log.
+    pub async fn furnish_with(&self, spares: &[&str], no_integrity: bool) {
         let control = &self.control;
         let names = |disks: &[&str]| disks.iter().map(|disk| name(disk)).collect();
         let (chunk, disks) = (Some(Size::new(4096)), names(&MEMBERS));
-        let groups = vec![NewGroup { level: Level::Raid5, chunk, no_integrity: false, disks }];
+        let groups = vec![NewGroup { level: Level::Raid5, chunk, no_integrity, disks }];
         let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares), spread: false };
         control.create_pool(pool).await.unwrap();
         let volume = "tank/vm1".parse().unwrap();
