@@ -68,10 +68,10 @@ catalogue! {
     322 WRITE_REFUSED      Critical "A write was refused, because its pool has no space left.";
     323 POOL_GREW          Info     "A pool has more space.";
     331 POOL_TAKEN_OVER    Warning  "A pool was taken over from a node that did not let go of it.";
-    331 POLICY_DROPPED    Warning  "A volume could not have the policy that was set for it.";
     332 POOL_FENCED        Critical "Another node has taken a pool over; this one has stopped using it.";
-    332 MEMORY_WRONG      Critical "Memory did not hold what was put there.";
     333 IMPORT_REFUSED     Warning  "A pool was not opened because another node has it, or may have it.";
+    341 POLICY_DROPPED     Warning  "A volume could not have the policy that was set for it.";
+    342 MEMORY_WRONG       Critical "Memory did not hold what was put there.";
 
     401 LOGIN_REFUSED      Warning  "An initiator was not let in.";
     402 PORTAL_UNUSABLE    Critical "A portal could not be opened.";
