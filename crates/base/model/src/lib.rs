@@ -23,6 +23,7 @@ mod report;
 mod scrub;
 mod secret;
 mod session;
+mod setting;
 mod size;
 mod snapshot;
 mod span;

@@ -1,5 +1,6 @@
 //! How a pool is to be repaired and looked through: what an operator sets with `pool set`.
 
+use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
 use crate::{Refusal, Size, Span, code};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -108,18 +109,14 @@ pub const POOL_SETTINGS: [(&str, &str); 9] = [
     ("space.hard", "a part in percent such as 95%, or off"),
 ];
 
+const SETTINGS: Settings<9> = Settings { owner: "pool", names: POOL_SETTINGS };
+
 impl PoolPolicy {
     /// The setting `key` is `value`.
     ///
     /// *Errors*: there is no such setting, the value is none for it, or it contradicts another one.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
-        let Some((_, right)) = POOL_SETTINGS.iter().find(|(name, _)| *name == key) else {
-            let names: Vec<&str> = POOL_SETTINGS.iter().map(|(name, _)| *name).collect();
-            let hint = format!("write {}", names.join(", "));
-            return Err(Refusal::new(code::SETTING_INVALID, format!("a pool has no setting \"{key}\""), hint));
-        };
-        let wrong =
-            || Refusal::new(code::SETTING_INVALID, format!("{key} cannot be \"{value}\""), format!("write {right}"));
+        let wrong = SETTINGS.wrong(key, value)?;
         let repair = &mut self.repair;
         match key {
             "rebuild" => repair.mode = value.parse().map_err(|()| wrong())?,
@@ -132,54 +129,28 @@ impl PoolPolicy {
             "space.soft" => self.space.soft = or_off(value, percent).ok_or_else(wrong)?.unwrap_or(0),
             _ => self.space.hard = or_off(value, percent).ok_or_else(wrong)?.unwrap_or(0),
         }
-        if self.space.soft > self.space.hard && self.space.hard > 0 {
-            let SpacePolicy { soft, hard } = self.space;
-            let message = format!("space.soft of {soft}% is more than space.hard of {hard}%");
-            return Err(Refusal::new(code::SETTING_INVALID, message, "lower the one or raise the other"));
-        }
-        match (self.repair.min, self.repair.max) {
-            (Some(min), Some(max)) if min > max => Err(Refusal::new(
-                code::SETTING_INVALID,
-                format!("rebuild.min of {}/s is more than rebuild.max of {}/s", min.exact(), max.exact()),
-                "lower the one or raise the other",
-            )),
-            _ => Ok(()),
-        }
+        let hard = Some(self.space.hard).filter(|&hard| hard > 0);
+        in_order(("space.soft", Some(self.space.soft)), ("space.hard", hard), |percent| format!("{percent}%"))?;
+        in_order(("rebuild.min", self.repair.min), ("rebuild.max", self.repair.max), as_rate)
     }
 
     /// Every setting with its value, as [`PoolPolicy::set`] takes them.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 9] {
-        let off = || "off".to_owned();
-        let rate = |rate: Option<Size>| rate.map_or_else(off, |rate| format!("{}/s", rate.exact()));
-        let span = |span: Option<Span>| span.map_or_else(off, |span| span.to_string());
-        let window = self.scrub.window.map_or_else(off, |window| window.to_string());
-        let threshold = |percent: u8| if percent == 0 { off() } else { format!("{percent}%") };
+        let threshold = |percent: u8| shown((percent > 0).then(|| format!("{percent}%")));
         let repair = &self.repair;
-        let values = [
+        SETTINGS.with([
             repair.mode.as_str().to_owned(),
-            rate(repair.min),
-            rate(repair.max),
-            span(repair.done_by),
-            span(repair.latency),
+            shown(repair.min.as_ref().map(as_rate)),
+            shown(repair.max.as_ref().map(as_rate)),
+            shown(repair.done_by),
+            shown(repair.latency),
             self.scrub.every.as_str().to_owned(),
-            window,
+            shown(self.scrub.window),
             threshold(self.space.soft),
             threshold(self.space.hard),
-        ];
-        let mut values = values.into_iter();
-        POOL_SETTINGS.map(|(name, _)| (name, values.next().expect("there are as many values as names")))
+        ])
     }
-}
-
-fn or_off<T>(value: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
-    if value == "off" { Some(None) } else { parse(value).map(Some) }
-}
-
-/// A rate: a size in a second, above zero.
-fn rate(text: &str) -> Option<Size> {
-    let size: Size = text.strip_suffix("/s").unwrap_or(text).parse().ok()?;
-    (size > Size::ZERO).then_some(size)
 }
 
 /// A part in percent, from 1 to 100.

@@ -1,6 +1,7 @@
 //! How a volume is cached, and how fast it may be: what an operator sets with `volume set`.
 
-use crate::{Refusal, Size, Span, code};
+use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
+use crate::{Refusal, Size, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -80,18 +81,14 @@ pub const VOLUME_SETTINGS: [(&str, &str); 8] = [
     ("priority", "a number from 1 to 10000"),
 ];
 
+const SETTINGS: Settings<8> = Settings { owner: "volume", names: VOLUME_SETTINGS };
+
 impl VolumePolicy {
     /// The setting `key` is `value`.
     ///
     /// *Errors*: there is no such setting, the value is none for it, or it contradicts another one.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
-        let Some((_, right)) = VOLUME_SETTINGS.iter().find(|(name, _)| *name == key) else {
-            let names: Vec<&str> = VOLUME_SETTINGS.iter().map(|(name, _)| *name).collect();
-            let hint = format!("write {}", names.join(", "));
-            return Err(Refusal::new(code::SETTING_INVALID, format!("a volume has no setting \"{key}\""), hint));
-        };
-        let wrong =
-            || Refusal::new(code::SETTING_INVALID, format!("{key} cannot be \"{value}\""), format!("write {right}"));
+        let wrong = SETTINGS.wrong(key, value)?;
         match key {
             "write-policy" => self.write = value.parse().map_err(|()| wrong())?,
             "cache-share" => self.cache_share = number(value, 0..=10_000).ok_or_else(wrong)?,
@@ -102,37 +99,23 @@ impl VolumePolicy {
             "guarantee-iops" => self.guarantee_iops = or_off(value, positive).ok_or_else(wrong)?,
             _ => self.priority = number(value, 1..=10_000).ok_or_else(wrong)?,
         }
-        match (self.guarantee_iops, self.iops) {
-            (Some(least), Some(most)) if least > most => {
-                let message = format!("guarantee-iops of {least} is more than iops of {most}");
-                Err(Refusal::new(code::SETTING_INVALID, message, "lower the one or raise the other"))
-            }
-            _ => Ok(()),
-        }
+        in_order(("guarantee-iops", self.guarantee_iops), ("iops", self.iops), u64::to_string)
     }
 
     /// Every setting with its value, as [`VolumePolicy::set`] takes them.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 8] {
-        let off = || "off".to_owned();
-        let number = |number: Option<u64>| number.map_or_else(off, |number| number.to_string());
-        let values = [
+        SETTINGS.with([
             self.write.as_str().to_owned(),
             self.cache_share.to_string(),
             self.read_ahead.to_string(),
-            number(self.iops),
-            self.bandwidth.map_or_else(off, |rate| format!("{}/s", rate.exact())),
+            shown(self.iops),
+            shown(self.bandwidth.as_ref().map(as_rate)),
             self.burst.to_string(),
-            number(self.guarantee_iops),
+            shown(self.guarantee_iops),
             self.priority.to_string(),
-        ];
-        let mut values = values.into_iter();
-        VOLUME_SETTINGS.map(|(name, _)| (name, values.next().expect("there are as many values as names")))
+        ])
     }
-}
-
-fn or_off<T>(value: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
-    if value == "off" { Some(None) } else { parse(value).map(Some) }
 }
 
 fn number(text: &str, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
@@ -141,11 +124,6 @@ fn number(text: &str, range: std::ops::RangeInclusive<u32>) -> Option<u32> {
 
 fn positive(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&number| number > 0)
-}
-
-fn rate(text: &str) -> Option<Size> {
-    let size: Size = text.strip_suffix("/s").unwrap_or(text).parse().ok()?;
-    (size > Size::ZERO).then_some(size)
 }
 
 fn span(text: &str) -> Option<Span> {
@@ -242,6 +220,7 @@ impl CacheReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code;
 
     #[test]
     fn volume_settings_are_read_as_they_are_written() {

@@ -1,11 +1,9 @@
 //! What holds back writes to a pool's disks when the pool is, or may be, somebody else's.
 
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
-use shard::Time;
-use std::cell::{Cell, OnceCell, RefCell};
-use std::future::poll_fn;
+use shard::{Signal, Time};
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 use volume::owner::{LEASE, PLACES};
 
 /// The fence of one pool: open as long as its members said not long ago whose it is.
@@ -14,43 +12,39 @@ pub struct Fence {
     /// When the last beat began that every group has heard.
     held: Cell<Time>,
     closed: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
+    changed: Signal,
 }
 
 impl Fence {
     /// The fence of a pool that is ours since just now.
     pub fn new(now: impl Fn() -> Time + 'static) -> Rc<Self> {
         let held = Cell::new(now());
-        Rc::new(Self { now: Box::new(now), held, closed: Cell::new(false), waiting: RefCell::default() })
+        Rc::new(Self { now: Box::new(now), held, closed: Cell::new(false), changed: Signal::default() })
     }
 
     /// Every group has heard the beat that began at `began`.
     pub fn hold(&self, began: Time) {
         self.held.set(self.held.get().max(began));
-        self.waiting.take().into_iter().for_each(Waker::wake);
+        self.changed.raise();
     }
 
     /// Nothing is written any more, ever.
     pub fn close(&self) {
         self.closed.set(true);
-        self.waiting.take().into_iter().for_each(Waker::wake);
+        self.changed.raise();
     }
 
     /// Is ready when a write may go to a disk.
     ///
     /// *Errors*: `Gone` when the pool is another node's.
     async fn admit(&self, extent: Extent) -> Result<(), IoError> {
-        poll_fn(|cx| {
+        let verdict = || {
             if self.closed.get() {
-                return Poll::Ready(Err(IoError::new(IoErrorKind::Gone, extent)));
+                return Some(Err(IoError::new(IoErrorKind::Gone, extent)));
             }
-            if (self.now)().since(self.held.get()) < LEASE {
-                return Poll::Ready(Ok(()));
-            }
-            self.waiting.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await
+            ((self.now)().since(self.held.get()) < LEASE).then_some(Ok(()))
+        };
+        self.changed.wait(verdict).await
     }
 }
 

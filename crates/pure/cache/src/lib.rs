@@ -16,7 +16,6 @@ mod read;
 mod rig;
 mod runtime;
 pub mod sabotage;
-mod signal;
 #[cfg(test)]
 mod tests;
 mod volume;

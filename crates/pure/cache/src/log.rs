@@ -12,9 +12,9 @@ pub use format::{LogError, LogId};
 pub use replay::{Recovery, Replayed};
 
 use crate::VolumeId;
-use crate::signal::Signal;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Stable, View};
 use futures_util::future::LocalBoxFuture;
+use shard::Signal;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};

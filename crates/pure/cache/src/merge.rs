@@ -4,13 +4,11 @@
 //! this turn have been looked at: a lone write and a random one pass at once.
 
 use crate::sabotage::{Sabotage, is_planted};
-use crate::signal::Signal;
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use shard::{Signal, yield_now};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 
 /// Larger writes gain nothing and are not copied.
 const PART_BYTES_MAX: usize = 64 << 10;
@@ -160,15 +158,7 @@ impl<D: BlockDevice> Merged<D> {
             Rc::new(Batch { start: extent.start.0, end, parts, outcome: Cell::default(), done: Signal::default() });
         self.open.borrow_mut().push(batch.clone());
         let leading = Leading { merged: self, batch };
-        let mut waited = false;
-        poll_fn(|cx| {
-            if std::mem::replace(&mut waited, true) {
-                return Poll::Ready(());
-            }
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        yield_now().await;
         leading.close();
         let data = self.gather(&leading.batch);
         let written = self.device.write(extent.start, data).await;

@@ -4,7 +4,7 @@
 use block::memory::Ram;
 use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written};
 use raid::{Array, FailureLog, Layout, Level, Options, Shape};
-use shard::Executor;
+use shard::{Executor, yield_now};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ fn measure<F: Future<Output = ()> + 'static>(commands: u64, one: impl Fn(u64) ->
                     let n = next.replace(next.get() + 1);
                     one(n).await;
                     // The next command of a host comes in another turn.
-                    yield_once().await;
+                    yield_now().await;
                 }
             });
         }
@@ -56,18 +56,6 @@ fn measure<F: Future<Output = ()> + 'static>(commands: u64, one: impl Fn(u64) ->
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     stat.split(' ').next().and_then(|word| word.parse().ok()).expect("the first word is a number")
-}
-
-async fn yield_once() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
 }
 
 /// Runs a command to its end.

@@ -1,8 +1,7 @@
 //! Repair at the pace that was set, and scrubs, on the real data plane.
 
-use crate::array::OPEN;
-use crate::host::{Host, Login};
-use crate::node::{BLOCKS, MEMBERS, Node, name};
+use crate::host::Host;
+use crate::node::{BLOCKS, Node, furnished_with, name};
 use control::request::{AddGroup, Locate, NewGroup, NewVolume, PoolSettings, StartScrub, Unpresent};
 use model::{Level, PoolState, ScrubReport, Size, code, event};
 use shard::{DiskFacts, World};
@@ -18,14 +17,7 @@ pub async fn filled(sim: &Sim, spares: &[&str]) -> (Node, Vec<DiskHandle>, Host)
 }
 
 async fn filled_with(sim: &Sim, spares: &[&str], no_integrity: bool) -> (Node, Vec<DiskHandle>, Host) {
-    let node = Node::start(sim, 2).await;
-    let mut disks = Vec::new();
-    for disk in MEMBERS.iter().chain(spares) {
-        disks.push(node.add_disk(disk, 80).await);
-    }
-    node.furnish_with(spares, no_integrity).await;
-    let mut host = Host::login(sim, &Login::of(OPEN, 0)).await;
-    host.take_attention().await;
+    let (node, disks, mut host) = furnished_with(sim, 2, spares, no_integrity).await;
     for block in 0..BLOCKS {
         host.write(block, fill(block)).await;
     }

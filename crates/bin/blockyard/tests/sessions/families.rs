@@ -2,7 +2,7 @@
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
-use crate::node::{BLOCKS, MEMBERS, Node, name};
+use crate::node::{BLOCKS, Node, furnished, name};
 use control::request::{NewClone, NewSnapshots, NewVolume, RollBack};
 use model::{Provision, Size, SnapshotLock, SnapshotName, SnapshotState, VolumeReport, code, event};
 use shard::World;
@@ -16,18 +16,6 @@ const GRANULE: u64 = 2048;
 const NO_SPACE: (u8, u8, u8) = (7, 0x27, 0x07);
 const SOFT_THRESHOLD: (u8, u8, u8) = (6, 0x38, 0x07);
 const MEDIUM_CHANGED: (u8, u8, u8) = (6, 0x28, 0x00);
-
-/// A node whose host sees the thick volume `tank/vm1` as LUN 0.
-async fn furnished(sim: &Sim, shards: usize) -> (Node, Host) {
-    let node = Node::start(sim, shards).await;
-    for disk in MEMBERS {
-        node.add_disk(disk, 80).await;
-    }
-    node.furnish(&[]).await;
-    let mut host = Host::login(sim, &Login::of(OPEN, 0)).await;
-    host.take_attention().await;
-    (node, host)
-}
 
 /// Makes a thin volume that is far larger than the pool, and lets the host see it as LUN 1.
 async fn overcommit(node: &Node) {

@@ -1,6 +1,7 @@
 //! The whole product on a simulated machine: a pool, a volume in it, and a host that sees it.
 
 use crate::array::{OPEN, TARGET, identity, initiator, portal};
+use crate::host::{Host, Login};
 use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Unpresent};
 use control::{Control, Engine, Settings, Store, Wanted};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
@@ -179,4 +180,28 @@ impl Node {
 
 pub fn name(text: &str) -> Name {
     text.parse().unwrap()
+}
+
+/// A node with the pool `tank` whose host sees the thick volume `tank/vm1` as LUN 0.
+pub async fn furnished(sim: &Sim, shards: usize) -> (Node, Host) {
+    let (node, _, host) = furnished_with(sim, shards, &[], false).await;
+    (node, host)
+}
+
+/// The same with its disks and with spares, perhaps with a pool that keeps neither checksums nor a log.
+pub async fn furnished_with(
+    sim: &Sim,
+    shards: usize,
+    spares: &[&str],
+    no_integrity: bool,
+) -> (Node, Vec<DiskHandle>, Host) {
+    let node = Node::start(sim, shards).await;
+    let mut disks = Vec::new();
+    for disk in MEMBERS.iter().chain(spares) {
+        disks.push(node.add_disk(disk, 80).await);
+    }
+    node.furnish_with(spares, no_integrity).await;
+    let mut host = Host::login(sim, &Login::of(OPEN, 0)).await;
+    host.take_attention().await;
+    (node, disks, host)
 }

@@ -2,7 +2,7 @@
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
-use crate::node::{BLOCKS, MEMBERS, Node, name};
+use crate::node::{BLOCKS, Node, furnished, name};
 use control::request::{NewClone, NewSnapshots, VolumeSettings};
 use model::{Refusal, Size, SnapshotLock, VolumeName, VolumePolicy, VolumeReport, WritePolicy, code};
 use shard::World;
@@ -12,17 +12,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const MODE_CHANGED: (u8, u8, u8) = (6, 0x2a, 0x01);
-
-async fn furnished(sim: &Sim, shards: usize) -> (Node, Host) {
-    let node = Node::start(sim, shards).await;
-    for disk in MEMBERS {
-        node.add_disk(disk, 80).await;
-    }
-    node.furnish(&[]).await;
-    let mut host = Host::login(sim, &Login::of(OPEN, 0)).await;
-    host.take_attention().await;
-    (node, host)
-}
 
 fn vm1() -> VolumeName {
     "tank/vm1".parse().unwrap()

@@ -8,12 +8,10 @@ use crate::seat::Seat;
 use crate::unit::Meter;
 use futures_util::future::select;
 use model::{Name, PoolReport, Refusal, RepairPolicy};
-use shard::{Time, World};
+use shard::{Signal, Time, World, yield_now};
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 /// What belongs to the care of one pool.
 #[derive(Default)]
@@ -25,6 +23,8 @@ pub(super) struct Care {
     /// How full it is, and what is done about it.
     pub space: Space,
     policy: RefCell<RepairPolicy>,
+    /// Changes so far that somebody may wait for.
+    changes: Cell<u64>,
     changed: Signal,
 }
 
@@ -35,39 +35,11 @@ pub(super) struct Gait {
     done_bytes: u64,
 }
 
-/// Wakes those who wait for a change.
-#[derive(Default)]
-struct Signal {
-    epoch: Cell<u64>,
-    waiting: RefCell<Vec<Waker>>,
-}
-
-impl Signal {
-    fn tell(&self) {
-        self.epoch.set(self.epoch.get() + 1);
-        self.waiting.take().into_iter().for_each(Waker::wake);
-    }
-
-    /// Ready once something has changed after `epoch`.
-    async fn after(&self, epoch: u64) {
-        poll_fn(|cx| {
-            if self.epoch.get() != epoch {
-                return Poll::Ready(());
-            }
-            let mut waiting = self.waiting.borrow_mut();
-            waiting.retain(|waker| !waker.will_wake(cx.waker()));
-            waiting.push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-}
-
 /// From now on the pool is repaired as `policy` says, also what is being repaired already.
 pub async fn set_repair<W: World>(seat: Rc<Seat<W>>, pool: Name, policy: RepairPolicy) -> Result<PoolReport, Refusal> {
     let pool = find(&seat, &pool)?;
     *pool.care.policy.borrow_mut() = policy;
-    pool.care.changed.tell();
+    pool.tell_of_change();
     Ok(pool.report())
 }
 
@@ -79,7 +51,8 @@ impl<W: World> OpenPool<W> {
 
     /// Whoever waits looks again whether it may go on.
     pub(super) fn tell_of_change(&self) {
-        self.care.changed.tell();
+        self.care.changes.set(self.care.changes.get() + 1);
+        self.care.changed.raise();
     }
 
     /// The pace of a repair that begins now.
@@ -111,13 +84,13 @@ impl<W: World> OpenPool<W> {
             host: self.care.meter.load(),
         };
         gait.done_bytes = done_bytes;
-        let epoch = self.care.changed.epoch.get();
+        let before = self.care.changes.get();
         let wait = gait.pacer.wait(&self.care.policy.borrow(), step);
         if wait.is_zero() {
             // Commands of hosts that wait for their turn get it.
-            super::rebuild::yield_now().await;
+            yield_now().await;
         } else {
-            select(pin!(world.sleep(wait)), pin!(self.care.changed.after(epoch))).await;
+            select(pin!(world.sleep(wait)), pin!(self.until(|pool| pool.care.changes.get() != before))).await;
         }
         self.until(may).await;
         gait.stepped = world.now();
@@ -136,12 +109,6 @@ impl<W: World> OpenPool<W> {
 
     /// Ready when `holds`, which is looked at whenever something was changed.
     pub(super) async fn until(&self, holds: impl Fn(&Self) -> bool) {
-        loop {
-            let epoch = self.care.changed.epoch.get();
-            if holds(self) {
-                return;
-            }
-            self.care.changed.after(epoch).await;
-        }
+        self.care.changed.until(|| holds(self)).await;
     }
 }

@@ -1,7 +1,7 @@
 //! Making a pool of disks.
 
 use super::own::Taking;
-use super::refusals::{array_refusal, open_refusal, plain};
+use super::refusals::{open_refusal, plain};
 use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, disk_id, new_uuid, open};
 use crate::array::{self, Disk, Group, Member, Watch};
 use crate::inspect;
@@ -131,8 +131,7 @@ impl<W: World> Draft<W> {
             return formatted.map_err(|error| open_refusal(&error, |member| self.disk_name(member)));
         }
         let layout = Layout::new(level, count, self.chunk_bytes, self.member_blocks);
-        let layout = layout.map_err(|error| array_refusal(&error))?;
-        Array::new(layout, windows.map(Some).collect(), watch.clone()).map_err(|error| array_refusal(&error))
+        open::unprotected(layout, windows.map(Some).collect(), watch)
     }
 
     pub(super) fn state(&self, array: Group<W>) -> GroupState<W> {

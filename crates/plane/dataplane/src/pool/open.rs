@@ -3,13 +3,13 @@
 use super::own::{self, Taking};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::{Candidate, GroupState, OpenPool, Slot, disk_id, volumes};
-use crate::array::{self, Disk, Watch};
+use crate::array::{self, Disk, Member, Watch};
 use crate::inspect;
 use crate::seat::Seat;
 use block::{BlockDevice, Blocks};
 use futures_util::future::join_all;
 use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event};
-use raid::{Array, Layout, LeftOut, Shape};
+use raid::{Array, ArrayError, Layout, LeftOut, Shape};
 use shard::World;
 use std::rc::Rc;
 use volume::{FoundGroup, FoundPool, GroupRecord, Probe, Standing, Survey, Uuid, Window, assemble, member_area};
@@ -141,12 +141,20 @@ async fn assemble_group<W: World>(
         (array, opened.left_out)
     } else {
         let layout = Layout::new(raid_level, count, record.chunk_bytes, record.member_blocks);
-        let layout = layout.map_err(|error| array_refusal(&error))?;
-        let array = Array::new(layout, members.collect(), watch.clone()).map_err(|error| array_refusal(&error))?;
-        (array, Vec::new())
+        (unprotected(layout, members.collect(), watch)?, Vec::new())
     };
     let chunk = Size::new(u64::from(record.chunk_bytes));
     Ok((GroupState::new(level, chunk, record.member_blocks, Rc::new(array), slots), left_out))
+}
+
+/// The array without checksums over its members, absent ones left out.
+pub(super) fn unprotected<W: World>(
+    layout: Result<Layout, ArrayError>,
+    members: Vec<Option<Member<W>>>,
+    watch: &Rc<Watch<W>>,
+) -> Result<Array<Member<W>>, Refusal> {
+    let array = layout.and_then(|layout| Array::new(layout, members, watch.clone()));
+    array.map_err(|error| array_refusal(&error))
 }
 
 /// The part of a member disk that its group uses; none of a disk that does not reach so far.

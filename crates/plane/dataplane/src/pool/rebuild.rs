@@ -7,36 +7,27 @@ use block::{Extent, IoError, IoErrorKind, Stable};
 use futures_util::future::{Either, select};
 use model::{EventCode, Subject, event};
 use raid::{MemberState, RebuildError, RebuildOwner, Rebuilt};
-use shard::World;
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use shard::{Signal, World, yield_now};
+use std::cell::Cell;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 /// Tells the repairs of a pool to stop.
 #[derive(Default)]
 pub(super) struct Halt {
     halted: Cell<bool>,
-    wakers: RefCell<Vec<Waker>>,
+    told: Signal,
 }
 
 impl Halt {
     pub(super) fn pull(&self) {
         self.halted.set(true);
-        self.wakers.take().into_iter().for_each(Waker::wake);
+        self.told.raise();
     }
 
     pub(super) async fn pulled(&self) {
-        poll_fn(|cx| {
-            if self.halted.get() {
-                return Poll::Ready(());
-            }
-            self.wakers.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        self.told.until(|| self.halted.get()).await;
     }
 }
 
@@ -244,17 +235,4 @@ impl<W: World> RebuildOwner for Owner<W> {
             gone
         })
     }
-}
-
-/// Lets every other task that is ready run once.
-pub(super) async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -2,12 +2,10 @@
 
 use super::OpenPool;
 use futures_util::future::select;
-use shard::World;
+use shard::{Signal, World, yield_now};
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// Between two looks while volumes are written.
@@ -17,49 +15,33 @@ const PAUSE: Duration = Duration::from_secs(3);
 /// may be what the next one can give back.
 const QUIET_LOOKS: u32 = 2;
 
-/// Says that a pool may have something to do in the background, and wakes whoever does it. One waits.
+/// Says that a pool may have something to do in the background, and wakes whoever does it.
 #[derive(Default)]
 pub struct Chores {
     left: Cell<bool>,
     stopped: Cell<bool>,
     runs: Cell<bool>,
-    waiting: Cell<Option<Waker>>,
-    /// Who waits for the end.
-    ending: Cell<Option<Waker>>,
+    changed: Signal,
 }
 
 impl Chores {
     /// There may be something to do.
     pub fn leave(&self) {
         if !self.left.replace(true) {
-            self.waiting.take().into_iter().for_each(Waker::wake);
+            self.changed.raise();
         }
     }
 
     /// Ready when `holds`, which is looked at whenever something was left to do or nothing more is to be done.
     async fn until(&self, holds: impl Fn(&Self) -> bool) {
-        poll_fn(|cx| {
-            if holds(self) {
-                return Poll::Ready(());
-            }
-            self.waiting.set(Some(cx.waker().clone()));
-            Poll::Pending
-        })
-        .await;
+        self.changed.until(|| holds(self)).await;
     }
 
     /// Nothing is done any more.
     async fn stop(&self) {
         self.stopped.set(true);
-        self.waiting.take().into_iter().for_each(Waker::wake);
-        poll_fn(|cx| {
-            if !self.runs.get() {
-                return Poll::Ready(());
-            }
-            self.ending.set(Some(cx.waker().clone()));
-            Poll::Pending
-        })
-        .await;
+        self.changed.raise();
+        self.until(|chores| !chores.runs.get()).await;
     }
 }
 
@@ -76,7 +58,7 @@ impl<W: World> OpenPool<W> {
         self.seat.world.spawn(async move {
             tend(&weak, &world, &chores).await;
             chores.runs.set(false);
-            chores.ending.take().into_iter().for_each(Waker::wake);
+            chores.changed.raise();
         });
     }
 
@@ -99,7 +81,7 @@ async fn tend<W: World>(pool: &Weak<OpenPool<W>>, world: &W, chores: &Chores) {
                 quiet = if left || tended.freed_granules + tended.freed_slabs > 0 { 0 } else { quiet + 1 };
                 pool.look_at_hosts_thresholds();
                 if tended.more {
-                    super::rebuild::yield_now().await;
+                    yield_now().await;
                     quiet = 0;
                     continue;
                 }

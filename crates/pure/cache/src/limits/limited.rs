@@ -3,9 +3,9 @@
 use super::scheduler::Scheduler;
 use crate::Runtime;
 use crate::policy::Limits;
-use crate::signal::Signal;
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use futures_util::future::{Either, select};
+use shard::Signal;
 use shard::Time;
 use std::cell::Cell;
 use std::pin::pin;

@@ -7,7 +7,7 @@
 
 use crate::Runtime;
 use crate::policy::Limits;
-use crate::signal::Signal;
+use shard::Signal;
 use shard::Time;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! How much may wait in memory, and how writers are slowed before it is full.
 
 use crate::Runtime;
-use crate::signal::Signal;
 use block::IoError;
+use shard::Signal;
 use shard::Time;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

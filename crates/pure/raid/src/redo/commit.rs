@@ -8,7 +8,7 @@ use crate::redo::ring::{Sealed, Ticket, Turn};
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::future::join_all;
-use std::future::poll_fn;
+use shard::yield_now;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -45,7 +45,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// Writes the batch that gathers.
     async fn lead(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
         // Commands that become ready in the same turn share the batch.
-        yield_once().await;
+        yield_now().await;
         let sealed = loop {
             if let Some(sealed) = protected.ring.seal(protected.id) {
                 break sealed;
@@ -153,16 +153,4 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
         lanes
     }
-}
-
-async fn yield_once() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

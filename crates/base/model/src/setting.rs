@@ -1,0 +1,69 @@
+//! Settings by name, as operators write them: what pools and volumes have in common.
+
+use crate::{Refusal, Size, code};
+use std::fmt;
+
+/// The settings of one kind of thing: what it is called, and each name with what may be written there.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings<const N: usize> {
+    pub owner: &'static str,
+    pub names: [(&'static str, &'static str); N],
+}
+
+impl<const N: usize> Settings<N> {
+    /// The refusal of `value`, when it is none for the setting `key`.
+    ///
+    /// *Errors*: there is no such setting.
+    pub(crate) fn wrong<'a>(&self, key: &'a str, value: &'a str) -> Result<impl Fn() -> Refusal + 'a, Refusal> {
+        let Some(&(_, right)) = self.names.iter().find(|(name, _)| *name == key) else {
+            let hint = format!("write {}", self.names.map(|(name, _)| name).join(", "));
+            let message = format!("a {} has no setting \"{key}\"", self.owner);
+            return Err(Refusal::new(code::SETTING_INVALID, message, hint));
+        };
+        Ok(move || {
+            Refusal::new(code::SETTING_INVALID, format!("{key} cannot be \"{value}\""), format!("write {right}"))
+        })
+    }
+
+    /// Each name with its value.
+    pub(crate) fn with(&self, values: [String; N]) -> [(&'static str, String); N] {
+        let mut values = values.into_iter();
+        self.names.map(|(name, _)| (name, values.next().expect("there are as many values as names")))
+    }
+}
+
+/// Refuses a lower bound that lies above the upper one. Each bound is its name, and what it is when it is set.
+pub(crate) fn in_order<T: PartialOrd>(
+    least: (&str, Option<T>),
+    most: (&str, Option<T>),
+    shown: impl Fn(&T) -> String,
+) -> Result<(), Refusal> {
+    match (least, most) {
+        ((low, Some(least)), (high, Some(most))) if least > most => {
+            let message = format!("{low} of {} is more than {high} of {}", shown(&least), shown(&most));
+            Err(Refusal::new(code::SETTING_INVALID, message, "lower the one or raise the other"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A value, or the word `off`.
+pub(crate) fn or_off<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
+    if text == "off" { Some(None) } else { parse(text).map(Some) }
+}
+
+/// A rate: a size in a second, above zero.
+pub(crate) fn rate(text: &str) -> Option<Size> {
+    let size: Size = text.strip_suffix("/s").unwrap_or(text).parse().ok()?;
+    (size > Size::ZERO).then_some(size)
+}
+
+/// How a rate is written.
+pub(crate) fn as_rate(size: &Size) -> String {
+    format!("{}/s", size.exact())
+}
+
+/// A value as it is written, or `off`.
+pub(crate) fn shown<T: fmt::Display>(value: Option<T>) -> String {
+    value.map_or_else(|| "off".to_owned(), |value| value.to_string())
+}
