@@ -103,6 +103,10 @@ catalogue! {
     1512 SNAPSHOT_IN_USE       Refused     "A clone needs the snapshot.";
     1513 POLICY_IMPOSSIBLE     Refused     "The volume cannot have this policy now.";
 
+    1530 GROUP_UNKNOWN         NotFound    "The pool has no group of this number.";
+    1531 GROUP_FULL_SIZE       Refused     "The disks of the group have no room that it does not use.";
+    1532 GROUP_FIXED           Refused     "The group cannot become larger in this way.";
+
     1601 HOST_IN_USE           Refused     "Volumes are presented to the host.";
     1602 SECRETS_EQUAL         Invalid     "Both directions have the same secret.";
     1603 HOST_EMPTY            Invalid     "The host has no initiator name.";

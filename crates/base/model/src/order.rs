@@ -66,6 +66,14 @@ pub enum Order {
         /// True when foreign content of the disks may be overwritten.
         force: bool,
     },
+    /// Let a group use all of its disks, which were replaced by larger ones → `Report::Pool`, durable. Refused with
+    /// `GROUP_FULL_SIZE` where they have no more room.
+    GrowPool {
+        /// Which pool.
+        pool: Name,
+        /// Which group of it; every one that can grow when absent.
+        group: Option<u16>,
+    },
     /// Find the pool on the disks that are open, in any order, and open it with its volumes →
     /// `Report::Pool` (degraded when members are missing). Refused with `POOL_INCOMPLETE` when too many are, with
     /// `POOL_OWNED` while another node has it, and with `POOL_NOT_RELEASED` when one may have it. Takes seconds when only

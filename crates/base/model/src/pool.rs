@@ -74,6 +74,9 @@ pub struct GroupReport {
     /// How far the comparison after a crash is, while it runs.
     #[serde(default)]
     pub resync: Option<Progress>,
+    /// How much more the pool would have if the group used all of its disks; none when there is nothing to gain now.
+    #[serde(default)]
+    pub growth: Option<Size>,
 }
 
 /// One member of a group.

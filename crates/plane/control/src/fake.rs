@@ -155,6 +155,7 @@ impl Fake {
             Order::BlinkDisk { .. } => Ok(Report::Done),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force),
+            Order::GrowPool { pool, group } => self.grow_pool(pool, *group),
             Order::OpenPool { id, .. } => self.open_pool(*id),
             Order::ClosePool { pool } => {
                 self.pools.remove(pool);

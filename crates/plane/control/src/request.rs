@@ -81,6 +81,15 @@ pub struct AddGroup {
     pub force: bool,
 }
 
+/// Let a pool use all of its disks.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrowPool {
+    /// Which group of it, by its number; every one that can grow when absent.
+    #[serde(default)]
+    pub group: Option<u16>,
+}
+
 /// Open a pool that was found on its disks.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

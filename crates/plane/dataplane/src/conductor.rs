@@ -139,6 +139,7 @@ impl<W: World> Conductor<W> {
                 self.create_pool(pool, *id, groups, *force).await.map(Report::Pool)
             }
             Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force).await.map(Report::Pool),
+            Order::GrowPool { pool, group } => self.grow_pool(pool, *group).await.map(Report::Pool),
             Order::OpenPool { id, force } => self.open_pool(*id, *force).await.map(Report::Pool),
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),

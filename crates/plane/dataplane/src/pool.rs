@@ -6,6 +6,7 @@ mod create;
 mod device;
 mod findings;
 mod groups;
+mod grow;
 mod members;
 mod open;
 mod own;
@@ -26,6 +27,7 @@ pub use check::{check, dump};
 pub use create::{NewGroup, NewPool, create};
 pub use device::PoolVolume;
 pub use groups::add_group;
+pub use grow::grow;
 pub use members::{blink, fail_disk, replace_disk};
 pub use open::open;
 pub use own::Taking;
@@ -37,7 +39,7 @@ pub use volumes::{create_volume, delete_volume, resize_volume, set_policy};
 
 use crate::array::{Disk, Group, Watch};
 use crate::seat::Seat;
-use block::{Blocks, IoError, IoErrorKind, Stable};
+use block::{BlockDevice, Blocks, IoError, IoErrorKind, Stable};
 use care::Care;
 use findings::Findings;
 use futures_util::future::select;
@@ -79,8 +81,6 @@ pub struct OpenPool<W: World> {
 struct GroupState<W: World> {
     level: Level,
     chunk: Size,
-    /// What each member gives to the group.
-    member_blocks: Blocks,
     array: Group<W>,
     slots: RefCell<Vec<Slot<W>>>,
     /// True until a group that was found dirty was resynced.
@@ -94,12 +94,11 @@ struct GroupState<W: World> {
 }
 
 impl<W: World> GroupState<W> {
-    fn new(level: Level, chunk: Size, member_blocks: Blocks, array: Group<W>, slots: Vec<Slot<W>>) -> Self {
+    fn new(level: Level, chunk: Size, array: Group<W>, slots: Vec<Slot<W>>) -> Self {
         let slots = RefCell::new(slots);
         Self {
             level,
             chunk,
-            member_blocks,
             array,
             slots,
             needs_resync: Cell::default(),
@@ -111,7 +110,7 @@ impl<W: World> GroupState<W> {
 
     /// Where on a member's disk a block of its data lies that the array numbers so, in bytes.
     fn byte_on_disk(&self, block: u64) -> u64 {
-        let area = volume::member_area(self.member_blocks).start.0;
+        let area = volume::member_area(self.array.member_blocks()).start.0;
         (area + self.array.place_of_data(block).0) * u64::from(volume::BLOCK_BYTES)
     }
 }
@@ -124,9 +123,17 @@ struct Slot<W: World> {
     name: Option<DiskName>,
     /// The disk, while it is attached.
     disk: Option<Disk<W>>,
+    /// How much it has for the array, as its label says; nothing of a disk that was not found.
+    room: Blocks,
 }
 
 impl<W: World> Slot<W> {
+    /// A place whose disk is labelled now.
+    fn of(id: Uuid, candidate: &Candidate, disk: &Disk<W>) -> Self {
+        let room = volume::data_area(disk.geometry().blocks).map_or(Blocks(0), |area| area.len);
+        Self { id: disk_id(id), name: Some(candidate.name.clone()), disk: Some(disk.clone()), room }
+    }
+
     /// What its disk is called, or else its identity.
     fn called(&self) -> String {
         self.name.as_ref().map_or_else(|| self.id.to_string(), ToString::to_string)
@@ -135,7 +142,7 @@ impl<W: World> Slot<W> {
 
 impl<W: World> Clone for Slot<W> {
     fn clone(&self) -> Self {
-        Self { id: self.id, name: self.name.clone(), disk: self.disk.clone() }
+        Self { id: self.id, name: self.name.clone(), disk: self.disk.clone(), room: self.room }
     }
 }
 

@@ -41,17 +41,33 @@ impl<D: BlockDevice + 'static> Array<D> {
         background.finish(work).await?;
         Ok(self.layout().blocks())
     }
+
+    /// How many blocks the array would have if it used `member_blocks` of each member, as [`Array::grow`] would do now.
+    ///
+    /// Nothing is changed. *Errors*: those with which growing would be refused.
+    pub fn blocks_with(&self, member_blocks: Blocks) -> Result<Blocks, GrowError> {
+        let core = self.core();
+        let protected = core.admit_growing()?;
+        let segment = core.plan_growth(&protected, member_blocks)?;
+        Ok(Blocks(segment.blocks.end().0 / core.layout.chunk_blocks() * core.layout.stripe_blocks()))
+    }
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
     /// Nobody else changes the shape until `growing` is unset.
     fn begin_growing(&self) -> Result<Rc<Protected>, GrowError> {
+        let protected = self.admit_growing()?;
+        protected.growing.set(true);
+        Ok(protected)
+    }
+
+    fn admit_growing(&self) -> Result<Rc<Protected>, GrowError> {
         let protected = self.protected.clone().ok_or(GrowError::NotProtected)?;
         self.serving(Extent::default())?;
         if let Some(member) = self.not_in_service().iter().next() {
             return Err(GrowError::NotInService(member));
         }
-        if self.moving.is_some() || protected.growing.replace(true) {
+        if self.moving.is_some() || protected.growing.get() {
             return Err(GrowError::Busy);
         }
         Ok(protected)

@@ -113,6 +113,21 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.
         #[arg(long)]
         force: bool,
     },
+    /// Let a pool use its disks whole, once every disk of a group was replaced by a larger one
+    #[command(after_help = "Example:
+  blockyard disk replace d0 big0 --force
+  blockyard pool show tank --wait
+  blockyard pool grow tank
+
+When the last disk of a group was replaced and filled, blockyard pool show says what can be gained. Volumes stay where
+they are, hosts go on, and the room is there at once. A group grows at most eight times so; the smallest disk counts.")]
+    Grow {
+        /// Which
+        name: Name,
+        /// The group, by the number that pool show gives it [default: every group that can grow]
+        #[arg(long, value_name = "N")]
+        group: Option<u16>,
+    },
     /// Close a pool that no host sees, so that its disks can go to another machine
     #[command(after_help = "Example:\n  blockyard pool export tank")]
     Export {

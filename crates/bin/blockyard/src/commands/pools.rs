@@ -8,7 +8,7 @@ use crate::args::PoolCommand;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::{confirm, progress};
-use control::request::{AddGroup, ImportPool, NewGroup, NewPool};
+use control::request::{AddGroup, GrowPool, ImportPool, NewGroup, NewPool};
 use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::fmt::Write;
 
@@ -49,6 +49,12 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             let pool: PoolReport = answer.decode()?;
             let text = format!("pool {name} has one more group: {level} of {count} disks; now {}", pool.size);
             desk.out.done(&answer, &text)
+        }
+        PoolCommand::Grow { name, group } => {
+            let path = format!("{}/grow", pool_path(&name));
+            let answer = desk.client.post(&path, &GrowPool { group }, "pool")?;
+            let pool: PoolReport = answer.decode()?;
+            desk.out.done(&answer, &format!("pool {name} uses its larger disks; now {}", pool.size))
         }
         PoolCommand::Export { name } => {
             desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;
@@ -142,6 +148,10 @@ fn drawn(pool: &PoolReport) -> String {
         for (what, progress) in [("rebuild", &group.rebuild), ("resync", &group.resync)] {
             let Some(progress) = progress else { continue };
             line(format_args!("    {} {}", progress::drawn(progress), progress::sentence(what, progress)));
+        }
+        if let Some(growth) = group.growth {
+            let command = format!("blockyard pool grow {} --group {index}", pool.name);
+            line(format_args!("    its disks have room for {} more: {command}", growth.iec()));
         }
     }
     text

@@ -10,6 +10,7 @@
 mod array;
 mod care;
 mod families;
+mod growth;
 mod host;
 mod night;
 mod node;

@@ -8,7 +8,7 @@ use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{EventCode, Level, Name, PoolReport, PoolState, Size};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
-use sim::{DiskHandle, DiskShape, Sim};
+use sim::{Crash, DiskHandle, DiskShape, Sim};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -50,6 +50,24 @@ impl Node {
             machine.sleep(Duration::from_millis(10)).await;
         }
         drop(control);
+        Box::pin(Self::boot(machine, dir, shards, 1)).await
+    }
+
+    /// The same node after it was killed, with `crash` by a power cut, and started again.
+    pub async fn revived(self, shards: usize, crash: Option<Crash>) -> Self {
+        match crash {
+            None => self.machine.kill(),
+            Some(crash) => self.machine.crash(crash),
+        }
+        let Self { control, machine, dir, stop } = self;
+        drop(stop);
+        while Arc::strong_count(&control) > 1 {
+            tokio::task::yield_now().await;
+        }
+        drop(control);
+        if crash.is_some() {
+            machine.boot();
+        }
         Box::pin(Self::boot(machine, dir, shards, 1)).await
     }
 
@@ -112,6 +130,11 @@ impl Node {
     /// The daemon is gone, as by `kill -9`.
     pub fn kill(&self) {
         self.machine.kill();
+    }
+
+    /// The machine that it runs on.
+    pub fn machine(&self) -> Sim {
+        self.machine.clone()
     }
 
     fn path(&self, disk: &str) -> String {

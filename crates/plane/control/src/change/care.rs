@@ -122,14 +122,6 @@ impl Control {
         self.pool_report(name).await
     }
 
-    async fn admit_open(&self, name: &Name) -> Result<(), Refusal> {
-        let pool = self.pool_report(name).await?;
-        match pool.state {
-            PoolState::Missing => Err(pools::not_open(name)),
-            _ => Ok(()),
-        }
-    }
-
     async fn begin_scrub(&self, turn: &Turn<'_>, name: &Name, repairs: bool, by_clock: bool) -> Result<(), Refusal> {
         let pool = self.engine.pool(Order::StartScrub { pool: name.clone(), repairs }).await?;
         self.commit(turn, |state| {

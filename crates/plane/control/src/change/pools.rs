@@ -4,7 +4,7 @@ use super::medium::Medium;
 use crate::Control;
 use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
-use crate::request::{AddGroup, NewGroup, NewPool};
+use crate::request::{AddGroup, GrowPool, NewGroup, NewPool};
 use crate::state::{PendingRecord, SpareRecord};
 use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, Subject, code, event, spread};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,18 +59,33 @@ impl Control {
     /// use or named twice; and what the data plane refuses. Nothing is changed then.
     pub async fn add_group(&self, name: &Name, request: AddGroup) -> Result<PoolReport, Refusal> {
         let turn = self.turn().await;
-        if !self.state().pools.contains_key(name) {
-            return Err(unknown(name));
-        }
-        if !self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {
-            return Err(not_open(name));
-        }
+        self.admit_open(name).await?;
         self.admit_groups(std::slice::from_ref(&request.group)).await?;
         let (group, force) = (spec(request.group), request.force);
         let pool = self.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
         self.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
         self.pool_report(name).await
+    }
+
+    /// A group of the pool, or every one that can, uses all of its disks, which were replaced by larger ones.
+    ///
+    /// *Errors*: there is no pool of this name, or it is not open; and what the data plane refuses. Nothing is changed then.
+    pub async fn grow_pool(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
+        let turn = self.turn().await;
+        self.admit_open(name).await?;
+        self.engine.pool(Order::GrowPool { pool: name.clone(), group: request.group }).await?;
+        drop(turn);
+        self.pool_report(name).await
+    }
+
+    /// Admits the name of a pool that is open; how it is.
+    pub(crate) async fn admit_open(&self, name: &Name) -> Result<PoolReport, Refusal> {
+        if !self.state().pools.contains_key(name) {
+            return Err(unknown(name));
+        }
+        let pools = self.engine.pools(Order::Pools).await?;
+        pools.into_iter().find(|pool| pool.name == *name).ok_or_else(|| not_open(name))
     }
 
     /// A pool that was found on its disks alone is one of ours and open, with its volumes.
@@ -113,12 +128,7 @@ impl Control {
     pub async fn export_pool(&self, name: &Name) -> Result<(), Refusal> {
         let turn = self.turn().await;
         let before = self.state();
-        if !before.pools.contains_key(name) {
-            return Err(unknown(name));
-        }
-        if !self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {
-            return Err(not_open(name));
-        }
+        self.admit_open(name).await?;
         if let Some(seen) = before.presentations.iter().find(|seen| seen.volume.pool() == Some(name)) {
             let (volume, host) = (&seen.volume, &seen.host);
             return Err(Refusal::new(
@@ -144,9 +154,8 @@ impl Control {
     pub async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
         let turn = self.turn().await;
         let before = self.state();
+        let pool = self.admit_open(name).await?;
         let record = before.pools.get(name).ok_or_else(|| unknown(name))?;
-        let pools = self.engine.pools(Order::Pools).await?;
-        let Some(pool) = pools.into_iter().find(|pool| pool.name == *name) else { return Err(not_open(name)) };
         if pool.volumes > 0 {
             return Err(Refusal::new(
                 code::POOL_IN_USE,
@@ -274,7 +283,7 @@ fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {
     )
 }
 
-pub fn not_open(name: &Name) -> Refusal {
+fn not_open(name: &Name) -> Refusal {
     Refusal::new(
         code::POOL_INCOMPLETE,
         format!("pool {name} is not open because its disks were not found"),

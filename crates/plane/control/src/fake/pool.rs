@@ -120,6 +120,32 @@ impl Fake {
         Ok(self.pool_report(name))
     }
 
+    /// Every group uses all of its disks, as they are now.
+    pub(super) fn grow_pool(&mut self, name: &Name, group: Option<u16>) -> Result<Report, Refusal> {
+        let sizes: BTreeMap<DiskId, u64> = labels(&self.disks)
+            .into_iter()
+            .filter_map(|(disk, label)| Some((label.disk, label::read(&self.disks[&disk]).ok()?.0.bytes())))
+            .collect();
+        let pool = self.pools.get_mut(name).expect("control asks for open pools");
+        let groups = &pool.catalogue.groups;
+        if let Some(group) = group.filter(|&group| usize::from(group) >= groups.len()) {
+            let message = format!("pool {name} has no group {group}");
+            return Err(Refusal::new(code::GROUP_UNKNOWN, message, "see blockyard pool show"));
+        }
+        let bytes = |group: &Group| {
+            let smallest = group.members.iter().map(|(disk, _)| sizes.get(disk).copied().unwrap_or(0)).min();
+            smallest.unwrap_or(0) * group.level.data_members(group.members.len()) as u64
+        };
+        let size = Size::new(groups.iter().map(bytes).sum());
+        if size <= pool.catalogue.size {
+            let message = format!("the disks of pool {name} have no room that it does not use");
+            return Err(Refusal::new(code::GROUP_FULL_SIZE, message, "replace them by larger ones"));
+        }
+        pool.catalogue.size = size;
+        pool.save(&self.disks)?;
+        Ok(self.pool_report(name))
+    }
+
     pub(super) fn open_pool(&mut self, id: PoolId) -> Result<Report, Refusal> {
         let found: Vec<Label> =
             labels(&self.disks).into_iter().filter(|(_, label)| label.pool.id == id).map(|(_, label)| label).collect();
@@ -293,6 +319,7 @@ impl Pool {
                 members: group.members.iter().enumerate().map(member).collect(),
                 rebuild: (state == PoolState::Rebuilding).then(|| self.progress()),
                 resync: None,
+                growth: None,
             }
         };
         PoolReport {

@@ -1,7 +1,7 @@
 //! Settings of pools, and scrubs by hand and by the clock.
 
 use super::{Array, new_pool};
-use crate::request::{AddGroup, NewGroup, PoolSettings, StartScrub};
+use crate::request::{AddGroup, GrowPool, NewGroup, PoolSettings, StartScrub};
 use crate::steward::now;
 use model::{Level, Name, PoolState, RepairMode, ScrubReport, ScrubState, Timestamp, code};
 
@@ -136,4 +136,23 @@ async fn pool_gets_one_more_group_of_free_disks() {
     let pool = add(&["d2", "d3"]).await.expect("added");
     assert_eq!((pool.groups.len(), pool.size.bytes()), (2, 2 * before.size.bytes()));
     assert!(control.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
+}
+
+#[tokio::test]
+async fn pool_grows_into_larger_disks_and_is_refused_where_there_is_no_room() {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1"]).await;
+    let control = &array.control;
+    control.create_pool(new_pool("tank", Level::Raid1, &["d0", "d1"])).await.expect("made");
+    let before = control.pool_report(&name("tank")).await.expect("is there");
+    let grow = |pool: &'static str, group| async move { control.grow_pool(&name(pool), GrowPool { group }).await };
+    assert_eq!(grow("tonk", None).await.expect_err("unknown").code, code::POOL_UNKNOWN);
+    assert_eq!(grow("tank", Some(1)).await.expect_err("has one group").code, code::GROUP_UNKNOWN);
+    assert_eq!(grow("tank", None).await.expect_err("no room").code, code::GROUP_FULL_SIZE);
+    for disk in ["d0", "d1"] {
+        let path = control.state().disks[&name(disk)].path.clone();
+        let file = std::fs::OpenOptions::new().write(true).open(path).expect("a disk");
+        file.set_len(2 * before.size.bytes()).expect("larger");
+    }
+    assert_eq!(grow("tank", Some(0)).await.expect("grown").size.bytes(), 2 * before.size.bytes());
 }

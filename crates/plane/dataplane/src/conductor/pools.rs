@@ -100,6 +100,11 @@ impl<W: World> Conductor<W> {
         report
     }
 
+    pub(super) async fn grow_pool(&self, name: &Name, group: Option<u16>) -> Result<PoolReport, Refusal> {
+        let name = name.clone();
+        self.at(self.pool_home(&name)?.home, move |seat| pool::grow(seat, name, group)).await
+    }
+
     pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
         let home = self.pool_home(name)?.home;
         // Hosts lose the volumes first: nothing is written while the groups are marked clean.

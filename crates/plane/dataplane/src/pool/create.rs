@@ -2,7 +2,7 @@
 
 use super::own::Taking;
 use super::refusals::{open_refusal, plain};
-use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, disk_id, new_uuid, open};
+use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, new_uuid, open};
 use crate::array::{self, Disk, Group, Member, Watch};
 use crate::inspect;
 use crate::seat::Seat;
@@ -135,12 +135,8 @@ impl<W: World> Draft<W> {
     }
 
     pub(super) fn state(&self, array: Group<W>) -> GroupState<W> {
-        let slots = self.members.iter().map(|(candidate, id, disk)| Slot {
-            id: disk_id(*id),
-            name: Some(candidate.name.clone()),
-            disk: Some(disk.clone()),
-        });
-        GroupState::new(self.level, self.chunk, self.member_blocks, array, slots.collect())
+        let slots = self.members.iter().map(|(candidate, id, disk)| Slot::of(*id, candidate, disk));
+        GroupState::new(self.level, self.chunk, array, slots.collect())
     }
 
     fn disk_name(&self, member: u16) -> String {

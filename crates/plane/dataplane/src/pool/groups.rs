@@ -20,6 +20,10 @@ impl<W: World> Groups<W> {
         self.iter().count()
     }
 
+    pub fn get(&self, group: usize) -> Option<&GroupState<W>> {
+        self.0.get(group)?.get()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &GroupState<W>> {
         self.0.iter().map_while(OnceCell::get)
     }

@@ -1,7 +1,7 @@
 //! Members that an operator fails or replaces.
 
 use super::refusals::{array_refusal, refusal};
-use super::{CREATED_BY, Candidate, OpenPool, Slot, disk_id, find, new_uuid, open, uuid};
+use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array;
 use crate::inspect;
 use crate::locate;
@@ -63,9 +63,8 @@ pub async fn replace_disk<W: World>(
     let replaced = pool.pool.replace_member(uuid(lost), replacement, seat.world.unix_seconds(), CREATED_BY, force);
     replaced.await.map_err(|error| refusal(&error, &pool))?;
     pool.guard(&disk);
-    let slot = Slot { id: disk_id(id), name: Some(candidate.name.clone()), disk: Some(disk.clone()) };
-    state.slots.borrow_mut()[usize::from(member)] = slot;
-    let window = open::window::<W>(&disk, state.member_blocks).expect("the pool has admitted the disk");
+    state.slots.borrow_mut()[usize::from(member)] = Slot::of(id, &candidate, &disk);
+    let window = open::window::<W>(&disk, state.array.member_blocks()).expect("the pool has admitted the disk");
     state.to_fill.borrow_mut().remove(&member);
     state.array.replace(member, window).map_err(|error| replace_refusal(&error))?;
     tracing::info!(pool = %pool.name, disk = %candidate.name, "a member is being rebuilt");

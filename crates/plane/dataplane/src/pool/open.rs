@@ -12,7 +12,9 @@ use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, SubjectKind, Volum
 use raid::{Array, ArrayError, Layout, LeftOut, Shape};
 use shard::World;
 use std::rc::Rc;
-use volume::{FoundGroup, FoundPool, GroupRecord, Probe, Standing, Survey, Uuid, Window, assemble, member_area};
+use volume::{
+    Contents, FoundGroup, FoundPool, GroupRecord, Probe, Standing, Survey, Uuid, Window, assemble, data_area,
+};
 
 /// A disk that was looked at.
 pub(super) struct Looked<W: World> {
@@ -58,6 +60,7 @@ pub async fn open<W: World>(
     pool.hold(taken).await?;
     pool.tell_of_left_out(&left_out);
     pool.agree_after_open().await?;
+    pool.finish_growth().await;
     // Before anything is read of them: the maps of volumes lie there too.
     let dirty = (0..).zip(&found.catalog.groups).filter(|(_, record)| !record.clean);
     dirty.for_each(|(number, _)| pool.suspect(number));
@@ -126,6 +129,7 @@ async fn assemble_group<W: World>(
             id: disk_id(position.disk),
             name: found(position.probe).map(|looked| looked.candidate.name.clone()),
             disk: found(position.probe).filter(|_| position.standing.takes_part()).map(|looked| looked.disk.clone()),
+            room: found(position.probe).map_or(Blocks(0), |looked| room(&looked.probe)),
         })
         .collect();
     let disk_name = |member: u16| slots[usize::from(member)].called();
@@ -144,7 +148,7 @@ async fn assemble_group<W: World>(
         (unprotected(layout, members.collect(), watch)?, Vec::new())
     };
     let chunk = Size::new(u64::from(record.chunk_bytes));
-    Ok((GroupState::new(level, chunk, record.member_blocks, Rc::new(array), slots), left_out))
+    Ok((GroupState::new(level, chunk, Rc::new(array), slots), left_out))
 }
 
 /// The array without checksums over its members, absent ones left out.
@@ -157,10 +161,18 @@ pub(super) fn unprotected<W: World>(
     array.map_err(|error| array_refusal(&error))
 }
 
-/// The part of a member disk that its group uses; none of a disk that does not reach so far.
+/// The part of a member disk that its group may use; none of a disk that has less than `member_blocks` there.
 pub(super) fn window<W: World>(disk: &Disk<W>, member_blocks: Blocks) -> Option<Window<Disk<W>>> {
-    let area = member_area(member_blocks);
-    disk.geometry().all().contains(area).then(|| Window::new(disk.clone(), area))
+    let area = data_area(disk.geometry().blocks).filter(|area| area.len >= member_blocks)?;
+    Some(Window::new(disk.clone(), area))
+}
+
+/// How much of the disk its label keeps for the array.
+pub(super) fn room(probe: &Probe) -> Blocks {
+    match &probe.contents {
+        Contents::Member(member) => member.label.data.len,
+        _ => Blocks(0),
+    }
 }
 
 /// Names that we write can be read again; this is for a catalog that something else wrote.

@@ -2,7 +2,7 @@
 
 use super::OpenPool;
 use model::{Code, Refusal, code};
-use raid::{ArrayError, OpenError};
+use raid::{ArrayError, GrowError, OpenError};
 use shard::World;
 use volume::{PoolError, PoolRefusal};
 
@@ -83,6 +83,28 @@ pub(super) fn array_refusal(error: &ArrayError) -> Refusal {
         ArrayError::TooManyMissing { .. } => code::POOL_INCOMPLETE,
     };
     Refusal::new(code, error.to_string(), "")
+}
+
+/// A group that cannot become larger, in the operator's words.
+pub(super) fn grow_refusal<W: World>(error: &GrowError, pool: &OpenPool<W>, group: usize) -> Refusal {
+    let refuse = |code, why: String, hint: &str| {
+        Refusal::new(code, format!("group {group} of pool {} cannot become larger: {why}", pool.name), hint)
+    };
+    let add_group = "give the pool one more group with blockyard pool add-group";
+    match error {
+        GrowError::NotInService(member) => {
+            let why = format!("disk {} is not in step", pool.disk_name(group, *member));
+            refuse(code::POOL_BUSY, why, "replace it, and wait for the rebuild")
+        }
+        GrowError::Busy => refuse(code::POOL_BUSY, "it is becoming larger already".to_owned(), "wait for that to end"),
+        GrowError::NotProtected | GrowError::TooOften | GrowError::Level(_) => {
+            refuse(code::GROUP_FIXED, error.to_string(), add_group)
+        }
+        GrowError::NotLarger { .. } => refuse(code::GROUP_FULL_SIZE, error.to_string(), "use larger disks"),
+        GrowError::Unfit(error) => array_refusal(error),
+        GrowError::NewMemberFailed => refuse(code::DISK_UNREADABLE, error.to_string(), "use another disk"),
+        GrowError::Stopped(_) => refuse(code::POOL_FAILED, error.to_string(), "look at the disks and cables"),
+    }
 }
 
 /// A protected array that cannot be made or opened, in the operator's words; `disk_name` says what members are called.

@@ -1,6 +1,6 @@
 //! Members that come back to their places: what they have missed is written to them, and no more where sums say what that is.
 
-use super::{DiskId, OpenPool, disk_id, open, uuid};
+use super::{DiskId, OpenPool, Slot, disk_id, open, uuid};
 use crate::array::Disk;
 use model::{Subject, SubjectKind, event};
 use shard::World;
@@ -30,7 +30,9 @@ impl<W: World> OpenPool<W> {
         let id = self.groups[group].slots.borrow()[usize::from(member)].id;
         self.guard(disk);
         self.pool.readmit_member(uuid(id), disk.clone()).await?;
-        self.groups[group].slots.borrow_mut()[usize::from(member)].disk = Some(disk.clone());
+        let room = open::room(&volume::probe(disk).await);
+        let take = |slot: &mut Slot<W>| (slot.disk, slot.room) = (Some(disk.clone()), room);
+        take(&mut self.groups[group].slots.borrow_mut()[usize::from(member)]);
         if self.fill(group, member, disk).await {
             let (name, pool) = (self.disk_name(group, member), &self.name);
             let sentence = format!("disk {name} of pool {pool} was away and is back; it gets what it has missed");
@@ -54,7 +56,7 @@ impl<W: World> OpenPool<W> {
     /// of everything.
     async fn fill(&self, group: usize, member: u16, disk: &Disk<W>) -> bool {
         let state = &self.groups[group];
-        let window = || open::window::<W>(disk, state.member_blocks);
+        let window = || open::window::<W>(disk, state.array.member_blocks());
         let (Some(first), Some(second)) = (window(), window()) else { return false };
         match state.array.rejoin(member, first).await {
             Ok(missed) => {

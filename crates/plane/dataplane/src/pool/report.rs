@@ -104,7 +104,7 @@ impl<W: World> OpenPool<W> {
         // One that is about to begin is told of too, or who waits for its end would think that it is over.
         let waits = group.repairing.get() && has(MemberState::Rebuilding);
         let rebuild = rebuild.or_else(|| waits.then(|| self.begin(number, WorkKind::Rebuild).progress(now)));
-        let member_size = disk_size_for(group.member_blocks);
+        let member_size = disk_size_for(group.array.member_blocks());
         GroupReport {
             level: group.level,
             chunk: group.chunk,
@@ -114,6 +114,7 @@ impl<W: World> OpenPool<W> {
             members,
             rebuild,
             resync,
+            growth: self.growth(number).ok().map(|(_, gain)| gain),
         }
     }
 

@@ -88,8 +88,10 @@ fn grown_array_keeps_every_block_and_adds_zeros() {
         let (before, size) = (bench.blocks(), plan.shape().member_blocks.0);
         let mut last = before;
         for step in 1..=3 {
+            let foretold = bench.array.blocks_with(Blocks(size + step * 12));
             let blocks = bench.grow(size + step * 12).expect("there is room").0;
             assert!(blocks > last && bench.blocks() == blocks && bench.array.geometry().blocks.0 == blocks, "{plan:?}");
+            assert_eq!(foretold, Ok(Blocks(blocks)), "{plan:?}");
             last = blocks;
         }
         let found = bench.read(Extent::new(0, last)).expect("well");
@@ -135,6 +137,7 @@ fn growth_is_refused_in_a_sentence() {
     );
     bench.fail(1);
     assert_eq!(bench.grow(size + 100), Err(GrowError::NotInService(1)));
+    assert_eq!(bench.array.blocks_with(Blocks(size + 100)), Err(GrowError::NotInService(1)));
     bench.replace(1);
     for growth in 1..=8 {
         bench.grow(size + growth * 10).expect("there is room");

@@ -100,16 +100,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     pub async fn grow_group(&self, group: u16, member_blocks: Blocks) -> Result<u32, PoolError> {
         let gate = self.shared.gate_of(group).ok_or(PoolError::GroupUnknown(group))?;
         let blocks = gate.device().geometry().blocks;
-        let (old, slabs) = self.shared.store.look(|catalog| {
-            let record = &catalog.groups[usize::from(group)];
-            let slabs = u32::try_from(blocks.0 / u64::from(record.slab_blocks));
-            let grown = GroupRecord { member_blocks, slabs: slabs.unwrap_or(u32::MAX), ..record.clone() };
-            if member_blocks < record.member_blocks || grown.slabs < record.slabs {
-                return Err(PoolError::Plan("a group does not shrink"));
-            }
-            admit_group(catalog, group, &grown)?;
-            Ok((record.slabs, grown.slabs))
-        })?;
+        let old = self.shared.store.look(|catalog| catalog.groups[usize::from(group)].slabs);
+        let slabs = self.admit_growth(group, member_blocks, blocks)?;
         let ((), change) = self.shared.store.change(|catalog| {
             catalog.groups[usize::from(group)].member_blocks = member_blocks;
             Ok(())
@@ -117,6 +109,24 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await?;
         self.give_slabs(group, slabs).await?;
         Ok(slabs - old)
+    }
+
+    /// How many slabs the group would have if each member gave `member_blocks` and its device had `blocks`: what
+    /// [`Pool::grow_group`] admits once the array has grown so. Nothing is changed.
+    ///
+    /// *Errors*: `GroupUnknown`; `Plan` when it would shrink or exceed a limit.
+    pub fn admit_growth(&self, group: u16, member_blocks: Blocks, blocks: Blocks) -> Result<u32, PoolError> {
+        self.shared.store.look(|catalog| {
+            let data = |group: &&GroupRecord| group.role == GroupRole::Data;
+            let record = catalog.groups.get(usize::from(group)).filter(data).ok_or(PoolError::GroupUnknown(group))?;
+            let slabs = u32::try_from(blocks.0 / u64::from(record.slab_blocks));
+            let grown = GroupRecord { member_blocks, slabs: slabs.unwrap_or(u32::MAX), ..record.clone() };
+            if member_blocks < record.member_blocks || grown.slabs < record.slabs {
+                return Err(PoolError::Plan("a group does not shrink"));
+            }
+            admit_group(catalog, group, &grown)?;
+            Ok(grown.slabs)
+        })
     }
 
     /// Groups whose addition a crash has interrupted have their slabs; the places of removed groups behind all others are free.
