@@ -101,6 +101,8 @@ pub enum Label {
         /// Which disk of it.
         disk: DiskId,
     },
+    /// A label of ours that is not whole: its pool was being made or destroyed when the power went, or it decayed.
+    Damaged,
     /// Something else: a file system, a partition table, another product's label.
     Foreign {
         /// What, in words: `ext4 file system`.
@@ -147,7 +149,7 @@ impl Label {
     pub fn disk(&self) -> Option<DiskId> {
         match self {
             Self::Ours { disk, .. } => Some(*disk),
-            Self::None | Self::Foreign { .. } => None,
+            Self::None | Self::Damaged | Self::Foreign { .. } => None,
         }
     }
 
@@ -156,7 +158,7 @@ impl Label {
     pub fn pool(&self) -> Option<(PoolId, &Name)> {
         match self {
             Self::Ours { pool, pool_name, .. } => Some((*pool, pool_name)),
-            Self::None | Self::Foreign { .. } => None,
+            Self::None | Self::Damaged | Self::Foreign { .. } => None,
         }
     }
 }

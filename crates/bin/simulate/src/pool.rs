@@ -112,6 +112,7 @@ impl Pool {
         let handle = self.handle(stage, failed)?;
         handle.set_faults(DiskFaults::default());
         handle.revive();
+        handle.make_readable();
         let replacement = failed.clone();
         stage.order(Order::ReplaceDisk { failed: failed.clone(), member: None, replacement, force: false }).await?;
         Ok(failed.clone())

@@ -7,7 +7,7 @@ use crate::control::Turn;
 use crate::state::{State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, search};
 use model::{
-    DiskName, Iqn, Name, Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, TARGET_PORTAL_GROUP,
+    DiskName, Iqn, Label, Name, Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, TARGET_PORTAL_GROUP,
     VolumeId, VolumeName, VolumeSpec, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,7 +151,9 @@ impl Control {
                     wiped &= !self.state().disks.contains_key(disk);
                     continue;
                 };
-                if report.label.pool().is_some_and(|(pool, _)| pool == *id) {
+                // A label may have been torn while it was written or erased.
+                let is_its = report.label.pool().is_some_and(|(pool, _)| pool == *id);
+                if is_its || report.label == Label::Damaged {
                     wiped &= self.engine.done(Order::EraseDisk { disk: disk.clone() }).await.is_ok();
                 }
             }

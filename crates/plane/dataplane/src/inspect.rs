@@ -16,7 +16,7 @@ pub async fn look_at<W: World>(world: &W, path: &str) -> Result<DiskReport, Refu
         Contents::Blank => Label::None,
         Contents::Foreign(what) => Label::Foreign { what: what.to_owned() },
         Contents::Newer { sentence, .. } => Label::Foreign { what: sentence },
-        Contents::Damaged => Label::Foreign { what: "a damaged label of a pool".to_owned() },
+        Contents::Damaged => Label::Damaged,
         Contents::Member(member) => Label::Ours {
             pool: PoolId::from_bytes(member.label.pool.into_bytes()),
             pool_name: pool_name(&member.label.pool_name),

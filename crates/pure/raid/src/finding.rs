@@ -28,6 +28,8 @@ pub enum FindingKind {
     PageDamaged,
     /// A copy of a page of sums was older than the other: its last write was lost.
     PageStale,
+    /// Where the log begins was not said, or something old; the extent is that of the first block.
+    Anchor,
     /// All blocks of a stripe were as written, and yet its parity was not that of its data.
     Parity,
 }

@@ -16,7 +16,7 @@ use crate::sums::area::Area;
 use crate::sums::ground::Ground;
 use crate::sums::regions::Regions;
 use crate::verify::Progress;
-use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Stable, View, Written};
+use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Rope, Stable, View, Written};
 use futures_util::future::join_all;
 use shard::RangeLocks;
 use std::cell::Cell;
@@ -366,9 +366,14 @@ fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<bool, LeftOut> {
 }
 
 async fn newest_on<D: BlockDevice>(device: &D) -> Result<Anchor, LeftOut> {
-    let slot = |slot| async move {
+    newest_of(async |extent| device.read(extent).await).await
+}
+
+/// The newest anchor in what `read` gives of a member.
+pub(crate) async fn newest_of(read: impl AsyncFn(Extent) -> Result<Rope, IoError>) -> Result<Anchor, LeftOut> {
+    let slot = async |slot| {
         let extent = Extent { start: Area::anchor(slot), len: Blocks(WRITTEN_BLOCKS) };
-        device.read(extent).await.map(|rope| Anchor::parse(&rope.into_view()))
+        read(extent).await.map(|rope| Anchor::parse(&rope.into_view()))
     };
     match (slot(0).await, slot(1).await) {
         (Err(error), Err(_)) => Err(LeftOut::Unreadable(error)),

@@ -33,7 +33,10 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Rope, IoError> {
         let mut blind = MemberSet::NONE;
         if let Some(member) = self.choose_copy(&piece) {
+            let tenure = self.member(member).tenure.get();
             match self.read_member(member, self.member_extent(&piece)).await {
+                // A member that failed meanwhile may have answered what a write that it refused has left half done.
+                Ok(_) if !self.is_answerable(member, tenure, &piece) => {}
                 Ok(rope) => return Ok(rope),
                 // What does not match may be being written: asked again under the lock, it is known.
                 Err(_) if self.protected.is_some() => {}
@@ -119,6 +122,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             (queue / 4, member.read_end.get() != start, queue, (copy + turn % copies) % copies)
         });
         best.map(member_of)
+    }
+
+    /// True where what the member has answered may be passed on: sums have proved it, or it is still in service.
+    fn is_answerable(&self, member: u16, tenure: u64, piece: &Piece) -> bool {
+        self.protected.is_some()
+            || self.is_bare()
+            || (self.member(member).tenure.get() == tenure && self.can_read(member, piece))
     }
 
     fn can_read(&self, member: u16, piece: &Piece) -> bool {

@@ -6,6 +6,7 @@
 pub(crate) mod area;
 pub(crate) mod cache;
 pub(crate) mod ground;
+mod look;
 pub(crate) mod pages;
 mod reading;
 pub(crate) mod regions;

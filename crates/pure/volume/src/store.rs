@@ -35,6 +35,13 @@ enum Missed {
     Fenced(Owner),
 }
 
+/// How one disk took a commit.
+struct Took<D> {
+    id: Uuid,
+    disk: Rc<D>,
+    result: Result<(), Missed>,
+}
+
 /// The catalog, and the disks that it lies on.
 pub(crate) struct Store<D> {
     state: RefCell<State<D>>,
@@ -50,7 +57,7 @@ struct State<D> {
     disks: Vec<(Uuid, Rc<D>)>,
     /// Disks that get every commit and are no members yet.
     guests: Vec<Uuid>,
-    running: Option<Running>,
+    running: Option<Running<D>>,
     waiting: Vec<Waker>,
     on_failed: OnFailed,
     /// Whose the pool is, as its members say when nobody else has it.
@@ -61,10 +68,10 @@ struct State<D> {
 
 /// A commit under way. It belongs to the store, not to who asked for it: when one waiter is dropped the
 /// next goes on with it, because half a commit cannot be taken back.
-struct Running {
+struct Running<D> {
     change: u64,
     /// For each disk that was written, whether it has the commit now.
-    outcome: LocalBoxFuture<'static, Vec<(Uuid, Result<(), Missed>)>>,
+    outcome: LocalBoxFuture<'static, Vec<Took<D>>>,
 }
 
 impl<D: BlockDevice + 'static> Store<D> {
@@ -235,8 +242,8 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Takes in how a commit went. When a disk missed it the next commit says so, and nobody is answered before.
-    fn end(&self, change: u64, outcome: Vec<(Uuid, Result<(), Missed>)>) {
-        let fenced = outcome.iter().find_map(|(_, result)| match result {
+    fn end(&self, change: u64, outcome: Vec<Took<D>>) {
+        let fenced = outcome.iter().find_map(|took| match &took.result {
             Err(Missed::Fenced(by)) => Some(by.clone()),
             _ => None,
         });
@@ -245,12 +252,14 @@ impl<D: BlockDevice + 'static> Store<D> {
         }
         let (failed, on_failed) = {
             let mut state = self.state.borrow_mut();
-            let failed: Vec<Uuid> =
-                outcome.iter().filter(|(_, result)| result.is_err()).map(|(disk, _)| *disk).collect();
+            let missed = || outcome.iter().filter(|took| took.result.is_err());
             // A pool without its members is lost, however many guests it has.
-            let is_member = |disk: &&Uuid| !state.guests.contains(disk);
-            let members = outcome.iter().map(|(disk, _)| disk).filter(is_member).count();
-            state.lost = failed.iter().filter(is_member).count() == members;
+            let is_member = |took: &&Took<D>| !state.guests.contains(&took.id);
+            state.lost = missed().filter(is_member).count() == outcome.iter().filter(is_member).count();
+            // Where another device has the place by now, it was not asked.
+            let is_own =
+                |took: &&Took<D>| !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk));
+            let failed: Vec<Uuid> = missed().filter(is_own).map(|took| took.id).collect();
             if failed.is_empty() {
                 state.committed = change;
             } else {
@@ -272,7 +281,7 @@ impl<D: BlockDevice + 'static> Store<D> {
 
 impl<D: BlockDevice + 'static> State<D> {
     /// Begins to write the catalog as it is now.
-    fn start(&mut self) -> Running {
+    fn start(&mut self) -> Running<D> {
         self.generation += 1;
         let generation = self.generation;
         let members = self.catalog.groups.iter_mut().flat_map(|group| &mut group.members);
@@ -300,18 +309,26 @@ async fn commit_one<D: BlockDevice>(
     generation: u64,
     body: Rc<[u8]>,
     guard: Option<Owner>,
-) -> (Uuid, Result<(), Missed>) {
+) -> Took<D> {
+    let result = commit_to(id, &disk, pool, generation, body, guard).await;
+    Took { id, disk, result }
+}
+
+async fn commit_to<D: BlockDevice>(
+    id: Uuid,
+    disk: &Rc<D>,
+    pool: Uuid,
+    generation: u64,
+    body: Rc<[u8]>,
+    guard: Option<Owner>,
+) -> Result<(), Missed> {
     if let Some(own) = guard {
-        match read_marks(&*disk, pool, id).await {
-            Err(error) => return (id, Err(Missed::Io(error))),
-            Ok(marks) => {
-                if let Some(other) = marks.into_iter().find(|mark| mark.has_taken_over(&own)) {
-                    return (id, Err(Missed::Fenced(other)));
-                }
-            }
+        let marks = read_marks(&**disk, pool, id).await.map_err(Missed::Io)?;
+        if let Some(other) = marks.into_iter().find(|mark| mark.has_taken_over(&own)) {
+            return Err(Missed::Fenced(other));
         }
     }
-    (id, bring_up(id, disk, pool, generation, body).await.map_err(Missed::Io))
+    bring_up(id, disk.clone(), pool, generation, body).await.map_err(Missed::Io)
 }
 
 /// One disk holds `body` as `generation`.

@@ -93,6 +93,7 @@ impl Control {
         let holds = match &disk.label {
             Label::None => return Ok(disk),
             Label::Ours { pool_name, .. } => format!("a label of pool {pool_name}"),
+            Label::Damaged => "a damaged label of a pool".to_owned(),
             Label::Foreign { what } => what.clone(),
         };
         let message = format!("disk {name} is not blank: it holds {holds}");

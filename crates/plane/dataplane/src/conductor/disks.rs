@@ -40,7 +40,7 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn erase_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
         let known = self.free_disk(disk)?;
-        if matches!(known.report.label, Label::Ours { .. }) {
+        if matches!(known.report.label, Label::Ours { .. } | Label::Damaged) {
             inspect::erase(&self.seat.world, &known.path).await?;
             self.look_again(disk).await;
         }

@@ -82,6 +82,7 @@ fn described(kind: FindingKind) -> &'static str {
         FindingKind::Unknown => "had lost their checksums",
         FindingKind::PageDamaged => "had a damaged copy of their checksums",
         FindingKind::PageStale => "had an old copy of their checksums",
+        FindingKind::Anchor => "did not say rightly where the log begins",
         FindingKind::Parity => "disagreed with the data that they protect",
     }
 }

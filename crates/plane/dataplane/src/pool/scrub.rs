@@ -1,5 +1,6 @@
 //! Reading everything that volumes hold, while they serve, to find what is wrong before it is needed.
 
+use super::care::Gait;
 use super::work::{Work, WorkKind};
 use super::{OpenPool, find};
 use crate::seat::Seat;
@@ -144,6 +145,18 @@ impl<W: World> OpenPool<W> {
         let total = ranges.iter().map(|(group, range)| bytes(*group, range.end - range.start)).sum();
         let mut work = Work::new(WorkKind::Scrub, self.seat.world.now(), total);
         let mut gait = self.gait();
+        for group in (0..self.groups.len()).filter(|&group| self.groups[group].array.is_protected()) {
+            if !self.scrub_may_go_on(group).await {
+                return ScrubState::Stopped;
+            }
+            match self.scrub_sums(group, &mut gait).await {
+                Ok(scrubbed) => self.note_part(group, &Found::of(&scrubbed)),
+                Err(error) => {
+                    tracing::error!(pool = %self.name, group, %error, "a scrub cannot go on");
+                    return ScrubState::Failed;
+                }
+            }
+        }
         let mut done = 0;
         for (group, range) in ranges {
             let stripes = (PART_BYTES / bytes(group, 1)).max(1);
@@ -176,6 +189,15 @@ impl<W: World> OpenPool<W> {
         }
         self.until(|pool| pool.care.scrub.stop.get() || (pool.is_resumed() && !pool.care.scrub.held.get())).await;
         !self.care.scrub.stop.get()
+    }
+
+    /// Looks through the checksums themselves.
+    async fn scrub_sums(&self, group: usize, gait: &mut Gait) -> Result<Scrubbed, IoError> {
+        let may = |pool: &Self| pool.care.scrub.stop.get() || pool.is_resumed();
+        let pace = async |_| {
+            self.keep_pace(gait, 0, 0, may).await;
+        };
+        self.groups[group].array.scrub_sums(pace).await
     }
 
     /// Looks through some stripes, and puts right what can be.

@@ -225,6 +225,12 @@ impl Cache {
         Some(entries)
     }
 
+    /// The entries of a page that is in memory and need not be written.
+    pub(crate) fn clean(&self, id: PageId) -> Option<Box<Entries>> {
+        let slot = &self.slots[self.slot_of(id)?];
+        if slot.dirty { None } else { self.settled(id) }
+    }
+
     /// The page was written as it was after `changes` changes.
     pub(crate) fn written(&mut self, id: PageId, changes: u64) {
         let Some(slot) = self.slot_of(id) else { return };

@@ -22,6 +22,17 @@ pub(crate) struct Found {
     entries: Box<Entries>,
 }
 
+impl Found {
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// True when these are its entries.
+    pub(crate) fn has(&self, entries: &Entries) -> bool {
+        *self.entries == *entries
+    }
+}
+
 /// Where one copy of a page lies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
@@ -169,7 +180,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// The copy at `home`; `None` when nobody can be asked.
-    async fn read_home(
+    pub(crate) async fn read_home(
         self: &Rc<Self>,
         protected: &Protected,
         id: PageId,

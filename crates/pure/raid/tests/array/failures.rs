@@ -209,3 +209,32 @@ fn array_is_assembled_without_missing_members_as_far_as_the_level_allows() {
     let refused = Array::new(layout, disks, Rc::new(SharedLog(Rc::default()))).map(|_| ());
     assert_eq!(refused, Err(ArrayError::MemberCount { expected: 4, members: 1 }));
 }
+
+#[test]
+fn answer_of_a_member_that_has_failed_meanwhile_is_not_passed_on() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)] {
+        let bench = Bench::new(level, members, 4, 4);
+        let (member, at) = bench.home(0);
+        let _ = bench.write(0, noise(1, 1)).expect("healthy");
+        bench.disk(member).hold();
+        // Mirrors take turns: some of these ask the member that answers late.
+        let reads: Vec<_> = (0..8)
+            .map(|_| {
+                let array = bench.array.clone();
+                bench.begin(async move { array.read(Extent::new(0, 1)).await })
+            })
+            .collect();
+        bench.settle();
+        assert!(bench.status().members[usize::from(member)].in_flight > 0, "{level}");
+        let array = bench.array.clone();
+        bench.run(async move { array.fail(member).await }).expect("spared");
+        // What a write leaves that it has refused.
+        bench.disk(member).overwrite(Extent::new(at, 1), 0xee);
+        bench.disk(member).release();
+        bench.settle();
+        for read in reads {
+            let found = read.take().expect("ended").expect("there is redundancy").into_view();
+            assert_eq!(*found, *noise(1, 1), "{level}");
+        }
+    }
+}

@@ -246,6 +246,17 @@ impl Bench {
         self.run(async move { array.scrub(0..stripes, repair, async |_| {}).await }).expect("serving")
     }
 
+    /// How many copies of pages and anchors had to be written anew.
+    pub fn scrub_sums(&self) -> u64 {
+        let array = self.array.clone();
+        self.run(async move { array.scrub_sums(async |_| {}).await }).expect("serving").healed
+    }
+
+    pub fn checkpoint(&self) {
+        let array = self.array.clone();
+        let _ = self.run(async move { array.checkpoint().await }).expect("serving");
+    }
+
     pub fn fail(&self, member: u16) {
         let array = self.array.clone();
         self.run(async move { array.fail(member).await }).expect("it is spared");

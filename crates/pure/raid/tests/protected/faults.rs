@@ -217,14 +217,9 @@ pub fn judge_pages(level: Level, members: usize) -> Result<(), String> {
         let before = bench.disk(member).block(at);
         let _ = bench.write(0, run(3, Extent::new(0, bench.blocks()))).map_err(|error| error.to_string())?;
         bench.close();
-        let rotten = |view: View| {
-            let mut bytes = view.thaw();
-            bytes[77] ^= 1;
-            bytes.freeze()
-        };
         match case {
             "stale" => bench.disk(member).overwrite(at, before),
-            "rotten" => bench.disk(member).overwrite(at, rotten(bench.disk(member).block(at))),
+            "rotten" => bench.disk(member).overwrite(at, rotten(&bench.disk(member).block(at))),
             "another" => {
                 // The page of the member behind, or before, has landed here.
                 let other = if copy == 0 { area.pages_b.start.0 } else { area.pages_a.start.0 };
@@ -232,7 +227,7 @@ pub fn judge_pages(level: Level, members: usize) -> Result<(), String> {
             }
             _ => homes.iter().for_each(|&(member, at)| {
                 let disk = bench.disk(member);
-                disk.overwrite(at, rotten(disk.block(at)));
+                disk.overwrite(at, rotten(&disk.block(at)));
             }),
         }
         let (bench, _) = bench.reopen();
@@ -316,4 +311,43 @@ fn stripe_with_more_wrong_than_parity_gives_back_loses_those_blocks_alone_until_
     let _ = bench.write(0, run(4, Extent::new(0, 6))).expect("a whole stripe needs nothing of the old");
     assert!(is_clean(&bench.scrub(Repair::Report)));
     assert_eq!(bench.read(Extent::new(0, 6)).expect("written anew"), *run(4, Extent::new(0, 6)));
+}
+
+/// A copy of a page, or an anchor, decays while what it says is in memory, and then the other copy is lost, too.
+#[test]
+fn sums_that_decay_unread_are_found_by_a_scrub_before_they_are_needed() {
+    for (level, members) in levels().into_iter().filter(|&(level, _)| level != Level::Raid0) {
+        for copy in [0, 1] {
+            let bench = full(plan(level, members, true), 7, &[]);
+            let area = bench.plan.shape().area().expect("a valid shape");
+            let homes = [(0, area.pages_a.start.0), (1, area.pages_b.start.0)];
+            let older = homes.map(|(member, at)| bench.disk(member).block(at));
+            let _ = bench.write(0, run(3, Extent::new(0, bench.blocks()))).expect("healthy");
+            bench.checkpoint();
+            assert_eq!((bench.scrub_sums(), bench.findings.borrow().len()), (0, 0), "{level}: all is right");
+            let (member, at) = homes[copy];
+            bench.disk(member).overwrite(at, older[copy].clone());
+            for anchor in [0, 4] {
+                let disk = bench.disk(0);
+                disk.overwrite(anchor, rotten(&disk.block(anchor)));
+            }
+            assert_eq!(bench.scrub_sums(), 2, "{level}, copy {copy}: {:?}", bench.findings.borrow());
+            let kinds: Vec<_> = bench.findings.take().iter().map(|found| (found.member, found.kind)).collect();
+            assert_eq!(kinds, [(0, FindingKind::Anchor), (member, FindingKind::PageStale)], "{level}");
+            assert_eq!((bench.scrub_sums(), bench.findings.borrow().len()), (0, 0), "{level}: it was written anew");
+            let (member, at) = homes[1 - copy];
+            let disk = bench.disk(member);
+            disk.overwrite(at, rotten(&disk.block(at)));
+            let (bench, opened) = bench.reopen();
+            assert!(opened.left_out.is_empty(), "{level}: {opened:?}");
+            let found = bench.read(Extent::new(0, bench.blocks())).expect("one copy of each page suffices");
+            assert_eq!(found, *run(3, Extent::new(0, bench.blocks())), "{level}");
+        }
+    }
+}
+
+fn rotten(view: &View) -> View {
+    let mut bytes = view.clone().thaw();
+    bytes[77] ^= 1;
+    bytes.freeze()
 }

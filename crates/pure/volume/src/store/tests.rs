@@ -102,6 +102,23 @@ fn commit_that_misses_a_disk_fails_it_on_the_others_before_it_is_done() {
 }
 
 #[test]
+fn late_error_of_a_disk_that_was_let_go_does_not_fail_the_one_in_its_place() {
+    let (store, disks, journal) = store(3);
+    let change = raise_epoch(&store);
+    let mut commit = pin!(store.committed(change));
+    assert!((&mut commit).now_or_never().is_none());
+    disks[1].dead.set(true);
+    let lost = Uuid::from_u128(101);
+    store.detach(lost);
+    store.attach(lost, Rc::new(SimDisk::new(1, 16384, Image::default(), journal)));
+    assert_eq!(block_on(commit), Ok(()));
+    let change = raise_epoch(&store);
+    assert_eq!(block_on(store.committed(change)), Ok(()));
+    let state = store.look(|catalog| catalog.member(lost).map(|member| member.state));
+    assert_eq!(state, Some(MemberState::InService));
+}
+
+#[test]
 fn commit_that_reaches_no_disk_is_the_last() {
     let (store, disks, _) = store(2);
     disks.iter().for_each(|disk| disk.dead.set(true));

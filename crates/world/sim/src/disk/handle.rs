@@ -122,6 +122,11 @@ impl DiskHandle {
         self.state.borrow_mut().make_latent(atoms(&bytes));
     }
 
+    /// What could not be read is read again, as if it had been the cable.
+    pub fn make_readable(&self) {
+        self.state.borrow_mut().make_readable();
+    }
+
     /// One bit in each atom of these bytes flips.
     pub fn rot(&self, bytes: Range<u64>) {
         let mut disk = self.state.borrow_mut();

@@ -217,6 +217,11 @@ impl DiskState {
         self.latent.extend(atoms);
     }
 
+    /// Every atom can be read.
+    pub fn make_readable(&mut self) {
+        self.latent.clear();
+    }
+
     /// One bit of the atom flips: on the medium and in the cache, for the disk knows no better.
     pub fn rot(&mut self, atom: u64) {
         self.counts.bits_rotten += 1;

@@ -77,9 +77,8 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
         return Err("Disks was not answered with disks".to_owned());
     };
     for report in disks {
-        if let (Some(disk), Label::Ours { pool: id, .. }) = (report.name, report.label)
-            && id == pool.id
-        {
+        let is_its = matches!(&report.label, Label::Ours { pool: id, .. } if *id == pool.id);
+        if let Some(disk) = report.name.filter(|_| is_its || report.label == Label::Damaged) {
             stage.order(Order::EraseDisk { disk }).await?;
         }
     }
