@@ -13,7 +13,9 @@ use crate::sabotage::{self, Bug};
 use crate::scrub::{Repair, Scrubbed};
 use crate::status::Tally;
 use crate::sums::area::Area;
+use crate::sums::cache::PageId;
 use crate::sums::ground::Ground;
+use crate::sums::pages;
 use crate::sums::regions::Regions;
 use crate::verify::Progress;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Rope, Stable, View, Written};
@@ -118,6 +120,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             reshape: None,
             absent: MemberSet::NONE,
             given: Box::new([(0, 0); MEMBERS_MAX as usize]),
+            marks: Box::new([(0, 0); MEMBERS_MAX as usize]),
             used: Regions::default(),
             missed: Regions::default(),
         };
@@ -174,8 +177,14 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
         let mut taken = Vec::new();
         let mut behind = MemberSet::NONE;
+        let ground = newest.as_ref().map(|newest| ground_of(&shape, newest)).transpose()?;
         for ((member, device), looked) in (0..).zip(members).zip(looked) {
-            let judged = looked.map(|looked| looked.and_then(|anchor| judge(&anchor, newest.as_ref())));
+            let mut judged = looked.map(|looked| looked.and_then(|anchor| judge(&anchor, newest.as_ref())));
+            if let (Some(Ok(false)), Some(newest), Some(ground), Some(device)) = (&judged, &newest, &ground, &device)
+                && is_without(device, member, newest, ground).await
+            {
+                judged = Some(Err(LeftOut::Stale));
+            }
             match judged {
                 Some(Ok(false)) => behind = behind.with(member),
                 Some(Ok(true)) | None => {}
@@ -208,10 +217,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         anchor: Anchor,
     ) -> Result<Self, ArrayError> {
         let area = shape.area()?;
-        let ground = Rc::new(Ground::new(&area, shape.member_blocks));
-        for size in anchor.sizes.into_iter().filter(|&size| size != 0).map(Blocks) {
-            ground.add(ground.next(size, shape.layout()?.chunk_blocks())?, size);
-        }
+        let ground = Rc::new(ground_of(shape, &anchor)?);
         let layout = |members| Layout::new(shape.level, members, shape.chunk_bytes, ground.data_blocks());
         for (member, device) in (0..).zip(&members) {
             device.as_ref().map_or(Ok(()), |device| admit(ground.member_blocks(), member, &device.geometry()))?;
@@ -352,6 +358,32 @@ fn is_shape(anchor: &Anchor, shape: &Shape) -> bool {
     (level, chunk_bytes) == (anchor.shape[0], anchor.shape[2])
         && (members == anchor.shape[1] || members == anchor.shape[1] + 1)
         && (is_size || member_blocks != 0 && anchor.sizes.contains(&member_blocks))
+}
+
+/// Where everything lies on members of an array that says this of itself.
+fn ground_of(shape: &Shape, anchor: &Anchor) -> Result<Ground, ArrayError> {
+    let ground = Ground::new(&shape.area()?, shape.member_blocks);
+    for size in anchor.sizes.into_iter().filter(|&size| size != 0).map(Blocks) {
+        ground.add(ground.next(size, shape.layout()?.chunk_blocks())?, size);
+    }
+    Ok(ground)
+}
+
+/// True when a member that is one anchor behind does not have what it had been given before the newest one: its last
+/// writes were not interrupted, they are gone.
+async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> bool {
+    let (page, stamp) = newest.marks[usize::from(member)];
+    if stamp == 0 || page >= ground.pages() || sabotage::is(Bug::BehindBelieved) {
+        return false;
+    }
+    let [own, _] = ground.homes(page);
+    match device.read(Extent { start: own, len: Blocks(1) }).await {
+        Ok(rope) => {
+            let id = PageId { member, page };
+            pages::parse(&rope.into_view(), newest.id, id).is_some_and(|found| found.stamp() < stamp)
+        }
+        Err(_) => false,
+    }
 }
 
 /// True for the newest anchor, false for the one before.

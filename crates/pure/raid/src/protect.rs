@@ -5,7 +5,7 @@ use crate::finding::Finding;
 use crate::fresh::Fresh;
 use crate::geometry::{BLOCK_BYTES, Layout, MemberSet};
 use crate::level::Level;
-use crate::redo::anchor::{Anchor, Reshape};
+use crate::redo::anchor::{Anchor, Marks, Reshape};
 use crate::redo::ring::{Head, Ring};
 use crate::status::ProtectionStatus;
 use crate::sums::Tie;
@@ -110,6 +110,8 @@ pub(crate) struct Protected {
     pub(crate) ring: Rc<Ring>,
     /// The anchor that was written last.
     pub(crate) anchor: RefCell<Anchor>,
+    /// What each member has been given last of its own pages.
+    pub(crate) marks: RefCell<Marks>,
     /// Regions whose pages are on disk.
     pub(crate) used: RefCell<Regions>,
     /// Regions that absent members have missed, or may have.
@@ -151,6 +153,7 @@ impl Protected {
             growing: Cell::default(),
             loading: RangeLocks::new(),
             ring: Ring::new(shape.ring_blocks, anchor.epoch, head),
+            marks: RefCell::new(anchor.marks.clone()),
             used: RefCell::new(anchor.used.clone()),
             missed: RefCell::new(anchor.missed.clone()),
             recent: RefCell::default(),

@@ -54,6 +54,8 @@ pub enum Bug {
     NothingMissed,
     /// A member that was away is taken for current.
     StaleMember,
+    /// A member that is one anchor behind is believed, whatever it lacks.
+    BehindBelieved,
     /// Overwriting a fresh stripe does not wait for its sums.
     OverwriteBeforeFreshLogged,
     /// A write error on a lane is ignored.
@@ -86,7 +88,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,
@@ -111,6 +113,7 @@ impl Bug {
         Self::NoParityImage,
         Self::NothingMissed,
         Self::StaleMember,
+        Self::BehindBelieved,
         Self::OverwriteBeforeFreshLogged,
         Self::LaneErrorIgnored,
         Self::GrowthNotInAnchor,

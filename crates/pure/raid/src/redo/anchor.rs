@@ -13,6 +13,7 @@ const FORMAT_GROWN: u32 = 2;
 const CHECK_AT: usize = 12;
 const LEFT_AT: usize = 128;
 const GROWN_AT: usize = LEFT_AT + 16 * MEMBERS_MAX as usize;
+const MARKS_AT: usize = GROWN_AT + 8 * GROWTHS_MAX + 16;
 /// Blocks of an anchor that are written.
 pub(crate) const WRITTEN_BLOCKS: u64 = 3;
 
@@ -24,6 +25,9 @@ pub(crate) struct Reshape {
     /// The rows before this one, counted over all stripes, are laid out over all members.
     pub(crate) rows: u64,
 }
+
+/// For each member a page of its own sums that it has, and the stamp of that page at least; stamp 0 where there is none.
+pub(crate) type Marks = Box<[(u64, u64); MEMBERS_MAX as usize]>;
 
 /// What every member of an array says of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub(crate) struct Anchor {
     pub(crate) absent: MemberSet,
     /// For each member the last anchor that it was given: epoch and number.
     pub(crate) given: Box<[(u64, u64); MEMBERS_MAX as usize]>,
+    /// What was written to each member last before this: one that has something older has gone back in time.
+    pub(crate) marks: Marks,
     /// The regions whose pages were ever written.
     pub(crate) used: Regions,
     /// The regions that absent members have missed.
@@ -72,10 +78,8 @@ impl Anchor {
         for (at, word) in (32..).step_by(8).zip(words) {
             put(&mut bytes, at, &word.to_le_bytes());
         }
-        for (at, (epoch, number)) in (LEFT_AT..).step_by(16).zip(self.given.iter()) {
-            put(&mut bytes, at, &epoch.to_le_bytes());
-            put(&mut bytes, at + 8, &number.to_le_bytes());
-        }
+        put_pairs(&mut bytes, LEFT_AT, &*self.given);
+        put_pairs(&mut bytes, MARKS_AT, &*self.marks);
         let reshape = self.reshape.map_or([0, 0], |reshape| [u64::from(reshape.from), reshape.rows]);
         for (at, word) in (GROWN_AT..).step_by(8).zip(self.sizes.into_iter().chain(reshape)) {
             put(&mut bytes, at, &word.to_le_bytes());
@@ -101,11 +105,9 @@ impl Anchor {
         let member = u16::try_from(reader.u64()?).ok()?;
         let shape = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
         let absent = MemberSet::from_bits(reader.u64()?);
-        let mut reader = Reader(bytes.get(LEFT_AT..)?);
-        let mut given = Box::new([(0, 0); MEMBERS_MAX as usize]);
-        for given in given.iter_mut() {
-            *given = (reader.u64()?, reader.u64()?);
-        }
+        let given = pairs(bytes, LEFT_AT)?;
+        let marks = pairs(bytes, MARKS_AT)?;
+        let mut reader = Reader(bytes.get(GROWN_AT..)?);
         let (mut sizes, mut reshape) = ([0; GROWTHS_MAX], None);
         if format == FORMAT_GROWN {
             for size in &mut sizes {
@@ -129,6 +131,7 @@ impl Anchor {
             reshape,
             absent,
             given,
+            marks,
             used,
             missed,
         })
@@ -138,6 +141,22 @@ impl Anchor {
     pub(crate) fn age(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }
+}
+
+fn put_pairs(bytes: &mut [u8], at: usize, pairs: &[(u64, u64)]) {
+    for (at, (one, other)) in (at..).step_by(16).zip(pairs) {
+        put(bytes, at, &one.to_le_bytes());
+        put(bytes, at + 8, &other.to_le_bytes());
+    }
+}
+
+fn pairs(bytes: &[u8], at: usize) -> Option<Box<[(u64, u64); MEMBERS_MAX as usize]>> {
+    let mut reader = Reader(bytes.get(at..)?);
+    let mut pairs = Box::new([(0, 0); MEMBERS_MAX as usize]);
+    for pair in pairs.iter_mut() {
+        *pair = (reader.u64()?, reader.u64()?);
+    }
+    Some(pairs)
 }
 
 #[cfg(test)]
@@ -159,10 +178,12 @@ mod tests {
             reshape: None,
             absent: MemberSet::only(63),
             given: Box::new([(0, 0); 64]),
+            marks: Box::new([(0, 0); 64]),
             used: Regions::default(),
             missed: Regions::default(),
         };
         anchor.given[63] = (1, 4);
+        anchor.marks[63] = (1 << 40, 8);
         anchor.used.add(32_767);
         anchor.missed.add(1);
         let view = anchor.emit();

@@ -213,7 +213,12 @@ impl<D: BlockDevice + 'static> Core<D> {
                 let place = self.member(home.member);
                 let tenure = place.tenure.get();
                 match place.write_beside_data(home.at, joined).await {
-                    Ok(_) => Vec::new(),
+                    Ok(_) => {
+                        if let (0, Some(last)) = (copy, ids.last()) {
+                            protected.marks.borrow_mut()[usize::from(home.member)] = (last.page, protected.stamp.get());
+                        }
+                        Vec::new()
+                    }
                     Err(error) if error.kind == IoErrorKind::Medium && !self.spares(home.member) => ids,
                     Err(error) => {
                         self.lose_in(home.member, tenure, error);
@@ -252,6 +257,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             anchor.sizes = protected.ground.sizes();
         }
         anchor.reshape = protected.reshape.get();
+        anchor.marks.clone_from(&protected.marks.borrow());
         anchor.used.clone_from(&protected.used.borrow());
         anchor.missed.clone_from(&protected.missed.borrow());
         if anchor.absent.is_empty() {

@@ -56,7 +56,7 @@ pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) ->
 }
 
 /// The page, if this is it, whole.
-fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
+pub(crate) fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
     let (is, found) = parse_any(block, id)?;
     (is == page || crate::sabotage::is(crate::sabotage::Bug::AnyPage)).then_some(found)
 }

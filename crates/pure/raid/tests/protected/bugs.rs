@@ -57,6 +57,7 @@ fn by_faults(bug: Bug) -> Option<String> {
 fn by_returns(bug: Bug) -> Option<String> {
     let (level, members) = (Level::Raid5, 4);
     with(bug, || returns::stale_member(level, members))
+        .or_else(|| with(bug, returns::stale_neighbours))
         .or_else(|| with(bug, returns::decided))
         .or_else(|| with(bug, || returns::away_over_a_restart(level, members)))
         .or_else(|| with(bug, || returns::away_and_back(level, members).map(drop)))
@@ -89,7 +90,7 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
     let volatile: Vec<Plan> = all.iter().copied().filter(|plan| plan.volatile && plan.level != Level::Raid0).collect();
     match bug {
         Bug::NoCompare | Bug::HealUnverified | Bug::AnyPage | Bug::OlderPageCopy | Bug::ReplayUnseen => by_faults(bug),
-        Bug::NothingMissed | Bug::StaleMember | Bug::AnyEpoch => by_returns(bug),
+        Bug::NothingMissed | Bug::StaleMember | Bug::BehindBelieved | Bug::AnyEpoch => by_returns(bug),
         Bug::MirrorsAtOnce | Bug::NoJudge => by_crash(bug, &sums, seeds),
         Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
         Bug::GrowthWithoutPages => with(bug, grow::large_growth),

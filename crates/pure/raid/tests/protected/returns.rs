@@ -120,6 +120,42 @@ fn stale_member_is_never_read_as_current() {
     }
 }
 
+/// Two neighbours, which have all copies of the sums of one of them, are as they were one checkpoint ago.
+pub fn stale_neighbours() -> Result<(), String> {
+    for first in 0..5_u16 {
+        let bench = Bench::format(plan(Level::Raid6, 5, 8), 3);
+        fill(&bench, 1);
+        bench.close();
+        let stale = [first, (first + 1) % 5];
+        let old = stale.map(|member| bench.disk(member).content());
+        let all = Extent::new(0, bench.blocks());
+        let _ = bench.write(0, run(2, all)).expect("serving");
+        bench.close();
+        for (member, content) in stale.into_iter().zip(old) {
+            let copy = bench.rack.add(bench.plan.shape().member_blocks.0, true, content);
+            bench.rack.disks.borrow_mut().pop();
+            bench.rack.disks.borrow_mut()[usize::from(member)] = copy;
+        }
+        let (bench, opened) =
+            Bench::open(bench.plan, bench.rack.clone(), &[], &[]).map_err(|error| error.to_string())?;
+        let mut left_out = opened.left_out;
+        left_out.sort_by_key(|&(member, _)| stale.iter().position(|&one| one == member));
+        if left_out != stale.map(|member| (member, LeftOut::Stale)) {
+            return Err(format!("{stale:?}: {left_out:?}"));
+        }
+        let found = bench.read(all).map_err(|error| format!("{stale:?}: {error}"))?;
+        if found != *run(2, all) {
+            return Err(format!("{stale:?}: old content was read"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn neighbours_that_are_both_stale_by_one_checkpoint_are_not_believed() {
+    stale_neighbours().unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// A write that was cut while only one member had it in its log, and that was decided not to have happened when that
 /// member was away, does not happen when the member is back.
 pub fn decided() -> Result<(), String> {

@@ -29,11 +29,9 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
             stage.world.sleep(stage.chance.moment(Duration::from_millis(400))).await;
             stage.pull_the_plug(&volumes);
             traffic.stop();
-            // One of them: neighbours that both go back in time by one checkpoint take all that is known of a member along.
-            if stage.chance.percent(40) {
-                let at = stage.chance.index(liars.len());
-                tracing::info!(disk = ?liars[at], "a disk is as it was");
-                liars[at].restore(&old[at]);
+            for (disk, old) in liars.iter().zip(&old).filter(|_| stage.chance.percent(30)) {
+                tracing::info!(?disk, "a disk is as it was");
+                disk.restore(old);
             }
             stage.come_back(&pool).await;
             stage.reopen(&pool, &volumes).await?;
