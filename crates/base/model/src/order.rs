@@ -66,6 +66,18 @@ pub enum Order {
         /// True when foreign content of the disks may be overwritten.
         force: bool,
     },
+    /// Make an open disk one more member of a group, and begin to lay the group out over all of them → `Report::Pool`,
+    /// durable. There is more space when that has ended. Refused with `GROUP_FIXED` for levels that cannot.
+    AddMember {
+        /// Which pool.
+        pool: Name,
+        /// Which group of it; the only one when absent.
+        group: Option<u16>,
+        /// The disk.
+        disk: DiskName,
+        /// True when foreign content of the disk may be overwritten.
+        force: bool,
+    },
     /// Let a group use all of its disks, which were replaced by larger ones → `Report::Pool`, durable. Refused with
     /// `GROUP_FULL_SIZE` where they have no more room.
     GrowPool {

@@ -74,6 +74,9 @@ pub struct GroupReport {
     /// How far the comparison after a crash is, while it runs.
     #[serde(default)]
     pub resync: Option<Progress>,
+    /// How far it is laid out over one member more, while it is.
+    #[serde(default)]
+    pub reshape: Option<Progress>,
     /// How much more the pool would have if the group used all of its disks; none when there is nothing to gain now.
     #[serde(default)]
     pub growth: Option<Size>,
@@ -112,6 +115,8 @@ pub enum MemberState {
     Failed,
     /// It was not found.
     Missing,
+    /// It is to be one more member of its group, which does not count on it yet.
+    Joining,
 }
 
 /// How far a long task is.
@@ -128,6 +133,16 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Both tasks together.
+    fn and(self, other: Self) -> Self {
+        Self {
+            done_bytes: self.done_bytes + other.done_bytes,
+            total_bytes: self.total_bytes + other.total_bytes,
+            bytes_per_second: self.bytes_per_second + other.bytes_per_second,
+            seconds_left: self.seconds_left.zip(other.seconds_left).map(|(a, b)| a.max(b)),
+        }
+    }
+
     /// How far it is, in whole percent; 100 only at the end.
     #[must_use]
     pub fn percent(&self) -> u8 {
@@ -141,12 +156,13 @@ impl PoolReport {
     /// How far the rebuilds of all groups are, together; none when none runs.
     #[must_use]
     pub fn rebuild(&self) -> Option<Progress> {
-        self.groups.iter().filter_map(|group| group.rebuild).reduce(|sum, next| Progress {
-            done_bytes: sum.done_bytes + next.done_bytes,
-            total_bytes: sum.total_bytes + next.total_bytes,
-            bytes_per_second: sum.bytes_per_second + next.bytes_per_second,
-            seconds_left: sum.seconds_left.zip(next.seconds_left).map(|(a, b)| a.max(b)),
-        })
+        self.groups.iter().filter_map(|group| group.rebuild).reduce(Progress::and)
+    }
+
+    /// How far all groups are that are laid out over one member more, together; none when none is.
+    #[must_use]
+    pub fn reshape(&self) -> Option<Progress> {
+        self.groups.iter().filter_map(|group| group.reshape).reduce(Progress::and)
     }
 
     /// All members of all groups.
@@ -191,6 +207,7 @@ impl MemberState {
             Self::Rebuilding => "rebuilding",
             Self::Failed => "failed",
             Self::Missing => "missing",
+            Self::Joining => "joining",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Following a rebuild to its end.
+//! Following a rebuild or a reshape to its end.
 
 use crate::client::Client;
 use crate::commands::pool_path;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How often the daemon is asked.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// No rebuild of the pool runs any more; this is how it is then.
+/// No rebuild and no reshape of the pool runs any more; this is how it is then.
 ///
 /// `shown`: a bar on a terminal, a line for each step of ten percent elsewhere; both on stderr.
 pub fn follow(client: &Client, pool: &Name, shown: bool) -> Result<PoolReport, Failure> {
@@ -19,7 +19,8 @@ pub fn follow(client: &Client, pool: &Name, shown: bool) -> Result<PoolReport, F
     let mut told = None;
     loop {
         let report: PoolReport = client.get(&pool_path(pool), "pool")?.decode()?;
-        let Some(progress) = report.rebuild() else {
+        let rebuild = report.rebuild().map(|progress| ("rebuild", progress));
+        let Some((what, progress)) = rebuild.or_else(|| report.reshape().map(|progress| ("reshape", progress))) else {
             if let Some(bar) = bar {
                 bar.finish_and_clear();
             }
@@ -27,9 +28,9 @@ pub fn follow(client: &Client, pool: &Name, shown: bool) -> Result<PoolReport, F
         };
         let step = progress.percent() / 10;
         match &bar {
-            Some(bar) => show(bar, &progress),
+            Some(bar) => show(bar, what, &progress),
             None if shown && told != Some(step) => {
-                eprintln!("pool {pool}: {}", sentence("rebuild", &progress));
+                eprintln!("pool {pool}: {}", sentence(what, &progress));
                 told = Some(step);
             }
             None => {}
@@ -84,10 +85,10 @@ fn bar(pool: &Name) -> ProgressBar {
     ProgressBar::new(0).with_prefix(pool.to_string()).with_style(style.progress_chars("=> "))
 }
 
-fn show(bar: &ProgressBar, progress: &Progress) {
+fn show(bar: &ProgressBar, what: &str, progress: &Progress) {
     bar.set_length(progress.total_bytes);
     bar.set_position(progress.done_bytes);
-    bar.set_message(sentence("rebuild", progress));
+    bar.set_message(sentence(what, progress));
 }
 
 #[cfg(test)]

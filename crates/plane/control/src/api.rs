@@ -8,9 +8,9 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    AddGroup, Events, GrowPool, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool, NewPresentation,
-    NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub, Unpresent,
-    VolumeChange, VolumeSettings,
+    AddGroup, AddMember, Events, GrowPool, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool,
+    NewPresentation, NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub,
+    Unpresent, VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -49,6 +49,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/pools/{name}/resume", post(resume_pool))
         .route("/pools/{name}/scrubs", get(scrubs).post(start_scrub).delete(stop_scrub))
         .route("/pools/{name}/groups", post(add_group))
+        .route("/pools/{name}/members", post(add_member))
         .route("/pools/{name}/grow", post(grow_pool))
         .route("/pools/{name}/export", post(export_pool))
         .route("/pools/{name}/import", post(import_pool))
@@ -157,6 +158,10 @@ async fn stop_scrub(State(control): Shared, Named(name): Named<Name>) -> Answer 
 
 async fn add_group(State(control): Shared, Named(name): Named<Name>, Body(request): Body<AddGroup>) -> Answer {
     answer("pool", to_its_end(async move { control.add_group(&name, request).await }).await?)
+}
+
+async fn add_member(State(control): Shared, Named(name): Named<Name>, Body(request): Body<AddMember>) -> Answer {
+    answer("pool", to_its_end(async move { control.add_member(&name, request).await }).await?)
 }
 
 async fn grow_pool(State(control): Shared, Named(name): Named<Name>, Body(request): Body<GrowPool>) -> Answer {

@@ -155,6 +155,7 @@ impl Fake {
             Order::BlinkDisk { .. } => Ok(Report::Done),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force),
+            Order::AddMember { pool, group, disk, force } => self.add_member(pool, *group, disk, *force),
             Order::GrowPool { pool, group } => self.grow_pool(pool, *group),
             Order::OpenPool { id, .. } => self.open_pool(*id),
             Order::ClosePool { pool } => {
@@ -229,7 +230,7 @@ impl Fake {
         let (size, label) = label::read(path.as_ref())?;
         let member = name.and_then(|name| self.pools.values().find_map(|pool| pool.member_state(&self.disks, name)));
         let state = match member {
-            Some(MemberState::InSync) => DiskState::InUse,
+            Some(MemberState::InSync | MemberState::Joining) => DiskState::InUse,
             Some(MemberState::Rebuilding) => DiskState::Rebuilding,
             Some(MemberState::Failed) => DiskState::Failed,
             Some(MemberState::Missing) | None => DiskState::Free,

@@ -81,6 +81,20 @@ pub struct AddGroup {
     pub force: bool,
 }
 
+/// Make a disk one more member of a group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddMember {
+    /// The disk.
+    pub disk: DiskName,
+    /// Which group of the pool, by its number; the only one when absent.
+    #[serde(default)]
+    pub group: Option<u16>,
+    /// True to overwrite what is on the disk.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// Let a pool use all of its disks.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,8 +2,8 @@
 
 use crate::Control;
 use model::{
-    DiskName, DiskReport, DiskState, EngineReport, MemberState, Order, PoolReport, PoolState, PortalReport,
-    PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
+    DiskName, DiskReport, DiskState, EngineReport, MemberReport, MemberState, Order, PoolReport, PoolState,
+    PortalReport, PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
 };
 
 impl Control {
@@ -102,7 +102,8 @@ fn of_spares(pool: &PoolReport) -> Vec<Problem> {
 /// How many more disks may fail, in words.
 pub(crate) fn spare_failures(pool: &PoolReport) -> String {
     let spare = pool.groups.iter().map(|group| {
-        let lost = group.members.iter().filter(|member| member.state != MemberState::InSync).count();
+        let is_there = |member: &&MemberReport| matches!(member.state, MemberState::InSync | MemberState::Joining);
+        let lost = group.members.iter().filter(|member| !is_there(member)).count();
         group.level.tolerated(group.members.len()).saturating_sub(lost)
     });
     match spare.min().unwrap_or(0) {

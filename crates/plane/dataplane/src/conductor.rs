@@ -131,7 +131,7 @@ impl<W: World> Conductor<W> {
         match order {
             Order::InspectDisk { path } => self.inspect_disk(path).await.map(Report::Disk),
             Order::OpenDisk { disk, path } => self.open_disk(disk, path).await.map(Report::Disk),
-            Order::CloseDisk { disk } => self.close_disk(disk).map(|()| Report::Done),
+            Order::CloseDisk { disk } => self.close_disk(disk).await.map(|()| Report::Done),
             Order::EraseDisk { disk } => self.erase_disk(disk).await.map(|()| Report::Done),
             Order::LocateDisk { disk, on } => self.locate_disk(disk, *on).map(|()| Report::Done),
             Order::BlinkDisk { disk, seconds } => self.blink_disk(disk, *seconds).await.map(|()| Report::Done),
@@ -139,6 +139,9 @@ impl<W: World> Conductor<W> {
                 self.create_pool(pool, *id, groups, *force).await.map(Report::Pool)
             }
             Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force).await.map(Report::Pool),
+            Order::AddMember { pool, group, disk, force } => {
+                self.add_member(pool, *group, disk, *force).await.map(Report::Pool)
+            }
             Order::GrowPool { pool, group } => self.grow_pool(pool, *group).await.map(Report::Pool),
             Order::OpenPool { id, force } => self.open_pool(*id, *force).await.map(Report::Pool),
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),

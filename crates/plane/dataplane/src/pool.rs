@@ -20,6 +20,7 @@ mod snapshots;
 mod space;
 mod tending;
 mod volumes;
+mod widen;
 mod work;
 
 pub use care::set_repair;
@@ -36,6 +37,7 @@ pub use scrub::{hold_scrub, start_scrub, stop_scrub};
 pub use snapshots::{NewClone, clone_snapshot, create_snapshots, delete_snapshot, lock_snapshot, roll_back, snapshots};
 pub use space::set_space;
 pub use volumes::{create_volume, delete_volume, resize_volume, set_policy};
+pub use widen::add_member;
 
 use crate::array::{Disk, Group, Watch};
 use crate::seat::Seat;
@@ -89,6 +91,10 @@ struct GroupState<W: World> {
     repairing: Cell<bool>,
     /// The rebuild or resync that runs, if one does.
     work: Cell<Option<Work>>,
+    /// True while the last place is not counted by the array yet.
+    joining: Cell<bool>,
+    /// Members that came back while the array was laid out anew, and are taken back after that.
+    returning: RefCell<Vec<(u16, Disk<W>)>>,
     /// What a member lacks that came back as it left, in stripes; others are filled from the beginning.
     to_fill: RefCell<BTreeMap<u16, Vec<Range<u64>>>>,
 }
@@ -104,6 +110,8 @@ impl<W: World> GroupState<W> {
             needs_resync: Cell::default(),
             repairing: Cell::default(),
             work: Cell::default(),
+            joining: Cell::default(),
+            returning: RefCell::default(),
             to_fill: RefCell::default(),
         }
     }

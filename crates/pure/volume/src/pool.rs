@@ -6,6 +6,7 @@ mod dump;
 mod families;
 mod gate;
 mod groups;
+mod joining;
 mod log;
 mod members;
 mod open;

@@ -134,7 +134,8 @@ fn gaps(slabs: u32, mut used: Vec<Run>) -> Vec<Run> {
 pub(crate) struct Units(Vec<u32>);
 
 impl Units {
-    /// `unit_bytes` on every group, or for 0 one full stripe of each (several, where a stripe is short).
+    /// `unit_bytes` on every group, or for 0 one full stripe of each (several, where a stripe is short; less, where
+    /// slabs are no whole number of stripes any more since the group has more members, so that no slab has a rest).
     ///
     /// *Shape*: `stripe_bytes` are those of the groups. *Errors*: a unit that is no whole number of blocks or
     /// longer than a slab.
@@ -150,7 +151,10 @@ impl Units {
             {
                 return Err(PoolError::StripeUnit(unit_bytes));
             }
-            units.push(blocks.clamp(1, group.slab_blocks));
+            let blocks = blocks.clamp(1, group.slab_blocks);
+            let even =
+                (UNIT_BYTES_MIN / BLOCK_BYTES..=blocks).rev().find(|unit| group.slab_blocks.is_multiple_of(*unit));
+            units.push(even.filter(|_| unit_bytes == 0).unwrap_or(blocks));
         }
         Ok(Self(units))
     }

@@ -55,6 +55,11 @@ catalogue! {
     225 SCRUB_STOPPED      Info     "A scrub was stopped before its end.";
     231 BLOCKS_HEALED      Warning  "Blocks of a disk were not as they had been written, and were put right.";
     232 BLOCKS_LOST        Critical "Blocks cannot be given back by anything; reading them is an error until they are written.";
+    250 RESHAPE_BEGAN      Info     "A group is being laid out over one member more.";
+    251 RESHAPE_ENDED      Info     "A group is laid out over all of its members.";
+    252 RESHAPE_STOPPED    Critical "A group could not be laid out over all of its members.";
+    253 RESHAPE_LATE       Warning  "A reshape will not end in the time that was promised.";
+    254 MEMBER_REFUSED     Warning  "A disk could not become one more member of a group.";
 
     301 POOL_WHOLE         Info     "All members of a pool are in step.";
     302 POOL_DEGRADED      Warning  "A pool has less protection than it should have.";

@@ -43,7 +43,7 @@ pub enum PoolCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Draw a pool: its groups, its disks, its rebuild
+    /// Draw a pool: its groups, its disks, its rebuild or reshape
     #[command(after_help = "Example:
   blockyard pool show tank
   blockyard pool show tank --watch
@@ -51,10 +51,10 @@ pub enum PoolCommand {
     Show {
         /// Which
         name: Name,
-        /// Follow the rebuild until it ends
+        /// Follow rebuilds and reshapes until they end
         #[arg(long)]
         watch: bool,
-        /// Return only when no rebuild runs; exit code 1 unless the pool is healthy then
+        /// Return only when no rebuild and no reshape runs; exit code 1 unless the pool is healthy then
         #[arg(long)]
         wait: bool,
     },
@@ -113,10 +113,32 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.
         #[arg(long)]
         force: bool,
     },
+    /// Make a disk one more member of a group, and lay the group out over all of its members
+    #[command(after_help = "Example:
+  blockyard pool add-member tank d6
+  blockyard pool add-member tank d6 --group 1 --wait
+
+Groups of RAID-5 and RAID-6 are laid out anew stripe by stripe, while hosts go on; when that has ended there is more
+space. It goes at the pace that is set for repairs, goes on after a crash, and cannot be taken back. A mirror gets one
+more copy, and no space. RAID-0 and RAID-10 cannot: give the pool one more group with blockyard pool add-group.")]
+    AddMember {
+        /// Which pool
+        name: Name,
+        /// The disk, see blockyard disk list
+        disk: DiskName,
+        /// The group, by the number that pool show gives it [default: the only one]
+        #[arg(long, value_name = "N")]
+        group: Option<u16>,
+        /// Overwrite what is on the disk
+        #[arg(long)]
+        force: bool,
+        /// Return only when the group is laid out over all of its members
+        #[arg(long)]
+        wait: bool,
+    },
     /// Let a pool use its disks whole, once every disk of a group was replaced by a larger one
     #[command(after_help = "Example:
-  blockyard disk replace d0 big0 --force
-  blockyard pool show tank --wait
+  blockyard disk replace d0 big0 --force --yes --wait
   blockyard pool grow tank
 
 When the last disk of a group was replaced and filled, blockyard pool show says what can be gained. Volumes stay where

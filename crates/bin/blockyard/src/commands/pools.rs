@@ -2,13 +2,14 @@
 
 mod care;
 mod check;
+mod grow;
 
 use super::{Desk, joined, known, or_dash, pool_path};
 use crate::args::PoolCommand;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::{confirm, progress};
-use control::request::{AddGroup, GrowPool, ImportPool, NewGroup, NewPool};
+use control::request::{AddGroup, AddMember, ImportPool, NewGroup, NewPool};
 use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::fmt::Write;
 
@@ -43,19 +44,13 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Resume { name } => care::resume(desk, &name),
         PoolCommand::Scrub(command) => care::scrub(desk, command),
         PoolCommand::AddGroup { name, disks, level, chunk, no_integrity, force } => {
-            let count = disks.len();
             let request = AddGroup { group: NewGroup { level, chunk, no_integrity, disks }, force };
-            let answer = desk.client.post(&format!("{}/groups", pool_path(&name)), &request, "pool")?;
-            let pool: PoolReport = answer.decode()?;
-            let text = format!("pool {name} has one more group: {level} of {count} disks; now {}", pool.size);
-            desk.out.done(&answer, &text)
+            grow::add_group(desk, &name, &request)
         }
-        PoolCommand::Grow { name, group } => {
-            let path = format!("{}/grow", pool_path(&name));
-            let answer = desk.client.post(&path, &GrowPool { group }, "pool")?;
-            let pool: PoolReport = answer.decode()?;
-            desk.out.done(&answer, &format!("pool {name} uses its larger disks; now {}", pool.size))
+        PoolCommand::AddMember { name, disk, group, force, wait } => {
+            grow::add_member(desk, &name, &AddMember { disk, group, force }, wait)
         }
+        PoolCommand::Grow { name, group } => grow::grow(desk, &name, group),
         PoolCommand::Export { name } => {
             desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
@@ -145,7 +140,8 @@ fn drawn(pool: &PoolReport) -> String {
         for member in &group.members {
             line(format_args!("    {}", drawn_member(member)));
         }
-        for (what, progress) in [("rebuild", &group.rebuild), ("resync", &group.resync)] {
+        let works = [("rebuild", &group.rebuild), ("resync", &group.resync), ("reshape", &group.reshape)];
+        for (what, progress) in works {
             let Some(progress) = progress else { continue };
             line(format_args!("    {} {}", progress::drawn(progress), progress::sentence(what, progress)));
         }

@@ -2,8 +2,8 @@
 
 use crate::host::{Host, Login};
 use crate::node::{BLOCKS, MEMBERS, Node, furnished_with, name};
-use control::request::{GrowPool, NewGroup, NewPool, NewVolume, Replace};
-use model::{Level, PoolState, Size, code, event};
+use control::request::{AddMember, GrowPool, NewGroup, NewPool, NewVolume, PoolSettings, Replace};
+use model::{Level, MemberState, PoolReport, PoolState, Refusal, Size, code, event};
 use shard::World;
 use sim::{Crash, Sim};
 use std::time::Duration;
@@ -41,6 +41,11 @@ async fn replace_all(sim: &Sim, node: &Node) {
         node.control.replace_disk(&name(member), by).await.unwrap();
         until_healthy(sim, node).await;
     }
+}
+
+/// How many times the daemon is ended in a test: `usual`, or `BLOCKYARD_GROWTH_CUTS`.
+fn cuts(usual: usize) -> usize {
+    std::env::var("BLOCKYARD_GROWTH_CUTS").map_or(usual, |cuts| cuts.parse().expect("a number"))
 }
 
 async fn host_of(sim: &Sim) -> Host {
@@ -133,9 +138,273 @@ async fn grow_and_end(sim: &Sim, after_us: u64, crash: Option<Crash>) -> u64 {
 #[test]
 fn pool_whose_growth_is_cut_short_anywhere_has_the_old_size_or_the_new_and_grows_again() {
     let mut sizes = Vec::new();
-    for (seed, after_us) in (0..12).map(|step| (70 + step, step * 200)) {
-        let crash = [None, Some(Crash::NoneLanded), Some(Crash::Torn)][usize::try_from(seed % 3).unwrap()];
-        sizes.push(Sim::new(seed).run(async move |sim| grow_and_end(&sim, after_us, crash).await));
+    let cuts = cuts(8);
+    for step in 0..cuts {
+        let crash = [None, Some(Crash::NoneLanded), Some(Crash::Torn)][step % 3];
+        let after_us = 2_400 * step as u64 / cuts as u64;
+        sizes.push(Sim::new(70 + step as u64).run(async move |sim| grow_and_end(&sim, after_us, crash).await));
     }
     assert!(sizes.contains(&0) && sizes.iter().any(|&grown| grown > 0), "before, and after: {sizes:?}");
+}
+
+/// Blocks of 512 bytes between those that are written of the second volume.
+const STRIDE: u64 = 64;
+const SECOND_MIB: u64 = 12;
+
+/// Adds a second volume that lies over many stripes, as LUN 1.
+async fn add_second(node: &Node, host: &mut Host) {
+    node.control.create_volume(NewVolume::new("tank/vm2".parse().unwrap(), Some(Size::mib(SECOND_MIB)))).await.unwrap();
+    node.show_as("tank/vm2", 1).await;
+    host.address(1);
+    while host.test_unit_ready().await.is_some() {}
+    for place in 0..SECOND_MIB * 2048 / STRIDE {
+        host.write(place * STRIDE, fill(place)).await;
+    }
+}
+
+/// The second volume holds what `add_second` wrote, and `changed` places what was written later.
+async fn check_second(host: &mut Host, changed: u64) {
+    host.address(1);
+    while host.test_unit_ready().await.is_some() {}
+    for place in 0..SECOND_MIB * 2048 / STRIDE {
+        let expected = if place < changed { !fill(place) } else { fill(place) };
+        assert_eq!(host.read(place * STRIDE).await, [expected; 512], "place {place}");
+    }
+}
+
+async fn add_member(node: &Node, disk: &str) -> Result<PoolReport, Refusal> {
+    let request = AddMember { disk: name(disk), group: None, force: false };
+    node.control.add_member(&name("tank"), request).await
+}
+
+async fn set(node: &Node, key: &str, value: &str) {
+    let settings = [(key.to_owned(), value.to_owned())].into();
+    node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
+}
+
+/// Waits for the end of the reshape; how the pool is then.
+async fn reshaped(sim: &Sim, node: &Node) -> PoolReport {
+    loop {
+        let pool = node.pool().await;
+        if pool.reshape().is_none() {
+            return pool;
+        }
+        sim.sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn group_gets_one_more_member_and_its_room_while_hosts_write() {
+    Sim::new(90).run(async move |sim| {
+        let (node, _disks, mut host) = furnished_with(&sim, 2, &[], false).await;
+        add_second(&node, &mut host).await;
+        node.add_disk("e0", 96).await;
+        let before = node.pool().await;
+        // The whole array in about a minute.
+        set(&node, "rebuild.max", "4MiB/s").await;
+        let pool = add_member(&node, "e0").await.unwrap();
+        assert_eq!(pool.members().count(), 5);
+        let (mut seen, mut changed) = (Vec::new(), 0);
+        let refused = loop {
+            let pool = node.pool().await;
+            let Some(progress) = pool.reshape() else { break None };
+            assert_eq!(pool.size, before.size, "the room is there at the end");
+            seen.push(progress);
+            if progress.percent() >= 50 {
+                let by = Replace { replacement: name("e0"), force: true, confirmed: true };
+                break Some(node.control.replace_disk(&name("d0"), by).await.unwrap_err());
+            }
+            host.write(changed * STRIDE, !fill(changed)).await;
+            changed += 1;
+            sim.sleep(Duration::from_millis(100)).await;
+        };
+        assert!(refused.is_some() && changed > 20, "it takes a while: {changed}");
+        assert!(
+            seen.iter().any(|progress| progress.bytes_per_second > 0 && progress.seconds_left.is_some()),
+            "{seen:?}"
+        );
+        node.control.pause_pool(&name("tank"), true).await.unwrap();
+        sim.sleep(Duration::from_secs(5)).await;
+        let held = node.pool().await.reshape().expect("it is paused").done_bytes;
+        sim.sleep(Duration::from_secs(30)).await;
+        assert_eq!(node.pool().await.reshape().expect("it is paused").done_bytes, held);
+        node.control.pause_pool(&name("tank"), false).await.unwrap();
+        set(&node, "rebuild.max", "off").await;
+
+        let pool = reshaped(&sim, &node).await;
+        assert_eq!(pool.state, PoolState::Healthy);
+        // A third more, in whole slabs.
+        let gained = pool.size.bytes() - before.size.bytes();
+        assert!(gained > before.size.bytes() / 4 && gained < before.size.bytes() / 2, "{gained} more");
+        let mut host = host_of(&sim).await;
+        let told = node.codes().await;
+        assert!(told.contains(&event::RESHAPE_BEGAN) && told.contains(&event::RESHAPE_ENDED), "{told:?}");
+        check_second(&mut host, changed).await;
+        // Volumes of either kind lie on what is new.
+        let (rest, third) = (pool.free().bytes(), "tank/vm3".parse().unwrap());
+        let segments = Some(Size::new(64 << 10));
+        let new = NewVolume { stripe_unit: segments, ..NewVolume::new(third, Some(Size::new(rest / 2))) };
+        node.control.create_volume(new).await.unwrap();
+        node.show_as("tank/vm3", 2).await;
+        host.address(2);
+        while host.test_unit_ready().await.is_some() {}
+        let places = || (0..rest / 2 / 512).step_by(4096 + 77);
+        for block in places() {
+            host.write(block, fill(block)).await;
+        }
+        let node = node.restarted(1).await;
+        assert_eq!(node.pool().await.size, pool.size);
+        // Any disk may be lost.
+        node.control.fail_disk(&name("e0")).await.unwrap();
+        let mut host = host_of(&sim).await;
+        check_second(&mut host, changed).await;
+        host.address(2);
+        while host.test_unit_ready().await.is_some() {}
+        for block in places() {
+            assert_eq!(host.read(block).await, [fill(block); 512], "block {block} of the third");
+        }
+    });
+}
+
+/// Adds a member, ends the daemon after so long, with `lost` without a disk from then on, and lets it go on; whether the
+/// reshape was under way.
+async fn add_and_end(sim: &Sim, after: Duration, crash: Option<Crash>, lost: bool) -> bool {
+    let (node, disks, mut host) = furnished_with(sim, 1, &[], false).await;
+    add_second(&node, &mut host).await;
+    node.add_disk("e0", 80).await;
+    set(&node, "rebuild.max", "40MiB/s").await;
+    let before = node.pool().await;
+    let (control, machine) = (node.control.clone(), node.machine());
+    let request = AddMember { disk: name("e0"), group: None, force: false };
+    machine.spawn(async move { drop(control.add_member(&name("tank"), request).await) });
+    sim.sleep(after).await;
+    if lost {
+        disks[1].fail();
+    }
+    let node = node.revived(1, crash).await;
+    let under_way = node.pool().await.reshape().is_some();
+    let mut host = host_of(sim).await;
+    check_second(&mut host, 0).await;
+    let mut pool = reshaped(sim, &node).await;
+    if pool.members().count() == 4 {
+        assert_eq!(pool.size, before.size);
+        if !lost {
+            add_member(&node, "e0").await.unwrap();
+            pool = reshaped(sim, &node).await;
+        }
+    }
+    if pool.members().count() == 5 {
+        assert!(pool.size > before.size, "{}", pool.size);
+    }
+    assert_eq!(pool.state, if lost { PoolState::Degraded } else { PoolState::Healthy });
+    check_second(&mut host, 0).await;
+    let found = node.control.check_pool(&name("tank"), false).await.unwrap();
+    assert!(found.findings.is_empty(), "{found:?}");
+    under_way
+}
+
+#[test]
+fn reshape_that_is_cut_short_anywhere_goes_on_and_keeps_every_block() {
+    let mut under_way = 0;
+    let cuts = cuts(8);
+    for step in 0..cuts {
+        let crash = [None, Some(Crash::NoneLanded), Some(Crash::Torn)][step % 3];
+        let cut = Sim::new(100 + step as u64).run(async move |sim| {
+            // Of any order of magnitude from the first commit to the last stripe.
+            let about = 100 << sim.random_below(14);
+            let after = Duration::from_micros(about + sim.random_below(about));
+            add_and_end(&sim, after, crash, step % 4 == 3).await
+        });
+        under_way += usize::from(cut);
+    }
+    println!("{under_way} of {cuts} were under way");
+    assert!(under_way >= cuts / 3, "only {under_way} of {cuts} were under way");
+}
+
+#[test]
+fn disk_that_dies_during_a_reshape_is_replaced_after_it() {
+    Sim::new(130).run(async move |sim| {
+        let (node, disks, mut host) = furnished_with(&sim, 2, &["s0"], false).await;
+        add_second(&node, &mut host).await;
+        node.add_disk("e0", 80).await;
+        set(&node, "rebuild.max", "10MiB/s").await;
+        add_member(&node, "e0").await.unwrap();
+        sim.sleep(Duration::from_secs(2)).await;
+        disks[2].fail();
+        for place in 0..100 {
+            host.write(place * STRIDE, !fill(place)).await;
+        }
+        let during = node.pool().await;
+        assert!(during.reshape().is_some() && during.state == PoolState::Degraded, "{during:?}");
+        set(&node, "rebuild.max", "off").await;
+        reshaped(&sim, &node).await;
+        while node.state().await != PoolState::Healthy {
+            sim.sleep(Duration::from_secs(1)).await;
+        }
+        let pool = node.pool().await;
+        assert_eq!(pool.groups[0].members[2].disk, Some(name("s0")));
+        let told = node.codes().await;
+        assert!(told.contains(&event::SPARE_TOOK_OVER) && !told.contains(&event::SPARE_REFUSED), "{told:?}");
+        disks[0].fail();
+        check_second(&mut host, 100).await;
+    });
+}
+
+#[test]
+fn disk_that_dies_before_it_has_joined_is_let_go_and_mirrors_get_a_copy() {
+    Sim::new(131).run(async move |sim| {
+        let (node, _disks, mut host) = furnished_with(&sim, 1, &[], false).await;
+        write_all(&mut host).await;
+        let before = node.pool().await;
+        let dead = node.add_disk("e0", 80).await;
+        node.control.pause_pool(&name("tank"), true).await.unwrap();
+        add_member(&node, "e0").await.unwrap();
+        sim.sleep(Duration::from_secs(1)).await;
+        let joining = node.pool().await;
+        assert_eq!(joining.groups[0].members[4].state, MemberState::Joining);
+        assert_eq!(node.control.fail_disk(&name("e0")).await.unwrap_err().code, code::POOL_BUSY);
+        assert_eq!(add_member(&node, "e0").await.unwrap_err().code, code::DISK_IN_USE);
+        dead.fail();
+        node.control.pause_pool(&name("tank"), false).await.unwrap();
+        let pool = reshaped(&sim, &node).await;
+        assert_eq!((pool.members().count(), pool.size), (4, before.size));
+        assert!(node.codes().await.contains(&event::MEMBER_REFUSED));
+        node.control.remove_disk(&name("e0")).await.unwrap();
+        check_all(&mut host).await;
+
+        for disk in ["m0", "m1", "m2", "small"] {
+            node.add_disk(disk, if disk == "small" { 72 } else { 80 }).await;
+        }
+        let refused = add_member(&node, "small").await.unwrap_err();
+        assert!(refused.code == code::DISK_TOO_SMALL && refused.message.contains("disk small"), "{refused}");
+        let group = |level, disks: &[&str]| {
+            let disks = disks.iter().map(|disk| name(disk)).collect();
+            vec![NewGroup { level, chunk: None, no_integrity: false, disks }]
+        };
+        let pool =
+            |text: &str, groups| NewPool { name: name(text), groups, force: false, spares: vec![], spread: false };
+        node.control.create_pool(pool("pair", group(Level::Raid1, &["m0", "m1"]))).await.unwrap();
+        let request = AddMember { disk: name("m2"), group: Some(0), force: false };
+        let size = node.control.pool_report(&name("pair")).await.unwrap().size;
+        node.control.add_member(&name("pair"), request).await.unwrap();
+        loop {
+            sim.sleep(Duration::from_millis(100)).await;
+            let pair = node.control.pool_report(&name("pair")).await.unwrap();
+            if pair.state == PoolState::Healthy && pair.reshape().is_none() {
+                assert_eq!((pair.members().count(), pair.size), (3, size), "one copy more, and no room");
+                break;
+            }
+        }
+        for disk in ["m0", "m1"] {
+            node.control.fail_disk(&name(disk)).await.unwrap();
+        }
+        for disk in ["n0", "n1", "n2"] {
+            node.add_disk(disk, 80).await;
+        }
+        node.control.create_pool(pool("striped", group(Level::Raid0, &["n0", "n1"]))).await.unwrap();
+        let request = AddMember { disk: name("n2"), group: None, force: false };
+        let refused = node.control.add_member(&name("striped"), request).await.unwrap_err();
+        assert_eq!(refused.code, code::GROUP_FIXED);
+        assert!(refused.hint.contains("add-group"), "{refused}");
+    });
 }

@@ -4,7 +4,7 @@ use super::medium::Medium;
 use crate::Control;
 use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
-use crate::request::{AddGroup, GrowPool, NewGroup, NewPool};
+use crate::request::{AddGroup, AddMember, GrowPool, NewGroup, NewPool};
 use crate::state::{PendingRecord, SpareRecord};
 use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, Subject, code, event, spread};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +63,21 @@ impl Control {
         self.admit_groups(std::slice::from_ref(&request.group)).await?;
         let (group, force) = (spec(request.group), request.force);
         let pool = self.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
+        self.commit(&turn, |state| state.learn(&pool))?;
+        drop(turn);
+        self.pool_report(name).await
+    }
+
+    /// The disk is one more member of a group of the pool, which is being laid out over all of them.
+    ///
+    /// *Errors*: there is no pool of this name, or it is not open; the disk is unknown, missing or in use; and what the data
+    /// plane refuses. Nothing is changed then.
+    pub async fn add_member(&self, name: &Name, request: AddMember) -> Result<PoolReport, Refusal> {
+        let turn = self.turn().await;
+        self.admit_open(name).await?;
+        self.admit_members(std::slice::from_ref(&request.disk)).await?;
+        let AddMember { disk, group, force } = request;
+        let pool = self.engine.pool(Order::AddMember { pool: name.clone(), group, disk, force }).await?;
         self.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
         self.pool_report(name).await
@@ -186,6 +201,14 @@ impl Control {
             let hint = "name the disks of at least one group";
             return Err(Refusal::new(code::TOO_FEW_MEMBERS, "a pool of no disks is not possible", hint));
         }
+        groups.iter().try_for_each(|group| group.level.admit_members(group.disks.len()))?;
+        let disks: Vec<DiskName> = groups.iter().flat_map(|group| group.disks.iter().cloned()).collect();
+        self.admit_members(&disks).await?;
+        Ok(disks)
+    }
+
+    /// Admits disks that are known, open, free and named once.
+    async fn admit_members(&self, disks: &[DiskName]) -> Result<(), Refusal> {
         let open: BTreeMap<DiskName, _> = self
             .engine
             .disks(Order::Disks)
@@ -195,25 +218,22 @@ impl Control {
             .collect();
         let mut seen = BTreeSet::new();
         let mut media: BTreeMap<Medium, &DiskName> = BTreeMap::new();
-        for group in groups {
-            group.level.admit_members(group.disks.len())?;
-            for disk in &group.disks {
-                if self.state().disk(disk)?.spare.is_some() {
-                    let hint = format!("name another disk, or run blockyard disk spare remove {disk} first");
-                    return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is a spare"), hint));
-                }
-                admit_unused(disk, open.get(disk).ok_or_else(|| missing(disk))?)?;
-                if !seen.insert(disk.clone()) {
-                    let message = format!("disk {disk} is named twice");
-                    return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
-                }
-                let medium = Medium::at(&self.state().disk(disk)?.path);
-                if let Some(other) = medium.and_then(|medium| media.insert(medium, disk)) {
-                    return Err(one_disk(other, disk));
-                }
+        for disk in disks {
+            if self.state().disk(disk)?.spare.is_some() {
+                let hint = format!("name another disk, or run blockyard disk spare remove {disk} first");
+                return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is a spare"), hint));
+            }
+            admit_unused(disk, open.get(disk).ok_or_else(|| missing(disk))?)?;
+            if !seen.insert(disk) {
+                let message = format!("disk {disk} is named twice");
+                return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
+            }
+            let medium = Medium::at(&self.state().disk(disk)?.path);
+            if let Some(other) = medium.and_then(|medium| media.insert(medium, disk)) {
+                return Err(one_disk(other, disk));
             }
         }
-        Ok(seen.into_iter().collect())
+        Ok(())
     }
 
     /// Admits blank disks that nothing uses, also not the pool that is to be made of `members`.

@@ -112,7 +112,8 @@ impl Control {
         let turn = self.turn().await;
         // Somebody may have replaced a disk meanwhile.
         for pool in self.pools().await?.iter().filter(|pool| pool.state != PoolState::Failed) {
-            for (group, member) in lost(pool) {
+            // A group that is laid out anew gets its spares after that.
+            for (group, member) in lost(pool).filter(|(group, _)| group.reshape.is_none()) {
                 if vigil.is_due(member) {
                     self.place_spare(&turn, vigil, pool, group, member).await?;
                 }

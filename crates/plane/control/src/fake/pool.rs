@@ -120,6 +120,32 @@ impl Fake {
         Ok(self.pool_report(name))
     }
 
+    /// The group has one more member, at once.
+    pub(super) fn add_member(
+        &mut self,
+        name: &Name,
+        group: Option<u16>,
+        disk: &DiskName,
+        force: bool,
+    ) -> Result<Report, Refusal> {
+        let bytes = admit_disk(disk, &self.disks[disk], force)?;
+        let id = DiskId::from_random(crate::control::random()?);
+        let pool = self.pools.get_mut(name).expect("control asks for open pools");
+        let group = pool.catalogue.groups.get_mut(usize::from(group.unwrap_or(0))).ok_or_else(|| {
+            let message = format!("pool {name} has no such group");
+            Refusal::new(code::GROUP_UNKNOWN, message, "see blockyard pool show")
+        })?;
+        if !matches!(group.level, Level::Raid5 | Level::Raid6) {
+            let message = format!("a group of {} gets no member", group.level);
+            return Err(Refusal::new(code::GROUP_FIXED, message, "give the pool one more group"));
+        }
+        group.members.push((id, MemberState::InSync));
+        pool.catalogue.size = Size::new(pool.catalogue.size.bytes() + bytes);
+        label::write(&self.disks[disk], &Label { disk: id, pool: pool.catalogue.clone() })?;
+        pool.save(&self.disks)?;
+        Ok(self.pool_report(name))
+    }
+
     /// Every group uses all of its disks, as they are now.
     pub(super) fn grow_pool(&mut self, name: &Name, group: Option<u16>) -> Result<Report, Refusal> {
         let sizes: BTreeMap<DiskId, u64> = labels(&self.disks)
@@ -319,6 +345,7 @@ impl Pool {
                 members: group.members.iter().enumerate().map(member).collect(),
                 rebuild: (state == PoolState::Rebuilding).then(|| self.progress()),
                 resync: None,
+                reshape: None,
                 growth: None,
             }
         };

@@ -1,7 +1,7 @@
 //! Settings of pools, and scrubs by hand and by the clock.
 
 use super::{Array, new_pool};
-use crate::request::{AddGroup, GrowPool, NewGroup, PoolSettings, StartScrub};
+use crate::request::{AddGroup, AddMember, GrowPool, NewGroup, PoolSettings, StartScrub};
 use crate::steward::now;
 use model::{Level, Name, PoolState, RepairMode, ScrubReport, ScrubState, Timestamp, code};
 
@@ -155,4 +155,25 @@ async fn pool_grows_into_larger_disks_and_is_refused_where_there_is_no_room() {
         file.set_len(2 * before.size.bytes()).expect("larger");
     }
     assert_eq!(grow("tank", Some(0)).await.expect("grown").size.bytes(), 2 * before.size.bytes());
+}
+
+#[tokio::test]
+async fn group_gets_a_free_disk_as_one_more_member() {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1", "d2", "d3", "s0"]).await;
+    let control = &array.control;
+    control.create_pool(new_pool("tank", Level::Raid5, &["d0", "d1", "d2"])).await.expect("made");
+    control.add_spare(&name("s0"), crate::request::NewSpare { pool: None }).await.expect("a spare");
+    let before = control.pool_report(&name("tank")).await.expect("is there");
+    let add = |disk| async move {
+        let request = AddMember { disk: name(disk), group: None, force: false };
+        control.add_member(&name("tank"), request).await
+    };
+    for (disk, refused) in [("d1", code::DISK_IN_USE), ("s0", code::DISK_IN_USE), ("d9", code::DISK_UNKNOWN)] {
+        assert_eq!(add(disk).await.expect_err(disk).code, refused, "{disk}");
+    }
+    assert_eq!(control.pool_report(&name("tank")).await.expect("is there"), before);
+    let pool = add("d3").await.expect("added");
+    assert_eq!((pool.groups[0].members.len(), pool.size.bytes()), (4, before.size.bytes() / 2 * 3));
+    assert!(control.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
 }

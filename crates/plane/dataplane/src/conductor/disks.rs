@@ -32,14 +32,14 @@ impl<W: World> Conductor<W> {
         Ok(report)
     }
 
-    pub(super) fn close_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
-        self.free_disk(disk)?;
+    pub(super) async fn close_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
+        self.free_disk(disk).await?;
         self.disks.borrow_mut().remove(disk);
         Ok(())
     }
 
     pub(super) async fn erase_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
-        let known = self.free_disk(disk)?;
+        let known = self.free_disk(disk).await?;
         if matches!(known.report.label, Label::Ours { .. } | Label::Damaged) {
             inspect::erase(&self.seat.world, &known.path).await?;
             self.look_again(disk).await;
@@ -83,9 +83,10 @@ impl<W: World> Conductor<W> {
         };
         let home = self.pool_home(&pool)?.home;
         // A disk that has failed may be tried again in its own place.
-        let path = match self.disks.borrow().get(replacement).filter(|_| failed == replacement) {
-            Some(known) => known.path.clone(),
-            None => self.free_disk(replacement)?.path,
+        let own = self.disks.borrow().get(replacement).filter(|_| failed == replacement).map(|own| own.path.clone());
+        let path = match own {
+            Some(path) => path,
+            None => self.free_disk(replacement).await?.path,
         };
         let candidate = pool::Candidate { name: replacement.clone(), path };
         let name = pool.clone();
@@ -96,7 +97,8 @@ impl<W: World> Conductor<W> {
     }
 
     /// A known disk that no open pool has.
-    pub(super) fn free_disk(&self, disk: &DiskName) -> Result<KnownDisk, Refusal> {
+    pub(super) async fn free_disk(&self, disk: &DiskName) -> Result<KnownDisk, Refusal> {
+        self.hear_whether_released(disk).await;
         let disks = self.disks.borrow();
         let known = disks.get(disk).ok_or_else(|| unknown_disk(disk))?;
         match &known.member {
@@ -106,6 +108,19 @@ impl<W: World> Conductor<W> {
                 format!("disk {disk} is a member of pool {pool}"),
                 "name a disk that `blockyard disk list` shows as free",
             )),
+        }
+    }
+
+    /// A pool may have let go of a disk by itself, that was to be one more member of it.
+    async fn hear_whether_released(&self, disk: &DiskName) {
+        let Some((pool, id)) = self.disks.borrow().get(disk).and_then(|known| known.member.clone()) else { return };
+        let reports = self.pool_reports().await;
+        let has = |report: &PoolReport| report.name == pool && report.members().any(|member| member.id == id);
+        if !reports.iter().any(has) {
+            if let Some(known) = self.disks.borrow_mut().get_mut(disk) {
+                known.member = None;
+            }
+            self.look_again(disk).await;
         }
     }
 
@@ -171,7 +186,7 @@ impl<W: World> Conductor<W> {
         for report in &mut reports {
             let member = pools.iter().flat_map(model::PoolReport::members).find(|member| member.disk == report.name);
             report.state = member.map_or(DiskState::Free, |member| match member.state {
-                model::MemberState::InSync => DiskState::InUse,
+                model::MemberState::InSync | model::MemberState::Joining => DiskState::InUse,
                 model::MemberState::Rebuilding => DiskState::Rebuilding,
                 model::MemberState::Failed => DiskState::Failed,
                 model::MemberState::Missing => DiskState::Missing,

@@ -37,7 +37,7 @@ impl<W: World> Conductor<W> {
                     let hint = "name every disk once";
                     return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is named twice"), hint));
                 }
-                disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk)?.path });
+                disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path });
             }
             let (level, chunk, integrity) = (group.level, group.chunk, group.integrity);
             made.push(pool::NewGroup { level, chunk, integrity, disks });
@@ -85,7 +85,7 @@ impl<W: World> Conductor<W> {
         group.level.admit_members(group.disks.len())?;
         let mut disks = Vec::new();
         for disk in &group.disks {
-            disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk)?.path });
+            disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path });
         }
         let (level, chunk, integrity) = (group.level, group.chunk, group.integrity);
         let made = pool::NewGroup { level, chunk, integrity, disks };
@@ -97,6 +97,24 @@ impl<W: World> Conductor<W> {
         for disk in &group.disks {
             self.look_again(disk).await;
         }
+        report
+    }
+
+    pub(super) async fn add_member(
+        &self,
+        name: &Name,
+        group: Option<u16>,
+        disk: &DiskName,
+        force: bool,
+    ) -> Result<PoolReport, Refusal> {
+        let home = self.pool_home(name)?.home;
+        let candidate = Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path };
+        let pool = name.clone();
+        let report = self.at(home, move |seat| pool::add_member(seat, pool, group, candidate, force)).await;
+        if let Ok(report) = &report {
+            self.learn_members(report);
+        }
+        self.look_again(disk).await;
         report
     }
 

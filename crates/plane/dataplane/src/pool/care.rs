@@ -57,8 +57,13 @@ impl<W: World> OpenPool<W> {
 
     /// The pace of a repair that begins now.
     pub(super) fn gait(&self) -> Gait {
+        self.gait_from(0)
+    }
+
+    /// The pace of a repair that goes on now, with so much done before.
+    pub(super) fn gait_from(&self, done_bytes: u64) -> Gait {
         let now = self.seat.world.now();
-        Gait { pacer: Pacer::new(now, self.care.meter.load()), stepped: now, done_bytes: 0 }
+        Gait { pacer: Pacer::new(now, self.care.meter.load()), stepped: now, done_bytes }
     }
 
     /// A step begins now, after something else was waited for.

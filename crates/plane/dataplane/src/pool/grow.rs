@@ -57,6 +57,7 @@ impl<W: World> OpenPool<W> {
                 "give the pool one more group with blockyard pool add-group",
             ));
         }
+        self.admit_change_of_members(group)?;
         let room = state.slots.borrow().iter().map(|slot| slot.room).min().unwrap_or_default();
         if room <= state.array.member_blocks() {
             return Err(self.no_room(group));

@@ -38,6 +38,7 @@ pub async fn replace_disk<W: World>(
     let pool = find(&seat, &pool)?;
     let (group, member) = pool.place(lost)?;
     let state = &pool.groups[group];
+    pool.admit_change_of_members(group)?;
     let takes_part = !matches!(pool.member_state(group, member), MemberState::Failed | MemberState::Missing);
     if takes_part && !force {
         let message = format!("disk {} of pool {} is healthy", pool.disk_name(group, member), pool.name);
@@ -93,6 +94,10 @@ pub async fn blink<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId, second
 impl<W: World> OpenPool<W> {
     async fn fail(&self, group: usize, member: u16) -> Result<(), Refusal> {
         let disk = self.disk_name(group, member);
+        if usize::from(member) >= self.groups[group].array.status().members.len() {
+            let message = format!("disk {disk} is not a member of pool {} yet", self.name);
+            return Err(Refusal::new(code::POOL_BUSY, message, "wait until it has joined"));
+        }
         self.taking_out.set(Some(self.groups[group].slots.borrow()[usize::from(member)].id));
         let failed = self.groups[group].array.fail(member).await;
         self.taking_out.set(None);
@@ -138,7 +143,8 @@ impl<W: World> OpenPool<W> {
     }
 
     pub(super) fn member_state(&self, group: usize, member: u16) -> MemberState {
-        self.groups[group].array.status().members[usize::from(member)].state
+        let members = self.groups[group].array.status().members;
+        members.get(usize::from(member)).map_or(MemberState::Missing, |member| member.state)
     }
 }
 

@@ -134,6 +134,7 @@ async fn assemble_group<W: World>(
         .collect();
     let disk_name = |member: u16| slots[usize::from(member)].called();
     let (raid_level, count) = (array::raid_level(level), record.members.len());
+    let mut not_joined = false;
     let (array, left_out) = if record.protected {
         let id = record.id.into_bytes();
         let shape = Shape::new(id, raid_level, count, record.chunk_bytes, record.member_blocks);
@@ -142,13 +143,16 @@ async fn assemble_group<W: World>(
         let opened = Array::open(&shape, members.collect(), watch.clone(), options).await;
         let (array, opened) = opened.map_err(|error| open_refusal(&error, disk_name))?;
         tracing::info!(opened.batches, opened.images, opened.judged, "the log of a group was replayed");
+        not_joined = opened.not_joined;
         (array, opened.left_out)
     } else {
         let layout = Layout::new(raid_level, count, record.chunk_bytes, record.member_blocks);
         (unprotected(layout, members.collect(), watch)?, Vec::new())
     };
     let chunk = Size::new(u64::from(record.chunk_bytes));
-    Ok((GroupState::new(level, chunk, Rc::new(array), slots), left_out))
+    let state = GroupState::new(level, chunk, Rc::new(array), slots);
+    state.joining.set(not_joined);
+    Ok((state, left_out))
 }
 
 /// The array without checksums over its members, absent ones left out.
@@ -193,7 +197,8 @@ impl<W: World> OpenPool<W> {
     /// Catalog and arrays count on the same members: whom one of them has given up, the other does too.
     async fn agree_after_open(&self) -> Result<(), Refusal> {
         for (group, status) in self.pool.status().groups.iter().enumerate() {
-            for (number, member) in (0..).zip(&status.record.members) {
+            let counted = self.groups[group].array.status().members.len();
+            for (number, member) in (0..).zip(&status.record.members).take(counted) {
                 let in_array = self.member_state(group, number);
                 if member.state == volume::MemberState::Failed && in_array == raid::MemberState::InService {
                     if let Err(error) = self.groups[group].array.fail(number).await {
@@ -212,16 +217,23 @@ impl<W: World> OpenPool<W> {
         for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
             for ((member, position), recorded) in (0..).zip(&group.positions).zip(&record.members) {
                 let Some(place) = position.probe else { continue };
+                let state = &self.groups[number];
+                let counted = state.array.status().members.len();
                 match position.standing {
+                    _ if usize::from(member) >= counted => {}
                     Standing::Rebuilding { .. } => self.resume_rebuild(number, member, &disk(place)).await,
                     // Who was not there at an earlier opening and left as it is lacks only what was written since.
-                    Standing::Failed if record.protected && recorded.state == volume::MemberState::Missing => {
+                    Standing::Failed if !record.protected || recorded.state != volume::MemberState::Missing => {}
+                    Standing::Failed if state.array.status().reshape.is_some() => {
+                        state.returning.borrow_mut().push((member, disk(place)));
+                    }
+                    Standing::Failed => {
                         self.let_return(number, member, &disk(place)).await;
                     }
                     _ => {}
                 }
             }
-            if !record.clean {
+            if !record.clean || self.is_widening(number) {
                 self.start_repair(number);
             }
         }

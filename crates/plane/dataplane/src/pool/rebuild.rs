@@ -72,6 +72,9 @@ impl<W: World> OpenPool<W> {
             self.resync(group).await;
         }
         loop {
+            if !self.widen(group).await {
+                return;
+            }
             let members = state.array.status().members;
             let waiting = members.iter().position(|member| matches!(member.state, MemberState::Rebuilding { .. }));
             let Some(member) = waiting else { return };

@@ -71,18 +71,20 @@ impl<W: World> OpenPool<W> {
         let group = &self.groups[number];
         let status = group.array.status();
         let slots = group.slots.borrow();
-        let members = slots.iter().zip(&status.members).zip(0..).map(|((slot, member), number)| MemberReport {
+        let joining = group.joining.get().then(|| slots.len() - 1);
+        let members = slots.iter().enumerate().zip(0..).map(|((at, slot), number)| MemberReport {
             slot: number,
             id: slot.id,
             disk: slot.name.clone(),
-            state: match member.state {
-                InArray::InService => MemberState::InSync,
-                InArray::Rebuilding { .. } => MemberState::Rebuilding,
-                InArray::Failed => MemberState::Failed,
-                InArray::Missing if slot.name.is_some() => MemberState::Failed,
-                InArray::Missing => MemberState::Missing,
+            state: match status.members.get(at).map(|member| member.state) {
+                _ if joining == Some(at) => MemberState::Joining,
+                Some(InArray::InService) => MemberState::InSync,
+                Some(InArray::Rebuilding { .. }) => MemberState::Rebuilding,
+                Some(InArray::Failed) => MemberState::Failed,
+                Some(InArray::Missing) | None if slot.name.is_some() => MemberState::Failed,
+                Some(InArray::Missing) | None => MemberState::Missing,
             },
-            errors: member.errors,
+            errors: status.members.get(at).map_or(0, |member| member.errors),
             wrong_blocks: self.findings.wrong_blocks(slot.id),
             stands_for: None,
         });
@@ -114,6 +116,7 @@ impl<W: World> OpenPool<W> {
             members,
             rebuild,
             resync,
+            reshape: self.is_widening(number).then(|| self.reshape_work(number).progress(now)),
             growth: self.growth(number).ok().map(|(_, gain)| gain),
         }
     }

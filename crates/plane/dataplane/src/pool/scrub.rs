@@ -32,6 +32,14 @@ pub(super) struct Scrub {
     work: Cell<Option<Work>>,
 }
 
+/// A way through all groups, and how far it is.
+struct Walk {
+    work: Work,
+    gait: Gait,
+    done: u64,
+    repairs: bool,
+}
+
 /// What is wrong in one part, and what was put right.
 #[derive(Default)]
 struct Found {
@@ -138,18 +146,20 @@ impl<W: World> OpenPool<W> {
 
     /// Looks through all groups; how it ended.
     async fn scrub(&self, repairs: bool) -> ScrubState {
-        let ranges: Vec<(usize, Range<u64>)> = (0..self.groups.len())
-            .flat_map(|group| self.stripes_in_use(group).into_iter().map(move |range| (group, range)))
-            .collect();
-        let bytes = |group: usize, stripes: u64| stripes * self.stripe_bytes(group);
-        let total = ranges.iter().map(|(group, range)| bytes(*group, range.end - range.start)).sum();
-        let mut work = Work::new(WorkKind::Scrub, self.seat.world.now(), total);
-        let mut gait = self.gait();
+        let in_use = |group: usize| self.stripes_in_use(group);
+        let stripes = |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+        let total = (0..self.groups.len()).map(|group| stripes(&in_use(group)) * self.stripe_bytes(group)).sum();
+        let mut walk = Walk {
+            work: Work::new(WorkKind::Scrub, self.seat.world.now(), total),
+            gait: self.gait(),
+            done: 0,
+            repairs,
+        };
         for group in (0..self.groups.len()).filter(|&group| self.groups[group].array.is_protected()) {
             if !self.scrub_may_go_on(group).await {
                 return ScrubState::Stopped;
             }
-            match self.scrub_sums(group, &mut gait).await {
+            match self.scrub_sums(group, &mut walk.gait).await {
                 Ok(scrubbed) => self.note_part(group, &Found::of(&scrubbed)),
                 Err(error) => {
                     tracing::error!(pool = %self.name, group, %error, "a scrub cannot go on");
@@ -157,29 +167,50 @@ impl<W: World> OpenPool<W> {
                 }
             }
         }
-        let mut done = 0;
-        for (group, range) in ranges {
-            let stripes = (PART_BYTES / bytes(group, 1)).max(1);
-            let mut at = range.start;
-            while at < range.end {
-                if !self.scrub_may_go_on(group).await {
-                    return ScrubState::Stopped;
+        for group in 0..self.groups.len() {
+            let before = walk.done;
+            loop {
+                match self.scrub_group(group, &mut walk).await {
+                    Some(ScrubState::Done) => break,
+                    Some(state) => return state,
+                    // The blocks lie in other stripes now.
+                    None => walk.done = before,
                 }
-                self.step(&mut gait);
-                let part = at..range.end.min(at + stripes);
-                at = part.end;
-                if let Err(error) = self.scrub_part(group, part.clone(), repairs).await {
-                    tracing::error!(pool = %self.name, group, %error, "a scrub cannot go on");
-                    return ScrubState::Failed;
-                }
-                done += bytes(group, part.end - part.start);
-                work.advance(self.seat.world.now(), done);
-                self.care.scrub.work.set(Some(work));
-                self.note(|report| report.checked = Size::new(done));
-                self.keep_pace(&mut gait, done, total, |pool| pool.care.scrub.stop.get() || pool.is_resumed()).await;
             }
         }
         ScrubState::Done
+    }
+
+    /// Looks through one group; how that ended, or none when the group was laid out anew meanwhile.
+    async fn scrub_group(&self, group: usize, walk: &mut Walk) -> Option<ScrubState> {
+        let stripe_bytes = self.stripe_bytes(group);
+        let stripes = (PART_BYTES / stripe_bytes).max(1);
+        for range in self.stripes_in_use(group) {
+            let mut at = range.start;
+            while at < range.end {
+                if !self.scrub_may_go_on(group).await {
+                    return Some(ScrubState::Stopped);
+                }
+                if self.stripe_bytes(group) != stripe_bytes {
+                    return None;
+                }
+                self.step(&mut walk.gait);
+                let part = at..range.end.min(at + stripes);
+                at = part.end;
+                if let Err(error) = self.scrub_part(group, part.clone(), walk.repairs).await {
+                    tracing::error!(pool = %self.name, group, %error, "a scrub cannot go on");
+                    return Some(ScrubState::Failed);
+                }
+                walk.done += (part.end - part.start) * stripe_bytes;
+                walk.work.advance(self.seat.world.now(), walk.done);
+                self.care.scrub.work.set(Some(walk.work));
+                self.note(|report| report.checked = Size::new(walk.done));
+                let (done, total) = (walk.done, walk.work.total_bytes());
+                let may = |pool: &Self| pool.care.scrub.stop.get() || pool.is_resumed();
+                self.keep_pace(&mut walk.gait, done, total, may).await;
+            }
+        }
+        Some(ScrubState::Done)
     }
 
     /// Ready when nothing more urgent is to be done in the group and the hours are right; false when it is to stop.

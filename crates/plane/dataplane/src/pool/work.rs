@@ -12,6 +12,8 @@ const LATELY: Duration = Duration::from_secs(5);
 pub(super) struct Work {
     kind: WorkKind,
     started: Time,
+    /// What was done before it began, when it goes on with what an earlier one has left.
+    before_bytes: u64,
     total_bytes: u64,
     done_bytes: u64,
     /// How far it was at two moments that lie a while apart, the older one first.
@@ -27,12 +29,20 @@ pub(super) enum WorkKind {
     Resync,
     /// Everything is read.
     Scrub,
+    /// Stripes are laid out over one member more.
+    Reshape,
 }
 
 impl Work {
     /// It begins at `now`, with everything before it.
     pub fn new(kind: WorkKind, now: Time, total_bytes: u64) -> Self {
-        Self { kind, started: now, total_bytes, done_bytes: 0, marks: [(now, 0); 2] }
+        Self::resumed(kind, now, 0, total_bytes)
+    }
+
+    /// It goes on at `now`, with so much done before.
+    pub fn resumed(kind: WorkKind, now: Time, done_bytes: u64, total_bytes: u64) -> Self {
+        let before_bytes = done_bytes;
+        Self { kind, started: now, before_bytes, total_bytes, done_bytes, marks: [(now, done_bytes); 2] }
     }
 
     pub fn kind(self) -> WorkKind {
@@ -54,8 +64,9 @@ impl Work {
     /// What it took, in words that follow a sentence.
     pub fn summary(self, now: Time) -> String {
         let seconds = now.since(self.started).as_secs_f64();
-        let rate = if seconds > 0.0 { self.done_bytes as f64 / seconds } else { 0.0 };
-        let done = Size::new(self.done_bytes).iec();
+        let done = self.done_bytes - self.before_bytes;
+        let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
+        let done = Size::new(done).iec();
         format!(": {done} in {} s, {}/s", seconds.ceil() as u64, Size::new(rate as u64).decimal())
     }
 

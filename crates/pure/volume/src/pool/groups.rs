@@ -27,7 +27,7 @@ pub struct Labelling {
 }
 
 /// Holds off others who would add or remove a group.
-struct Regrouping<'a, D, G>(&'a Shared<D, G>);
+pub(super) struct Regrouping<'a, D, G>(&'a Shared<D, G>);
 
 impl<D, G> Drop for Regrouping<'_, D, G> {
     fn drop(&mut self) {
@@ -153,7 +153,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
-    fn regroup(&self) -> Result<Regrouping<'_, D, G>, PoolError> {
+    pub(super) fn regroup(&self) -> Result<Regrouping<'_, D, G>, PoolError> {
         if self.shared.regrouping.replace(true) {
             return Err(PoolError::Regrouping);
         }
@@ -208,7 +208,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 
     /// Every disk bears a label of the pool.
-    async fn label_all(&self, disks: &[(Uuid, Rc<D>)], labelling: &Labelling) -> Result<(), PoolError> {
+    pub(super) async fn label_all(&self, disks: &[(Uuid, Rc<D>)], labelling: &Labelling) -> Result<(), PoolError> {
         let generation = self.shared.store.generation();
         let created_by = made_by_us(&labelling.created_by);
         let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
@@ -232,7 +232,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 
     /// The disks are not the pool's any more, and blank as far as they can be.
-    async fn let_go(&self, ids: &[Uuid]) {
+    pub(super) async fn let_go(&self, ids: &[Uuid]) {
         let disks = self.shared.store.disks();
         let those: Vec<Rc<D>> = disks.into_iter().filter(|(id, _)| ids.contains(id)).map(|(_, disk)| disk).collect();
         ids.iter().for_each(|&id| self.shared.store.detach(id));
@@ -294,7 +294,7 @@ impl GroupRecord {
 }
 
 /// Admits `record` at `place`: the catalog is free of contradictions with it, and can be committed whatever comes.
-fn admit_group(catalog: &Catalog, place: u16, record: &GroupRecord) -> Result<(), PoolError> {
+pub(super) fn admit_group(catalog: &Catalog, place: u16, record: &GroupRecord) -> Result<(), PoolError> {
     if usize::from(place) >= GROUPS_MAX || !(1..=MEMBERS_MAX).contains(&record.members.len()) {
         return Err(PoolError::Plan("a pool has at most 64 groups, and a group 1 to 64 disks"));
     }

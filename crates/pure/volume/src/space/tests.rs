@@ -72,6 +72,8 @@ fn space_units_are_whole_stripes_of_each_group() {
     let stripes = [192 << 10, 256 << 10];
     assert_eq!(Units::choose(0, &stripes, &groups).unwrap().0, [48, 64]);
     assert_eq!(Units::choose(0, &[4096, 4096], &groups).unwrap().0, [16, 16], "a mirror's block is no turn");
+    let wider = [256 << 10, 2 << 20];
+    assert_eq!(Units::choose(0, &wider, &groups).unwrap().0, [48, 512], "a member more, and still no rest in a slab");
     assert_eq!(Units::choose(512 << 10, &stripes, &groups).unwrap().0, [128, 128]);
     assert_eq!(Units::choose(1000, &stripes, &groups).unwrap_err(), PoolError::StripeUnit(1000));
     assert_eq!(Units::choose(32 << 20, &stripes, &groups).unwrap_err(), PoolError::StripeUnit(32 << 20));

@@ -161,6 +161,19 @@ impl Script {
         self.acknowledge();
     }
 
+    /// One member more, which is to be filled.
+    fn add_member(&mut self, group: u16, disk: usize) {
+        let new = NewDisk { id: disk_id(disk), device: self.world.disks[disk].clone() };
+        let state = MemberState::Rebuilding { front: Blocks(0) };
+        block_on(self.opened.pool.add_member(group, new, state, labelling())).expect("the disk is blank");
+        self.acknowledge();
+    }
+
+    fn take_back(&mut self, disk: usize) {
+        block_on(self.opened.pool.take_back_member(disk_id(disk))).expect("it is the last");
+        self.acknowledge();
+    }
+
     fn add_log(&mut self, number: u128, disks: &[usize]) {
         let (plan, _) = self.world.group(number, disks);
         block_on(self.opened.pool.add_log_group(plan, labelling())).expect("the disks are blank");
@@ -453,6 +466,33 @@ fn checker_finds_a_flush_that_is_left_out_while_a_group_is_added() {
     let script = growing_life(|disk| disk.bug.set(Some(Bug::SkipFlush)));
     let made = script.acknowledged[2].0;
     assert!(!check_from(made, &script, false, 5).wrong.is_empty());
+}
+
+/// A mirror that gets a third disk, which is filled, and a fourth, which is taken back.
+fn widening_life(prepare: impl Fn(&Disk)) -> Script {
+    let mut script = Script::begin(4, &[&[0, 1]], prepare);
+    script.create_volume(1, 2 << 20);
+    script.write(1, 3, 0x11);
+    script.add_member(0, 2);
+    script.write(1, 4, 0x12);
+    script.fill(2, 0, 3);
+    script.add_member(0, 3);
+    script.take_back(3);
+    script
+}
+
+#[test]
+fn group_that_gets_a_member_survives_a_power_cut_at_any_instant() {
+    let tally = check(&widening_life(|_| {}), true, 6);
+    println!("{} states, {} of them cut in recovery", tally.states, tally.recoveries_cut);
+    assert_clean(&tally, 1000);
+}
+
+#[test]
+fn checker_finds_a_flush_that_is_left_out_while_a_member_is_added() {
+    let script = widening_life(|disk| disk.bug.set(Some(Bug::SkipFlush)));
+    let made = script.acknowledged[3].0;
+    assert!(!check_from(made, &script, true, 6).wrong.is_empty());
 }
 
 #[test]

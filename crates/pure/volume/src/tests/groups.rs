@@ -3,7 +3,8 @@
 use super::disk::block_on;
 use super::world::{DISK_BLOCKS, Opened, TestPool, World, disk_id, labelling, members, volume_id};
 use crate::{
-    GroupRole, LogRecord, LogState, MemberState, PoolError, PoolRefusal, Provisioning, ThinPlan, VolumePlan, probe,
+    GroupRole, LogRecord, LogState, MemberState, NewDisk, PoolError, PoolRefusal, Provisioning, ThinPlan, VolumePlan,
+    probe,
 };
 use block::{BlockDevice, Blocks, Buf, Extent, Lba};
 use uuid::Uuid;
@@ -111,6 +112,29 @@ fn group_grows_into_what_its_device_has_gained() {
     groups[0].show(half);
     assert!(block_on(pool.grow_group(0, all)).is_err(), "a group does not shrink");
     assert_eq!(block_on(pool.grow_group(1, all)), Err(PoolError::GroupUnknown(1)));
+}
+
+#[test]
+fn member_is_added_behind_the_others_and_taken_back() {
+    let (world, opened) = one_group(5);
+    let pool = &opened.pool;
+    let new = |disk: usize| NewDisk { id: disk_id(disk), device: world.disks[disk].clone() };
+    let add = |group, disk| block_on(pool.add_member(group, new(disk), MemberState::InService, labelling()));
+    assert_eq!(add(1, 2), Err(PoolError::GroupUnknown(1)));
+    assert_eq!(add(0, 1), Err(PoolError::DiskKnown(disk_id(1))));
+    world.disks[3].scribble(1024 + 56, &0xef53_u16.to_le_bytes());
+    assert!(matches!(add(0, 3), Err(PoolError::DiskForeign { .. })));
+    world.disks[4].dead.set(true);
+    assert!(matches!(add(0, 4), Err(PoolError::DiskFails { .. })));
+    assert_eq!(members(pool).len(), 2, "nothing has changed");
+    assert_eq!(add(0, 2), Ok(2));
+    let all = [0, 1, 2].map(|disk| (disk_id(disk), MemberState::InService));
+    assert_eq!(members(pool), all);
+    assert_eq!(members(&World::of(world.images()).open().unwrap().pool), all);
+    assert_eq!(block_on(pool.take_back_member(disk_id(1))), Err(PoolError::MemberUnknown(disk_id(1))));
+    block_on(pool.take_back_member(disk_id(2))).unwrap();
+    assert_eq!(members(&World::of(world.images()).open().unwrap().pool), all[..2]);
+    assert!(matches!(block_on(probe(&world.disks[2])).contents, crate::Contents::Blank));
 }
 
 #[test]

@@ -1,0 +1,30 @@
+//! `blockyard pool add-group`, `add-member` and `grow`
+
+use crate::commands::{Desk, pool_path};
+use crate::failure::Failure;
+use crate::progress;
+use control::request::{AddGroup, AddMember, GrowPool};
+use model::{Name, PoolReport};
+
+pub fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<(), Failure> {
+    let answer = desk.client.post(&format!("{}/groups", pool_path(name)), request, "pool")?;
+    let pool: PoolReport = answer.decode()?;
+    let (level, count) = (request.group.level, request.group.disks.len());
+    let text = format!("pool {name} has one more group: {level} of {count} disks; now {}", pool.size);
+    desk.out.done(&answer, &text)
+}
+
+pub fn add_member(desk: &Desk, name: &Name, request: &AddMember, wait: bool) -> Result<(), Failure> {
+    let answer = desk.client.post(&format!("{}/members", pool_path(name)), request, "pool")?;
+    desk.out.done(&answer, &format!("disk {} joins pool {name}, see blockyard pool show {name}", request.disk))?;
+    if wait {
+        return progress::judge(&progress::follow(&desk.client, name, !desk.out.is_quiet())?);
+    }
+    Ok(())
+}
+
+pub fn grow(desk: &Desk, name: &Name, group: Option<u16>) -> Result<(), Failure> {
+    let answer = desk.client.post(&format!("{}/grow", pool_path(name)), &GrowPool { group }, "pool")?;
+    let pool: PoolReport = answer.decode()?;
+    desk.out.done(&answer, &format!("pool {name} uses its larger disks; now {}", pool.size))
+}

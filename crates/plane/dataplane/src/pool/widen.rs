@@ -1,0 +1,241 @@
+//! One more member of a group: it joins, and the group is laid out over all of them while hosts use it.
+//!
+//! The catalog has the new place first, so that whoever opens the pool gives the array the disk; then the array counts
+//! on it; then stripes are moved. What a crash cuts short goes on when the pool is open again. A disk that cannot join is
+//! taken back out of the catalog.
+
+use super::care::Gait;
+use super::grow::number;
+use super::refusals::{grow_refusal, refusal};
+use super::work::{Work, WorkKind};
+use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
+use crate::array::{self, Disk};
+use crate::inspect;
+use crate::seat::Seat;
+use block::Blocks;
+use model::{Level, Name, PoolReport, Refusal, Size, Subject, SubjectKind, code, event};
+use raid::{GrowError, MemberState};
+use shard::World;
+use std::rc::Rc;
+use volume::{Labelling, NewDisk};
+
+/// The disk is one more member of the group, the only one when none is named, and the group is being laid out over all
+/// of its members.
+///
+/// *Errors*: `GROUP_UNKNOWN`, `GROUP_FIXED`, `POOL_BUSY`, `TOO_MANY_MEMBERS` and those of the disk, with nothing changed.
+/// *Durability*: when it returns, the group will have the disk whatever happens, unless that fails.
+pub async fn add_member<W: World>(
+    seat: Rc<Seat<W>>,
+    pool: Name,
+    group: Option<u16>,
+    candidate: Candidate,
+    force: bool,
+) -> Result<PoolReport, Refusal> {
+    let pool = find(&seat, &pool)?;
+    let group = pool.admit_wider(group)?;
+    let disk: Disk<W> = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
+    let id = new_uuid(&seat.world);
+    let state = match pool.groups[group].level {
+        // A mirror is filled as a replacement is; with parity there is nothing on it before stripes are moved.
+        Level::Raid1 => volume::MemberState::Rebuilding { front: Blocks(0) },
+        _ => volume::MemberState::InService,
+    };
+    let labelling = Labelling { now: seat.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
+    let new = NewDisk { id, device: disk.clone() };
+    let added = pool.pool.add_member(number(group), new, state, labelling).await;
+    added.map_err(|error| {
+        let refusal = refusal(&error, &pool);
+        Refusal { message: format!("disk {}: {}", candidate.name, refusal.message), ..refusal }
+    })?;
+    pool.guard(&disk);
+    let state = &pool.groups[group];
+    state.slots.borrow_mut().push(Slot::of(id, &candidate, &disk));
+    state.joining.set(true);
+    tracing::info!(pool = %pool.name, group, disk = %candidate.name, "a group gets one member more");
+    pool.start_repair(group);
+    Ok(pool.report())
+}
+
+impl<W: World> OpenPool<W> {
+    /// True from when a disk is to be one more member of the group until it is laid out over all of them.
+    pub(super) fn is_widening(&self, group: usize) -> bool {
+        let state = &self.groups[group];
+        state.joining.get() || state.array.status().reshape.is_some()
+    }
+
+    /// Admits that members of the group come and go.
+    pub(super) fn admit_change_of_members(&self, group: usize) -> Result<(), Refusal> {
+        if !self.is_widening(group) {
+            return Ok(());
+        }
+        let message = format!("group {group} of pool {} is being laid out over one member more", self.name);
+        Err(Refusal::new(code::POOL_BUSY, message, "wait for the end; blockyard pool show says when that is"))
+    }
+
+    /// Admits one more member of the group `asked`, or of the only one; which group that is.
+    fn admit_wider(&self, asked: Option<u16>) -> Result<usize, Refusal> {
+        let name = &self.name;
+        if self.is_fenced() {
+            return Err(Refusal::new(code::POOL_FENCED, format!("another node has pool {name}"), "do it there"));
+        }
+        let of_volumes: Vec<usize> =
+            (0..self.groups.len()).filter(|&group| self.pool.group(number(group)).is_some()).collect();
+        let group = match (asked, &of_volumes[..]) {
+            (Some(group), all) if all.contains(&usize::from(group)) => usize::from(group),
+            (Some(group), _) => {
+                let message = format!("pool {name} has no group {group} that volumes lie on");
+                return Err(Refusal::new(code::GROUP_UNKNOWN, message, "`blockyard pool show` numbers its groups"));
+            }
+            (None, [only]) => *only,
+            (None, all) => {
+                let message = format!("pool {name} has {} groups", all.len());
+                return Err(Refusal::new(code::GROUP_UNKNOWN, message, "say which one with --group"));
+            }
+        };
+        self.admit_change_of_members(group)?;
+        let state = &self.groups[group];
+        let refuse = |code, why: &str, hint: &str| {
+            Err(Refusal::new(code, format!("group {group} of pool {name} can get no member: {why}"), hint))
+        };
+        let add_group = "give the pool one more group with blockyard pool add-group";
+        let members = state.array.status().members;
+        let out = members.iter().zip(0..).find(|(member, _)| member.state != MemberState::InService);
+        match (state.level, out) {
+            (Level::Raid0, _) => refuse(code::GROUP_FIXED, "raid0 is not laid out anew", add_group),
+            (Level::Raid10, _) => refuse(code::GROUP_FIXED, "raid10 is not laid out anew", add_group),
+            _ if !state.array.is_protected() => {
+                let why = "it keeps no checksums and no log, without which a crash in the midst would cost data";
+                refuse(code::GROUP_FIXED, why, add_group)
+            }
+            _ if members.len() >= usize::from(raid::MEMBERS_MAX) => {
+                refuse(code::TOO_MANY_MEMBERS, "it has as many as a group can have", add_group)
+            }
+            (_, Some((_, member))) => {
+                let why = format!("disk {} is not in step", self.disk_name(group, member));
+                refuse(code::POOL_BUSY, &why, "replace it, and wait for the rebuild")
+            }
+            _ => Ok(group),
+        }
+    }
+
+    /// The group is laid out over all of its members; false when it makes no sense to go on with other repairs.
+    pub(super) async fn widen(self: &Rc<Self>, group: usize) -> bool {
+        let state = &self.groups[group];
+        if !self.is_widening(group) {
+            return true;
+        }
+        self.until_resumed().await;
+        if state.joining.get() {
+            match self.join(group).await {
+                Ok(()) => state.joining.set(false),
+                Err(GrowError::Stopped(error)) => {
+                    tracing::error!(pool = %self.name, group, %error, "a group has stopped while a member joined");
+                    return false;
+                }
+                Err(error) => return self.refuse_member(group, &error).await,
+            }
+        }
+        if state.array.status().reshape.is_some() && !self.reshape(group).await {
+            return false;
+        }
+        for (member, disk) in state.returning.take() {
+            // Somebody else may have its place by now.
+            if self.member_state(group, member) == MemberState::Missing {
+                self.let_return(group, member, &disk).await;
+            }
+        }
+        true
+    }
+
+    /// The array counts on the disk in the last place.
+    async fn join(&self, group: usize) -> Result<(), GrowError> {
+        let state = &self.groups[group];
+        let place = state.slots.borrow().last().cloned().expect("a group has members");
+        let record = self.pool.status().groups[group].record.members.last().copied();
+        let disk = place.disk.filter(|_| record.is_some_and(|record| record.state.takes_part()));
+        let window = disk.and_then(|disk| open::window::<W>(&disk, state.array.member_blocks()));
+        state.array.add_member(window.ok_or(GrowError::NewMemberFailed)?).await.map(drop)
+    }
+
+    /// The disk in the last place is no member; false when that could not be recorded.
+    async fn refuse_member(&self, group: usize, error: &GrowError) -> bool {
+        let state = &self.groups[group];
+        let last = state.slots.borrow().last().cloned().expect("a group has members");
+        let why = grow_refusal(error, self, group);
+        let taken = self.pool.take_back_member(uuid(last.id)).await;
+        if let Err(error) = taken {
+            tracing::error!(pool = %self.name, group, %error, "a disk that has not joined could not be taken back");
+            return false;
+        }
+        state.slots.borrow_mut().pop();
+        state.joining.set(false);
+        let disk = last.called();
+        let sentence = format!("disk {disk} has not become a member of pool {}: {}", self.name, why.message);
+        tracing::error!("{sentence}");
+        self.seat.raise(event::MEMBER_REFUSED, Subject::new(SubjectKind::Disk, &disk), sentence);
+        true
+    }
+
+    async fn reshape(&self, group: usize) -> bool {
+        let (state, name) = (&self.groups[group], &self.name);
+        let members = state.slots.borrow().len();
+        let mut work = self.reshape_work(group);
+        state.work.set(Some(work));
+        let done = work.progress(self.seat.world.now()).done_bytes;
+        let (mut gait, stripe_bytes, total) =
+            (self.gait_from(done), self.moved_stripe_bytes(group), work.total_bytes());
+        let goes_on = if done > 0 { "goes on to be" } else { "is being" };
+        self.raise(
+            event::RESHAPE_BEGAN,
+            format!("group {group} of pool {name} {goes_on} laid out over {members} members"),
+        );
+        let pace = async |progress: raid::Progress| {
+            let done = progress.done * stripe_bytes;
+            work.advance(self.seat.world.now(), done);
+            state.work.set(Some(work));
+            self.keep_reshape_pace(group, &mut gait, done, total).await;
+        };
+        let before = self.pool.status().bytes;
+        let reshaped = state.array.reshape(pace).await;
+        state.work.set(None);
+        if let Err(error) = reshaped {
+            tracing::error!(pool = %name, group, %error, "a reshape stopped");
+            let sentence = format!("group {group} of pool {name} cannot be laid out over {members} members: {error}");
+            self.raise(event::RESHAPE_STOPPED, sentence);
+            return false;
+        }
+        // Opening the pool again does it where this fails.
+        if let Err(refusal) = self.take_room(group).await {
+            tracing::error!(pool = %name, group, %refusal, "what a group has gained cannot be given out");
+        }
+        let gained = Size::new(self.pool.status().bytes - before).iec();
+        let taken = work.summary(self.seat.world.now());
+        let sentence = format!("group {group} of pool {name} is laid out over {members} members, {gained} more{taken}");
+        tracing::info!("{sentence}");
+        self.raise(event::RESHAPE_ENDED, sentence);
+        true
+    }
+
+    async fn keep_reshape_pace(&self, group: usize, gait: &mut Gait, done: u64, total: u64) {
+        if !self.keep_pace(gait, done, total, OpenPool::is_resumed).await {
+            let sentence = format!("laying out group {group} of pool {} will take longer than was promised", self.name);
+            self.raise(event::RESHAPE_LATE, sentence);
+        }
+    }
+
+    /// The reshape that runs, or is about to.
+    pub(super) fn reshape_work(&self, group: usize) -> Work {
+        let state = &self.groups[group];
+        let runs = state.work.get().filter(|work| work.kind() == WorkKind::Reshape);
+        runs.unwrap_or_else(|| {
+            let (stripes, stripe_bytes) = (state.array.layout().stripes(), self.moved_stripe_bytes(group));
+            let done = state.array.status().reshape.map_or(0, |progress| progress.done);
+            Work::resumed(WorkKind::Reshape, self.seat.world.now(), done * stripe_bytes, stripes * stripe_bytes)
+        })
+    }
+
+    /// Bytes of data in a stripe over one member more.
+    fn moved_stripe_bytes(&self, group: usize) -> u64 {
+        self.stripe_bytes(group) + self.groups[group].chunk.bytes()
+    }
+}
