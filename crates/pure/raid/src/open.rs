@@ -372,14 +372,16 @@ fn ground_of(shape: &Shape, anchor: &Anchor) -> Result<Ground, ArrayError> {
 /// True when a member that is one anchor behind does not have what it had been given before the newest one: its last
 /// writes were not interrupted, they are gone.
 async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> bool {
-    let (page, stamp) = newest.marks[usize::from(member)];
+    let (mark, stamp) = newest.marks[usize::from(member)];
+    let (page, copy) = (mark >> 1, usize::from(mark & 1 != 0));
     if stamp == 0 || page >= ground.pages() || sabotage::is(Bug::BehindBelieved) {
         return false;
     }
-    let [own, _] = ground.homes(page);
-    match device.read(Extent { start: own, len: Blocks(1) }).await {
+    let members = u16::try_from(newest.shape[1]).unwrap_or(MEMBERS_MAX);
+    let before = (member + members - 1) % members;
+    match device.read(Extent { start: ground.homes(page)[copy], len: Blocks(1) }).await {
         Ok(rope) => {
-            let id = PageId { member, page };
+            let id = PageId { member: [member, before][copy], page };
             pages::parse(&rope.into_view(), newest.id, id).is_some_and(|found| found.stamp() < stamp)
         }
         Err(_) => false,

@@ -26,8 +26,13 @@ pub(crate) struct Reshape {
     pub(crate) rows: u64,
 }
 
-/// For each member a page of its own sums that it has, and the stamp of that page at least; stamp 0 where there is none.
+/// For each member a page that it has, as [`mark_of`] says it, and the stamp of that page at least; stamp 0 where there is none.
 pub(crate) type Marks = Box<[(u64, u64); MEMBERS_MAX as usize]>;
+
+/// A page that a member has: of its own (copy 0), or of the member before (copy 1).
+pub(crate) fn mark_of(page: u64, copy: usize) -> u64 {
+    page << 1 | copy as u64
+}
 
 /// What every member of an array says of it.
 #[derive(Clone, PartialEq, Eq)]

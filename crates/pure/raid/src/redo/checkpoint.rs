@@ -4,7 +4,7 @@ use crate::array::Core;
 use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
 use crate::member::MemberState;
 use crate::protect::Protected;
-use crate::redo::anchor::Anchor;
+use crate::redo::anchor::{Anchor, mark_of};
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
 use crate::sums::Entry;
@@ -214,8 +214,9 @@ impl<D: BlockDevice + 'static> Core<D> {
                 let tenure = place.tenure.get();
                 match place.write_beside_data(home.at, joined).await {
                     Ok(_) => {
-                        if let (0, Some(last)) = (copy, ids.last()) {
-                            protected.marks.borrow_mut()[usize::from(home.member)] = (last.page, protected.stamp.get());
+                        if let (0 | 1, Some(last)) = (copy, ids.last()) {
+                            let mark = (mark_of(last.page, copy), protected.stamp.get());
+                            protected.marks.borrow_mut()[usize::from(home.member)] = mark;
                         }
                         Vec::new()
                     }
