@@ -42,6 +42,8 @@ pub enum CheckKind {
     Damaged,
     /// Something was counted wrongly.
     Count,
+    /// The volume does not serve, because it lacks what it has acknowledged last.
+    Held,
 }
 
 impl CheckKind {
@@ -55,6 +57,7 @@ impl CheckKind {
             Self::OutOfRange => "out of range",
             Self::Damaged => "damaged",
             Self::Count => "count",
+            Self::Held => "held",
         }
     }
 
@@ -65,7 +68,7 @@ impl CheckKind {
             Self::Leak => Some("free the space"),
             Self::Unguarded => Some("take the space for who has it"),
             Self::Count => Some("count again"),
-            Self::DoubleUse | Self::OutOfRange | Self::Damaged => None,
+            Self::DoubleUse | Self::OutOfRange | Self::Damaged | Self::Held => None,
         }
     }
 }

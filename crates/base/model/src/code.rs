@@ -103,6 +103,8 @@ catalogue! {
     1512 SNAPSHOT_IN_USE       Refused     "A clone needs the snapshot.";
     1513 POLICY_IMPOSSIBLE     Refused     "The volume cannot have this policy now.";
 
+    1520 LOG_NOT_LOST          Refused     "The log of the pool is not lost.";
+    1521 VOLUME_HELD           Unavailable "The volume does not serve: what it acknowledged last is not on its disks.";
     1530 GROUP_UNKNOWN         NotFound    "The pool has no group of this number.";
     1531 GROUP_FULL_SIZE       Refused     "The disks of the group have no room that it does not use.";
     1532 GROUP_FIXED           Refused     "The group cannot become larger in this way.";

@@ -47,7 +47,7 @@ pub use name::{DiskName, Name, VolumeName};
 pub use network::Network;
 pub use order::{GroupSpec, Order, VolumeSpec};
 pub use policy::{PoolPolicy, RepairMode, RepairPolicy, ScrubEvery, ScrubPolicy, SpacePolicy, Window};
-pub use pool::{GroupReport, MemberReport, MemberState, PoolReport, PoolState, Progress};
+pub use pool::{GroupReport, LogReport, LogState, MemberReport, MemberState, PoolReport, PoolState, Progress};
 pub use refusal::{Kind, Refusal};
 pub use report::Report;
 pub use scrub::{ScrubReport, ScrubState};

@@ -86,6 +86,25 @@ pub enum Order {
         /// Which group of it; every one that can grow when absent.
         group: Option<u16>,
     },
+    /// Make a log device of open disks, a mirror of more than one, and let the pool's volumes be acknowledged from it →
+    /// `Report::Pool`, durable.
+    AddLog {
+        /// Which pool.
+        pool: Name,
+        /// Its disks.
+        disks: Vec<DiskName>,
+        /// True when foreign content of the disks may be overwritten.
+        force: bool,
+    },
+    /// Take the log device of a pool away; its disks are blank → `Report::Pool`, durable. Refused with `LOG_IN_USE` while
+    /// a volume is written back.
+    RemoveLog {
+        /// Which pool.
+        pool: Name,
+        /// True to give up what volumes have in a log that cannot be read: they serve again, without what they
+        /// acknowledged last. Refused with `LOG_NOT_LOST` when it can be read.
+        lost: bool,
+    },
     /// Find the pool on the disks that are open, in any order, and open it with its volumes →
     /// `Report::Pool` (degraded when members are missing). Refused with `POOL_INCOMPLETE` when too many are, with
     /// `POOL_OWNED` while another node has it, and with `POOL_NOT_RELEASED` when one may have it. Takes seconds when only

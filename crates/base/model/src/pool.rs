@@ -1,6 +1,6 @@
 //! How a pool is.
 
-use crate::{DiskId, DiskName, Level, Name, PoolId, PoolPolicy, ScrubReport, Size, Timestamp};
+use crate::{DiskId, DiskName, Level, Name, PoolId, PoolPolicy, ScrubReport, Size, Timestamp, VolumeName};
 use serde::{Deserialize, Serialize};
 
 /// One pool as it is now.
@@ -20,6 +20,9 @@ pub struct PoolReport {
     pub volumes: u32,
     /// Its disk groups.
     pub groups: Vec<GroupReport>,
+    /// Its log device, where it has one.
+    #[serde(default)]
+    pub log: Option<LogReport>,
     /// The spares that are ready to take a place in it.
     #[serde(default)]
     pub spares: Vec<DiskName>,
@@ -53,9 +56,42 @@ pub enum PoolState {
     Missing,
 }
 
+/// The log device of a pool: what volumes with the policy `back` are acknowledged from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogReport {
+    /// How it is.
+    pub state: LogState,
+    /// How much it has room for.
+    pub size: Size,
+    /// How much of it holds what is not known to be on the pool's disks yet.
+    pub used: Size,
+    /// The volumes that may have something in it.
+    pub volumes: Vec<VolumeName>,
+    /// Why it is not ready, in words.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// Its disks.
+    pub group: GroupReport,
+}
+
+/// How the log device of a pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogState {
+    /// Writes are acknowledged from it.
+    Ready,
+    /// It has failed while it was used; writes go through since, and nothing is lost.
+    Failed,
+    /// It cannot be read. Volumes that have something in it do not serve.
+    Lost,
+}
+
 /// One disk group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupReport {
+    /// Its number in the pool.
+    #[serde(default)]
+    pub number: u16,
     /// How it protects.
     pub level: Level,
     /// Bytes on one member before the next member's turn.
@@ -156,7 +192,7 @@ impl PoolReport {
     /// How far the rebuilds of all groups are, together; none when none runs.
     #[must_use]
     pub fn rebuild(&self) -> Option<Progress> {
-        self.groups.iter().filter_map(|group| group.rebuild).reduce(Progress::and)
+        self.all_groups().filter_map(|group| group.rebuild).reduce(Progress::and)
     }
 
     /// How far all groups are that are laid out over one member more, together; none when none is.
@@ -165,9 +201,25 @@ impl PoolReport {
         self.groups.iter().filter_map(|group| group.reshape).reduce(Progress::and)
     }
 
-    /// All members of all groups.
+    /// All members of all groups, those of the log after the others.
     pub fn members(&self) -> impl Iterator<Item = &MemberReport> {
-        self.groups.iter().flat_map(|group| &group.members)
+        self.all_groups().flat_map(|group| &group.members)
+    }
+
+    /// All groups, that of the log last.
+    pub fn all_groups(&self) -> impl Iterator<Item = &GroupReport> {
+        self.groups.iter().chain(self.log.iter().map(|log| &log.group))
+    }
+
+    /// All groups, that of the log last.
+    pub fn all_groups_mut(&mut self) -> impl Iterator<Item = &mut GroupReport> {
+        self.groups.iter_mut().chain(self.log.iter_mut().map(|log| &mut log.group))
+    }
+
+    /// The groups whose lost members can be replaced: not that of a log that does not work any more.
+    pub fn kept_groups(&self) -> impl Iterator<Item = &GroupReport> {
+        let log = self.log.iter().filter(|log| log.state == LogState::Ready);
+        self.groups.iter().chain(log.map(|log| &log.group))
     }
 
     /// How much is free.
@@ -195,6 +247,26 @@ impl PoolState {
             Self::Failed => "failed",
             Self::Missing => "missing",
         }
+    }
+}
+
+impl LogState {
+    /// The state in one word, as tables show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl LogReport {
+    /// How full it is, in whole percent.
+    #[must_use]
+    pub fn percent(&self) -> u64 {
+        (self.used.bytes().saturating_mul(100)).checked_div(self.size.bytes()).unwrap_or(0)
     }
 }
 

@@ -8,9 +8,9 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    AddGroup, AddMember, Events, GrowPool, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost, NewPool,
-    NewPresentation, NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings, Replace, Resize, RollBack, StartScrub,
-    Unpresent, VolumeChange, VolumeSettings,
+    AddGroup, AddLog, AddMember, Events, GrowPool, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost,
+    NewPool, NewPresentation, NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings, RemoveLog, Replace, Resize,
+    RollBack, StartScrub, Unpresent, VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -51,6 +51,8 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/pools/{name}/groups", post(add_group))
         .route("/pools/{name}/members", post(add_member))
         .route("/pools/{name}/grow", post(grow_pool))
+        .route("/pools/{name}/log", post(add_log))
+        .route("/pools/{name}/log/removal", post(remove_log))
         .route("/pools/{name}/export", post(export_pool))
         .route("/pools/{name}/import", post(import_pool))
         .route("/pools/{name}/check", get(check_pool).post(repair_pool))
@@ -166,6 +168,14 @@ async fn add_member(State(control): Shared, Named(name): Named<Name>, Body(reque
 
 async fn grow_pool(State(control): Shared, Named(name): Named<Name>, Body(request): Body<GrowPool>) -> Answer {
     answer("pool", to_its_end(async move { control.grow_pool(&name, request).await }).await?)
+}
+
+async fn add_log(State(control): Shared, Named(name): Named<Name>, Body(request): Body<AddLog>) -> Answer {
+    answer("pool", to_its_end(async move { control.add_log(&name, request).await }).await?)
+}
+
+async fn remove_log(State(control): Shared, Named(name): Named<Name>, Body(request): Body<RemoveLog>) -> Answer {
+    answer("pool", to_its_end(async move { control.remove_log(&name, request).await }).await?)
 }
 
 async fn check_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {

@@ -6,6 +6,7 @@
 pub(crate) mod care;
 pub(crate) mod disks;
 pub(crate) mod hosts;
+mod log;
 mod medium;
 pub(crate) mod pools;
 pub(crate) mod presentations;

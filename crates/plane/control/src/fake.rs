@@ -4,6 +4,7 @@
 //! so that a pool survives a restart and is found under other names, as a real one is.
 
 mod label;
+mod log;
 mod pool;
 mod snapshots;
 
@@ -157,11 +158,9 @@ impl Fake {
             Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force),
             Order::AddMember { pool, group, disk, force } => self.add_member(pool, *group, disk, *force),
             Order::GrowPool { pool, group } => self.grow_pool(pool, *group),
+            Order::AddLog { .. } | Order::RemoveLog { .. } => self.change_log(order),
             Order::OpenPool { id, .. } => self.open_pool(*id),
-            Order::ClosePool { pool } => {
-                self.pools.remove(pool);
-                Ok(Report::Done)
-            }
+            Order::ClosePool { pool } => Ok(self.close_pool(pool)),
             Order::DestroyPool { pool } => self.destroy_pool(pool),
             Order::FailDisk { disk } => self.fail_disk(disk),
             Order::ReplaceDisk { failed, member, replacement, force } => {

@@ -104,6 +104,32 @@ pub struct GrowPool {
     pub group: Option<u16>,
 }
 
+/// Give a pool a log device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddLog {
+    /// Its disks: a mirror where there are several.
+    pub disks: Vec<DiskName>,
+    /// True to overwrite what is on the disks.
+    #[serde(default)]
+    pub force: bool,
+    /// True when it was confirmed that one disk is enough for a pool that bears the loss of a disk.
+    #[serde(default)]
+    pub confirmed: bool,
+}
+
+/// Take the log device of a pool away.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveLog {
+    /// True to give up what volumes have in a log that cannot be read.
+    #[serde(default)]
+    pub lost: bool,
+    /// True when it was confirmed that these volumes lose what they acknowledged last.
+    #[serde(default)]
+    pub confirmed: bool,
+}
+
 /// Open a pool that was found on its disks.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,7 +2,7 @@
 
 use crate::Control;
 use model::{
-    DiskName, DiskReport, DiskState, EngineReport, MemberReport, MemberState, Order, PoolReport, PoolState,
+    DiskName, DiskReport, DiskState, EngineReport, LogState, MemberReport, MemberState, Order, PoolReport, PoolState,
     PortalReport, PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
 };
 
@@ -17,6 +17,7 @@ impl Control {
         let mut problems: Vec<Problem> = pools
             .iter()
             .filter_map(of_pool)
+            .chain(pools.iter().filter_map(of_log))
             .chain(pools.iter().flat_map(of_spares))
             .chain(disks.iter().filter_map(|disk| of_disk(disk, &pools)))
             .chain(volumes.iter().filter_map(of_volume))
@@ -79,6 +80,35 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
     Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })
 }
 
+/// A log device that does not work.
+fn of_log(pool: &PoolReport) -> Option<Problem> {
+    let (log, name) = (pool.log.as_ref()?, &pool.name);
+    let (severity, state, meaning, action) = match log.state {
+        LogState::Ready => return None,
+        LogState::Failed => (
+            Severity::Warning,
+            "failed",
+            "volumes that were written back are written through".to_owned(),
+            format!("write them through, take the log away with blockyard pool remove-log {name}, and add another"),
+        ),
+        LogState::Lost if log.volumes.is_empty() => (
+            Severity::Warning,
+            "lost",
+            "nothing is lost with it, but volumes cannot be written back".to_owned(),
+            format!("attach its disks and open the pool again, or take it away with blockyard pool remove-log {name}"),
+        ),
+        LogState::Lost => (
+            Severity::Critical,
+            "lost",
+            format!("{} volumes that have something in it do not serve", log.volumes.len()),
+            format!(
+                "attach its disks and open the pool again, or give up what they acknowledged last with blockyard pool remove-log {name} --lost"
+            ),
+        ),
+    };
+    Some(Problem { severity, subject: format!("log of pool {name}"), state: state.to_owned(), meaning, action })
+}
+
 /// Spares that are used up, and what to do to have them again.
 fn of_spares(pool: &PoolReport) -> Vec<Problem> {
     let used = pool.members().filter_map(|member| Some((member.disk.as_ref()?, member.stands_for.as_ref()?)));
@@ -101,7 +131,7 @@ fn of_spares(pool: &PoolReport) -> Vec<Problem> {
 
 /// How many more disks may fail, in words.
 pub(crate) fn spare_failures(pool: &PoolReport) -> String {
-    let spare = pool.groups.iter().map(|group| {
+    let spare = pool.kept_groups().map(|group| {
         let is_there = |member: &&MemberReport| matches!(member.state, MemberState::InSync | MemberState::Joining);
         let lost = group.members.iter().filter(|member| !is_there(member)).count();
         group.level.tolerated(group.members.len()).saturating_sub(lost)
@@ -115,7 +145,10 @@ pub(crate) fn spare_failures(pool: &PoolReport) -> String {
 
 /// The command that repairs the first lost member.
 fn replace(pool: &PoolReport) -> String {
-    let lost = pool.members().find(|member| matches!(member.state, MemberState::Failed | MemberState::Missing));
+    let lost = pool
+        .kept_groups()
+        .flat_map(|group| &group.members)
+        .find(|member| matches!(member.state, MemberState::Failed | MemberState::Missing));
     let name = lost.and_then(|member| member.disk.as_ref()).map_or("DISK".to_owned(), ToString::to_string);
     format!("replace the lost disk with blockyard disk replace {name} NEW")
 }

@@ -100,7 +100,7 @@ impl Control {
     pub async fn pools(&self) -> Result<Vec<PoolReport>, Refusal> {
         let mut pools = self.engine.pools(Order::Pools).await?;
         let state = self.state();
-        for member in pools.iter_mut().flat_map(|pool| &mut pool.groups).flat_map(|group| &mut group.members) {
+        for member in pools.iter_mut().flat_map(PoolReport::all_groups_mut).flat_map(|group| &mut group.members) {
             if member.disk.is_none() {
                 let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
                 member.disk = known.map(|(name, _)| name.clone());
@@ -114,7 +114,7 @@ impl Control {
             pool.policy = record.policy.clone();
             pool.scrub = pool.scrub.take().or_else(|| record.scrubs.last().cloned());
             pool.next_scrub = record.next_scrub();
-            for member in pool.groups.iter_mut().flat_map(|group| &mut group.members) {
+            for member in pool.all_groups_mut().flat_map(|group| &mut group.members) {
                 let taken = record.taken.iter().find(|taken| member.disk.as_ref() == Some(&taken.spare));
                 member.stands_for = taken.map(|taken| taken.of.clone());
             }
@@ -129,6 +129,7 @@ impl Control {
             used: Size::ZERO,
             volumes: 0,
             groups: Vec::new(),
+            log: None,
             spares: state.spares_of(name).cloned().collect(),
             policy: record.policy.clone(),
             scrub: record.scrubs.last().cloned(),
@@ -271,7 +272,7 @@ fn weak_enclosures(pool: &PoolReport, placed: &BTreeMap<DiskName, String>) -> Ve
         };
         spread::weak_enclosures(group.level, &group.members.iter().map(place).collect::<Vec<_>>())
     };
-    let weak: BTreeSet<String> = pool.groups.iter().flat_map(of_group).collect();
+    let weak: BTreeSet<String> = pool.kept_groups().flat_map(of_group).collect();
     weak.into_iter().collect()
 }
 

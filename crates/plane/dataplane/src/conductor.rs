@@ -58,6 +58,8 @@ struct PoolHome {
 struct VolumeHome {
     id: VolumeId,
     home: usize,
+    /// False while it does not serve: hosts do not see it then.
+    serves: bool,
 }
 
 /// Answers the calls of `inbox` until an order to stop is done, or every sender is gone.
@@ -143,6 +145,8 @@ impl<W: World> Conductor<W> {
                 self.add_member(pool, *group, disk, *force).await.map(Report::Pool)
             }
             Order::GrowPool { pool, group } => self.grow_pool(pool, *group).await.map(Report::Pool),
+            Order::AddLog { pool, disks, force } => self.add_log(pool, disks, *force).await.map(Report::Pool),
+            Order::RemoveLog { pool, lost } => self.remove_log(pool, *lost).await.map(Report::Pool),
             Order::OpenPool { id, force } => self.open_pool(*id, *force).await.map(Report::Pool),
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),
@@ -186,7 +190,8 @@ impl<W: World> Conductor<W> {
 
     /// Every shard, and every session, goes by the present access table and volume homes.
     async fn publish_access(&self) {
-        let homes = self.volumes.borrow().values().map(|volume| (volume.id, volume.home)).collect();
+        let serving = self.volumes.borrow().values().copied().filter(|volume| volume.serves).collect::<Vec<_>>();
+        let homes = serving.iter().map(|volume| (volume.id, volume.home)).collect();
         let access = self.access.borrow().clone();
         let view = Arc::new(AccessView { access, homes, networks: (self.networks)() });
         for home in 0..self.seat.limits.shards {

@@ -7,6 +7,8 @@ mod device;
 mod findings;
 mod groups;
 mod grow;
+mod held;
+mod log;
 mod members;
 mod open;
 mod own;
@@ -14,6 +16,7 @@ mod pace;
 mod rebuild;
 mod refusals;
 mod rejoin;
+mod replay;
 mod report;
 mod scrub;
 mod snapshots;
@@ -29,6 +32,7 @@ pub use create::{NewGroup, NewPool, create};
 pub use device::PoolVolume;
 pub use groups::add_group;
 pub use grow::grow;
+pub use log::{NewLog, add_log, remove_log};
 pub use members::{blink, fail_disk, replace_disk};
 pub use open::open;
 pub use own::Taking;
@@ -71,12 +75,17 @@ pub struct OpenPool<W: World> {
     pub pool: volume::Pool<Disk<W>, Group<W>>,
     seat: Rc<Seat<W>>,
     groups: groups::Groups<W>,
+    /// Ends what repairs the pool.
     halt: Rc<Halt>,
+    /// Ends what its arrays do by themselves: after everything that waits for them.
+    parting: Rc<Halt>,
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,
     care: Care,
     claim: own::Claim,
     findings: Findings,
+    log: log::LogDevice,
+    held: held::Held,
 }
 
 /// One group of an open pool.
@@ -89,6 +98,8 @@ struct GroupState<W: World> {
     needs_resync: Cell<bool>,
     /// True while somebody repairs the group.
     repairing: Cell<bool>,
+    /// True once the pool does not have it any more.
+    removed: Cell<bool>,
     /// The rebuild or resync that runs, if one does.
     work: Cell<Option<Work>>,
     /// True while the last place is not counted by the array yet.
@@ -109,6 +120,7 @@ impl<W: World> GroupState<W> {
             slots,
             needs_resync: Cell::default(),
             repairing: Cell::default(),
+            removed: Cell::default(),
             work: Cell::default(),
             joining: Cell::default(),
             returning: RefCell::default(),
@@ -171,33 +183,37 @@ impl<W: World> OpenPool<W> {
         name: Name,
         id: PoolId,
         pool: volume::Pool<Disk<W>, Group<W>>,
-        groups: Vec<(GroupState<W>, Rc<Watch<W>>)>,
+        groups: Vec<(usize, GroupState<W>, Rc<Watch<W>>)>,
     ) -> Rc<Self> {
-        let (groups, watches): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
-        let (halt, taking_out, care, claim, findings) = Default::default();
+        let (groups, watches): (Vec<_>, Vec<_>) =
+            groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
+        let (halt, parting, taking_out, care, claim, findings, log, held) = Default::default();
         let pool = Rc::new(Self {
             name,
             id,
             pool,
             seat: seat.clone(),
-            groups: groups.into(),
+            groups: groups.into_iter().collect(),
             halt,
+            parting,
             taking_out,
             care,
             claim,
             findings,
+            log,
+            held,
         });
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
-        pool.groups.iter().for_each(|group| pool.drive(group));
+        pool.groups.iter().for_each(|(_, group)| pool.drive(group));
         pool
     }
 
     /// What commands leave to the group's array is done also when no command comes.
     fn drive(&self, group: &GroupState<W>) {
-        let (array, halt) = (group.array.clone(), self.halt.clone());
+        let (array, parting) = (group.array.clone(), self.parting.clone());
         self.spawn(async move {
-            select(pin!(array.drive()), pin!(halt.pulled())).await;
+            select(pin!(array.drive()), pin!(parting.pulled())).await;
         });
     }
 
@@ -225,7 +241,7 @@ impl<W: World> OpenPool<W> {
 
     /// Where a disk belongs: its group and its place there.
     fn place_of(&self, disk: DiskId) -> Option<(usize, u16)> {
-        self.groups.iter().enumerate().find_map(|(group, state)| {
+        self.groups.iter().find_map(|(group, state)| {
             let at = state.slots.borrow().iter().position(|slot| slot.id == disk)?;
             Some((group, u16::try_from(at).expect("a group has at most 64 members")))
         })
@@ -247,7 +263,9 @@ impl<W: World> OpenPool<W> {
 
 impl<W: World> Drop for OpenPool<W> {
     fn drop(&mut self) {
+        self.log.stop();
         self.halt.pull();
+        self.parting.pull();
     }
 }
 
@@ -266,12 +284,12 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     pool.stop_work().await;
     let units: Vec<_> = seat.units.borrow().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
     for unit in units {
-        if let Err(error) = unit.write_through().await {
-            tracing::error!(volume = %unit.name, %error, "acknowledged data is lost: it could not be written before the end");
-        }
+        pool.write_to_the_end(&unit).await;
     }
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
-    for (number, group) in (0..).zip(pool.groups.iter()) {
+    pool.end_log().await;
+    for (number, group) in pool.groups.iter() {
+        let number = u16::try_from(number).expect("a pool has at most 64 groups");
         if group.needs_resync.get() || pool.is_fenced() {
             continue;
         }
@@ -284,6 +302,7 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
         }
     }
     pool.let_go().await;
+    pool.parting.pull();
     seat.pools.borrow_mut().remove(&name);
     Ok(())
 }
@@ -298,6 +317,8 @@ pub async fn destroy<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refu
     }
     pool.stop_tending().await;
     pool.stop_work().await;
+    pool.end_log().await;
+    pool.parting.pull();
     pool.stop_beating();
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;

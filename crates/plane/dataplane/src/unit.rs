@@ -160,6 +160,25 @@ impl<W: World> Unit<W> {
         }
     }
 
+    /// `back` acknowledges from `log` from now on. The volume is not written back just now.
+    pub async fn set_log(&self, log: Option<cache::WriteLog>) {
+        if let Some(volume) = self.store.policed() {
+            volume.set_log(log).await;
+        }
+    }
+
+    /// True when something may be in the log of its pool.
+    pub fn is_written_back(&self) -> bool {
+        self.store.policed().is_some_and(|volume| volume.write_policy() == cache::WritePolicy::Back)
+    }
+
+    /// What waits to be written is thrown away: the volume is gone for good.
+    pub async fn throw_away(&self) {
+        if let Some(volume) = self.store.policed() {
+            volume.throw_away().await;
+        }
+    }
+
     /// `nexus` sees other units beside this one than before, or may write where it might not.
     pub fn inventory_changed(&self, nexus: NexusId, read_only: bool) {
         self.logical_unit.set_read_only(nexus, read_only);
@@ -242,6 +261,7 @@ pub fn reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
         let count = reports[first..].iter().take_while(|report| of_pool(report)).count();
         pool.describe_space(&mut reports[first..first + count]);
     }
+    reports.extend(seat.pools.borrow().values().flat_map(|pool| pool.held_reports()));
     reports
 }
 

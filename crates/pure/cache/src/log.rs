@@ -177,10 +177,29 @@ impl WriteLog {
     /// The log's tasks have ended: what its volumes had in it stays there for the next replay, unless their policy was
     /// changed to another one before.
     pub async fn close(&self) {
+        self.stop();
+        self.0.done.wait(|| (self.0.tasks.get() == 0).then_some(())).await;
+    }
+
+    /// The log's tasks end as [`WriteLog::close`] has it, which nobody waits for.
+    pub fn stop(&self) {
         self.0.closing.set(true);
         self.0.work.raise();
         self.0.released.raise();
-        self.0.done.wait(|| (self.0.tasks.get() == 0).then_some(())).await;
+        self.0.done.raise();
+    }
+
+    /// Bytes that the ring has room for.
+    #[must_use]
+    pub fn ring_bytes(&self) -> u64 {
+        self.0.ring_units * UNIT_BYTES as u64
+    }
+
+    /// Bytes of the ring that hold something which is not known to be below.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        let state = self.0.state.borrow();
+        (state.head - state.tail) * UNIT_BYTES as u64
     }
 
     pub(crate) fn register(&self, volume: VolumeId, member: Weak<dyn LogMember>) {

@@ -18,7 +18,7 @@ pub struct CacheShard<R: Runtime> {
     pub reads: ReadCache,
     /// Memory for acknowledged writes.
     pub writes: WriteMemory,
-    /// Where `WritePolicy::Back` acknowledges from; without it there is no such policy.
+    /// Where `WritePolicy::Back` of new volumes acknowledges from; without it there is no such policy.
     pub log: Option<WriteLog>,
     /// Who goes next below.
     pub scheduler: Scheduler<R>,
@@ -67,6 +67,16 @@ impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
     /// Everything acknowledged is stable on the device itself, and writes go through from now on.
     pub async fn close(&self) -> Result<(), IoError> {
         self.write_back().set_policy(WritePolicy::Through).await
+    }
+
+    /// `WritePolicy::Back` acknowledges from `log` from now on; see [`WriteBack::set_log`].
+    pub async fn set_log(&self, log: Option<WriteLog>) {
+        self.write_back().set_log(log).await;
+    }
+
+    /// What waits is thrown away: the volume is gone for good. See [`WriteBack::throw_away`].
+    pub async fn throw_away(&self) {
+        self.write_back().throw_away().await;
     }
 
     /// Runs `change`, after which the device may hold something else, and forgets what was read before or meanwhile.

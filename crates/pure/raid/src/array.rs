@@ -179,6 +179,13 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
     }
 
+    /// The array is no more: it lets go of all of its devices, and whatever is asked of it is an error.
+    pub fn dismantle(&self) {
+        let core = self.core();
+        core.stop(IoError::new(IoErrorKind::Gone, self.geometry().all()));
+        core.members.iter().for_each(|place| place.release());
+    }
+
     /// `device` is in the place of `member`, which had failed or was missing, and waits for
     /// [`Array::rebuild`].
     ///

@@ -1,7 +1,7 @@
 //! Which pools a set of disks holds, and which disk may be believed: the decision table of
 //! `docs/on-disk.md` as a pure function. Nothing here reads or writes.
 
-use crate::catalog::{Catalog, GroupRecord, GroupRole, LogState, MemberRecord, MemberState, PoolPhase};
+use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState, PoolPhase};
 use crate::label::Label;
 use crate::owner::Owner;
 use crate::probe::{Contents, FoundCatalog, Member, Probe};
@@ -260,12 +260,21 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     for candidate in candidates.iter().filter(|candidate| catalog.member(candidate.disk()).is_none()) {
         survey.refused.push((candidate.index, DiskRefusal::NotMember(catalog.name.clone())));
     }
-    let place = |record: &MemberRecord| {
+    let place = |group: &GroupRecord, record: &MemberRecord| {
         let candidate = candidates.iter().find(|candidate| candidate.disk() == record.disk);
-        let standing = standing(record, candidate, newest.generation);
+        // The disks of a log went away together: nothing was written to it since.
+        let away = catalog.log_away_since().filter(|since| group.role == GroupRole::Log && record.since == *since);
+        let standing = match away.filter(|_| record.state == MemberState::Missing) {
+            Some(since) => standing(&MemberRecord { state: MemberState::InService, ..*record }, candidate, since - 1),
+            None => standing(record, candidate, newest.generation),
+        };
+        let standing = if away.is_some() && standing != Standing::Current { Standing::Failed } else { standing };
         Position { disk: record.disk, probe: candidate.map(|candidate| candidate.index), standing }
     };
-    let groups = catalog.groups.iter().map(|group| FoundGroup { positions: group.members.iter().map(place).collect() });
+    let groups = catalog
+        .groups
+        .iter()
+        .map(|group| FoundGroup { positions: group.members.iter().map(|record| place(group, record)).collect() });
     let commit = (newest.generation, newest.checksum);
     let behind = candidates.iter().filter(|candidate| !candidate.holds(commit)).map(Candidate::disk);
     let torn = candidates.iter().filter(|candidate| candidate.member.copies.contains(&false));
@@ -386,7 +395,7 @@ fn split(catalog: &Catalog, newest: &FoundCatalog, candidate: &Candidate<'_>) ->
 }
 
 impl FoundPool {
-    /// Admits the pool when nothing forbids to use it and every group can serve.
+    /// Admits the pool when nothing forbids to use it and every group that volumes lie on can serve.
     ///
     /// *Shape*: `tolerates` is asked for each group, with true for each position whose disk holds all that
     /// it should, whether the group can serve so.
@@ -395,7 +404,7 @@ impl FoundPool {
             return Err(refusal.clone());
         }
         for (place, (record, found)) in self.catalog.groups.iter().zip(&self.groups).enumerate() {
-            if !self.needs(record) {
+            if record.role != GroupRole::Data {
                 continue;
             }
             let present: Vec<bool> =
@@ -412,17 +421,12 @@ impl FoundPool {
         Ok(())
     }
 
-    /// True when the pool cannot serve without the group: not a removed one, nor that of a log that has nothing.
+    /// True when the pool has a group for its log of which no member can be believed.
     #[must_use]
-    pub fn needs(&self, record: &GroupRecord) -> bool {
-        match record.role {
-            GroupRole::Data => true,
-            GroupRole::Log => {
-                let live = self.catalog.log.as_ref().is_some_and(|log| log.state == LogState::Live);
-                live && !self.catalog.log_volumes().is_empty()
-            }
-            GroupRole::Removed => false,
-        }
+    pub fn lacks_log(&self) -> bool {
+        let groups = self.catalog.groups.iter().zip(&self.groups);
+        let mut log = groups.filter(|(record, _)| record.role == GroupRole::Log);
+        log.any(|(_, found)| found.positions.iter().all(|position| position.standing != Standing::Current))
     }
 
     /// The disks that the catalog counts on and that were not found or cannot be believed.

@@ -55,6 +55,14 @@ catalogue! {
     225 SCRUB_STOPPED      Info     "A scrub was stopped before its end.";
     231 BLOCKS_HEALED      Warning  "Blocks of a disk were not as they had been written, and were put right.";
     232 BLOCKS_LOST        Critical "Blocks cannot be given back by anything; reading them is an error until they are written.";
+    241 LOG_ADDED          Info     "A pool has a log device.";
+    242 LOG_REMOVED        Info     "A pool has no log device any more.";
+    243 LOG_FAILED         Critical "The log device of a pool has failed; its volumes are written through since.";
+    244 LOG_SETTLED        Info     "Everything that a failed log held is on the disks.";
+    245 LOG_REPLAYED       Info     "Volumes have got what the log held for them when the daemon ended.";
+    246 LOG_LOST           Critical "The log of a pool cannot be read; volumes that have something in it do not serve.";
+    247 VOLUME_HELD        Critical "A volume does not serve, because what it acknowledged last is not on its disks.";
+    248 LOG_GIVEN_UP       Warning  "An operator has given up what volumes had in a lost log.";
     250 RESHAPE_BEGAN      Info     "A group is being laid out over one member more.";
     251 RESHAPE_ENDED      Info     "A group is laid out over all of its members.";
     252 RESHAPE_STOPPED    Critical "A group could not be laid out over all of its members.";

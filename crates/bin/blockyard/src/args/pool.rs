@@ -150,6 +150,44 @@ they are, hosts go on, and the room is there at once. A group grows at most eigh
         #[arg(long, value_name = "N")]
         group: Option<u16>,
     },
+    /// Give a pool a log device: volumes with the policy back are acknowledged from it, and lose nothing
+    #[command(after_help = "Example:
+  blockyard pool add-log tank n0 n1
+  blockyard volume set tank/vm1 --write-policy back
+
+Two disks or more are a mirror. What is in the log when the daemon ends, however it ends, is written to the pool's disks
+before its volumes serve again.")]
+    AddLog {
+        /// Which
+        name: Name,
+        /// The disks of the log, best fast ones that keep what they have acknowledged without power
+        #[arg(required = true, value_name = "DISK")]
+        disks: Vec<DiskName>,
+        /// Take one disk for enough though the pool bears the loss of a disk
+        #[arg(long)]
+        yes: bool,
+        /// Overwrite what is on the disks
+        #[arg(long)]
+        force: bool,
+    },
+    /// Take the log device of a pool away; no volume may be written back then
+    #[command(after_help = "Example:
+  blockyard volume set tank/vm1 --write-policy through
+  blockyard pool remove-log tank
+  blockyard pool remove-log tank --lost --yes
+
+To write a volume through empties the log of it. With --lost a log goes whose disks are lost: volumes that wait for what it
+held serve again, without what they acknowledged last.")]
+    RemoveLog {
+        /// Which
+        name: Name,
+        /// Give up what volumes have in a log that cannot be read
+        #[arg(long)]
+        lost: bool,
+        /// Do not ask for the name to be typed
+        #[arg(long)]
+        yes: bool,
+    },
     /// Close a pool that no host sees, so that its disks can go to another machine
     #[command(after_help = "Example:\n  blockyard pool export tank")]
     Export {

@@ -3,6 +3,7 @@
 mod care;
 mod check;
 mod grow;
+mod log;
 
 use super::{Desk, joined, known, or_dash, pool_path};
 use crate::args::PoolCommand;
@@ -51,6 +52,8 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             grow::add_member(desk, &name, &AddMember { disk, group, force }, wait)
         }
         PoolCommand::Grow { name, group } => grow::grow(desk, &name, group),
+        PoolCommand::AddLog { name, disks, yes, force } => log::add(desk, &name, disks, yes, force),
+        PoolCommand::RemoveLog { name, lost, yes } => log::remove(desk, &name, lost, yes),
         PoolCommand::Export { name } => {
             desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
@@ -104,9 +107,10 @@ fn list(desk: &Desk) -> Result<(), Failure> {
             pool.volumes.to_string(),
             pool.members().count().to_string(),
             or_dash(pool.rebuild().map(|progress| format!("{} %", progress.percent()))),
+            or_dash(pool.log.as_ref().map(log::brief)),
         ]
     };
-    let header = &["POOL", "STATE", "SIZE", "USED", "FREE", "VOLUMES", "DISKS", "REBUILD"];
+    let header = &["POOL", "STATE", "SIZE", "USED", "FREE", "VOLUMES", "DISKS", "REBUILD", "LOG"];
     desk.out.rows(&answer, &Rows { header, rows: pools.iter().map(row).collect() })
 }
 
@@ -133,10 +137,14 @@ fn drawn(pool: &PoolReport) -> String {
     if !pool.spares.is_empty() {
         line(format_args!("  spares  {}", joined(&pool.spares)));
     }
-    for (index, group) in pool.groups.iter().enumerate() {
+    let heads = pool.groups.iter().map(|group| {
         let sums = if group.integrity { "" } else { ", no checksums" };
-        let chunk = group.chunk.iec();
-        line(format_args!("  group {index}: {}, chunk {chunk}{sums}, {}", layout(group), group.state.as_str()));
+        let head = format!("group {}: {}, chunk {}{sums}", group.number, layout(group), group.chunk.iec());
+        (format!("{head}, {}", group.state.as_str()), group)
+    });
+    let logs = pool.log.iter().map(|log| (format!("log: {}", log::drawn(log)), &log.group));
+    for (head, group) in heads.chain(logs) {
+        line(format_args!("  {head}"));
         for member in &group.members {
             line(format_args!("    {}", drawn_member(member)));
         }
@@ -146,7 +154,7 @@ fn drawn(pool: &PoolReport) -> String {
             line(format_args!("    {} {}", progress::drawn(progress), progress::sentence(what, progress)));
         }
         if let Some(growth) = group.growth {
-            let command = format!("blockyard pool grow {} --group {index}", pool.name);
+            let command = format!("blockyard pool grow {} --group {}", pool.name, group.number);
             line(format_args!("    its disks have room for {} more: {command}", growth.iec()));
         }
     }

@@ -229,7 +229,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume set tank/vm1 --write-policy back",
             1,
-            "volume tank/vm1 cannot be written back: its pool has no log device; choose through, or back-volatile, which loses what was not flushed when the power fails (BY-1513)",
+            "volume tank/vm1 cannot be written back: pool tank has no log device; give it one with blockyard pool add-log tank DISK DISK, or choose back-volatile, which loses what was not flushed when the power fails (BY-1513)",
         ),
         (
             "volume set tank/vm1 --write-policy lazy",
@@ -299,12 +299,12 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "pools",
             &["pool", "list"],
-            "groups id name next_scrub policy scrub size spares state used volumes weak_enclosures",
+            "groups id log name next_scrub policy scrub size spares state used volumes weak_enclosures",
         ),
         (
             "pool",
             &["pool", "show", "tank"],
-            "groups id name next_scrub policy scrub size spares state used volumes weak_enclosures",
+            "groups id log name next_scrub policy scrub size spares state used volumes weak_enclosures",
         ),
         ("volumes", &["volume", "list"], "backend block_bytes cache counters id name policy size space state"),
         ("snapshots", &["snapshot", "list"], "cloned created frees id lock mapped name set size state"),
@@ -335,8 +335,8 @@ fn piped_tables_are_tab_separated_and_asked_for_ones_aligned() {
     let lab = Lab::new();
     lab.furnish();
     let piped = lab.good(&["pool", "list"]);
-    assert_eq!(piped.lines().next(), Some("POOL\tSTATE\tSIZE\tUSED\tFREE\tVOLUMES\tDISKS\tREBUILD"));
-    assert_eq!(piped.lines().nth(1), Some("tank\thealthy\t192 MiB\t32 MiB\t160 MiB\t1\t5\t-"));
+    assert_eq!(piped.lines().next(), Some("POOL\tSTATE\tSIZE\tUSED\tFREE\tVOLUMES\tDISKS\tREBUILD\tLOG"));
+    assert_eq!(piped.lines().nth(1), Some("tank\thealthy\t192 MiB\t32 MiB\t160 MiB\t1\t5\t-\t-"));
     assert_eq!(lab.good(&["pool", "list", "--no-headers"]).lines().count(), 1);
     let aligned = lab.good(&["pool", "list", "-o", "table"]);
     assert!(!aligned.contains('\t') && aligned.starts_with("POOL "), "{aligned}");

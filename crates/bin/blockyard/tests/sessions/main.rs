@@ -12,6 +12,7 @@ mod care;
 mod families;
 mod growth;
 mod host;
+mod log;
 mod night;
 mod node;
 mod owners;

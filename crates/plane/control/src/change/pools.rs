@@ -196,7 +196,7 @@ impl Control {
     }
 
     /// Admits groups of enough disks that are known, open, free and named once; these are the disks.
-    async fn admit_groups(&self, groups: &[NewGroup]) -> Result<Vec<DiskName>, Refusal> {
+    pub(crate) async fn admit_groups(&self, groups: &[NewGroup]) -> Result<Vec<DiskName>, Refusal> {
         if groups.is_empty() {
             let hint = "name the disks of at least one group";
             return Err(Refusal::new(code::TOO_FEW_MEMBERS, "a pool of no disks is not possible", hint));

@@ -204,7 +204,7 @@ impl Vigil {
 /// Members that have failed or were not found, with their groups.
 fn lost(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)> {
     let of_group = |group| -> Vec<_> { GroupReport::lost(group).map(|member| (group, member)).collect() };
-    pool.groups.iter().flat_map(of_group)
+    pool.kept_groups().flat_map(of_group)
 }
 
 /// The spares that fit, the best first: those of the pool before those of all pools, the smallest first.
@@ -217,7 +217,7 @@ fn fitting<'a>(spares: &'a [Spare], pool: &Name, needed: Size) -> Vec<&'a Spare>
 
 /// Admits a disk that fits at least one place of the pool.
 pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Result<(), Refusal> {
-    match pool.groups.iter().map(|group| group.member_size).min() {
+    match pool.kept_groups().map(|group| group.member_size).min() {
         Some(needed) if size < needed => Err(Refusal::new(
             code::DISK_TOO_SMALL,
             format!("disk {disk} has only {size}"),

@@ -9,7 +9,7 @@ use crate::request::{NewBackend, NewVolume, Resize, VolumeSettings};
 use crate::state::{PolicyRecord, VolumeRecord};
 use model::{
     Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName, VolumePolicy,
-    VolumeReport, VolumeSpec, code, event,
+    VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use std::fs;
 use std::path::Path;
@@ -115,6 +115,9 @@ impl Control {
                 self.commit(turn, |state| {
                     state.policies.remove(&name);
                 })?;
+                continue;
+            }
+            if volumes.iter().any(|volume| volume.name == name && volume.state != VolumeState::Online) {
                 continue;
             }
             if let Err(refusal) = self.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await {

@@ -25,7 +25,7 @@ type Disks = BTreeMap<DiskName, PathBuf>;
 
 /// An open pool.
 pub struct Pool {
-    catalogue: Catalogue,
+    pub(super) catalogue: Catalogue,
     rebuild_turns: u64,
     rebuild_turned: Option<Instant>,
     scrub: Option<ScrubReport>,
@@ -41,13 +41,15 @@ pub struct Catalogue {
     size: Size,
     groups: Vec<Group>,
     volumes: Vec<Volume>,
+    #[serde(default)]
+    pub(super) log: Option<Group>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Group {
+pub(super) struct Group {
     level: Level,
     chunk: Size,
-    members: Vec<(DiskId, MemberState)>,
+    pub(super) members: Vec<(DiskId, MemberState)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,7 +78,8 @@ impl Fake {
             groups.push(group);
         }
         let size = Size::new(size);
-        let catalogue = Catalogue { id, name: name.clone(), generation: 1, size, groups, volumes: Vec::new() };
+        let (name, volumes, log) = (name.clone(), Vec::new(), None);
+        let catalogue = Catalogue { id, name: name.clone(), generation: 1, size, groups, volumes, log };
         for (disk, path) in paths {
             label::write(&path, &Label { disk, pool: catalogue.clone() })?;
             self.note(&Order::OpenPool { id, force: false }, false);
@@ -85,11 +88,11 @@ impl Fake {
             name.clone(),
             Pool { catalogue, rebuild_turns: 0, rebuild_turned: None, scrub: None, scrub_turns: 0 },
         );
-        Ok(Report::Pool(self.pools[name].report(&self.disks)))
+        Ok(Report::Pool(self.pools[&name].report(&self.disks)))
     }
 
     /// A group of the disks, how much it holds, and where each disk of it is.
-    fn draft_group(
+    pub(super) fn draft_group(
         &self,
         spec: &GroupSpec,
         force: bool,
@@ -195,6 +198,11 @@ impl Fake {
             Pool { catalogue, rebuild_turns: 0, rebuild_turned: None, scrub: None, scrub_turns: 0 },
         );
         Ok(Report::Pool(self.pools[&name].report(&self.disks)))
+    }
+
+    pub(super) fn close_pool(&mut self, name: &Name) -> Report {
+        self.pools.remove(name);
+        Report::Done
     }
 
     pub(super) fn destroy_pool(&mut self, name: &Name) -> Result<Report, Refusal> {
@@ -325,30 +333,7 @@ impl Pool {
         let catalogue = &self.catalogue;
         let names: BTreeMap<DiskId, DiskName> =
             labels(disks).into_iter().map(|(name, label)| (label.disk, name)).collect();
-        let member = |(slot, (id, state)): (usize, &(DiskId, MemberState))| MemberReport {
-            slot: u16::try_from(slot).expect("few members"),
-            id: *id,
-            disk: names.get(id).cloned(),
-            state: *state,
-            errors: 0,
-            wrong_blocks: 0,
-            stands_for: None,
-        };
-        let group = |group: &Group| {
-            let state = group.state();
-            GroupReport {
-                level: group.level,
-                chunk: group.chunk,
-                integrity: true,
-                member_size: Size::new(DISK_BYTES_MIN),
-                state,
-                members: group.members.iter().enumerate().map(member).collect(),
-                rebuild: (state == PoolState::Rebuilding).then(|| self.progress()),
-                resync: None,
-                reshape: None,
-                growth: None,
-            }
-        };
+        let group = |(number, group)| GroupReport { number, ..group_report(group, &names, Some(self.progress())) };
         PoolReport {
             name: catalogue.name.clone(),
             id: catalogue.id,
@@ -356,7 +341,8 @@ impl Pool {
             size: catalogue.size,
             used: Size::new(catalogue.used()),
             volumes: u32::try_from(catalogue.volumes.len()).expect("few volumes"),
-            groups: catalogue.groups.iter().map(group).collect(),
+            groups: (0..).zip(&catalogue.groups).map(group).collect(),
+            log: self.log_report(&names),
             spares: Vec::new(),
             policy: PoolPolicy::default(),
             scrub: self.scrub.clone(),
@@ -419,7 +405,7 @@ impl Pool {
         Err(Refusal::new(code::POOL_FULL, message, "ask for less or delete a volume"))
     }
 
-    fn save(&mut self, disks: &Disks) -> Result<(), Refusal> {
+    pub(super) fn save(&mut self, disks: &Disks) -> Result<(), Refusal> {
         self.catalogue.generation += 1;
         for (disk, label) in labels(disks) {
             if label.pool.id == self.catalogue.id {
@@ -482,6 +468,37 @@ impl Volume {
     }
 }
 
+/// How a group is; `progress` is that of its rebuild, should one run.
+pub(super) fn group_report(
+    group: &Group,
+    names: &BTreeMap<DiskId, DiskName>,
+    progress: Option<Progress>,
+) -> GroupReport {
+    let member = |(slot, (id, state)): (usize, &(DiskId, MemberState))| MemberReport {
+        slot: u16::try_from(slot).expect("few members"),
+        id: *id,
+        disk: names.get(id).cloned(),
+        state: *state,
+        errors: 0,
+        wrong_blocks: 0,
+        stands_for: None,
+    };
+    let state = group.state();
+    GroupReport {
+        number: 0,
+        level: group.level,
+        chunk: group.chunk,
+        integrity: true,
+        member_size: Size::new(DISK_BYTES_MIN),
+        state,
+        members: group.members.iter().enumerate().map(member).collect(),
+        rebuild: progress.filter(|_| state == PoolState::Rebuilding),
+        resync: None,
+        reshape: None,
+        growth: None,
+    }
+}
+
 /// The bytes of a disk that may become a member.
 fn admit_disk(disk: &DiskName, path: &std::path::Path, force: bool) -> Result<u64, Refusal> {
     let (size, found) = label::read(path)?;
@@ -506,6 +523,6 @@ fn label_of(disks: &Disks, disk: &DiskName) -> Option<Label> {
     }
 }
 
-fn labels(disks: &Disks) -> BTreeMap<DiskName, Label> {
+pub(super) fn labels(disks: &Disks) -> BTreeMap<DiskName, Label> {
     disks.keys().filter_map(|disk| label_of(disks, disk).map(|label| (disk.clone(), label))).collect()
 }

@@ -3,8 +3,8 @@
 use super::Fake;
 use crate::steward::now;
 use model::{
-    Backend, Order, Refusal, Report, Size, SnapshotReport, SnapshotState, SpaceReport, VolumeName, VolumePolicy,
-    VolumeReport, VolumeSpec, WritePolicy, code,
+    Backend, Order, Refusal, Report, Size, SnapshotReport, SnapshotState, SpaceReport, VolumeName, VolumeReport,
+    VolumeSpec,
 };
 
 impl Fake {
@@ -73,18 +73,7 @@ impl Fake {
         }
     }
 
-    /// The fake has no log: what `back` needs is not there.
-    pub(super) fn set_volume_policy(&mut self, name: &VolumeName, policy: VolumePolicy) -> Result<Report, Refusal> {
-        if policy.write == WritePolicy::Back {
-            let message = format!("volume {name} cannot be written back: its pool has no log device");
-            let hint = "choose through, or back-volatile, which loses what was not flushed when the power fails";
-            return Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, hint));
-        }
-        self.policies.insert(name.clone(), policy);
-        Ok(Report::Volume(self.volume_named(name)))
-    }
-
-    fn volume_named(&self, name: &VolumeName) -> VolumeReport {
+    pub(super) fn volume_named(&self, name: &VolumeName) -> VolumeReport {
         let found = self.volumes().into_iter().find(|volume| volume.name == *name);
         found.expect("control asks for volumes that are open")
     }

@@ -5,7 +5,7 @@ use crate::pool::{self, Candidate, Taking};
 use crate::seat::Seat;
 use model::{
     DiskCounters, DiskName, GroupSpec, Label, Name, PoolId, PoolReport, Refusal, RepairPolicy, SpacePolicy,
-    VolumeReport, code,
+    VolumeReport, VolumeState, code,
 };
 use shard::World;
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,6 +123,37 @@ impl<W: World> Conductor<W> {
         self.at(self.pool_home(&name)?.home, move |seat| pool::grow(seat, name, group)).await
     }
 
+    pub(super) async fn add_log(&self, name: &Name, disks: &[DiskName], force: bool) -> Result<PoolReport, Refusal> {
+        let home = self.pool_home(name)?.home;
+        let mut free = Vec::new();
+        for disk in disks {
+            free.push(Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path });
+        }
+        let (new, pool) = (pool::NewLog { disks: free, force }, name.clone());
+        let report = self.at(home, move |seat| pool::add_log(seat, pool, new)).await;
+        if let Ok(report) = &report {
+            self.learn_members(report);
+        }
+        for disk in disks {
+            self.look_again(disk).await;
+        }
+        report
+    }
+
+    pub(super) async fn remove_log(&self, name: &Name, lost: bool) -> Result<PoolReport, Refusal> {
+        let home = self.pool_home(name)?.home;
+        let pool = name.clone();
+        let before = self.members_of(name);
+        let (report, shown) = self.at(home, move |seat| pool::remove_log(seat, pool, lost)).await?;
+        self.learn_members(&report);
+        for disk in &before {
+            self.look_again(disk).await;
+        }
+        self.enter_volumes(home, &shown);
+        self.publish_access().await;
+        Ok(report)
+    }
+
     pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
         let home = self.pool_home(name)?.home;
         // Hosts lose the volumes first: nothing is written while the groups are marked clean.
@@ -145,15 +176,18 @@ impl<W: World> Conductor<W> {
     /// The pool is not open any more, and its disks are free.
     async fn forget_pool(&self, name: &Name) {
         self.pools.borrow_mut().remove(name);
-        let members: Vec<DiskName> = {
-            let disks = self.disks.borrow();
-            let of_pool = |known: &super::KnownDisk| known.member.as_ref().is_some_and(|(pool, _)| pool == name);
-            disks.iter().filter(|(_, known)| of_pool(known)).map(|(disk, _)| disk.clone()).collect()
-        };
+        let members = self.members_of(name);
         self.forget_members(name);
         for disk in &members {
             self.look_again(disk).await;
         }
+    }
+
+    /// The disks that are members of the pool.
+    fn members_of(&self, pool: &Name) -> Vec<DiskName> {
+        let disks = self.disks.borrow();
+        let of_pool = |known: &super::KnownDisk| known.member.as_ref().is_some_and(|(name, _)| name == pool);
+        disks.iter().filter(|(_, known)| of_pool(known)).map(|(disk, _)| disk.clone()).collect()
     }
 
     pub(super) async fn set_repair(&self, name: &Name, policy: &RepairPolicy) -> Result<PoolReport, Refusal> {
@@ -184,8 +218,13 @@ impl<W: World> Conductor<W> {
     fn enter_pool(&self, report: &PoolReport, home: usize, volumes: &[VolumeReport]) {
         self.pools.borrow_mut().insert(report.name.clone(), PoolHome { id: report.id, home });
         self.learn_members(report);
-        for volume in volumes {
-            self.volumes.borrow_mut().insert(volume.name.clone(), VolumeHome { id: volume.id, home });
+        self.enter_volumes(home, volumes);
+    }
+
+    fn enter_volumes(&self, home: usize, volumes: &[VolumeReport]) {
+        for VolumeReport { name, id, state, .. } in volumes {
+            let known = VolumeHome { id: *id, home, serves: *state == VolumeState::Online };
+            self.volumes.borrow_mut().insert(name.clone(), known);
         }
     }
 

@@ -45,7 +45,7 @@ impl<W: World> Conductor<W> {
         self.admit_name(&new.name)?;
         let home = self.home_of(&new.snapshot)?;
         let report = self.at(home, move |seat| pool::clone_snapshot(seat, new)).await?;
-        self.volumes.borrow_mut().insert(report.name.clone(), VolumeHome { id: report.id, home });
+        self.volumes.borrow_mut().insert(report.name.clone(), VolumeHome { id: report.id, home, serves: true });
         self.publish_access().await;
         Ok(report)
     }

@@ -25,13 +25,13 @@ impl<W: World> Conductor<W> {
                 (home, self.at(home, move |seat| unit::open_alone(seat, spec)).await?)
             }
         };
-        self.volumes.borrow_mut().insert(name, VolumeHome { id, home });
+        self.volumes.borrow_mut().insert(name, VolumeHome { id, home, serves: true });
         self.publish_access().await;
         Ok(report)
     }
 
     pub(super) async fn resize_volume(&self, name: &VolumeName, size: Size) -> Result<VolumeReport, Refusal> {
-        let VolumeHome { id, home } = self.volume_home(name)?;
+        let VolumeHome { id, home, .. } = self.volume_home(name)?;
         if size.bytes() > self.seat.limits.volume_bytes_max {
             return Err(self.too_large(size));
         }
@@ -60,7 +60,7 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
-        let VolumeHome { id, home } = self.volume_home(name)?;
+        let VolumeHome { id, home, .. } = self.volume_home(name)?;
         if self.access.borrow().presentations.iter().any(|presentation| presentation.volume_id == id) {
             let message = format!("volume {name} is presented to a host");
             return Err(Refusal::new(

@@ -19,7 +19,7 @@ pub async fn check<W: World>(seat: Rc<Seat<W>>, pool: Name, repair: bool) -> Res
         what: finding.what.clone(),
     };
     Ok(PoolCheck {
-        findings: checked.findings.iter().map(finding).collect(),
+        findings: checked.findings.iter().map(finding).chain(pool.held_findings()).collect(),
         entries: checked.entries,
         granules: checked.granules,
         pages: checked.pages,

@@ -58,7 +58,7 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) 
         let watch = Watch::new(number, draft.integrity);
         let array = Rc::new(draft.array(&seat, &watch).await?);
         arrays.push(array.clone());
-        groups.push((draft.state(array), watch));
+        groups.push((number, draft.state(array), watch));
     }
     let pool = volume::Pool::create(plan, arrays).await.map_err(|error| named(&error, &drafts))?;
     let pool = OpenPool::assembled(&seat, spec.name.clone(), spec.id, pool, groups);

@@ -1,6 +1,6 @@
 //! The groups of an open pool, and one more of them.
 
-use super::{CREATED_BY, GroupState, NewGroup, create, find};
+use super::{CREATED_BY, GroupState, NewGroup, OpenPool, create, find};
 use crate::array::Watch;
 use crate::seat::Seat;
 use model::{Name, PoolReport, Refusal, Size, Subject, code, event};
@@ -12,34 +12,31 @@ use volume::Labelling;
 use volume::catalog::GROUPS_MAX;
 
 /// The groups of a pool, by their places in its catalog. There may be more of them while the pool is open, and
-/// whoever uses one goes on with it.
+/// whoever uses one goes on with it. The place of a group that was removed, or that cannot serve, is empty.
 pub(super) struct Groups<W: World>(Box<[OnceCell<GroupState<W>>]>);
 
 impl<W: World> Groups<W> {
-    pub fn len(&self) -> usize {
-        self.iter().count()
+    /// Those that are there, and their places.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &GroupState<W>)> {
+        (0..self.0.len()).filter_map(|place| Some((place, self.get(place)?)))
     }
 
-    pub fn get(&self, group: usize) -> Option<&GroupState<W>> {
-        self.0.get(group)?.get()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &GroupState<W>> {
-        self.0.iter().map_while(OnceCell::get)
+    /// The group at this place, if there is one.
+    pub fn get(&self, place: usize) -> Option<&GroupState<W>> {
+        self.0.get(place)?.get().filter(|group| !group.removed.get())
     }
 
     /// The pool has one more group.
-    fn push(&self, group: GroupState<W>) {
-        let place = self.0.iter().find(|place| place.get().is_none());
-        let set = place.expect("the catalog has room for no more than this").set(group);
-        assert!(set.is_ok(), "the place was free");
+    pub fn set(&self, place: usize, group: GroupState<W>) {
+        let set = self.0[place].set(group);
+        assert!(set.is_ok(), "a place is used once while a pool is open");
     }
 }
 
-impl<W: World> From<Vec<GroupState<W>>> for Groups<W> {
-    fn from(groups: Vec<GroupState<W>>) -> Self {
+impl<W: World> FromIterator<(usize, GroupState<W>)> for Groups<W> {
+    fn from_iter<I: IntoIterator<Item = (usize, GroupState<W>)>>(groups: I) -> Self {
         let all = Self((0..GROUPS_MAX).map(|_| OnceCell::new()).collect());
-        groups.into_iter().for_each(|group| all.push(group));
+        groups.into_iter().for_each(|(place, group)| all.set(place, group));
         all
     }
 }
@@ -67,7 +64,7 @@ pub async fn add_group<W: World>(
         return Err(Refusal::new(code::POOL_FENCED, message, "add the group there"));
     }
     let before = pool.pool.status().bytes;
-    let number = pool.groups.len();
+    let number = pool.next_place();
     let draft = create::draft(&seat, &group)?;
     let plan = draft.plan();
     plan.admit_disks(force).await.map_err(|error| create::named(&error, std::slice::from_ref(&draft)))?;
@@ -77,12 +74,7 @@ pub async fn add_group<W: World>(
     let added = pool.pool.add_group(plan, state.array.clone(), labelling).await;
     let place = added.map_err(|error| create::named(&error, std::slice::from_ref(&draft)))?;
     assert_eq!(usize::from(place), number, "one group is added at a time");
-    for slot in state.slots.borrow().iter() {
-        slot.disk.iter().for_each(|disk| pool.guard(disk));
-    }
-    pool.drive(&state);
-    pool.groups.push(state);
-    watch.bind(&pool);
+    pool.take_in(number, state, &watch);
     let gained = Size::new(pool.pool.status().bytes - before);
     let sentence = format!(
         "pool {} has one more group: {} of {} disks, {} more",
@@ -94,4 +86,21 @@ pub async fn add_group<W: World>(
     tracing::info!("{sentence}");
     seat.raise(event::POOL_GREW, Subject::pool(&pool.name), sentence);
     Ok(pool.report())
+}
+
+impl<W: World> OpenPool<W> {
+    /// The place that the next group gets.
+    pub(super) fn next_place(&self) -> usize {
+        self.pool.status().groups.len()
+    }
+
+    /// The group that was just made is one of the pool's.
+    pub(super) fn take_in(self: &Rc<Self>, place: usize, group: GroupState<W>, watch: &Watch<W>) {
+        for slot in group.slots.borrow().iter() {
+            slot.disk.iter().for_each(|disk| self.guard(disk));
+        }
+        self.drive(&group);
+        self.groups.set(place, group);
+        watch.bind(self);
+    }
 }

@@ -24,7 +24,7 @@ pub async fn grow<W: World>(seat: Rc<Seat<W>>, pool: Name, group: Option<u16>) -
     }
     let groups: Vec<usize> = match group {
         Some(group) => vec![usize::from(group)],
-        None => (0..pool.groups.len()).filter(|&group| pool.growth(group).is_ok()).collect(),
+        None => pool.groups.iter().map(|(group, _)| group).filter(|&group| pool.growth(group).is_ok()).collect(),
     };
     if groups.is_empty() {
         // The first one tells why; there may be several reasons where there are several groups.
@@ -105,7 +105,7 @@ impl<W: World> OpenPool<W> {
     /// What arrays have grown by while the pool was used last is the pool's, where a crash came between.
     pub(super) async fn finish_growth(&self) {
         for (group, status) in self.pool.status().groups.iter().enumerate() {
-            let array = &self.groups[group].array;
+            let Some(array) = self.groups.get(group).map(|group| &group.array) else { continue };
             let (member_blocks, blocks) = (array.member_blocks(), array.layout().blocks());
             let slabs = self.pool.admit_growth(number(group), member_blocks, blocks);
             let is_all = member_blocks == status.record.member_blocks && slabs == Ok(status.record.slabs);

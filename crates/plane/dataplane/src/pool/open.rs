@@ -13,7 +13,7 @@ use raid::{Array, ArrayError, Layout, LeftOut, Shape};
 use shard::World;
 use std::rc::Rc;
 use volume::{
-    Contents, FoundGroup, FoundPool, GroupRecord, Probe, Standing, Survey, Uuid, Window, assemble, data_area,
+    Contents, FoundGroup, FoundPool, GroupRecord, GroupRole, Probe, Standing, Survey, Uuid, Window, assemble, data_area,
 };
 
 /// A disk that was looked at.
@@ -45,13 +45,27 @@ pub async fn open<W: World>(
         pick(assemble(&probes), id)
     };
     let (found, taken) = own::take(&seat, &taking, found, &looked, again).await?;
-    let (mut groups, mut arrays, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut groups, mut arrays, mut left_out, mut log_refused) = (Vec::new(), Vec::new(), Vec::new(), None);
     for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
         let watch = Watch::new(number, record.protected);
-        let (state, unfit) = assemble_group(&seat, record, group, &looked, &watch).await?;
+        let assembled = match record.role {
+            GroupRole::Data => assemble_group(&seat, record, group, &looked, &watch).await?,
+            GroupRole::Log if found.lacks_log() => continue,
+            GroupRole::Log => match assemble_group(&seat, record, group, &looked, &watch).await {
+                Ok(assembled) => assembled,
+                Err(refusal) => {
+                    log_refused = Some(refusal);
+                    continue;
+                }
+            },
+            GroupRole::Removed => continue,
+        };
+        let (state, unfit) = assembled;
         left_out.extend(unfit.into_iter().map(|(member, why)| (number, member, why)));
-        arrays.push(state.array.clone());
-        groups.push((state, watch));
+        if record.role == GroupRole::Data {
+            arrays.push(state.array.clone());
+        }
+        groups.push((number, state, watch));
     }
     let pool = volume::Pool::open(&found, |place| looked[place].disk.clone(), arrays).await;
     let pool = pool.map_err(|error| plain(&error))?;
@@ -62,9 +76,10 @@ pub async fn open<W: World>(
     pool.agree_after_open().await?;
     pool.finish_growth().await;
     // Before anything is read of them: the maps of volumes lie there too.
-    let dirty = (0..).zip(&found.catalog.groups).filter(|(_, record)| !record.clean);
+    let dirty =
+        (0..).zip(&found.catalog.groups).filter(|(number, record)| !record.clean && pool.groups.get(*number).is_some());
     dirty.for_each(|(number, _)| pool.suspect(number));
-    let volumes = volumes::open_all(&pool).await?;
+    let volumes = volumes::open_all(&pool, log_refused).await?;
     seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     pool.repair_after_open(&found, |place| looked[place].disk.clone()).await;
     Ok((pool.report(), volumes))
@@ -197,7 +212,8 @@ impl<W: World> OpenPool<W> {
     /// Catalog and arrays count on the same members: whom one of them has given up, the other does too.
     async fn agree_after_open(&self) -> Result<(), Refusal> {
         for (group, status) in self.pool.status().groups.iter().enumerate() {
-            let counted = self.groups[group].array.status().members.len();
+            let Some(state) = self.groups.get(group) else { continue };
+            let counted = state.array.status().members.len();
             for (number, member) in (0..).zip(&status.record.members).take(counted) {
                 let in_array = self.member_state(group, number);
                 if member.state == volume::MemberState::Failed && in_array == raid::MemberState::InService {
@@ -215,6 +231,9 @@ impl<W: World> OpenPool<W> {
 
     async fn repair_after_open(self: &Rc<Self>, found: &FoundPool, disk: impl Fn(usize) -> Disk<W>) {
         for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
+            if self.groups.get(number).is_none() {
+                continue;
+            }
             for ((member, position), recorded) in (0..).zip(&group.positions).zip(&record.members) {
                 let Some(place) = position.probe else { continue };
                 let state = &self.groups[number];

@@ -172,7 +172,7 @@ impl<W: World> OpenPool<W> {
         if self.claim.fence.set(fence.clone()).is_err() {
             return;
         }
-        for slot in self.groups.iter().flat_map(|group| group.slots.borrow().clone()) {
+        for slot in self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone()) {
             slot.disk.iter().for_each(|disk| self.guard(disk));
         }
         let (name, seat, closing) = (self.name.clone(), self.seat.clone(), fence.clone());

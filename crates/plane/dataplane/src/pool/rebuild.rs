@@ -61,7 +61,7 @@ impl<W: World> OpenPool<W> {
     /// No repair of the pool runs any more.
     pub(super) async fn stop_work(&self) {
         self.halt.pull();
-        while self.groups.iter().any(|group| group.repairing.get()) || self.care.scrub.runs() {
+        while self.groups.iter().any(|(_, group)| group.repairing.get()) || self.care.scrub.runs() {
             yield_now().await;
         }
     }
@@ -161,10 +161,14 @@ impl<W: World> OpenPool<W> {
         self.raise(event::RESYNC_ENDED, sentence);
     }
 
-    /// The stripes that volumes use, in ascending order.
+    /// The stripes that volumes or the log use, in ascending order.
     pub(super) fn stripes_in_use(&self, group: usize) -> Vec<Range<u64>> {
-        let stripe = self.groups[group].array.stripe_blocks();
+        let array = &self.groups[group].array;
+        let (stripe, stripes) = (array.stripe_blocks(), array.layout().stripes());
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
+        if self.pool.log_group() == Some(number) {
+            return std::iter::once(0..stripes).collect();
+        }
         let range = |run: &Extent| run.start.0 / stripe..run.end().0.div_ceil(stripe);
         self.pool.allocated(number).iter().map(range).collect()
     }

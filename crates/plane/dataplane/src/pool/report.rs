@@ -4,7 +4,9 @@ use super::OpenPool;
 use super::work::{Work, WorkKind};
 use crate::seat::Seat;
 use block::Blocks;
-use model::{DiskCounters, DiskName, GroupReport, MemberReport, MemberState, PoolPolicy, PoolReport, PoolState, Size};
+use model::{
+    DiskCounters, DiskName, GroupReport, LogState, MemberReport, MemberState, PoolPolicy, PoolReport, PoolState, Size,
+};
 use raid::MemberState as InArray;
 use shard::World;
 use std::collections::BTreeMap;
@@ -19,7 +21,7 @@ pub fn reports<W: World>(seat: &Seat<W>) -> Vec<PoolReport> {
 pub fn disk_counters<W: World>(seat: &Seat<W>) -> BTreeMap<DiskName, DiskCounters> {
     let mut counters = BTreeMap::new();
     for pool in seat.pools.borrow().values() {
-        for slot in pool.groups.iter().flat_map(|group| group.slots.borrow().clone()) {
+        for slot in pool.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone()) {
             if let (Some(name), Some(disk)) = (slot.name, slot.disk) {
                 counters.insert(name, disk.device().device().counters());
             }
@@ -29,7 +31,7 @@ pub fn disk_counters<W: World>(seat: &Seat<W>) -> BTreeMap<DiskName, DiskCounter
 }
 
 /// The least size of a disk whose data area gives a group this much.
-fn disk_size_for(member_blocks: Blocks) -> Size {
+pub(super) fn disk_size_for(member_blocks: Blocks) -> Size {
     let block = u64::from(volume::BLOCK_BYTES);
     let holds = |bytes: u64| volume::data_area(Blocks(bytes / block)).is_some_and(|area| area.len >= member_blocks);
     let mib = 1 << 20;
@@ -45,13 +47,20 @@ impl<W: World> OpenPool<W> {
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
         let status = self.pool.status();
-        let groups: Vec<GroupReport> = (0..self.groups.len()).map(|number| self.group_report(number)).collect();
+        let log_group = self.pool.log_group().map(usize::from);
+        let data = self.groups.iter().map(|(number, _)| number).filter(|number| Some(*number) != log_group);
+        let groups: Vec<GroupReport> = data.map(|number| self.group_report(number)).collect();
+        let log = self.log_report();
+        // The volumes serve whatever becomes of the log, but with less protection than they should have.
+        let of_log = log.as_ref().filter(|log| log.state == LogState::Ready);
+        let of_log = of_log.map(|log| log.group.state.min(PoolState::Degraded));
         PoolReport {
             name: self.name.clone(),
             id: self.id,
             state: groups
                 .iter()
                 .map(|group| group.state)
+                .chain(of_log)
                 .max()
                 .filter(|_| !self.is_fenced())
                 .unwrap_or(PoolState::Failed),
@@ -59,6 +68,7 @@ impl<W: World> OpenPool<W> {
             used: Size::new(status.bytes - status.free_bytes),
             volumes: u32::try_from(self.volume_count()).unwrap_or(u32::MAX),
             groups,
+            log,
             spares: Vec::new(),
             policy: PoolPolicy { repair: self.repair_policy(), ..PoolPolicy::default() },
             weak_enclosures: Vec::new(),
@@ -67,7 +77,7 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    fn group_report(&self, number: usize) -> GroupReport {
+    pub(super) fn group_report(&self, number: usize) -> GroupReport {
         let group = &self.groups[number];
         let status = group.array.status();
         let slots = group.slots.borrow();
@@ -108,6 +118,7 @@ impl<W: World> OpenPool<W> {
         let rebuild = rebuild.or_else(|| waits.then(|| self.begin(number, WorkKind::Rebuild).progress(now)));
         let member_size = disk_size_for(group.array.member_blocks());
         GroupReport {
+            number: u16::try_from(number).expect("a pool has at most 64 groups"),
             level: group.level,
             chunk: group.chunk,
             integrity: group.array.is_protected(),

@@ -148,26 +148,28 @@ impl<W: World> OpenPool<W> {
     async fn scrub(&self, repairs: bool) -> ScrubState {
         let in_use = |group: usize| self.stripes_in_use(group);
         let stripes = |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-        let total = (0..self.groups.len()).map(|group| stripes(&in_use(group)) * self.stripe_bytes(group)).sum();
+        let groups: Vec<usize> = self.groups.iter().map(|(group, _)| group).collect();
+        let total = groups.iter().map(|&group| stripes(&in_use(group)) * self.stripe_bytes(group)).sum();
         let mut walk = Walk {
             work: Work::new(WorkKind::Scrub, self.seat.world.now(), total),
             gait: self.gait(),
             done: 0,
             repairs,
         };
-        for group in (0..self.groups.len()).filter(|&group| self.groups[group].array.is_protected()) {
+        for &group in groups.iter().filter(|&&group| self.groups[group].array.is_protected()) {
             if !self.scrub_may_go_on(group).await {
                 return ScrubState::Stopped;
             }
             match self.scrub_sums(group, &mut walk.gait).await {
                 Ok(scrubbed) => self.note_part(group, &Found::of(&scrubbed)),
+                Err(_) if self.groups.get(group).is_none() => {}
                 Err(error) => {
                     tracing::error!(pool = %self.name, group, %error, "a scrub cannot go on");
                     return ScrubState::Failed;
                 }
             }
         }
-        for group in 0..self.groups.len() {
+        for group in groups {
             let before = walk.done;
             loop {
                 match self.scrub_group(group, &mut walk).await {
@@ -197,7 +199,12 @@ impl<W: World> OpenPool<W> {
                 self.step(&mut walk.gait);
                 let part = at..range.end.min(at + stripes);
                 at = part.end;
-                if let Err(error) = self.scrub_part(group, part.clone(), walk.repairs).await {
+                let scrubbed = self.scrub_part(group, part.clone(), walk.repairs).await;
+                if self.groups.get(group).is_none() {
+                    // It was removed meanwhile.
+                    return Some(ScrubState::Done);
+                }
+                if let Err(error) = scrubbed {
                     tracing::error!(pool = %self.name, group, %error, "a scrub cannot go on");
                     return Some(ScrubState::Failed);
                 }

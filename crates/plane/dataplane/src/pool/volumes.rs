@@ -1,13 +1,14 @@
 //! Volumes of a pool, and the units that show them.
 
 use super::device::Mapped;
+use super::held::Known;
 use super::refusals::refusal;
 use super::{OpenPool, PoolVolume, find};
 use crate::array::{Disk, Group};
 use crate::seat::Seat;
 use crate::unit::{Store, Unit, cache_id, policy_of};
 use block::{BlockDevice, Blocks};
-use cache::PolicedVolume;
+use cache::{CacheShard, PolicedVolume};
 use model::{
     Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, WritePolicy, code,
 };
@@ -79,15 +80,19 @@ pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Res
     let id = pool.volume_id(&name)?;
     pool.admit_deletion(id, &name)?;
     let unit = seat.units.borrow_mut().remove(&VolumeId::from_bytes(id.into_bytes()));
-    if let Some(unit) = &unit
-        && let Err(error) = unit.write_through().await
-    {
-        // What waited is to be thrown away anyhow.
-        tracing::warn!(volume = %name, %error, "what a deleted volume had in memory could not be written");
-    }
+    let written = match &unit {
+        Some(unit) => unit.write_through().await,
+        None => Ok(()),
+    };
     let deleted = pool.pool.delete_volume(id).await;
-    if let (Err(_), Some(unit)) = (&deleted, unit) {
-        seat.units.borrow_mut().insert(unit.id, unit);
+    match (&deleted, unit) {
+        (Err(_), Some(unit)) => drop(seat.units.borrow_mut().insert(unit.id, unit)),
+        (Ok(()), Some(unit)) if written.is_err() => unit.throw_away().await,
+        _ => {}
+    }
+    if deleted.is_ok() {
+        pool.held.forget(id);
+        pool.leave_log(id).await;
     }
     pool.care.space.chores.leave();
     deleted.map_err(|error| refusal(&error, &pool))
@@ -102,16 +107,25 @@ pub async fn set_policy<W: World>(
     policy: VolumePolicy,
 ) -> Result<VolumeReport, Refusal> {
     let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
-    let unit = pool.unit(pool.volume_id(&name)?, &name)?;
+    let id = pool.volume_id(&name)?;
+    let unit = pool.unit(id, &name)?;
+    if policy.write == WritePolicy::Back
+        && let Err(refusal) = pool.enter_log(id, &name).await
+    {
+        let rest = unit.set_policy(VolumePolicy { write: unit.policy().write, ..policy }).await;
+        seat.share_out_the_line();
+        if let Err(error) = rest {
+            tracing::warn!(volume = %name, %error, "a policy");
+        }
+        return Err(refusal);
+    }
     let set = unit.set_policy(policy).await;
     seat.share_out_the_line();
+    if !unit.is_written_back() {
+        pool.leave_log(id).await;
+    }
     match set {
         Ok(()) => Ok(pool.report_of(&unit)),
-        Err(_) if policy.write == WritePolicy::Back && seat.cache.log.is_none() => {
-            let message = format!("volume {name} cannot be written back: pool {} has no log device", pool.name);
-            let hint = "choose through, or back-volatile, which loses what was not flushed when the power fails";
-            Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, hint))
-        }
         Err(error) => {
             let message =
                 format!("volume {name} is written as before: what was acknowledged cannot be written: {error}");
@@ -120,38 +134,32 @@ pub async fn set_policy<W: World>(
     }
 }
 
-/// All volumes of a pool that was just opened serve.
+/// A volume that was found in its pool.
+pub(super) struct Found<W: World> {
+    pub id: Uuid,
+    pub name: String,
+    pub backend: Backend,
+    pub device: PoolVolume<W>,
+}
+
+/// All volumes of a pool that was just opened serve, with everything that they have acknowledged; `log_refused` is why the
+/// disks of its log are of no use, if they are not.
 ///
-/// A family whose map is damaged is not shown; the others are.
-pub(super) async fn open_all<W: World>(pool: &Rc<OpenPool<W>>) -> Result<Vec<VolumeReport>, Refusal> {
-    let mut reports = Vec::new();
-    let status = pool.pool.status();
-    for status in status.volumes {
-        let volume = pool.pool.open_volume(status.id).await.map_err(|error| refusal(&error, pool))?;
-        let backend =
-            Backend::Pool { stripe_unit: None, provision: Provision::Segments, granule: None, zero_detection: false };
-        reports.extend(pool.show_found(status.id, &status.name, backend, PoolVolume::Segments(volume)));
-    }
-    for family in &status.families {
-        for volume in family.volumes.iter().filter(|volume| !volume.is_dying) {
-            match pool.pool.open_thin_volume(volume.id).await {
-                Ok(device) => {
-                    let thick = volume.provisioning == Provisioning::Thick;
-                    let device = pool.mapped(device, thick);
-                    let backend = backend_of(volume, family.granule_bytes);
-                    reports.extend(pool.show_found(volume.id, &volume.name, backend, device));
-                }
-                Err(error) => {
-                    tracing::error!(pool = %pool.name, volume = volume.name, %error, "a volume cannot be opened");
-                }
-            }
-        }
-    }
+/// One that cannot be opened, or lacks something, does not serve; the others do. The reports of all.
+pub(super) async fn open_all<W: World>(
+    pool: &Rc<OpenPool<W>>,
+    log_refused: Option<Refusal>,
+) -> Result<Vec<VolumeReport>, Refusal> {
+    let found = pool.open_volumes(|_| true).await?;
+    pool.recover_log(&found, log_refused).await;
+    let serving = found.into_iter().filter(|found| !pool.held.holds(found.id));
+    let mut reports: Vec<VolumeReport> = serving.filter_map(|found| pool.show_found(found)).collect();
     pool.watch_space();
-    if !status.families.is_empty() {
+    if !pool.pool.status().families.is_empty() {
         pool.begin_tending();
     }
     pool.describe_space(&mut reports);
+    reports.extend(pool.held_reports());
     Ok(reports)
 }
 
@@ -178,6 +186,29 @@ pub(super) fn uuid_of(volume: VolumeId) -> Uuid {
 }
 
 impl<W: World> OpenPool<W> {
+    /// The volumes that `wanted` asks for; one whose map is damaged is held back.
+    pub(super) async fn open_volumes(&self, wanted: impl Fn(Uuid) -> bool) -> Result<Vec<Found<W>>, Refusal> {
+        let mut all = Vec::new();
+        for Known { id, name, backend, .. } in self.known_volumes().into_iter().filter(|known| wanted(known.id)) {
+            let device = match backend {
+                Backend::Pool { provision: Provision::Segments, .. } => {
+                    let opened = self.pool.open_volume(id).await;
+                    PoolVolume::Segments(opened.map_err(|error| refusal(&error, self))?)
+                }
+                Backend::Pool { provision, .. } => match self.pool.open_thin_volume(id).await {
+                    Ok(device) => self.mapped(device, provision == Provision::Thick),
+                    Err(error) => {
+                        self.hold_back(id, &error.to_string());
+                        continue;
+                    }
+                },
+                Backend::File { .. } | Backend::Ram | Backend::Null => unreachable!("it lies in a pool"),
+            };
+            all.push(Found { id, name, backend, device });
+        }
+        Ok(all)
+    }
+
     /// A volume of a family, whose writes leave something to tend.
     pub(super) fn mapped(&self, device: Rc<ThinVolume<Disk<W>, Group<W>>>, thick: bool) -> PoolVolume<W> {
         PoolVolume::Mapped(Mapped { device, thick, chores: self.care.space.chores.clone() })
@@ -185,9 +216,7 @@ impl<W: World> OpenPool<W> {
 
     /// The unit of a volume of the pool.
     pub(super) fn unit(&self, id: Uuid, name: &VolumeName) -> Result<Rc<Unit<W>>, Refusal> {
-        self.seat.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| {
-            Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} does not serve"), "open its pool again")
-        })
+        self.seat.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| self.held_refusal(id, name))
     }
 
     /// How a volume of the pool is.
@@ -214,13 +243,13 @@ impl<W: World> OpenPool<W> {
     }
 
     /// The volume serves, under the name that the catalog has.
-    fn show_found(&self, id: Uuid, name: &str, backend: Backend, volume: PoolVolume<W>) -> Option<VolumeReport> {
-        let Ok(own) = name.parse() else {
-            tracing::error!(pool = %self.name, name, "a volume's name cannot be used; it is not shown");
+    pub(super) fn show_found(&self, found: Found<W>) -> Option<VolumeReport> {
+        let Ok(own) = found.name.parse() else {
+            tracing::error!(pool = %self.name, found.name, "a volume's name cannot be used; it is not shown");
             return None;
         };
         let name = VolumeName::in_pool(self.name.clone(), own);
-        Some(self.show(VolumeId::from_bytes(id.into_bytes()), name, backend, volume))
+        Some(self.show(VolumeId::from_bytes(found.id.into_bytes()), name, found.backend, found.device))
     }
 
     /// The volume serves.
@@ -228,7 +257,8 @@ impl<W: World> OpenPool<W> {
         debug_assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
         let block_bytes = volume.logical_block_bytes();
         let policy = policy_of(&VolumePolicy::default());
-        let policed = PolicedVolume::new(&self.seat.cache, cache_id(id), volume, &policy);
+        let shard = CacheShard { log: self.log.running(), ..self.seat.cache.clone() };
+        let policed = PolicedVolume::new(&shard, cache_id(id), volume, &policy);
         let store = match block_bytes {
             BLOCK_BYTES => Store::Volume(policed),
             _ => Store::Volume512(Sectors::new(policed)),

@@ -78,8 +78,12 @@ impl<W: World> OpenPool<W> {
         if self.is_fenced() {
             return Err(Refusal::new(code::POOL_FENCED, format!("another node has pool {name}"), "do it there"));
         }
-        let of_volumes: Vec<usize> =
-            (0..self.groups.len()).filter(|&group| self.pool.group(number(group)).is_some()).collect();
+        let of_volumes: Vec<usize> = self
+            .groups
+            .iter()
+            .map(|(group, _)| group)
+            .filter(|&group| self.pool.group(number(group)).is_some())
+            .collect();
         let group = match (asked, &of_volumes[..]) {
             (Some(group), all) if all.contains(&usize::from(group)) => usize::from(group),
             (Some(group), _) => {

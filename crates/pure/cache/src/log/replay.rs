@@ -159,8 +159,13 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         if is_planted(Sabotage::ReplayInWrongOrder) {
             records.reverse();
         }
+        // Records of one batch follow each other, and its bytes are read once.
+        let mut batch = (u64::MAX, View::default());
         for found in &records {
-            self.apply(found, device, &mut replayed).await?;
+            if found.record.kind != format::KIND_DISCARD && batch.0 != found.batch {
+                batch = (found.batch, self.read_units(found.batch, found.units).await?);
+            }
+            apply(found, &batch.1, device, &mut replayed).await?;
         }
         if !records.is_empty() {
             let _: Stable = device.flush(Written::attest()).await?;
@@ -320,31 +325,31 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         self.waiting = self.records.iter().map(|found| VolumeId(found.record.volume.get())).collect();
     }
 
-    async fn apply(&self, found: &Found, device: &impl BlockDevice, to: &mut Replayed) -> Result<(), LogError> {
-        let record = &found.record;
-        let start = Lba(record.start.get());
-        if record.kind == format::KIND_DISCARD {
-            let extent = Extent { start, len: Blocks(record.blocks.get()) };
-            let _: Written = device.discard(extent).await?;
-        } else {
-            let batch = self.read_units(found.batch, found.units).await?;
-            let Some(data) = record.data(&batch).or_else(|| torn(record, &batch)) else {
-                let len = u64::from(record.bytes.get()) / u64::from(device.geometry().block_bytes);
-                to.lost.push(Extent { start, len: Blocks(len) });
-                return Ok(());
-            };
-            let _: Written = device.write(start, Buf::copy_of(data).freeze()).await?;
-            to.bytes += data.len() as u64;
-        }
-        to.records += 1;
-        Ok(())
-    }
-
     async fn read_units(&self, start: u64, units: u64) -> Result<View, IoError> {
         let blocks = UNIT_BYTES as u64 / u64::from(self.device.geometry().block_bytes);
         let at = (RING_START + start % self.ring_units) * blocks;
         Ok(self.device.read(Extent::new(at, units * blocks)).await?.into_view())
     }
+}
+
+/// Applies a record, whose batch is `batch` where it has data.
+async fn apply(found: &Found, batch: &[u8], device: &impl BlockDevice, to: &mut Replayed) -> Result<(), LogError> {
+    let record = &found.record;
+    let start = Lba(record.start.get());
+    if record.kind == format::KIND_DISCARD {
+        let extent = Extent { start, len: Blocks(record.blocks.get()) };
+        let _: Written = device.discard(extent).await?;
+    } else {
+        let Some(data) = record.data(batch).or_else(|| torn(record, batch)) else {
+            let len = u64::from(record.bytes.get()) / u64::from(device.geometry().block_bytes);
+            to.lost.push(Extent { start, len: Blocks(len) });
+            return Ok(());
+        };
+        let _: Written = device.write(start, Buf::copy_of(data).freeze()).await?;
+        to.bytes += data.len() as u64;
+    }
+    to.records += 1;
+    Ok(())
 }
 
 fn of(found: &Found, volume: VolumeId) -> bool {

@@ -13,6 +13,9 @@ use zerocopy::IntoBytes;
 /// When a volume that could not be flushed is asked again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
+/// So much is freed at once also where the ring is larger by far: what is not freed is read when the log is opened.
+const WORTH_UNITS_MAX: u64 = (256 << 20) / UNIT_BYTES as u64;
+
 /// What can be freed: the batches up to `end`, once these volumes have been flushed.
 struct Free {
     end: u64,
@@ -65,7 +68,7 @@ impl Shared {
             free.batches += 1;
         }
         let (used, gain) = (state.head - state.tail, free.end - state.tail);
-        let worth = gain >= self.ring_units / 8
+        let worth = gain >= (self.ring_units / 8).min(WORTH_UNITS_MAX)
             || (gain > 0 && used * 2 >= self.ring_units - reserve_units(self.ring_units))
             || free.batches == state.batches.len();
         (free.batches > 0 && worth).then_some(free)

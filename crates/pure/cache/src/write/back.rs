@@ -41,7 +41,7 @@ pub(super) struct Inner<D, R> {
     pub(super) device: D,
     pub(super) runtime: R,
     pub(super) memory: WriteMemory,
-    pub(super) log: Option<WriteLog>,
+    log: RefCell<Option<WriteLog>>,
     pub(super) findings: Findings,
     policy: Cell<WritePolicy>,
     /// Writes wait while the policy changes.
@@ -110,7 +110,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             device,
             runtime,
             memory: memory.clone(),
-            log,
+            log: RefCell::default(),
             findings,
             policy: Cell::new(WritePolicy::Through),
             closed: Cell::new(false),
@@ -128,10 +128,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             error: Cell::new(None),
             counters: Cell::default(),
         });
-        if let Some(log) = &inner.log {
-            let member: Weak<dyn LogMember> = Rc::downgrade(&(inner.clone() as Rc<dyn LogMember>));
-            log.register(volume, member);
-        }
+        inner.use_log(log);
         Self(inner)
     }
 
@@ -165,7 +162,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         if old == policy {
             return Ok(());
         }
-        if policy == WritePolicy::Back && inner.log.as_ref().is_none_or(WriteLog::has_failed) {
+        if policy == WritePolicy::Back && inner.log().is_none_or(|log| log.has_failed()) {
             return Err(IoError::new(IoErrorKind::Unsupported, Extent::default()));
         }
         // Most of what waits goes below while writes go on, so that the gate is closed for a moment only.
@@ -179,16 +176,47 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         inner.changed.wait(|| is_quiet().then_some(())).await;
         self.settle(u64::MAX).await?;
         let _: Stable = inner.device.flush(Written::attest()).await?;
-        let release = old == WritePolicy::Back && !is_planted(Sabotage::SwitchKeepsRecords);
-        if let Some(log) = inner.log.as_ref().filter(|_| release) {
-            // The records of a log that failed are void already: its owner has recorded that.
-            let released = log.append(inner.volume, Content::Release).await;
-            if released.is_err() {
-                log.failure_recorded().await?;
-            }
+        if old == WritePolicy::Back && !is_planted(Sabotage::SwitchKeepsRecords) {
+            self.release().await?;
         }
         inner.policy.set(policy);
         Ok(())
+    }
+
+    /// `WritePolicy::Back` acknowledges from `log` from now on; without one there is no such policy.
+    ///
+    /// *Panics*: while that is the policy.
+    pub async fn set_log(&self, log: Option<WriteLog>) {
+        let _one = self.0.switching.exclusive(0..1).await;
+        assert!(self.0.policy.get() != WritePolicy::Back, "a log is changed while nothing goes into it");
+        self.0.use_log(log);
+    }
+
+    /// What waits is thrown away, and nothing of the volume in the log counts any more: it is gone for good.
+    ///
+    /// *Shape*: nobody writes any more. *Durability*: stable, also where it was in the log.
+    pub async fn throw_away(&self) {
+        let inner = &*self.0;
+        let _one = inner.switching.exclusive(0..1).await;
+        inner.changed.wait(|| (inner.active.get() == 0 && inner.logging.borrow().is_empty()).then_some(())).await;
+        inner.dirty.borrow_mut().clear();
+        inner.account();
+        inner.memory.look_again();
+        inner.changed.raise();
+        Inner::wake(&self.0);
+        // A log that fails meanwhile is never replayed, which is as good.
+        let _: Result<(), IoError> = self.release().await;
+        inner.policy.set(WritePolicy::Through);
+    }
+
+    /// Nothing of the volume in the log counts any more, which is stable.
+    async fn release(&self) -> Result<(), IoError> {
+        let Some(log) = self.0.log() else { return Ok(()) };
+        // The records of a log that failed are void already: its owner has recorded that.
+        match log.append(self.0.volume, Content::Release).await {
+            Ok(_) => Ok(()),
+            Err(LogFailed) => log.failure_recorded().await,
+        }
     }
 
     /// Everything up to the write `number` is below.
@@ -227,7 +255,8 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
     /// Takes memory for a write of `extent`.
     async fn admit(&self, extent: Extent, bytes: u64) -> Result<(), IoError> {
         let inner = &*self.0;
-        let log_fill = || match (&inner.log, inner.policy.get()) {
+        let log = inner.log();
+        let log_fill = || match (&log, inner.policy.get()) {
             (Some(log), WritePolicy::Back) => log.fill(),
             _ => 0,
         };
@@ -248,7 +277,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
     /// Writes past a log that failed: what waits above the blocks goes below first.
     async fn write_past(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let inner = &*self.0;
-        if let Some(log) = &inner.log {
+        if let Some(log) = inner.log() {
             log.failure_recorded().await?;
         }
         let extent = inner.device.geometry().extent_of(start, data.len())?;
@@ -267,7 +296,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         let extent = inner.device.geometry().extent_of(start, data.len())?;
         let bytes = data.len() as u64;
         self.admit(extent, bytes).await?;
-        let Some(log) = inner.log.as_ref().filter(|_| logged) else {
+        let Some(log) = inner.log().filter(|_| logged) else {
             inner.accept_pieces(start, &data, None);
             return Ok(Written::attest());
         };
@@ -276,7 +305,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         let step = log.record_bytes_max();
         let records = (0..data.len()).step_by(step).map(|at| {
             let (start, end) = (Lba(start.0 + (at / block_bytes) as u64), data.len().min(at + step));
-            inner.append(log, start, data.slice(at..end))
+            inner.append(&log, start, data.slice(at..end))
         });
         match try_join_all(records).await {
             Ok(_) => Ok(Written::attest()),
@@ -293,6 +322,10 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
 }
 
 impl<D, R> Inner<D, R> {
+    pub(super) fn log(&self) -> Option<WriteLog> {
+        self.log.borrow().clone()
+    }
+
     /// True when nothing up to the write `number` waits.
     pub(super) fn is_settled(&self, number: u64) -> bool {
         let dirty = self.dirty.borrow();
@@ -302,7 +335,7 @@ impl<D, R> Inner<D, R> {
 
     /// True when a flush must wait for what is in memory.
     fn is_volatile(&self) -> bool {
-        let failed = self.log.as_ref().is_none_or(WriteLog::has_failed);
+        let failed = self.log.borrow().as_ref().is_none_or(WriteLog::has_failed);
         match self.policy.get() {
             WritePolicy::Through => false,
             WritePolicy::Back => failed,
@@ -312,6 +345,15 @@ impl<D, R> Inner<D, R> {
 }
 
 impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
+    /// Writes can go into `log` from now on, which knows to whom it answers.
+    fn use_log(self: &Rc<Self>, log: Option<WriteLog>) {
+        if let Some(log) = &log {
+            let member: Weak<dyn LogMember> = Rc::downgrade(&(self.clone() as Rc<dyn LogMember>));
+            log.register(self.volume, member);
+        }
+        *self.log.borrow_mut() = log;
+    }
+
     /// `data`, for which memory was taken, waits from now on.
     fn accept_pieces(self: &Rc<Self>, start: Lba, data: &View, hold: Option<&Hold>) {
         let now = self.runtime.now();
@@ -466,7 +508,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         let _lock = inner.below.exclusive(extent.start.0..extent.end().0).await;
         let mut _hold = None;
         if inner.policy.get() == WritePolicy::Back
-            && let Some(log) = &inner.log
+            && let Some(log) = inner.log()
         {
             // Without its own record the discard would be undone by the replay of older ones.
             match log.append(inner.volume, Content::Discard { extent }).await {

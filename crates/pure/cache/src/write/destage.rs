@@ -45,7 +45,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     }
 
     fn is_filling(&self) -> bool {
-        let log_fill = self.log.as_ref().map_or(0, |log| if log.has_failed() { 1000 } else { log.fill() });
+        let log_fill = self.log().map_or(0, |log| if log.has_failed() { 1000 } else { log.fill() });
         self.memory.fill().max(log_fill) >= BEGIN_AT
     }
 
@@ -124,7 +124,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
 
     /// What is stuck must not hold up the ring for everybody: when that fills, its records are written again.
     fn renew_records(this: &Rc<Self>) {
-        let Some(log) = this.log.as_ref().filter(|log| !log.has_failed() && log.fill() >= RENEW_AT) else { return };
+        let Some(log) = this.log().filter(|log| !log.has_failed() && log.fill() >= RENEW_AT) else { return };
         let stuck = this.dirty.borrow().stuck_with_records();
         for (start, data) in stuck {
             let blocks = data.len() as u64 / u64::from(this.device.geometry().block_bytes);
@@ -133,7 +133,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
                 continue;
             }
             this.memory.adjust(0, data.len() as u64);
-            let append = this.append(log, Lba(start), data);
+            let append = this.append(&log, Lba(start), data);
             this.runtime.spawn(async move { drop(append.await) });
         }
     }

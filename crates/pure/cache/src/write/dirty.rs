@@ -275,6 +275,12 @@ impl Dirty {
         self.over(run.extent).filter(|&(start, piece)| same(start, piece)).map(|(at, _)| at).collect()
     }
 
+    /// Everything that waits is forgotten.
+    pub(super) fn clear(&mut self) {
+        let starts: Vec<u64> = self.pieces.keys().copied().collect();
+        starts.into_iter().for_each(|start| drop(self.take(start)));
+    }
+
     /// A block that waits is forgotten without being written: what a full cache must never do.
     pub(super) fn lose_one(&mut self) -> bool {
         let first = self.pieces.iter().find(|(_, piece)| !piece.moving).map(|(&start, _)| start);

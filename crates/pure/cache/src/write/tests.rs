@@ -302,3 +302,43 @@ fn stream_of_small_writes_is_as_fast_as_one_of_large_ones() {
         assert!(small > 0.85 * large, "{policy:?}: {small} of {large}");
     }
 }
+
+#[test]
+fn volume_that_is_gone_for_good_leaves_the_log_to_others() {
+    let bench = Bench::new(WritePolicy::Back, 4 << 20);
+    bench.disk.fail_writes.set(Some(IoErrorKind::NoSpace));
+    for n in 0..20 {
+        let _: Written = bench.write(n * 3, filled(n as u8, 1)).unwrap();
+    }
+    bench.rig.pass(Duration::from_secs(3));
+    assert!(bench.set_policy(WritePolicy::Through).is_err(), "the device takes nothing");
+    assert!(bench.log.counters().fill > 0);
+    let volume = bench.volume.clone();
+    bench.rig.run(async move { volume.throw_away().await });
+    bench.rig.pass(Duration::from_secs(3));
+    assert_eq!((bench.volume.counters().dirty_bytes, bench.log.counters().fill), (0, 0));
+    assert_eq!(bench.memory.used_bytes(), 0);
+}
+
+#[test]
+fn log_that_failed_is_replaced_by_another_while_writes_go_through() {
+    let bench = Bench::new(WritePolicy::Back, 4 << 20);
+    let _: Written = bench.write(1, filled(1, 1)).unwrap();
+    bench.log_disk.fail_writes.set(Some(IoErrorKind::Gone));
+    let _: Written = bench.write(2, filled(2, 1)).unwrap();
+    assert!(bench.log.has_failed());
+    bench.set_policy(WritePolicy::Through).unwrap();
+    assert_eq!(bench.set_policy(WritePolicy::Back).unwrap_err().kind, IoErrorKind::Unsupported);
+    bench.log_disk.fail_writes.set(None);
+    let (disk, runtime, volume) = (bench.log_disk.clone(), bench.rig.runtime.clone(), bench.volume.clone());
+    let log = bench.rig.run(async move {
+        let _: Stable = WriteLog::format(&disk, LogId(2)).await.unwrap();
+        let owner = Rc::new(Owner(Journal::default()));
+        let log = WriteLog::open(disk, LogId(2), runtime, owner).await.unwrap().finish().await.unwrap();
+        volume.set_log(Some(log.clone())).await;
+        log
+    });
+    bench.set_policy(WritePolicy::Back).unwrap();
+    let _: Written = bench.write(3, filled(3, 1)).unwrap();
+    assert_eq!((log.counters().records, bench.read(2), bench.read(3)), (1, Ok(2), Ok(3)));
+}

@@ -2,7 +2,7 @@
 
 use super::check::{all_differ, ensure};
 use super::wire::{Cursor, RECORD_BYTES, put, record, wire};
-use super::{Catalog, CatalogError, GroupRole, VOLUMES_MAX};
+use super::{Catalog, CatalogError, GroupRole, MemberState, VOLUMES_MAX};
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -28,6 +28,9 @@ pub struct LogRecord {
 pub enum LogState {
     /// It is to be opened and replayed before its volumes serve.
     Live,
+    /// As live, but none of its disks was found when the pool was opened last. The members of its group that went
+    /// missing then hold what they held when it was used last, however old their catalogs become.
+    Away,
     /// It failed while it was in use: what it holds is older than what its volumes have, and it is never opened again.
     Abandoned,
 }
@@ -45,6 +48,7 @@ impl LogRecord {
             let state = match self.state {
                 LogState::Live => 0,
                 LogState::Abandoned => 1,
+                LogState::Away => 2,
             };
             let volumes = u32::try_from(self.volumes.len()).expect("bounded by VOLUMES_MAX").into();
             let (id, group) = (*self.id.as_bytes(), self.group.into());
@@ -64,6 +68,7 @@ impl LogRecord {
             state: match wire.state {
                 0 => LogState::Live,
                 1 => LogState::Abandoned,
+                2 => LogState::Away,
                 _ => return Err(CatalogError::Damaged("unknown state of a log")),
             },
             volumes: volumes.collect::<Result<_, _>>()?,
@@ -84,6 +89,13 @@ impl Catalog {
     pub fn log_volumes(&self) -> Vec<Uuid> {
         let volumes = self.log.iter().flat_map(|log| &log.volumes).copied();
         volumes.filter(|&volume| self.volume(volume).is_some() || self.branch(volume).is_some()).collect()
+    }
+
+    /// The generation in which the disks of the log went away together, while they are.
+    pub(crate) fn log_away_since(&self) -> Option<u64> {
+        let log = self.log.as_ref().filter(|log| log.state == LogState::Away)?;
+        let members = &self.groups.get(usize::from(log.group))?.members;
+        members.iter().filter(|member| member.state == MemberState::Missing).map(|member| member.since).max()
     }
 
     /// There is one group for a log at most, and the log lies on it.

@@ -20,6 +20,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         for (number, group) in catalog.groups.iter().enumerate() {
             line(format_args!("group {number} {group:?}"));
         }
+        if let Some(log) = &catalog.log {
+            line(format_args!("{log:?}"));
+        }
         for volume in &catalog.volumes {
             line(format_args!(
                 "volume {} \"{}\" {} bytes, {:?}",

@@ -72,6 +72,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         .await
     }
 
+    /// The volumes have lost what they had in the log, which is never opened again, and the group is nobody's: an operator
+    /// has admitted it. Which disks the group had, blank as far as they are here.
+    ///
+    /// *Durability* and *errors* as of [`Pool::remove_log_group`], without `LogInUse`.
+    pub async fn forget_log_group(&self) -> Result<Vec<Uuid>, PoolError> {
+        self.change_log(|catalog| {
+            catalog.log = None;
+            Ok(())
+        })
+        .await?;
+        self.remove_log_group().await
+    }
+
     /// The log `id` is never opened again, and `volumes` have acknowledged data in memory alone.
     ///
     /// *Durability*: when it returns; found so after a crash, they have lost it. *Errors*: `LogUnknown` when that log is

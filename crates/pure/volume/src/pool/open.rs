@@ -1,8 +1,8 @@
 //! Opening a pool that was found.
 
 use super::Pool;
-use crate::assembly::FoundPool;
-use crate::catalog::{GroupRole, MemberState};
+use crate::assembly::{FoundPool, Position, Standing};
+use crate::catalog::{GroupRole, LogState, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;
 use crate::store::{SINCE_NEXT, Store, bring_up};
@@ -31,16 +31,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             .filter_map(|position| Some((position.disk, Rc::new(disk(position.probe?)))))
             .collect();
         let unreachable = complete(found, &disks).await;
-        let lost: Vec<Uuid> = found.lost().map(|position| position.disk).collect();
+        let mut states: Vec<(Uuid, MemberState)> =
+            found.lost().map(|position| (position.disk, found.lost_as(position))).collect();
+        states.extend(found.returned().map(|disk| (disk, MemberState::InService)));
+        states.extend(unreachable.into_iter().map(|disk| (disk, MemberState::Failed)));
         let store = Store::new((*found.catalog).clone(), found.generation, disks);
-        if !lost.is_empty() || !unreachable.is_empty() {
+        if !states.is_empty() {
             let ((), change) = store.change(|catalog| {
-                let mut set = |disk: Uuid, state: MemberState| {
+                for &(disk, state) in &states {
                     let member = catalog.member_mut(disk).expect("positions are the catalog's members");
                     (member.state, member.since) = (state, SINCE_NEXT);
-                };
-                lost.iter().for_each(|&disk| set(disk, MemberState::Missing));
-                unreachable.iter().for_each(|&disk| set(disk, MemberState::Failed));
+                }
+                if let Some(log) = catalog.log.as_mut().filter(|log| log.state != LogState::Abandoned) {
+                    log.state = if found.lacks_log() { LogState::Away } else { LogState::Live };
+                }
                 Ok(())
             })?;
             store.committed(change).await?;
@@ -48,6 +52,28 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let pool = Self::of(store, groups);
         pool.finish_groups().await?;
         Ok(pool)
+    }
+}
+
+impl FoundPool {
+    /// What becomes of a member that takes part and cannot be believed now. Missing members of a log that is away
+    /// altogether are believed when they are back, so whoever was there, or was not whole, is not called so.
+    fn lost_as(&self, position: &Position) -> MemberState {
+        let of_log = self.catalog.log_group().map(|log| &self.groups[usize::from(log)].positions);
+        let away = self.lacks_log() && of_log.is_some_and(|positions| positions.contains(position));
+        let was_whole = self.catalog.member(position.disk).is_some_and(|member| member.state == MemberState::InService);
+        if away && !(was_whole && position.standing == Standing::Missing) {
+            MemberState::Failed
+        } else {
+            MemberState::Missing
+        }
+    }
+
+    /// The members of a log that was away, and that are back as they were.
+    fn returned(&self) -> impl Iterator<Item = Uuid> {
+        let current = self.groups.iter().flat_map(|group| &group.positions);
+        let current = current.filter(|position| position.standing == Standing::Current).map(|position| position.disk);
+        current.filter(|&disk| self.catalog.member(disk).is_some_and(|member| !member.state.takes_part()))
     }
 }
 

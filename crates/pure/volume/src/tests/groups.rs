@@ -1,10 +1,9 @@
 //! Groups that are added, grow and go, and the group of the log, as operators see them.
 
-use super::disk::block_on;
+use super::disk::{PowerCut, Random, block_on};
 use super::world::{DISK_BLOCKS, Opened, TestPool, World, disk_id, labelling, members, volume_id};
 use crate::{
-    GroupRole, LogRecord, LogState, MemberState, NewDisk, PoolError, PoolRefusal, Provisioning, ThinPlan, VolumePlan,
-    probe,
+    GroupRole, LogRecord, LogState, MemberState, NewDisk, PoolError, Provisioning, ThinPlan, VolumePlan, probe,
 };
 use block::{BlockDevice, Blocks, Buf, Extent, Lba};
 use uuid::Uuid;
@@ -190,18 +189,93 @@ fn log_that_was_abandoned_names_who_lost_data_until_somebody_heard_it() {
 }
 
 #[test]
-fn pool_without_its_log_serves_only_when_nobody_has_data_in_it() {
+fn log_whose_disks_are_away_is_waited_for_and_there_again_whenever_the_power_went() {
     let (world, opened) = one_group(3);
     let (pool, id) = (&opened.pool, Uuid::from_u128(70));
     create(pool, 1, 1 << 20);
     block_on(pool.add_log_group(world.group(1, &[2]).0, labelling())).unwrap();
     block_on(pool.set_log(id)).unwrap();
-    let without = || World::of(world.images()).open_with(&[0, 1]);
-    assert!(without().is_ok());
     block_on(pool.enter_log(id, volume_id(1))).unwrap();
-    assert!(matches!(without(), Err(PoolRefusal::Incomplete { group: 1, .. })));
-    block_on(pool.abandon_log(id, vec![volume_id(1)])).unwrap();
-    assert!(without().is_ok(), "what it holds is older than what the volumes have");
+    let begin = world.images();
+    let state = |opened: &Opened| (opened.pool.log().unwrap().state, members(&opened.pool)[2].1);
+    let without = World::of(begin.clone());
+    let opened = without.open_with(&[0, 1]).unwrap();
+    assert_eq!(state(&opened), (LogState::Away, MemberState::Missing));
+    assert_eq!(block_on(opened.pool.enter_log(id, volume_id(1))), Err(PoolError::LogUnknown));
+    assert_eq!(block_on(opened.pool.set_log(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
+    // Its disk is soon older than any that could be believed.
+    (2..5).for_each(|number| create(&opened.pool, number, 1 << 20));
+    let (mut states, mut cut_again) = (0_u64, 0);
+    let (mut power, mut random) = (PowerCut::of(begin), Random(3));
+    for event in without.journal.borrow().iter() {
+        power.push(event);
+        power.each(&mut random, true, |images| {
+            states += 1;
+            let back = World::of(images.clone());
+            assert_eq!(state(&back.open().unwrap()), (LogState::Live, MemberState::InService));
+            if !states.is_multiple_of(8) {
+                return;
+            }
+            let (mut power, mut random) = (PowerCut::of(images), Random(5));
+            for event in back.journal.borrow().iter() {
+                power.push(event);
+                power.each(&mut random, false, |images| {
+                    cut_again += 1;
+                    let world = World::of(images);
+                    assert_eq!(state(&world.open().unwrap()), (LogState::Live, MemberState::InService));
+                    let again = World::of(world.images());
+                    assert_eq!(state(&again.open().unwrap()), (LogState::Live, MemberState::InService));
+                    assert!(!again.has_written(), "nothing is left to do");
+                });
+            }
+        });
+    }
+    assert!(states > 100 && cut_again > 1000, "{states} states, {cut_again} cut again");
+}
+
+#[test]
+fn disk_of_a_log_that_was_given_up_before_the_log_went_away_is_not_believed() {
+    let (world, opened) = one_group(4);
+    let (pool, id) = (&opened.pool, Uuid::from_u128(70));
+    create(pool, 1, 1 << 20);
+    block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
+    block_on(pool.set_log(id)).unwrap();
+    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    block_on(pool.set_member_state(disk_id(2), MemberState::Failed)).unwrap();
+    let away = World::of(world.images());
+    drop(away.open_with(&[0, 1]).unwrap());
+    let found = |order: &[usize]| {
+        let opened = World::of(away.images()).open_with(order).unwrap();
+        let states: Vec<MemberState> = members(&opened.pool)[2..].iter().map(|(_, state)| *state).collect();
+        (opened.pool.log().unwrap().state, states)
+    };
+    let (failed, missing) = (MemberState::Failed, MemberState::Missing);
+    assert_eq!(found(&[0, 1, 2]), (LogState::Away, vec![failed, missing]), "it lacks what came later");
+    assert_eq!(found(&[0, 1, 2, 3]), (LogState::Live, vec![failed, MemberState::InService]));
+    // The same where the pool was open without it before, and the other one went later.
+    let (world, opened) = one_group(4);
+    let pool = &opened.pool;
+    block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
+    block_on(pool.set_log(id)).unwrap();
+    drop(world.open_with(&[0, 1, 3]).unwrap());
+    drop(world.open_with(&[0, 1]).unwrap());
+    let opened = world.open_with(&[0, 1, 2]).unwrap();
+    assert_eq!((opened.pool.log().unwrap().state, members(&opened.pool)[2].1), (LogState::Away, missing));
+}
+
+#[test]
+fn log_that_is_lost_is_forgotten_when_an_operator_says_so() {
+    let (world, opened) = one_group(4);
+    let (pool, id) = (&opened.pool, Uuid::from_u128(70));
+    create(pool, 1, 1 << 20);
+    block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
+    block_on(pool.set_log(id)).unwrap();
+    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    let opened = world.open_with(&[0, 1, 2]).unwrap();
+    assert_eq!(block_on(opened.pool.remove_log_group()), Err(PoolError::LogInUse(1)));
+    assert_eq!(block_on(opened.pool.forget_log_group()), Ok(vec![disk_id(2), disk_id(3)]));
+    let again = World::of(world.images()).open().unwrap().pool;
+    assert_eq!((again.log(), again.log_group(), again.status().groups.len()), (None, None, 1));
 }
 
 #[test]

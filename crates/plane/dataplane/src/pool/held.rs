@@ -1,0 +1,137 @@
+//! Volumes of an open pool that do not serve, because what they acknowledged last is not on its disks.
+
+use super::OpenPool;
+use super::volumes::backend_of;
+use model::{
+    Backend, CheckFinding, CheckKind, Provision, Refusal, Size, Subject, SubjectKind, VolumeCounters, VolumeId,
+    VolumeName, VolumeReport, VolumeState, code, event,
+};
+use shard::World;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use volume::Uuid;
+
+/// The volumes that do not serve, and why.
+#[derive(Default)]
+pub(super) struct Held(RefCell<BTreeMap<Uuid, String>>);
+
+impl Held {
+    pub fn holds(&self, volume: Uuid) -> bool {
+        self.0.borrow().contains_key(&volume)
+    }
+
+    /// The volume is gone, or serves.
+    pub fn forget(&self, volume: Uuid) {
+        self.0.borrow_mut().remove(&volume);
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// The volume does not serve while the pool is open so.
+    pub(super) fn hold_back(&self, volume: Uuid, why: &str) {
+        let name = self.volume_name(volume).map_or_else(|| volume.to_string(), |name| name.to_string());
+        tracing::error!(pool = %self.name, volume = name, why, "a volume does not serve");
+        self.held.0.borrow_mut().insert(volume, why.to_owned());
+        let sentence = format!("volume {name} does not serve: {why}");
+        self.seat.raise(event::VOLUME_HELD, Subject::new(SubjectKind::Volume, &name), sentence);
+    }
+
+    /// The volume of the pool is called so, unless it is being deleted.
+    pub(super) fn volume_name(&self, volume: Uuid) -> Option<VolumeName> {
+        let name = self.known_volumes().into_iter().find(|known| known.id == volume)?.name;
+        Some(VolumeName::in_pool(self.name.clone(), name.parse().ok()?))
+    }
+
+    /// The volumes that the pool has, but for those that are being deleted.
+    pub(super) fn known_volumes(&self) -> Vec<Known> {
+        let status = self.pool.status();
+        let in_segments = status.volumes.into_iter().map(|volume| Known {
+            id: volume.id,
+            name: volume.name,
+            size: Size::new(volume.size_bytes),
+            block_bytes: volume.block_bytes,
+            backend: Backend::Pool {
+                stripe_unit: None,
+                provision: Provision::Segments,
+                granule: None,
+                zero_detection: false,
+            },
+        });
+        let of_family = status.families.into_iter().flat_map(|family| {
+            let granule_bytes = family.granule_bytes;
+            family.volumes.into_iter().filter(|volume| !volume.is_dying).map(move |volume| Known {
+                id: volume.id,
+                backend: backend_of(&volume, granule_bytes),
+                name: volume.name,
+                size: Size::new(volume.size_bytes),
+                block_bytes: volume.block_bytes,
+            })
+        });
+        in_segments.chain(of_family).collect()
+    }
+
+    /// The reports of the volumes that do not serve.
+    pub(crate) fn held_reports(&self) -> Vec<VolumeReport> {
+        if self.held.0.borrow().is_empty() {
+            return Vec::new();
+        }
+        let held = self.known_volumes().into_iter().filter(|volume| self.held.holds(volume.id));
+        let report = |volume: Known| {
+            Some(VolumeReport {
+                name: VolumeName::in_pool(self.name.clone(), volume.name.parse().ok()?),
+                id: VolumeId::from_bytes(volume.id.into_bytes()),
+                size: volume.size,
+                block_bytes: volume.block_bytes,
+                backend: volume.backend,
+                state: VolumeState::Failed,
+                counters: VolumeCounters::default(),
+                space: None,
+                policy: None,
+                cache: None,
+            })
+        };
+        held.filter_map(report).collect()
+    }
+
+    /// What a check says of the volumes that do not serve.
+    pub(super) fn held_findings(&self) -> Vec<CheckFinding> {
+        let held = self.held.0.borrow();
+        let finding = |(volume, why): (&Uuid, &String)| CheckFinding {
+            volume: self.volume_name(*volume).map_or_else(|| volume.to_string(), |name| name.to_string()),
+            kind: CheckKind::Held,
+            what: why.clone(),
+        };
+        held.iter().map(finding).collect()
+    }
+
+    /// What is said of a volume that does not serve.
+    pub(super) fn held_refusal(&self, volume: Uuid, name: &VolumeName) -> Refusal {
+        let held = self.held.0.borrow();
+        let why = held.get(&volume).map_or(String::new(), |why| format!(": {why}"));
+        let message = format!("volume {name} does not serve{why}");
+        Refusal::new(code::VOLUME_HELD, message, "see blockyard pool check, and open its pool again")
+    }
+
+    /// Nothing is waited for any more: what can be opened serves. The reports of these.
+    pub(super) async fn show_held(self: &Rc<Self>) -> Vec<VolumeReport> {
+        let held = self.held.0.take();
+        let opened = self.open_volumes(|volume| held.contains_key(&volume)).await;
+        let opened = opened.unwrap_or_else(|error| {
+            tracing::error!(pool = %self.name, %error, "volumes that waited for the log cannot be opened");
+            Vec::new()
+        });
+        let mut reports: Vec<VolumeReport> = opened.into_iter().filter_map(|found| self.show_found(found)).collect();
+        self.describe_space(&mut reports);
+        reports
+    }
+}
+
+/// A volume as the catalog has it.
+pub(super) struct Known {
+    pub id: Uuid,
+    pub name: String,
+    pub size: Size,
+    pub block_bytes: u32,
+    pub backend: Backend,
+}

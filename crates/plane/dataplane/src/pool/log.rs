@@ -1,0 +1,390 @@
+//! The log device of a pool: volumes with the policy `back` are acknowledged from it, and it is read after a crash.
+
+use super::refusals::refusal;
+use super::volumes::uuid_of;
+use super::{CREATED_BY, Candidate, NewGroup, OpenPool, create, find, new_uuid};
+use crate::array::{self, Watch};
+use crate::seat::Seat;
+use crate::unit::Unit;
+use block::{IoError, IoErrorKind, Stable};
+use cache::{LogId, LogOwner, WriteLog};
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use model::{
+    GroupReport, Level, LogReport, LogState, MemberReport, MemberState, Name, PoolReport, PoolState, Refusal, Size,
+    Subject, VolumeName, VolumeReport, WritePolicy, code, event,
+};
+use shard::World;
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use volume::{GroupRecord, Labelling, Uuid};
+
+/// Bytes on one disk before the next disk's turn; of a mirror, what is looked at in one step.
+const CHUNK: Size = Size::new(64 << 10);
+
+/// The log of an open pool.
+#[derive(Default)]
+pub(super) struct LogDevice(RefCell<Running>);
+
+#[derive(Default)]
+enum Running {
+    /// There is none.
+    #[default]
+    None,
+    /// Writes can go into it, unless it has failed.
+    Runs { id: Uuid, log: WriteLog },
+    /// It cannot be used, and why.
+    Lost { why: String },
+}
+
+impl LogDevice {
+    /// The log, while writes can go into it or could.
+    pub fn running(&self) -> Option<WriteLog> {
+        match &*self.0.borrow() {
+            Running::Runs { log, .. } => Some(log.clone()),
+            Running::None | Running::Lost { .. } => None,
+        }
+    }
+
+    /// Its tasks end; nobody waits for that.
+    pub fn stop(&self) {
+        self.running().iter().for_each(WriteLog::stop);
+    }
+
+    pub(super) fn begin(&self, id: Uuid, log: WriteLog) {
+        self.0.replace(Running::Runs { id, log });
+    }
+
+    pub(super) fn lose(&self, why: String) {
+        self.0.replace(Running::Lost { why });
+    }
+}
+
+/// A log device to be made.
+pub struct NewLog {
+    /// Its disks: a mirror where there are several.
+    pub disks: Vec<Candidate>,
+    /// True when foreign content of the disks may be overwritten.
+    pub force: bool,
+}
+
+/// The pool has a log device, and its volumes may be written back.
+///
+/// *Errors*: it has one already; those of making a group, with nothing changed. *Durability*: when it returns.
+pub async fn add_log<W: World>(seat: Rc<Seat<W>>, pool: Name, new: NewLog) -> Result<PoolReport, Refusal> {
+    let pool = find(&seat, &pool)?;
+    pool.admit_change_of_log()?;
+    if pool.pool.log_group().is_some() {
+        let message = format!("pool {} has a log already", pool.name);
+        let hint = format!("take it away first with blockyard pool remove-log {}", pool.name);
+        return Err(Refusal::new(code::LOG_KNOWN, message, hint));
+    }
+    let level = if new.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
+    let group = NewGroup { level, chunk: CHUNK, integrity: true, disks: new.disks };
+    let draft = create::draft(&seat, &group)?;
+    let named = |error| create::named(&error, std::slice::from_ref(&draft));
+    let plan = draft.plan();
+    plan.admit_disks(new.force).await.map_err(named)?;
+    let place = pool.next_place();
+    let watch = Watch::new(place, draft.integrity);
+    let state = draft.state(Rc::new(draft.array(&seat, &watch).await?));
+    let labelling = Labelling { now: seat.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force: new.force };
+    let added = pool.pool.add_log_group(plan, labelling).await.map_err(named)?;
+    assert_eq!(usize::from(added), place, "one group is added at a time");
+    pool.take_in(place, state, &watch);
+    if let Err(refusal) = pool.make_log(place).await {
+        pool.drop_group_of_log(place, true).await?;
+        return Err(refusal);
+    }
+    let sentence = format!("pool {} has a log device of {} disks", pool.name, group.disks.len());
+    pool.raise(event::LOG_ADDED, sentence);
+    Ok(pool.report())
+}
+
+/// The pool has no log device any more, and its disks are blank; with `lost`, volumes that waited for what it held serve
+/// again without that: the reports of these.
+///
+/// *Errors*: `LOG_IN_USE` while a volume is written back or waits for it, `LOG_NOT_LOST`, `POOL_BUSY` while a disk of it is being
+/// filled. *Durability*: when it returns.
+pub async fn remove_log<W: World>(
+    seat: Rc<Seat<W>>,
+    pool: Name,
+    lost: bool,
+) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
+    let pool = find(&seat, &pool)?;
+    pool.admit_change_of_log()?;
+    let Some(place) = pool.pool.log_group().map(usize::from) else {
+        return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {} has no log", pool.name), ""));
+    };
+    pool.admit_removal(place, lost).await?;
+    for unit in pool.units() {
+        unit.set_log(None).await;
+    }
+    pool.end_log().await;
+    pool.drop_group_of_log(place, lost).await?;
+    pool.raise(event::LOG_REMOVED, format!("pool {} has no log device any more", pool.name));
+    let shown = if lost { pool.show_held().await } else { Vec::new() };
+    Ok((pool.report(), shown))
+}
+
+impl<W: World> OpenPool<W> {
+    /// The units of the pool's volumes.
+    pub(super) fn units(&self) -> Vec<Rc<Unit<W>>> {
+        let units = self.seat.units.borrow();
+        units.values().filter(|unit| unit.name.pool() == Some(&self.name)).cloned().collect()
+    }
+
+    fn admit_change_of_log(&self) -> Result<(), Refusal> {
+        if !self.is_fenced() {
+            return Ok(());
+        }
+        let message = format!("another node has pool {}", self.name);
+        Err(Refusal::new(code::POOL_FENCED, message, "change its log there"))
+    }
+
+    /// Admits that the log goes: nobody is written back, and nobody waits for it unless that is given up.
+    async fn admit_removal(&self, place: usize, lost: bool) -> Result<(), Refusal> {
+        let is_lost = matches!(&*self.log.0.borrow(), Running::Lost { .. });
+        if lost && !is_lost {
+            let message = format!("the log of pool {} is not lost", self.name);
+            let hint = "write its volumes through, and leave --lost out";
+            return Err(Refusal::new(code::LOG_NOT_LOST, message, hint));
+        }
+        let in_use = |message: String, hint: String| Err(Refusal::new(code::LOG_IN_USE, message, hint));
+        let back = |unit: &&Rc<Unit<W>>| unit.policy().write == WritePolicy::Back || unit.is_written_back();
+        if let Some(unit) = self.units().iter().find(back) {
+            let message = format!("volume {} is written back through the log of pool {}", unit.name, self.name);
+            return in_use(
+                message,
+                format!("write it through first: blockyard volume set {} --write-policy through", unit.name),
+            );
+        }
+        if let Some(waiting) = self.log_volumes().first().filter(|_| is_lost && !lost) {
+            let message = format!("volume {waiting} waits for what the log of pool {} holds of it", self.name);
+            let hint = format!(
+                "attach its disks and open the pool again; or give up what volumes acknowledged last: blockyard pool remove-log {} --lost",
+                self.name
+            );
+            return in_use(message, hint);
+        }
+        if self.groups.get(place).is_some_and(|group| group.repairing.get()) {
+            let message = format!("a disk of the log of pool {} is being filled", self.name);
+            return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has ended"));
+        }
+        // All of them are written through, so nothing in it counts any more.
+        for volume in self.pool.log().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default() {
+            self.pool.leave_log(volume).await.map_err(|error| refusal(&error, self))?;
+        }
+        Ok(())
+    }
+
+    /// The group of the log is nobody's, and its disks are free.
+    async fn drop_group_of_log(&self, place: usize, lost: bool) -> Result<(), Refusal> {
+        if let Some(group) = self.groups.get(place) {
+            // What is not written then was not needed any more.
+            if let Err(error) = group.array.close().await {
+                tracing::debug!(pool = %self.name, %error, "the array of a log that goes");
+            }
+            group.removed.set(true);
+            group.array.dismantle();
+            group.slots.borrow_mut().iter_mut().for_each(|slot| slot.disk = None);
+        }
+        if lost && let Some(volumes) = Some(self.log_volumes()).filter(|volumes| !volumes.is_empty()) {
+            let sentence = format!(
+                "the log of pool {} was given up; what these volumes had acknowledged last is lost: {}",
+                self.name,
+                listed(&volumes)
+            );
+            self.raise(event::LOG_GIVEN_UP, sentence);
+        }
+        let removed = if lost { self.pool.forget_log_group().await } else { self.pool.remove_log_group().await };
+        self.log.0.replace(Running::None);
+        removed.map(drop).map_err(|error| refusal(&error, self))
+    }
+
+    /// There is an empty log on the group, and it is the pool's.
+    pub(super) async fn make_log(self: &Rc<Self>, place: usize) -> Result<(), Refusal> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Refusal::new(code::POOL_FAILED, format!("no log can be made in pool {}: {error}", self.name), "")
+        };
+        let (id, device) = (new_uuid(&self.seat.world), self.groups[place].array.clone());
+        let log = LogId(id.as_u128());
+        let _: Stable = WriteLog::format(&device, log).await.map_err(|error| failed(&error))?;
+        self.pool.set_log(id).await.map_err(|error| refusal(&error, self))?;
+        let opened = WriteLog::open(device, log, self.seat.world.clone(), self.keeper(id)).await;
+        let log = opened.map_err(|error| failed(&error))?.finish().await.map_err(|error| failed(&error))?;
+        self.log.begin(id, log.clone());
+        for unit in self.units() {
+            unit.set_log(Some(log.clone())).await;
+        }
+        Ok(())
+    }
+
+    /// Who is told when the log `id` fails.
+    pub(super) fn keeper(self: &Rc<Self>, id: Uuid) -> Rc<dyn LogOwner> {
+        Rc::new(Keeper { pool: Rc::downgrade(self), id })
+    }
+
+    /// The volume may be acknowledged from the log.
+    ///
+    /// *Durability*: when it returns. *Errors*: `POLICY_IMPOSSIBLE` without a log that works.
+    pub(super) async fn enter_log(&self, volume: Uuid, name: &VolumeName) -> Result<(), Refusal> {
+        let why = match &*self.log.0.borrow() {
+            Running::Runs { id, log } if !log.has_failed() => Ok(*id),
+            Running::Runs { .. } => Err(format!("the log of pool {} has failed", self.name)),
+            Running::Lost { why } => Err(format!("the log of pool {} cannot be used: {why}", self.name)),
+            Running::None => Err(format!("pool {} has no log device", self.name)),
+        };
+        let id = why.map_err(|why| {
+            let hint =
+                format!("give it one with blockyard pool add-log {} DISK DISK, or choose back-volatile, which loses what was not flushed when the power fails", self.name);
+            Refusal::new(code::POLICY_IMPOSSIBLE, format!("volume {name} cannot be written back: {why}"), hint)
+        })?;
+        self.pool.enter_log(id, volume).await.map_err(|error| refusal(&error, self))
+    }
+
+    /// The log has nothing of the volume, which is written through and was so to the end.
+    pub(super) async fn leave_log(&self, volume: Uuid) {
+        if !self.pool.log().is_some_and(|log| log.volumes.contains(&volume)) {
+            return;
+        }
+        if let Err(error) = self.pool.leave_log(volume).await {
+            // It would be asked for what it does not have when the pool is opened again, and nothing else.
+            tracing::warn!(pool = %self.name, %volume, %error, "a volume could not be taken off the log");
+        }
+    }
+
+    /// What the volume has acknowledged is on the disks before it ends, or in the log.
+    pub(super) async fn write_to_the_end(&self, unit: &Unit<W>) {
+        let was_back = unit.is_written_back();
+        match unit.write_through().await {
+            Ok(()) => self.leave_log(uuid_of(unit.id)).await,
+            Err(error) if was_back => {
+                tracing::warn!(volume = %unit.name, %error, "what was acknowledged stays in the log until its pool is opened");
+            }
+            Err(error) => {
+                tracing::error!(volume = %unit.name, %error, "acknowledged data is lost: it could not be written before the end");
+            }
+        }
+    }
+
+    /// The log's tasks have ended.
+    pub(super) async fn end_log(&self) {
+        let log = self.log.running();
+        if let Some(log) = log {
+            log.close().await;
+        }
+    }
+
+    /// The volumes that may have something in the log.
+    fn log_volumes(&self) -> Vec<VolumeName> {
+        let ids = self.pool.log().map(|log| log.volumes).unwrap_or_default();
+        let mut names: Vec<VolumeName> = ids.iter().filter_map(|id| self.volume_name(*id)).collect();
+        names.sort();
+        names
+    }
+
+    /// How the log is, if the pool has one.
+    pub(super) fn log_report(&self) -> Option<LogReport> {
+        let place = self.pool.log_group().map(usize::from)?;
+        let (state, size, used, why) = match &*self.log.0.borrow() {
+            Running::Runs { log, .. } => {
+                let state = if log.has_failed() { LogState::Failed } else { LogState::Ready };
+                let why = log.has_failed().then(|| "it failed, and its volumes are written through".to_owned());
+                (state, Size::new(log.ring_bytes()), Size::new(log.used_bytes()), why)
+            }
+            Running::Lost { why } => (LogState::Lost, Size::ZERO, Size::ZERO, Some(why.clone())),
+            Running::None => (LogState::Lost, Size::ZERO, Size::ZERO, None),
+        };
+        let group = match self.groups.get(place) {
+            Some(_) => self.group_report(place),
+            None => absent(self.pool.log_group()?, self.pool.status().groups.get(place).map(|group| &group.record)?)?,
+        };
+        Some(LogReport { state, size, used, volumes: self.log_volumes(), why, group })
+    }
+}
+
+/// The report of a group that has no array.
+fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
+    let member = |(slot, member): (u16, &volume::MemberRecord)| MemberReport {
+        slot,
+        id: super::disk_id(member.disk),
+        disk: None,
+        state: if member.state == volume::MemberState::Failed { MemberState::Failed } else { MemberState::Missing },
+        errors: 0,
+        wrong_blocks: 0,
+        stands_for: None,
+    };
+    Some(GroupReport {
+        number: place,
+        level: array::level_of_code(record.level)?,
+        chunk: Size::new(u64::from(record.chunk_bytes)),
+        integrity: record.protected,
+        member_size: super::report::disk_size_for(record.member_blocks),
+        state: PoolState::Failed,
+        members: (0..).zip(&record.members).map(member).collect(),
+        rebuild: None,
+        resync: None,
+        reshape: None,
+        growth: None,
+    })
+}
+
+/// The first few of them, for a sentence.
+pub(super) fn listed(volumes: &[VolumeName]) -> String {
+    let shown: Vec<String> = volumes.iter().take(5).map(ToString::to_string).collect();
+    let more = volumes.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// Writes into the catalog what becomes of the log.
+struct Keeper<W: World> {
+    pool: Weak<OpenPool<W>>,
+    id: Uuid,
+}
+
+impl<W: World> LogOwner for Keeper<W> {
+    fn abandon(
+        &self,
+        error: IoError,
+        volumes: Vec<cache::VolumeId>,
+    ) -> LocalBoxFuture<'static, Result<Stable, IoError>> {
+        let (pool, id) = (self.pool.upgrade(), self.id);
+        async move {
+            let gone = IoError { kind: IoErrorKind::Gone, ..error };
+            let pool = pool.ok_or(gone)?;
+            tracing::error!(pool = %pool.name, %error, "the log has failed; volumes are written through");
+            let volumes = volumes.into_iter().map(|volume| Uuid::from_u128(volume.0)).collect();
+            let abandoned = pool.pool.abandon_log(id, volumes).await;
+            let sentence = format!(
+                "the log of pool {} has failed: {error}; its volumes are written through, and what it held is being written to the disks",
+                pool.name
+            );
+            pool.seat.raise(event::LOG_FAILED, Subject::pool(&pool.name), sentence);
+            abandoned.map(|()| Stable::attest()).map_err(|refusal| {
+                tracing::error!(pool = %pool.name, %refusal, "the failure of the log could not be recorded; its volumes take no writes");
+                gone
+            })
+        }
+        .boxed_local()
+    }
+
+    fn settled(&self) -> LocalBoxFuture<'static, ()> {
+        let (pool, id) = (self.pool.upgrade(), self.id);
+        async move {
+            let Some(pool) = pool else { return };
+            match pool.pool.settle_log(id).await {
+                Ok(()) => {
+                    let sentence = format!(
+                        "everything that the failed log of pool {0} held is on the disks; write its volumes through, take it away with blockyard pool remove-log {0}, and add another",
+                        pool.name
+                    );
+                    pool.raise(event::LOG_SETTLED, sentence);
+                }
+                Err(error) => tracing::error!(pool = %pool.name, %error, "the end of a failed log could not be recorded"),
+            }
+        }
+        .boxed_local()
+    }
+}

@@ -1,0 +1,170 @@
+//! What the log of a pool holds when that is opened: each volume gets it before it serves, or does not serve.
+
+use super::OpenPool;
+use super::volumes::Found;
+use cache::{LogId, Recovery, Replayed, WriteLog};
+use futures_util::future::join_all;
+use model::{Refusal, Size, event};
+use shard::World;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use volume::{BLOCK_BYTES, LogRecord, LogState, Uuid};
+
+/// A log that cannot go on, and the volumes that do not serve without it: why each does not.
+struct Lost {
+    why: String,
+    held: BTreeMap<Uuid, String>,
+}
+
+impl Lost {
+    /// All volumes that have something in it are concerned.
+    fn altogether(names: &[Uuid], why: &str) -> Self {
+        let reason = format!("what it acknowledged last is in the log of its pool, which cannot be used: {why}");
+        Self { why: why.to_owned(), held: names.iter().map(|&volume| (volume, reason.clone())).collect() }
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// The volumes, which do not serve yet, have what the log holds for them, or are held back; the log goes on.
+    /// `refused` is why its disks are of no use, if they are not.
+    pub(super) async fn recover_log(self: &Rc<Self>, volumes: &[Found<W>], refused: Option<Refusal>) {
+        let Some(place) = self.pool.log_group().map(usize::from) else { return };
+        let names = self.names_in_log();
+        let is_there = self.groups.get(place).is_some();
+        let why = refused.map_or_else(|| "none of its disks was found".to_owned(), |refusal| refusal.message);
+        let lost = match self.pool.log() {
+            // It was being added, or has failed and everything that it held is on the disks: another one begins.
+            None | Some(LogRecord { state: LogState::Abandoned, .. }) if is_there && names.is_empty() => {
+                match self.make_log(place).await {
+                    Ok(()) => return,
+                    Err(refusal) => Lost { why: refusal.message, held: BTreeMap::new() },
+                }
+            }
+            None => Lost { why, held: BTreeMap::new() },
+            Some(record) if record.state == LogState::Abandoned => {
+                Lost::altogether(&names, "it failed, and the daemon ended before everything that it held was written")
+            }
+            Some(_) if !is_there => Lost::altogether(&names, &why),
+            Some(record) => match self.replay_log(place, &record, names, volumes).await {
+                Ok(log) => return self.log.begin(record.id, log),
+                Err(lost) => lost,
+            },
+        };
+        let mut sentence = format!("the log of pool {} cannot be used: {}", self.name, lost.why);
+        if !lost.held.is_empty() {
+            sentence = format!(
+                "{sentence}; attach its disks and open the pool again, or give up what volumes acknowledged last with blockyard pool remove-log {} --lost",
+                self.name
+            );
+        }
+        self.raise(event::LOG_LOST, sentence);
+        lost.held.iter().for_each(|(volume, why)| self.hold_back(*volume, why));
+        self.log.lose(lost.why);
+    }
+
+    /// The volumes that may have something in the log, but for those that are being deleted.
+    fn names_in_log(&self) -> Vec<Uuid> {
+        let named = self.pool.log().map(|log| log.volumes).unwrap_or_default();
+        self.known_volumes().into_iter().map(|volume| volume.id).filter(|id| named.contains(id)).collect()
+    }
+
+    /// Every volume has what the log holds for it, and the log goes on.
+    async fn replay_log(
+        self: &Rc<Self>,
+        place: usize,
+        record: &LogRecord,
+        names: Vec<Uuid>,
+        volumes: &[Found<W>],
+    ) -> Result<WriteLog, Lost> {
+        let (device, world) = (self.groups[place].array.clone(), self.seat.world.clone());
+        let opened = WriteLog::open(device, LogId(record.id.as_u128()), world, self.keeper(record.id)).await;
+        let mut recovery = opened.map_err(|error| Lost::altogether(&names, &error.to_string()))?;
+        let (mut held, mut damaged) = (BTreeMap::new(), BTreeMap::new());
+        let mut total = (0, Replayed::default());
+        for volume in recovery.volumes() {
+            let id = Uuid::from_u128(volume.0);
+            // Who was taken off the log got everything, or is gone; and may have been written through since.
+            if !names.contains(&id) {
+                recovery.give_up(volume);
+                continue;
+            }
+            let Some(found) = volumes.iter().find(|found| found.id == id) else {
+                held.insert(id, "it cannot be opened, and the log of its pool holds something for it".to_owned());
+                continue;
+            };
+            match recovery.replay(volume, &found.device).await {
+                Ok(replayed) => {
+                    total = (total.0 + 1, sum(total.1, &replayed));
+                    if let Some(first) = replayed.lost.first() {
+                        let blocks: u64 = replayed.lost.iter().map(|extent| extent.len.0).sum();
+                        let amount = Size::new(blocks * u64::from(BLOCK_BYTES)).iec();
+                        let at = first.start.0 * u64::from(BLOCK_BYTES);
+                        let why =
+                            format!("{amount} that it acknowledged are damaged in the log, the first at byte {at}");
+                        damaged.insert(id, why);
+                    }
+                }
+                Err(error) => {
+                    held.insert(id, format!("what the log of its pool holds for it cannot be written: {error}"));
+                }
+            }
+        }
+        if recovery.damaged_batches() > 0 {
+            let why = "a part of the log that may have been about it is damaged";
+            for &id in &names {
+                damaged.entry(id).or_insert_with(|| why.to_owned());
+            }
+        }
+        self.tell_of_replay(total.0, &total.1);
+        self.go_on(recovery, record.id, &names, held, damaged).await
+    }
+
+    /// The volumes that have got everything are taken off the log, which goes on if these are all.
+    async fn go_on<L: block::BlockDevice + 'static>(
+        &self,
+        recovery: Recovery<L, W>,
+        log: Uuid,
+        names: &[Uuid],
+        mut held: BTreeMap<Uuid, String>,
+        damaged: BTreeMap<Uuid, String>,
+    ) -> Result<WriteLog, Lost> {
+        let whole = names.iter().filter(|id| !held.contains_key(id) && !damaged.contains_key(id));
+        let leave = async |id: &Uuid| (*id, self.pool.leave_log(*id).await);
+        for (id, left) in join_all(whole.map(leave)).await {
+            if let Err(error) = left {
+                held.insert(id, format!("that it has everything cannot be recorded: {error}"));
+            }
+        }
+        if held.is_empty() && damaged.is_empty() {
+            return recovery.finish().await.map_err(|error| Lost { why: error.to_string(), held });
+        }
+        let why = if held.is_empty() { "it is damaged" } else { "volumes wait for what it holds" }.to_owned();
+        if held.is_empty() {
+            // What can be had of it the volumes have; it is not to be read again.
+            let abandoned = self.pool.abandon_log(log, damaged.keys().copied().collect()).await;
+            if let Err(error) = abandoned {
+                tracing::error!(pool = %self.name, %error, "a damaged log could not be given up");
+            }
+        }
+        held.extend(damaged);
+        Err(Lost { why, held })
+    }
+
+    fn tell_of_replay(&self, volumes: u32, replayed: &Replayed) {
+        if replayed.records == 0 {
+            return;
+        }
+        let amount = Size::new(replayed.bytes).iec();
+        let (count, name) =
+            (if volumes == 1 { "a volume".to_owned() } else { format!("{volumes} volumes") }, &self.name);
+        let sentence = format!("{count} of pool {name} got {amount} from its log, in {} records", replayed.records);
+        tracing::info!("{sentence}");
+        self.raise(event::LOG_REPLAYED, sentence);
+    }
+}
+
+fn sum(mut sum: Replayed, other: &Replayed) -> Replayed {
+    sum.records += other.records;
+    sum.bytes += other.bytes;
+    sum
+}
