@@ -108,6 +108,8 @@ catalogue! {
     1530 GROUP_UNKNOWN         NotFound    "The pool has no group of this number.";
     1531 GROUP_FULL_SIZE       Refused     "The disks of the group have no room that it does not use.";
     1532 GROUP_FIXED           Refused     "The group cannot become larger in this way.";
+    1533 VOLUME_COPYING        Refused     "The volume is being copied.";
+    1534 COPY_UNKNOWN          NotFound    "Nothing is being copied to this volume.";
 
     1601 HOST_IN_USE           Refused     "Volumes are presented to the host.";
     1602 SECRETS_EQUAL         Invalid     "Both directions have the same secret.";

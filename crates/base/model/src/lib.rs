@@ -7,6 +7,7 @@ mod access;
 mod call;
 mod check;
 pub mod code;
+mod copy;
 mod disk;
 mod engine;
 pub mod event;
@@ -37,6 +38,7 @@ pub use access::{Access, Chap, Host, Initiators, Portal, Presentation, TARGET_PO
 pub use call::{Call, Reply};
 pub use check::{CheckFinding, CheckKind, PoolCheck};
 pub use code::Code;
+pub use copy::{CopyReport, CopySource};
 pub use disk::{DiskCounters, DiskIdentity, DiskReport, DiskState, Label, SpareReport};
 pub use engine::{EngineReport, NodeIdentity};
 pub use event::{Event, EventCode, EventSeverity, Raised, Subject, SubjectKind};

@@ -1,8 +1,8 @@
 //! What control asks of the data plane.
 
 use crate::{
-    Access, Backend, DiskId, DiskName, Level, Name, PoolId, Provision, RepairPolicy, Size, SnapshotId, SnapshotLock,
-    SnapshotName, SpacePolicy, VolumeId, VolumeName, VolumePolicy,
+    Access, Backend, CopySource, DiskId, DiskName, Level, Name, PoolId, Provision, RepairPolicy, Size, SnapshotId,
+    SnapshotLock, SnapshotName, SpacePolicy, VolumeId, VolumeName, VolumePolicy,
 };
 use std::net::SocketAddr;
 
@@ -195,6 +195,21 @@ pub enum Order {
         volume: VolumeName,
         /// How.
         policy: VolumePolicy,
+    },
+    /// Begin to copy what a volume shows now, or a snapshot, to a new volume of any pool → `Report::Volume`, which is
+    /// `Copying`. It is whole, and can be used, when the event says so; after a crash before that it is gone.
+    CopyVolume {
+        /// What.
+        source: CopySource,
+        /// The name of the new volume, in a pool.
+        target: VolumeName,
+        /// Its identity.
+        id: VolumeId,
+    },
+    /// End a copy that runs; what it has made is gone → `Report::Done`. Refused with `COPY_UNKNOWN` when none does.
+    CancelCopy {
+        /// The volume that is copied to.
+        target: VolumeName,
     },
     /// Delete a volume that nobody sees → `Report::Done`.
     DeleteVolume {

@@ -1,6 +1,6 @@
 //! How a volume is.
 
-use crate::{CacheReport, Progress, Size, SnapshotName, VolumeId, VolumeName, VolumePolicy};
+use crate::{CacheReport, CopyReport, Progress, Size, SnapshotName, VolumeId, VolumeName, VolumePolicy};
 use serde::{Deserialize, Serialize};
 
 /// One volume as it is now.
@@ -29,6 +29,9 @@ pub struct VolumeReport {
     /// What the cache does for it, where it lies in a pool.
     #[serde(default)]
     pub cache: Option<CacheReport>,
+    /// What is being copied to it, and how far, until it is whole; nobody can use it before.
+    #[serde(default)]
+    pub copy: Option<Box<CopyReport>>,
 }
 
 /// What a volume with a map takes of its pool.
@@ -105,6 +108,8 @@ pub enum VolumeState {
     Failed,
     /// It is known, but what holds its data was not found.
     Missing,
+    /// What it is to show is being copied to it, and nobody can use it before.
+    Copying,
 }
 
 /// What hosts have done with a volume since it was opened.
@@ -161,6 +166,7 @@ impl VolumeState {
             Self::Online => "online",
             Self::Failed => "failed",
             Self::Missing => "missing",
+            Self::Copying => "copying",
         }
     }
 }

@@ -8,9 +8,9 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    AddGroup, AddLog, AddMember, Events, GrowPool, ImportPool, Locate, LockSnapshot, NewClone, NewDisk, NewHost,
-    NewPool, NewPresentation, NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings, RemoveLog, Replace, Resize,
-    RollBack, StartScrub, Unpresent, VolumeChange, VolumeSettings,
+    AddGroup, AddLog, AddMember, Events, GrowPool, ImportPool, Locate, LockSnapshot, NewClone, NewCopy, NewDisk,
+    NewHost, NewPool, NewPresentation, NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings, RemoveLog, Replace,
+    Resize, RollBack, StartScrub, Unpresent, VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -62,6 +62,8 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/snapshots", get(snapshots).post(create_snapshots))
         .route("/snapshots/{*name}", get(snapshot).patch(lock_snapshot).delete(delete_snapshot))
         .route("/clones", post(clone_snapshot))
+        .route("/copies", post(copy_volume))
+        .route("/copies/{*name}", axum::routing::delete(cancel_copy))
         .route("/rollbacks", post(roll_back))
         .route("/hosts", get(hosts).post(add_host))
         .route("/hosts/{name}", axum::routing::delete(remove_host))
@@ -267,6 +269,15 @@ async fn delete_snapshot(State(control): Shared, Named(name): Named<SnapshotName
 
 async fn clone_snapshot(State(control): Shared, Body(request): Body<NewClone>) -> Answer {
     created("volume", to_its_end(async move { control.clone_snapshot(request).await }).await?)
+}
+
+async fn copy_volume(State(control): Shared, Body(request): Body<NewCopy>) -> Answer {
+    created("volume", to_its_end(async move { control.copy_volume(request).await }).await?)
+}
+
+async fn cancel_copy(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {
+    to_its_end(async move { control.cancel_copy(&name).await }).await?;
+    Ok(gone())
 }
 
 async fn roll_back(State(control): Shared, Body(request): Body<RollBack>) -> Answer {

@@ -4,6 +4,7 @@
 //! concerned, commits, and then answers.
 
 pub(crate) mod care;
+pub(crate) mod copies;
 pub(crate) mod disks;
 pub(crate) mod hosts;
 mod log;

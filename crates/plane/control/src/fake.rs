@@ -178,10 +178,12 @@ impl Fake {
                 // Without one that runs the next one is meant.
                 self.turn_scrub(pool, state).or_else(|_| Ok(self.pool_report(pool)))
             }
-            Order::CreateVolume(spec) => self.create_volume(spec).map(Report::Volume),
-            Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).map(Report::Volume),
-            Order::SetVolumePolicy { volume, policy } => self.set_volume_policy(volume, *policy),
-            Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),
+            Order::CreateVolume(_)
+            | Order::ResizeVolume { .. }
+            | Order::SetVolumePolicy { .. }
+            | Order::CopyVolume { .. }
+            | Order::CancelCopy { .. }
+            | Order::DeleteVolume { .. } => self.obey_of_volumes(order),
             Order::CheckPool { .. } => Ok(Report::Check(PoolCheck::default())),
             Order::DumpPool { pool } => Ok(Report::Text(format!("pool {pool}, which has no maps\n"))),
             Order::CreateSnapshots { .. }
@@ -212,6 +214,28 @@ impl Fake {
             Order::Portals => Ok(Report::Portals(self.portals.iter().map(|address| portal(*address)).collect())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
+        }
+    }
+
+    fn obey_of_volumes(&mut self, order: &Order) -> Result<Report, Refusal> {
+        match order {
+            Order::CreateVolume(spec) => self.create_volume(spec).map(Report::Volume),
+            Order::ResizeVolume { volume, size } => self.resize_volume(volume, *size).map(Report::Volume),
+            Order::SetVolumePolicy { volume, policy } => self.set_volume_policy(volume, *policy),
+            // It takes no time, for there is nothing to copy.
+            Order::CopyVolume { source, target, id } => {
+                let like = self.volumes().into_iter().find(|volume| volume.name == *source.volume());
+                let like = like.expect("control asks for volumes that are open");
+                let (name, backend) = (target.clone(), like.backend);
+                let spec = VolumeSpec { name, id: *id, size: like.size, block_bytes: like.block_bytes, backend };
+                self.create_volume(&spec).map(Report::Volume)
+            }
+            Order::CancelCopy { target } => {
+                let message = format!("nothing is being copied to volume {target}");
+                Err(Refusal::new(code::COPY_UNKNOWN, message, "see blockyard volume list"))
+            }
+            Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),
+            _ => unreachable!("only orders about volumes come here"),
         }
     }
 
@@ -331,6 +355,7 @@ fn volume(spec: &VolumeSpec) -> VolumeReport {
         space: None,
         policy: spec.name.pool().map(|_| VolumePolicy::default()),
         cache: spec.name.pool().map(|_| CacheReport::default()),
+        copy: None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the API is asked: the bodies of its requests.
 
 use model::{
-    DiskName, EventSeverity, Iqn, Level, Name, Network, Provision, Refusal, Secret, Size, SnapshotLock, SnapshotName,
-    Timestamp, VolumeName, code,
+    CopySource, DiskName, EventSeverity, Iqn, Level, Name, Network, Provision, Refusal, Secret, Size, SnapshotLock,
+    SnapshotName, Timestamp, VolumeName, code,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -277,6 +277,16 @@ pub struct NewClone {
     /// True when whole granules of zeros shall take no space.
     #[serde(default)]
     pub zero_detection: bool,
+}
+
+/// Copy a volume, or a snapshot, wholly.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewCopy {
+    /// What.
+    pub source: CopySource,
+    /// The name of the copy, in any pool.
+    pub name: VolumeName,
 }
 
 /// Go back to a snapshot.

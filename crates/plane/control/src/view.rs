@@ -163,6 +163,7 @@ impl Control {
             space: None,
             policy: None,
             cache: None,
+            copy: None,
         }));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)

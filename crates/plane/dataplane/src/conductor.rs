@@ -2,6 +2,7 @@
 //!
 //! Orders that change something run one at a time, in order; questions are answered beside them.
 
+mod copies;
 mod disks;
 mod pools;
 mod questions;
@@ -12,7 +13,9 @@ use crate::access::AccessView;
 use crate::portal::OpenPortal;
 use crate::registry::Notice;
 use crate::seat::Seat;
+use copies::Copies;
 use disks::KnownDisk;
+use futures_util::future::{Either, select};
 use model::{
     Access, Call, DiskName, Name, Network, NodeIdentity, Order, PoolId, PortalReport, PortalState, Refusal, Report,
     TARGET_PORTAL_GROUP, VolumeId, VolumeName, code,
@@ -22,6 +25,7 @@ use shard::mailbox::{self, Receiver};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +39,7 @@ pub struct Conductor<W: World> {
     disks: RefCell<BTreeMap<DiskName, KnownDisk>>,
     pools: RefCell<BTreeMap<Name, PoolHome>>,
     volumes: RefCell<BTreeMap<VolumeName, VolumeHome>>,
+    copies: Copies,
     portals: RefCell<BTreeMap<SocketAddr, OpenPortal>>,
     access: RefCell<Access>,
     networks: Box<dyn Fn() -> Vec<Network>>,
@@ -115,6 +120,7 @@ impl<W: World> Conductor<W> {
             disks: RefCell::default(),
             pools: RefCell::default(),
             volumes: RefCell::default(),
+            copies: Copies::default(),
             portals: RefCell::default(),
             access: RefCell::default(),
             networks: facts.networks,
@@ -126,7 +132,7 @@ impl<W: World> Conductor<W> {
         }
     }
 
-    async fn change(&self, order: &Order) -> Result<Report, Refusal> {
+    async fn change(self: &Rc<Self>, order: &Order) -> Result<Report, Refusal> {
         if self.stopped.get() {
             return Err(engine_gone());
         }
@@ -164,6 +170,8 @@ impl<W: World> Conductor<W> {
             Order::SetVolumePolicy { volume, policy } => {
                 self.set_volume_policy(volume, *policy).await.map(Report::Volume)
             }
+            Order::CopyVolume { source, target, id } => self.copy_volume(source, target, *id).await.map(Report::Volume),
+            Order::CancelCopy { target } => self.cancel_copy(target).await.map(|()| Report::Done),
             Order::DeleteVolume { volume } => self.delete_volume(volume).await.map(|()| Report::Done),
             Order::CreateSnapshots { snapshots, lock } => {
                 self.create_snapshots(snapshots, *lock).await.map(Report::Snapshots)
@@ -255,9 +263,11 @@ impl<W: World> Conductor<W> {
         }
         self.portals.borrow_mut().clear();
         let patience = self.seat.world.sleep(STOP_PATIENCE);
-        let ended = std::pin::pin!(self.end_sessions(|_| true));
-        if let futures_util::future::Either::Right(_) = futures_util::future::select(ended, patience).await {
+        if let Either::Right(_) = select(pin!(self.end_sessions(|_| true)), patience).await {
             tracing::warn!("some sessions have commands that do not end; stopping without them");
+        }
+        if let Either::Right(_) = select(pin!(self.end_copies()), self.seat.world.sleep(STOP_PATIENCE)).await {
+            tracing::warn!("some copies do not end; what they leave is cleared away when their pools are opened");
         }
         let pools: Vec<(Name, PoolHome)> =
             self.pools.borrow().iter().map(|(name, &home)| (name.clone(), home)).collect();

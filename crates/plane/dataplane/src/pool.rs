@@ -2,6 +2,7 @@
 
 mod care;
 mod check;
+mod copy;
 mod create;
 mod device;
 mod findings;
@@ -28,6 +29,9 @@ mod work;
 
 pub use care::set_repair;
 pub use check::{check, dump};
+pub use copy::{
+    CopyEnd, CopyState, Original, abandon_copy, complete_copy, offer_copy, receive_copy, send_copy, withdraw_copy,
+};
 pub use create::{NewGroup, NewPool, create};
 pub use device::PoolVolume;
 pub use groups::add_group;
@@ -86,6 +90,7 @@ pub struct OpenPool<W: World> {
     findings: Findings,
     log: log::LogDevice,
     held: held::Held,
+    copies: copy::Copies<W>,
 }
 
 /// One group of an open pool.
@@ -188,6 +193,7 @@ impl<W: World> OpenPool<W> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
         let (halt, parting, taking_out, care, claim, findings, log, held) = Default::default();
+        let copies = copy::Copies::default();
         let pool = Rc::new(Self {
             name,
             id,
@@ -202,6 +208,7 @@ impl<W: World> OpenPool<W> {
             findings,
             log,
             held,
+            copies,
         });
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
@@ -252,7 +259,8 @@ impl<W: World> OpenPool<W> {
         let status = self.pool.status();
         let own = name.volume().as_str();
         let in_segments = status.volumes.iter().map(|volume| (volume.name.as_str(), volume.id));
-        let mapped = status.families.iter().flat_map(|family| &family.volumes).filter(|volume| !volume.is_dying);
+        let mapped = status.families.iter().flat_map(|family| &family.volumes);
+        let mapped = mapped.filter(|volume| !volume.is_dying && !volume.is_partial);
         let mapped = mapped.map(|volume| (volume.name.as_str(), volume.id));
         in_segments.chain(mapped).find(|(name, _)| *name == own).map(|(_, id)| id).ok_or_else(|| {
             let hint = "`blockyard volume list` shows the volumes";

@@ -246,6 +246,7 @@ impl<W: World> Unit<W> {
             space: None,
             policy: self.store.policed().map(|_| self.policy.get()),
             cache: self.store.policed().map(|volume| policy::cache_report(&volume.counters())),
+            copy: None,
         }
     }
 }

@@ -23,8 +23,10 @@ pub const FAMILIES: u64 = 1;
 pub const PROTECTED: u64 = 2;
 /// The pool has, or had, a group for a write log: a program that does not know it would serve volumes without what is in it.
 pub const LOGS: u64 = 4;
+/// A volume is being copied to and is not whole: a program that does not know it would show it.
+pub const PARTIAL: u64 = 8;
 /// Features that must be known to open a pool. This version opens pools only to write to them.
-const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES | PROTECTED | LOGS };
+const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES | PROTECTED | LOGS | PARTIAL };
 /// Where in the block the checksum stands, the same in every version.
 const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
 

@@ -68,6 +68,11 @@ catalogue! {
     252 RESHAPE_STOPPED    Critical "A group could not be laid out over all of its members.";
     253 RESHAPE_LATE       Warning  "A reshape will not end in the time that was promised.";
     254 MEMBER_REFUSED     Warning  "A disk could not become one more member of a group.";
+    260 COPY_BEGAN         Info     "A volume is being copied.";
+    261 COPY_ENDED         Info     "A copy of a volume is whole.";
+    262 COPY_FAILED        Warning  "A volume could not be copied.";
+    263 COPY_CANCELLED     Info     "The copy of a volume was ended before its end.";
+    264 COPY_CLEARED       Info     "What a copy had left that was cut short is gone.";
 
     301 POOL_WHOLE         Info     "All members of a pool are in step.";
     302 POOL_DEGRADED      Warning  "A pool has less protection than it should have.";

@@ -1,7 +1,7 @@
 //! `blockyard volume …`, `blockyard present …` and what belongs to it.
 
 use clap::{Args, Subcommand};
-use model::{Name, Size, SnapshotName, VolumeName};
+use model::{CopySource, Name, Size, SnapshotName, VolumeName};
 use std::path::PathBuf;
 
 /// What can be done with volumes.
@@ -68,6 +68,33 @@ pub enum VolumeCommand {
         /// Let whole granules of zeros take no space
         #[arg(long)]
         zero_detection: bool,
+    },
+    /// Copy all that a volume shows now, or a snapshot, to a new volume of any pool, while hosts go on
+    #[command(after_help = "Example:
+  blockyard volume copy tank/vm1 fast
+  blockyard volume copy tank/vm1@monday tank --name vm1-monday --wait
+  blockyard volume cancel-copy fast/vm1
+
+Of a volume that is in use, the copy is of one instant: that at which the command was given. What takes no space takes
+none in the copy. The copy is listed as copying and can be used when it is whole; until then a crash or a restart ends
+it, and what it has made is cleared away.")]
+    Copy {
+        /// POOL/VOLUME, or POOL/VOLUME@SNAPSHOT
+        source: CopySource,
+        /// The pool to copy it to
+        pool: Name,
+        /// What to call the copy [default: as the source]
+        #[arg(long)]
+        name: Option<Name>,
+        /// Return only when the copy is whole; exit code 1 when it could not be made
+        #[arg(long)]
+        wait: bool,
+    },
+    /// End a copy that runs; what it has made is gone
+    #[command(after_help = "Example:\n  blockyard volume cancel-copy fast/vm1")]
+    CancelCopy {
+        /// The volume that is copied to
+        name: VolumeName,
     },
     /// Let a volume show what a snapshot of it shows; what was written since is gone
     #[command(after_help = "Example:

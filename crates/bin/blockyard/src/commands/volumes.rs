@@ -1,11 +1,14 @@
 //! `blockyard volume …`
 
+mod copy;
+
 use super::disks::absolute;
 use super::{Desk, or_dash};
 use crate::args::{VolumeCommand, VolumeSettingOptions};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
+use crate::progress::sentence;
 use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack, VolumeChange};
 use model::volume_policy::VOLUME_SETTINGS;
 use model::{
@@ -50,6 +53,8 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             let volume: VolumeReport = answer.decode()?;
             desk.out.done(&answer, &format!("volume {} created, a clone of {}", volume.name, request.snapshot))
         }
+        VolumeCommand::Copy { source, pool, name, wait } => copy::begin(desk, source, pool, name, wait),
+        VolumeCommand::CancelCopy { name } => copy::cancel(desk, &name),
         VolumeCommand::Rollback { name, snapshot, force, yes } => {
             let request = RollBack { snapshot: SnapshotName::of(name, snapshot), force, confirmed: true };
             if !yes {
@@ -83,7 +88,7 @@ fn list(desk: &Desk) -> Result<(), Failure> {
         let counters = &volume.counters;
         vec![
             volume.name.to_string(),
-            volume.state.as_str().to_owned(),
+            state(volume),
             volume.size.iec(),
             or_dash(volume.space.as_ref().map(|space| space.mapped.iec())),
             or_dash(volume.space.as_ref().map(|space| space.reclaimed.iec())),
@@ -111,6 +116,12 @@ fn list(desk: &Desk) -> Result<(), Failure> {
         "ERRORS",
     ];
     desk.out.rows(&answer, &Rows { header, rows: volumes.iter().map(row).collect() })
+}
+
+/// The state in one word, and of a copy how far it is.
+fn state(volume: &VolumeReport) -> String {
+    let percent = volume.copy.as_ref().map(|copy| format!(" {} %", copy.progress.percent()));
+    format!("{}{}", volume.state.as_str(), percent.unwrap_or_default())
 }
 
 fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result<(), Failure> {
@@ -165,6 +176,11 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         }
         Backend::File { path } => told.push(("file", path.clone())),
         other => told.push(("space", other.as_str().to_owned())),
+    }
+    if let Some(copy) = &volume.copy {
+        let progress = sentence(&copy.source.to_string(), &copy.progress);
+        told.push(("copy of", progress));
+        return told;
     }
     if let Some(space) = &volume.space {
         let shared = format!("{}, of which {} shared", space.mapped.iec(), space.shared.iec());

@@ -2,6 +2,7 @@
 
 use crate::Control;
 use crate::boot::DEFAULT_TARGET;
+use crate::change::copies::admit_whole;
 use crate::change::hosts::{unknown_host, unknown_target};
 use crate::change::volumes;
 use crate::request::{NewPresentation, Unpresent};
@@ -19,6 +20,7 @@ impl Control {
     pub async fn present(&self, request: NewPresentation) -> Result<PresentationReport, Refusal> {
         let turn = self.turn().await;
         let volume = self.volume(&request.volume).await?.ok_or_else(|| volumes::unknown(&request.volume))?;
+        admit_whole(&volume)?;
         let default = || DEFAULT_TARGET.parse().expect("the default target's name is a name");
         let target: Name = request.target.clone().unwrap_or_else(default);
         let lun = admit_presentation(&self.state(), &request, &target)?;

@@ -1,12 +1,11 @@
 //! Snapshots: made, locked, cloned, gone back to, deleted.
 
 use crate::Control;
-use crate::change::volumes;
 use crate::control::random;
 use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack};
 use model::{
     Order, Provision, Refusal, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState, VolumeId,
-    VolumeName, VolumeReport, code,
+    VolumeReport, code,
 };
 
 impl Control {
@@ -19,7 +18,7 @@ impl Control {
         admit_lock(request.lock)?;
         let mut snapshots = Vec::new();
         for (nth, volume) in request.volumes.iter().enumerate() {
-            self.admit_volume(volume).await?;
+            self.admit_mapped(volume).await?;
             if request.volumes[..nth].contains(volume) {
                 let message = format!("volume {volume} is named twice");
                 return Err(Refusal::new(code::REQUEST_INVALID, message, "name every volume once"));
@@ -122,18 +121,9 @@ impl Control {
 
     /// One snapshot. *Errors*: there is none of this name.
     pub async fn snapshot_report(&self, name: &SnapshotName) -> Result<SnapshotReport, Refusal> {
-        self.admit_volume(&name.volume).await?;
+        self.admit_mapped(&name.volume).await?;
         let mut snapshots = self.snapshots().await?.into_iter();
         snapshots.find(|one| one.name == *name && one.state == SnapshotState::Whole).ok_or_else(|| unknown(name))
-    }
-
-    async fn admit_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
-        let volume = self.volume(name).await?.ok_or_else(|| volumes::unknown(name))?;
-        if name.pool().is_none() {
-            let message = format!("volume {} has no pool, so it can have no snapshots", volume.name);
-            return Err(Refusal::new(code::VOLUME_NO_MAP, message, "make a volume in a pool and copy into it"));
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Volumes: made, grown, deleted.
 
 use crate::Control;
+use crate::change::copies::admit_whole;
 use crate::change::disks::{admit_path, create_file};
 use crate::change::pools;
 use crate::control::Turn;
@@ -77,6 +78,7 @@ impl Control {
     pub async fn set_volume(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
         let turn = self.turn().await;
         let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
+        admit_whole(&volume)?;
         let before = volume.policy.ok_or_else(|| {
             let message = format!("volume {name} has no pool, and only volumes of pools are cached");
             Refusal::new(code::POLICY_IMPOSSIBLE, message, "make a volume in a pool")
@@ -136,7 +138,9 @@ impl Control {
         let turn = self.turn().await;
         let state = self.state();
         let known = state.volumes.contains_key(name);
-        let open = self.volume(name).await?.is_some();
+        let volume = self.volume(name).await?;
+        volume.iter().try_for_each(admit_whole)?;
+        let open = volume.is_some();
         if !known && !open {
             return Err(unknown(name));
         }

@@ -1,7 +1,7 @@
 //! Snapshots and clones as control sees them: who may be deleted when, and what makes no sense.
 
 use super::Array;
-use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack};
+use crate::request::{LockSnapshot, NewBackend, NewClone, NewCopy, NewSnapshots, NewVolume, RollBack};
 use model::{Refusal, Size, SnapshotLock, SnapshotName, SnapshotReport, Timestamp, code};
 
 fn snapshot(text: &str) -> SnapshotName {
@@ -79,4 +79,33 @@ async fn roll_back_is_confirmed() {
     array.control.roll_back(back(true)).await.expect("done");
     let other = RollBack { snapshot: snapshot("tank/vm1@none"), force: false, confirmed: true };
     assert_eq!(array.control.roll_back(other).await.expect_err("unknown").code, code::SNAPSHOT_UNKNOWN);
+}
+
+#[tokio::test]
+async fn copy_is_of_a_volume_or_a_snapshot_of_a_pool_to_a_new_name_in_one() {
+    let array = furnished().await;
+    let image = NewVolume {
+        backend: Some(NewBackend::Ram {}),
+        ..NewVolume::new("image".parse().expect("a name"), Some(Size::mib(1)))
+    };
+    array.control.create_volume(image).await.expect("a volume");
+    create(&array, &["tank/log"], "noon", SnapshotLock::Open).await.expect("one");
+    let copy = |source: &str, name: &str| {
+        let request = NewCopy { source: source.parse().expect("a name"), name: name.parse().expect("a name") };
+        let control = array.control.clone();
+        async move { control.copy_volume(request).await }
+    };
+    for (source, name, refused) in [
+        ("tank/none", "tank/x", code::VOLUME_UNKNOWN),
+        ("tank/log@never", "tank/x", code::SNAPSHOT_UNKNOWN),
+        ("image", "tank/x", code::VOLUME_NO_MAP),
+        ("tank/log", "x", code::REQUEST_INVALID),
+        ("tank/log", "tonk/x", code::POOL_UNKNOWN),
+        ("tank/log", "tank/vm1", code::NAME_TAKEN),
+    ] {
+        assert_eq!(copy(source, name).await.expect_err(name).code, refused, "{source} to {name}");
+    }
+    assert_eq!(copy("tank/log@noon", "tank/old").await.expect("copied").size, Size::mib(1));
+    let unknown = array.control.cancel_copy(&"tank/old".parse().expect("a name")).await;
+    assert_eq!(unknown.expect_err("it has ended").code, code::COPY_UNKNOWN);
 }

@@ -156,6 +156,7 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
         let home = self.pool_home(name)?.home;
+        self.admit_no_copy(name)?;
         // Hosts lose the volumes first: nothing is written while the groups are marked clean.
         self.volumes.borrow_mut().retain(|volume, _| volume.pool() != Some(name));
         self.publish_access().await;

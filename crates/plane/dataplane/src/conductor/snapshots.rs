@@ -24,6 +24,7 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) async fn delete_snapshot(&self, name: &SnapshotName) -> Result<(), Refusal> {
+        self.admit_not_copied(name)?;
         let name = name.clone();
         self.at(self.home_of(&name)?, move |seat| pool::delete_snapshot(seat, name)).await
     }

@@ -87,11 +87,15 @@ impl<W: World> Conductor<W> {
         for home in 0..self.seat.limits.shards {
             reports.extend(self.seat.call(home, |seat| async move { unit::reports(&seat) }).await.unwrap_or_default());
         }
+        let copies = self.copy_reports();
+        reports.retain(|report| copies.iter().all(|copy| copy.name != report.name));
+        reports.extend(copies);
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
     }
 
     fn volume_home(&self, name: &VolumeName) -> Result<VolumeHome, Refusal> {
+        self.admit_whole(name)?;
         self.volumes.borrow().get(name).copied().ok_or_else(|| {
             let hint = "`blockyard volume list` shows the volumes";
             Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
@@ -104,7 +108,7 @@ impl<W: World> Conductor<W> {
             let message = format!("there is a volume {name} already");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
-        Ok(())
+        self.admit_whole(name)
     }
 
     fn admit(&self, spec: &VolumeSpec) -> Result<(), Refusal> {
@@ -119,7 +123,12 @@ impl<W: World> Conductor<W> {
         if spec.size.bytes() > self.seat.limits.volume_bytes_max {
             return Err(self.too_large(spec.size));
         }
-        if self.volumes.borrow().len() >= self.seat.limits.units_max {
+        self.admit_one_more()
+    }
+
+    /// Admits one more volume.
+    pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
+        if self.volumes.borrow().len() + self.copy_reports().len() >= self.seat.limits.units_max {
             let message = format!("there are {} volumes already", self.seat.limits.units_max);
             return Err(Refusal::new(code::LIMIT_REACHED, message, "delete one that is not needed"));
         }

@@ -43,7 +43,7 @@ impl<W: World> OpenPool<W> {
         Some(VolumeName::in_pool(self.name.clone(), name.parse().ok()?))
     }
 
-    /// The volumes that the pool has, but for those that are being deleted.
+    /// The volumes that the pool has, but for those that are being deleted or copied to.
     pub(super) fn known_volumes(&self) -> Vec<Known> {
         let status = self.pool.status();
         let in_segments = status.volumes.into_iter().map(|volume| Known {
@@ -60,7 +60,8 @@ impl<W: World> OpenPool<W> {
         });
         let of_family = status.families.into_iter().flat_map(|family| {
             let granule_bytes = family.granule_bytes;
-            family.volumes.into_iter().filter(|volume| !volume.is_dying).map(move |volume| Known {
+            let usable = |volume: &volume::ThinStatus| !volume.is_dying && !volume.is_partial;
+            family.volumes.into_iter().filter(usable).map(move |volume| Known {
                 id: volume.id,
                 backend: backend_of(&volume, granule_bytes),
                 name: volume.name,
@@ -89,6 +90,7 @@ impl<W: World> OpenPool<W> {
                 space: None,
                 policy: None,
                 cache: None,
+                copy: None,
             })
         };
         held.filter_map(report).collect()

@@ -80,6 +80,7 @@ pub async fn open<W: World>(
         (0..).zip(&found.catalog.groups).filter(|(number, record)| !record.clean && pool.groups.get(*number).is_some());
     dirty.for_each(|(number, _)| pool.suspect(number));
     let volumes = volumes::open_all(&pool, log_refused).await?;
+    pool.clear_copies().await;
     seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     pool.repair_after_open(&found, |place| looked[place].disk.clone()).await;
     Ok((pool.report(), volumes))

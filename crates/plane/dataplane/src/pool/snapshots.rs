@@ -152,7 +152,7 @@ fn lock_of(lock: SnapshotLock) -> Lock {
 
 impl<W: World> OpenPool<W> {
     /// The volume of this name, which has a map.
-    fn mapped_id(&self, name: &VolumeName) -> Result<Uuid, Refusal> {
+    pub(super) fn mapped_id(&self, name: &VolumeName) -> Result<Uuid, Refusal> {
         let id = self.volume_id(name)?;
         let families = self.pool.status().families;
         if families.iter().flat_map(|family| &family.volumes).any(|volume| volume.id == id) {
@@ -164,7 +164,7 @@ impl<W: World> OpenPool<W> {
     }
 
     /// Everything acknowledged is on the disks; the volumes that were not written through before.
-    async fn write_all_through<'a>(
+    pub(super) async fn write_all_through<'a>(
         &self,
         names: impl IntoIterator<Item = &'a VolumeName>,
     ) -> Result<Vec<Rc<Unit<W>>>, Refusal> {
@@ -186,7 +186,7 @@ impl<W: World> OpenPool<W> {
     }
 
     /// The volumes are written as their policies say again.
-    async fn write_as_before(&self, late: &[Rc<Unit<W>>]) {
+    pub(super) async fn write_as_before(&self, late: &[Rc<Unit<W>>]) {
         for unit in late {
             if let Err(error) = unit.set_policy(unit.policy()).await {
                 tracing::error!(volume = %unit.name, %error, "a volume is written through, against its policy");
@@ -195,7 +195,7 @@ impl<W: World> OpenPool<W> {
     }
 
     /// The snapshot of this name, and its volume.
-    fn snapshot(&self, name: &SnapshotName) -> Result<(Uuid, SnapshotReport), Refusal> {
+    pub(super) fn snapshot(&self, name: &SnapshotName) -> Result<(Uuid, SnapshotReport), Refusal> {
         let volume = self.mapped_id(&name.volume)?;
         let found = self.snapshots().into_iter().find(|one| one.name == *name && one.state == SnapshotState::Whole);
         found.map(|report| (volume, report)).ok_or_else(|| {

@@ -114,7 +114,7 @@ impl<W: World> OpenPool<W> {
                 reserved: Size::new(volume.reserved_bytes),
                 reclaimed: Size::new(volume.reclaimed_bytes),
                 held_by_snapshots: held_by_snapshots(family, volume),
-                snapshots: u32::try_from(volume.snapshots.len()).unwrap_or(u32::MAX),
+                snapshots: u32::try_from(named_snapshots(volume)).unwrap_or(u32::MAX),
                 clone_of: volume.clone_of.and_then(|origin| self.snapshot_name(family, origin)),
                 cleaning: cleanings.get(&volume.id).copied(),
             });
@@ -129,6 +129,11 @@ impl<W: World> OpenPool<W> {
         let own = VolumeName::in_pool(self.name.clone(), volume.name.parse().ok()?);
         Some(SnapshotName::of(own, snapshot.name.parse().ok()?))
     }
+}
+
+/// How many snapshots it has that operators have named.
+fn named_snapshots(volume: &ThinStatus) -> usize {
+    volume.snapshots.iter().filter(|snapshot| !super::copy::is_for_copy(&snapshot.name)).count()
 }
 
 fn progress(cleaning: volume::Cleaning) -> Progress {

@@ -3,7 +3,7 @@
 use super::device::Mapped;
 use super::held::Known;
 use super::refusals::refusal;
-use super::{OpenPool, PoolVolume, find};
+use super::{OpenPool, PoolVolume, copy, find};
 use crate::array::{Disk, Group};
 use crate::seat::Seat;
 use crate::unit::{Store, Unit, cache_id, policy_of};
@@ -233,6 +233,11 @@ impl<W: World> OpenPool<W> {
         let snapshots = volume.map_or(&[][..], |volume| &volume.snapshots);
         if snapshots.is_empty() {
             return Ok(());
+        }
+        if snapshots.iter().any(|snapshot| copy::is_for_copy(&snapshot.name)) {
+            let message = format!("volume {name} is being copied");
+            let hint = "wait for the end, or cancel it with blockyard volume cancel-copy";
+            return Err(Refusal::new(code::VOLUME_COPYING, message, hint));
         }
         let shown: Vec<&str> = snapshots.iter().take(5).map(|snapshot| snapshot.name.as_str()).collect();
         let more = snapshots.len().checked_sub(shown.len()).filter(|&more| more > 0);

@@ -31,6 +31,8 @@ pub(super) enum WorkKind {
     Scrub,
     /// Stripes are laid out over one member more.
     Reshape,
+    /// A volume is copied.
+    Copy,
 }
 
 impl Work {

@@ -69,6 +69,8 @@ pub struct BranchRecord {
     pub zero_detection: bool,
     /// True when it is deleted, and what it had is being given back.
     pub dying: bool,
+    /// True while what it is to show is being copied to it.
+    pub partial: bool,
     /// When it was made, in seconds since 1970.
     pub created_at: u64,
     /// The epoch of what is written now, from 1 on.

@@ -17,6 +17,7 @@ const THICK: u8 = 1;
 const ZERO_DETECTION: u8 = 2;
 const DYING: u8 = 4;
 const CLONE: u8 = 8;
+const PARTIAL: u8 = 16;
 
 wire! {
     struct FamilyWire {
@@ -134,6 +135,7 @@ impl BranchRecord {
                     flags: flag(self.thick, THICK)
                         | flag(self.zero_detection, ZERO_DETECTION)
                         | flag(self.dying, DYING)
+                        | flag(self.partial, PARTIAL)
                         | flag(self.parent.is_some(), CLONE),
                     name_bytes: name_bytes(&self.name),
                     reserved: [0; 4],
@@ -151,7 +153,7 @@ impl BranchRecord {
         let wire: BranchWire = payload.read()?;
         let name = payload.text(wire.name_bytes)?;
         let flags = wire.flags;
-        if flags & !(THICK | ZERO_DETECTION | DYING | CLONE) != 0 {
+        if flags & !(THICK | ZERO_DETECTION | DYING | CLONE | PARTIAL) != 0 {
             return Err(CatalogError::Damaged("a volume has unknown marks"));
         }
         let count = usize::from(wire.dead_ranges.get());
@@ -172,6 +174,7 @@ impl BranchRecord {
             thick: flags & THICK != 0,
             zero_detection: flags & ZERO_DETECTION != 0,
             dying: flags & DYING != 0,
+            partial: flags & PARTIAL != 0,
             created_at: wire.created_at.get(),
             epoch: wire.epoch.get(),
             mapped: wire.mapped.get(),
@@ -181,6 +184,12 @@ impl BranchRecord {
             snapshots: Vec::new(),
         })
     }
+}
+
+/// The features that a program must know to use a volume's record.
+pub(super) fn needed_by_branch(payload: &[u8]) -> u64 {
+    let is_partial = BranchWire::ref_from_prefix(payload).is_ok_and(|(branch, _)| branch.flags & PARTIAL != 0);
+    if is_partial { crate::label::PARTIAL } else { 0 }
 }
 
 impl SnapshotRecord {

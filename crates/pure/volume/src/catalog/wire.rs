@@ -3,7 +3,7 @@
 //! A type that a reader does not know is passed over when its record says so, else refused: that is how
 //! later kinds of objects come in. `docs/on-disk.md` has the byte maps.
 
-use super::family_wire::{TYPE_FAMILY, TYPE_SNAPSHOT};
+use super::family_wire::{TYPE_BRANCH, TYPE_FAMILY, TYPE_SNAPSHOT, needed_by_branch};
 use super::log::{LogRecord, TYPE_LOG};
 use super::{
     Catalog, Column, FamilyRecord, GROUPS_MAX, GroupRecord, GroupRole, MEMBERS_MAX, MemberRecord, MemberState,
@@ -399,6 +399,7 @@ pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
         let Ok(payload) = rest.take(bytes) else { break };
         needed |= match header.kind.get() {
             TYPE_FAMILY => FAMILIES,
+            TYPE_BRANCH => needed_by_branch(payload),
             TYPE_LOG => LOGS,
             TYPE_GROUP => GroupWire::ref_from_prefix(payload).map_or(0, |(group, _)| group.needs()),
             _ => 0,

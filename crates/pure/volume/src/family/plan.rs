@@ -135,6 +135,8 @@ pub struct ThinStatus {
     pub clone_of: Option<Uuid>,
     /// True when it is deleted, and what it held is being given back.
     pub is_dying: bool,
+    /// True while what it is to show is being copied to it.
+    pub is_partial: bool,
     /// True while space that nobody sees any more is being given back.
     pub is_cleaning: bool,
     /// Bytes that it shows as data, shared or not; none while its family is not open.

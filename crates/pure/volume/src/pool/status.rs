@@ -150,6 +150,7 @@ fn thin_status<D: BlockDevice + 'static, G: BlockDevice + 'static>(
         zero_detection: record.zero_detection,
         clone_of: record.parent.and_then(origin),
         is_dying: record.dying,
+        is_partial: record.partial,
         is_cleaning: record.cleaning > 0,
         mapped_bytes: branch.as_ref().map(|branch| branch.mapped.get() * granule),
         shared_bytes: branch.as_ref().map(|branch| branch.mapped.get().saturating_sub(branch.fresh.get()) * granule),

@@ -23,11 +23,34 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// *Durability*: when it returns. *Errors*: as [`Pool::create_volume`], and `Granule`.
     pub async fn create_thin_volume(&self, plan: ThinPlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
+        self.create_family(plan, false).await
+    }
+
+    /// As [`Pool::create_thin_volume`], of a volume that something is to be copied to: its status says that it is
+    /// partial, also after a crash, until [`Pool::complete_volume`].
+    pub async fn create_partial_volume(&self, plan: ThinPlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
+        self.create_family(plan, true).await
+    }
+
+    /// The volume, which was partial, is whole.
+    ///
+    /// *Shape*: what was copied is flushed. *Durability*: when it returns. *Errors*: `VolumeUnknown`, `CatalogLost`.
+    pub async fn complete_volume(&self, id: Uuid) -> Result<(), PoolError> {
+        let ((), change) = self.shared.store.change(|catalog| {
+            let record = catalog.branch_mut(id).filter(|branch| !branch.dying).ok_or(PoolError::VolumeUnknown(id))?;
+            record.partial = false;
+            Ok(())
+        })?;
+        self.shared.store.committed(change).await
+    }
+
+    async fn create_family(&self, plan: ThinPlan, partial: bool) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         let id = plan.id;
         let tuning = self.families.tuning.get();
         let birth = self.shared.store.generation() + 1;
         let ((), change) = self.shared.store.change(|catalog| {
-            let record = draft(&plan, catalog, birth, tuning.log_blocks)?;
+            let mut record = draft(&plan, catalog, birth, tuning.log_blocks)?;
+            record.branches[0].partial = partial;
             admit_emitted(catalog, record.emitted_bytes())?;
             catalog.families.push(record);
             Ok(())
@@ -271,6 +294,7 @@ fn first_branch(id: Uuid, name: &str, number: u32, created_at: u64, thick: bool,
         thick,
         zero_detection,
         dying: false,
+        partial: false,
         created_at,
         epoch: 1,
         mapped: 0,

@@ -22,7 +22,7 @@ pub struct Copied {
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
     /// `target`, on which nothing was written yet and which reads as zeros, shows what this device shows; holes stay
-    /// holes. `progress` hears how far it is, and stops the copy by answering false.
+    /// holes. `progress` hears how far it is; the copy goes on when it is ready, and stops when it answers false.
     ///
     /// A copy of a volume that is written meanwhile is of no instant: copy a snapshot. *Durability*: when it returns.
     /// *Errors*: those of the two devices, in blocks of 4096 bytes; `OutOfRange` when the target is smaller;
@@ -30,7 +30,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
     pub async fn copy_to<T: BlockDevice>(
         &self,
         target: &T,
-        mut progress: impl FnMut(Copied) -> bool,
+        mut progress: impl AsyncFnMut(Copied) -> bool,
     ) -> Result<Copied, IoError> {
         let all = self.geometry().all();
         if target.geometry().block_bytes != BLOCK_BYTES {
@@ -53,7 +53,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
                     }
                     at = here.end().0;
                     copied.looked_at_bytes = bytes(at);
-                    if !progress(copied) {
+                    if !progress(copied).await {
                         return Ok(copied);
                     }
                 }

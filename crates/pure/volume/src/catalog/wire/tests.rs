@@ -88,6 +88,7 @@ fn family() -> FamilyRecord {
         thick: number == 0,
         zero_detection: number == 1,
         dying: false,
+        partial: false,
         created_at: 1_700_000_001,
         epoch: 9,
         mapped: 80,
@@ -149,6 +150,10 @@ fn catalog_asks_for_no_newer_program_than_it_needs() {
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS, "a group was removed");
     catalog.groups.truncate(2);
     assert_eq!(needed_by(&catalog.emit()), FAMILIES);
+    catalog.families[0].branches[1].partial = true;
+    assert_eq!(needed_by(&catalog.emit()), FAMILIES | crate::label::PARTIAL);
+    assert_eq!(Catalog::parse(&catalog.emit()), Ok(catalog.clone()));
+    catalog.families[0].branches[1].partial = false;
     catalog.groups[1].protected = true;
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | PROTECTED);
     assert_eq!(Catalog::parse(&catalog.emit()), Ok(catalog.clone()));

@@ -3,7 +3,7 @@
 use super::rig::*;
 use crate::tests::disk::{GARBAGE, block_on};
 use crate::tests::world::{TestPool, volume_id};
-use crate::{Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan, Thresholds};
+use crate::{Copied, Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan, Thresholds};
 use block::{BlockDevice, Extent, IoErrorKind};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -470,17 +470,35 @@ fn copy_shows_what_the_snapshot_shows_in_another_pool_and_keeps_its_holes() {
     let target = create(&other.pool, 7, 1000);
     let source = open_snapshot(&opened.pool, 1);
     let mut heard = Vec::new();
-    let copied = block_on(source.copy_to(&*target, |copied| {
+    let progress = async |copied: Copied| {
         heard.push(copied.looked_at_bytes);
         true
-    }));
+    };
+    let copied = block_on(source.copy_to(&*target, progress));
     assert_eq!(copied.unwrap().bytes, 8 << 16);
     assert!(heard.is_sorted() && heard.last() == Some(&(1000 * 4096)));
     let (_, again) = reopen(&world);
     assert_eq!(contents(&open(&again.pool, 7)), contents(&source));
     assert_eq!(again.pool.status().families[0].volumes[0].mapped_bytes, Some(8 << 16));
     let small = create(&other.pool, 8, 10);
-    assert_eq!(block_on(source.copy_to(&*small, |_| true)).unwrap_err().kind, IoErrorKind::OutOfRange);
+    assert_eq!(block_on(source.copy_to(&*small, async |_| true)).unwrap_err().kind, IoErrorKind::OutOfRange);
+}
+
+#[test]
+fn volume_that_is_copied_to_is_partial_until_it_is_whole() {
+    let (world, opened) = mirror();
+    let partial = |pool: &TestPool| pool.status().families[0].volumes[0].is_partial;
+    let volume = block_on(opened.pool.create_partial_volume(thin_plan(1, 100))).unwrap();
+    write(&volume, 3, 10, 1).unwrap();
+    flush(&volume);
+    let (_, found) = reopen(&world);
+    assert!(partial(&found.pool), "after a crash, too");
+    block_on(opened.pool.complete_volume(volume_id(1))).unwrap();
+    let (_, found) = reopen(&world);
+    assert!(!partial(&found.pool));
+    assert_eq!(contents(&open(&found.pool, 1)), blocks(&[(3, 10, 1)]));
+    let unknown = block_on(opened.pool.complete_volume(volume_id(2)));
+    assert_eq!(unknown, Err(PoolError::VolumeUnknown(volume_id(2))));
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! Full copies of volumes: what is copied, and how far that is.
+
+use crate::{Name, Progress, Refusal, SnapshotName, VolumeName};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What is copied, written as `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum CopySource {
+    /// What the volume shows when the copy begins.
+    Volume(VolumeName),
+    /// What the snapshot shows.
+    Snapshot(SnapshotName),
+}
+
+/// A copy that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyReport {
+    /// What is copied.
+    pub source: CopySource,
+    /// How far it is, of what takes space in the source.
+    pub progress: Progress,
+}
+
+impl CopySource {
+    /// The volume that is copied, or that has the snapshot.
+    #[must_use]
+    pub fn volume(&self) -> &VolumeName {
+        match self {
+            Self::Volume(volume) => volume,
+            Self::Snapshot(snapshot) => &snapshot.volume,
+        }
+    }
+
+    /// The pool that it lies in, if it lies in one.
+    #[must_use]
+    pub fn pool(&self) -> Option<&Name> {
+        self.volume().pool()
+    }
+}
+
+impl FromStr for CopySource {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        match text.contains('@') {
+            true => text.parse().map(Self::Snapshot),
+            false => text.parse().map(Self::Volume),
+        }
+    }
+}
+
+impl TryFrom<String> for CopySource {
+    type Error = Refusal;
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<CopySource> for String {
+    fn from(source: CopySource) -> Self {
+        source.to_string()
+    }
+}
+
+impl fmt::Display for CopySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Volume(volume) => volume.fmt(f),
+            Self::Snapshot(snapshot) => snapshot.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_source_is_a_volume_or_one_of_its_snapshots() {
+        for text in ["tank/vm1", "tank/vm1@monday", "image"] {
+            let source: CopySource = text.parse().expect("a name");
+            assert_eq!(
+                (source.to_string().as_str(), source.volume().to_string().as_str()),
+                (text, text.trim_end_matches("@monday"))
+            );
+            assert_eq!(matches!(source, CopySource::Snapshot(_)), text.contains('@'));
+        }
+        assert!("tank/vm1@".parse::<CopySource>().is_err() && "a@b".parse::<CopySource>().is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! `blockyard volume copy` and `cancel-copy`
+
+use crate::commands::Desk;
+use crate::failure::Failure;
+use crate::progress::sentence;
+use control::request::NewCopy;
+use model::{CopySource, Name, VolumeName, VolumeReport};
+use std::time::Duration;
+
+/// How often the daemon is asked.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+pub fn begin(desk: &Desk, source: CopySource, pool: Name, name: Option<Name>, wait: bool) -> Result<(), Failure> {
+    let own = name.unwrap_or_else(|| source.volume().volume().clone());
+    let name = VolumeName::in_pool(pool, own);
+    let request = NewCopy { source, name: name.clone() };
+    let answer = desk.client.post("/copies", &request, "volume")?;
+    let text = format!("{} is being copied to {name}, see blockyard volume show {name}", request.source);
+    desk.out.done(&answer, &text)?;
+    if wait { follow(desk, &request) } else { Ok(()) }
+}
+
+pub fn cancel(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+    desk.client.delete(&format!("/copies/{name}"))?;
+    desk.out.said(&format!("nothing is being copied to {name} any more, and what there was of it is gone"))
+}
+
+/// Waits for the end; a line for each step of ten percent on stderr.
+fn follow(desk: &Desk, request: &NewCopy) -> Result<(), Failure> {
+    let mut told = None;
+    loop {
+        let volumes: Vec<VolumeReport> = desk.client.get("/volumes", "volumes")?.decode()?;
+        let Some(volume) = volumes.into_iter().find(|volume| volume.name == request.name) else {
+            eprintln!("blockyard: {} was not copied to {}; see blockyard event list", request.source, request.name);
+            return Err(Failure::Said);
+        };
+        let Some(copy) = volume.copy else {
+            return desk.out.said(&format!("volume {} is whole", request.name));
+        };
+        let step = copy.progress.percent() / 10;
+        if !desk.out.is_quiet() && told != Some(step) {
+            eprintln!("volume {}: {}", request.name, sentence("copy", &copy.progress));
+            told = Some(step);
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}

@@ -1,0 +1,268 @@
+//! Full copies of volumes between pools and within one, while hosts write, and what is left of those that are cut short.
+
+use crate::host::{Host, Login};
+use crate::node::{Node, furnished_with, name};
+use control::request::{NewCopy, NewGroup, NewPool, NewSnapshots, NewVolume, PoolSettings, Resize, Unpresent};
+use model::{CopySource, Level, Provision, Refusal, Size, SnapshotLock, VolumeReport, VolumeState, code, event};
+use shard::World;
+use sim::{Crash, DiskHandle, Sim};
+use std::time::Duration;
+
+/// Blocks of 512 bytes from one place that is written to the next: one in each granule of 64 KiB.
+const STRIDE: u64 = 128;
+const PLACES: u64 = 96;
+
+fn fill(place: u64) -> u8 {
+    (place * 11 + 5).to_le_bytes()[0]
+}
+
+/// A node with the pool `tank`, whose host sees the thin volume `tank/db`, of 64 MiB with 6 MiB in use, as LUN 1, and
+/// with the pool `fast`.
+async fn two_pools(sim: &Sim, shards: usize) -> (Node, Vec<DiskHandle>, Host) {
+    let (node, _, mut host) = furnished_with(sim, shards, &[], false).await;
+    let disks = vec![node.add_disk("f0", 128).await, node.add_disk("f1", 128).await];
+    let members = vec![name("f0"), name("f1")];
+    let groups = vec![NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, disks: members }];
+    let fast = NewPool { name: name("fast"), groups, force: false, spares: Vec::new(), spread: false };
+    node.control.create_pool(fast).await.unwrap();
+    let new = NewVolume {
+        provision: Some(Provision::Thin),
+        ..NewVolume::new("tank/db".parse().unwrap(), Some(Size::mib(64)))
+    };
+    node.control.create_volume(new).await.unwrap();
+    node.show_as("tank/db", 1).await;
+    host.address(1);
+    while host.test_unit_ready().await.is_some() {}
+    for place in 0..PLACES {
+        host.write(place * STRIDE, fill(place)).await;
+    }
+    (node, disks, host)
+}
+
+async fn copy(node: &Node, source: &str, target: &str) -> Result<VolumeReport, Refusal> {
+    let (source, name) = (source.parse().unwrap(), target.parse().unwrap());
+    node.control.copy_volume(NewCopy { source, name }).await
+}
+
+async fn slowly(node: &Node, rate: &str) {
+    let settings = [("rebuild.max".to_owned(), rate.to_owned())].into();
+    node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
+}
+
+async fn found(node: &Node, volume: &str) -> Option<VolumeReport> {
+    node.control.volume_report(&volume.parse().unwrap()).await.ok()
+}
+
+/// Waits until nothing is copied to the volume any more.
+async fn until_ended(sim: &Sim, node: &Node, volume: &str) -> Option<VolumeReport> {
+    loop {
+        match found(node, volume).await {
+            Some(report) if report.copy.is_some() => sim.sleep(Duration::from_millis(50)).await,
+            ended => return ended,
+        }
+    }
+}
+
+/// LUN `lun` shows what `tank/db` held before anything was changed, but for the first `changed` places.
+async fn check(host: &mut Host, lun: u64, changed: u64) {
+    host.address(lun);
+    while host.test_unit_ready().await.is_some() {}
+    for place in 0..PLACES {
+        let expected = if place < changed { !fill(place) } else { fill(place) };
+        assert_eq!(host.read(place * STRIDE).await, [expected; 512], "place {place}");
+    }
+    assert_eq!(host.read(PLACES * STRIDE + 7).await, [0; 512], "behind it is nothing");
+}
+
+async fn used(node: &Node, pool: &str) -> u64 {
+    node.control.pool_report(&name(pool)).await.unwrap().used.bytes()
+}
+
+#[test]
+fn copy_to_another_pool_is_of_one_instant_while_hosts_write_and_nobody_sees_half_of_it() {
+    for (seed, shards) in [(140, 1), (141, 3)] {
+        Sim::new(seed).run(async move |sim| {
+            let (node, _disks, mut host) = two_pools(&sim, shards).await;
+            slowly(&node, "1MiB/s").await;
+            let begun = copy(&node, "tank/db", "fast/db").await.unwrap();
+            assert_eq!((begun.state, begun.size), (VolumeState::Copying, Size::mib(64)));
+            // Half of it is written over while it is copied, from the end too.
+            for place in 0..PLACES / 2 {
+                host.write(place * STRIDE, !fill(place)).await;
+                host.write((PLACES - 1 - place) * STRIDE + 1, 0xee).await;
+            }
+            sim.sleep(Duration::from_secs(2)).await;
+            let report = found(&node, "fast/db").await.expect("it is listed");
+            let progress = report.copy.expect("it runs").progress;
+            assert_eq!(progress.total_bytes, PLACES << 16, "holes do not count");
+            assert!(
+                progress.percent() > 5 && progress.percent() < 95 && progress.seconds_left.is_some(),
+                "{progress:?}"
+            );
+
+            let copying = |refusal: Refusal| assert_eq!(refusal.code, code::VOLUME_COPYING, "{refusal}");
+            let volume = || "fast/db".parse().unwrap();
+            let presented = control::request::NewPresentation {
+                volume: volume(),
+                host: name("web"),
+                target: Some(name("t")),
+                lun: Some(2),
+                read_only: true,
+            };
+            copying(node.control.present(presented).await.unwrap_err());
+            copying(node.control.delete_volume(&volume()).await.unwrap_err());
+            copying(node.control.resize_volume(&volume(), Resize { size: Size::mib(128) }).await.unwrap_err());
+            let snapshots = NewSnapshots { volumes: vec![volume()], name: name("s"), lock: SnapshotLock::Open };
+            copying(node.control.create_snapshots(snapshots).await.unwrap_err());
+            copying(copy(&node, "fast/db", "fast/two").await.unwrap_err());
+            copying(node.control.export_pool(&name("fast")).await.unwrap_err());
+            assert_eq!(copy(&node, "tank/db", "fast/db").await.unwrap_err().code, code::NAME_TAKEN);
+            node.hide("tank/db").await;
+            copying(node.control.delete_volume(&"tank/db".parse().unwrap()).await.unwrap_err());
+            assert!(node.control.snapshots().await.unwrap().is_empty(), "what the copy is made of is nobody's to name");
+
+            slowly(&node, "off").await;
+            let whole = until_ended(&sim, &node, "fast/db").await.expect("it is there");
+            assert_eq!(whole.state, VolumeState::Online);
+            assert_eq!(whole.space.as_ref().map(|space| space.mapped.bytes()), Some(PLACES << 16), "holes stay holes");
+            node.show_as("fast/db", 2).await;
+            node.show_as("tank/db", 1).await;
+            check(&mut host, 2, 0).await;
+            // It is a volume like any other, on whichever shard.
+            host.write(3, 0x77).await;
+            assert_eq!(host.read(3).await, [0x77; 512]);
+            let told = node.codes().await;
+            assert!(told.contains(&event::COPY_BEGAN) && told.contains(&event::COPY_ENDED), "{told:?}");
+            sim.sleep(Duration::from_secs(20)).await;
+            let db = found(&node, "tank/db").await.unwrap();
+            assert_eq!(db.space.unwrap().mapped.bytes(), PLACES << 16);
+            let node = node.restarted(shards).await;
+            assert_eq!(found(&node, "fast/db").await.expect("still").state, VolumeState::Online);
+            let mut host = Host::login(&sim, &Login::of(crate::array::OPEN, 0)).await;
+            check(&mut host, 1, PLACES / 2).await;
+        });
+    }
+}
+
+#[test]
+fn copy_of_a_snapshot_within_its_pool_shows_the_snapshot() {
+    Sim::new(142).run(async move |sim| {
+        let (node, _disks, mut host) = two_pools(&sim, 2).await;
+        let volumes = vec!["tank/db".parse().unwrap()];
+        let monday = NewSnapshots { volumes, name: name("monday"), lock: SnapshotLock::Open };
+        node.control.create_snapshots(monday).await.unwrap();
+        for place in 0..PLACES {
+            host.write(place * STRIDE, !fill(place)).await;
+        }
+        slowly(&node, "1MiB/s").await;
+        copy(&node, "tank/db@monday", "tank/old").await.unwrap();
+        let snapshot = "tank/db@monday".parse().unwrap();
+        assert_eq!(node.control.delete_snapshot(&snapshot).await.unwrap_err().code, code::VOLUME_COPYING);
+        slowly(&node, "off").await;
+        until_ended(&sim, &node, "tank/old").await.expect("it is there");
+        node.show_as("tank/old", 2).await;
+        check(&mut host, 2, 0).await;
+        check(&mut host, 1, PLACES).await;
+        node.control.delete_snapshot(&snapshot).await.unwrap();
+    });
+}
+
+#[test]
+fn copy_that_is_cancelled_or_fails_leaves_nothing() {
+    Sim::new(143).run(async move |sim| {
+        let (node, disks, mut host) = two_pools(&sim, 2).await;
+        let before = used(&node, "fast").await;
+        slowly(&node, "1MiB/s").await;
+        copy(&node, "tank/db", "fast/db").await.unwrap();
+        sim.sleep(Duration::from_secs(2)).await;
+        assert!(used(&node, "fast").await > before);
+        node.control.cancel_copy(&"fast/db".parse().unwrap()).await.unwrap();
+        assert_eq!(found(&node, "fast/db").await, None);
+        let unknown = node.control.cancel_copy(&"fast/db".parse().unwrap()).await.unwrap_err();
+        assert_eq!(unknown.code, code::COPY_UNKNOWN);
+        assert_eq!(used(&node, "fast").await, before, "its space is back");
+
+        // Without room it is refused; with room for its map alone it ends when it finds that out.
+        for (mib, begins) in [(80, false), (64, true)] {
+            let big = NewVolume::new("fast/big".parse().unwrap(), Some(Size::mib(mib)));
+            node.control.create_volume(big).await.unwrap();
+            let begun = copy(&node, "tank/db", "fast/db").await;
+            assert_eq!(begun.map(drop).map_err(|full| full.code), if begins { Ok(()) } else { Err(code::POOL_FULL) });
+            assert_eq!(until_ended(&sim, &node, "fast/db").await, None);
+            node.control.delete_volume(&"fast/big".parse().unwrap()).await.unwrap();
+            assert_eq!(used(&node, "fast").await, before);
+        }
+        let told = node.control.events(control::Wanted::default()).await;
+        assert!(told.iter().any(|event| event.sentence.contains("the pool of the copy is full")), "{told:?}");
+
+        copy(&node, "tank/db", "fast/db").await.unwrap();
+        sim.sleep(Duration::from_secs(2)).await;
+        disks.iter().for_each(DiskHandle::fail);
+        assert_eq!(until_ended(&sim, &node, "fast/db").await, None);
+        let told = node.codes().await;
+        for code in [event::COPY_CANCELLED, event::COPY_FAILED] {
+            assert!(told.contains(&code), "{code}: {told:?}");
+        }
+        check(&mut host, 1, 0).await;
+        // What it was made of is gone, too: the volume can be deleted.
+        let seen = Unpresent { volume: "tank/db".parse().unwrap(), host: name("web"), target: None };
+        node.control.unpresent(&seen).await.unwrap();
+        node.control.delete_volume(&"tank/db".parse().unwrap()).await.unwrap();
+        for (source, wrong) in [("tank/db", code::VOLUME_UNKNOWN), ("tank/vm1@no", code::SNAPSHOT_UNKNOWN)] {
+            assert_eq!(copy(&node, source, "tank/x").await.unwrap_err().code, wrong, "{source}");
+        }
+        assert!("tank/vm1".parse::<CopySource>().is_ok());
+        assert_eq!(copy(&node, "tank/vm1", "none/x").await.unwrap_err().code, code::POOL_UNKNOWN);
+    });
+}
+
+/// Ends the daemon in the midst of a copy, and copies again after that.
+async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
+    let (node, _disks, host) = two_pools(sim, 2).await;
+    drop(host);
+    let before = used(&node, "fast").await;
+    slowly(&node, "4MiB/s").await;
+    let (control, machine) = (node.control.clone(), node.machine());
+    let request = NewCopy { source: "tank/db".parse().unwrap(), name: "fast/db".parse().unwrap() };
+    machine.spawn(async move { drop(control.copy_volume(request).await) });
+    sim.sleep(after).await;
+    let node = node.revived(2, crash).await;
+    let mut host = Host::login(sim, &Login::of(crate::array::OPEN, 0)).await;
+    check(&mut host, 1, 0).await;
+    sim.sleep(Duration::from_secs(20)).await;
+    let whole = match found(&node, "fast/db").await {
+        // It had ended just before.
+        Some(volume) => volume,
+        None => {
+            assert_eq!(used(&node, "fast").await, before, "nothing is left of it");
+            let db = found(&node, "tank/db").await.unwrap().space.unwrap();
+            assert_eq!((db.snapshots, db.mapped.bytes()), (0, PLACES << 16));
+            copy(&node, "tank/db", "fast/db").await.unwrap();
+            until_ended(sim, &node, "fast/db").await.expect("it is there")
+        }
+    };
+    assert_eq!(whole.state, VolumeState::Online);
+    node.show_as("fast/db", 2).await;
+    let mut host = Host::login(sim, &Login::of(crate::array::OPEN, 0)).await;
+    check(&mut host, 2, 0).await;
+    for pool in ["tank", "fast"] {
+        let found = node.control.check_pool(&name(pool), false).await.unwrap();
+        assert!(found.findings.is_empty(), "{found:?}");
+    }
+    // No snapshot holds the volume.
+    node.hide("tank/db").await;
+    node.control.delete_volume(&"tank/db".parse().unwrap()).await.unwrap();
+}
+
+#[test]
+fn copy_that_is_cut_short_anywhere_is_whole_or_gone() {
+    let asked = std::env::var("BLOCKYARD_COPY_CUTS").ok();
+    for step in 0..asked.map_or(6, |cuts| cuts.parse().expect("a number")) {
+        let crash = [None, Some(Crash::NoneLanded), Some(Crash::Torn)][step % 3];
+        Sim::new(150 + step as u64).run(async move |sim| {
+            let about = 500 << sim.random_below(13);
+            let after = Duration::from_micros(about + sim.random_below(about));
+            copy_and_end(&sim, after, crash).await;
+        });
+    }
+}

@@ -1,0 +1,65 @@
+//! Full copies of volumes: begun, and ended before their end.
+
+use crate::Control;
+use crate::change::volumes;
+use crate::control::random;
+use crate::request::NewCopy;
+use model::{CopySource, Order, Refusal, VolumeId, VolumeName, VolumeReport, VolumeState, code};
+
+impl Control {
+    /// What the volume shows now, or the snapshot, is being copied to a new volume, which is `Copying` until it is whole.
+    ///
+    /// *Errors*: there is no such source or no such pool, one of them has no pool or no map, the name is taken, or there is
+    /// no room. Nothing is changed then.
+    pub async fn copy_volume(&self, request: NewCopy) -> Result<VolumeReport, Refusal> {
+        let _turn = self.turn().await;
+        let NewCopy { source, name } = request;
+        self.admit_mapped(source.volume()).await?;
+        if let CopySource::Snapshot(snapshot) = &source {
+            self.snapshot_report(snapshot).await?;
+        }
+        let pool = name.pool().ok_or_else(|| {
+            let message = format!("volume {name} has no pool to be copied to");
+            Refusal::new(code::REQUEST_INVALID, message, "name it POOL/VOLUME")
+        })?;
+        self.admit_open(pool).await?;
+        if self.volume(&name).await?.is_some() {
+            let message = format!("there is a volume {name} already");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name with --name"));
+        }
+        let id = VolumeId::from_random(random()?);
+        self.engine.volume(Order::CopyVolume { source, target: name, id }).await
+    }
+
+    /// The copy to this volume has ended before its end, and what it has made is gone.
+    ///
+    /// *Errors*: nothing is being copied to it.
+    pub async fn cancel_copy(&self, name: &VolumeName) -> Result<(), Refusal> {
+        // Without a turn: whoever waits for one need not wait for the copy's last step.
+        self.engine.done(Order::CancelCopy { target: name.clone() }).await
+    }
+}
+
+/// Admits a volume that is there to be used.
+pub fn admit_whole(volume: &VolumeReport) -> Result<(), Refusal> {
+    match (&volume.state, &volume.copy) {
+        (VolumeState::Copying, Some(copy)) => {
+            let message = format!("volume {} is not whole: {} is being copied to it", volume.name, copy.source);
+            let hint = format!("wait for the end, or run blockyard volume cancel-copy {}", volume.name);
+            Err(Refusal::new(code::VOLUME_COPYING, message, hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Control {
+    /// Admits a volume that lies in a pool and is there to be used.
+    pub(crate) async fn admit_mapped(&self, name: &VolumeName) -> Result<(), Refusal> {
+        let volume = self.volume(name).await?.ok_or_else(|| volumes::unknown(name))?;
+        if name.pool().is_none() {
+            let message = format!("volume {} has no pool, so it can have no snapshots", volume.name);
+            return Err(Refusal::new(code::VOLUME_NO_MAP, message, "make a volume in a pool and copy into it"));
+        }
+        admit_whole(&volume)
+    }
+}
