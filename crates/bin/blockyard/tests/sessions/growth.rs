@@ -408,3 +408,46 @@ fn disk_that_dies_before_it_has_joined_is_let_go_and_mirrors_get_a_copy() {
         assert!(refused.hint.contains("add-group"), "{refused}");
     });
 }
+
+#[test]
+fn raid6_group_is_laid_out_anew_though_two_disks_die_meanwhile() {
+    Sim::new(132).run(async move |sim| {
+        let (node, _disks, mut host) = furnished_with(&sim, 2, &[], false).await;
+        let mut handles = Vec::new();
+        for disk in ["q0", "q1", "q2", "q3", "q4"] {
+            handles.push(node.add_disk(disk, 80).await);
+        }
+        let disks = ["q0", "q1", "q2", "q3"].map(name).to_vec();
+        let groups = vec![NewGroup { level: Level::Raid6, chunk: None, no_integrity: false, disks }];
+        let six = NewPool { name: name("six"), groups, force: false, spares: Vec::new(), spread: false };
+        let before = node.control.create_pool(six).await.unwrap();
+        let volume = NewVolume::new("six/v".parse().unwrap(), Some(Size::mib(SECOND_MIB)));
+        node.control.create_volume(volume).await.unwrap();
+        node.show_as("six/v", 1).await;
+        host.address(1);
+        while host.test_unit_ready().await.is_some() {}
+        for place in 0..SECOND_MIB * 2048 / STRIDE {
+            host.write(place * STRIDE, fill(place)).await;
+        }
+        let settings = [("rebuild.max".to_owned(), "8MiB/s".to_owned())].into();
+        node.control.set_pool(&name("six"), PoolSettings { settings }).await.unwrap();
+        let request = AddMember { disk: name("q4"), group: Some(0), force: false };
+        node.control.add_member(&name("six"), request).await.unwrap();
+        let six = async || node.control.pool_report(&name("six")).await.unwrap();
+        for (lost, percent) in [(1, 10), (4, 40)] {
+            while six().await.reshape().is_some_and(|progress| progress.percent() < percent) {
+                sim.sleep(Duration::from_millis(100)).await;
+            }
+            assert!(six().await.reshape().is_some(), "it is under way");
+            handles[lost].fail();
+            host.write(lost as u64 * STRIDE, fill(lost as u64)).await;
+        }
+        while six().await.reshape().is_some() {
+            sim.sleep(Duration::from_millis(100)).await;
+        }
+        let pool = six().await;
+        assert_eq!((pool.state, pool.members().count()), (PoolState::Degraded, 5));
+        assert!(pool.size.bytes() > before.size.bytes() / 4 * 5, "{} after {}", pool.size, before.size);
+        check_second(&mut host, 0).await;
+    });
+}
