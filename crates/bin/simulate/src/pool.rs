@@ -1,5 +1,7 @@
 //! Pools on simulated disks: made, found again after the power came back, mended with new disks.
 
+mod log;
+
 use crate::stage::{Judged, Stage};
 use model::{
     DiskName, GroupSpec, Level, MemberReport, MemberState, Name, Order, PoolId, PoolReport, PoolState, Report, Size,

@@ -3,6 +3,7 @@
 mod disks;
 mod network;
 mod power_cut;
+mod write_back;
 
 use crate::stage::{Judged, Stage};
 use model::Order;
@@ -18,11 +19,13 @@ pub enum Profile {
     PowerCut,
     /// Disks that fail, err, dawdle and are replaced; pools and volumes that are made, grown and deleted.
     Disks,
+    /// Machine crashes while writes are acknowledged from the log device of a pool.
+    WriteBack,
 }
 
 impl Profile {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Network, Self::PowerCut, Self::Disks];
+    pub const ALL: [Self; 4] = [Self::Network, Self::PowerCut, Self::Disks, Self::WriteBack];
 
     /// Plays one run, at whose end the data plane stops as it is told to.
     pub(crate) async fn play(self, stage: &Stage) -> Judged<()> {
@@ -30,6 +33,7 @@ impl Profile {
             Self::Network => network::play(stage).await,
             Self::PowerCut => power_cut::play(stage).await,
             Self::Disks => disks::play(stage).await,
+            Self::WriteBack => write_back::play(stage).await,
         }?;
         stage.order(Order::Stop).await.map(drop)
     }
@@ -41,6 +45,7 @@ impl fmt::Display for Profile {
             Self::Network => "network",
             Self::PowerCut => "power-cut",
             Self::Disks => "disks",
+            Self::WriteBack => "write-back",
         })
     }
 }
@@ -50,6 +55,6 @@ impl FromStr for Profile {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|profile| profile.to_string() == text);
-        known.ok_or_else(|| format!("{text} is none of network, power-cut, disks"))
+        known.ok_or_else(|| format!("{text} is none of network, power-cut, disks, write-back"))
     }
 }

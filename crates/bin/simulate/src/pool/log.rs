@@ -1,0 +1,71 @@
+//! The log device of a pool: made, lost in part and altogether, given back.
+
+use super::{DISK_MIB, Pool};
+use crate::stage::{Judged, Presented, Stage};
+use model::{LogReport, LogState, MemberState, Order, Report, VolumePolicy, VolumeState, WritePolicy};
+use sim::DiskHandle;
+
+impl Pool {
+    /// The pool has a log device of one or two new disks: these.
+    pub async fn add_log(&self, stage: &Stage) -> Judged<Vec<DiskHandle>> {
+        let (mut names, mut handles) = (Vec::new(), Vec::new());
+        for _ in 0..stage.chance.within(1..=2) {
+            let disk = self.add_disk(stage, *DISK_MIB.start()).await?;
+            handles.push(self.handle(stage, &disk)?);
+            names.push(disk);
+        }
+        stage.order(Order::AddLog { pool: self.name.clone(), disks: names, force: false }).await?;
+        Ok(handles)
+    }
+
+    /// A disk of the log that failed or is missing is replaced.
+    pub async fn mend_log(&self, stage: &Stage) -> Judged<()> {
+        let log = stage.log().await?;
+        for lost in log.group.members.iter().filter(|member| member.state != MemberState::InSync) {
+            if matches!(lost.state, MemberState::Failed | MemberState::Missing) {
+                self.replace_member(stage, lost).await?;
+            }
+        }
+        stage.idle_disks().await
+    }
+}
+
+impl Stage {
+    /// How the log of the pool is.
+    pub async fn log(&self) -> Judged<LogReport> {
+        self.pool().await?.log.ok_or_else(|| "the pool has lost its log".to_owned())
+    }
+
+    /// The volumes are written so from now on.
+    pub async fn write_as(&self, volumes: &[Presented], write: WritePolicy) -> Judged<()> {
+        for volume in volumes {
+            let policy = VolumePolicy { write, ..VolumePolicy::default() };
+            let order = Order::SetVolumePolicy { volume: volume.name.clone(), policy };
+            let Report::Volume(report) = self.order(order).await? else {
+                return Err("SetVolumePolicy was not answered with a volume".to_owned());
+            };
+            if report.policy.map(|policy| policy.write) != Some(write) {
+                return Err(format!("the volume is not written as it was set: {report:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Without its log a volume serves only if it has nothing there.
+    pub async fn expect_held(&self, volumes: &[Presented]) -> Judged<()> {
+        let log = self.log().await?;
+        if log.state != LogState::Lost {
+            return Err(format!("all disks of the log are away, and it is said to be so: {log:?}"));
+        }
+        let found = self.volumes().await?;
+        for volume in volumes {
+            let report = found.iter().find(|found| found.id == volume.id);
+            let state = report.map(|report| report.state);
+            let waits = log.volumes.contains(&volume.name);
+            if state != Some(if waits { VolumeState::Failed } else { VolumeState::Online }) {
+                return Err(format!("volume {} waits for the log: {waits}, but is {state:?}", volume.name));
+            }
+        }
+        Ok(())
+    }
+}

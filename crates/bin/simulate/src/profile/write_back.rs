@@ -1,0 +1,119 @@
+//! Writes are acknowledged from the log device of the pool, and the power goes at any instant: what was acknowledged is
+//! there, also when the log lost a disk, or was away altogether for a while; without it nothing old is served.
+
+use super::power_cut::volumes;
+use crate::host::traffic::Habits;
+use crate::pool::{Pool, PoolPlan};
+use crate::stage::{Judged, Presented, Stage};
+use model::{Level, LogState, MemberState, Order, PoolReport, WritePolicy};
+use shard::World;
+use sim::DiskHandle;
+use std::time::Duration;
+
+/// The longest that hosts work before something happens; mostly it is much less.
+const WORK_TIME_MAX: Duration = Duration::from_millis(400);
+
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
+    let mut log = pool.add_log(stage).await?;
+    let volumes = volumes(stage, &pool).await?;
+    let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
+    stage.write_as(&volumes, WritePolicy::Back).await?;
+    stage.present(&volumes).await?;
+    stage.open_portals().await?;
+    let habits = Habits {
+        depth: 8,
+        blocks: stage.chance.within(1..=24),
+        large_bytes: 256 << 10,
+        manages: stage.chance.percent(30),
+        fickle: false,
+        media_fail: false,
+    };
+    let mut traffics = Vec::new();
+    for _ in 0..stage.chance.within(1..=4) {
+        let traffic = stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(20..=200), &units, &habits);
+        stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
+        match stage.chance.below(8) {
+            0 => {
+                lose_log(stage, &log, &volumes).await?;
+                log = pool.add_log(stage).await?;
+                stage.write_as(&volumes, WritePolicy::Back).await?;
+            }
+            1 => {
+                stage.write_as(&volumes, WritePolicy::Through).await?;
+                stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
+                stage.write_as(&volumes, WritePolicy::Back).await?;
+            }
+            2 | 3 if log.len() > 1 => {
+                stage.chance.pick(&[&log[0], &log[1]]).fail();
+                stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
+            }
+            _ => {}
+        }
+        stage.pull_the_plug(&volumes);
+        traffic.stop();
+        if stage.chance.percent(20) {
+            miss_log(stage, &pool, &log, &volumes).await?;
+        }
+        stage.come_back(&pool).await;
+        let report = stage.reopen(&pool, &volumes).await?;
+        expect_ready(&report)?;
+        pool.mend_log(stage).await?;
+        if stage.chance.percent(80) {
+            stage.write_as(&volumes, WritePolicy::Back).await?;
+        }
+        if stage.chance.percent(70) {
+            stage.look_at_all(&units).await?;
+        }
+        if stage.chance.percent(70) {
+            stage.quiet(&traffic).await?;
+        }
+        log = log_disks(stage, &pool).await?;
+        traffics.push(traffic);
+    }
+    for traffic in &traffics {
+        stage.quiet(traffic).await?;
+    }
+    stage.look_at_all(&units).await?;
+    stage.restart(&pool, &volumes).await?;
+    stage.look_at_all(&units).await?;
+    stage.idle_disks().await?;
+    pool.expect_healthy(stage, "after everything was recovered").await
+}
+
+/// All disks of the log fail while it is used: nothing is lost, and it can be taken away.
+async fn lose_log(stage: &Stage, log: &[DiskHandle], volumes: &[Presented]) -> Judged<()> {
+    log.iter().for_each(DiskHandle::fail);
+    stage.world.sleep(stage.chance.moment(WORK_TIME_MAX)).await;
+    stage.write_as(volumes, WritePolicy::Through).await?;
+    let pool = stage.pool().await?.name;
+    stage.order(Order::RemoveLog { pool, lost: false }).await.map(drop)
+}
+
+/// The pool is opened once without the disks of its log.
+async fn miss_log(stage: &Stage, pool: &Pool, log: &[DiskHandle], volumes: &[Presented]) -> Judged<()> {
+    log.iter().for_each(DiskHandle::fail);
+    stage.come_back(pool).await;
+    pool.open(stage).await?;
+    stage.expect_held(volumes).await?;
+    stage.array.kill();
+    log.iter().for_each(DiskHandle::revive);
+    Ok(())
+}
+
+fn expect_ready(report: &PoolReport) -> Judged<()> {
+    let of_data = || report.groups.iter().flat_map(|group| &group.members);
+    if of_data().any(|member| member.state != MemberState::InSync) {
+        return Err(format!("a power cut has cost members: {report:?}"));
+    }
+    match &report.log {
+        Some(log) if log.state == LogState::Ready => Ok(()),
+        log => Err(format!("the log has not come back: {log:?}")),
+    }
+}
+
+/// The disks that the log has now.
+async fn log_disks(stage: &Stage, pool: &Pool) -> Judged<Vec<DiskHandle>> {
+    let members = stage.log().await?.group.members;
+    members.iter().filter_map(|member| member.disk.as_ref()).map(|disk| pool.handle(stage, disk)).collect()
+}
