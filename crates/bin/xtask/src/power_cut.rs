@@ -31,6 +31,9 @@ pub struct Options {
     /// Repeats the choices of an earlier run (its moments only nearly: the daemon keeps its own time)
     #[arg(long)]
     seed: Option<u64>,
+    /// Acknowledge the writes from a log device of two disks
+    #[arg(long)]
+    log: bool,
     /// Further arguments of `blockyard serve`
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     serve: Vec<String>,
@@ -53,11 +56,13 @@ pub fn run(options: &Options) -> Result<bool> {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| u64::from(time.subsec_nanos()))
     });
     println!(
-        "power cuts: {} rounds, seed {seed} (cargo xtask power-cut --rounds {} --seed {seed})",
-        options.rounds, options.rounds
+        "power cuts: {} rounds, seed {seed} (cargo xtask power-cut --rounds {} --seed {seed}{})",
+        options.rounds,
+        options.rounds,
+        if options.log { " --log" } else { "" }
     );
     let scratch = tempfile::tempdir()?;
-    let mut bench = Bench::new(scratch.path(), seed, &options.serve)?;
+    let mut bench = Bench::new(scratch.path(), seed, options)?;
     for round in 1..=options.rounds {
         let begin = Instant::now();
         let done = bench.round(round);
@@ -90,18 +95,25 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(folder: &Path, seed: u64, arguments: &[String]) -> Result<Self> {
+    fn new(folder: &Path, seed: u64, options: &Options) -> Result<Self> {
         let portal = free_portal()?;
         let product = Product::launch(Launch {
             folder: folder.to_owned(),
             portals: vec![portal],
             core: None,
-            arguments: arguments.to_vec(),
+            arguments: options.serve.clone(),
             wrapper: Vec::new(),
         })?;
         product::make_pool(&product, folder, DISKS, "256MiB")?;
         let iqn = format!("{IQN}:cut");
         product.command(&["volume", "create", "tank/cut", "512MiB"])?;
+        if options.log {
+            for disk in ["log0", "log1"] {
+                product::add_disk(&product, folder, disk, "128MiB")?;
+            }
+            product.command(&["pool", "add-log", "tank", "log0", "log1"])?;
+            product.command(&["volume", "set", "tank/cut", "--write-policy", "back"])?;
+        }
         product.command(&["target", "add", "cut", "--iqn", &iqn])?;
         product.command(&["host", "add", "anyone", "--any"])?;
         product.command(&["present", "tank/cut", "anyone", "--target", "cut", "--lun", "0"])?;
