@@ -32,10 +32,10 @@ impl Drop for Seats {
 }
 
 impl Daemon {
-    /// The data plane runs on `machine` with so many shards, all on the machine's one core.
-    pub fn start(machine: &Sim, shards: usize, plant: &Rc<Plant>) -> Self {
+    /// The data plane runs on `machine` with so many shards, all on the machine's one core, and so much memory for its cache.
+    pub fn start(machine: &Sim, shards: usize, cache_bytes: u64, plant: &Rc<Plant>) -> Self {
         plant.begin_life();
-        let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES, cache_bytes: 0 });
+        let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES, cache_bytes });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
         let mut seats = Vec::new();

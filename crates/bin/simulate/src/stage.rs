@@ -49,6 +49,7 @@ pub(crate) struct Stage {
     pub judge: Judge,
     daemon: Rc<RefCell<Daemon>>,
     shards: usize,
+    cache_bytes: u64,
     portals: Rc<Vec<SocketAddr>>,
     protection: Protection,
     done: Rc<Cell<u64>>,
@@ -85,7 +86,9 @@ impl Stage {
         let array = world.add_node(addresses[0]);
         array.add_address(addresses[1]);
         let shards = chance.count(1..=2);
-        let daemon = Daemon::start(&array, shards, plant);
+        // What is planted below a cache may never be read.
+        let cache_bytes = if plant.bends_disks() { 0 } else { chance.pick(&[0, 256 << 10, 2 << 20, 64 << 20]) };
+        let daemon = Daemon::start(&array, shards, cache_bytes, plant);
         let protection = match chance.below(4) {
             0 | 1 => Protection::None,
             2 => Protection::Chap,
@@ -99,6 +102,7 @@ impl Stage {
             judge: judge.clone(),
             daemon: Rc::new(RefCell::new(daemon)),
             shards,
+            cache_bytes,
             portals: Rc::new(addresses.map(|address| SocketAddr::new(address, 3260)).to_vec()),
             protection,
             done: Rc::default(),
@@ -126,7 +130,7 @@ impl Stage {
 
     /// The data plane starts anew, after its machine lost its power or it was killed.
     pub fn start_daemon(&self) {
-        *self.daemon.borrow_mut() = Daemon::start(&self.array, self.shards, &self.plant);
+        *self.daemon.borrow_mut() = Daemon::start(&self.array, self.shards, self.cache_bytes, &self.plant);
     }
 
     /// The hosts see exactly `volumes`, through every portal.

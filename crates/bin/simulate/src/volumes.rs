@@ -25,6 +25,7 @@ impl Unit {
             lun: Lun(u64::from(number) << 48),
             block_bytes,
             thin: false,
+            scarce: false,
             oracle: Rc::new(RefCell::new(Oracle::new(name, block_bytes, blocks))),
             hot: Rc::new(hot),
             clearings: Rc::default(),
@@ -50,9 +51,12 @@ impl Stage {
         let own: Name = format!("v{number}").parse().expect("this is a name");
         let (name, backend) = match pool {
             Some(pool) => {
-                // One with a map, one in segments, and so on.
-                let provision = if number.is_multiple_of(2) { Provision::Thick } else { Provision::Segments };
-                let backend = Backend::Pool { stripe_unit: None, provision, granule: None, zero_detection: false };
+                let chance = &self.chance;
+                let provision = chance.pick(&[Provision::Thick, Provision::Thin, Provision::Segments]);
+                let granule = chance.pick(&[None, Some(16 << 10), Some(64 << 10), Some(1 << 20)]).map(Size::new);
+                let granule = granule.filter(|_| provision != Provision::Segments);
+                let zero_detection = provision == Provision::Thin && chance.percent(40);
+                let backend = Backend::Pool { stripe_unit: None, provision, granule, zero_detection };
                 (VolumeName::in_pool(pool.clone(), own), backend)
             }
             None => (VolumeName::bare(own), Backend::Ram),
@@ -65,7 +69,7 @@ impl Stage {
     pub fn presented(&self, spec: &VolumeSpec, number: u16) -> Presented {
         let blocks = spec.size.bytes() / u64::from(spec.block_bytes);
         let mut unit = Unit::new(number, &spec.name.to_string(), spec.block_bytes, blocks, self.hot(blocks));
-        unit.thin = spec.backend == Backend::Ram;
+        unit.thin = matches!(spec.backend, Backend::Ram | Backend::Pool { provision: Provision::Thin, .. });
         Presented { name: spec.name.clone(), id: spec.id, unit }
     }
 

@@ -23,6 +23,8 @@ pub(crate) enum Verdict {
     Miscompare,
     /// Nothing was done: the command is not possible.
     Refused(u8, u8),
+    /// There is no space for it in the pool: perhaps some blocks of it were written.
+    NoSpace,
     /// A medium or the device failed: perhaps something was done.
     Failed(u8, u8, u8),
     /// Task management ended it: perhaps something was done.
@@ -50,6 +52,7 @@ fn sense_verdict(sense: &[u8]) -> Verdict {
     };
     match key {
         0x2 => Verdict::NotNow,
+        0x7 if (code, qualifier) == (0x27, 0x07) => Verdict::NoSpace,
         0x5 | 0x7 => Verdict::Refused(code, qualifier),
         0x6 => Verdict::Attention(code, qualifier),
         0xE => Verdict::Miscompare,

@@ -32,6 +32,8 @@ pub(crate) struct Unit {
     pub block_bytes: usize,
     /// True when UNMAP is offered.
     pub thin: bool,
+    /// True when its pool may be full, and refuse what needs space.
+    pub scarce: bool,
     pub oracle: Rc<RefCell<Oracle>>,
     /// The blocks that commands go to; few, so that commands meet.
     pub hot: Rc<Vec<Range<u64>>>,

@@ -242,7 +242,7 @@ impl Worker<'_> {
         match answer? {
             Answer::Completed(mut done) => {
                 let verdict = command::verdict(&done);
-                self.judge_verdict(verdict);
+                self.judge_verdict(unit, verdict);
                 Some(Ended { verdict, data: done.data_in.take() })
             }
             Answer::Lost => None,
@@ -264,12 +264,13 @@ impl Worker<'_> {
     }
 
     /// Errors that nothing explains are wrong.
-    fn judge_verdict(&self, verdict: Verdict) {
+    fn judge_verdict(&self, unit: &Unit, verdict: Verdict) {
         let shared = &self.host.shared;
         match verdict {
             Verdict::Good => shared.done.set(shared.done.get() + 1),
             Verdict::Failed(..) if self.host.habits.media_fail => {}
-            Verdict::Failed(..) | Verdict::Refused(..) => {
+            Verdict::NoSpace if unit.scarce => {}
+            Verdict::Failed(..) | Verdict::Refused(..) | Verdict::NoSpace => {
                 self.fail(format!("a command was answered with {verdict:?}"));
             }
             Verdict::NotNow | Verdict::Attention(..) | Verdict::Miscompare | Verdict::Aborted => {}
@@ -299,7 +300,7 @@ fn ending_of(verdict: Verdict) -> Ending {
     match verdict {
         Verdict::Good => Ending::Good,
         Verdict::NotNow | Verdict::Attention(..) | Verdict::Refused(..) | Verdict::Miscompare => Ending::Never,
-        Verdict::Aborted => Ending::Maybe,
+        Verdict::Aborted | Verdict::NoSpace => Ending::Maybe,
         Verdict::Failed(..) => Ending::Partly,
     }
 }

@@ -126,7 +126,9 @@ impl Catalog<'_> {
         let bytes = self.stage.chance.within(1..=3 << 12) << 12;
         let spec: VolumeSpec = self.stage.volume_spec(Some(&self.pool.name), number, bytes, block_bytes);
         let id = spec.id;
-        let new = self.stage.presented(&spec, number);
+        let mut new = self.stage.presented(&spec, number);
+        // More may be promised here than the pool has.
+        new.unit.scarce = new.unit.thin;
         match before_dark(self.stage, Order::CreateVolume(spec), &self.volumes).await {
             Came::Answered(Ok(())) => self.volumes.push(new),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
