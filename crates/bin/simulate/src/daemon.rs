@@ -24,10 +24,7 @@ struct Seats(Vec<Rc<Seat<BentWorld>>>);
 
 impl Drop for Seats {
     fn drop(&mut self) {
-        for seat in &self.0 {
-            seat.units.take();
-            seat.pools.take();
-        }
+        self.0.iter().for_each(|seat| seat.abandon());
     }
 }
 

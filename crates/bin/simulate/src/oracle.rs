@@ -7,15 +7,22 @@
 //! everything that was not made stable by a later GOOD, and may mix the atoms of what was under way.
 
 mod block;
+mod instant;
 
 use crate::pattern::{self, Content, Value};
 use block::Block;
 pub(crate) use block::Torn;
+pub(crate) use instant::Instant;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
-/// Moments of one oracle: how many things had happened.
+/// How many things had happened to all volumes of a run.
 type Moment = u64;
+
+/// What tells the oracles of a run the moments, so that those of several volumes can be compared.
+pub(crate) type Clock = Rc<Cell<Moment>>;
 
 /// Names an operation that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +49,7 @@ pub(crate) struct Oracle {
     blocks: u64,
     known: BTreeMap<u64, Block>,
     open: BTreeMap<OpId, Op>,
-    now: Moment,
+    clock: Clock,
     next_value: u64,
 }
 
@@ -55,14 +62,14 @@ struct Op {
 
 impl Oracle {
     /// A volume of `blocks` blocks of zeros.
-    pub fn new(name: &str, block_bytes: usize, blocks: u64) -> Self {
+    pub fn new(name: &str, block_bytes: usize, blocks: u64, clock: &Clock) -> Self {
         Self {
             name: name.to_owned(),
             block_bytes,
             blocks,
             known: BTreeMap::new(),
             open: BTreeMap::new(),
-            now: 1,
+            clock: clock.clone(),
             next_value: 1,
         }
     }
@@ -162,7 +169,7 @@ impl Oracle {
     ///
     /// *Errors*: it cannot have found that.
     pub fn end_compare_good(&mut self, op: OpId, compared: Value) -> Result<(), String> {
-        let now = self.now;
+        let now = self.clock.get();
         if let Some(Op { begun, writes: Some((_, extents)) }) = self.open.get(&op) {
             for lba in extents.iter().cloned().flatten() {
                 let block = self.known.entry(lba).or_default();
@@ -212,13 +219,13 @@ impl Oracle {
     }
 
     fn tick(&mut self) -> Moment {
-        self.now += 1;
-        self.now
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
     }
 
     /// When the oldest operation that has not ended began.
     fn oldest(&self) -> Moment {
-        self.open.values().next().map_or(self.now, |op| op.begun)
+        self.open.values().next().map_or(self.clock.get(), |op| op.begun)
     }
 }
 

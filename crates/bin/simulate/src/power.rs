@@ -3,14 +3,27 @@
 use crate::oracle::Torn;
 use crate::pool::Pool;
 use crate::stage::{Judged, Presented, Stage};
-use model::{Order, PoolReport, Report, VolumeReport};
+use futures_util::future::{Either, select};
+use model::{Order, PoolReport, Refusal, Report, VolumeReport};
 use shard::World;
 use sim::Crash;
+use std::pin::pin;
 use std::time::Duration;
 
+/// The longest that an order is let alone before the power goes.
+const ORDER_TIME_MAX: Duration = Duration::from_millis(60);
+
+/// What an order came to before the power went.
+pub(crate) enum Came {
+    /// It was answered.
+    Answered(Result<Report, Refusal>),
+    /// The power goes first.
+    Dark,
+}
+
 impl Stage {
-    /// The data plane dies at this instant: by a power cut of its machine, or alone.
-    pub fn pull_the_plug(&self, volumes: &[Presented]) {
+    /// The data plane dies at this instant: by a power cut of its machine, or alone. What that does to blocks under way.
+    pub fn pull_the_plug(&self, volumes: &[Presented]) -> Torn {
         let small_blocks = volumes.iter().any(|volume| volume.unit.block_bytes < 4096);
         match self.chance.below(8) {
             0 | 1 => self.kill(volumes),
@@ -23,26 +36,39 @@ impl Stage {
     }
 
     /// The data plane dies alone: its disks keep what is in their caches.
-    pub fn kill(&self, volumes: &[Presented]) {
+    pub fn kill(&self, volumes: &[Presented]) -> Torn {
         self.array.kill();
-        self.forget_what_was_under_way(volumes, Torn::Whole);
+        self.forget_what_was_under_way(volumes, Torn::Whole)
     }
 
     /// The machine has no power any more, and its disks keep what `crash` says.
-    pub fn cut_power(&self, volumes: &[Presented], crash: Crash) {
+    pub fn cut_power(&self, volumes: &[Presented], crash: Crash) -> Torn {
         self.array.crash(crash);
         let torn = match crash {
             Crash::AllLanded | Crash::NoneLanded => Torn::Whole,
             Crash::AnySubset => Torn::Mixed,
             Crash::Torn => Torn::Garbage,
         };
-        self.forget_what_was_under_way(volumes, torn);
+        self.forget_what_was_under_way(volumes, torn)
     }
 
-    fn forget_what_was_under_way(&self, volumes: &[Presented], torn: Torn) {
+    fn forget_what_was_under_way(&self, volumes: &[Presented], torn: Torn) -> Torn {
         tracing::info!(at = self.world.now().0, ?torn, "the plug is pulled");
         for volume in volumes {
             volume.unit.oracle.borrow_mut().crash(torn);
+        }
+        torn
+    }
+
+    /// What the order comes to, unless it is time to pull the plug before.
+    pub async fn until_dark(&self, order: Order) -> Came {
+        if self.chance.percent(40) {
+            return Came::Answered(self.ask(order).await);
+        }
+        let dark = self.world.sleep(self.chance.moment(ORDER_TIME_MAX));
+        match select(pin!(self.ask(order)), dark).await {
+            Either::Left((answer, _)) => Came::Answered(answer),
+            Either::Right(_) => Came::Dark,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What runs can be about.
 
 mod disks;
+mod families;
 mod network;
 mod power_cut;
 mod write_back;
@@ -21,11 +22,13 @@ pub enum Profile {
     Disks,
     /// Machine crashes while writes are acknowledged from the log device of a pool.
     WriteBack,
+    /// Snapshots, clones and ways back, while hosts write and the power goes.
+    Families,
 }
 
 impl Profile {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Network, Self::PowerCut, Self::Disks, Self::WriteBack];
+    pub const ALL: [Self; 5] = [Self::Network, Self::PowerCut, Self::Disks, Self::WriteBack, Self::Families];
 
     /// Plays one run, at whose end the data plane stops as it is told to.
     pub(crate) async fn play(self, stage: &Stage) -> Judged<()> {
@@ -34,6 +37,7 @@ impl Profile {
             Self::PowerCut => power_cut::play(stage).await,
             Self::Disks => disks::play(stage).await,
             Self::WriteBack => write_back::play(stage).await,
+            Self::Families => families::play(stage).await,
         }?;
         stage.order(Order::Stop).await.map(drop)
     }
@@ -46,6 +50,7 @@ impl fmt::Display for Profile {
             Self::PowerCut => "power-cut",
             Self::Disks => "disks",
             Self::WriteBack => "write-back",
+            Self::Families => "families",
         })
     }
 }
@@ -55,6 +60,6 @@ impl FromStr for Profile {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|profile| profile.to_string() == text);
-        known.ok_or_else(|| format!("{text} is none of network, power-cut, disks, write-back"))
+        known.ok_or_else(|| format!("{text} is none of network, power-cut, disks, write-back, families"))
     }
 }

@@ -4,6 +4,7 @@ use crate::chance::Chance;
 use crate::daemon::Daemon;
 use crate::host::traffic::{Gone, Habits, Host, Shared, Unit};
 use crate::judge::Judge;
+use crate::oracle::Clock;
 use crate::planted::Plant;
 use futures_util::FutureExt;
 use iscsi::chap::{Algorithm, Credential};
@@ -52,6 +53,8 @@ pub(crate) struct Stage {
     cache_bytes: u64,
     portals: Rc<Vec<SocketAddr>>,
     protection: Protection,
+    /// The moments of all volumes of the run.
+    pub clock: Clock,
     done: Rc<Cell<u64>>,
     lingering: Rc<Cell<u64>>,
 }
@@ -105,6 +108,7 @@ impl Stage {
             cache_bytes,
             portals: Rc::new(addresses.map(|address| SocketAddr::new(address, 3260)).to_vec()),
             protection,
+            clock: Rc::new(Cell::new(1)),
             done: Rc::default(),
             lingering: Rc::default(),
         }

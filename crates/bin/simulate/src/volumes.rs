@@ -18,15 +18,14 @@ use std::time::Duration;
 const LOOK_BLOCKS: u64 = 64;
 
 impl Unit {
-    /// A unit of zeros, whose commands go to `hot`.
-    pub fn new(number: u16, name: &str, block_bytes: u32, blocks: u64, hot: Vec<Range<u64>>) -> Self {
-        let block_bytes = block_bytes as usize;
+    /// A unit that `oracle` judges, whose commands go to `hot`.
+    pub fn new(number: u16, block_bytes: u32, oracle: Oracle, hot: Vec<Range<u64>>) -> Self {
         Self {
             lun: Lun(u64::from(number) << 48),
-            block_bytes,
+            block_bytes: block_bytes as usize,
             thin: false,
             scarce: false,
-            oracle: Rc::new(RefCell::new(Oracle::new(name, block_bytes, blocks))),
+            oracle: Rc::new(RefCell::new(oracle)),
             hot: Rc::new(hot),
             clearings: Rc::default(),
         }
@@ -68,13 +67,14 @@ impl Stage {
     /// The volume of `spec` as hosts will see it, all zero.
     pub fn presented(&self, spec: &VolumeSpec, number: u16) -> Presented {
         let blocks = spec.size.bytes() / u64::from(spec.block_bytes);
-        let mut unit = Unit::new(number, &spec.name.to_string(), spec.block_bytes, blocks, self.hot(blocks));
+        let oracle = Oracle::new(&spec.name.to_string(), spec.block_bytes as usize, blocks, &self.clock);
+        let mut unit = Unit::new(number, spec.block_bytes, oracle, self.hot(blocks));
         unit.thin = matches!(spec.backend, Backend::Ram | Backend::Pool { provision: Provision::Thin, .. });
         Presented { name: spec.name.clone(), id: spec.id, unit }
     }
 
     /// A few places for commands to go: the beginning, the end, and some between.
-    fn hot(&self, blocks: u64) -> Vec<Range<u64>> {
+    pub fn hot(&self, blocks: u64) -> Vec<Range<u64>> {
         let len = self.chance.within(4..=96).min(blocks);
         let mut starts = vec![0, blocks - len];
         starts.extend((0..self.chance.below(3)).map(|_| self.chance.below(blocks - len + 1)));

@@ -181,6 +181,11 @@ pub struct Candidate {
 }
 
 impl<W: World> OpenPool<W> {
+    /// See [`Seat::abandon`].
+    pub(crate) fn abandon(&self) {
+        self.pool.abandon();
+    }
+
     /// The pool over these groups, whose failures and findings it hears of from now on; its arrays do what they
     /// have to do when no command drives them.
     fn assembled(

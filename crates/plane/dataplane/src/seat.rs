@@ -101,6 +101,12 @@ pub struct Seat<W: World> {
 }
 
 impl<W: World> Seat<W> {
+    /// Whatever is open is let go of as it is, as when the process ends. For simulations, whose process does not.
+    pub fn abandon(&self) {
+        self.units.take();
+        self.pools.take().into_values().for_each(|pool| pool.abandon());
+    }
+
     /// Takes the seat of `ticket` in `world`, and starts to answer letters.
     pub fn take(world: W, ticket: Ticket<W>) -> Rc<Self> {
         block::pool::set_held_bytes_max(ticket.limits.pooled_bytes_per_shard);

@@ -152,6 +152,9 @@ pub enum PoolError {
         /// What the clone is called.
         clone: String,
     },
+    /// The snapshot is what a clone was made of that is not yet gone whole.
+    #[error("the snapshot \"{0}\" is the origin of a volume that is being deleted; wait until that has ended")]
+    CloneGoing(String),
     /// A volume with snapshots was to be deleted.
     #[error("the volume has {0} snapshots; delete them first")]
     HasSnapshots(usize),

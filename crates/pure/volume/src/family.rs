@@ -43,6 +43,7 @@ use granules::Granules;
 use head::Head;
 use layers::Layers;
 use meta::Meta;
+use shard::RangeLocks;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
@@ -105,6 +106,8 @@ pub(crate) struct Family<D, G> {
     pub(crate) eras: Eras,
     /// The era in which the pages were given up that the last checkpoint replaced.
     pages_era: Cell<Option<u64>>,
+    /// Work in the background and looks at the whole map take turns.
+    pub(crate) care: RangeLocks,
     commits: Turns<MapError>,
     checkpoints: Turns<MapError>,
     /// The change of the catalog without which nothing newer may be committed.

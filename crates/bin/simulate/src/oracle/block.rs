@@ -1,5 +1,6 @@
 //! One block as a register: which values it may hold, now and after a power cut.
 
+use super::instant::Span;
 use super::{Ending, Moment};
 use crate::pattern::{Content, Value};
 
@@ -61,6 +62,11 @@ impl Entry {
 
     fn is_readable_since(&self, begun: Moment) -> bool {
         self.outdone.is_none_or(|at| at > begun)
+    }
+
+    /// True for a value that a snapshot may show which was asked for at `begun`.
+    fn may_be_of(&self, begun: Moment, is_cut: bool) -> bool {
+        self.is_readable_since(begun) || (is_cut && !self.gone)
     }
 
     fn is_over_before(&self, moment: Moment) -> bool {
@@ -173,6 +179,43 @@ impl Block {
             entry.ended.get_or_insert(now);
             entry.outdone = None;
             entry.stable = true;
+        }
+    }
+
+    /// What a snapshot shows of the block that was asked for at `begun`: any of its values since then; where the power
+    /// has cut it off, also what the power may bring back.
+    pub fn frozen(&self, begun: Moment, is_cut: bool) -> Self {
+        let shown = |entry: &Entry| Entry {
+            ended: entry.ended.or((!is_cut).then_some(0)),
+            outdone: None,
+            stable: !is_cut || entry.stable,
+            gone: false,
+            ..entry.clone()
+        };
+        let entries = self.entries.iter().filter(|entry| entry.may_be_of(begun, is_cut)).map(shown).collect();
+        Self { entries, torn: self.torn, consumed: Vec::new() }
+    }
+
+    /// The values that a snapshot may show, and when the block may have had each.
+    pub fn spans(&self, begun: Moment, is_cut: bool) -> Vec<Span> {
+        let shown = self.entries.iter().filter(|entry| entry.may_be_of(begun, is_cut));
+        shown.map(|entry| Span { value: entry.value, first: entry.begun, last: entry.outdone }).collect()
+    }
+
+    /// The block may hold what the other does, too.
+    pub fn join(&mut self, other: &Self) {
+        self.entries.extend(other.entries.iter().cloned());
+        self.torn = self.torn.max(other.torn);
+        self.consumed.clear();
+    }
+
+    /// The power has cut off what made it.
+    pub fn tear(&mut self, torn: Torn) {
+        if self.entries.iter().any(|entry| !entry.stable) {
+            self.torn = self.torn.max(torn);
+        }
+        for entry in &mut self.entries {
+            (entry.ended, entry.stable) = (entry.ended.or(Some(0)), true);
         }
     }
 

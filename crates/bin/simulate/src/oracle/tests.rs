@@ -6,7 +6,7 @@ struct Bench(Oracle);
 
 impl Bench {
     fn new() -> Self {
-        Self(Oracle::new("v", BLOCK, 8))
+        Self(Oracle::new("v", BLOCK, 8, &Clock::default()))
     }
 
     fn begin(&mut self) -> (OpId, Value) {
@@ -191,4 +191,85 @@ fn oracle_sees_data_of_another_block() {
     let mut bytes = vec![0; BLOCK];
     pattern::fill(value, 4, &mut bytes);
     assert!(bench.read(&bytes).is_err());
+}
+
+/// A volume of two blocks that were written one after the other, and the first then again.
+fn two_blocks(clock: &Clock) -> (Oracle, [Value; 3]) {
+    let mut oracle = Oracle::new("v", BLOCK, 8, clock);
+    let mut values = [Value::ZERO; 3];
+    for (value, lba) in values.iter_mut().zip([3, 4, 3]) {
+        *value = oracle.fresh();
+        let op = oracle.begin_write(std::slice::from_ref(&(lba..lba + 1)), *value);
+        oracle.end_write(op, Ending::Good);
+    }
+    (oracle, values)
+}
+
+/// A look at both blocks, which finds these values.
+fn look(oracle: &mut Oracle, first: Value, second: Value) -> Result<(), String> {
+    for (lba, value) in [(3, first), (4, second)] {
+        let mut bytes = vec![0; BLOCK];
+        pattern::fill(value, lba, &mut bytes);
+        let op = oracle.begin();
+        oracle.end_read(op, lba..lba + 1, &bytes)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn oracle_of_a_snapshot_takes_values_of_one_instant_and_no_others() {
+    let clock = Clock::default();
+    let mut oracle = Oracle::new("v", BLOCK, 8, &clock);
+    let asked = oracle.begin();
+    let mut values = Vec::new();
+    for lba in [3, 4] {
+        let value = oracle.fresh();
+        let op = oracle.begin_write(std::slice::from_ref(&(lba..lba + 1)), value);
+        oracle.end_write(op, Ending::Good);
+        values.push(value);
+    }
+    let instant = oracle.instant(asked, false);
+    // Neither, the first, or both were written at the instant, but never the second alone.
+    for (first, second, is_right) in [
+        (Value::ZERO, Value::ZERO, true),
+        (values[0], Value::ZERO, true),
+        (values[0], values[1], true),
+        (Value::ZERO, values[1], false),
+    ] {
+        let mut clone = oracle.of_instant("clone", 1, &instant);
+        look(&mut clone, first, second).expect("each may be");
+        assert_eq!(instant.clone().settle(&clone).is_ok(), is_right, "{first} {second}");
+    }
+}
+
+#[test]
+fn oracle_of_a_snapshot_forgets_what_was_replaced_before_and_never_sees_what_came_after() {
+    let clock = Clock::default();
+    let (mut oracle, [old, second, new]) = two_blocks(&clock);
+    let asked = oracle.begin();
+    let instant = oracle.instant(asked, false);
+    let later = oracle.fresh();
+    let op = oracle.begin_write(std::slice::from_ref(&(3..4)), later);
+    oracle.end_write(op, Ending::Good);
+    let clone = || oracle.of_instant("clone", 1, &instant);
+    assert!(look(&mut clone(), old, second).is_err() && look(&mut clone(), later, second).is_err());
+    assert!(look(&mut clone(), new, second).is_ok());
+    oracle.roll_back(&instant, false);
+    assert!(look(&mut oracle, later, second).is_err() && look(&mut oracle, new, second).is_ok());
+}
+
+#[test]
+fn oracle_lets_a_way_back_that_was_cut_off_be_whole_or_not_begun() {
+    let clock = Clock::default();
+    let (mut oracle, [_, second, new]) = two_blocks(&clock);
+    let asked = oracle.begin();
+    let mut instant = oracle.instant(asked, true);
+    instant.crash(Torn::Whole);
+    let later = oracle.fresh();
+    let op = oracle.begin_write(std::slice::from_ref(&(3..4)), later);
+    oracle.end_write(op, Ending::Good);
+    oracle.crash(Torn::Whole);
+    oracle.roll_back(&instant, true);
+    assert!(look(&mut oracle, later, second).is_ok());
+    assert!(look(&mut oracle, new, second).is_err(), "the first look has decided it");
 }

@@ -48,7 +48,7 @@ fn code_of(error: &PoolError) -> Code {
         PoolError::GroupUnknown(_) => code::INTERNAL,
         PoolError::HasVolumes(_) => code::POOL_IN_USE,
         PoolError::SnapshotLocked { .. } => code::SNAPSHOT_LOCKED,
-        PoolError::SnapshotCloned { .. } => code::SNAPSHOT_IN_USE,
+        PoolError::SnapshotCloned { .. } | PoolError::CloneGoing(_) => code::SNAPSHOT_IN_USE,
         PoolError::HasSnapshots(_) => code::VOLUME_HAS_SNAPSHOTS,
         PoolError::Regrouping => code::POOL_BUSY,
         PoolError::NotReached(_) => code::DISK_UNREADABLE,

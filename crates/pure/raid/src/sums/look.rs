@@ -23,18 +23,18 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// *Errors*: `Unsupported` for an array without sums, `Gone` when the array has stopped.
     pub async fn scrub_sums(&self, mut pace: impl AsyncFnMut(Progress)) -> Result<Scrubbed, IoError> {
         let mut total = Scrubbed::default();
-        let core = self.core();
-        let Some(protected) = &core.protected else {
+        // Who holds the core keeps the array from taking another shape.
+        let Some(protected) = self.core().protected.clone() else {
             return Err(IoError::new(IoErrorKind::Unsupported, Extent::default()));
         };
         // Before the next one takes the place of the newest.
-        total.healed += core.look_at_anchors(protected).await;
+        total.healed += self.core().look_at_anchors(&protected).await;
         let pages = protected.ground.pages();
         let mut page = 0;
         while page < pages {
             let end = pages.min(page + STEP_PAGES);
             // Between the steps the array may take another shape.
-            total.healed += self.core().look_at_pages(protected, page..end).await?;
+            total.healed += self.core().look_at_pages(&protected, page..end).await?;
             pace(Progress { done: end, total: pages, front_stripe: 0 }).await;
             page = end;
         }

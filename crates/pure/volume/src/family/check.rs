@@ -85,6 +85,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         held
     }
 
+    /// As [`Family::stand_still`], with every change in the log, and nobody at work in the background.
+    pub(crate) async fn settle(self: &Rc<Self>) -> Result<Vec<RangeGuard>, MapError> {
+        let mut held = vec![self.care.exclusive(0..1).await];
+        held.extend(self.stand_still().await);
+        self.commit().await?;
+        self.rest().await;
+        Ok(held)
+    }
+
     /// What is wrong with the map. Nothing is written. The caller sees to it that nothing changes meanwhile.
     pub(crate) async fn check(&self) -> Result<Checked, MapError> {
         let mut checked = Checked::default();

@@ -88,6 +88,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.shared.store.committed(change).await.map_err(|_| MapError::CatalogLost)
     }
 
+    /// Commits and checkpoints that are under way go on no more.
+    pub(crate) fn abandon(&self) {
+        self.commits.abandon();
+        self.checkpoints.abandon();
+    }
+
     /// No commit and no checkpoint is under way.
     pub(crate) async fn rest(&self) {
         self.commits.rest().await;

@@ -94,6 +94,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             branches: RefCell::default(),
             eras: super::Eras::default(),
             pages_era: Cell::new(None),
+            care: shard::RangeLocks::new(),
             commits: super::Turns::new(),
             checkpoints: super::Turns::new(),
             needs: Cell::new(None),

@@ -45,6 +45,12 @@ impl<E: Copy> Turns<E> {
         let _: Result<(), E> = poll_fn(|cx| self.poll_until(needed, None, cx)).await;
     }
 
+    /// The turn that is under way goes on no more, as when the process ends.
+    pub(crate) fn abandon(&self) {
+        let running = self.state.borrow_mut().running.take();
+        drop(running);
+    }
+
     /// What a turn failed with.
     pub(crate) fn failure(&self) -> Option<E> {
         self.state.borrow().failed

@@ -7,7 +7,7 @@ use block::BlockDevice;
 use uuid::Uuid;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// What is wrong with the maps of the pool's families. Nothing is written; writes to a family wait while it is
+    /// What is wrong with the maps of the pool's families. Nothing is written but changes that wait to be logged; writes to a family wait while it is
     /// looked at.
     ///
     /// *Errors*: `CatalogLost`. A family that cannot be opened is a finding.
@@ -38,8 +38,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
                 continue;
             }
             let family = self.families.family(id).await?;
-            let _held = family.stand_still().await;
             let repaired = async {
+                let _held = family.settle().await?;
                 let checked = family.check().await?;
                 family.repair(&checked).await
             };
@@ -55,8 +55,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(family) => family,
             Err(error) => return report.findings.push(damaged(error.to_string())),
         };
-        let _held = family.stand_still().await;
-        match family.check().await {
+        let checked = async {
+            let _held = family.settle().await?;
+            family.check().await
+        };
+        match checked.await {
             Ok(checked) => {
                 report.entries += checked.entries;
                 report.granules += checked.granules;

@@ -131,6 +131,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(tended)
     }
 
+    /// Nothing goes on that is under way, as when the process ends: what a family has begun holds it. For simulations,
+    /// whose process does not end; the pool is of no use after this.
+    pub fn abandon(&self) {
+        self.families.all_open().iter().for_each(|family| family.abandon());
+    }
+
     /// How far the cleaning of each volume is that is being cleaned.
     #[must_use]
     pub fn cleanings(&self) -> Vec<Cleaning> {
@@ -161,6 +167,7 @@ where
     D: BlockDevice + 'static,
     G: BlockDevice + 'static,
 {
+    let _turn = family.care.exclusive(0..1).await;
     let mut tended = Tended::default();
     for branch in family.branches() {
         let cleaned = family.clean_step(&branch).await?;

@@ -253,6 +253,7 @@ fn admit_deletion(catalog: &Catalog, id: Uuid, now: u64) -> Result<Uuid, PoolErr
     let parent = crate::catalog::Parent { branch: branch.number, epoch: snapshot.epoch };
     match family.branches.iter().find(|clone| clone.parent == Some(parent)) {
         None => Ok(family.id),
+        Some(clone) if clone.dying => Err(PoolError::CloneGoing(snapshot.name.clone())),
         Some(clone) => Err(PoolError::SnapshotCloned { snapshot: snapshot.name.clone(), clone: clone.name.clone() }),
     }
 }

@@ -3,15 +3,11 @@
 
 use crate::host::traffic::Habits;
 use crate::pool::{Pool, PoolPlan};
+use crate::power::Came;
 use crate::stage::{Judged, Presented, Stage};
-use futures_util::future::{Either, select};
 use model::{Label, Level, Order, Refusal, Report, Size, VolumeSpec, code};
 use shard::World;
-use std::pin::pin;
 use std::time::Duration;
-
-/// The longest that an order is let alone before the power goes.
-const ORDER_TIME_MAX: Duration = Duration::from_millis(60);
 
 /// A pool, and the volumes that it should have.
 struct Catalog<'a> {
@@ -19,14 +15,6 @@ struct Catalog<'a> {
     pool: &'a Pool,
     volumes: Vec<Presented>,
     next_number: u16,
-}
-
-/// What an order came to before the power went.
-enum Came {
-    /// It was answered.
-    Answered(Result<(), Refusal>),
-    /// The power went first.
-    Dark,
 }
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
@@ -54,7 +42,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     loop {
         match before_dark(stage, pool.creation(), &[]).await {
-            Came::Answered(answer) => return answer.map_err(|refusal| format!("no pool: {refusal}")),
+            Came::Answered(answer) => return answer.map(drop).map_err(|refusal| format!("no pool: {refusal}")),
             Came::Dark => stage.come_back(pool).await,
         }
         pool.find_disks(stage).await;
@@ -89,7 +77,7 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
 async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     let order = Order::DestroyPool { pool: pool.name.clone() };
     match before_dark(stage, order, &[]).await {
-        Came::Answered(answer) => answer.map_err(|refusal| format!("the pool stays: {refusal}"))?,
+        Came::Answered(answer) => drop(answer.map_err(|refusal| format!("the pool stays: {refusal}"))?),
         Came::Dark => {
             stage.come_back(pool).await;
             pool.find_disks(stage).await;
@@ -106,17 +94,11 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
 
 /// What the order comes to, unless the power goes first.
 async fn before_dark(stage: &Stage, order: Order, volumes: &[Presented]) -> Came {
-    if stage.chance.percent(40) {
-        return Came::Answered(stage.ask(order).await.map(drop));
+    let came = stage.until_dark(order).await;
+    if matches!(came, Came::Dark) {
+        stage.pull_the_plug(volumes);
     }
-    let dark = stage.world.sleep(stage.chance.moment(ORDER_TIME_MAX));
-    match select(pin!(stage.ask(order)), dark).await {
-        Either::Left((answer, _)) => Came::Answered(answer.map(drop)),
-        Either::Right(_) => {
-            stage.pull_the_plug(volumes);
-            Came::Dark
-        }
-    }
+    came
 }
 
 impl Catalog<'_> {
@@ -130,7 +112,7 @@ impl Catalog<'_> {
         // More may be promised here than the pool has.
         new.unit.scarce = new.unit.thin;
         match before_dark(self.stage, Order::CreateVolume(spec), &self.volumes).await {
-            Came::Answered(Ok(())) => self.volumes.push(new),
+            Came::Answered(Ok(_)) => self.volumes.push(new),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             Came::Answered(Err(refusal)) => return Err(format!("no volume: {refusal}")),
             Came::Dark => {
@@ -156,7 +138,7 @@ impl Catalog<'_> {
         let grown = || volume.unit.oracle.borrow_mut().grow(new / block_bytes);
         let order = Order::ResizeVolume { volume: volume.name.clone(), size: Size::new(new) };
         match before_dark(self.stage, order, &self.volumes).await {
-            Came::Answered(Ok(())) => grown(),
+            Came::Answered(Ok(_)) => grown(),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             Came::Answered(Err(refusal)) => return Err(format!("the volume does not grow: {refusal}")),
             Came::Dark => {
@@ -178,7 +160,7 @@ impl Catalog<'_> {
         self.stage.present(&self.volumes).await?;
         let order = Order::DeleteVolume { volume: volume.name.clone() };
         match before_dark(self.stage, order, &self.volumes).await {
-            Came::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}")),
+            Came::Answered(answer) => answer.map(drop).map_err(|refusal| format!("the volume stays: {refusal}")),
             Came::Dark => {
                 volume.unit.oracle.borrow_mut().crash(crate::oracle::Torn::Garbage);
                 let found = self.find_again().await?;

@@ -220,6 +220,7 @@ fn clone_shares_what_it_does_not_change_and_keeps_its_origin() {
     assert_sound(pool);
     block_on(pool.delete_volume(volume_id(3))).unwrap();
     assert_eq!(write(&deep, 0, 1, 9).unwrap_err().kind, IoErrorKind::Gone);
+    assert_eq!(block_on(pool.delete_snapshot(snapshot_id(2), 0)), Err(PoolError::CloneGoing("s2".into())));
     tend(pool);
     block_on(pool.delete_snapshot(snapshot_id(2), 0)).unwrap();
     block_on(pool.delete_volume(volume_id(2))).unwrap();

@@ -98,3 +98,34 @@ fn readers_never_see_a_granule_half_copied_or_given_to_another() {
     block_on(join(host, join_all([reader])));
     assert_sound(pool);
 }
+
+#[test]
+fn check_finds_nothing_while_hosts_write_and_flush_and_what_is_deleted_is_taken_apart() {
+    let (_, opened) = mirror();
+    let pool = &opened.pool;
+    block_on(pool.create_thin_volume(thin_plan(1, 400))).unwrap();
+    let volume = open(pool, 1);
+    let host = async |host: u64| {
+        for stamp in 1..40 {
+            let _ =
+                volume.write(Lba(host * 24 + u64::from(stamp % 3) * 8), stamped(host * 24, 1, stamp)).await.unwrap();
+            let _ = volume.flush(block::Written::attest()).await.unwrap();
+        }
+    };
+    let operator = async {
+        for round in 0..12 {
+            pool.create_snapshots(&[snapshot_plan(round, 1)]).await.unwrap();
+            let report = pool.check().await.unwrap();
+            assert!(report.findings.is_empty(), "round {round}: {:?}", report.findings);
+            pool.delete_snapshot(snapshot_id(round), 0).await.unwrap();
+            pool.tend().await.unwrap();
+        }
+    };
+    let tending = async {
+        for _ in 0..60 {
+            pool.tend().await.unwrap();
+        }
+    };
+    block_on(join(join(operator, tending), async { drop(join_all((0..6).map(host)).await) }));
+    assert_sound(pool);
+}
