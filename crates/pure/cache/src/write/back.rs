@@ -501,11 +501,17 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         if inner.policy.get() == WritePolicy::Through {
             return inner.device.discard(extent).await;
         }
-        // A write whose caller has gone may still be on its way into the log; it must not come out behind the discard.
-        inner.changed.wait(|| (!inner.is_logging(extent)).then_some(())).await;
-        self.clear_above(extent).await?;
-        // What comes meanwhile goes below behind the discard.
-        let _lock = inner.below.exclusive(extent.start.0..extent.end().0).await;
+        // What the log has before the discard must be below before it, or a replay would undo what readers have seen. What
+        // comes from here on is in the log, and goes below, behind the discard.
+        let _lock = loop {
+            // A write whose caller has gone may still be on its way into the log.
+            inner.changed.wait(|| (!inner.is_logging(extent)).then_some(())).await;
+            self.clear_above(extent).await?;
+            let lock = inner.below.exclusive(extent.start.0..extent.end().0).await;
+            if !inner.is_logging(extent) && !inner.dirty.borrow().overlaps(extent, u64::MAX) {
+                break lock;
+            }
+        };
         let mut _hold = None;
         if inner.policy.get() == WritePolicy::Back
             && let Some(log) = inner.log()
