@@ -36,6 +36,8 @@ pub(crate) struct Pool {
     /// What every member must hold: as much as the smallest of the first.
     member_mib: u64,
     next_path: Cell<u32>,
+    /// True while disks lie.
+    pub lies: Cell<bool>,
     next_name: Cell<u32>,
 }
 
@@ -65,8 +67,8 @@ impl PoolPlan {
         let id = PoolId::from_random(stage.chance.identity());
         let sizes: Vec<u64> = (0..self.members).map(|_| stage.chance.within(DISK_MIB)).collect();
         let member_mib = sizes.iter().copied().min().unwrap_or_default();
-        let (disks, next_path, next_name) = (RefCell::default(), Cell::default(), Cell::default());
-        let pool = Pool { name, id, plan: self, disks, member_mib, next_path, next_name };
+        let (disks, next_path, next_name, lies) = Default::default();
+        let pool = Pool { name, id, plan: self, disks, member_mib, next_path, next_name, lies };
         for mib in sizes {
             pool.add_disk(stage, mib).await?;
         }
@@ -177,6 +179,14 @@ impl Pool {
     /// The data plane, which was just started, has the pool open.
     pub async fn open(&self, stage: &Stage) -> Judged<PoolReport> {
         self.find_disks(stage).await;
+        // Disks that lie may say of a mark that they have it, and show another.
+        for _ in 0..if self.lies.get() { 5 } else { 0 } {
+            match stage.ask(Order::OpenPool { id: self.id, force: false }).await {
+                Ok(Report::Pool(report)) => return Ok(report),
+                Err(refusal) if refusal.code == code::POOL_OWNED => {}
+                other => return Err(format!("OpenPool was answered with {other:?}")),
+            }
+        }
         match stage.order(Order::OpenPool { id: self.id, force: false }).await? {
             Report::Pool(report) => Ok(report),
             other => Err(format!("OpenPool was answered with {other:?}")),

@@ -16,7 +16,7 @@ const ORDER_TIME_MAX: Duration = Duration::from_millis(60);
 /// What an order came to before the power went.
 pub(crate) enum Came {
     /// It was answered.
-    Answered(Result<Report, Refusal>),
+    Answered(Result<(), Refusal>),
     /// The power goes first.
     Dark,
 }
@@ -63,11 +63,11 @@ impl Stage {
     /// What the order comes to, unless it is time to pull the plug before.
     pub async fn until_dark(&self, order: Order) -> Came {
         if self.chance.percent(40) {
-            return Came::Answered(self.ask(order).await);
+            return Came::Answered(self.ask(order).await.map(drop));
         }
         let dark = self.world.sleep(self.chance.moment(ORDER_TIME_MAX));
         match select(pin!(self.ask(order)), dark).await {
-            Either::Left((answer, _)) => Came::Answered(answer),
+            Either::Left((answer, _)) => Came::Answered(answer.map(drop)),
             Either::Right(_) => Came::Dark,
         }
     }

@@ -7,6 +7,7 @@ mod families;
 mod gate;
 mod groups;
 mod joining;
+mod labels;
 mod log;
 mod members;
 mod open;

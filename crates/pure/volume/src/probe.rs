@@ -203,6 +203,18 @@ pub(crate) async fn write_label<D: BlockDevice>(disk: &D, label: &Label) -> Resu
     Ok(())
 }
 
+/// The copies of the label that are not whole are written again.
+///
+/// *Durability*: when it returns.
+pub(crate) async fn restore_label<D: BlockDevice>(disk: &D, label: &Label, copies: [bool; 3]) -> Result<(), IoError> {
+    let places = [HEAD_LABELS[0], HEAD_LABELS[1], tail_label(disk.geometry().blocks)];
+    for ((copy, block), _) in (0_u8..).zip(places).zip(copies).filter(|(_, is_whole)| !is_whole) {
+        let written: Written = disk.write(Lba(block), block::Buf::copy_of(&label.emit(copy)).freeze()).await?;
+        let _: Stable = disk.flush(written).await?;
+    }
+    Ok(())
+}
+
 impl Probe {
     /// The disk's label, when it is ours.
     #[must_use]

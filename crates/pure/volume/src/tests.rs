@@ -5,6 +5,7 @@ pub(crate) mod disk;
 mod families;
 mod golden;
 mod groups;
+mod labels;
 mod mirror;
 mod owner;
 mod pools;

@@ -148,7 +148,7 @@ impl Families<'_> {
         });
         let mut new: Vec<Snapshot> = instants.collect();
         match came {
-            Came::Answered(Ok(_)) => self.snapshots.append(&mut new),
+            Came::Answered(Ok(())) => self.snapshots.append(&mut new),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             Came::Answered(Err(refusal)) => return Err(format!("no snapshots: {refusal}")),
             Came::Dark => {
@@ -179,7 +179,7 @@ impl Families<'_> {
         let (order, id, new) = self.clone_of(at);
         let came = self.stage.until_dark(order).await;
         let step = match came {
-            Came::Answered(Ok(_)) => Step::Done,
+            Came::Answered(Ok(())) => Step::Done,
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => return Ok(Step::Done),
             Came::Answered(Err(refusal)) => return Err(format!("no clone: {refusal}")),
             Came::Dark => {
@@ -245,7 +245,7 @@ impl Families<'_> {
         let order = Order::RollBack { snapshot: name.clone(), in_use: true };
         let oracle = origin.oracle.clone();
         match self.stage.until_dark(order).await {
-            Came::Answered(Ok(_)) => oracle.borrow_mut().roll_back(&self.snapshots[at].instant, false),
+            Came::Answered(Ok(())) => oracle.borrow_mut().roll_back(&self.snapshots[at].instant, false),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             Came::Answered(Err(refusal)) => return Err(format!("no way back: {refusal}")),
             Came::Dark => {
@@ -267,7 +267,7 @@ impl Families<'_> {
         let at = free[self.stage.chance.index(free.len())];
         let order = Order::DeleteSnapshot { snapshot: self.snapshots[at].name.clone() };
         match self.stage.until_dark(order).await {
-            Came::Answered(Ok(_)) => drop(self.snapshots.remove(at)),
+            Came::Answered(Ok(())) => drop(self.snapshots.remove(at)),
             // A clone of it is still being taken apart.
             Came::Answered(Err(refusal)) if refusal.code == code::SNAPSHOT_IN_USE => {}
             Came::Answered(Err(refusal)) => return Err(format!("the snapshot stays: {refusal}")),
@@ -293,7 +293,7 @@ impl Families<'_> {
         let (gone, provision) = self.volumes.remove(free[self.stage.chance.index(free.len())]);
         self.stage.present(&self.presented()).await?;
         match self.stage.until_dark(Order::DeleteVolume { volume: gone.name.clone() }).await {
-            Came::Answered(answer) => drop(answer.map_err(|refusal| format!("the volume stays: {refusal}"))?),
+            Came::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}"))?,
             Came::Dark => {
                 let mut all = self.presented();
                 all.push(gone.clone());

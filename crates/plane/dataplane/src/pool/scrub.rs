@@ -2,11 +2,11 @@
 
 use super::care::Gait;
 use super::work::{Work, WorkKind};
-use super::{OpenPool, find};
+use super::{CREATED_BY, OpenPool, disk_id, find};
 use crate::seat::Seat;
 use block::{BlockDevice, Extent, IoError};
 use futures_util::future::{Either, select};
-use model::{Name, PoolReport, Refusal, ScrubReport, ScrubState, Size, Timestamp, code, event};
+use model::{Name, PoolReport, Refusal, ScrubReport, ScrubState, Size, Subject, SubjectKind, Timestamp, code, event};
 use raid::{Repair, Scrubbed};
 use shard::World;
 use std::cell::{Cell, RefCell};
@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
+use volume::PoolError;
 
 /// How much is looked through between two decisions, in bytes.
 const PART_BYTES: u64 = 8 << 20;
@@ -156,6 +157,10 @@ impl<W: World> OpenPool<W> {
             done: 0,
             repairs,
         };
+        if let Err(error) = self.scrub_members().await {
+            tracing::error!(pool = %self.name, %error, "a scrub cannot go on");
+            return ScrubState::Failed;
+        }
         for &group in groups.iter().filter(|&&group| self.groups[group].array.is_protected()) {
             if !self.scrub_may_go_on(group).await {
                 return ScrubState::Stopped;
@@ -227,6 +232,21 @@ impl<W: World> OpenPool<W> {
         }
         self.until(|pool| pool.care.scrub.stop.get() || (pool.is_resumed() && !pool.care.scrub.held.get())).await;
         !self.care.scrub.stop.get()
+    }
+
+    /// Looks at what the members say of themselves.
+    async fn scrub_members(&self) -> Result<(), PoolError> {
+        for disk in self.pool.scrub_members(self.seat.world.unix_seconds(), CREATED_BY).await? {
+            let Some((group, member)) = self.place_of(disk_id(disk)) else { continue };
+            let disk = self.disk_name(group, member);
+            let sentence = format!(
+                "what disk {disk} of pool {} says of the pool had decayed, and was written anew; look at its health",
+                self.name
+            );
+            self.seat.raise(event::BLOCKS_HEALED, Subject::new(SubjectKind::Disk, &disk), sentence);
+            self.note(|report| report.healed += 1);
+        }
+        Ok(())
     }
 
     /// Looks through the checksums themselves.

@@ -42,7 +42,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
 async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     loop {
         match before_dark(stage, pool.creation(), &[]).await {
-            Came::Answered(answer) => return answer.map(drop).map_err(|refusal| format!("no pool: {refusal}")),
+            Came::Answered(answer) => return answer.map_err(|refusal| format!("no pool: {refusal}")),
             Came::Dark => stage.come_back(pool).await,
         }
         pool.find_disks(stage).await;
@@ -77,7 +77,7 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
 async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
     let order = Order::DestroyPool { pool: pool.name.clone() };
     match before_dark(stage, order, &[]).await {
-        Came::Answered(answer) => drop(answer.map_err(|refusal| format!("the pool stays: {refusal}"))?),
+        Came::Answered(answer) => answer.map_err(|refusal| format!("the pool stays: {refusal}"))?,
         Came::Dark => {
             stage.come_back(pool).await;
             pool.find_disks(stage).await;
@@ -112,7 +112,7 @@ impl Catalog<'_> {
         // More may be promised here than the pool has.
         new.unit.scarce = new.unit.thin;
         match before_dark(self.stage, Order::CreateVolume(spec), &self.volumes).await {
-            Came::Answered(Ok(_)) => self.volumes.push(new),
+            Came::Answered(Ok(())) => self.volumes.push(new),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             Came::Answered(Err(refusal)) => return Err(format!("no volume: {refusal}")),
             Came::Dark => {
@@ -138,7 +138,7 @@ impl Catalog<'_> {
         let grown = || volume.unit.oracle.borrow_mut().grow(new / block_bytes);
         let order = Order::ResizeVolume { volume: volume.name.clone(), size: Size::new(new) };
         match before_dark(self.stage, order, &self.volumes).await {
-            Came::Answered(Ok(_)) => grown(),
+            Came::Answered(Ok(())) => grown(),
             Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
             Came::Answered(Err(refusal)) => return Err(format!("the volume does not grow: {refusal}")),
             Came::Dark => {
@@ -160,7 +160,7 @@ impl Catalog<'_> {
         self.stage.present(&self.volumes).await?;
         let order = Order::DeleteVolume { volume: volume.name.clone() };
         match before_dark(self.stage, order, &self.volumes).await {
-            Came::Answered(answer) => answer.map(drop).map_err(|refusal| format!("the volume stays: {refusal}")),
+            Came::Answered(answer) => answer.map_err(|refusal| format!("the volume stays: {refusal}")),
             Came::Dark => {
                 volume.unit.oracle.borrow_mut().crash(crate::oracle::Torn::Garbage);
                 let found = self.find_again().await?;

@@ -24,6 +24,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         let liars = liars(stage, &pool).await?;
         let old: Vec<_> = liars.iter().map(DiskHandle::image).collect();
         let traffic = start(stage, &units);
+        pool.lies.set(true);
         liars.iter().for_each(|disk| corrupt(stage, disk));
         if stage.chance.percent(40) {
             stage.world.sleep(stage.chance.moment(Duration::from_millis(400))).await;
@@ -43,6 +44,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         stage.quiet(&traffic).await?;
         stage.look_at_all(&units).await?;
         liars.iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
+        pool.lies.set(false);
         mend(stage, &pool, &volumes).await?;
         stage.look_at_all(&units).await?;
     }

@@ -1,0 +1,76 @@
+//! Looking at what the members say of themselves and of the pool, and writing anew what has decayed.
+
+use super::Pool;
+use super::create::{label_of, made_by_us};
+use crate::error::PoolError;
+use crate::probe::{Contents, probe, restore_label, write_label};
+use block::{BlockDevice, IoError};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// What is wrong with the copies of one member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// Its catalog is not the newest.
+    Catalog,
+    /// A copy of its label was not whole, and is now.
+    Label,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    /// Every member that takes part has its label, three times, and the newest catalog; those that had not are the result.
+    ///
+    /// Nobody reads these while the pool is open, so that they decay unseen, and the next opening would do without the
+    /// disk. *Durability*: when it returns. *Errors*: `CatalogLost`. A disk that cannot be written fails with the next commit.
+    pub async fn scrub_members(&self, now: u64, created_by: &str) -> Result<Vec<Uuid>, PoolError> {
+        let store = &self.shared.store;
+        store.committed(store.latest()).await?;
+        // No commit is under way now, so every member should have this one.
+        let generation = store.generation();
+        let mut wrong = Vec::new();
+        for (id, disk) in store.disks() {
+            let takes_part = store.look(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
+            if takes_part && self.scrub_member((id, &disk), generation, now, created_by).await != Ok(Wrong::Nothing) {
+                wrong.push(id);
+            }
+        }
+        if !wrong.is_empty() {
+            // It goes to every member, into the slot that does not have the newest.
+            let ((), change) = store.change(|_| Ok(()))?;
+            store.committed(change).await?;
+        }
+        Ok(wrong)
+    }
+
+    async fn scrub_member(
+        &self,
+        (id, disk): (Uuid, &Rc<D>),
+        generation: u64,
+        now: u64,
+        created_by: &str,
+    ) -> Result<Wrong, IoError> {
+        let store = &self.shared.store;
+        let pool = store.look(|catalog| catalog.pool);
+        match probe(&**disk).await.contents {
+            // What somebody has put there meanwhile is not ours to write over.
+            Contents::Foreign(_) | Contents::Newer { .. } => Ok(Wrong::Nothing),
+            Contents::Member(member) if member.overwritten.is_some() => Ok(Wrong::Nothing),
+            Contents::Member(member) if (member.label.pool, member.label.disk) == (pool, id) => {
+                restore_label(&**disk, &member.label, member.copies).await?;
+                let is_newest = member.catalogs.first().is_some_and(|found| found.generation >= generation);
+                Ok(match member.copies {
+                    [true, true, true] if is_newest => Wrong::Nothing,
+                    [true, true, true] => Wrong::Catalog,
+                    _ => Wrong::Label,
+                })
+            }
+            _ => {
+                let (blocks, created_by) = (disk.geometry().blocks, made_by_us(created_by));
+                let label = store.look(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
+                write_label(&**disk, &label).await?;
+                Ok(Wrong::Label)
+            }
+        }
+    }
+}
