@@ -1,9 +1,8 @@
 //! Group commit: one flush at a time, shared by all who wait for it.
 
+use crate::Signal;
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 use std::cell::RefCell;
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
 
 /// A sleeve over a device whose flushes are shared: while one is under way, all that ask meanwhile
 /// wait for the next, which serves them together.
@@ -11,6 +10,7 @@ use std::task::{Poll, Waker};
 pub struct GroupCommit<D> {
     device: D,
     state: RefCell<State>,
+    ended: Signal,
 }
 
 #[derive(Debug, Default)]
@@ -20,13 +20,12 @@ struct State {
     ended: u64,
     running: bool,
     failed: Option<IoError>,
-    waiting: Vec<Waker>,
 }
 
 impl<D: BlockDevice> GroupCommit<D> {
     /// The device with shared flushes.
     pub fn new(device: D) -> Self {
-        Self { device, state: RefCell::default() }
+        Self { device, state: RefCell::default(), ended: Signal::default() }
     }
 
     /// The device below.
@@ -42,16 +41,12 @@ enum Turn {
 }
 
 /// The leader's flush is over, or was dropped half-way: let somebody else lead.
-struct Leading<'a>(&'a RefCell<State>);
+struct Leading<'a>(&'a RefCell<State>, &'a Signal);
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        let waiting = {
-            let mut state = self.0.borrow_mut();
-            state.running = false;
-            std::mem::take(&mut state.waiting)
-        };
-        waiting.into_iter().for_each(Waker::wake);
+        self.0.borrow_mut().running = false;
+        self.1.raise();
     }
 }
 
@@ -75,27 +70,26 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
     async fn flush(&self, mut after: Written) -> Result<Stable, IoError> {
         let needed = self.state.borrow().begun + 1;
         loop {
-            let turn = poll_fn(|cx| {
+            let turn = self.ended.wait(|| {
                 let mut state = self.state.borrow_mut();
                 if let Some(error) = state.failed {
-                    return Poll::Ready(Turn::Done(Err(error)));
+                    return Some(Turn::Done(Err(error)));
                 }
                 if state.ended >= needed {
-                    return Poll::Ready(Turn::Done(Ok(())));
+                    return Some(Turn::Done(Ok(())));
                 }
                 if state.running {
-                    state.waiting.push(cx.waker().clone());
-                    return Poll::Pending;
+                    return None;
                 }
                 state.running = true;
                 state.begun += 1;
-                Poll::Ready(Turn::Lead)
+                Some(Turn::Lead)
             });
             match turn.await {
                 Turn::Done(result) => return result.map(|()| Stable::attest()),
                 Turn::Lead => {
                     let begun = self.state.borrow().begun;
-                    let leading = Leading(&self.state);
+                    let leading = Leading(&self.state, &self.ended);
                     match self.device.flush(after).await {
                         Ok(stable) => {
                             let _: Stable = stable;
@@ -129,6 +123,8 @@ mod tests {
     use block::{Blocks, IoErrorKind};
     use futures_util::FutureExt;
     use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::task::Poll;
 
     /// A device whose flush ends when the test says so.
     struct Slow {

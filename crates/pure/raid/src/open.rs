@@ -382,7 +382,10 @@ async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, gr
     match device.read(Extent { start: ground.homes(page)[copy], len: Blocks(1) }).await {
         Ok(rope) => {
             let id = PageId { member: [member, before][copy], page };
-            pages::parse(&rope.into_view(), newest.id, id).is_some_and(|found| found.stamp() < stamp)
+            let block = rope.into_view();
+            // What is a page no more has decayed; what never was one was written after this.
+            let is_older = |found: pages::Found| found.stamp() < stamp;
+            pages::parse(&block, newest.id, id).map_or_else(|| !pages::is_meant(&block), is_older)
         }
         Err(_) => false,
     }

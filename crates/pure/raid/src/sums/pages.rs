@@ -55,6 +55,11 @@ pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) ->
     block.freeze()
 }
 
+/// True for a block that was to be a page, whole or not.
+pub(crate) fn is_meant(block: &[u8]) -> bool {
+    block.starts_with(MAGIC)
+}
+
 /// The page, if this is it, whole.
 pub(crate) fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
     let (is, found) = parse_any(block, id)?;

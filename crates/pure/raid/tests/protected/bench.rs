@@ -56,6 +56,8 @@ pub struct Plan {
     pub room: u64,
     /// There is one disk more, which the owner has recorded as the last member and may add.
     pub spare: bool,
+    /// Memory for pages of sums; little, so that they come and go.
+    pub page_bytes: usize,
 }
 
 impl Plan {
@@ -65,7 +67,8 @@ impl Plan {
             _ => 4,
         };
         let (chunk_blocks, ring_blocks) = (1, 32);
-        Self { level, members, chunk_blocks, stripes, volatile, atomic: true, ring_blocks, room: 0, spare: false }
+        let (room, spare, page_bytes) = (0, false, 16 << 10);
+        Self { level, members, chunk_blocks, stripes, volatile, atomic: true, ring_blocks, room, spare, page_bytes }
     }
 
     pub fn shape(&self) -> Shape {
@@ -104,7 +107,7 @@ pub struct Bench {
 fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>) -> Options {
     let findings = findings.clone();
     Options {
-        page_bytes: 16 << 10,
+        page_bytes: plan.page_bytes,
         blocks_are_atomic: plan.atomic,
         findings: Some(Rc::new(move |finding| findings.borrow_mut().push(finding))),
     }

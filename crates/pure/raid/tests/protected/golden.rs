@@ -18,6 +18,7 @@ const V1: Plan = Plan {
     ring_blocks: 32,
     room: 0,
     spare: false,
+    page_bytes: 16 << 10,
 };
 const V2: Plan = Plan { room: 20, spare: true, ..V1 };
 

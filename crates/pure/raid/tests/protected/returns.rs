@@ -120,6 +120,15 @@ fn stale_member_is_never_read_as_current() {
     }
 }
 
+/// The members are as they were.
+fn put_back(bench: &Bench, old: impl IntoIterator<Item = (u16, Content)>) {
+    for (member, content) in old {
+        let copy = bench.rack.add(bench.plan.shape().member_blocks.0, true, content);
+        bench.rack.disks.borrow_mut().pop();
+        bench.rack.disks.borrow_mut()[usize::from(member)] = copy;
+    }
+}
+
 /// Two neighbours, which have all copies of the sums of one of them, are as they were one checkpoint ago.
 pub fn stale_neighbours() -> Result<(), String> {
     for first in 0..5_u16 {
@@ -132,11 +141,7 @@ pub fn stale_neighbours() -> Result<(), String> {
         let changed = Extent::new(0, 1);
         let _ = bench.write(0, run(2, changed)).expect("serving");
         bench.close();
-        for (member, content) in stale.into_iter().zip(old) {
-            let copy = bench.rack.add(bench.plan.shape().member_blocks.0, true, content);
-            bench.rack.disks.borrow_mut().pop();
-            bench.rack.disks.borrow_mut()[usize::from(member)] = copy;
-        }
+        put_back(&bench, stale.into_iter().zip(old));
         let (bench, _) = Bench::open(bench.plan, bench.rack.clone(), &[], &[]).map_err(|error| error.to_string())?;
         let found = bench.read(changed).map_err(|error| format!("{stale:?}: {error}"))?;
         if found != *run(2, changed) {
@@ -144,6 +149,30 @@ pub fn stale_neighbours() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn neighbours_that_lack_a_page_that_was_new_are_not_believed() {
+    // Eight regions of one page; in one is what is overwritten, and another has its first page then.
+    for (region, new) in (0..8).flat_map(|region| (0..8).map(move |new| (region, new))).filter(|(a, b)| a != b) {
+        // So much memory that no page has to be written before the end.
+        let plan = Plan { page_bytes: 1 << 20, ..plan(Level::Raid1, 3, 8 * 126) };
+        let bench = Bench::format(plan, region);
+        let [at, first] = [region, new].map(|region| region * 504);
+        let _ = bench.write(at, run(1, Extent::new(at, 1))).expect("serving");
+        bench.close();
+        let old = [1, 2].map(|member| (member, bench.disk(member).content()));
+        for (name, at) in [(2, at), (3, first)] {
+            let _ = bench.write(at, run(name, Extent::new(at, 1))).expect("serving");
+        }
+        bench.close();
+        put_back(&bench, old);
+        let (bench, _) = Bench::open(bench.plan, bench.rack.clone(), &[], &[]).expect("one member is well");
+        for _ in 0..3 {
+            let found = bench.read(Extent::new(at, 1)).expect("it is there");
+            assert!(found == *run(2, Extent::new(at, 1)), "in region {region}, and {new} was new");
+        }
+    }
 }
 
 #[test]
