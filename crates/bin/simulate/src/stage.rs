@@ -166,6 +166,18 @@ impl Stage {
         traffic
     }
 
+    /// How hosts behave that send whatever there is, and wait for its answer.
+    pub fn habits(&self) -> Habits {
+        Habits {
+            depth: 8,
+            blocks: self.chance.within(1..=24),
+            large_bytes: 256 << 10,
+            manages: self.chance.percent(30),
+            fickle: false,
+            media_fail: false,
+        }
+    }
+
     /// The host with this number.
     pub fn host(&self, number: usize, left: &Rc<Cell<u64>>, units: &[Unit], habits: Habits) -> Host {
         let shared = Shared {

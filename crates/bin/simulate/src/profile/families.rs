@@ -1,7 +1,7 @@
 //! Snapshots and clones are made, gone back to and deleted while hosts write, and the power goes over it: a snapshot
 //! shows one instant, for ever, and nobody's writes are ever seen anywhere else.
 
-use crate::host::traffic::{Habits, Unit};
+use crate::host::traffic::Unit;
 use crate::oracle::{Instant, OpId, Oracle, Torn};
 use crate::pool::{Pool, PoolPlan};
 use crate::power::Came;
@@ -46,14 +46,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     }
     stage.present(&families.presented()).await?;
     stage.open_portals().await?;
-    let habits = Habits {
-        depth: 8,
-        blocks: stage.chance.within(1..=24),
-        large_bytes: 256 << 10,
-        manages: stage.chance.percent(30),
-        fickle: false,
-        media_fail: false,
-    };
+    let habits = stage.habits();
     for _ in 0..stage.chance.within(2..=7) {
         let units = families.units();
         let traffic = stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(20..=150), &units, &habits);

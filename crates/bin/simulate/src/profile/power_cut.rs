@@ -1,7 +1,6 @@
 //! The power goes at any instant, also while the last cut is being recovered from. What was acknowledged is
 //! there, what was not is there or not, and nothing else ever is.
 
-use crate::host::traffic::Habits;
 use crate::pool::{Pool, PoolPlan};
 use crate::stage::{Judged, Presented, Stage};
 use model::Level;
@@ -17,14 +16,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let units: Vec<_> = volumes.iter().map(|volume| volume.unit.clone()).collect();
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    let habits = Habits {
-        depth: 8,
-        blocks: stage.chance.within(1..=24),
-        large_bytes: 256 << 10,
-        manages: stage.chance.percent(30),
-        fickle: false,
-        media_fail: false,
-    };
+    let habits = stage.habits();
     let mut traffics = Vec::new();
     for _ in 0..stage.chance.within(1..=3) {
         let traffic = stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(20..=200), &units, &habits);

@@ -2,7 +2,6 @@
 //! there, also when the log lost a disk, or was away altogether for a while; without it nothing old is served.
 
 use super::power_cut::volumes;
-use crate::host::traffic::Habits;
 use crate::pool::{Pool, PoolPlan};
 use crate::stage::{Judged, Presented, Stage};
 use model::{Level, LogState, MemberState, Order, PoolReport, WritePolicy};
@@ -21,14 +20,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.write_as(&volumes, WritePolicy::Back).await?;
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    let habits = Habits {
-        depth: 8,
-        blocks: stage.chance.within(1..=24),
-        large_bytes: 256 << 10,
-        manages: stage.chance.percent(30),
-        fickle: false,
-        media_fail: false,
-    };
+    let habits = stage.habits();
     let mut traffics = Vec::new();
     for _ in 0..stage.chance.within(1..=4) {
         let traffic = stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(20..=200), &units, &habits);
