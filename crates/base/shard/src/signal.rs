@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// Wakes those who wait for something to change; each looks for itself whether it has.
 #[derive(Debug, Default)]
@@ -16,19 +16,22 @@ impl Signal {
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    /// The task of `cx` looks again when the signal is raised. It is remembered once, however often it asks.
+    pub fn watch(&self, cx: &Context<'_>) {
+        let mut waiting = self.0.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+    }
+
     /// What `look` gives once it gives something; asked now, and whenever the signal is raised.
-    ///
-    /// A task is remembered once, however often it is polled.
     pub async fn wait<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
-        poll_fn(|cx| {
-            if let Some(value) = look() {
-                return Poll::Ready(value);
+        poll_fn(|cx| match look() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                self.watch(cx);
+                Poll::Pending
             }
-            let mut waiting = self.0.borrow_mut();
-            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                waiting.push(cx.waker().clone());
-            }
-            Poll::Pending
         })
         .await
     }

@@ -1,9 +1,8 @@
 //! The first thing that is wrong in a run ends it.
 
+use shard::Signal;
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 /// Who is told that something is wrong. Cheap to clone.
 #[derive(Clone, Default)]
@@ -12,14 +11,14 @@ pub(crate) struct Judge(Rc<Inner>);
 #[derive(Default)]
 struct Inner {
     verdict: RefCell<Option<String>>,
-    waiting: RefCell<Vec<Waker>>,
+    told: Signal,
 }
 
 impl Judge {
     /// This is wrong. Only the first counts.
     pub fn fail(&self, why: impl Into<String>) {
         self.0.verdict.borrow_mut().get_or_insert_with(|| why.into());
-        self.0.waiting.take().into_iter().for_each(Waker::wake);
+        self.0.told.raise();
     }
 
     /// What the error says is wrong.
@@ -34,13 +33,6 @@ impl Judge {
 
     /// Is ready once something is wrong, and says what.
     pub async fn failed(&self) -> String {
-        poll_fn(|cx| match &*self.0.verdict.borrow() {
-            Some(why) => Poll::Ready(why.clone()),
-            None => {
-                self.0.waiting.borrow_mut().push(cx.waker().clone());
-                Poll::Pending
-            }
-        })
-        .await
+        self.0.told.wait(|| self.0.verdict.borrow().clone()).await
     }
 }

@@ -10,6 +10,7 @@
 
 mod chance;
 mod daemon;
+mod families;
 mod host;
 mod judge;
 mod oracle;

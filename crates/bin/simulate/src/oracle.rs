@@ -105,6 +105,7 @@ impl Oracle {
     /// A write of `value` to every block of `extents` is submitted.
     pub fn begin_write(&mut self, extents: &[Range<u64>], value: Value) -> OpId {
         let begun = self.tick();
+        tracing::debug!(volume = self.name, op = begun, "{value} goes to {extents:?}");
         for lba in extents.iter().cloned().flatten() {
             self.known.entry(lba).or_default().begin(value, begun);
         }
@@ -121,6 +122,7 @@ impl Oracle {
     pub fn end_write(&mut self, op: OpId, ending: Ending) {
         let now = self.tick();
         let Some(Op { begun, writes: Some((value, extents)) }) = self.open.remove(&op) else { return };
+        tracing::debug!(volume = self.name, op = begun, "{value} has ended: {ending:?}");
         let oldest = self.oldest();
         for lba in extents.into_iter().flatten() {
             let block = self.known.entry(lba).or_default();

@@ -53,6 +53,10 @@ pub enum Planted {
     CatalogInOneSlot,
     /// Of three labels none is written.
     LabelsLost,
+    /// A write to the log device is lost.
+    LogWriteLost,
+    /// What is written to the room that larger disks bring is lost.
+    NewRoomLost,
     /// A READ returns the block before.
     ReadsAnotherBlock,
     /// A WRITE changes the block before.
@@ -65,6 +69,8 @@ pub enum Planted {
     AbortEndsLater,
     /// GOOD is said where something has failed.
     ErrorHidden,
+    /// GOOD is said where a write was refused for want of space.
+    RefusalHidden,
     /// GOOD is said where COMPARE AND WRITE has found other data.
     MiscompareHidden,
     /// A command is answered twice.
@@ -85,6 +91,10 @@ pub(crate) struct Plant {
     /// How often the data plane was started.
     life: Cell<u64>,
     replacements: RefCell<BTreeSet<String>>,
+    /// The disks of the log device, by path.
+    logs: RefCell<BTreeSet<String>>,
+    /// What the members of the pool held when it was made.
+    member_mib: Cell<u64>,
     /// What blocks of members held before their last write, by path.
     before: RefCell<BTreeMap<(String, u64), block::View>>,
     /// What READs were answered with, by unit, CDB and life.
@@ -99,7 +109,7 @@ struct Answered {
 
 impl Planted {
     /// Every bug, its name, and whose runs find it.
-    const TABLE: [(Self, &'static str, Profile); 26] = [
+    const TABLE: [(Self, &'static str, Profile); 29] = [
         (Self::FlushSkipped, "flush-skipped", Profile::PowerCut),
         (Self::FlushNotAwaited, "flush-not-awaited", Profile::PowerCut),
         (Self::WriteNotAwaited, "write-not-awaited", Profile::PowerCut),
@@ -115,12 +125,15 @@ impl Planted {
         (Self::CatalogLost, "catalog-lost", Profile::PowerCut),
         (Self::CatalogInOneSlot, "catalog-in-one-slot", Profile::Disks),
         (Self::LabelsLost, "labels-lost", Profile::PowerCut),
+        (Self::LogWriteLost, "log-write-lost", Profile::WriteBack),
+        (Self::NewRoomLost, "new-room-lost", Profile::Growth),
         (Self::ReadsAnotherBlock, "reads-another-block", Profile::Network),
         (Self::WritesAnotherBlock, "writes-another-block", Profile::Network),
         (Self::WriteSameStopsEarly, "write-same-stops-early", Profile::Network),
         (Self::AbortEndsMore, "abort-ends-more", Profile::Network),
         (Self::AbortEndsLater, "abort-ends-later", Profile::Network),
         (Self::ErrorHidden, "error-hidden", Profile::Network),
+        (Self::RefusalHidden, "refusal-hidden", Profile::Full),
         (Self::MiscompareHidden, "miscompare-hidden", Profile::Network),
         (Self::ResponseTwice, "response-twice", Profile::Network),
         (Self::DataInRepeated, "data-in-repeated", Profile::Network),
@@ -175,6 +188,8 @@ impl Plant {
             struck: Cell::default(),
             life: Cell::default(),
             replacements: RefCell::default(),
+            logs: RefCell::default(),
+            member_mib: Cell::default(),
             before: RefCell::default(),
             read: RefCell::default(),
         })
@@ -204,6 +219,16 @@ impl Plant {
     /// The disk at `path` takes the place of another.
     pub fn know_replacement(&self, path: &str) {
         self.replacements.borrow_mut().insert(path.to_owned());
+    }
+
+    /// The disk at `path` belongs to the log device.
+    pub fn know_log(&self, path: &str) {
+        self.logs.borrow_mut().insert(path.to_owned());
+    }
+
+    /// Members of the pool that is made now hold so much.
+    pub fn know_size(&self, mib: u64) {
+        self.member_mib.set(mib);
     }
 
     /// True when the bug is `bug` and strikes now, as it does once in `often` times.

@@ -12,8 +12,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// What the smallest and the largest disks hold, in MiB: room for two volumes, each with a slab for its map.
-const DISK_MIB: RangeInclusive<u64> = 112..=114;
+/// What the smallest disks hold: room for two volumes, each with a slab for its map.
+const DISK_MIB: u64 = 112;
 
 /// A pool to be made of new disks.
 pub(crate) struct PoolPlan {
@@ -24,6 +24,8 @@ pub(crate) struct PoolPlan {
     pub volatile_cache: bool,
     /// Bytes that the disks never tear.
     pub sector_bytes: u32,
+    /// What the smallest disks hold; the largest hold 2 MiB more.
+    pub disk_mib: u64,
 }
 
 /// A pool of one group, and all disks of its machine.
@@ -34,7 +36,7 @@ pub(crate) struct Pool {
     /// Where each disk is that the data plane knows.
     disks: RefCell<BTreeMap<DiskName, String>>,
     /// What every member must hold: as much as the smallest of the first.
-    member_mib: u64,
+    member_mib: Cell<u64>,
     next_path: Cell<u32>,
     /// True while disks lie.
     pub lies: Cell<bool>,
@@ -58,15 +60,21 @@ impl PoolPlan {
         // What is planted below an array with sums is found and put right by it.
         let integrity = chance.percent(75) && !stage.plant.bends_disks();
         let sector_bytes = chance.pick(&[512, 4096]);
-        Self { level, chunk, members, integrity, volatile_cache, sector_bytes }
+        Self { level, chunk, members, integrity, volatile_cache, sector_bytes, disk_mib: DISK_MIB }
+    }
+
+    /// How large the disks are.
+    fn sizes_mib(&self) -> RangeInclusive<u64> {
+        self.disk_mib..=self.disk_mib + 2
     }
 
     /// A pool that has its disks, and must yet be created.
     pub async fn prepare(self, stage: &Stage) -> Judged<Pool> {
         let name: Name = "tank".parse().expect("this is a name");
         let id = PoolId::from_random(stage.chance.identity());
-        let sizes: Vec<u64> = (0..self.members).map(|_| stage.chance.within(DISK_MIB)).collect();
-        let member_mib = sizes.iter().copied().min().unwrap_or_default();
+        let sizes: Vec<u64> = (0..self.members).map(|_| stage.chance.within(self.sizes_mib())).collect();
+        let member_mib = Cell::new(sizes.iter().copied().min().unwrap_or_default());
+        stage.plant.know_size(member_mib.get());
         let (disks, next_path, next_name, lies) = Default::default();
         let pool = Pool { name, id, plan: self, disks, member_mib, next_path, next_name, lies };
         for mib in sizes {
@@ -98,14 +106,15 @@ impl Pool {
             let (failed, replacement) = (failed.clone(), replacement.clone());
             Order::ReplaceDisk { failed, member: None, replacement, force: false }
         };
-        if self.member_mib > *DISK_MIB.start() && stage.chance.percent(30) {
-            let small = self.add_disk(stage, stage.chance.within(*DISK_MIB.start()..=self.member_mib - 1)).await?;
+        let (least, member_mib) = (self.plan.disk_mib, self.member_mib.get());
+        if member_mib > least && stage.chance.percent(30) {
+            let small = self.add_disk(stage, stage.chance.within(least..=member_mib - 1)).await?;
             match stage.ask(order(&small)).await {
                 Err(refusal) if refusal.code == code::DISK_TOO_SMALL => {}
                 answer => return Err(format!("a replacement that is too small was answered with {answer:?}")),
             }
         }
-        let replacement = self.add_disk(stage, stage.chance.within(self.member_mib..=*DISK_MIB.end())).await?;
+        let replacement = self.add_disk(stage, stage.chance.within(member_mib..=*self.plan.sizes_mib().end())).await?;
         stage.plant.know_replacement(&self.disks.borrow()[&replacement]);
         stage.order(order(&replacement)).await?;
         Ok(replacement)
@@ -124,13 +133,13 @@ impl Pool {
 
     /// The member, which is failed or missing, is replaced by a new disk.
     pub async fn replace_member(&self, stage: &Stage, lost: &MemberReport) -> Judged<()> {
-        let replacement = self.add_disk(stage, *DISK_MIB.end()).await?;
+        let replacement = self.add_disk(stage, self.member_mib.get().max(*self.plan.sizes_mib().end())).await?;
         let failed = lost.disk.clone().unwrap_or_else(|| self.new_name());
         stage.order(Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false }).await.map(drop)
     }
 
     /// A new disk is in the machine, and the data plane knows it.
-    async fn add_disk(&self, stage: &Stage, mib: u64) -> Judged<DiskName> {
+    pub async fn add_disk(&self, stage: &Stage, mib: u64) -> Judged<DiskName> {
         let path = format!("/dev/disk{:03}", self.next_path.get());
         self.next_path.set(self.next_path.get() + 1);
         let PoolPlan { volatile_cache, sector_bytes: physical_block_bytes, .. } = self.plan;
@@ -144,8 +153,13 @@ impl Pool {
 
     /// The simulated disk behind a name.
     pub fn handle(&self, stage: &Stage, disk: &DiskName) -> Judged<DiskHandle> {
-        let path = self.disks.borrow().get(disk).cloned().ok_or_else(|| format!("nobody knows a disk {disk}"))?;
+        let path = self.path(disk)?;
         stage.array.disk(&path).ok_or_else(|| format!("there is no disk at {path}"))
+    }
+
+    /// Where a disk is.
+    fn path(&self, disk: &DiskName) -> Judged<String> {
+        self.disks.borrow().get(disk).cloned().ok_or_else(|| format!("nobody knows a disk {disk}"))
     }
 
     /// The simulated disks of all members, and of all others.
@@ -208,18 +222,23 @@ impl Pool {
         self.plan.level.tolerated(self.plan.members)
     }
 
-    /// As many members as may be lost are pulled out, of those that are in step.
+    /// From now on every member must hold so much.
+    pub fn need(&self, mib: u64) {
+        self.member_mib.set(mib);
+    }
+
+    /// As many members as may be lost are pulled out, of those of each group that are in step.
     pub async fn pull_all_that_may_be(&self, stage: &Stage) -> Judged<()> {
-        let report = stage.pool().await?;
-        let lost = report.members().filter(|member| member.state != MemberState::InSync).count();
-        let mut left: Vec<DiskName> = report
-            .members()
-            .filter(|member| member.state == MemberState::InSync)
-            .filter_map(|member| member.disk.clone())
-            .collect();
-        stage.chance.shuffle(&mut left);
-        for disk in left.iter().take(self.tolerated().saturating_sub(lost)) {
-            self.handle(stage, disk)?.fail();
+        for group in stage.pool().await?.all_groups() {
+            let in_step = |member: &&MemberReport| member.state == MemberState::InSync;
+            let lost = group.members.iter().filter(|member| !in_step(member)).count();
+            let mut left: Vec<DiskName> =
+                group.members.iter().filter(in_step).filter_map(|member| member.disk.clone()).collect();
+            stage.chance.shuffle(&mut left);
+            let tolerated = group.level.tolerated(group.members.len());
+            for disk in left.iter().take(tolerated.saturating_sub(lost)) {
+                self.handle(stage, disk)?.fail();
+            }
         }
         Ok(())
     }

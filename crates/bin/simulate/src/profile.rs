@@ -2,6 +2,8 @@
 
 mod disks;
 mod families;
+mod full;
+mod growth;
 mod network;
 mod power_cut;
 mod write_back;
@@ -24,11 +26,16 @@ pub enum Profile {
     WriteBack,
     /// Snapshots, clones and ways back, while hosts write and the power goes.
     Families,
+    /// Pools that are full: writes are refused, space is given back, and the power goes.
+    Full,
+    /// Pools that become larger, and volumes that are copied, while hosts write and the power goes.
+    Growth,
 }
 
 impl Profile {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Network, Self::PowerCut, Self::Disks, Self::WriteBack, Self::Families];
+    pub const ALL: [Self; 7] =
+        [Self::Network, Self::PowerCut, Self::Disks, Self::WriteBack, Self::Families, Self::Full, Self::Growth];
 
     /// Plays one run, at whose end the data plane stops as it is told to.
     pub(crate) async fn play(self, stage: &Stage) -> Judged<()> {
@@ -38,6 +45,8 @@ impl Profile {
             Self::Disks => disks::play(stage).await,
             Self::WriteBack => write_back::play(stage).await,
             Self::Families => families::play(stage).await,
+            Self::Full => full::play(stage).await,
+            Self::Growth => growth::play(stage).await,
         }?;
         stage.order(Order::Stop).await.map(drop)
     }
@@ -51,6 +60,8 @@ impl fmt::Display for Profile {
             Self::Disks => "disks",
             Self::WriteBack => "write-back",
             Self::Families => "families",
+            Self::Full => "full",
+            Self::Growth => "growth",
         })
     }
 }
@@ -60,6 +71,6 @@ impl FromStr for Profile {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|profile| profile.to_string() == text);
-        known.ok_or_else(|| format!("{text} is none of network, power-cut, disks, write-back, families"))
+        known.ok_or_else(|| format!("{text} is none of {}", Self::ALL.map(|profile| profile.to_string()).join(", ")))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::chance::Chance;
 use crate::daemon::Daemon;
-use crate::host::traffic::{Gone, Habits, Host, Shared, Unit};
+use crate::host::traffic::{Gone, Habits, Host, Shared, Told, Unit};
 use crate::judge::Judge;
 use crate::oracle::Clock;
 use crate::planted::Plant;
@@ -55,6 +55,7 @@ pub(crate) struct Stage {
     protection: Protection,
     /// The moments of all volumes of the run.
     pub clock: Clock,
+    pub told: Rc<Told>,
     done: Rc<Cell<u64>>,
     lingering: Rc<Cell<u64>>,
 }
@@ -109,6 +110,7 @@ impl Stage {
             portals: Rc::new(addresses.map(|address| SocketAddr::new(address, 3260)).to_vec()),
             protection,
             clock: Rc::new(Cell::new(1)),
+            told: Rc::default(),
             done: Rc::default(),
             lingering: Rc::default(),
         }
@@ -121,6 +123,7 @@ impl Stage {
 
     /// What the data plane answers to `order`.
     pub async fn ask(&self, order: Order) -> Result<Report, Refusal> {
+        tracing::info!(at = self.world.now().0, "order {order:?}");
         let daemon = self.daemon.borrow().clone();
         daemon.order(order).await
     }
@@ -128,7 +131,6 @@ impl Stage {
     /// What the data plane answers to an order that it has no reason to refuse.
     pub async fn order(&self, order: Order) -> Judged<Report> {
         let asked = format!("{order:?}");
-        tracing::info!(at = self.world.now().0, "order {asked}");
         self.ask(order).await.map_err(|refusal| format!("refused: {refusal} ({}): {asked}", refusal.code))
     }
 
@@ -187,6 +189,7 @@ impl Stage {
             judge: self.judge.clone(),
             left: left.clone(),
             done: self.done.clone(),
+            told: self.told.clone(),
             lingering: self.lingering.clone(),
         };
         Host { shared, config: self.initiator(number), units: units.to_vec(), habits, gone: self.gone() }

@@ -3,7 +3,8 @@
 use crate::host::command::{self, Verdict};
 use crate::host::session::{Answer, Session};
 use crate::host::traffic::{Habits, Host, Unit};
-use crate::oracle::Oracle;
+use crate::oracle::{Ending, Oracle};
+use crate::pattern::Value;
 use crate::stage::{Judged, Presented, Stage};
 use block::Buf;
 use iscsi::pdu::Lun;
@@ -125,6 +126,29 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// All blocks of the unit are given back by UNMAP, and are zeros. No host is at work.
+    pub async fn discard_all(&self, unit: &Unit) -> Judged<()> {
+        let habits = Habits { depth: 1, blocks: 1, large_bytes: 0, manages: false, fickle: false, media_fail: false };
+        let units = std::slice::from_ref(unit);
+        let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
+        let all = 0..unit.oracle.borrow().blocks();
+        let touched = runs(&unit.oracle.borrow().touched());
+        loop {
+            let Some(session) = host.log_in().await else { return Err("the run has failed".to_owned()) };
+            // What was never written is zeros already.
+            let op = unit.oracle.borrow_mut().begin_write(&touched, Value::ZERO);
+            let answer = ask(&host, &session, || command::unmap(unit.lun, std::slice::from_ref(&all))).await?;
+            let ending = if answer.is_some() { Ending::Good } else { Ending::Maybe };
+            unit.oracle.borrow_mut().end_write(op, ending);
+            if answer.is_some() {
+                session.logout().await;
+                return Ok(());
+            }
+        }
+    }
+}
+
 /// The data of a command that nothing may hinder; nothing when the session was lost.
 async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initiator::Command) -> Judged<Option<Buf>> {
     loop {
@@ -132,12 +156,12 @@ async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initia
         let mut done = match answer {
             Some(Answer::Completed(done)) => done,
             Some(Answer::Lost | Answer::Aborted) => return Ok(None),
-            answer => return Err(format!("a read was answered with {answer:?}")),
+            answer => return Err(format!("a command was answered with {answer:?}")),
         };
         match command::verdict(&done) {
             Verdict::Good => return Ok(Some(done.data_in.take().unwrap_or_else(|| Buf::zeroed(0)))),
             Verdict::NotNow | Verdict::Attention(..) => {}
-            verdict => return Err(format!("a read that nothing hinders was answered with {verdict:?}")),
+            verdict => return Err(format!("a command that nothing hinders was answered with {verdict:?}")),
         }
     }
 }

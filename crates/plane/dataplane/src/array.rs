@@ -4,7 +4,7 @@ use crate::counted::Counted;
 use crate::fence::Fenced;
 use crate::pool::OpenPool;
 use block::{BlockDevice, IoError, IoErrorKind, Stable};
-use raid::{Array, FailureLog, Finding, Options};
+use raid::{Array, FailureLog, Finding, Options, Spawn};
 use shard::{GroupCommit, World, mailbox};
 use std::cell::{OnceCell, RefCell};
 use std::future::Future;
@@ -52,12 +52,19 @@ impl<W: World> Watch<W> {
     }
 
     /// How a protected array of `disks` is run that is watched so, with `page_bytes` of memory for its sums.
-    pub fn options<'a>(self: &Rc<Self>, page_bytes: usize, disks: impl Iterator<Item = &'a Disk<W>>) -> Options {
+    pub fn options<'a>(
+        self: &Rc<Self>,
+        world: &W,
+        page_bytes: usize,
+        disks: impl Iterator<Item = &'a Disk<W>>,
+    ) -> Options {
         let mut sectors = disks.map(|disk| disk.geometry().physical_block_bytes);
         let blocks_are_atomic = sectors.all(|bytes| bytes >= raid::BLOCK_BYTES);
         let watch = self.clone();
         let findings: Rc<dyn Fn(Finding)> = Rc::new(move |finding| watch.hear_of(finding));
-        Options { page_bytes, blocks_are_atomic, findings: Some(findings) }
+        let world = world.clone();
+        let spawn: Spawn = Rc::new(move |task| world.spawn(task));
+        Options { page_bytes, blocks_are_atomic, findings: Some(findings), spawn: Some(spawn) }
     }
 
     fn hear_of(&self, finding: Finding) {

@@ -1,9 +1,10 @@
 //! The conductor: answers control's orders, knows which shard is whose home, and forwards.
 //!
-//! Orders that change something run one at a time, in order; questions are answered beside them.
+//! Orders that change something run one at a time, in order; questions are answered beside them, and pools are opened beside them.
 
 mod copies;
 mod disks;
+mod openings;
 mod pools;
 mod questions;
 mod snapshots;
@@ -20,8 +21,9 @@ use model::{
     Access, Call, DiskName, Name, Network, NodeIdentity, Order, PoolId, PortalReport, PortalState, Refusal, Report,
     TARGET_PORTAL_GROUP, VolumeId, VolumeName, code,
 };
-use shard::World;
+use openings::Openings;
 use shard::mailbox::{self, Receiver};
+use shard::{RangeLocks, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -40,8 +42,11 @@ pub struct Conductor<W: World> {
     pools: RefCell<BTreeMap<Name, PoolHome>>,
     volumes: RefCell<BTreeMap<VolumeName, VolumeHome>>,
     copies: Copies,
+    openings: Openings,
     portals: RefCell<BTreeMap<SocketAddr, OpenPortal>>,
     access: RefCell<Access>,
+    /// One view is published at a time, so that nobody gets an older one last.
+    publishing: RangeLocks,
     networks: Box<dyn Fn() -> Vec<Network>>,
     next_home: Cell<usize>,
     next_connection: Rc<Cell<usize>>,
@@ -74,8 +79,7 @@ pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: 
     let worker = conductor.clone();
     seat.world.spawn(async move {
         while let Some(call) = changes.receive().await {
-            let answer = worker.change(&call.order).await;
-            call.answer(answer);
+            worker.clone().take_turn(call).await;
         }
     });
     while let Some(call) = inbox.receive().await {
@@ -121,6 +125,8 @@ impl<W: World> Conductor<W> {
             pools: RefCell::default(),
             volumes: RefCell::default(),
             copies: Copies::default(),
+            openings: Openings::default(),
+            publishing: RangeLocks::new(),
             portals: RefCell::default(),
             access: RefCell::default(),
             networks: facts.networks,
@@ -129,6 +135,22 @@ impl<W: World> Conductor<W> {
             next_connection: Rc::default(),
             stopped: Cell::new(false),
             io: facts.io,
+        }
+    }
+
+    /// The order of `call` is done, or it is for a pool that is being opened from now on.
+    async fn take_turn(self: Rc<Self>, call: Call) {
+        let Order::OpenPool { id, force } = call.order else {
+            let answer = self.change(&call.order).await;
+            return call.answer(answer);
+        };
+        let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(id, force) };
+        match begun {
+            Ok(opening) => self.seat.world.clone().spawn(async move {
+                let opened = self.open_pool(opening).await;
+                call.answer(opened.map(Report::Pool));
+            }),
+            Err(refusal) => call.answer(Err(refusal)),
         }
     }
 
@@ -153,7 +175,6 @@ impl<W: World> Conductor<W> {
             Order::GrowPool { pool, group } => self.grow_pool(pool, *group).await.map(Report::Pool),
             Order::AddLog { pool, disks, force } => self.add_log(pool, disks, *force).await.map(Report::Pool),
             Order::RemoveLog { pool, lost } => self.remove_log(pool, *lost).await.map(Report::Pool),
-            Order::OpenPool { id, force } => self.open_pool(*id, *force).await.map(Report::Pool),
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),
             Order::FailDisk { disk } => self.fail_disk(disk).await.map(Report::Pool),
@@ -198,8 +219,8 @@ impl<W: World> Conductor<W> {
 
     /// Every shard, and every session, goes by the present access table and volume homes.
     async fn publish_access(&self) {
-        let serving = self.volumes.borrow().values().copied().filter(|volume| volume.serves).collect::<Vec<_>>();
-        let homes = serving.iter().map(|volume| (volume.id, volume.home)).collect();
+        let _one = self.publishing.exclusive(0..1).await;
+        let homes = self.volumes.borrow().values().filter(|it| it.serves).map(|it| (it.id, it.home)).collect();
         let access = self.access.borrow().clone();
         let view = Arc::new(AccessView { access, homes, networks: (self.networks)() });
         for home in 0..self.seat.limits.shards {
@@ -268,6 +289,9 @@ impl<W: World> Conductor<W> {
         }
         if let Either::Right(_) = select(pin!(self.end_copies()), self.seat.world.sleep(STOP_PATIENCE)).await {
             tracing::warn!("some copies do not end; what they leave is cleared away when their pools are opened");
+        }
+        if let Either::Right(_) = select(pin!(self.openings.all_ended()), self.seat.world.sleep(STOP_PATIENCE)).await {
+            tracing::warn!("some pools are still being opened; stopping without them");
         }
         let pools: Vec<(Name, PoolHome)> =
             self.pools.borrow().iter().map(|(name, &home)| (name.clone(), home)).collect();

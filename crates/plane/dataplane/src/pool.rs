@@ -22,6 +22,7 @@ mod report;
 mod scrub;
 mod snapshots;
 mod space;
+mod takeup;
 mod tending;
 mod volumes;
 mod widen;
@@ -53,7 +54,7 @@ use block::{BlockDevice, Blocks, IoError, IoErrorKind, Stable};
 use care::Care;
 use findings::Findings;
 use futures_util::future::select;
-use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code};
+use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code, event};
 use rebuild::Halt;
 use refusals::refusal;
 use shard::World;
@@ -291,6 +292,8 @@ fn find<W: World>(seat: &Seat<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusa
 }
 
 /// Everything of the pool is stable, its groups are marked clean, and its disks are closed.
+///
+/// What cannot be written any more is told, as an event, and the pool is closed all the same.
 pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&seat, &name)?;
     pool.stop_tending().await;
@@ -306,7 +309,13 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
         if group.needs_resync.get() || pool.is_fenced() {
             continue;
         }
-        pool.pool.mark_clean(number).await.map_err(|error| refusal(&error, &pool))?;
+        if let Err(error) = pool.pool.mark_clean(number).await {
+            let refusal = refusal(&error, &pool);
+            tracing::error!(number, %refusal, "a group could not be marked clean");
+            let sentence = format!("pool {name} was closed while group {number} was not in order: {}", refusal.message);
+            pool.raise(event::POOL_UNCLEAN, sentence);
+            continue;
+        }
         if group.array.is_protected()
             && let Err(error) = group.array.close().await
         {

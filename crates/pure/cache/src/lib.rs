@@ -15,7 +15,7 @@ mod read;
 #[cfg(test)]
 mod rig;
 mod runtime;
-pub mod sabotage;
+mod sabotage;
 #[cfg(test)]
 mod tests;
 mod volume;

@@ -1,10 +1,10 @@
 //! Broken safety mechanisms, one at a time and on purpose: the tests must catch each of them.
 //!
-//! Without the feature `sabotage` nothing is ever planted and the questions cost nothing.
+//! In a product nothing is ever planted, and the questions cost nothing.
 
 /// What can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub(crate) enum Sabotage {
     /// A fill that raced with a write puts the old content into the cache.
     FillRacesWrite,
     /// A reader joins a fill that began before the newest write of its blocks.
@@ -13,6 +13,8 @@ pub enum Sabotage {
     GuardNotCompared,
     /// A discard leaves the blocks in the read cache.
     DiscardKeepsCache,
+    /// A discard comes into the log behind a write of its blocks that readers see behind it.
+    DiscardOvertaken,
     /// A write is acknowledged before its record is stable in the log.
     AckBeforeStable,
     /// The newest records are replayed first.
@@ -37,52 +39,46 @@ pub enum Sabotage {
     LogFailureNotRecorded,
 }
 
-#[cfg(feature = "sabotage")]
-mod planted {
-    use super::Sabotage;
-    use std::cell::Cell;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Sabotage>> = const { Cell::new(None) };
-    }
-
-    impl Sabotage {
-        /// All of them.
-        pub const ALL: [Self; 15] = [
-            Self::FillRacesWrite,
-            Self::JoinSpoiledFill,
-            Self::GuardNotCompared,
-            Self::DiscardKeepsCache,
-            Self::AckBeforeStable,
-            Self::ReplayInWrongOrder,
-            Self::ReplayTornRecord,
-            Self::TrimBeforeFlush,
-            Self::ReuseBeforeAnchor,
-            Self::MergeLosesPiece,
-            Self::DirtyEvicted,
-            Self::FlushForgetsOverwritten,
-            Self::FlushNotPassedOn,
-            Self::SwitchKeepsRecords,
-            Self::LogFailureNotRecorded,
-        ];
-    }
-
-    /// On this thread `what` is broken from now on, and nothing else.
-    pub fn plant(what: Option<Sabotage>) {
-        PLANTED.set(what);
-    }
-
-    pub(crate) fn is_planted(what: Sabotage) -> bool {
-        PLANTED.get() == Some(what)
-    }
+#[cfg(test)]
+impl Sabotage {
+    /// All of them.
+    pub(crate) const ALL: [Self; 16] = [
+        Self::FillRacesWrite,
+        Self::JoinSpoiledFill,
+        Self::GuardNotCompared,
+        Self::DiscardKeepsCache,
+        Self::DiscardOvertaken,
+        Self::AckBeforeStable,
+        Self::ReplayInWrongOrder,
+        Self::ReplayTornRecord,
+        Self::TrimBeforeFlush,
+        Self::ReuseBeforeAnchor,
+        Self::MergeLosesPiece,
+        Self::DirtyEvicted,
+        Self::FlushForgetsOverwritten,
+        Self::FlushNotPassedOn,
+        Self::SwitchKeepsRecords,
+        Self::LogFailureNotRecorded,
+    ];
 }
 
-#[cfg(feature = "sabotage")]
-pub(crate) use planted::is_planted;
-#[cfg(feature = "sabotage")]
-pub use planted::plant;
+#[cfg(test)]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
+}
 
-#[cfg(not(feature = "sabotage"))]
+/// On this thread `what` is broken from now on, and nothing else.
+#[cfg(test)]
+pub(crate) fn plant(what: Option<Sabotage>) {
+    PLANTED.set(what);
+}
+
+#[cfg(test)]
+pub(crate) fn is_planted(what: Sabotage) -> bool {
+    PLANTED.get() == Some(what)
+}
+
+#[cfg(not(test))]
 pub(crate) fn is_planted(_: Sabotage) -> bool {
     false
 }

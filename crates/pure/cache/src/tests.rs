@@ -3,7 +3,6 @@
 
 mod crash;
 pub(crate) mod life;
-#[cfg(feature = "sabotage")]
 mod sabotage;
 
 use crash::judge_cuts;

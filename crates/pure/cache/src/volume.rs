@@ -87,9 +87,8 @@ impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
     }
 
     /// Flips one bit of the cached page `page` of 4 KiB, as bad memory would; false when it is not cached.
-    #[cfg(any(test, feature = "sabotage"))]
-    #[must_use]
-    pub fn flip_cached_bit(&self, page: u64) -> bool {
+    #[cfg(test)]
+    pub(crate) fn flip_cached_bit(&self, page: u64) -> bool {
         self.0.device().flip_bit(page)
     }
 

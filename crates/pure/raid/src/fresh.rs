@@ -25,6 +25,9 @@ pub(crate) struct Fresh {
     /// With the number of members that each is laid out over.
     stripes: RefCell<BTreeMap<u64, u16>>,
     settling: Cell<bool>,
+    /// How often it was begun to log them, and which time was the last to end well.
+    begun: Cell<u64>,
+    settled: Cell<u64>,
 }
 
 impl Fresh {
@@ -92,21 +95,31 @@ impl<D: BlockDevice + 'static> Core<D> {
         if protected.fresh.len() == 0 && !protected.fresh.settling.get() {
             return Ok(());
         }
+        // All that ask while one is under way share the next.
+        let needed = protected.fresh.begun.get() + 1;
         let core = self.clone();
         let work = async move {
             let protected = core.protected.as_ref().expect("only protected arrays log");
             let fresh = &protected.fresh;
-            let turn = core.background.until(|cx| {
-                if !fresh.settling.get() {
-                    return Poll::Ready(());
+            let leads = core.background.until(|cx| {
+                let is_done = fresh.settled.get() >= needed;
+                if is_done || !fresh.settling.get() {
+                    return Poll::Ready(!is_done);
                 }
                 protected.ring.watch(cx);
                 Poll::Pending
             });
-            turn.await;
+            if !leads.await {
+                return Ok(());
+            }
+            let this = fresh.begun.get() + 1;
+            fresh.begun.set(this);
             fresh.settling.set(true);
             let settled = core.log_fresh(protected).await;
             fresh.settling.set(false);
+            if settled.is_ok() {
+                fresh.settled.set(this);
+            }
             protected.ring.wake();
             settled
         };

@@ -232,11 +232,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
         let change = Change::new(self, protected, part, ops, unknown);
         let core = self.clone();
-        let work = async move {
-            let done = core.carry_out_logged(change).await;
-            drop((pins, guard));
-            done
-        };
+        let work = async move { core.carry_out_behind(change, (pins, guard)).await };
         self.background.finish(work).await
     }
 

@@ -17,6 +17,8 @@ use block::{Blocks, View};
 use shard::RangeLocks;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 
 /// The identity and the shape of a protected array, as its owner remembers them.
@@ -46,11 +48,17 @@ pub struct Options {
     pub blocks_are_atomic: bool,
     /// Is told everything that is found wrong.
     pub findings: Option<Rc<dyn Fn(Finding)>>,
+    /// Runs a task beside the commands, to its end. With it, a change that is in the log is answered before it is in place,
+    /// where the array could lose any member.
+    pub spawn: Option<Spawn>,
 }
+
+/// Starts a task of the shard.
+pub type Spawn = Rc<dyn Fn(Pin<Box<dyn Future<Output = ()>>>)>;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { page_bytes: 64 << 20, blocks_are_atomic: true, findings: None }
+        Self { page_bytes: 64 << 20, blocks_are_atomic: true, findings: None, spawn: None }
     }
 }
 
@@ -127,6 +135,8 @@ pub(crate) struct Protected {
     pub(crate) checkpoints: Cell<u64>,
     /// The highest stamp of a page that was seen or given.
     pub(crate) stamp: Cell<u64>,
+    /// Changes that were answered and are not in place yet.
+    pub(crate) behind: Cell<u32>,
     /// The log is being replayed.
     pub(crate) recovering: Cell<bool>,
     /// Blocks of members that did not match, until it is known what came of it.
@@ -162,6 +172,7 @@ impl Protected {
             checkpointing: Cell::default(),
             checkpoints: Cell::default(),
             stamp: Cell::new(anchor.stamp),
+            behind: Cell::default(),
             recovering: Cell::default(),
             mismatched: RefCell::default(),
             zeros: View::zeroed(ZEROS_BYTES.min(crate::geometry::bytes(area.data.len.0))),

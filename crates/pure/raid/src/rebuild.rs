@@ -7,8 +7,11 @@ use crate::geometry::{MemberSet, Place, Role};
 use crate::member::MemberState;
 use crate::verify::Progress;
 use block::{BlockDevice, Extent, IoError, Stable};
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
+use futures_util::stream::{FuturesOrdered, StreamExt};
+use shard::RangeGuard;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 
 /// Who has asked for a rebuild, and keeps the record of it.
@@ -35,6 +38,16 @@ pub struct Rebuilt {
     pub unreadable: Vec<Extent>,
     /// The blocks of the array among them (the others held parity).
     pub lost: Vec<Extent>,
+}
+
+/// Steps of a rebuild that are under way at once.
+const STEPS_AT_ONCE: usize = 3;
+
+/// Stripes that are on the replacement, and locked; blocks of it that nobody could give back, each with its stripe.
+struct Filled {
+    step: Range<u64>,
+    unreadable: Vec<(u64, Extent)>,
+    guard: RangeGuard,
 }
 
 /// Lets the next rebuild of the place run, however this one ends.
@@ -65,12 +78,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let _running = Running(self, member);
         place.begin_rebuild(stripes);
         let tenure = place.tenure.get();
-        let total = stripes.iter().map(|range| range.end - range.start).sum();
-        let mut rebuilt = Rebuilt::default();
-        for step in stripes.iter().flat_map(|range| self.steps(range.clone())) {
-            self.rebuild_step(member, tenure, step.clone(), &mut rebuilt).await?;
-            owner.pace(Progress { done: rebuilt.stripes, total, front_stripe: step.end }).await;
-        }
+        let rebuilt = self.fill(member, tenure, stripes, owner).await?;
         self.join_pages(member).await.map_err(RebuildError::Stopped)?;
         self.still_rebuilding(member, tenure)?;
         let flushed = self.flush_member(member).await.map_err(|_| RebuildError::ReplacementLost(member))?;
@@ -81,41 +89,79 @@ impl<D: BlockDevice + 'static> Core<D> {
         Ok(rebuilt)
     }
 
-    /// Writes the stripes of `step` to the replacement. Their locks are held until it holds them.
-    async fn rebuild_step(
+    /// The stripes are on the replacement. While some are written to it, the next are read from the others.
+    async fn fill(
         self: &Rc<Self>,
         member: u16,
         tenure: u64,
-        step: Range<u64>,
-        rebuilt: &mut Rebuilt,
-    ) -> Result<(), RebuildError> {
+        stripes: &[Range<u64>],
+        owner: &mut impl RebuildOwner,
+    ) -> Result<Rebuilt, RebuildError> {
+        let total = stripes.iter().map(|range| range.end - range.start).sum();
+        let mut steps = stripes.iter().flat_map(|range| self.steps(range.clone()));
+        let (mut under_way, mut rebuilt) = (FuturesOrdered::new(), Rebuilt::default());
+        loop {
+            while under_way.len() < STEPS_AT_ONCE
+                && let Some(step) = steps.next()
+            {
+                under_way.push_back(self.rebuild_step(member, tenure, step));
+            }
+            let Some(filled) = under_way.next().await else { return Ok(rebuilt) };
+            let mut front_stripe = self.advance(member, tenure, filled?, &mut rebuilt)?;
+            let mut told = 0;
+            while told < rebuilt.stripes {
+                told = rebuilt.stripes;
+                // Nothing begins before the owner says so; what has begun ends, and lets go of its stripes.
+                let mut pace = pin!(owner.pace(Progress { done: told, total, front_stripe }));
+                loop {
+                    if under_way.is_empty() {
+                        pace.await;
+                        break;
+                    }
+                    let Either::Right((filled, _)) = select(pace.as_mut(), under_way.next()).await else { break };
+                    let filled = filled.expect("some are under way")?;
+                    front_stripe = self.advance(member, tenure, filled, &mut rebuilt)?;
+                }
+            }
+        }
+    }
+
+    /// Writes the stripes of `step` to the replacement, under their locks.
+    async fn rebuild_step(self: &Rc<Self>, member: u16, tenure: u64, step: Range<u64>) -> Result<Filled, RebuildError> {
         let guard = self.lock_exclusive(step.clone()).await;
         self.still_rebuilding(member, tenure)?;
         if let Some(protected) = &self.protected {
             self.settle_stripes(protected, &step).await.map_err(RebuildError::Stopped)?;
         }
         let mut ops = Ops::new();
-        let mut unreadable: Vec<(u64, Role, Extent)> = Vec::new();
+        let mut unreadable: Vec<(u64, Extent)> = Vec::new();
         for (stripe, part) in step.clone().zip(join_all(step.clone().map(|s| self.rebuild_stripe(member, s))).await) {
             let (writes, lost) = part.map_err(RebuildError::Stopped)?;
             ops.extend(writes);
-            unreadable.extend(lost.into_iter().map(|extent| (stripe, self.layout.role_of(stripe, member), extent)));
+            unreadable.extend(lost.into_iter().map(|extent| (stripe, extent)));
         }
         self.still_rebuilding(member, tenure)?;
-        let place = self.member(member);
-        for &(stripe, role, extent) in &unreadable {
-            place.mark_unreadable(extent);
+        unreadable.iter().for_each(|&(_, extent)| self.member(member).mark_unreadable(extent));
+        let lost = unreadable.iter().map(|&(_, extent)| extent).collect();
+        let guard = self.fill_in(member, ops, lost, guard).await.map_err(RebuildError::Stopped)?;
+        Ok(Filled { step, unreadable, guard })
+    }
+
+    /// The front is behind these stripes, and they are free; the front, then.
+    ///
+    /// Nothing is awaited between the two: nobody sees one without the other. A rebuild that is dropped before
+    /// leaves the front where it was.
+    fn advance(&self, member: u16, tenure: u64, filled: Filled, rebuilt: &mut Rebuilt) -> Result<u64, RebuildError> {
+        let Filled { step, unreadable, guard } = filled;
+        self.still_rebuilding(member, tenure)?;
+        for (stripe, extent) in unreadable {
+            let role = self.layout.role_of(stripe, member);
             rebuilt.note(extent, self.array_extent_of(stripe, role, extent));
         }
-        // Nothing is awaited between the end of the lock and the move of the front: nobody sees one without
-        // the other. A rebuild that is dropped before leaves the front where it was.
-        let everything = Extent::new(0, self.layout.blocks().0);
-        let lost = unreadable.into_iter().map(|(_, _, extent)| extent).collect();
-        self.fill_in(member, ops, lost, guard, everything).await.map_err(RebuildError::Stopped)?;
-        self.still_rebuilding(member, tenure)?;
-        place.set_state(MemberState::Rebuilding { front_stripe: step.end });
+        self.member(member).set_state(MemberState::Rebuilding { front_stripe: step.end });
+        drop(guard);
         rebuilt.stripes += step.end - step.start;
-        Ok(())
+        Ok(step.end)
     }
 
     /// The writes that restore `member` in `stripe`, and its blocks that nothing can restore.

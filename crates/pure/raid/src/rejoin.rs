@@ -35,31 +35,26 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// The blocks are on the member, and what is known of them in the log: what nobody can give back is lost, also
-    /// after a restart.
+    /// after a restart. The guard comes back with the answer; when nobody waits for it, it ends with the work.
     pub(crate) async fn fill_in(
         self: &Rc<Self>,
         member: u16,
         ops: Ops,
         lost: Vec<Extent>,
         guard: RangeGuard,
-        extent: Extent,
-    ) -> Result<(), IoError> {
-        if self.protected.is_none() {
-            return self.carry_out(ops, guard, extent).await;
-        }
+    ) -> Result<RangeGuard, IoError> {
         let core = self.clone();
         let work = async move {
             let remembered = core.remember(&ops).await;
             let ended = core.perform(ops).await;
-            let judged = core.judge(&ended, extent);
+            let judged = core.judge(&ended, Extent { start: block::Lba(0), len: core.layout.blocks() });
             if let Some(remembered) = remembered.filter(|_| judged.is_ok()) {
                 core.make_known(remembered).await;
             }
             for extent in lost {
                 core.mark_lost(member, extent).await;
             }
-            drop(guard);
-            judged
+            judged.map(|()| guard)
         };
         self.background.finish(work).await
     }

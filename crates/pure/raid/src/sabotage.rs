@@ -58,6 +58,10 @@ pub enum Bug {
     BehindBelieved,
     /// Overwriting a fresh stripe does not wait for its sums.
     OverwriteBeforeFreshLogged,
+    /// A change is answered from the log while its blocks still seem to be right as they are.
+    AnsweredUnseen,
+    /// A change that was answered from the log does not keep its blocks locked.
+    AnsweredUnlocked,
     /// A write error on a lane is ignored.
     LaneErrorIgnored,
     /// The anchor does not say that the array has grown.
@@ -88,7 +92,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,
@@ -115,6 +119,8 @@ impl Bug {
         Self::StaleMember,
         Self::BehindBelieved,
         Self::OverwriteBeforeFreshLogged,
+        Self::AnsweredUnseen,
+        Self::AnsweredUnlocked,
         Self::LaneErrorIgnored,
         Self::GrowthNotInAnchor,
         Self::GrowthWithoutPages,

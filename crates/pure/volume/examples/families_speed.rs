@@ -140,7 +140,7 @@ fn open_million() {
     let found = [block_on(probe(&*disk))];
     let survey = assemble(&found);
     let again: TestPool =
-        block_on(Pool::open(&survey.pools[0], |_| disk.clone(), vec![group])).expect("it was made above");
+        block_on(Pool::open(&survey.pools[0], |_| disk.clone(), vec![group], |_, _| true)).expect("it was made above");
     let opened: Duration = begin.elapsed();
     let volume = block_on(again.open_thin_volume(Uuid::from_u128(9))).expect("it was made above");
     let both = begin.elapsed();

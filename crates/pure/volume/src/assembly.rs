@@ -400,6 +400,15 @@ impl FoundPool {
     /// *Shape*: `tolerates` is asked for each group, with true for each position whose disk holds all that
     /// it should, whether the group can serve so.
     pub fn admit(&self, tolerates: impl Fn(&GroupRecord, &[bool]) -> bool) -> Result<(), PoolRefusal> {
+        self.admit_without(|_| false, tolerates)
+    }
+
+    /// As [`FoundPool::admit`], without the disks that are `out`.
+    pub(crate) fn admit_without(
+        &self,
+        out: impl Fn(Uuid) -> bool,
+        tolerates: impl Fn(&GroupRecord, &[bool]) -> bool,
+    ) -> Result<(), PoolRefusal> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
@@ -407,8 +416,8 @@ impl FoundPool {
             if record.role != GroupRole::Data {
                 continue;
             }
-            let present: Vec<bool> =
-                found.positions.iter().map(|position| position.standing == Standing::Current).collect();
+            let is_there = |position: &Position| position.standing == Standing::Current && !out(position.disk);
+            let present: Vec<bool> = found.positions.iter().map(is_there).collect();
             if !tolerates(record, &present) {
                 return Err(PoolRefusal::Incomplete {
                     pool_name: self.catalog.name.clone(),

@@ -1,15 +1,14 @@
 //! Who uses a volume now, so that its slabs are given away only when nobody does.
 
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use shard::Signal;
+use std::cell::Cell;
 
 /// The operations under way on one volume.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     operations: Cell<u32>,
     closed: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
+    ended: Signal,
 }
 
 /// One operation under way.
@@ -29,14 +28,7 @@ impl Usage {
     /// No operation is under way, and none will be.
     pub(crate) async fn close(&self) {
         self.closed.set(true);
-        poll_fn(|cx| {
-            if self.operations.get() == 0 {
-                return Poll::Ready(());
-            }
-            self.waiting.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        self.ended.until(|| self.operations.get() == 0).await;
     }
 }
 
@@ -44,7 +36,7 @@ impl Drop for Operation<'_> {
     fn drop(&mut self) {
         self.0.operations.set(self.0.operations.get() - 1);
         if self.0.operations.get() == 0 {
-            self.0.waiting.take().into_iter().for_each(Waker::wake);
+            self.0.ended.raise();
         }
     }
 }

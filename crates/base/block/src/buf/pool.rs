@@ -30,6 +30,23 @@ impl Pool {
         Self { free: Default::default(), held_bytes: 0, held_bytes_max: 16 << 20, taken }
     }
 
+    /// Makes room for a buffer of `class` where the most is held of another: what is asked for now is kept, not what once was.
+    fn make_room(&mut self, class: usize) -> bool {
+        let held = |pool: &Self, class: usize| pool.free[class].len() * class_bytes(class);
+        if class_bytes(class) > self.held_bytes_max {
+            return false;
+        }
+        while self.held_bytes + class_bytes(class) > self.held_bytes_max {
+            let most = (0..CLASSES).max_by_key(|&other| held(self, other)).unwrap_or(class);
+            if held(self, most) <= held(self, class) {
+                return false;
+            }
+            self.free[most].pop();
+            self.held_bytes -= class_bytes(most);
+        }
+        true
+    }
+
     fn count_taken(&self, bytes: i64) {
         // One writer, its thread: a load and a store cost less than a locked addition.
         self.taken.store(self.taken.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
@@ -89,7 +106,8 @@ pub(super) fn take(len: usize) -> Arc<Pages> {
 
 /// Takes pages back when the caller was the last to hold them.
 pub(super) fn give(mut pages: Arc<Pages>) {
-    if !Arc::get_mut(&mut pages).is_some_and(|pages| pages.pooled) {
+    // Most are shared still; to look costs less than to ask for all of it.
+    if Arc::strong_count(&pages) > 1 || !Arc::get_mut(&mut pages).is_some_and(|pages| pages.pooled) {
         return;
     }
     let class = pages.count().trailing_zeros() as usize;
@@ -97,7 +115,7 @@ pub(super) fn give(mut pages: Arc<Pages>) {
     let _ = POOL.try_with(|pool| {
         let mut pool = pool.borrow_mut();
         pool.count_taken(-(class_bytes(class) as i64));
-        if class < CLASSES && pool.held_bytes + class_bytes(class) <= pool.held_bytes_max {
+        if class < CLASSES && pool.make_room(class) {
             pool.held_bytes += class_bytes(class);
             pool.free[class].push(pages);
         }
@@ -117,6 +135,20 @@ mod tests {
         assert!(taken_bytes() >= LARGE);
         std::thread::scope(|scope| scope.spawn(move || drop(buf)).join().expect("dropping does not panic"));
         assert!(taken_bytes() < LARGE);
+    }
+
+    #[test]
+    fn pool_keeps_what_is_asked_for_now() {
+        let take_all = |len: usize, count: usize| -> Vec<Buf> { (0..count).map(|_| Buf::recycled(len)).collect() };
+        set_held_bytes_max(64 * PAGE_BYTES);
+        drop(take_all(PAGE_BYTES, 64));
+        assert_eq!(held_bytes(), 64 * PAGE_BYTES);
+        drop(take_all(16 * PAGE_BYTES, 2));
+        assert_eq!((held_bytes(), POOL.with_borrow(|pool| pool.free[4].len())), (64 * PAGE_BYTES, 2));
+        drop(take_all(16 * PAGE_BYTES, 2));
+        assert_eq!(POOL.with_borrow(|pool| pool.free[4].len()), 2, "as much of both: nothing is exchanged to and fro");
+        drop(take_all(128 * PAGE_BYTES, 1));
+        assert_eq!(held_bytes(), 64 * PAGE_BYTES, "what would never fit drives nothing out");
     }
 
     #[test]

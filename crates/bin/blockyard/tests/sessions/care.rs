@@ -177,6 +177,23 @@ fn pool_is_exported_whole_and_imported_with_all_that_was_written() {
 }
 
 #[test]
+fn pool_that_is_closed_without_its_disks_is_closed_and_says_what_is_not_in_order() {
+    Sim::new(19).run(async move |sim| {
+        let (node, disks, _host) = filled_with(&sim, &[], true).await;
+        node.hide("tank/vm1").await;
+        disks.iter().for_each(DiskHandle::fail);
+        node.control.export_pool(&name("tank")).await.unwrap();
+        assert!(node.control.pools().await.unwrap().is_empty());
+        sim.sleep(Duration::from_secs(1)).await;
+        assert!(node.codes().await.contains(&event::POOL_UNCLEAN));
+        disks.iter().for_each(DiskHandle::revive);
+        assert_eq!(node.control.import_pool(&name("tank"), true).await.unwrap().volumes, 1);
+        sim.sleep(Duration::from_secs(60)).await;
+        assert!(node.codes().await.contains(&event::RESYNC_ENDED), "its redundancy was looked through");
+    });
+}
+
+#[test]
 fn pool_grows_by_a_group_while_hosts_use_it() {
     Sim::new(16).run(async move |sim| {
         let (node, _disks, mut host) = filled(&sim, &[]).await;

@@ -216,6 +216,34 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
     });
 }
 
+#[test]
+fn copy_that_is_cancelled_when_it_ends_is_gone_or_whole_as_the_answer_says() {
+    Sim::new(144).run(async move |sim| {
+        let (node, _disks, _host) = two_pools(&sim, 2).await;
+        let volume = || "fast/db".parse().unwrap();
+        let begun = sim.now();
+        copy(&node, "tank/db", "fast/db").await.unwrap();
+        while found(&node, "fast/db").await.is_some_and(|report| report.copy.is_some()) {
+            sim.sleep(Duration::from_micros(20)).await;
+        }
+        let whole_after = sim.now() - begun;
+        node.control.delete_volume(&volume()).await.unwrap();
+        let mut ends = [0, 0];
+        for step in 0..100 {
+            copy(&node, "tank/db", "fast/db").await.unwrap();
+            sim.sleep(whole_after * step / 90).await;
+            let answer = node.control.cancel_copy(&volume()).await;
+            let is_whole = found(&node, "fast/db").await.is_some();
+            assert_eq!(answer.map_err(|refusal| refusal.code), if is_whole { Err(code::COPY_UNKNOWN) } else { Ok(()) });
+            ends[usize::from(is_whole)] += 1;
+            if is_whole {
+                node.control.delete_volume(&volume()).await.unwrap();
+            }
+        }
+        assert!(ends[0] > 5 && ends[1] > 5, "gone and whole: {ends:?}");
+    });
+}
+
 /// Ends the daemon in the midst of a copy, and copies again after that.
 async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
     let (node, _disks, host) = two_pools(sim, 2).await;

@@ -224,6 +224,44 @@ fn volumes_wait_for_a_log_whose_disks_are_away_and_have_everything_when_they_are
 }
 
 #[test]
+fn log_that_comes_back_while_its_pool_is_open_goes_on_and_volumes_that_waited_for_it_serve() {
+    Sim::new(109).run(async move |sim| {
+        let mut stage = Stage::new(&sim, 2).await;
+        stage.write_late(1).await;
+        stage.log.iter().for_each(DiskHandle::fail);
+        stage = stage.cut(&sim, Some(Crash::NoneLanded), 2).await;
+        assert_eq!(stage.report().await.state, LogState::Lost);
+        assert_eq!(stage.volume("tank/vm1").await.state, VolumeState::Failed);
+        let control = stage.node.control.clone();
+        let put_back = async |disk: &str, by: &str| {
+            let replacement = name(by);
+            control.replace_disk(&name(disk), Replace { replacement, force: false, confirmed: false }).await
+        };
+        stage.node.add_disk("x0", 80).await;
+        assert_eq!(put_back("n0", "x0").await.unwrap_err().code, code::LOG_AWAY, "another disk has nothing of it");
+        stage.log[1].revive();
+        put_back("n1", "n1").await.unwrap();
+        assert_eq!(stage.report().await.state, LogState::Ready);
+        assert_eq!((stage.times(event::LOG_RETURNED).await, stage.times(event::LOG_REPLAYED).await), (1, 1));
+        assert_eq!(stage.volume("tank/vm1").await.state, VolumeState::Online);
+        while stage.host.test_unit_ready().await.is_some() {}
+        stage.assert_holds(1).await;
+        assert_eq!(stage.volume("tank/vm1").await.policy.unwrap().write, WritePolicy::Back, "as it was set");
+        stage.log[0].revive();
+        put_back("n0", "n0").await.unwrap();
+        while stage.report().await.group.members.iter().any(|member| member.state != MemberState::InSync) {
+            sim.sleep(Duration::from_millis(100)).await;
+        }
+        stage.write_late(2).await;
+        // The disk that came back first is not needed any more.
+        stage.log[1].fail();
+        drop(control);
+        stage = stage.cut(&sim, Some(Crash::NoneLanded), 2).await;
+        stage.assert_holds(2).await;
+    });
+}
+
+#[test]
 fn log_that_is_lost_is_given_up_only_when_that_is_said_and_its_volumes_serve_what_is_on_the_disks() {
     Sim::new(103).run(async move |sim| {
         let mut stage = Stage::new(&sim, 2).await;

@@ -5,7 +5,7 @@ use crate::host::{Host, Login};
 use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Unpresent};
 use control::{Control, Engine, Settings, Store, Wanted};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
-use model::{EventCode, Level, Name, PoolReport, PoolState, Size};
+use model::{EventCode, Level, Name, PoolReport, PoolState, Size, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
 use sim::{Crash, DiskHandle, DiskShape, Sim};
@@ -100,7 +100,10 @@ impl Node {
             loop {
                 tokio::select! {
                     raised = steward.hear() => match raised {
-                        Ok(raised) => steward.look_after(raised).await.unwrap(),
+                        Ok(raised) => match steward.look_after(raised).await {
+                            Err(refusal) if refusal.code == code::ENGINE_GONE => return,
+                            seen => seen.unwrap(),
+                        },
                         Err(_) => return,
                     },
                     _ = stopped.receive() => return,

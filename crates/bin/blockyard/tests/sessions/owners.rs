@@ -2,8 +2,8 @@
 
 use crate::care::filled;
 use crate::node::{MEMBERS, Node, name};
-use control::request::Unpresent;
-use model::{Name, PoolState, code, event};
+use control::request::{NewBackend, NewGroup, NewPool, NewVolume, Unpresent};
+use model::{Level, Name, PoolState, Size, code, event};
 use shard::{DiskOptions, GroupCommit, World};
 use sim::{DiskHandle, Sim};
 use std::rc::Rc;
@@ -100,5 +100,59 @@ fn pool_that_was_taken_over_is_not_written_any_more_and_operators_hear_of_it() {
         // It can be closed, and that writes nothing either.
         node.control.stop().await.unwrap();
         assert_eq!(disks.iter().map(|disk| disk.counts().writes).collect::<Vec<_>>(), writes);
+    });
+}
+
+#[test]
+fn pool_that_is_watched_before_it_is_opened_holds_up_nothing_else() {
+    Sim::new(35).run(async move |sim| {
+        let (node, disks, _host) = filled(&sim, &[]).await;
+        let other = second(&sim, &disks).await;
+        other.add_disk("e0", 80).await;
+        node.kill();
+        let (control, tank) = (&other.control, tank());
+        let begin = sim.now();
+        let meanwhile = async {
+            sim.sleep(Duration::from_secs(1)).await;
+            let backend = Some(NewBackend::Ram {});
+            let spare = NewVolume { backend, ..NewVolume::new("spare".parse().unwrap(), Some(Size::new(1 << 20))) };
+            control.create_volume(spare).await.unwrap();
+            let again = control.import_pool(&tank, true).await.unwrap_err();
+            assert_eq!(again.code, code::POOL_BUSY);
+            let in_use = control.remove_disk(&name("d0")).await.unwrap_err();
+            assert_eq!((in_use.code, in_use.message.as_str()), (code::DISK_IN_USE, "disk d0 is a member of pool tank"));
+            let groups =
+                vec![NewGroup { level: Level::Raid0, chunk: None, no_integrity: true, disks: vec![name("e0")] }];
+            let same = NewPool { name: tank.clone(), groups, force: false, spares: Vec::new(), spread: false };
+            assert_eq!(control.create_pool(same).await.unwrap_err().code, code::NAME_TAKEN);
+            assert!(sim.now() - begin < Duration::from_secs(2), "nobody has waited for the watch");
+        };
+        let (pool, ()) = tokio::join!(control.import_pool(&tank, true), meanwhile);
+        assert!(sim.now() - begin > Duration::from_secs(6), "it was watched");
+        assert_eq!(pool.unwrap().volumes, 1);
+        assert_eq!(control.import_pool(&tank, true).await.unwrap_err().code, code::NAME_TAKEN);
+        let seen: Vec<String> = control.volumes().await.unwrap().iter().map(|volume| volume.name.to_string()).collect();
+        assert_eq!(seen, ["spare", "tank/vm1"]);
+    });
+}
+
+#[test]
+fn daemon_that_stops_while_it_watches_a_pool_lets_go_of_it() {
+    Sim::new(36).run(async move |sim| {
+        let (node, disks, _host) = filled(&sim, &[]).await;
+        let other = second(&sim, &disks).await;
+        node.kill();
+        let tank = tank();
+        let stopping = async {
+            sim.sleep(Duration::from_secs(1)).await;
+            other.control.stop().await.unwrap();
+        };
+        // The daemon does not hear any more that the pool was opened and closed again.
+        tokio::select! {
+            _ = other.control.import_pool(&tank, true) => unreachable!("its turn never comes again"),
+            () = stopping => {}
+        }
+        let node = node.revived(1, None).await;
+        assert_eq!(node.state().await, PoolState::Healthy, "nobody else has it, and it needs no resync");
     });
 }

@@ -58,6 +58,15 @@ pub(crate) struct Habits {
     pub media_fail: bool,
 }
 
+/// What hosts were told of space.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// How often that a threshold is crossed.
+    pub warned: Cell<u64>,
+    /// How often that there is none for a write.
+    pub refused: Cell<u64>,
+}
+
 /// What all hosts of a run share.
 #[derive(Clone)]
 pub(crate) struct Shared {
@@ -69,6 +78,7 @@ pub(crate) struct Shared {
     pub left: Rc<Cell<u64>>,
     /// Commands that were answered with GOOD.
     pub done: Rc<Cell<u64>>,
+    pub told: Rc<Told>,
     /// Old sessions of which nobody has said yet that they are gone.
     pub lingering: Rc<Cell<u64>>,
 }

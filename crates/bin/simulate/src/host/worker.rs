@@ -110,7 +110,9 @@ impl Worker<'_> {
             }
         }
         let op = unit.oracle.borrow_mut().begin_write(&extents, Value::ZERO);
-        self.finish_write(unit, op, command::unmap(unit.lun, &extents)).await;
+        // UNMAP asks and does not demand: what would take space, in a pool that is full, stays as it is.
+        let good = if unit.scarce { Ending::Maybe } else { Ending::Good };
+        self.finish(unit, op, command::unmap(unit.lun, &extents), good).await;
     }
 
     async fn compare_and_write(&self, unit: &Unit) {
@@ -141,12 +143,18 @@ impl Worker<'_> {
     }
 
     async fn finish_write(&self, unit: &Unit, op: OpId, command: Command) {
+        self.finish(unit, op, command, Ending::Good).await;
+    }
+
+    /// `good` is what it means that the command was answered with GOOD.
+    async fn finish(&self, unit: &Unit, op: OpId, command: Command, good: Ending) {
         self.orphans.borrow_mut().push((unit.oracle.clone(), op));
         let Some(Ended { verdict, .. }) = self.send(unit, command).await else { return };
         if verdict == Verdict::Miscompare {
             self.fail("a write was answered with MISCOMPARE".to_owned());
         }
-        unit.oracle.borrow_mut().end_write(op, ending_of(verdict));
+        let ending = if verdict == Verdict::Good { good } else { ending_of(verdict) };
+        unit.oracle.borrow_mut().end_write(op, ending);
         self.is_no_orphan(unit, op);
     }
 
@@ -269,7 +277,8 @@ impl Worker<'_> {
         match verdict {
             Verdict::Good => shared.done.set(shared.done.get() + 1),
             Verdict::Failed(..) if self.host.habits.media_fail => {}
-            Verdict::NoSpace if unit.scarce => {}
+            Verdict::NoSpace if unit.scarce => shared.told.refused.set(shared.told.refused.get() + 1),
+            Verdict::Attention(0x38, 0x07) => shared.told.warned.set(shared.told.warned.get() + 1),
             Verdict::Failed(..) | Verdict::Refused(..) | Verdict::NoSpace => {
                 self.fail(format!("a command was answered with {verdict:?}"));
             }

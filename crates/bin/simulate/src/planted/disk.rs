@@ -59,6 +59,12 @@ impl BentDisk {
             Some(Planted::RebuildLeavesGaps) => {
                 is_replacement() && self.strikes_data(Planted::RebuildLeavesGaps, 4, start)
             }
+            Some(Planted::LogWriteLost) => {
+                plant.logs.borrow().contains(&self.path) && self.strikes_data(Planted::LogWriteLost, 2, start)
+            }
+            Some(Planted::NewRoomLost) => {
+                start.0 >= plant.member_mib.get() * MIB_BLOCKS && self.strikes_data(Planted::NewRoomLost, 1, start)
+            }
             Some(Planted::CatalogLost) => self.area(start) == Area::Catalog && plant.strikes(Planted::CatalogLost, 1),
             Some(Planted::LabelsLost) => {
                 self.area(start) == Area::Labels && !zeros() && plant.strikes(Planted::LabelsLost, 1)

@@ -57,12 +57,15 @@ found! {
     planted_catalog_that_is_not_written_is_found: CatalogLost;
     planted_catalog_with_one_slot_is_found: CatalogInOneSlot;
     planted_labels_that_are_not_written_are_found: LabelsLost;
+    planted_write_to_the_log_device_that_is_lost_is_found: LogWriteLost;
+    planted_room_of_larger_disks_that_is_not_written_is_found: NewRoomLost;
     planted_data_in_of_another_block_is_found: ReadsAnotherBlock;
     planted_write_to_another_block_is_found: WritesAnotherBlock;
     planted_write_same_of_too_few_blocks_is_found: WriteSameStopsEarly;
     planted_abort_of_one_task_that_ends_others_is_found: AbortEndsMore;
     planted_abort_that_ends_later_commands_is_found: AbortEndsLater;
     planted_good_for_what_failed_is_found: ErrorHidden;
+    planted_good_for_a_write_without_space_is_found: RefusalHidden;
     planted_good_for_a_miscompare_is_found: MiscompareHidden;
     planted_second_answer_is_found: ResponseTwice;
     planted_data_in_of_another_pdu_is_found: DataInRepeated;

@@ -16,6 +16,7 @@ const DATA_IN: u8 = 0x25;
 const ASYNC_MESSAGE: u8 = 0x32;
 
 const CHECK_CONDITION: u8 = 0x02;
+const DATA_PROTECT: u8 = 0x07;
 const MISCOMPARE: u8 = 0x0E;
 
 /// A whole PDU.
@@ -183,7 +184,11 @@ impl Bend {
         if pdu.0[3] != CHECK_CONDITION {
             return;
         }
-        let bug = if pdu.sense_key() == MISCOMPARE { Planted::MiscompareHidden } else { Planted::ErrorHidden };
+        let bug = match pdu.sense_key() {
+            MISCOMPARE => Planted::MiscompareHidden,
+            DATA_PROTECT => Planted::RefusalHidden,
+            _ => Planted::ErrorHidden,
+        };
         if self.plant.strikes(bug, 1) {
             pdu.0[3] = 0;
             pdu.drop_data();

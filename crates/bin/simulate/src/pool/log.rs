@@ -1,6 +1,6 @@
 //! The log device of a pool: made, lost in part and altogether, given back.
 
-use super::{DISK_MIB, Pool};
+use super::Pool;
 use crate::stage::{Judged, Presented, Stage};
 use model::{LogReport, LogState, MemberState, Order, Report, VolumePolicy, VolumeState, WritePolicy};
 use sim::DiskHandle;
@@ -10,7 +10,8 @@ impl Pool {
     pub async fn add_log(&self, stage: &Stage) -> Judged<Vec<DiskHandle>> {
         let (mut names, mut handles) = (Vec::new(), Vec::new());
         for _ in 0..stage.chance.within(1..=2) {
-            let disk = self.add_disk(stage, *DISK_MIB.start()).await?;
+            let disk = self.add_disk(stage, self.plan.disk_mib).await?;
+            stage.plant.know_log(&self.path(&disk)?);
             handles.push(self.handle(stage, &disk)?);
             names.push(disk);
         }

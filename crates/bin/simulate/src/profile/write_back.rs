@@ -2,6 +2,7 @@
 //! there, also when the log lost a disk, or was away altogether for a while; without it nothing old is served.
 
 use super::power_cut::volumes;
+use crate::families::Families;
 use crate::pool::{Pool, PoolPlan};
 use crate::stage::{Judged, Presented, Stage};
 use model::{Level, LogState, MemberState, Order, PoolReport, WritePolicy};
@@ -13,6 +14,27 @@ use std::time::Duration;
 const WORK_TIME_MAX: Duration = Duration::from_millis(400);
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    match stage.chance.below(10) {
+        0..=6 => lose_power(stage).await,
+        _ => live(stage).await,
+    }
+}
+
+/// Volumes that are written back have snapshots, clones and ways back, and are deleted.
+async fn live(stage: &Stage) -> Judged<()> {
+    let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
+    pool.add_log(stage).await?;
+    let mut families = Families::new(stage, &pool, WritePolicy::Back);
+    let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
+    for _ in 0..stage.chance.within(1..=2) {
+        families.make_volume(block_bytes).await?;
+    }
+    stage.open_portals().await?;
+    families.live().await
+}
+
+/// The power goes, disks of the log die, and the log is away for a while.
+async fn lose_power(stage: &Stage) -> Judged<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
     let mut log = pool.add_log(stage).await?;
     let volumes = volumes(stage, &pool).await?;

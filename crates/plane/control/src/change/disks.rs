@@ -134,6 +134,7 @@ impl Control {
         if let Some(disk) = self.open_disk(name).await? {
             admit_replaced(name, &disk, &request)?;
         }
+        let in_its_place = request.replacement == *name;
         let state = self.state();
         let order = Order::ReplaceDisk {
             failed: name.clone(),
@@ -143,6 +144,10 @@ impl Control {
         };
         let pool = self.engine.pool(order).await?;
         self.commit(&turn, |state| state.learn(&pool))?;
+        if in_its_place {
+            // It may be the log that is back, and volumes with it.
+            self.apply_volume_policies(&turn, &pool.name).await?;
+        }
         Ok(pool)
     }
 

@@ -121,6 +121,8 @@ impl Control {
             Some(record) => record.id,
             None => self.labelled_pool(name).await?,
         };
+        // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
+        drop(turn);
         let opened = self.engine.pool(Order::OpenPool { id, force }).await;
         if let Err(refusal) = &opened
             && matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED)
@@ -128,7 +130,7 @@ impl Control {
             let sentence = format!("pool {name} was not imported: {refusal}");
             self.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
         }
-        let pool = opened?;
+        let (pool, turn) = (opened?, self.turn().await);
         self.commit(&turn, |state| state.learn(&pool))?;
         self.apply_policy(&pool.name).await?;
         self.apply_volume_policies(&turn, &pool.name).await?;

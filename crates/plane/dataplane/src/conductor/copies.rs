@@ -124,14 +124,16 @@ impl<W: World> Conductor<W> {
 
     /// The copy to this volume has ended, and what it has made is gone.
     pub(super) async fn cancel_copy(&self, target: &VolumeName) -> Result<(), Refusal> {
-        let state = self.copies.running.borrow().get(target).map(|copying| copying.state.clone());
-        let state = state.ok_or_else(|| {
+        let unknown = || {
             let message = format!("nothing is being copied to volume {target}");
             Refusal::new(code::COPY_UNKNOWN, message, "`blockyard volume list` shows what is being copied")
-        })?;
-        state.cancel();
+        };
+        let copying = self.copies.running.borrow().get(target).cloned().ok_or_else(unknown)?;
+        copying.state.cancel();
         self.copies.ended.until(|| !self.copies.running.borrow().contains_key(target)).await;
-        Ok(())
+        // It may have been whole already, and only waited for its pool to say so.
+        let is_whole = self.volumes.borrow().get(target).is_some_and(|volume| volume.id == copying.id);
+        if is_whole { Err(unknown()) } else { Ok(()) }
     }
 
     /// No copy runs any more.

@@ -90,9 +90,14 @@ impl<W: World> Conductor<W> {
         };
         let candidate = pool::Candidate { name: replacement.clone(), path };
         let name = pool.clone();
-        let report = self.at(home, move |seat| pool::replace_disk(seat, name, id, candidate, force)).await?;
+        let replaced = self.at(home, move |seat| pool::replace_disk(seat, name, id, candidate, force)).await;
+        let (report, shown) = replaced?;
         self.learn_members(&report);
         self.look_again(replacement).await;
+        if !shown.is_empty() {
+            self.enter_volumes(home, &shown);
+            self.publish_access().await;
+        }
         Ok(report)
     }
 
@@ -114,6 +119,9 @@ impl<W: World> Conductor<W> {
     /// A pool may have let go of a disk by itself, that was to be one more member of it.
     async fn hear_whether_released(&self, disk: &DiskName) {
         let Some((pool, id)) = self.disks.borrow().get(disk).and_then(|known| known.member.clone()) else { return };
+        if self.openings.has(&pool) {
+            return;
+        }
         let reports = self.pool_reports().await;
         let has = |report: &PoolReport| report.name == pool && report.members().any(|member| member.id == id);
         if !reports.iter().any(has) {

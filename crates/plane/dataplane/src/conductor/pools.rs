@@ -4,8 +4,8 @@ use super::{Conductor, PoolHome, VolumeHome, engine_gone};
 use crate::pool::{self, Candidate, Taking};
 use crate::seat::Seat;
 use model::{
-    DiskCounters, DiskName, GroupSpec, Label, Name, PoolId, PoolReport, Refusal, RepairPolicy, SpacePolicy,
-    VolumeReport, VolumeState, code,
+    DiskCounters, DiskName, GroupSpec, Name, PoolId, PoolReport, Refusal, RepairPolicy, SpacePolicy, VolumeReport,
+    VolumeState, code,
 };
 use shard::World;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,13 +20,7 @@ impl<W: World> Conductor<W> {
         groups: &[GroupSpec],
         force: bool,
     ) -> Result<PoolReport, Refusal> {
-        if self.pools.borrow().contains_key(name) {
-            return Err(Refusal::new(
-                code::NAME_TAKEN,
-                format!("there is a pool {name} already"),
-                "choose another name",
-            ));
-        }
+        self.admit_pool_name(name)?;
         let mut seen = BTreeSet::new();
         let mut made = Vec::new();
         for group in groups {
@@ -59,25 +53,6 @@ impl<W: World> Conductor<W> {
                 Err(refusal)
             }
         }
-    }
-
-    pub(super) async fn open_pool(&self, id: PoolId, force: bool) -> Result<PoolReport, Refusal> {
-        if let Some(name) = self.pools.borrow().iter().find(|(_, pool)| pool.id == id).map(|(name, _)| name) {
-            return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is open already"), ""));
-        }
-        let candidates: Vec<Candidate> = self
-            .disks
-            .borrow()
-            .iter()
-            .filter(|(_, known)| matches!(known.report.label, Label::Ours { pool, .. } if pool == id))
-            .map(|(name, known)| Candidate { name: name.clone(), path: known.path.clone() })
-            .collect();
-        let home = self.choose_home();
-        let taking = Taking { node: self.node.clone(), told: force };
-        let (report, volumes) = self.at(home, move |seat| pool::open(seat, id, candidates, taking)).await?;
-        self.enter_pool(&report, home, &volumes);
-        self.publish_access().await;
-        Ok(report)
     }
 
     pub(super) async fn add_group(&self, name: &Name, group: &GroupSpec, force: bool) -> Result<PoolReport, Refusal> {
@@ -216,13 +191,13 @@ impl<W: World> Conductor<W> {
         self.at(self.pool_home(&name)?.home, move |seat| pool::hold_scrub(seat, name, held)).await
     }
 
-    fn enter_pool(&self, report: &PoolReport, home: usize, volumes: &[VolumeReport]) {
+    pub(super) fn enter_pool(&self, report: &PoolReport, home: usize, volumes: &[VolumeReport]) {
         self.pools.borrow_mut().insert(report.name.clone(), PoolHome { id: report.id, home });
         self.learn_members(report);
         self.enter_volumes(home, volumes);
     }
 
-    fn enter_volumes(&self, home: usize, volumes: &[VolumeReport]) {
+    pub(super) fn enter_volumes(&self, home: usize, volumes: &[VolumeReport]) {
         for VolumeReport { name, id, state, .. } in volumes {
             let known = VolumeHome { id: *id, home, serves: *state == VolumeState::Online };
             self.volumes.borrow_mut().insert(name.clone(), known);
@@ -230,6 +205,10 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) fn pool_home(&self, name: &Name) -> Result<PoolHome, Refusal> {
+        if self.openings.has(name) {
+            let hint = "wait until that has ended";
+            return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is being opened"), hint));
+        }
         self.pools.borrow().get(name).copied().ok_or_else(|| {
             let hint = "`blockyard pool list` shows the pools";
             Refusal::new(code::POOL_UNKNOWN, format!("no pool is called {name}"), hint)

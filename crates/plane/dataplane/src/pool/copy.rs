@@ -5,13 +5,14 @@
 //! whoever opens a pool clears away what it finds of copies.
 
 use super::refusals::refusal;
+use super::volumes::uuid_of;
 use super::work::{Work, WorkKind};
-use super::{OpenPool, find, uuid};
+use super::{OpenPool, find};
 use crate::array::{Disk, Group};
 use crate::seat::Seat;
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use futures_util::future::{Either, select};
-use model::{CopySource, DiskId, Name, Progress, Refusal, Size, VolumeId, VolumeName, VolumeReport, code, event};
+use model::{CopySource, Name, Progress, Refusal, Size, VolumeId, VolumeName, VolumeReport, code, event};
 use shard::World;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -111,7 +112,7 @@ pub(super) fn is_for_copy(snapshot: &str) -> bool {
 pub async fn offer_copy<W: World>(seat: Rc<Seat<W>>, source: CopySource, id: VolumeId) -> Result<Original, Refusal> {
     let pool = find(&seat, source.pool().expect("the conductor sends volumes of pools here"))?;
     let (snapshot, made) = match &source {
-        CopySource::Snapshot(name) => (uuid_of(pool.snapshot(name)?.1.id.to_bytes()), None),
+        CopySource::Snapshot(name) => (Uuid::from_bytes(pool.snapshot(name)?.1.id.to_bytes()), None),
         CopySource::Volume(name) => {
             let made = pool.snapshot_for_copy(name, id).await?;
             (made, Some(made))
@@ -168,7 +169,7 @@ pub async fn receive_copy<W: World>(
         return Err(Refusal::new(code::POOL_FULL, message, "make room there, or give the pool more disks"));
     }
     let plan = ThinPlan {
-        id: uuid_of(id.to_bytes()),
+        id: uuid_of(id),
         name: name.volume().to_string(),
         size_bytes: original.size.bytes(),
         block_bytes: original.block_bytes,
@@ -235,7 +236,7 @@ pub async fn complete_copy<W: World>(
     id: VolumeId,
 ) -> Result<VolumeReport, Refusal> {
     let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
-    let uuid = uuid_of(id.to_bytes());
+    let uuid = uuid_of(id);
     pool.pool.complete_volume(uuid).await.map_err(|error| refusal(&error, &pool))?;
     let device = pool.copies.incoming.borrow_mut().remove(&id).expect("it was received");
     let status = pool.pool.status();
@@ -254,7 +255,7 @@ pub async fn abandon_copy<W: World>(seat: Rc<Seat<W>>, name: VolumeName, id: Vol
     let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"));
     let Ok(pool) = pool else { return };
     drop(pool.copies.incoming.borrow_mut().remove(&id));
-    if let Err(error) = pool.pool.delete_volume(uuid_of(id.to_bytes())).await {
+    if let Err(error) = pool.pool.delete_volume(uuid_of(id)).await {
         tracing::error!(volume = %name, %error, "what a copy has left is cleared away when its pool is opened");
     }
     pool.care.space.chores.leave();
@@ -272,9 +273,8 @@ impl<W: World> OpenPool<W> {
             created_at: self.seat.world.unix_seconds(),
         };
         // What was acknowledged from memory belongs to the instant, too.
-        let late = self.write_all_through([name]).await?;
-        let made = self.pool.create_snapshots(&[plan]).await;
-        self.write_as_before(&late).await;
+        let plans = [plan];
+        let made = self.while_written_through([name], self.pool.create_snapshots(&plans)).await?;
         made.map(|()| snapshot).map_err(|error| refusal(&error, self))
     }
 
@@ -310,10 +310,6 @@ impl<W: World> OpenPool<W> {
             self.drop_snapshot(Some(snapshot.id)).await;
         }
     }
-}
-
-fn uuid_of(bytes: [u8; 16]) -> Uuid {
-    uuid(DiskId::from_bytes(bytes))
 }
 
 /// The target of a copy, as the shard of the source sees it.

@@ -126,7 +126,11 @@ impl<W: World> Draft<W> {
         if self.integrity {
             let id = self.id.into_bytes();
             let shape = Shape::new(id, level, count, self.chunk_bytes, self.member_blocks);
-            let options = watch.options(seat.limits.sums_bytes_per_group, self.members.iter().map(|(_, _, disk)| disk));
+            let options = watch.options(
+                &seat.world,
+                seat.limits.sums_bytes_per_group,
+                self.members.iter().map(|(_, _, disk)| disk),
+            );
             let formatted = Array::format(&shape, windows.collect(), watch.clone(), options).await;
             return formatted.map_err(|error| open_refusal(&error, |member| self.disk_name(member)));
         }

@@ -1,15 +1,15 @@
 //! The groups of an open pool, and one more of them.
 
 use super::{CREATED_BY, GroupState, NewGroup, OpenPool, create, find};
-use crate::array::Watch;
+use crate::array::{Disk, Group, Watch};
 use crate::seat::Seat;
-use model::{Name, PoolReport, Refusal, Size, Subject, code, event};
+use model::{Name, PoolReport, Refusal, Size, Subject, event};
 use shard::World;
 use std::cell::OnceCell;
 use std::ops::Index;
 use std::rc::Rc;
-use volume::Labelling;
 use volume::catalog::GROUPS_MAX;
+use volume::{GroupPlan, Labelling, PoolError};
 
 /// The groups of a pool, by their places in its catalog. There may be more of them while the pool is open, and
 /// whoever uses one goes on with it. The place of a group that was removed, or that cannot serve, is empty.
@@ -59,22 +59,10 @@ pub async fn add_group<W: World>(
     force: bool,
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&seat, &pool)?;
-    if pool.is_fenced() {
-        let message = format!("another node has pool {}", pool.name);
-        return Err(Refusal::new(code::POOL_FENCED, message, "add the group there"));
-    }
+    pool.admit_own("add the group there")?;
     let before = pool.pool.status().bytes;
-    let number = pool.next_place();
-    let draft = create::draft(&seat, &group)?;
-    let plan = draft.plan();
-    plan.admit_disks(force).await.map_err(|error| create::named(&error, std::slice::from_ref(&draft)))?;
-    let watch = Watch::new(number, draft.integrity);
-    let state = draft.state(Rc::new(draft.array(&seat, &watch).await?));
-    let labelling = Labelling { now: seat.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
-    let added = pool.pool.add_group(plan, state.array.clone(), labelling).await;
-    let place = added.map_err(|error| create::named(&error, std::slice::from_ref(&draft)))?;
-    assert_eq!(usize::from(place), number, "one group is added at a time");
-    pool.take_in(number, state, &watch);
+    let add = async |plan, array, labelling| pool.pool.add_group(plan, array, labelling).await;
+    pool.make_group(&group, force, add).await?;
     let gained = Size::new(pool.pool.status().bytes - before);
     let sentence = format!(
         "pool {} has one more group: {} of {} disks, {} more",
@@ -89,9 +77,28 @@ pub async fn add_group<W: World>(
 }
 
 impl<W: World> OpenPool<W> {
-    /// The place that the next group gets.
-    pub(super) fn next_place(&self) -> usize {
-        self.pool.status().groups.len()
+    /// The pool has one more group, which `add` has put into its catalog; at which place.
+    ///
+    /// *Errors*: as of making a pool, with nothing changed.
+    pub(super) async fn make_group(
+        self: &Rc<Self>,
+        group: &NewGroup,
+        force: bool,
+        add: impl AsyncFnOnce(GroupPlan<Disk<W>>, Group<W>, Labelling) -> Result<u16, PoolError>,
+    ) -> Result<usize, Refusal> {
+        let seat = &self.seat;
+        let draft = create::draft(seat, group)?;
+        let named = |error| create::named(&error, std::slice::from_ref(&draft));
+        let plan = draft.plan();
+        plan.admit_disks(force).await.map_err(named)?;
+        let place = self.pool.status().groups.len();
+        let watch = Watch::new(place, draft.integrity);
+        let state = draft.state(Rc::new(draft.array(seat, &watch).await?));
+        let labelling = Labelling { now: seat.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
+        let added = add(plan, state.array.clone(), labelling).await.map_err(named)?;
+        assert_eq!(usize::from(added), place, "one group is added at a time");
+        self.take_in(place, state, &watch);
+        Ok(place)
     }
 
     /// The group that was just made is one of the pool's.

@@ -18,10 +18,7 @@ use volume::GroupRole;
 /// returns; a crash before leaves each group as it was or as it is to be.
 pub async fn grow<W: World>(seat: Rc<Seat<W>>, pool: Name, group: Option<u16>) -> Result<PoolReport, Refusal> {
     let pool = find(&seat, &pool)?;
-    if pool.is_fenced() {
-        let message = format!("another node has pool {}", pool.name);
-        return Err(Refusal::new(code::POOL_FENCED, message, "grow it there"));
-    }
+    pool.admit_own("grow it there")?;
     let groups: Vec<usize> = match group {
         Some(group) => vec![usize::from(group)],
         None => pool.groups.iter().map(|(group, _)| group).filter(|&group| pool.growth(group).is_ok()).collect(),

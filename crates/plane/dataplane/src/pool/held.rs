@@ -21,6 +21,11 @@ impl Held {
         self.0.borrow().contains_key(&volume)
     }
 
+    /// Nobody is held back any more; who was, and why.
+    pub fn take(&self) -> BTreeMap<Uuid, String> {
+        self.0.take()
+    }
+
     /// The volume is gone, or serves.
     pub fn forget(&self, volume: Uuid) {
         self.0.borrow_mut().remove(&volume);
@@ -117,7 +122,7 @@ impl<W: World> OpenPool<W> {
 
     /// Nothing is waited for any more: what can be opened serves. The reports of these.
     pub(super) async fn show_held(self: &Rc<Self>) -> Vec<VolumeReport> {
-        let held = self.held.0.take();
+        let held = self.held.take();
         let opened = self.open_volumes(|volume| held.contains_key(&volume)).await;
         let opened = opened.unwrap_or_else(|error| {
             tracing::error!(pool = %self.name, %error, "volumes that waited for the log cannot be opened");

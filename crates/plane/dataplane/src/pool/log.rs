@@ -2,8 +2,8 @@
 
 use super::refusals::refusal;
 use super::volumes::uuid_of;
-use super::{CREATED_BY, Candidate, NewGroup, OpenPool, create, find, new_uuid};
-use crate::array::{self, Watch};
+use super::{Candidate, NewGroup, OpenPool, find, new_uuid};
+use crate::array;
 use crate::seat::Seat;
 use crate::unit::Unit;
 use block::{IoError, IoErrorKind, Stable};
@@ -17,7 +17,7 @@ use model::{
 use shard::World;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
-use volume::{GroupRecord, Labelling, Uuid};
+use volume::{GroupRecord, Uuid};
 
 /// Bytes on one disk before the next disk's turn; of a mirror, what is looked at in one step.
 const CHUNK: Size = Size::new(64 << 10);
@@ -73,7 +73,7 @@ pub struct NewLog {
 /// *Errors*: it has one already; those of making a group, with nothing changed. *Durability*: when it returns.
 pub async fn add_log<W: World>(seat: Rc<Seat<W>>, pool: Name, new: NewLog) -> Result<PoolReport, Refusal> {
     let pool = find(&seat, &pool)?;
-    pool.admit_change_of_log()?;
+    pool.admit_own("change its log there")?;
     if pool.pool.log_group().is_some() {
         let message = format!("pool {} has a log already", pool.name);
         let hint = format!("take it away first with blockyard pool remove-log {}", pool.name);
@@ -81,17 +81,8 @@ pub async fn add_log<W: World>(seat: Rc<Seat<W>>, pool: Name, new: NewLog) -> Re
     }
     let level = if new.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
     let group = NewGroup { level, chunk: CHUNK, integrity: true, disks: new.disks };
-    let draft = create::draft(&seat, &group)?;
-    let named = |error| create::named(&error, std::slice::from_ref(&draft));
-    let plan = draft.plan();
-    plan.admit_disks(new.force).await.map_err(named)?;
-    let place = pool.next_place();
-    let watch = Watch::new(place, draft.integrity);
-    let state = draft.state(Rc::new(draft.array(&seat, &watch).await?));
-    let labelling = Labelling { now: seat.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force: new.force };
-    let added = pool.pool.add_log_group(plan, labelling).await.map_err(named)?;
-    assert_eq!(usize::from(added), place, "one group is added at a time");
-    pool.take_in(place, state, &watch);
+    let add = async |plan, _, labelling| pool.pool.add_log_group(plan, labelling).await;
+    let place = pool.make_group(&group, new.force, add).await?;
     if let Err(refusal) = pool.make_log(place).await {
         pool.drop_group_of_log(place, true).await?;
         return Err(refusal);
@@ -112,7 +103,7 @@ pub async fn remove_log<W: World>(
     lost: bool,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let pool = find(&seat, &pool)?;
-    pool.admit_change_of_log()?;
+    pool.admit_own("change its log there")?;
     let Some(place) = pool.pool.log_group().map(usize::from) else {
         return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {} has no log", pool.name), ""));
     };
@@ -132,14 +123,6 @@ impl<W: World> OpenPool<W> {
     pub(super) fn units(&self) -> Vec<Rc<Unit<W>>> {
         let units = self.seat.units.borrow();
         units.values().filter(|unit| unit.name.pool() == Some(&self.name)).cloned().collect()
-    }
-
-    fn admit_change_of_log(&self) -> Result<(), Refusal> {
-        if !self.is_fenced() {
-            return Ok(());
-        }
-        let message = format!("another node has pool {}", self.name);
-        Err(Refusal::new(code::POOL_FENCED, message, "change its log there"))
     }
 
     /// Admits that the log goes: nobody is written back, and nobody waits for it unless that is given up.

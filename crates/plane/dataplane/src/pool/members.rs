@@ -8,7 +8,7 @@ use crate::locate;
 use crate::seat::Seat;
 use block::IoError;
 use futures_util::future::select;
-use model::{DiskId, Name, PoolReport, Refusal, Subject, SubjectKind, code, event};
+use model::{DiskId, Name, PoolReport, Refusal, Subject, SubjectKind, VolumeReport, code, event};
 use raid::{FailError, MemberState, ReplaceError};
 use shard::World;
 use std::pin::pin;
@@ -25,7 +25,8 @@ pub async fn fail_disk<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId) ->
     Ok(pool.report())
 }
 
-/// `candidate` is in the place of the member `lost`, and is being filled.
+/// `candidate` is in the place of the member `lost`, and is being filled; or the log that the pool was opened without goes on
+/// with it, and volumes that waited for that serve: their reports.
 ///
 /// *Durability*: when it returns.
 pub async fn replace_disk<W: World>(
@@ -34,8 +35,12 @@ pub async fn replace_disk<W: World>(
     lost: DiskId,
     candidate: Candidate,
     force: bool,
-) -> Result<PoolReport, Refusal> {
+) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let pool = find(&seat, &pool)?;
+    if pool.awaits(lost) {
+        let shown = pool.take_up_log(candidate).await?;
+        return Ok((pool.report(), shown));
+    }
     let (group, member) = pool.place(lost)?;
     let state = &pool.groups[group];
     pool.admit_change_of_members(group)?;
@@ -57,7 +62,7 @@ pub async fn replace_disk<W: World>(
         state.slots.borrow_mut()[usize::from(member)].name = Some(candidate.name.clone());
         pool.readmit(group, member, &disk).await.map_err(|error| refusal(&error, &pool))?;
         pool.start_repair(group);
-        return Ok(pool.report());
+        return Ok((pool.report(), Vec::new()));
     }
     let id = new_uuid(&seat.world);
     let replacement = NewDisk { id, device: disk.clone() };
@@ -70,7 +75,7 @@ pub async fn replace_disk<W: World>(
     state.array.replace(member, window).map_err(|error| replace_refusal(&error))?;
     tracing::info!(pool = %pool.name, disk = %candidate.name, "a member is being rebuilt");
     pool.start_repair(group);
-    Ok(pool.report())
+    Ok((pool.report(), Vec::new()))
 }
 
 /// The member is being read in a rhythm for so long, or until the pool is closed.
@@ -132,6 +137,15 @@ impl<W: World> OpenPool<W> {
 
     fn place(&self, disk: DiskId) -> Result<(usize, u16), Refusal> {
         self.place_of(disk).ok_or_else(|| {
+            let groups = self.pool.status().groups;
+            if groups.iter().flat_map(|group| &group.record.members).any(|member| member.disk == uuid(disk)) {
+                let message = format!("pool {} was opened without its log, which this disk is of", self.name);
+                return Refusal::new(
+                    code::LOG_AWAY,
+                    message,
+                    "bring the disk back with blockyard disk replace DISK DISK",
+                );
+            }
             let message = format!("no disk of pool {} has the identity {disk}", self.name);
             Refusal::new(code::DISK_NOT_MEMBER, message, "`blockyard pool show` lists its members")
         })

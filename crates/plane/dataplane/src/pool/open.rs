@@ -13,14 +13,15 @@ use raid::{Array, ArrayError, Layout, LeftOut, Shape};
 use shard::World;
 use std::rc::Rc;
 use volume::{
-    Contents, FoundGroup, FoundPool, GroupRecord, GroupRole, Probe, Standing, Survey, Uuid, Window, assemble, data_area,
+    Contents, FoundGroup, FoundPool, GroupRecord, GroupRole, PoolError, Probe, Standing, Survey, Uuid, Window,
+    assemble, data_area,
 };
 
 /// A disk that was looked at.
 pub(super) struct Looked<W: World> {
-    candidate: Candidate,
+    pub(super) candidate: Candidate,
     pub(super) disk: Disk<W>,
-    probe: Probe,
+    pub(super) probe: Probe,
 }
 
 /// The pool is open on this shard, with all of its volumes; what must be repaired is being repaired.
@@ -67,8 +68,8 @@ pub async fn open<W: World>(
         }
         groups.push((number, state, watch));
     }
-    let pool = volume::Pool::open(&found, |place| looked[place].disk.clone(), arrays).await;
-    let pool = pool.map_err(|error| plain(&error))?;
+    let pool = volume::Pool::open(&found, |place| looked[place].disk.clone(), arrays, survives).await;
+    let pool = pool.map_err(|error| named(&error, &found, &looked))?;
     let name = pool.name().parse().unwrap_or_else(|_| fallback_name(id));
     let pool = OpenPool::assembled(&seat, name, id, pool, groups);
     pool.hold(taken).await?;
@@ -112,6 +113,17 @@ async fn look_at<W: World>(seat: &Rc<Seat<W>>, candidates: Vec<Candidate>) -> Ve
     looked
 }
 
+/// A pool's error, which may be about one of the disks.
+fn named<W: World>(error: &PoolError, found: &FoundPool, looked: &[Looked<W>]) -> Refusal {
+    let refusal = plain(error);
+    let PoolError::DiskFails { disk, .. } = error else { return refusal };
+    let mut positions = found.groups.iter().flat_map(|group| &group.positions);
+    let place = positions.find(|position| position.disk == *disk).and_then(|position| position.probe);
+    let Some(Looked { candidate, .. }) = place.and_then(|place| looked.get(place)) else { return refusal };
+    let message = format!("disk {}, without which its group cannot serve: {}", candidate.name, refusal.message);
+    Refusal { message, hint: "attach it where it works, and open the pool again".to_owned(), ..refusal }
+}
+
 /// True when a group of this record can serve with the members that are `present`.
 fn survives(record: &GroupRecord, present: &[bool]) -> bool {
     let Some(level) = array::level_of_code(record.level) else { return false };
@@ -121,7 +133,7 @@ fn survives(record: &GroupRecord, present: &[bool]) -> bool {
 }
 
 /// The group with its array, and the members whose disks the array does not take.
-async fn assemble_group<W: World>(
+pub(super) async fn assemble_group<W: World>(
     seat: &Rc<Seat<W>>,
     record: &GroupRecord,
     group: &FoundGroup,
@@ -154,8 +166,11 @@ async fn assemble_group<W: World>(
     let (array, left_out) = if record.protected {
         let id = record.id.into_bytes();
         let shape = Shape::new(id, raid_level, count, record.chunk_bytes, record.member_blocks);
-        let options =
-            watch.options(seat.limits.sums_bytes_per_group, slots.iter().filter_map(|slot| slot.disk.as_ref()));
+        let options = watch.options(
+            &seat.world,
+            seat.limits.sums_bytes_per_group,
+            slots.iter().filter_map(|slot| slot.disk.as_ref()),
+        );
         let opened = Array::open(&shape, members.collect(), watch.clone(), options).await;
         let (array, opened) = opened.map_err(|error| open_refusal(&error, disk_name))?;
         tracing::info!(opened.batches, opened.images, opened.judged, "the log of a group was replayed");
@@ -201,7 +216,7 @@ fn fallback_name(id: PoolId) -> Name {
 }
 
 impl<W: World> OpenPool<W> {
-    fn tell_of_left_out(&self, left_out: &[(usize, u16, LeftOut)]) {
+    pub(super) fn tell_of_left_out(&self, left_out: &[(usize, u16, LeftOut)]) {
         for (group, member, why) in left_out {
             let (disk, pool) = (self.disk_name(*group, *member), &self.name);
             tracing::warn!(%pool, disk, %why, "a disk is not used by its group");
@@ -211,7 +226,7 @@ impl<W: World> OpenPool<W> {
     }
 
     /// Catalog and arrays count on the same members: whom one of them has given up, the other does too.
-    async fn agree_after_open(&self) -> Result<(), Refusal> {
+    pub(super) async fn agree_after_open(&self) -> Result<(), Refusal> {
         for (group, status) in self.pool.status().groups.iter().enumerate() {
             let Some(state) = self.groups.get(group) else { continue };
             let counted = state.array.status().members.len();

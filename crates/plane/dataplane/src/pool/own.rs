@@ -7,7 +7,7 @@ use crate::array::Disk;
 use crate::fence::Fence;
 use crate::seat::Seat;
 use futures_util::future::select;
-use model::{Name, NodeIdentity, Refusal, Subject, event};
+use model::{Name, NodeIdentity, Refusal, Subject, code, event};
 use shard::World;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::pin::pin;
@@ -164,6 +164,14 @@ impl<W: World> OpenPool<W> {
     /// True when another node has the pool.
     pub(super) fn is_fenced(&self) -> bool {
         self.pool.fenced_by().is_some()
+    }
+
+    /// Admits changes of the pool, which is ours; `hint` says what to do with one that is not.
+    pub(super) fn admit_own(&self, hint: &str) -> Result<(), Refusal> {
+        if !self.is_fenced() {
+            return Ok(());
+        }
+        Err(Refusal::new(code::POOL_FENCED, format!("another node has pool {}", self.name), hint))
     }
 
     fn stand_guard(self: &Rc<Self>) {

@@ -34,9 +34,8 @@ pub async fn create_snapshots<W: World>(
         });
     }
     // What was acknowledged from memory belongs to the instant, too.
-    let late = pool.write_all_through(snapshots.iter().map(|(name, _)| &name.volume)).await?;
-    let created = pool.pool.create_snapshots(&plans).await;
-    pool.write_as_before(&late).await;
+    let names = snapshots.iter().map(|(name, _)| &name.volume);
+    let created = pool.while_written_through(names, pool.pool.create_snapshots(&plans)).await?;
     created.map_err(|error| refusal(&error, &pool))?;
     let made = |report: &SnapshotReport| snapshots.iter().any(|(_, id)| *id == report.id);
     Ok(pool.snapshots().into_iter().filter(made).collect())
@@ -125,9 +124,8 @@ pub async fn roll_back<W: World>(seat: Rc<Seat<W>>, name: SnapshotName, in_use: 
         return Err(Refusal::new(code::VOLUME_BUSY, message, hint));
     }
     let id = Uuid::from_bytes(report.id.to_bytes());
-    let late = pool.write_all_through([&name.volume]).await?;
-    let back = unit.replace_content(pool.pool.roll_back(id)).await;
-    pool.write_as_before(&late).await;
+    let rolling = unit.replace_content(pool.pool.roll_back(id));
+    let back = pool.while_written_through([&name.volume], rolling).await?;
     back.map_err(|error| refusal(&error, &pool))?;
     pool.begin_tending();
     Ok(pool.report_of(&unit))
@@ -163,8 +161,22 @@ impl<W: World> OpenPool<W> {
         Err(Refusal::new(code::VOLUME_NO_MAP, message, hint))
     }
 
+    /// Does `work` while everything that the volumes acknowledge is on the disks.
+    ///
+    /// *Errors*: `POOL_FAILED` when that cannot be, with `work` not begun.
+    pub(super) async fn while_written_through<'a, T>(
+        &self,
+        names: impl IntoIterator<Item = &'a VolumeName>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Refusal> {
+        let late = self.write_all_through(names).await?;
+        let done = work.await;
+        self.write_as_before(&late).await;
+        Ok(done)
+    }
+
     /// Everything acknowledged is on the disks; the volumes that were not written through before.
-    pub(super) async fn write_all_through<'a>(
+    async fn write_all_through<'a>(
         &self,
         names: impl IntoIterator<Item = &'a VolumeName>,
     ) -> Result<Vec<Rc<Unit<W>>>, Refusal> {
@@ -186,7 +198,7 @@ impl<W: World> OpenPool<W> {
     }
 
     /// The volumes are written as their policies say again.
-    pub(super) async fn write_as_before(&self, late: &[Rc<Unit<W>>]) {
+    async fn write_as_before(&self, late: &[Rc<Unit<W>>]) {
         for unit in late {
             if let Err(error) = unit.set_policy(unit.policy()).await {
                 tracing::error!(volume = %unit.name, %error, "a volume is written through, against its policy");

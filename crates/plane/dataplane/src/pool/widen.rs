@@ -75,9 +75,7 @@ impl<W: World> OpenPool<W> {
     /// Admits one more member of the group `asked`, or of the only one; which group that is.
     fn admit_wider(&self, asked: Option<u16>) -> Result<usize, Refusal> {
         let name = &self.name;
-        if self.is_fenced() {
-            return Err(Refusal::new(code::POOL_FENCED, format!("another node has pool {name}"), "do it there"));
-        }
+        self.admit_own("do it there")?;
         let of_volumes: Vec<usize> = self
             .groups
             .iter()

@@ -91,9 +91,8 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
     }
 
     /// Flips one bit of the cached page `page` of 4 KiB, as bad memory would; false when it is not cached.
-    #[cfg(any(test, feature = "sabotage"))]
-    #[must_use]
-    pub fn flip_bit(&self, page: u64) -> bool {
+    #[cfg(test)]
+    pub(crate) fn flip_bit(&self, page: u64) -> bool {
         self.0.cache.store.borrow_mut().flip_bit(self.0.owner, page)
     }
 

@@ -260,7 +260,7 @@ impl Store {
     }
 
     /// Flips one bit of a cached page, as bad memory would; false when the page is not there.
-    #[cfg(any(test, feature = "sabotage"))]
+    #[cfg(test)]
     pub(super) fn flip_bit(&mut self, owner: u32, page: u64) -> bool {
         let Some(number) = self.index.frame(owner, page) else { return false };
         let frame = &mut self.frames[number as usize];

@@ -335,7 +335,12 @@ impl PowerCut {
             Event::Submit { id, disk, at, data, volatile } => {
                 self.open.push(OpenWrite { id: *id, disk: *disk, at: *at, data: data.clone(), volatile: *volatile });
             }
-            Event::Done { id } => land(self, &|write| write.id == *id && !write.volatile),
+            // Of writes that overlap, the one that ended last is what everybody sees: it lands last, too.
+            Event::Done { id } => {
+                land(self, &|write| write.id == *id && !write.volatile);
+                let done: Vec<_> = self.open.extract_if(.., |write| write.id == *id).collect();
+                self.open.extend(done);
+            }
             Event::Cancel { id } => self.open.retain(|write| write.id != *id),
             Event::Flush { covered } => land(self, &|write| covered.contains(&write.id)),
             Event::Abandoned(_) | Event::Settled => {}

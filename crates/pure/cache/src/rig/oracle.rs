@@ -19,6 +19,15 @@ struct Version {
     durable_event: usize,
 }
 
+/// A write that somebody read.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    value: u64,
+    /// When the read was submitted, and the length of the journal when it ended.
+    begin: u64,
+    event: usize,
+}
+
 /// A write that the oracle was told of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
@@ -30,13 +39,20 @@ pub(crate) struct Told {
 pub(crate) struct Oracle {
     block_bytes: usize,
     blocks: RefCell<BTreeMap<u64, Vec<Version>>>,
+    seen: RefCell<BTreeMap<u64, Vec<Sight>>>,
     tick: Cell<u64>,
     journal: Journal,
 }
 
 impl Oracle {
     pub(crate) fn new(block_bytes: usize, journal: &Journal) -> Self {
-        Self { block_bytes, blocks: RefCell::default(), tick: Cell::new(1), journal: journal.clone() }
+        Self {
+            block_bytes,
+            blocks: RefCell::default(),
+            seen: RefCell::default(),
+            tick: Cell::new(1),
+            journal: journal.clone(),
+        }
     }
 
     /// Now.
@@ -97,40 +113,64 @@ impl Oracle {
 
     /// What was read between `begin` and now may be what was written.
     pub(crate) fn judge_read(&self, extent: Extent, rope: Rope, begin: u64) -> Result<(), String> {
-        self.judge(extent, rope, |versions, version| {
+        let bytes = rope.into_view();
+        self.judge(extent, &bytes, |_, versions, version| {
             let over = |other: &Version| other.acknowledged && other.end < begin && other.begin > version.end;
             !versions.iter().any(over)
-        })
+        })?;
+        let (mut seen, event) = (self.seen.borrow_mut(), self.journal.len());
+        for (block, found) in (extent.start.0..).zip(bytes.chunks(self.block_bytes)) {
+            let sight = Sight { value: value_of(found), begin, event };
+            seen.entry(block).or_default().push(sight);
+        }
+        Ok(())
     }
 
     /// What is found after a power cut behind the event `cut` may be there. `lost` when it was named as lost.
     pub(crate) fn judge_cut(&self, extent: Extent, rope: Rope, cut: usize, lost: bool) -> Result<(), String> {
-        self.judge(extent, rope, |versions, version| {
-            let over = |other: &Version| other.durable_event <= cut && other.begin > version.end;
+        let seen = self.seen.borrow();
+        self.judge(extent, &rope.into_view(), |block, versions, version| {
+            let is_over = |other: &Version| {
+                // What somebody has read came after everything that had ended before, if it began as early.
+                let read = |sight: &Sight| {
+                    let is_it = sight.value != 0 && sight.value == other.value && sight.event <= cut;
+                    is_it && version.value != other.value && version.acknowledged && version.end < sight.begin
+                };
+                other.begin > version.end || seen.get(&block).is_some_and(|seen| seen.iter().any(read))
+            };
+            let over = |other: &Version| other.durable_event <= cut && is_over(other);
             version.begin_event <= cut && (lost || !versions.iter().any(over))
         })
     }
 
-    fn judge(&self, extent: Extent, rope: Rope, may: impl Fn(&[Version], &Version) -> bool) -> Result<(), String> {
-        let bytes = rope.into_view();
+    fn judge(
+        &self,
+        extent: Extent,
+        bytes: &[u8],
+        may: impl Fn(u64, &[Version], &Version) -> bool,
+    ) -> Result<(), String> {
         if bytes.len() != extent.len.0 as usize * self.block_bytes {
             return Err(format!("{} bytes for {extent}", bytes.len()));
         }
         let blocks = self.blocks.borrow();
         let initial = Version { value: 0, begin: 0, begin_event: 0, end: 0, acknowledged: true, durable_event: 0 };
         for (block, found) in (extent.start.0..).zip(bytes.chunks(self.block_bytes)) {
-            let word = |at: usize| u64::from_le_bytes(found[at..at + 8].try_into().unwrap());
-            let (value, place) = (word(0), word(8));
+            let (value, place) = (value_of(found), value_of(&found[8..]));
             let whole = found.chunks(16).all(|word| word == &found[..16]);
             if !whole || (value != 0 && place != block) || (value == 0 && place != 0) {
                 return Err(format!("block {block} holds {value} of block {place}, whole: {whole}"));
             }
             let versions = blocks.get(&block).map_or(&[][..], Vec::as_slice);
             let all = versions.iter().chain([&initial]);
-            if !all.filter(|version| version.value == value).any(|version| may(versions, version)) {
+            if !all.filter(|version| version.value == value).any(|version| may(block, versions, version)) {
                 return Err(format!("block {block} holds {value}, of {versions:?}"));
             }
         }
         Ok(())
     }
+}
+
+/// The value that a block, or the rest of one, begins with.
+fn value_of(found: &[u8]) -> u64 {
+    u64::from_le_bytes(found[..8].try_into().unwrap())
 }

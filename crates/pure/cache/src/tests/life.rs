@@ -31,11 +31,21 @@ pub(crate) struct Plan {
     pub(crate) cuts: usize,
     /// Bits flip in memory.
     pub(crate) flips: bool,
+    /// What is done again and again; then everything is about few blocks.
+    pub(crate) often: Option<Often>,
+}
+
+/// What a life can be full of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Often {
+    Discard,
+    Flush,
+    ChangePolicy,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { commands: 120, log: true, errors: false, log_fails: false, cuts: 12, flips: true }
+        Self { commands: 120, log: true, errors: false, log_fails: false, cuts: 12, flips: true, often: None }
     }
 }
 
@@ -151,6 +161,19 @@ impl Stage {
             self.collect()?;
         }
         let volume = self.random.below(2) as usize;
+        if let Some(often) = self.plan.often.filter(|_| self.random.one_in(3)) {
+            match often {
+                Often::Discard => {
+                    let extent = self.extent();
+                    self.discard_at(volume, extent);
+                    self.discard_at(volume, extent);
+                    self.write_at(volume, extent);
+                }
+                Often::Flush => self.flush(volume),
+                Often::ChangePolicy => self.change_policy(volume),
+            }
+            return Ok(());
+        }
         match self.random.below(100) {
             0..30 => self.read(volume),
             30..64 => self.write(volume),
@@ -179,7 +202,7 @@ impl Stage {
     }
 
     fn extent(&mut self) -> Extent {
-        let hot = self.random.one_in(3);
+        let hot = self.plan.often.is_some() || self.random.one_in(3);
         let start = self.random.below(if hot { 24 } else { BLOCKS });
         let len = match self.random.below(3) {
             0 => 8,
@@ -254,8 +277,12 @@ impl Stage {
         }));
     }
 
-    fn discard(&mut self, at: usize) {
+    fn discard(&mut self, volume: usize) {
         let extent = self.extent();
+        self.discard_at(volume, extent);
+    }
+
+    fn discard_at(&mut self, at: usize, extent: Extent) {
         let (volume, oracle, errors) = (self.volumes[at].clone(), self.oracles[at].clone(), self.may_fail());
         let told = oracle.begin(extent, true);
         let ended = Ended { oracle: oracle.clone(), told, done: false };

@@ -314,9 +314,8 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
     }
 
     /// Flips a bit of what waits at `block`, as bad memory would; false when nothing begins there.
-    #[cfg(any(test, feature = "sabotage"))]
-    #[must_use]
-    pub fn flip_bit(&self, block: Lba) -> bool {
+    #[cfg(test)]
+    pub(crate) fn flip_bit(&self, block: Lba) -> bool {
         self.0.dirty.borrow_mut().flip_bit(block.0)
     }
 }
@@ -508,7 +507,8 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
             inner.changed.wait(|| (!inner.is_logging(extent)).then_some(())).await;
             self.clear_above(extent).await?;
             let lock = inner.below.exclusive(extent.start.0..extent.end().0).await;
-            if !inner.is_logging(extent) && !inner.dirty.borrow().overlaps(extent, u64::MAX) {
+            let is_clear = !inner.is_logging(extent) && !inner.dirty.borrow().overlaps(extent, u64::MAX);
+            if is_clear || is_planted(Sabotage::DiscardOvertaken) {
                 break lock;
             }
         };

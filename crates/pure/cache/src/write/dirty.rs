@@ -288,7 +288,7 @@ impl Dirty {
     }
 
     /// Flips a bit of the piece at `block`, as bad memory would; false when none waits there.
-    #[cfg(any(test, feature = "sabotage"))]
+    #[cfg(test)]
     pub(super) fn flip_bit(&mut self, block: u64) -> bool {
         let Some(piece) = self.pieces.get_mut(&block) else { return false };
         let mut bytes = block::Buf::copy_of(&piece.data);

@@ -87,6 +87,26 @@ impl Bench {
         self.rig.run(async move { volume.read(Extent::new(start, 1)).await }).map(|rope| rope.into_view()[9])
     }
 
+    fn discard(&self, extent: Extent) -> Running<Result<Written, IoError>> {
+        let volume = self.volume.clone();
+        self.rig.begin(async move { volume.discard(extent).await })
+    }
+
+    /// What a block holds when the daemon dies now, and the log is replayed.
+    fn read_after_a_crash(&self, start: u64) -> u8 {
+        let (rig, journal) = (Rig::in_order(), Journal::default());
+        let [disk, log] = [(0, &self.disk), (1, &self.log_disk)]
+            .map(|(number, disk)| Disk::with_image(&rig.runtime, number, disk.geometry(), disk.image(), &journal));
+        let runtime = rig.runtime.clone();
+        rig.run(async move {
+            let mut recovery = WriteLog::open(log, LogId(1), runtime, Rc::new(Owner(journal))).await.unwrap();
+            for volume in recovery.volumes() {
+                assert_eq!(recovery.replay(volume, &disk).await.unwrap().lost, []);
+            }
+            disk.read(Extent::new(start, 1)).await.unwrap().into_view()[9]
+        })
+    }
+
     /// MB/s of `bytes` written by `depth` writers, each `step` bytes at the place that `place` gives.
     fn load(&self, bytes: u64, step: u64, depth: usize, place: impl Fn(u64) -> u64 + 'static) -> f64 {
         let begin = self.rig.runtime.now();
@@ -318,6 +338,20 @@ fn volume_that_is_gone_for_good_leaves_the_log_to_others() {
     bench.rig.pass(Duration::from_secs(3));
     assert_eq!((bench.volume.counters().dirty_bytes, bench.log.counters().fill), (0, 0));
     assert_eq!(bench.memory.used_bytes(), 0);
+}
+
+#[test]
+fn write_that_comes_while_a_discard_waits_is_in_the_log_where_readers_see_it() {
+    let bench = Bench::new(WritePolicy::Back, 1 << 20);
+    let mut discards: Vec<_> = (0..2).map(|_| bench.discard(Extent::new(0, 8))).collect();
+    let _: Written = bench.write(0, filled(2, 1)).unwrap();
+    discards.retain(|discard| discard.result().is_none());
+    assert!(!discards.is_empty(), "one of them waits for the other");
+    while !discards.is_empty() {
+        assert!(bench.rig.step());
+        discards.retain(|discard| discard.result().is_none());
+    }
+    assert_eq!(bench.read(0), Ok(bench.read_after_a_crash(0)));
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use crate::array::Core;
 use crate::commit::{Change as Content, Ended, Op, Ops};
+use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{BLOCK_BYTES, MemberSet, Span};
 use crate::protect::Protected;
 use crate::redo::batch::Records;
+use crate::redo::ring::Ticket;
 use crate::sabotage::{self, Bug};
 use crate::sums::{Entry, guards};
 use block::{BlockDevice, Extent, IoError, View};
@@ -29,6 +31,17 @@ struct Update {
 }
 
 type Entries = SmallVec<[Entry; 4]>;
+
+/// Mirrored writes up to here are logged whole, so that they can be answered from the log.
+const SMALL_BLOCKS: u64 = 4;
+/// Changes that may be answered and not in place at once.
+const BEHIND_MAX: u32 = 128;
+
+/// A change that is in the log; as long as this lives, it stays there.
+struct Logged {
+    change: Change,
+    ticket: Ticket,
+}
 
 /// What is logged, what is written, and what the pages say in the end.
 pub(crate) struct Change {
@@ -88,8 +101,14 @@ fn update_of<D: BlockDevice + 'static>(core: &Core<D>, protected: &Protected, op
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
-    /// By sum where no block can be torn; else by image.
+    /// By sum where no block can be torn and the second writing would cost more than waiting for one copy after the other;
+    /// else by image.
     fn form(&self, protected: &Protected, ops: &Ops) -> Form {
+        let copies = self.layout.copies();
+        let is_small = || ops.iter().map(|op| op.extent().len.0).sum::<u64>() <= SMALL_BLOCKS * u64::from(copies);
+        if copies > 1 && protected.options.spawn.is_some() && is_small() {
+            return Form::Image;
+        }
         let is_atomic = protected.options.blocks_are_atomic;
         let all_well = || {
             ops.iter().all(|op| {
@@ -124,9 +143,82 @@ impl<D: BlockDevice + 'static> Core<D> {
     ///
     /// *Errors*: as [`Core::carry_out`].
     pub(crate) async fn carry_out_logged(self: &Rc<Self>, change: Change) -> Result<(), IoError> {
+        let logged = self.log_change(change).await?;
+        self.put_in_place(logged).await
+    }
+
+    /// As [`Core::carry_out_logged`], but answers as soon as the change is in the log, where nothing that can still happen would
+    /// have to be told: the array could lose any member, and not much is behind already. `held` ends with the change.
+    pub(crate) async fn carry_out_behind(
+        self: &Rc<Self>,
+        change: Change,
+        held: impl Sized + 'static,
+    ) -> Result<(), IoError> {
         let protected = self.protected.as_ref().expect("only protected arrays log");
-        let Change { extent, form, records, ops, updates } = change;
-        let ticket = self.commit(protected, records).await.map_err(|error| error.at(extent))?;
+        let logged = self.log_change(change).await?;
+        let Some(spawn) = protected.options.spawn.as_ref().filter(|_| self.may_answer(protected, &logged)) else {
+            return self.put_in_place(logged).await;
+        };
+        // Who reads a block that is not in place yet finds that it does not match, and asks again under the lock.
+        if !sabotage::is(Bug::AnsweredUnseen) {
+            self.put_in_pages(protected, &logged.change.updates);
+        }
+        protected.behind.set(protected.behind.get() + 1);
+        let (core, held) = (self.clone(), (!sabotage::is(Bug::AnsweredUnlocked)).then_some(held));
+        spawn(Box::pin(async move {
+            core.put_in_place_behind(logged).await;
+            drop(held);
+        }));
+        Ok(())
+    }
+
+    fn may_answer(&self, protected: &Protected, logged: &Logged) -> bool {
+        logged.change.form == Form::Image
+            && protected.behind.get() < BEHIND_MAX
+            && self.failures.stopped_by().is_none()
+            && self.not_in_service().is_empty()
+            && self.layout.level().tolerates(self.width()) > 0
+    }
+
+    async fn log_change(self: &Rc<Self>, mut change: Change) -> Result<Logged, IoError> {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let records = std::mem::take(&mut change.records);
+        let ticket = self.commit(protected, records).await.map_err(|error| error.at(change.extent))?;
+        Ok(Logged { change, ticket })
+    }
+
+    async fn put_in_place(self: &Rc<Self>, logged: Logged) -> Result<(), IoError> {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let Logged { change, ticket } = logged;
+        let (refused, result) = self.write_in_place(change.form, change.ops, change.extent).await;
+        self.put_in_pages(protected, &change.updates);
+        if result.is_err() {
+            self.settle_refused(protected, &refused, &change.updates).await;
+        }
+        drop(ticket);
+        result
+    }
+
+    /// In place after it was answered: what the last copy refuses is lost, and says so.
+    async fn put_in_place_behind(self: &Rc<Self>, logged: Logged) {
+        let protected = self.protected.as_ref().expect("only protected arrays log");
+        let Logged { change, ticket } = logged;
+        let (refused, _) = self.write_in_place(change.form, change.ops, change.extent).await;
+        for (member, extent) in refused {
+            self.mark_lost(member, extent).await;
+            protected.report(Finding { member, extent, kind: FindingKind::Unreadable, outcome: Outcome::Lost });
+        }
+        protected.behind.set(protected.behind.get() - 1);
+        drop(ticket);
+    }
+
+    /// Blocks that members refused that are still in service, and what that means.
+    async fn write_in_place(
+        self: &Rc<Self>,
+        form: Form,
+        ops: Ops,
+        extent: Extent,
+    ) -> (Vec<(u16, Extent)>, Result<(), IoError>) {
         let mut result = Ok(());
         let mut refused: Vec<(u16, Extent)> = Vec::new();
         for ops in self.in_turn(form, ops) {
@@ -136,17 +228,16 @@ impl<D: BlockDevice + 'static> Core<D> {
             refused.extend(ended.iter().filter(is_refused).map(|one| (one.member, one.extent)));
             result = result.and(judged);
         }
-        for update in &updates {
-            let mut cache = protected.cache.borrow_mut();
+        (refused, result)
+    }
+
+    fn put_in_pages(&self, protected: &Protected, updates: &[Update]) {
+        let mut cache = protected.cache.borrow_mut();
+        for update in updates {
             for (block, &entry) in (update.block..).zip(&update.new) {
                 cache.set(update.member, block, entry);
             }
         }
-        if result.is_err() {
-            self.settle_refused(protected, &refused, &updates).await;
-        }
-        drop(ticket);
-        result
     }
 
     /// All at once; or, by sum, one copy after the other.

@@ -2,10 +2,11 @@
 
 use crate::redo::batch::{self, HEADER_BYTES, Header, Records};
 use block::{IoError, View};
+use shard::Signal;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// Blocks of the largest batch.
 const BATCH_BLOCKS_MAX: u64 = 512;
@@ -14,7 +15,7 @@ const BATCH_BLOCKS_MAX: u64 = 512;
 pub(crate) struct Ring {
     pub(crate) blocks: u64,
     state: RefCell<State>,
-    waiting: RefCell<Vec<Waker>>,
+    changed: Signal,
 }
 
 /// Where the log goes on: the number of the next batch, and the ring as if it never ended.
@@ -89,7 +90,7 @@ impl Ring {
             first_open: head.number,
             crowded: false,
         };
-        Rc::new(Self { blocks, state: RefCell::new(state), waiting: RefCell::default() })
+        Rc::new(Self { blocks, state: RefCell::new(state), changed: Signal::default() })
     }
 
     /// The log goes on here, in this epoch. Nothing is gathering, nothing is open.
@@ -111,13 +112,12 @@ impl Ring {
 
     /// Whoever waits looks again.
     pub(crate) fn wake(&self) {
-        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
-        waiting.into_iter().for_each(Waker::wake);
+        self.changed.raise();
     }
 
     /// Wakes `cx` at the next change.
     pub(crate) fn watch(&self, cx: &Context<'_>) {
-        self.waiting.borrow_mut().push(cx.waker().clone());
+        self.changed.watch(cx);
     }
 
     /// The records are in the batch that gathers; the result is its number.

@@ -4,7 +4,7 @@ use crate::disk::{Content, Dice, Disk, Rack};
 use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
 use raid::{
     Array, FailureLog, Finding, GrowError, Layout, Level, MemberState, OpenError, Opened, Options, Progress,
-    RebuildOwner, Rebuilt, Repair, Scrubbed, Shape,
+    RebuildOwner, Rebuilt, Repair, Scrubbed, Shape, Spawn,
 };
 use shard::Executor;
 use std::cell::{Cell, RefCell};
@@ -58,6 +58,8 @@ pub struct Plan {
     pub spare: bool,
     /// Memory for pages of sums; little, so that they come and go.
     pub page_bytes: usize,
+    /// Writes are answered from the log.
+    pub behind: bool,
 }
 
 impl Plan {
@@ -68,7 +70,19 @@ impl Plan {
         };
         let (chunk_blocks, ring_blocks) = (1, 32);
         let (room, spare, page_bytes) = (0, false, 16 << 10);
-        Self { level, members, chunk_blocks, stripes, volatile, atomic: true, ring_blocks, room, spare, page_bytes }
+        Self {
+            level,
+            members,
+            chunk_blocks,
+            stripes,
+            volatile,
+            atomic: true,
+            ring_blocks,
+            room,
+            spare,
+            page_bytes,
+            behind: volatile,
+        }
     }
 
     pub fn shape(&self) -> Shape {
@@ -100,16 +114,34 @@ pub struct Bench {
     pub rack: Rc<Rack>,
     pub array: Rc<Array<Disk>>,
     pub log: Rc<Log>,
-    pub executor: Executor,
+    pub executor: Tasks,
     pub findings: Rc<RefCell<Vec<Finding>>>,
 }
 
-fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>) -> Options {
-    let findings = findings.clone();
+fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>, executor: &Executor) -> Options {
+    let (findings, executor) = (findings.clone(), executor.clone());
+    let spawn: Spawn = Rc::new(move |task| executor.spawn(task));
     Options {
         page_bytes: plan.page_bytes,
         blocks_are_atomic: plan.atomic,
         findings: Some(Rc::new(move |finding| findings.borrow_mut().push(finding))),
+        spawn: plan.behind.then_some(spawn),
+    }
+}
+
+/// The executor of an array; its tasks end with it, for they keep the array, which keeps what runs them.
+pub struct Tasks(Executor);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl std::ops::Deref for Tasks {
+    type Target = Executor;
+    fn deref(&self) -> &Executor {
+        &self.0
     }
 }
 
@@ -129,10 +161,10 @@ impl Bench {
         let mut disks: Vec<Disk> =
             (0..plan.disks()).map(|_| rack.add(plan.disk_blocks(), plan.volatile, Content::new())).collect();
         disks.truncate(plan.members);
-        let (executor, log) = (Executor::new(Box::new(|| {})), Rc::new(Log::default()));
+        let (executor, log) = (Tasks(Executor::new(Box::new(|| {}))), Rc::new(Log::default()));
         let findings = Rc::default();
         let format = {
-            let (log, options) = (Rc::new(SharedLog(log.clone())), options(&plan, &findings));
+            let (log, options) = (Rc::new(SharedLog(log.clone())), options(&plan, &findings, &executor));
             async move { Array::format(&shape, disks, log, options).await }
         };
         let array = drive(&executor, &rack.dice, format).expect("it ends").expect("disks are well");
@@ -157,7 +189,7 @@ impl Bench {
         failed: &[u16],
         lost: &[u16],
     ) -> Result<(Self, Opened), OpenError> {
-        let (executor, log) = (Executor::new(Box::new(|| {})), Rc::new(Log::default()));
+        let (executor, log) = (Tasks(Executor::new(Box::new(|| {}))), Rc::new(Log::default()));
         log.failed.borrow_mut().extend(failed);
         let findings = Rc::default();
         let is_there = |member: u16| !failed.contains(&member) && !lost.contains(&member);
@@ -165,7 +197,7 @@ impl Bench {
         let members = (0..).zip(disks).map(|(member, disk)| is_there(member).then_some(disk)).collect();
         let open = {
             let log = Rc::new(SharedLog(log.clone()));
-            let options = options(&plan, &findings);
+            let options = options(&plan, &findings, &executor);
             async move { Array::open(&shape, members, log, options).await }
         };
         let (array, opened) = drive(&executor, &rack.dice, open).expect("it ends")?;

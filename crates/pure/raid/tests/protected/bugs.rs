@@ -3,7 +3,7 @@
 use crate::bench::Plan;
 use crate::crash::{Effort, Judge, plans};
 use crate::script::{Becomes, Failures, Kinds};
-use crate::{faults, grow, returns};
+use crate::{behind, faults, grow, returns};
 use raid::Level;
 use raid::sabotage::{Bug, plant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -85,7 +85,9 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
     let sums: Vec<Plan> = all
         .iter()
         .copied()
-        .filter(|plan| !plan.volatile && plan.atomic && matches!(plan.level, Level::Raid1 | Level::Raid10))
+        .filter(|plan| {
+            !plan.volatile && !plan.behind && plan.atomic && matches!(plan.level, Level::Raid1 | Level::Raid10)
+        })
         .collect();
     let volatile: Vec<Plan> = all.iter().copied().filter(|plan| plan.volatile && plan.level != Level::Raid0).collect();
     match bug {
@@ -94,6 +96,7 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         Bug::MirrorsAtOnce | Bug::NoJudge => by_crash(bug, &sums, seeds),
         Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
         Bug::GrowthWithoutPages => with(bug, grow::large_growth),
+        Bug::AnsweredUnseen | Bug::AnsweredUnlocked => with(bug, behind::answered_and_not_in_place),
         Bug::NotDrained => with(bug, grow::slow_read),
         Bug::NoMovingLock => with(bug, grow::slow_read_of_a_block_that_moves),
         Bug::GrowthNotInAnchor => by_change(bug, &grow::grown_plans(), grow::LARGER, seeds),

@@ -345,6 +345,8 @@ pub fn plans() -> Vec<Plan> {
     .flat_map(|(level, members)| of(level, members))
     .collect();
     plans.push(Plan { atomic: false, ..Plan::small(Level::Raid10, 4, false) });
+    plans.push(Plan { behind: true, ..Plan::small(Level::Raid10, 4, false) });
+    plans.push(Plan { behind: false, ..Plan::small(Level::Raid6, 4, true) });
     plans
 }
 

@@ -74,6 +74,7 @@ impl Rack {
             misdirect_next_write: Cell::default(),
             misdirect_next_read: Cell::default(),
             stall_next_read: Cell::default(),
+            stall_next_write: Cell::default(),
             stalled: Cell::default(),
             stalled_waker: RefCell::default(),
             rots_every: Cell::default(),
@@ -141,6 +142,8 @@ pub struct State {
     pub misdirect_next_read: Cell<Option<(u64, u64)>>,
     /// The next read of this block does not end until it is let go.
     pub stall_next_read: Cell<Option<u64>>,
+    /// The next write of this block does not begin until it is let go.
+    pub stall_next_write: Cell<Option<u64>>,
     stalled: Cell<bool>,
     stalled_waker: RefCell<Option<Waker>>,
     /// Every so many reads, one of the blocks that are read has decayed just before; 0 for never.
@@ -188,11 +191,26 @@ impl Disk {
         self.durable.borrow_mut().insert(block, content);
     }
 
-    /// The read that was stalled goes on.
+    /// What was stalled goes on.
     pub fn let_go(&self) {
         self.stalled.set(false);
         self.stall_next_read.set(None);
+        self.stall_next_write.set(None);
         self.stalled_waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits to be let go, where the block that is to be stalled is in `extent`.
+    async fn stall(&self, next: &Cell<Option<u64>>, extent: Extent) {
+        if !next.get().is_some_and(|block| extent.contains(Extent::new(block, 1))) {
+            return;
+        }
+        next.set(None);
+        self.stalled.set(true);
+        poll_fn(|cx| {
+            *self.stalled_waker.borrow_mut() = Some(cx.waker().clone());
+            if self.stalled.get() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
     }
 
     async fn pause(&self) {
@@ -265,15 +283,7 @@ impl BlockDevice for Disk {
         if self.bad.borrow().range(extent.start.0..extent.end().0).next().is_some() {
             return Err(IoError::new(IoErrorKind::Medium, extent));
         }
-        if self.stall_next_read.get().is_some_and(|block| extent.contains(Extent::new(block, 1))) {
-            self.stall_next_read.set(None);
-            self.stalled.set(true);
-            poll_fn(|cx| {
-                *self.stalled_waker.borrow_mut() = Some(cx.waker().clone());
-                if self.stalled.get() { Poll::Pending } else { Poll::Ready(()) }
-            })
-            .await;
-        }
+        self.stall(&self.stall_next_read, extent).await;
         if self.rots_every.get() > 0 && self.counts.reads.get().is_multiple_of(self.rots_every.get()) {
             let block = extent.start.0 + self.counts.reads.get() % extent.len.0;
             let mut rotten = self.block(block).thaw();
@@ -302,6 +312,7 @@ impl BlockDevice for Disk {
         add(&self.counts.writes, 1);
         add(&self.counts.blocks_written, extent.len.0);
         self.here(extent)?;
+        self.stall(&self.stall_next_write, extent).await;
         let first = self.next.get();
         self.next.set(first + extent.len.0);
         for n in 0..extent.len.0 {

@@ -19,6 +19,7 @@ const V1: Plan = Plan {
     room: 0,
     spare: false,
     page_bytes: 16 << 10,
+    behind: false,
 };
 const V2: Plan = Plan { room: 20, spare: true, ..V1 };
 

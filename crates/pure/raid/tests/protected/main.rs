@@ -2,6 +2,7 @@
 
 #![expect(clippy::single_range_in_vec_init, reason = "a rebuild takes a list of ranges, often of one")]
 
+mod behind;
 mod bench;
 mod bugs;
 mod costs;

@@ -1,10 +1,9 @@
 //! Who may still look at what: places and pages that were given up are used again only when everybody has
 //! gone who began before.
 
+use shard::Signal;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
 
 /// Counts those who look, by the era in which they began.
 #[derive(Debug, Default)]
@@ -12,7 +11,7 @@ pub(crate) struct Eras {
     /// The oldest era in which somebody began who has not gone, or the present one.
     oldest: Cell<u64>,
     counts: RefCell<VecDeque<u32>>,
-    waiting: RefCell<Vec<Waker>>,
+    advanced: Signal,
 }
 
 /// Somebody who looks.
@@ -54,14 +53,7 @@ impl Eras {
 
     /// Everybody has gone who began in `era` or before.
     pub(crate) async fn past(&self, era: u64) {
-        poll_fn(|cx| {
-            if self.is_past(era) {
-                return Poll::Ready(());
-            }
-            self.waiting.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        self.advanced.until(|| self.is_past(era)).await;
     }
 
     fn advance(&self) {
@@ -73,7 +65,7 @@ impl Eras {
         }
         drop(counts);
         if self.oldest.get() > before {
-            self.waiting.take().into_iter().for_each(Waker::wake);
+            self.advanced.raise();
         }
     }
 }

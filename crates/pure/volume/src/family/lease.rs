@@ -201,6 +201,18 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         space.take_run(group, slabs, last.map(|run| run.first + run.slabs))
     }
 
+    /// The family has places for `places` granules of thick volumes, and room in its map for `entries`, beside all that it
+    /// keeps already.
+    ///
+    /// *Errors*: `Full`.
+    pub(crate) fn make_room(self: &Rc<Self>, entries: u64, places: u64) -> Result<(), MapError> {
+        // Where there are no places the map need not grow, which never gives anything back.
+        self.reserve_data(places)?;
+        self.make_room_in_map(entries)?;
+        // The map may have got what nobody has written to yet.
+        self.reserve_data(places)
+    }
+
     /// The family has places for `more` granules of thick volumes beside those that it keeps already.
     ///
     /// *Errors*: `Full`.

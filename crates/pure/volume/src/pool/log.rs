@@ -1,10 +1,12 @@
 //! What the catalog remembers of the write log, for whoever runs it: `docs/on-disk.md` has the rules.
 
 use super::Pool;
-use crate::catalog::{Catalog, LogRecord, LogState};
+use crate::assembly::{FoundPool, Standing};
+use crate::catalog::{Catalog, LogRecord, LogState, MemberRecord, MemberState};
 use crate::error::PoolError;
-use crate::store::Change;
+use crate::store::{Change, SINCE_NEXT};
 use block::BlockDevice;
+use std::rc::Rc;
 use uuid::Uuid;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
@@ -112,6 +114,51 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })
         .await
+    }
+
+    /// The log, which was away when the pool was opened, is live again on those of its disks that are back as they were.
+    ///
+    /// *Shape*: `found` is the pool on its disks as they are now; `disk` gives the device of a probe. *Durability*: when it
+    /// returns; a crash before leaves it away, to be taken up when the pool is opened. *Errors*: `LogUnknown` when the log is
+    /// not away, or none of its disks is back; `NotReached` when one of them took no commit; `CatalogLost`.
+    pub async fn return_log(&self, found: &FoundPool, disk: impl Fn(usize) -> D) -> Result<(), PoolError> {
+        let _held = self.regroup()?;
+        let store = &self.shared.store;
+        let is_away = self.log().is_some_and(|log| log.state == LogState::Away);
+        let group = self.log_group().filter(|_| is_away).ok_or(PoolError::LogUnknown)?;
+        let positions = &found.groups[usize::from(group)].positions;
+        let current = positions.iter().filter(|position| position.standing == Standing::Current);
+        let back: Vec<_> = current.filter_map(|position| Some((position.disk, position.probe?))).collect();
+        if back.is_empty() {
+            return Err(PoolError::LogUnknown);
+        }
+        // They have a whole commit before one counts on them: a crash finds them at most one behind.
+        back.iter().for_each(|&(id, place)| store.invite(id, Rc::new(disk(place))));
+        let reached = async {
+            let ((), change) = store.change(|_| Ok(()))?;
+            store.committed(change).await?;
+            back.iter().find(|(id, _)| !store.is_guest(*id)).map_or(Ok(()), |(id, _)| Err(PoolError::NotReached(*id)))
+        };
+        let reached = reached.await;
+        let returned = reached.and_then(|()| {
+            store.change(|catalog| {
+                for member in &mut catalog.groups[usize::from(group)].members {
+                    let is_back = back.iter().any(|(id, _)| *id == member.disk);
+                    let state = if is_back { MemberState::InService } else { member.state };
+                    *member = MemberRecord { state, since: SINCE_NEXT, ..*member };
+                }
+                catalog.log.iter_mut().for_each(|log| log.state = LogState::Live);
+                Ok(())
+            })
+        });
+        back.iter().for_each(|(id, _)| store.end_visit(*id));
+        match returned {
+            Ok(((), change)) => store.committed(change).await,
+            Err(error) => {
+                back.iter().for_each(|(id, _)| store.detach(*id));
+                Err(error)
+            }
+        }
     }
 
     /// Commits what `change` makes of the log; nothing when that is nothing.

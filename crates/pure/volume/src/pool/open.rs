@@ -2,7 +2,7 @@
 
 use super::Pool;
 use crate::assembly::{FoundPool, Position, Standing};
-use crate::catalog::{GroupRole, LogState, MemberState};
+use crate::catalog::{GroupRecord, GroupRole, LogState, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;
 use crate::store::{SINCE_NEXT, Store, bring_up};
@@ -19,8 +19,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// by its place among the probes; `groups` are the arrays over the members that take part, in the order
     /// of the catalog, of those groups that volumes can lie on. *Durability*: when it returns, also of what somebody who was killed had written to
     /// its disks and not flushed. Opening again what was just opened writes nothing.
-    /// *Errors*: `Refused`; `Plan` when a group is smaller than the catalog says; `CatalogLost`.
-    pub async fn open(found: &FoundPool, mut disk: impl FnMut(usize) -> D, groups: Vec<G>) -> Result<Self, PoolError> {
+    /// *Errors*: `Refused`; `Plan` when a group is smaller than the catalog says; `DiskFails` when a disk can neither be written
+    /// nor spared by its group, as `tolerates` says ([`FoundPool::admit`]), with nothing changed; `CatalogLost`.
+    pub async fn open(
+        found: &FoundPool,
+        mut disk: impl FnMut(usize) -> D,
+        groups: Vec<G>,
+        tolerates: impl Fn(&GroupRecord, &[bool]) -> bool,
+    ) -> Result<Self, PoolError> {
         if let Some(refusal) = &found.refusal {
             return Err(refusal.clone().into());
         }
@@ -31,10 +37,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             .filter_map(|position| Some((position.disk, Rc::new(disk(position.probe?)))))
             .collect();
         let unreachable = complete(found, &disks).await;
+        if let Some(&(disk, error)) = unreachable.first()
+            && found.admit_without(|disk| unreachable.iter().any(|(id, _)| *id == disk), tolerates).is_err()
+        {
+            return Err(PoolError::DiskFails { disk, error });
+        }
         let mut states: Vec<(Uuid, MemberState)> =
             found.lost().map(|position| (position.disk, found.lost_as(position))).collect();
         states.extend(found.returned().map(|disk| (disk, MemberState::InService)));
-        states.extend(unreachable.into_iter().map(|disk| (disk, MemberState::Failed)));
+        states.extend(unreachable.into_iter().map(|(disk, _)| (disk, MemberState::Failed)));
         let store = Store::new((*found.catalog).clone(), found.generation, disks);
         if !states.is_empty() {
             let ((), change) = store.change(|catalog| {
@@ -89,13 +100,13 @@ fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), P
     if fits { Ok(()) } else { Err(PoolError::Plan("a group is smaller than its catalog says, or is not there")) }
 }
 
-/// Every disk holds the newest commit, and whole labels, durably; returns those that could not be brought to it.
+/// Every disk holds the newest commit, and whole labels, durably; returns those that could not be brought to it, and why.
 ///
 /// The newest commit may have reached some disks only. It must be on all before another is written, for a
 /// member that takes part may be one commit behind, never two. Where it was found it may have been in a
 /// cache only, when a daemon was killed and not the power cut: written over its predecessor, the next commit
 /// would leave nothing to go back to. The same flush covers what hosts had written last.
-async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) -> Vec<Uuid> {
+async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) -> Vec<(Uuid, IoError)> {
     let body: Rc<[u8]> = Rc::from(&found.body[..]);
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
         let _: Stable = disk.flush(Written::attest()).await?;
@@ -108,6 +119,5 @@ async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) ->
         }
     };
     let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
-    let failed = disks.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_err());
-    failed.map(|((id, _), _)| *id).collect()
+    disks.iter().zip(outcomes).filter_map(|((id, _), outcome)| Some((*id, outcome.err()?))).collect()
 }

@@ -177,8 +177,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let entries: u64 = own().map(|branch| entries(branch)).sum();
             let needed_bytes = needed * u64::from(family.granule_blocks) * u64::from(crate::layout::BLOCK_BYTES);
             let full = |_| PoolError::Full { free_bytes, needed_bytes };
-            family.make_room_in_map(entries).map_err(full)?;
-            family.reserve_data(needed).map_err(full)?;
+            family.make_room(entries, needed).map_err(full)?;
         }
         Ok(())
     }

@@ -127,8 +127,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
         let thick = plan.provisioning == Provisioning::Thick;
         let wanting = if thick { size_bytes.div_ceil(granule_bytes) } else { mapped };
-        family.make_room_in_map(wanting).map_err(|_| self.full(&family))?;
-        family.reserve_data(if thick { wanting } else { 0 }).map_err(|_| self.full(&family))?;
+        family.make_room(wanting, if thick { wanting } else { 0 }).map_err(|_| self.full(&family))?;
         let ((), change) = self.shared.store.change(|catalog| {
             admit_identity(catalog, plan.id, &plan.name)?;
             let (record, branch, snapshot) = catalog.snapshot(plan.snapshot).ok_or(unknown)?;
@@ -175,8 +174,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if branch.thick {
             let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
             let more = size_bytes.div_ceil(granule_bytes) - bytes.div_ceil(granule_bytes);
-            family.make_room_in_map(more).map_err(|_| self.full(&family))?;
-            family.reserve_data(more).map_err(|_| self.full(&family))?;
+            family.make_room(more, more).map_err(|_| self.full(&family))?;
         }
         let ((), change) = self.shared.store.change(|catalog| {
             let record = catalog.branch_mut(id).ok_or(PoolError::VolumeUnknown(id))?;

@@ -1,9 +1,9 @@
 //! A disk in memory that records its writes and flushes, and what a power cut may leave of them.
 
 use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use shard::yield_now;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -146,15 +146,9 @@ impl SimDisk {
     }
 
     async fn turn(&self, extent: Extent) -> Result<(), IoError> {
-        let mut waited = !self.slow;
-        poll_fn(|cx| {
-            if std::mem::replace(&mut waited, true) {
-                return Poll::Ready(());
-            }
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        if self.slow {
+            yield_now().await;
+        }
         if self.dead.get() { Err(IoError::new(IoErrorKind::Gone, extent)) } else { Ok(()) }
     }
 

@@ -6,4 +6,5 @@ mod model;
 mod operate;
 mod rig;
 mod sabotaged;
+mod thick;
 mod together;

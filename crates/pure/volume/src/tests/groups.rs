@@ -27,6 +27,17 @@ fn filled(fill: u8) -> block::View {
     data.freeze()
 }
 
+/// A pool of disks 0 and 1, a log on disks 2 and 3, and volume 1 in that log, whose identity is the last one.
+fn written_back() -> (World, Opened, Uuid) {
+    let (world, opened) = one_group(4);
+    let (pool, id) = (&opened.pool, Uuid::from_u128(70));
+    create(pool, 1, 1 << 20);
+    block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
+    block_on(pool.set_log(id)).unwrap();
+    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    (world, opened, id)
+}
+
 #[test]
 fn group_added_gives_its_slabs_to_new_volumes_and_to_open_families() {
     let (world, opened) = one_group(4);
@@ -234,14 +245,53 @@ fn log_whose_disks_are_away_is_waited_for_and_there_again_whenever_the_power_wen
 }
 
 #[test]
+fn log_that_is_back_while_its_pool_is_open_goes_on_and_is_lost_by_no_power_cut() {
+    let (world, opened, id) = written_back();
+    drop(opened);
+    let away = World::of(world.images());
+    let pool = away.open_with(&[0, 1]).unwrap().pool;
+    // Its disks are soon older than any that could be believed.
+    (2..5).for_each(|number| create(&pool, number, 1 << 20));
+    let begin = away.images();
+    away.journal.borrow_mut().clear();
+    let (live, in_service) = (LogState::Live, MemberState::InService);
+    let log_of = |pool: &TestPool| (pool.log().unwrap().state, [members(pool)[2].1, members(pool)[3].1]);
+    let found = |order: &[usize]| away.survey_of(order).pools.remove(0);
+    let back = |order: &[usize]| block_on(pool.return_log(&found(order), |place| away.disks[order[place]].clone()));
+    assert_eq!(back(&[0, 1]), Err(PoolError::LogUnknown), "nobody is back");
+    assert_eq!(back(&[1, 3, 0, 2]), Ok(()));
+    assert_eq!(log_of(&pool), (live, [in_service; 2]));
+    block_on(pool.enter_log(id, volume_id(2))).unwrap();
+    assert_eq!(back(&[0, 1, 2, 3]), Err(PoolError::LogUnknown), "it is not away");
+    let mut states = 0;
+    let (mut power, mut random) = (PowerCut::of(begin), Random(9));
+    for event in away.journal.borrow().iter() {
+        power.push(event);
+        power.each(&mut random, true, |images| {
+            states += 1;
+            assert_eq!(log_of(&World::of(images).open().unwrap().pool), (live, [in_service; 2]));
+        });
+    }
+    assert!(states > 50, "{states} states");
+}
+
+#[test]
+fn disk_of_a_log_that_went_on_without_it_is_not_believed() {
+    let (world, opened, _) = written_back();
+    drop(opened);
+    let pool = world.open_with(&[0, 1]).unwrap().pool;
+    let found = world.survey_of(&[0, 1, 2]).pools.remove(0);
+    block_on(pool.return_log(&found, |place| world.disks[place].clone())).unwrap();
+    let log_of = |pool: &TestPool| (pool.log().unwrap().state, [members(pool)[2].1, members(pool)[3].1]);
+    let alone = (LogState::Live, [MemberState::InService, MemberState::Missing]);
+    assert_eq!(log_of(&pool), alone);
+    assert_eq!(log_of(&world.open().unwrap().pool), alone);
+}
+
+#[test]
 fn disk_of_a_log_that_was_given_up_before_the_log_went_away_is_not_believed() {
-    let (world, opened) = one_group(4);
-    let (pool, id) = (&opened.pool, Uuid::from_u128(70));
-    create(pool, 1, 1 << 20);
-    block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
-    block_on(pool.set_log(id)).unwrap();
-    block_on(pool.enter_log(id, volume_id(1))).unwrap();
-    block_on(pool.set_member_state(disk_id(2), MemberState::Failed)).unwrap();
+    let (world, opened, id) = written_back();
+    block_on(opened.pool.set_member_state(disk_id(2), MemberState::Failed)).unwrap();
     let away = World::of(world.images());
     drop(away.open_with(&[0, 1]).unwrap());
     let found = |order: &[usize]| {
@@ -265,12 +315,7 @@ fn disk_of_a_log_that_was_given_up_before_the_log_went_away_is_not_believed() {
 
 #[test]
 fn log_that_is_lost_is_forgotten_when_an_operator_says_so() {
-    let (world, opened) = one_group(4);
-    let (pool, id) = (&opened.pool, Uuid::from_u128(70));
-    create(pool, 1, 1 << 20);
-    block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
-    block_on(pool.set_log(id)).unwrap();
-    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    let (world, ..) = written_back();
     let opened = world.open_with(&[0, 1, 2]).unwrap();
     assert_eq!(block_on(opened.pool.remove_log_group()), Err(PoolError::LogInUse(1)));
     assert_eq!(block_on(opened.pool.forget_log_group()), Ok(vec![disk_id(2), disk_id(3)]));

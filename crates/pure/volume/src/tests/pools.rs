@@ -1,7 +1,9 @@
 //! Pools as operators use them.
 
 use super::disk::{Event, GARBAGE, Image, SimDisk, block_on};
-use super::world::{DISK_BLOCKS, Opened, SLAB_BLOCKS, TestPool, World, disk_id, members, pool_id, volume_id};
+use super::world::{
+    DISK_BLOCKS, Opened, SLAB_BLOCKS, TestPool, World, disk_id, members, one_is_enough, pool_id, volume_id,
+};
 use crate::layout::{DATA_START, HEAD_LABELS, SLOT_STARTS, tail_label};
 use crate::{Contents, MemberState, NewDisk, Pool, PoolError, Sectors, Standing, Volume, VolumePlan, probe};
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View};
@@ -383,6 +385,30 @@ fn member_that_cannot_take_a_commit_is_failed_and_its_array_told() {
     assert_eq!(members(&reopened.pool)[0], (disk_id(0), MemberState::Failed));
     let volume = block_on(reopened.pool.open_volume(volume_id(1))).unwrap();
     assert!(holds(&*volume, 0, 1, 4));
+}
+
+#[test]
+fn member_that_fails_while_its_pool_is_opened_is_failed_only_where_its_group_can_spare_it() {
+    for group in [&[0][..], &[0, 1]] {
+        let world = World::blank(group.len());
+        drop(world.create(&[group]).unwrap());
+        let survey = world.survey();
+        let (found, last) = (&survey.pools[0], group.len() - 1);
+        let mirrors = world.mirrors(found, group);
+        world.disks[last].dead.set(true);
+        world.journal.borrow_mut().clear();
+        let opened = block_on(Pool::open(found, |place| world.disks[place].clone(), mirrors, one_is_enough));
+        if group.len() > 1 {
+            let states = [(disk_id(0), MemberState::InService), (disk_id(1), MemberState::Failed)];
+            assert_eq!(members(&opened.unwrap()), states);
+            continue;
+        }
+        let refused = opened.map(drop).unwrap_err();
+        assert!(matches!(refused, PoolError::DiskFails { disk, .. } if disk == disk_id(0)), "{refused}");
+        assert!(!world.has_written());
+        world.disks[last].dead.set(false);
+        assert_eq!(members(&world.open().unwrap().pool), [(disk_id(0), MemberState::InService)]);
+    }
 }
 
 #[test]

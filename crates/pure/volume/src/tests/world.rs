@@ -122,11 +122,12 @@ impl World {
         let Some(found) = survey.pools.first() else { return Err(PoolRefusal::Unfinished("nothing".into())) };
         found.admit(one_is_enough)?;
         let groups = self.mirrors(found, order);
-        let pool = block_on(Pool::open(found, |probe| self.disks[order[probe]].clone(), groups.clone()));
+        let disk = |probe: usize| self.disks[order[probe]].clone();
+        let pool = block_on(Pool::open(found, disk, groups.clone(), one_is_enough));
         Ok(Opened { pool: pool.expect("an admitted pool opens"), groups })
     }
 
-    fn mirrors(&self, found: &FoundPool, order: &[usize]) -> Vec<Group> {
+    pub(crate) fn mirrors(&self, found: &FoundPool, order: &[usize]) -> Vec<Group> {
         let pairs = found.catalog.groups.iter().zip(&found.groups);
         pairs
             .filter(|(record, _)| record.role == GroupRole::Data)

@@ -1,11 +1,19 @@
 //! Full copies: what a volume or a snapshot shows, on another device, of this pool or another.
 
 use super::ThinVolume;
+use crate::MappedRun;
 use crate::layout::BLOCK_BYTES;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable, Written};
+use futures_util::stream::{self, FuturesOrdered, Stream, StreamExt, TryStreamExt};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
 /// Blocks that are copied at once.
 const PIECE: u64 = 256;
+/// Pieces that are on their way at once: some are read while others are written.
+const PIECES: usize = 8;
 /// Runs that are looked up at once.
 const RUNS: usize = 256;
 
@@ -18,6 +26,44 @@ pub struct Copied {
     pub looked_at_bytes: u64,
     /// Bytes of the source.
     pub total_bytes: u64,
+}
+
+/// Pieces that were begun, and how those ended that nobody has heard of.
+struct UnderWay<F: Future> {
+    pieces: FuturesOrdered<F>,
+    ended: VecDeque<F::Output>,
+}
+
+impl<F: Future> Default for UnderWay<F> {
+    fn default() -> Self {
+        Self { pieces: FuturesOrdered::new(), ended: VecDeque::new() }
+    }
+}
+
+impl<F: Future> UnderWay<F> {
+    fn count(&self) -> usize {
+        self.pieces.len() + self.ended.len()
+    }
+
+    /// The next in order, once it has ended.
+    async fn next(&mut self) -> Option<F::Output> {
+        match self.ended.pop_front() {
+            None => self.pieces.next().await,
+            ended => ended,
+        }
+    }
+
+    /// Waits for something else; the pieces go on meanwhile, for they may hold what others wait for.
+    async fn beside<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = pin!(other);
+        poll_fn(|cx| {
+            while let Poll::Ready(Some(ended)) = self.pieces.poll_next_unpin(cx) {
+                self.ended.push_back(ended);
+            }
+            other.as_mut().poll(cx)
+        })
+        .await
+    }
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
@@ -39,27 +85,48 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         target.geometry().admit(all)?;
         let bytes = |blocks: u64| blocks * u64::from(BLOCK_BYTES);
         let mut copied = Copied { total_bytes: bytes(all.len.0), ..Copied::default() };
-        let mut at = 0;
-        while at < all.len.0 {
-            let runs = self.mapped(Extent::new(at, all.len.0 - at), RUNS).await?;
-            for run in runs {
-                let end = run.extent.end().0;
-                while at < end {
-                    let here = Extent::new(at, if run.mapped { PIECE.min(end - at) } else { end - at });
-                    if run.mapped {
-                        let data = self.read(here).await?.into_view();
-                        let _: Written = target.write(here.start, data).await?;
-                        copied.bytes += bytes(here.len.0);
-                    }
-                    at = here.end().0;
-                    copied.looked_at_bytes = bytes(at);
-                    if !progress(copied).await {
-                        return Ok(copied);
-                    }
+        let copy = |run: MappedRun| async move {
+            if run.mapped {
+                let data = self.read(run.extent).await?.into_view();
+                let _: Written = target.write(run.extent.start, data).await?;
+            }
+            Ok(run)
+        };
+        // They end in any order, and are heard of in that of their addresses.
+        let (mut pieces, mut under_way) = (pin!(self.pieces()), UnderWay::default());
+        let mut more = true;
+        loop {
+            while more && under_way.count() < PIECES {
+                match under_way.beside(pieces.try_next()).await? {
+                    Some(run) => under_way.pieces.push_back(copy(run)),
+                    None => more = false,
                 }
+            }
+            let Some(MappedRun { extent, mapped }) = under_way.next().await.transpose()? else { break };
+            copied.bytes += if mapped { bytes(extent.len.0) } else { 0 };
+            copied.looked_at_bytes = bytes(extent.end().0);
+            if !under_way.beside(progress(copied)).await {
+                return Ok(copied);
             }
         }
         let _: Stable = target.flush(Written::attest()).await?;
         Ok(copied)
+    }
+
+    /// The whole device in order: holes, and pieces of what is mapped.
+    fn pieces(&self) -> impl Stream<Item = Result<MappedRun, IoError>> + '_ {
+        let end = self.geometry().blocks.0;
+        stream::try_unfold((0, VecDeque::new()), move |(at, mut runs): (u64, VecDeque<MappedRun>)| async move {
+            if runs.is_empty() && at < end {
+                runs = self.mapped(Extent::new(at, end - at), RUNS).await?.into();
+            }
+            let Some(MappedRun { extent, mapped }) = runs.pop_front() else { return Ok(None) };
+            let here = Extent::new(extent.start.0, if mapped { PIECE.min(extent.len.0) } else { extent.len.0 });
+            if here != extent {
+                let rest = Extent::new(here.end().0, extent.len.0 - here.len.0);
+                runs.push_front(MappedRun { extent: rest, mapped });
+            }
+            Ok(Some((MappedRun { extent: here, mapped }, (here.end().0, runs))))
+        })
     }
 }

@@ -22,15 +22,15 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.open_portals().await?;
     for _ in 0..stage.chance.within(1..=3) {
         let liars = liars(stage, &pool).await?;
-        let old: Vec<_> = liars.iter().map(DiskHandle::image).collect();
+        let old: Vec<_> = liars.iter().map(|(disk, _)| disk.image()).collect();
         let traffic = start(stage, &units);
         pool.lies.set(true);
-        liars.iter().for_each(|disk| corrupt(stage, disk));
+        liars.iter().for_each(|(disk, forgets)| corrupt(stage, disk, *forgets));
         if stage.chance.percent(40) {
             stage.world.sleep(stage.chance.moment(Duration::from_millis(400))).await;
             stage.pull_the_plug(&volumes);
             traffic.stop();
-            for (disk, old) in liars.iter().zip(&old).filter(|_| stage.chance.percent(30)) {
+            for ((disk, _), old) in liars.iter().zip(&old).filter(|_| stage.chance.percent(30)) {
                 tracing::info!(?disk, "a disk is as it was");
                 disk.restore(old);
             }
@@ -43,7 +43,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         }
         stage.quiet(&traffic).await?;
         stage.look_at_all(&units).await?;
-        liars.iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
+        liars.iter().for_each(|(disk, _)| disk.set_faults(DiskFaults::default()));
         pool.lies.set(false);
         mend(stage, &pool, &volumes).await?;
         stage.look_at_all(&units).await?;
@@ -52,25 +52,32 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.look_at_all(&units).await
 }
 
-/// Members in step that begin to lie: at least one, and as many as the level bears.
-async fn liars(stage: &Stage, pool: &Pool) -> Judged<Vec<DiskHandle>> {
+/// Members in step that begin to lie: at least one, and as many as the level bears; and whether each may forget writes.
+/// Both copies of a page of sums lie on two neighbours, so of those at most one forgets, and the other is honest then.
+async fn liars(stage: &Stage, pool: &Pool) -> Judged<Vec<(DiskHandle, bool)>> {
     let report = stage.pool().await?;
-    let in_step = |member: &&MemberReport| member.state == MemberState::InSync;
-    let mut well: Vec<_> = report.members().filter(in_step).filter_map(|member| member.disk.clone()).collect();
+    let members = report.members().count();
+    let in_step = |member: &(usize, &MemberReport)| member.1.state == MemberState::InSync;
+    let named = |(slot, member): (usize, &MemberReport)| Some((slot, member.disk.clone()?));
+    let mut well: Vec<_> = report.members().enumerate().filter(in_step).filter_map(named).collect();
     stage.chance.shuffle(&mut well);
-    well.iter().take(stage.chance.count(1..=pool.tolerated())).map(|disk| pool.handle(stage, disk)).collect()
+    well.truncate(stage.chance.count(1..=pool.tolerated()));
+    let are_neighbours = |one: usize, other: usize| (one + 1) % members == other || (other + 1) % members == one;
+    let is_alone = |slot: usize| !well.iter().any(|&(other, _)| other != slot && are_neighbours(slot, other));
+    well.iter().map(|(slot, disk)| Ok((pool.handle(stage, disk)?, is_alone(*slot)))).collect()
 }
 
 /// The disk lies in one way or in several, from now on or once.
-fn corrupt(stage: &Stage, disk: &DiskHandle) {
+fn corrupt(stage: &Stage, disk: &DiskHandle, forgets: bool) {
     let chance = &stage.chance;
     let often = || if chance.percent(40) { u32::try_from(chance.within(100..=100_000)).unwrap_or(0) } else { 0 };
+    let if_forgets = || if forgets { often() } else { 0 };
     let faults = DiskFaults {
         bit_rot_per_million: often(),
-        lost_write_per_million: often(),
-        misdirected_write_per_million: often(),
+        lost_write_per_million: if_forgets(),
+        misdirected_write_per_million: if_forgets(),
         misdirected_read_per_million: often(),
-        lost_flush_per_million: often(),
+        lost_flush_per_million: if_forgets(),
         latent_per_million: often(),
         ..DiskFaults::default()
     };

@@ -4,8 +4,9 @@ use super::rig::*;
 use crate::tests::disk::{GARBAGE, block_on};
 use crate::tests::world::{TestPool, volume_id};
 use crate::{Copied, Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan, Thresholds};
-use block::{BlockDevice, Extent, IoErrorKind};
-use std::cell::RefCell;
+use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use shard::yield_now;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -33,22 +34,6 @@ fn thin_volume_holds_what_was_written_and_zeros_elsewhere_also_when_found_again(
     assert_eq!(contents(&open(&opened.pool, 1)), expected);
     assert_sound(&opened.pool);
     assert!(!again.has_written(), "to open it writes nothing");
-}
-
-#[test]
-fn thick_volume_that_is_a_little_too_large_is_refused_and_leaves_everything_as_it_was() {
-    let (_, opened) = mirror();
-    let pool = &opened.pool;
-    let _thin = create(pool, 1, 1000);
-    let free = pool.status().free_bytes;
-    for more in 0..4 {
-        let size = free / 4096 - more * GRANULE;
-        let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(2, size) };
-        assert!(matches!(block_on(pool.create_thin_volume(plan)), Err(PoolError::Full { .. })), "{more}");
-        assert_eq!(pool.status().families.len(), 1);
-        tend(pool);
-        assert_eq!(pool.status().free_bytes, free, "{more}");
-    }
 }
 
 #[test]
@@ -483,6 +468,85 @@ fn copy_shows_what_the_snapshot_shows_in_another_pool_and_keeps_its_holes() {
     assert_eq!(again.pool.status().families[0].volumes[0].mapped_bytes, Some(8 << 16));
     let small = create(&other.pool, 8, 10);
     assert_eq!(block_on(source.copy_to(&*small, async |_| true)).unwrap_err().kind, IoErrorKind::OutOfRange);
+}
+
+/// A device that counts the writes which are under way.
+struct Busy<D> {
+    device: D,
+    writes: Cell<usize>,
+    most: Cell<usize>,
+    /// How often a write lets others run: of so many that are under way, the one to this block.
+    yields: fn(usize, Lba) -> usize,
+}
+
+impl<D: BlockDevice> BlockDevice for Busy<D> {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.device.read(extent).await
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.writes.set(self.writes.get() + 1);
+        self.most.set(self.most.get().max(self.writes.get()));
+        for _ in 0..(self.yields)(self.writes.get(), start) {
+            yield_now().await;
+        }
+        self.writes.set(self.writes.get() - 1);
+        self.device.write(start, data).await
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        assert_eq!(self.writes.get(), 0, "everything has ended before it is made stable");
+        self.device.flush(after).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.device.discard(extent).await
+    }
+}
+
+#[test]
+fn copy_has_a_few_pieces_under_way_and_ends_with_the_one_that_was_told_last_when_it_is_stopped() {
+    let (_, opened) = mirror();
+    let volume = create(&opened.pool, 1, 4000);
+    write(&volume, 0, 3900, 1).unwrap();
+    let (_, other) = mirror();
+    let busy = |number| {
+        // Later ones overtake earlier ones.
+        let yields = |writes, _| writes % 3;
+        Busy { device: create(&other.pool, number, 4000), writes: Cell::new(0), most: Cell::new(0), yields }
+    };
+    let target = busy(7);
+    assert_eq!(block_on(volume.copy_to(&target, async |_| true)).unwrap().looked_at_bytes, 4000 * 4096);
+    assert!((2..=8).contains(&target.most.get()), "{} at once", target.most.get());
+    assert_eq!(contents(&target.device), contents(&volume));
+    let stopped = busy(8);
+    let copied = block_on(volume.copy_to(&stopped, async |copied: Copied| copied.bytes < 3 << 20)).unwrap();
+    assert_eq!(copied.bytes, 3 << 20);
+    let found = contents(&stopped.device);
+    assert!((0..3 << 8).all(|block| found.get(&block) == Some(&1)), "what was told is there");
+}
+
+#[test]
+fn pieces_of_a_copy_end_while_whoever_hears_of_it_takes_his_time() {
+    let (_, opened) = mirror();
+    let volume = create(&opened.pool, 1, 4000);
+    write(&volume, 0, 3900, 1).unwrap();
+    let (_, other) = mirror();
+    let yields = |_, start: Lba| start.0 as usize / 40;
+    let target = Busy { device: create(&other.pool, 7, 4000), writes: Cell::new(0), most: Cell::new(0), yields };
+    let progress = async |_: Copied| {
+        for _ in 0..500 {
+            yield_now().await;
+        }
+        assert_eq!(target.writes.get(), 0, "what was begun has ended");
+        true
+    };
+    assert_eq!(block_on(volume.copy_to(&target, progress)).unwrap().bytes, 61 << 18);
+    assert_eq!(contents(&target.device), contents(&volume));
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! Full copies of volumes while hosts write: of one instant, and whole or gone.
+
+use super::{Families, Step};
+use crate::host::traffic::Unit;
+use crate::oracle::{Instant, Oracle};
+use crate::power::Came;
+use crate::stage::{Judged, Presented};
+use model::{CopySource, Name, Order, Provision, VolumeId, VolumeName, VolumeState, code};
+use shard::World;
+use std::time::Duration;
+
+/// What has to be free for a copy to find room: for the map of a volume and for its data, at most two slabs, twice.
+const COPY_BYTES: u64 = 4 * (17 << 20);
+
+/// The longest that a copy is let alone before it is ended; mostly it is much less.
+const COPY_TIME_MAX: Duration = Duration::from_secs(2);
+
+impl Families<'_> {
+    /// A volume is copied within its pool; perhaps the copy is cancelled, or the power goes over it.
+    pub async fn copy(&mut self) -> Judged<Step> {
+        let stage = self.stage;
+        let with_map = self.volumes.iter().position(|(_, provision)| *provision != Provision::Segments);
+        let Some(at) = with_map.filter(|_| self.volumes.len() < super::VOLUMES_MAX) else { return Ok(Step::Done) };
+        if stage.pool().await?.free().bytes() < COPY_BYTES {
+            return Ok(Step::Done);
+        }
+        let provision = self.volumes[at].1;
+        let (number, id) = (self.next_number, VolumeId::from_random(stage.chance.identity()));
+        self.next_number += 1;
+        let own: Name = format!("v{number}").parse().expect("this is a name");
+        let target = VolumeName::in_pool(self.pool.name.clone(), own);
+        let source = CopySource::Volume(self.volumes[at].0.name.clone());
+        let op = self.oracle(at, Oracle::begin);
+        let came = stage.until_dark(Order::CopyVolume { source, target: target.clone(), id }).await;
+        let is_cut = matches!(came, Came::Dark);
+        let mut instant = self.oracle(at, |oracle| oracle.instant(op, is_cut));
+        let ended = match came {
+            Came::Answered(answer) => {
+                answer.map_err(|refusal| format!("no copy: {refusal}"))?;
+                self.end_copy(&target, id).await?
+            }
+            Came::Dark => {
+                let torn = self.pull_the_plug();
+                instant.crash(torn);
+                (self.come_back(Some(id)).await?, Step::Dark)
+            }
+        };
+        if ended.0 {
+            let new = self.copy_of(at, &target, id, number, &instant);
+            self.take_in(new.clone(), provision).await?;
+            stage.look_at_all(std::slice::from_ref(&new.unit)).await?;
+            let settled = instant.settle(&new.unit.oracle.borrow());
+            settled.map_err(|why| format!("{target} is a copy of no instant: {why}"))?;
+        }
+        Ok(ended.1)
+    }
+
+    /// The copy ends, in one way or another: whether it is there, and what hosts notice of it.
+    async fn end_copy(&mut self, target: &VolumeName, id: VolumeId) -> Judged<(bool, Step)> {
+        let stage = self.stage;
+        let how = stage.chance.below(10);
+        if how < 6 {
+            stage.world.sleep(stage.chance.moment(COPY_TIME_MAX)).await;
+        }
+        if how < 3 {
+            self.pull_the_plug();
+            return Ok((self.come_back(Some(id)).await?, Step::Dark));
+        }
+        if how < 6 {
+            match stage.ask(Order::CancelCopy { target: target.clone() }).await {
+                Ok(_) => return Ok((false, Step::Done)),
+                // It has ended.
+                Err(refusal) if refusal.code == code::COPY_UNKNOWN => {}
+                Err(refusal) => return Err(format!("the copy goes on: {refusal}")),
+            }
+        }
+        loop {
+            let found = stage.volumes().await?.into_iter().find(|volume| volume.id == id);
+            match found.map(|volume| volume.state) {
+                Some(VolumeState::Copying) => stage.world.sleep(Duration::from_millis(10)).await,
+                Some(VolumeState::Online) => return Ok((true, Step::Done)),
+                other => return Err(format!("a copy that nobody has ended is {other:?}")),
+            }
+        }
+    }
+
+    /// The copy as hosts will see it.
+    fn copy_of(&self, at: usize, name: &VolumeName, id: VolumeId, number: u16, instant: &Instant) -> Presented {
+        let origin = &self.volumes[at].0.unit;
+        let oracle = origin.oracle.borrow().of_instant(&name.to_string(), number, instant);
+        let hot = self.stage.hot(oracle.blocks());
+        let block_bytes = u32::try_from(origin.block_bytes).expect("a block is small");
+        let mut unit = Unit::new(number, block_bytes, oracle, hot);
+        unit.thin = origin.thin;
+        Presented { name: name.clone(), id, unit }
+    }
+}

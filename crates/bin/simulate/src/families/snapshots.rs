@@ -1,0 +1,195 @@
+//! Snapshots of the volumes of a pool: of one instant, and for ever; clones and ways back.
+
+use super::{Families, Snapshot, Step, VOLUMES_MAX};
+use crate::host::traffic::Unit;
+use crate::oracle::{OpId, Oracle};
+use crate::power::Came;
+use crate::stage::{Judged, Presented};
+use model::{
+    Name, Order, Provision, Report, SnapshotId, SnapshotLock, SnapshotName, SnapshotState, VolumeId, VolumeName, code,
+};
+
+impl Families<'_> {
+    /// Snapshots of some of the volumes, all of one instant.
+    pub async fn take_snapshots(&mut self) -> Judged<Step> {
+        let stage = self.stage;
+        let has_map = |&at: &usize| self.volumes[at].1 != Provision::Segments;
+        let mut at: Vec<usize> = (0..self.volumes.len()).filter(has_map).collect();
+        if at.is_empty() {
+            return Ok(Step::Done);
+        }
+        let count = stage.chance.count(1..=at.len());
+        stage.chance.shuffle(&mut at);
+        at.truncate(count);
+        let number = self.next_number;
+        self.next_number += 1;
+        let mut made = Vec::new();
+        for &at in &at {
+            let own: Name = format!("s{number}").parse().expect("this is a name");
+            let name = SnapshotName::of(self.volumes[at].0.name.clone(), own);
+            self.relatives.insert(self.volumes[at].0.id);
+            made.push((at, name, SnapshotId::from_random(stage.chance.identity())));
+        }
+        let ops: Vec<OpId> = at.iter().map(|&at| self.oracle(at, Oracle::begin)).collect();
+        let snapshots = made.iter().map(|(_, name, id)| (name.clone(), *id)).collect();
+        let came = stage.until_dark(Order::CreateSnapshots { snapshots, lock: SnapshotLock::Open }).await;
+        let is_cut = matches!(came, Came::Dark);
+        let instants = made.into_iter().zip(ops).map(|((at, name, id), op)| {
+            let (volume, provision) = &self.volumes[at];
+            let instant = volume.unit.oracle.borrow_mut().instant(op, is_cut);
+            Snapshot { name, id, origin: volume.unit.clone(), provision: *provision, instant, clones: Vec::new() }
+        });
+        let mut new: Vec<Snapshot> = instants.collect();
+        match came {
+            Came::Answered(Ok(())) => self.snapshots.append(&mut new),
+            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
+            Came::Answered(Err(refusal)) => return Err(format!("no snapshots: {refusal}")),
+            Came::Dark => {
+                let torn = self.pull_the_plug();
+                self.come_back(None).await?;
+                let there = self.snapshots_there().await?;
+                let (mut there, gone): (Vec<_>, Vec<_>) = new.into_iter().partition(|new| there.contains(&new.id));
+                if !there.is_empty() && !gone.is_empty() {
+                    return Err(format!(
+                        "of snapshots of one instant {} is there, and {} not",
+                        there[0].name, gone[0].name
+                    ));
+                }
+                there.iter_mut().for_each(|snapshot| snapshot.instant.crash(torn));
+                self.snapshots.append(&mut there);
+                return Ok(Step::Dark);
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// A volume of a snapshot, which hosts write from now on, too.
+    pub async fn make_clone(&mut self) -> Judged<Step> {
+        if self.snapshots.is_empty() || self.volumes.len() >= VOLUMES_MAX {
+            return Ok(Step::Done);
+        }
+        let at = self.stage.chance.index(self.snapshots.len());
+        let (order, id, new) = self.clone_of(at);
+        let came = self.stage.until_dark(order).await;
+        let step = match came {
+            Came::Answered(Ok(())) => Step::Done,
+            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => return Ok(Step::Done),
+            Came::Answered(Err(refusal)) => return Err(format!("no clone: {refusal}")),
+            Came::Dark => {
+                self.pull_the_plug();
+                let found = self.come_back(Some(id)).await?;
+                if !found {
+                    return Ok(Step::Dark);
+                }
+                Step::Dark
+            }
+        };
+        let provision = self.snapshots[at].provision;
+        self.snapshots[at].clones.push(id);
+        self.relatives.insert(id);
+        self.take_in(new, provision).await?;
+        Ok(step)
+    }
+
+    /// The order that clones a snapshot, and the volume that comes of it.
+    fn clone_of(&mut self, at: usize) -> (Order, VolumeId, Presented) {
+        let (stage, number) = (self.stage, self.next_number);
+        self.next_number += 1;
+        let Snapshot { name: snapshot, origin, provision, instant, .. } = &self.snapshots[at];
+        let own: Name = format!("v{number}").parse().expect("this is a name");
+        let volume = VolumeName::in_pool(self.pool.name.clone(), own);
+        let id = VolumeId::from_random(stage.chance.identity());
+        let oracle = origin.oracle.borrow().of_instant(&volume.to_string(), number, instant);
+        let hot = stage.hot(oracle.blocks());
+        let block_bytes = u32::try_from(origin.block_bytes).expect("a block is small");
+        let mut unit = Unit::new(number, block_bytes, oracle, hot);
+        unit.thin = *provision == Provision::Thin;
+        let new = Presented { name: volume.clone(), id, unit };
+        let zero_detection = *provision == Provision::Thin && stage.chance.percent(40);
+        let (snapshot, provision) = (snapshot.clone(), *provision);
+        (Order::CloneSnapshot { snapshot, volume, id, provision, zero_detection }, id, new)
+    }
+
+    /// What all snapshots show is what they may.
+    pub async fn look_at_snapshots(&mut self) -> Judged<()> {
+        for at in 0..self.snapshots.len() {
+            self.look_at_snapshot(at).await?;
+        }
+        Ok(())
+    }
+
+    /// What a snapshot shows, by a clone of it: of one instant, and the same as at every look before.
+    async fn look_at_snapshot(&mut self, at: usize) -> Judged<()> {
+        let (order, _, new) = self.clone_of(at);
+        match self.stage.ask(order).await {
+            Err(refusal) if refusal.code == code::POOL_FULL => return Ok(()),
+            made => drop(made.map_err(|refusal| format!("no clone to look at: {refusal}"))?),
+        }
+        let mut shown = self.presented();
+        shown.push(new.clone());
+        self.stage.present(&shown).await?;
+        self.stage.look_at_all(std::slice::from_ref(&new.unit)).await?;
+        let name = self.snapshots[at].name.clone();
+        let settled = self.snapshots[at].instant.settle(&new.unit.oracle.borrow());
+        settled.map_err(|why| format!("snapshot {name} is of no instant: {why}"))?;
+        self.show().await?;
+        self.stage.order(Order::DeleteVolume { volume: new.name }).await.map(drop)
+    }
+
+    /// A volume shows what one of its snapshots does. No host is at work.
+    pub async fn roll_back(&mut self) -> Judged<Step> {
+        if self.snapshots.is_empty() {
+            return Ok(Step::Done);
+        }
+        let at = self.stage.chance.index(self.snapshots.len());
+        let Snapshot { name, origin, .. } = &self.snapshots[at];
+        let order = Order::RollBack { snapshot: name.clone(), in_use: true };
+        let oracle = origin.oracle.clone();
+        match self.stage.until_dark(order).await {
+            Came::Answered(Ok(())) => oracle.borrow_mut().roll_back(&self.snapshots[at].instant, false),
+            Came::Answered(Err(refusal)) if refusal.code == code::POOL_FULL => {}
+            Came::Answered(Err(refusal)) => return Err(format!("no way back: {refusal}")),
+            Came::Dark => {
+                self.pull_the_plug();
+                oracle.borrow_mut().roll_back(&self.snapshots[at].instant, true);
+                self.come_back(None).await?;
+                return Ok(Step::Dark);
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    /// A snapshot without clones is no more.
+    pub async fn delete_snapshot(&mut self) -> Judged<Step> {
+        let free: Vec<usize> = (0..self.snapshots.len()).filter(|&at| self.snapshots[at].clones.is_empty()).collect();
+        if free.is_empty() {
+            return Ok(Step::Done);
+        }
+        let at = free[self.stage.chance.index(free.len())];
+        let order = Order::DeleteSnapshot { snapshot: self.snapshots[at].name.clone() };
+        match self.stage.until_dark(order).await {
+            Came::Answered(Ok(())) => drop(self.snapshots.remove(at)),
+            // A clone of it is still being taken apart.
+            Came::Answered(Err(refusal)) if refusal.code == code::SNAPSHOT_IN_USE => {}
+            Came::Answered(Err(refusal)) => return Err(format!("the snapshot stays: {refusal}")),
+            Came::Dark => {
+                self.pull_the_plug();
+                self.come_back(None).await?;
+                if !self.snapshots_there().await?.contains(&self.snapshots[at].id) {
+                    self.snapshots.remove(at);
+                }
+                return Ok(Step::Dark);
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    async fn snapshots_there(&self) -> Judged<Vec<SnapshotId>> {
+        match self.stage.order(Order::Snapshots).await? {
+            Report::Snapshots(found) => {
+                Ok(found.iter().filter(|one| one.state == SnapshotState::Whole).map(|one| one.id).collect())
+            }
+            other => Err(format!("Snapshots was answered with {other:?}")),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Room in a pool that is full: what hosts give back they can write again, and everything can be deleted.
+
+use super::Families;
+use crate::host::traffic::{Habits, Unit};
+use crate::stage::{Judged, Presented};
+use model::{Backend, Order, Provision, Size, code};
+use shard::World;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a granule has where nobody has asked for another.
+const USUAL_GRANULE_BYTES: u64 = 64 << 10;
+
+impl Families<'_> {
+    /// From now on thin volumes may be refused what needs space. Others never are: theirs is kept.
+    pub fn expect_refusals(&mut self) {
+        self.scarce = true;
+    }
+
+    /// Bytes of a block of the volumes.
+    pub fn block_bytes(&self) -> u64 {
+        self.volumes.first().map_or(4096, |(volume, _)| volume.unit.block_bytes as u64)
+    }
+
+    /// The commands to the newest volume go to so many places, all over it.
+    pub fn spread(&mut self, places: u64) {
+        let Some((volume, _)) = self.volumes.last_mut() else { return };
+        let blocks = volume.unit.oracle.borrow().blocks();
+        let each = blocks / places;
+        let len = each.min((256 << 10) / volume.unit.block_bytes as u64);
+        let place = |at: u64| {
+            let start = at * each + self.stage.chance.below(each - len + 1);
+            start..start + len
+        };
+        volume.unit.hot = Rc::new((0..places).map(place).collect());
+    }
+
+    /// A volume that never shared its space gives all of it back, and is written as far again: never is that refused.
+    /// No host is at work.
+    pub async fn refill(&mut self, habits: &Habits) -> Judged<()> {
+        let stage = self.stage;
+        let is_alone = |volume: &Presented| !self.relatives.contains(&volume.id);
+        let thin = self.volumes.iter().filter(|(volume, of)| *of == Provision::Thin && is_alone(volume));
+        let alone: Vec<&Presented> = thin.map(|(volume, _)| volume).collect();
+        if alone.is_empty() {
+            return Ok(());
+        }
+        let volume = alone[stage.chance.index(alone.len())];
+        let (granule, given_back) = self.mapped(volume).await?;
+        stage.discard_all(&volume.unit).await?;
+        let (_, left) = self.mapped(volume).await?;
+        if left > 0 {
+            return Err(format!("volume {} was discarded, and {left} bytes of it take space", volume.name));
+        }
+        let hot = within(&volume.unit, granule, given_back);
+        if hot.is_empty() {
+            return Ok(());
+        }
+        let unit = Unit { hot: Rc::new(hot), scarce: false, ..volume.unit.clone() };
+        let traffic = stage.start_hosts(1, stage.chance.within(10..=60), &[unit], habits);
+        while !traffic.is_over() {
+            stage.world.sleep(Duration::from_millis(10)).await;
+        }
+        stage.quiet(&traffic).await?;
+        self.look_at_all().await
+    }
+
+    /// The granule of a volume, and how many bytes it has places for.
+    async fn mapped(&self, volume: &Presented) -> Judged<(u64, u64)> {
+        let found = self.stage.volumes().await?.into_iter().find(|found| found.id == volume.id);
+        let found = found.ok_or_else(|| format!("volume {} is gone", volume.name))?;
+        let Backend::Pool { granule, .. } = found.backend else {
+            return Err(format!("volume {} lies in no pool: {:?}", volume.name, found.backend));
+        };
+        Ok((granule.map_or(USUAL_GRANULE_BYTES, Size::bytes), found.space.map_or(0, |space| space.mapped.bytes())))
+    }
+
+    /// Every snapshot and every volume is deleted, which takes no space. No host is at work.
+    pub async fn take_apart(&mut self) -> Judged<()> {
+        self.stage.present(&[]).await?;
+        while !self.volumes.is_empty() {
+            while let Some(at) = self.snapshots.iter().position(|snapshot| snapshot.clones.is_empty()) {
+                let order = Order::DeleteSnapshot { snapshot: self.snapshots[at].name.clone() };
+                match self.stage.ask(order).await {
+                    Ok(_) => drop(self.snapshots.remove(at)),
+                    // A clone of it is still being taken apart.
+                    Err(refusal) if refusal.code == code::SNAPSHOT_IN_USE => {
+                        self.stage.world.sleep(Duration::from_secs(1)).await;
+                    }
+                    Err(refusal) => return Err(format!("the snapshot stays: {refusal}")),
+                }
+            }
+            let is_free =
+                |volume: &Presented| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
+            let at = self.volumes.iter().position(|(volume, _)| is_free(volume));
+            let (gone, _) = self.volumes.remove(at.ok_or("every volume has a snapshot that was cloned")?);
+            self.stage.order(Order::DeleteVolume { volume: gone.name }).await?;
+            self.forget_clone(gone.id);
+        }
+        Ok(())
+    }
+}
+
+/// Those places of the volume, from the first on, that together are in granules of so many bytes.
+fn within(unit: &Unit, granule: u64, bytes: u64) -> Vec<Range<u64>> {
+    let mut left = bytes / granule;
+    let block = unit.block_bytes as u64;
+    let granules = |place: &&Range<u64>| (place.end * block).div_ceil(granule) - place.start * block / granule;
+    let fits = |place: &&Range<u64>| {
+        let rest = left.checked_sub(granules(place));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    unit.hot.iter().filter(fits).cloned().collect()
+}

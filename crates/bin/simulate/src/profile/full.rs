@@ -1,0 +1,138 @@
+//! Hosts write to thin volumes that are promised more than their pool has, until it is full, and the power goes: what is
+//! refused is old or new, operators can always make room, and what was given back can be written again.
+
+use crate::families::Families;
+use crate::host::traffic::Habits;
+use crate::pool::{Pool, PoolPlan};
+use crate::stage::{Judged, Stage};
+use model::{Backend, Level, Order, Provision, Size, SpacePolicy, VolumeSpec, WritePolicy};
+use shard::World;
+use std::time::Duration;
+
+/// At least what the pool gives out at once, and a volume with a map has one for its map.
+const SLAB_BYTES: u64 = 17 << 20;
+
+/// How long what was deleted may take to be free.
+const CLEANING_TIME_MAX: Duration = Duration::from_secs(3600);
+
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
+    let empty = stage.pool().await?.used;
+    let mut families = Families::new(stage, &pool, WritePolicy::Through);
+    over_commit(stage, &mut families).await?;
+    stage.open_portals().await?;
+    for _ in 0..stage.chance.within(3..=7) {
+        tell_of_space(stage, &pool).await?;
+        let habits = habits(stage, families.block_bytes());
+        let (hosts, commands) = (stage.chance.count(1..=2), stage.chance.within(40..=160));
+        let traffic = stage.start_hosts(hosts, commands, &families.units(), &habits);
+        let step = match stage.chance.below(8) {
+            0..=4 => {
+                stage.world.sleep(stage.chance.moment(Duration::from_millis(200))).await;
+                families.step(&traffic).await?
+            }
+            _ => {
+                while !traffic.is_over() {
+                    stage.world.sleep(Duration::from_millis(10)).await;
+                }
+                crate::families::Step::Done
+            }
+        };
+        families.end_round(&traffic, step).await?;
+        if stage.chance.percent(40) {
+            families.refill(&habits).await?;
+        }
+    }
+    families.look_at_snapshots().await?;
+    families.expect_whole().await?;
+    stage.restart(&pool, &families.presented()).await?;
+    families.look_at_all().await?;
+    families.take_apart().await?;
+    expect_used(stage, empty).await?;
+    stage.idle_disks().await?;
+    pool.expect_healthy(stage, "after everything was deleted").await
+}
+
+/// One or two thin volumes have more blocks than is left, for one in segments has most of the pool.
+async fn over_commit(stage: &Stage, families: &mut Families<'_>) -> Judged<()> {
+    let chance = &stage.chance;
+    let (volumes, block_bytes) = (chance.within(1..=2), chance.pick(&[512, 4096, 4096]));
+    let kept = (2 * volumes + chance.below(2)) * SLAB_BYTES;
+    let ballast = stage.pool().await?.free().bytes().saturating_sub(kept) >> 20 << 20;
+    if ballast > 0 {
+        let mut spec = families.new_spec(ballast, block_bytes);
+        spec.backend =
+            Backend::Pool { stripe_unit: None, provision: Provision::Segments, granule: None, zero_detection: false };
+        families.create(spec).await?;
+    }
+    for _ in 0..volumes {
+        let spec = families.new_spec(chance.within(24..=64) << 20, block_bytes);
+        families.create(thin(stage, spec)).await?;
+        families.spread(chance.within(16..=64));
+    }
+    families.expect_refusals();
+    Ok(())
+}
+
+fn thin(stage: &Stage, mut spec: VolumeSpec) -> VolumeSpec {
+    if let Backend::Pool { provision, granule, .. } = &mut spec.backend {
+        *provision = Provision::Thin;
+        *granule = stage.chance.pick(&[None, Some(16 << 10), Some(1 << 20), Some(1 << 20)]).map(Size::new);
+    }
+    spec
+}
+
+/// Large commands, so that the pool fills up soon.
+fn habits(stage: &Stage, block_bytes: u64) -> Habits {
+    let most = stage.chance.within(16..=512) << 10;
+    Habits { blocks: most / block_bytes, large_bytes: 512 << 10, ..stage.habits() }
+}
+
+/// Hosts hear of it when the pool is fuller than now.
+async fn tell_of_space(stage: &Stage, pool: &Pool) -> Judged<()> {
+    let report = stage.pool().await?;
+    let used = (report.used.bytes() * 100 / report.size.bytes().max(1)).min(96);
+    let soft = u8::try_from(used + stage.chance.within(1..=2)).expect("at most 98");
+    let policy = SpacePolicy { soft, hard: soft + 1 };
+    stage.order(Order::SetSpace { pool: pool.name.clone(), policy }).await.map(drop)
+}
+
+/// The pool has given out so much and no more, once what was deleted has been taken apart.
+async fn expect_used(stage: &Stage, expected: Size) -> Judged<()> {
+    let until = stage.world.now() + CLEANING_TIME_MAX;
+    loop {
+        let used = stage.pool().await?.used;
+        if used == expected {
+            return Ok(());
+        }
+        if stage.world.now() > until {
+            return Err(format!("nothing is left in the pool, and {used} are used, not {expected}"));
+        }
+        stage.world.sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Profile;
+    use crate::run::play;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    #[test]
+    fn hosts_of_full_pools_hear_of_thresholds_and_are_refused() {
+        let told = Rc::new(Cell::new((0, 0)));
+        for seed in 1..=10 {
+            let sum = told.clone();
+            let outcome = play(seed, None, async move |stage| {
+                Profile::Full.play(stage).await?;
+                let (warned, refused) = sum.get();
+                sum.set((warned + stage.told.warned.get(), refused + stage.told.refused.get()));
+                Ok(())
+            });
+            assert_eq!(outcome.wrong, None, "seed {seed}");
+        }
+        let (warned, refused) = told.get();
+        assert!(warned > 0 && refused > 0, "{warned} warnings, {refused} refusals");
+    }
+}
