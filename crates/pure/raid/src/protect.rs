@@ -7,6 +7,7 @@ use crate::geometry::{BLOCK_BYTES, Layout, MemberSet};
 use crate::level::Level;
 use crate::redo::anchor::{Anchor, Marks, Reshape};
 use crate::redo::ring::{Head, Ring};
+use crate::sabotage::{self, Bug};
 use crate::status::ProtectionStatus;
 use crate::sums::Tie;
 use crate::sums::area::{Area, PAGE_ENTRIES, ring_blocks};
@@ -127,8 +128,10 @@ pub(crate) struct Protected {
     /// Regions written since the last checkpoint began, and since the one before: what a member that fails may
     /// not have, though it was acknowledged.
     recent: RefCell<(Regions, Regions)>,
-    /// Members that are not in service yet and take pages and anchors already.
+    /// Members that are not in service yet and take pages and the log already.
     pub(crate) joining: Cell<MemberSet>,
+    /// Those of them that have all of their pages: anchors count them.
+    pub(crate) admitted: Cell<MemberSet>,
     pub(crate) fresh: Fresh,
     pub(crate) checkpointing: Cell<bool>,
     /// How many checkpoints have ended.
@@ -168,6 +171,7 @@ impl Protected {
             missed: RefCell::new(anchor.missed.clone()),
             recent: RefCell::default(),
             joining: Cell::default(),
+            admitted: Cell::default(),
             fresh: Fresh::default(),
             checkpointing: Cell::default(),
             checkpoints: Cell::default(),
@@ -228,16 +232,21 @@ impl Protected {
         start / per_region..(start + blocks).div_ceil(per_region)
     }
 
-    /// These blocks are written from now on; if members are absent, they miss it.
-    pub(crate) fn note_regions(&self, blocks: &[(u64, u64)], degraded: bool) {
-        for &(start, count) in blocks {
-            for region in self.regions_of(start, count) {
-                self.recent.borrow_mut().0.add(region);
-                if degraded && !crate::sabotage::is(crate::sabotage::Bug::NothingMissed) {
-                    self.missed.borrow_mut().add(region);
-                }
-            }
+    /// Members that are absent miss these blocks, which are about to be written.
+    pub(crate) fn note_missed(&self, blocks: &[(u64, u64)]) {
+        if !sabotage::is(Bug::NothingMissed) {
+            let mut missed = self.missed.borrow_mut();
+            blocks
+                .iter()
+                .flat_map(|&(start, count)| self.regions_of(start, count))
+                .for_each(|region| missed.add(region));
         }
+    }
+
+    /// The log speaks of these blocks, in a batch that the next checkpoint to begin covers.
+    pub(crate) fn note_recent(&self, blocks: &[(u64, u64)]) {
+        let recent = &mut self.recent.borrow_mut().0;
+        blocks.iter().flat_map(|&(start, count)| self.regions_of(start, count)).for_each(|region| recent.add(region));
     }
 
     /// A member has failed: what was written since the last checkpoint may not be on it.

@@ -58,7 +58,9 @@ impl<D: BlockDevice + 'static> Drop for Running<'_, D> {
         let Self(core, member) = self;
         core.member(*member).rebuild_runs.set(false);
         if let Some(protected) = &core.protected {
-            protected.joining.set(protected.joining.get() - MemberSet::only(*member));
+            for joining in [&protected.joining, &protected.admitted] {
+                joining.set(joining.get() - MemberSet::only(*member));
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::array::Core;
 use crate::commit::Ops;
 use crate::geometry::{MemberSet, Rows};
+use crate::sabotage::{self, Bug};
 use crate::sums::cache::{PageId, Pins};
 use block::{BlockDevice, Extent, IoError};
 use shard::RangeGuard;
@@ -59,12 +60,17 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.background.finish(work).await
     }
 
-    /// The member has its own pages, those of the member before it, and an anchor.
+    /// The member has its own pages, those of the member before it, and an anchor, and takes the log.
     ///
-    /// From here on checkpoints write to it, so every page that exists is written once more.
+    /// From here on checkpoints write to it, so every page that exists is written once more. So do batches: once it is in
+    /// service, a batch that it lacks could be on too few members.
     pub(crate) async fn join_pages(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
         let Some(protected) = &self.protected else { return Ok(()) };
         protected.joining.set(protected.joining.get().with(member));
+        if !sabotage::is(Bug::JoinsAmidCheckpoint) {
+            // The one that runs has begun without it.
+            self.end_of_checkpoint(protected).await;
+        }
         let before = (member + self.width() - 1) % self.width();
         let per_region = protected.ground.region_pages();
         let regions: Vec<u64> = if self.member(member).has_come_back() {
@@ -86,7 +92,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                 self.checkpoint().await?;
             }
         }
-        self.checkpoint().await
+        self.checkpoint_with(MemberSet::only(member)).await
     }
 
     /// Nobody is absent any more, so nobody has missed anything.

@@ -62,6 +62,14 @@ pub enum Bug {
     AnsweredUnseen,
     /// A change that was answered from the log does not keep its blocks locked.
     AnsweredUnlocked,
+    /// A member that is about to come into service gets its pages and not the log.
+    JoiningWithoutLog,
+    /// A member joins while a checkpoint is under way that does not write to it.
+    JoinsAmidCheckpoint,
+    /// Anchors count a member that has not got all of its pages.
+    CountedBeforePages,
+    /// What a batch speaks of counts as covered by a checkpoint that began before the batch did.
+    WindowBeforeBatch,
     /// A write error on a lane is ignored.
     LaneErrorIgnored,
     /// The anchor does not say that the array has grown.
@@ -92,7 +100,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 45] = [
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,
@@ -121,6 +129,10 @@ impl Bug {
         Self::OverwriteBeforeFreshLogged,
         Self::AnsweredUnseen,
         Self::AnsweredUnlocked,
+        Self::JoiningWithoutLog,
+        Self::JoinsAmidCheckpoint,
+        Self::CountedBeforePages,
+        Self::WindowBeforeBatch,
         Self::LaneErrorIgnored,
         Self::GrowthNotInAnchor,
         Self::GrowthWithoutPages,

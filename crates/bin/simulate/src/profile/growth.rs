@@ -51,7 +51,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         if after < before {
             return Err(format!("the pool had {before}, and has {after}"));
         }
-        if stage.chance.percent(30) {
+        if stage.chance.percent(if after > before { 75 } else { 15 }) {
             growth.use_room().await?;
         }
     }

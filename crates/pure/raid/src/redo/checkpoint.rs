@@ -47,10 +47,16 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Everything that was logged before this call is in place and in the pages, and the log begins behind it.
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), IoError> {
+        self.checkpoint_with(MemberSet::NONE).await
+    }
+
+    /// The same; and the anchor counts the members of `admitted`, of whose pages none is missing but those that are dirty.
+    pub(crate) async fn checkpoint_with(self: &Rc<Self>, admitted: MemberSet) -> Result<(), IoError> {
         let core = self.clone();
         let work = async move {
             let Some(protected) = core.protected.as_ref() else { return Ok(()) };
             core.begin_checkpoint(protected).await;
+            protected.admitted.set(protected.admitted.get() | admitted);
             let done = core.run_checkpoint(protected).await;
             protected.end_checkpoint();
             done
@@ -60,6 +66,12 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// No other checkpoint runs until [`Protected::end_checkpoint`].
     pub(crate) async fn begin_checkpoint(&self, protected: &Protected) {
+        self.end_of_checkpoint(protected).await;
+        protected.checkpointing.set(true);
+    }
+
+    /// The checkpoint that runs has ended, if one does.
+    pub(crate) async fn end_of_checkpoint(&self, protected: &Protected) {
         let free = self.background.until(|cx| {
             if !protected.checkpointing.get() {
                 return Poll::Ready(());
@@ -68,7 +80,6 @@ impl<D: BlockDevice + 'static> Core<D> {
             Poll::Pending
         });
         free.await;
-        protected.checkpointing.set(true);
     }
 
     pub(crate) async fn run_checkpoint(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
@@ -101,10 +112,12 @@ impl<D: BlockDevice + 'static> Core<D> {
         Ok(())
     }
 
-    /// The members that pages and anchors are written to.
+    /// The members that pages and the log are written to.
     pub(crate) fn in_use(&self, protected: &Protected) -> MemberSet {
-        let takes = |member: &u16| {
-            self.member(*member).state() == MemberState::InService || protected.joining.get().contains(*member)
+        let takes = |member: &u16| match self.member(*member).state() {
+            MemberState::InService => true,
+            MemberState::Rebuilding { .. } => protected.joining.get().contains(*member),
+            MemberState::Failed | MemberState::Missing => false,
         };
         (0..).zip(&self.members).map(|(member, _)| member).filter(takes).collect()
     }
@@ -232,7 +245,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         refused.into_iter().flatten().collect()
     }
 
-    /// The log begins at `head` from now on, in `epoch`; so say all members that are in use.
+    /// The log begins at `head` from now on, in `epoch`; so say all members that count.
     pub(crate) async fn write_anchor(
         self: &Rc<Self>,
         protected: &Protected,
@@ -244,9 +257,12 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.put_anchor(&anchor, self.all_members() - anchor.absent).await
     }
 
-    /// What all members that are in use are told next.
+    /// What all members that count are told next.
     pub(crate) fn next_anchor(&self, protected: &Protected, epoch: u64, head: Head) -> Anchor {
-        let members = self.in_use(protected) & self.all_members();
+        let mut members = self.in_use(protected) & self.all_members();
+        if !sabotage::is(Bug::CountedBeforePages) {
+            members = members - (protected.joining.get() - protected.admitted.get());
+        }
         let mut anchor = protected.anchor.borrow().clone();
         anchor.number += 1;
         (anchor.epoch, anchor.tail_number) = (epoch, head.number);

@@ -18,9 +18,18 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// The ticket keeps them in the log: it is dropped when what they speak of is in place. For work that ends
     /// even when its command is dropped: who waits for the same batch relies on it. *Errors*: `Gone` when
     /// the array has stopped.
-    pub(crate) async fn commit(self: &Rc<Self>, protected: &Protected, records: Records) -> Result<Ticket, IoError> {
+    pub(crate) async fn commit(
+        self: &Rc<Self>,
+        protected: &Protected,
+        mut records: Records,
+    ) -> Result<Ticket, IoError> {
         let ring = &protected.ring;
-        protected.note_regions(&records.blocks, !self.not_in_service().is_empty());
+        if !self.not_in_service().is_empty() {
+            protected.note_missed(&records.blocks);
+        }
+        if sabotage::is(Bug::WindowBeforeBatch) {
+            protected.note_recent(&std::mem::take(&mut records.blocks));
+        }
         let mut records = Some(records);
         let number = self.background.until(|cx| {
             let stopped = self.serving(Extent::default());
@@ -61,6 +70,10 @@ impl<D: BlockDevice + 'static> Core<D> {
             });
             freed.await?;
         };
+        protected.note_recent(&sealed.blocks);
+        if !self.not_in_service().is_empty() {
+            protected.note_missed(&sealed.blocks);
+        }
         let number = sealed.number;
         if sabotage::is(Bug::AcknowledgeBeforeLog) {
             protected.ring.led(number, Ok(()));
@@ -93,7 +106,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let (mut written, mut refused) = (MemberSet::NONE, MemberSet::NONE);
         loop {
             self.serving(Extent::default())?;
-            let lost = self.not_in_service();
+            let lost = self.not_in_use();
             written = written - lost;
             let more = self.lanes(turn, lost | refused, written);
             if more.is_empty() {
@@ -119,6 +132,15 @@ impl<D: BlockDevice + 'static> Core<D> {
                     Err(error) => self.lose(member, error),
                 }
             }
+        }
+    }
+
+    /// Members that take no batch. One that is joining takes it, and counts as if it would stay: if it does not, the
+    /// others that have the batch suffice, and if it does, they would not have.
+    fn not_in_use(&self) -> MemberSet {
+        match &self.protected {
+            Some(protected) if !sabotage::is(Bug::JoiningWithoutLog) => self.all_members() - self.in_use(protected),
+            _ => self.not_in_service(),
         }
     }
 

@@ -49,6 +49,8 @@ struct Gathering {
     image_blocks: u64,
     records: u32,
     joined: u32,
+    /// The blocks that are spoken of.
+    blocks: Vec<(u64, u64)>,
 }
 
 /// A batch to be written.
@@ -57,6 +59,8 @@ pub(crate) struct Sealed {
     /// Block of the ring where it begins.
     pub(crate) at: u64,
     pub(crate) bytes: View,
+    /// The blocks that it speaks of, with repetitions.
+    pub(crate) blocks: Vec<(u64, u64)>,
 }
 
 /// What somebody does whose records are in a batch.
@@ -139,6 +143,7 @@ impl Ring {
         let more = records.take().expect("it was there above");
         gathering.table.extend_from_slice(&more.table);
         gathering.images.extend(more.images);
+        gathering.blocks.extend(more.blocks);
         gathering.image_blocks += image_blocks;
         gathering.records += more.count;
         gathering.joined += 1;
@@ -184,12 +189,13 @@ impl Ring {
         state.open.push_back(gathering.joined);
         gathering.table.clear();
         gathering.images.clear();
+        let spoken_of = std::mem::take(&mut gathering.blocks);
         (gathering.image_blocks, gathering.records, gathering.joined) = (0, 0, 0);
         state.head = Head { number: number + 1, at: at + blocks };
         if std::mem::take(&mut state.crowded) {
             self.wake();
         }
-        Some(Sealed { number, at: at % self.blocks, bytes })
+        Some(Sealed { number, at: at % self.blocks, bytes, blocks: spoken_of })
     }
 
     /// Where a batch of `blocks` goes that cannot begin before `at`: it does not wrap.

@@ -3,7 +3,7 @@
 use crate::bench::Plan;
 use crate::crash::{Effort, Judge, plans};
 use crate::script::{Becomes, Failures, Kinds};
-use crate::{behind, faults, grow, returns};
+use crate::{behind, faults, grow, joining, returns};
 use raid::Level;
 use raid::sabotage::{Bug, plant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -97,6 +97,10 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
         Bug::GrowthWithoutPages => with(bug, grow::large_growth),
         Bug::AnsweredUnseen | Bug::AnsweredUnlocked => with(bug, behind::answered_and_not_in_place),
+        Bug::JoiningWithoutLog => with(bug, || joining::written_as_it_comes(Level::Raid10, 4)),
+        Bug::JoinsAmidCheckpoint => with(bug, joining::filled_amid_a_checkpoint),
+        Bug::CountedBeforePages => with(bug, joining::cut_while_pages_come),
+        Bug::WindowBeforeBatch => with(bug, joining::written_when_the_log_is_full),
         Bug::NotDrained => with(bug, grow::slow_read),
         Bug::NoMovingLock => with(bug, grow::slow_read_of_a_block_that_moves),
         Bug::GrowthNotInAnchor => by_change(bug, &grow::grown_plans(), grow::LARGER, seeds),

@@ -11,6 +11,7 @@ mod disk;
 mod faults;
 mod golden;
 mod grow;
+mod joining;
 mod lives;
 mod oracle;
 mod returns;
