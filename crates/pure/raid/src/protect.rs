@@ -50,7 +50,7 @@ pub struct Options {
     /// Is told everything that is found wrong.
     pub findings: Option<Rc<dyn Fn(Finding)>>,
     /// Runs a task beside the commands, to its end. With it, a change that is in the log is answered before it is in place,
-    /// where the array could lose any member.
+    /// where nobody is absent.
     pub spawn: Option<Spawn>,
 }
 

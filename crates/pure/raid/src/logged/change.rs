@@ -32,7 +32,7 @@ struct Update {
 
 type Entries = SmallVec<[Entry; 4]>;
 
-/// Mirrored writes up to here are logged whole, so that they can be answered from the log.
+/// Writes up to here are logged whole also without parity, so that they can be answered from the log.
 const SMALL_BLOCKS: u64 = 4;
 /// Changes that may be answered and not in place at once.
 const BEHIND_MAX: u32 = 128;
@@ -106,7 +106,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn form(&self, protected: &Protected, ops: &Ops) -> Form {
         let copies = self.layout.copies();
         let is_small = || ops.iter().map(|op| op.extent().len.0).sum::<u64>() <= SMALL_BLOCKS * u64::from(copies);
-        if copies > 1 && protected.options.spawn.is_some() && is_small() {
+        if !self.layout.has_parity() && protected.options.spawn.is_some() && is_small() {
             return Form::Image;
         }
         let is_atomic = protected.options.blocks_are_atomic;
@@ -148,7 +148,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// As [`Core::carry_out_logged`], but answers as soon as the change is in the log, where nothing that can still happen would
-    /// have to be told: the array could lose any member, and not much is behind already. `held` ends with the change.
+    /// have to be told: nobody is absent, and not much is behind already. `held` ends with the change.
     pub(crate) async fn carry_out_behind(
         self: &Rc<Self>,
         change: Change,
@@ -177,7 +177,6 @@ impl<D: BlockDevice + 'static> Core<D> {
             && protected.behind.get() < BEHIND_MAX
             && self.failures.stopped_by().is_none()
             && self.not_in_service().is_empty()
-            && self.layout.level().tolerates(self.width()) > 0
     }
 
     async fn log_change(self: &Rc<Self>, mut change: Change) -> Result<Logged, IoError> {

@@ -6,7 +6,8 @@ use block::{BlockDevice, Extent, IoErrorKind, Lba};
 use raid::geometry::Role;
 use raid::{FindingKind, Level, Outcome, Repair};
 
-const LEVELS: [(Level, usize); 4] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)];
+const LEVELS: [(Level, usize); 5] =
+    [(Level::Raid0, 2), (Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)];
 
 /// Every block is written; the write of block 0 in place is then stalled on the first member that has it.
 fn bench_with_a_stalled_write(level: Level, members: usize) -> (Bench, crate::disk::Disk) {
@@ -73,8 +74,14 @@ fn degraded_array_answers_when_all_is_in_place() {
 }
 
 #[test]
-fn answered_write_that_no_mirror_takes_is_lost_and_says_so() {
-    let (bench, disk) = bench_with_a_stalled_write(Level::Raid1, 2);
+fn answered_write_that_nobody_takes_is_lost_and_says_so() {
+    for level in [Level::Raid0, Level::Raid1] {
+        lost_and_said(level);
+    }
+}
+
+fn lost_and_said(level: Level) {
+    let (bench, disk) = bench_with_a_stalled_write(level, 2);
     let one = Extent::new(0, 1);
     let array = bench.array.clone();
     let write = bench.begin(async move { array.write(Lba(0), run(2, one)).await });
@@ -83,7 +90,9 @@ fn answered_write_that_no_mirror_takes_is_lost_and_says_so() {
     for member in 0..2 {
         bench.disk(member).stuck.borrow_mut().insert(bench.data());
     }
-    bench.fail(1);
+    if level == Level::Raid1 {
+        bench.fail(1);
+    }
     disk.let_go();
     bench.settle();
     assert_eq!(bench.read(one).expect_err("nobody has it").kind, IoErrorKind::Medium);
