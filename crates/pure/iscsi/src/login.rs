@@ -17,6 +17,6 @@ mod target;
 mod tests;
 
 pub use initiator::{InitiatorAuth, InitiatorConfig, InitiatorLogin, InitiatorStep};
-pub use question::{Grant, LoginQuestion};
+pub use question::{Grant, LoginQuestion, NoSession};
 pub use status::LoginStatus;
 pub use target::{TargetConfig, TargetLogin, TargetStep};

@@ -80,6 +80,8 @@ pub enum Event {
         /// Why.
         reason: RejectReason,
     },
+    /// The target is at another portal: `address:port`, perhaps with a portal group tag. The connection closes.
+    Moved(String),
     /// The connection is over, and every task that has not ended is forgotten. The last event.
     Closed(CloseReason),
 }

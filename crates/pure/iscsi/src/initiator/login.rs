@@ -48,7 +48,10 @@ impl LoginPhase {
                     link.events.push_back(super::Event::FullFeature(negotiated.clone()));
                     return Some(FullFeature::new(*negotiated, self.max_cmd_sn, self.exp_stat_sn));
                 }
-                InitiatorStep::Refused(status) => link.close(CloseReason::LoginRefused(status)),
+                InitiatorStep::Refused { status, elsewhere } => {
+                    link.events.extend(elsewhere.map(super::Event::Moved));
+                    link.close(CloseReason::LoginRefused(status));
+                }
                 InitiatorStep::Failed(violation) => link.close(CloseReason::Violation(violation)),
             }
         }

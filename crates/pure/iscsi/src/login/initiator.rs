@@ -74,7 +74,12 @@ pub enum InitiatorStep {
     /// Full feature phase has begun with these parameters.
     FullFeature(Box<Negotiated>),
     /// The target has refused: close the connection.
-    Refused(LoginStatus),
+    Refused {
+        /// What it said.
+        status: LoginStatus,
+        /// The TargetAddress that came with it, as it was written: where to try instead, when the target has moved.
+        elsewhere: Option<String>,
+    },
     /// The target has broken a rule: close the connection.
     Failed(Violation),
 }
@@ -125,7 +130,9 @@ impl InitiatorLogin {
         }
         let handled = match TargetPdu::parse(header) {
             Ok(TargetPdu::Login(response)) if response.status != LoginStatus::Success => {
-                self.end(InitiatorStep::Refused(response.status));
+                let is_moved = response.status.codes().0 == 1;
+                let elsewhere = is_moved.then(|| address_in(text)).flatten();
+                self.end(InitiatorStep::Refused { status: response.status, elsewhere });
                 return;
             }
             Ok(TargetPdu::Login(response)) => self.handle_response(&response, text),
@@ -273,4 +280,10 @@ impl InitiatorLogin {
         self.is_over = true;
         self.steps.push_back(step);
     }
+}
+
+/// The first TargetAddress of a response, if its text is text.
+fn address_in(text: &[u8]) -> Option<String> {
+    let mut pairs = Pairs::parse(text).map_while(Result::ok);
+    pairs.find(|(key, _)| *key == "TargetAddress").map(|(_, value)| value.to_owned())
 }

@@ -31,12 +31,29 @@ pub struct Grant {
     /// What has to be proven first.
     pub auth: Auth,
     /// The session's handle, never zero; or why there is none. The reason is told only after the
-    /// authentication, so that a stranger learns nothing of the sessions of others.
-    pub session: Result<Tsih, LoginStatus>,
+    /// authentication, so that a stranger learns nothing of the sessions of others, and of no other portals.
+    pub session: Result<Tsih, NoSession>,
     /// The portal group of the portal over which the login came.
     pub portal_group_tag: u16,
     /// What the target is called for people, without control characters; told after the authentication.
     pub target_alias: Option<String>,
+}
+
+/// Why there is no session here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSession {
+    /// What is asked for is not there, or not for this initiator.
+    Refused(LoginStatus),
+    /// The target is there for it at another portal, this time: `address:port`, an IPv6 address in brackets.
+    ///
+    /// *Source*: RFC 7143 §6.3.1 and §11.13.5, class 1 with TargetAddress.
+    Elsewhere(String),
+}
+
+impl From<LoginStatus> for NoSession {
+    fn from(status: LoginStatus) -> Self {
+        Self::Refused(status)
+    }
 }
 
 impl LoginQuestion {

@@ -4,11 +4,11 @@ mod security;
 
 use super::declarations::Declarations;
 use super::dialogue::{Dialogue, answer_out_of_place};
-use super::{Grant, LoginQuestion, LoginStatus};
+use super::{Grant, LoginQuestion, LoginStatus, NoSession};
 use crate::Violation;
 use crate::negotiation::{Key, Negotiated, Offer, OfferError, Parley, Role};
 use crate::pdu::{Bhs, CmdSn, InitiatorPdu, LoginRequest, LoginResponse, Opcode, Stage, StatSn, Transit, Tsih};
-use crate::text::Pairs;
+use crate::text::{LOGIN_SEGMENT_BYTES_MAX, Pairs, TextWriter};
 use security::Security;
 use std::collections::VecDeque;
 
@@ -96,10 +96,12 @@ struct Talk {
 }
 
 /// Why a login fails.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Failure {
     status: LoginStatus,
     violation: Option<Violation>,
+    /// Where it is to be tried instead.
+    elsewhere: Option<String>,
 }
 
 impl TargetLogin {
@@ -130,7 +132,7 @@ impl TargetLogin {
             Err(violation) if Opcode::of(header) == Ok(Opcode::LoginRequest) => Err(violation.into()),
             Ok(_) | Err(_) => {
                 let violation = Some(Violation::LoginExpected);
-                Err(Failure { status: LoginStatus::InvalidDuringLogin, violation })
+                Err(Failure { violation, ..LoginStatus::InvalidDuringLogin.into() })
             }
         };
         if let Err(failure) = handled {
@@ -171,7 +173,7 @@ impl TargetLogin {
 
     /// The login ends with `status`. Without effect when it is over.
     pub fn refuse(&mut self, status: LoginStatus) {
-        self.fail(Failure { status, violation: None });
+        self.fail(status.into());
     }
 
     /// The next thing to do.
@@ -183,7 +185,7 @@ impl TargetLogin {
         let before = self.request.replace(request);
         if request.version_min > 0 {
             let violation = Some(Violation::VersionUnknown);
-            return Err(Failure { status: LoginStatus::UnsupportedVersion, violation });
+            return Err(Failure { violation, ..LoginStatus::UnsupportedVersion.into() });
         }
         if before.is_some_and(|before| !same_login(&before, &request)) {
             return Err(Violation::LoginIdentifiersChanged.into());
@@ -269,7 +271,7 @@ impl TargetLogin {
         let asked = request.transit.next.filter(|_| ready);
         if asked.is_some() {
             // Only who is proven learns what became of the session that it wants to join.
-            talk.grant.session?;
+            talk.grant.session.clone()?;
         }
         let Some(Stage::FullFeature) = asked else {
             if let Some(next) = self.push_response(request, asked, request.tsih) {
@@ -278,7 +280,7 @@ impl TargetLogin {
             }
             return Ok(());
         };
-        let tsih = talk.grant.session?;
+        let tsih = talk.grant.session.clone()?;
         let identity = talk.question.clone().into_identity(talk.security.authentication(), tsih, request.cmd_sn);
         let negotiated = talk.parley.finish(identity)?;
         if self.push_response(request, asked, tsih).is_some() {
@@ -308,7 +310,7 @@ impl TargetLogin {
         }
     }
 
-    fn fail(&mut self, Failure { status, violation }: Failure) {
+    fn fail(&mut self, Failure { status, violation, elsewhere }: Failure) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -316,7 +318,11 @@ impl TargetLogin {
         // Before a login has begun, there is nobody to answer: RFC 7143 §6.3.
         if let Some(request) = &self.request {
             let response = response_to(request, status);
-            self.steps.push_back(TargetStep::Respond { response, text: Vec::new() });
+            let mut text = TextWriter::default();
+            if let Some(address) = elsewhere {
+                text.push("TargetAddress", address);
+            }
+            self.steps.push_back(TargetStep::Respond { response, text: text.take(LOGIN_SEGMENT_BYTES_MAX).text });
         }
         self.steps.push_back(TargetStep::Failed { status, violation });
     }
@@ -362,12 +368,23 @@ fn response_to(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
 impl From<Violation> for Failure {
     /// Whatever rule of the protocol an initiator breaks, it is told that it erred.
     fn from(violation: Violation) -> Self {
-        Self { status: LoginStatus::InitiatorError, violation: Some(violation) }
+        Self { violation: Some(violation), ..LoginStatus::InitiatorError.into() }
     }
 }
 
 impl From<LoginStatus> for Failure {
     fn from(status: LoginStatus) -> Self {
-        Self { status, violation: None }
+        Self { status, violation: None, elsewhere: None }
+    }
+}
+
+impl From<NoSession> for Failure {
+    fn from(why: NoSession) -> Self {
+        match why {
+            NoSession::Refused(status) => status.into(),
+            NoSession::Elsewhere(address) => {
+                Self { elsewhere: Some(address), ..LoginStatus::TargetMovedTemporarily.into() }
+            }
+        }
     }
 }

@@ -95,7 +95,9 @@ impl Rig {
                     self.negotiated = Some(*negotiated);
                     "= FULL".to_owned()
                 }
-                InitiatorStep::Refused(status) => format!("! {status}"),
+                InitiatorStep::Refused { status, elsewhere } => {
+                    format!("! {status} {}", elsewhere.unwrap_or_default()).trim_end().to_owned()
+                }
                 InitiatorStep::Failed(violation) => format!("! {violation:?}"),
             });
         }
@@ -216,6 +218,20 @@ fn initiator_tells_why_it_was_refused() {
 }
 
 #[test]
+fn initiator_tells_where_a_target_has_moved() {
+    for (text, told) in [
+        (&b"TargetAddress=[fd00::2]:3261,1\0"[..], "! target moved temporarily (0101) [fd00::2]:3261,1"),
+        (b"", "! target moved temporarily (0101)"),
+        (b"TargetAddress", "! target moved temporarily (0101)"),
+    ] {
+        let mut rig = Rig::new(InitiatorAuth::None);
+        let _ = rig.drain();
+        let moved = LoginResponse { status: LoginStatus::TargetMovedTemporarily, ..rig.blank() };
+        assert_eq!(rig.feed(&moved, text), [told]);
+    }
+}
+
+#[test]
 fn initiator_takes_no_equal_secrets() {
     let refused =
         InitiatorAuth::chap(credential("a", "same secret!!"), Some(credential("b", "same secret!!")), Algorithm::Md5);
@@ -240,7 +256,7 @@ fn carry(
                     target.handle_pdu(&header, &text);
                 }
                 InitiatorStep::FullFeature(negotiated) => theirs = Some(*negotiated),
-                InitiatorStep::Refused(_) | InitiatorStep::Failed(_) => {}
+                InitiatorStep::Refused { .. } | InitiatorStep::Failed(_) => {}
             }
         }
         while let Some(step) = target.poll() {

@@ -3,7 +3,7 @@
 //! `I SEC>OPS InitiatorName=… AuthMethod=None` is a request of the security stage that asks for the
 //! operational one, `I SEC+ …` one whose text goes on. `T …` is the response that must come, `? …` the
 //! question, `= FULL` the beginning of full feature phase and `! 0201` the end with a status. A response that
-//! refuses is written as the status alone. Blanks part the pairs; `~` stands for a blank in a value.
+//! refuses is written as the status, and what text it has. Blanks part the pairs; `~` stands for a blank in a value.
 
 use crate::chap::{Algorithm, Auth, Challenge, ChapPolicy, Credential, Mutual, Secret};
 use crate::login::{Grant, LoginStatus, TargetConfig, TargetLogin, TargetStep};
@@ -107,9 +107,9 @@ impl Rig {
                 self.answered_bytes += text.len();
                 assert!(text.len() <= 8192, "a response fits the initiator's buffer");
                 if response.status != LoginStatus::Success {
-                    assert!(text.is_empty() && response.transit.next.is_none());
+                    assert!(response.transit.next.is_none());
                     let (class, detail) = response.status.codes();
-                    return format!("T {class:02x}{detail:02x}");
+                    return format!("T {class:02x}{detail:02x} {}", show_text(&text)).trim_end().to_owned();
                 }
                 if response.transit.next == Some(Stage::FullFeature) {
                     assert_ne!(response.tsih, Tsih(0), "the last response names the session");

@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use crate::chap::{Algorithm, Auth, Mutual, Secret};
-use crate::login::{LoginStatus, TargetConfig};
+use crate::login::{LoginStatus, NoSession, TargetConfig};
 use crate::pdu::Tsih;
 use crate::{DigestOffer, Offer};
 
@@ -223,6 +223,26 @@ fn refusal_of_the_plane_is_told() {
 }
 
 #[test]
+fn target_that_has_moved_says_where_to_and_only_to_who_is_proven() {
+    let mut rig = Rig::new(chap(true, Mutual::Never, Algorithm::Md5));
+    if let Ok(grant) = &mut rig.grant {
+        grant.session = Err(NoSession::Elsewhere("[fd00::2]:3261".to_owned()));
+    }
+    rig.play(&format!(
+        "I SEC {NORMAL} AuthMethod=CHAP
+         {ASKED}
+         T SEC TargetPortalGroupTag=1 AuthMethod=CHAP
+         I SEC CHAP_A=5
+         T SEC {}
+         I SEC>OPS CHAP_N=host CHAP_R={}
+         T 0101 TargetAddress=[fd00::2]:3261
+         ! 0101",
+        posed(Algorithm::Md5),
+        solved(Algorithm::Md5, "hosts secret"),
+    ));
+}
+
+#[test]
 fn session_that_cannot_be_joined_is_told_only_to_who_is_proven() {
     for status in [LoginStatus::SessionDoesNotExist, LoginStatus::TooManyConnections] {
         let (class, detail) = status.codes();
@@ -230,7 +250,7 @@ fn session_that_cannot_be_joined_is_told_only_to_who_is_proven() {
         let mut rig = Rig::new(auth);
         rig.tsih = Tsih(77);
         if let Ok(grant) = &mut rig.grant {
-            grant.session = Err(status);
+            grant.session = Err(status.into());
         }
         rig.play(&format!(
             "I SEC {NORMAL} AuthMethod=CHAP
