@@ -1,18 +1,17 @@
 //! Who may see what.
 
-use crate::{Iqn, Name, Network, Secret, VolumeId, VolumeName};
-use std::net::{IpAddr, SocketAddr};
-
-/// The one target portal group that every portal belongs to.
-pub const TARGET_PORTAL_GROUP: u16 = 1;
+use crate::{Balance, Iqn, Name, Network, Portal, Secret, VolumeId, VolumeName};
+use std::net::IpAddr;
 
 /// Everything that decides who may see which volume: one snapshot, replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The targets that we serve.
     pub targets: Vec<Target>,
-    /// The portals that SendTargets may name.
+    /// The portals that hosts log in at.
     pub portals: Vec<Portal>,
+    /// How sessions are shared out over data portals.
+    pub balance: Balance,
     /// Who may log in. An initiator that no host names may not, unless a host takes any.
     pub hosts: Vec<Host>,
     /// Which host sees which volume, where.
@@ -26,15 +25,6 @@ pub struct Target {
     pub name: Name,
     /// Its iSCSI name.
     pub iqn: Iqn,
-}
-
-/// An address that we listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Portal {
-    /// Where. May be a wildcard; SendTargets then names the address that the asker reached.
-    pub address: SocketAddr,
-    /// Its target portal group tag.
-    pub tag: u16,
 }
 
 /// A host: one or more initiators that see the same volumes.
@@ -83,6 +73,8 @@ pub struct Presentation {
     pub target: Name,
     /// The logical unit number.
     pub lun: u16,
+    /// Through portals of which groups, by their tags; through all when empty.
+    pub groups: Vec<u16>,
     /// True when the host may not write.
     pub read_only: bool,
 }
@@ -96,6 +88,14 @@ impl Host {
             Initiators::Listed(listed) => listed.contains(initiator),
         };
         named && (self.networks.is_empty() || self.networks.iter().any(|network| network.contains(address)))
+    }
+}
+
+impl Presentation {
+    /// True when sessions that came in through a portal of the group see it.
+    #[must_use]
+    pub fn is_shown_in(&self, tag: u16) -> bool {
+        self.groups.is_empty() || self.groups.contains(&tag)
     }
 }
 

@@ -119,6 +119,10 @@ catalogue! {
     1605 CHAP_INVALID          Invalid     "The CHAP settings do not fit together.";
 
     1701 PORTAL_UNUSABLE       Refused     "The address cannot be listened on.";
+    1702 PORTAL_CONFIGURED     Refused     "The portal stands in the configuration file.";
+    1703 PORTAL_IN_USE         Refused     "Hosts are logged in at the portal.";
+    1704 PORTAL_LAST           Refused     "No other portal would take sessions.";
+    1705 PORTAL_WILDCARD       Invalid     "Sessions cannot be sent to a wildcard address.";
 
     1801 CONFIG_INVALID        Invalid     "The configuration file cannot be used.";
     1802 STATE_LOCKED          Refused     "Another daemon uses the state directory.";

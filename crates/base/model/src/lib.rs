@@ -19,6 +19,7 @@ mod network;
 mod order;
 pub mod policy;
 mod pool;
+mod portal;
 mod refusal;
 mod report;
 mod scrub;
@@ -34,7 +35,7 @@ mod time;
 mod volume;
 pub mod volume_policy;
 
-pub use access::{Access, Chap, Host, Initiators, Portal, Presentation, TARGET_PORTAL_GROUP, Target};
+pub use access::{Access, Chap, Host, Initiators, Presentation, Target};
 pub use call::{Call, Reply};
 pub use check::{CheckFinding, CheckKind, PoolCheck};
 pub use code::Code;
@@ -50,11 +51,14 @@ pub use network::Network;
 pub use order::{GroupSpec, Order, VolumeSpec};
 pub use policy::{PoolPolicy, RepairMode, RepairPolicy, ScrubEvery, ScrubPolicy, SpacePolicy, Window};
 pub use pool::{GroupReport, LogReport, LogState, MemberReport, MemberState, PoolReport, PoolState, Progress};
+pub use portal::{
+    Balance, ISCSI_PORT, PORTAL_SETTINGS, Portal, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState,
+};
 pub use refusal::{Kind, Refusal};
 pub use report::Report;
 pub use scrub::{ScrubReport, ScrubState};
 pub use secret::Secret;
-pub use session::{PortalReport, PortalState, SessionKind, SessionReport};
+pub use session::{SessionKind, SessionReport};
 pub use size::Size;
 pub use snapshot::{SnapshotLock, SnapshotName, SnapshotReport, SnapshotState};
 pub use span::Span;

@@ -56,32 +56,6 @@ pub enum SessionKind {
     Normal,
 }
 
-/// One portal as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortalReport {
-    /// Where it listens, with its real port.
-    pub address: SocketAddr,
-    /// Its target portal group tag.
-    pub tag: u16,
-    /// How it is.
-    pub state: PortalState,
-    /// How many sessions came in through it.
-    pub sessions: u32,
-}
-
-/// How a portal is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum PortalState {
-    /// It listens.
-    Open,
-    /// It is configured, but does not listen.
-    Failed {
-        /// Why, in words.
-        why: String,
-    },
-}
-
 impl SessionReport {
     /// How much went both ways.
     #[must_use]

@@ -4,6 +4,7 @@ mod disk;
 mod event;
 mod host;
 mod pool;
+mod portal;
 mod serve;
 mod snapshot;
 mod volume;
@@ -12,11 +13,13 @@ pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{HostCommand, TargetCommand};
 pub use pool::{PoolCommand, ScrubCommand};
-pub use serve::{IoChoice, ServeOptions, portal_address};
+pub use portal::PortalCommand;
+pub use serve::{IoChoice, ServeOptions};
 pub use snapshot::{LockOptions, SnapshotCommand, Until};
 pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand, VolumeSettingOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use model::{Refusal, code};
 use std::path::PathBuf;
 
 /// Disks become pools, pools give volumes, volumes are presented to hosts over iSCSI.
@@ -116,9 +119,9 @@ pub enum Command {
     /// Sessions: list
     #[command(subcommand, after_help = "Example:\n  blockyard session list")]
     Session(ListCommand),
-    /// Portals: list
+    /// Portals: list, add, set, drain, resume, remove, balance
     #[command(subcommand, after_help = "Example:\n  blockyard portal list")]
-    Portal(ListCommand),
+    Portal(PortalCommand),
     /// Events: what has happened
     #[command(subcommand, after_help = "Example:\n  blockyard event list --follow")]
     Event(EventCommand),
@@ -138,9 +141,18 @@ pub enum ListCommand {
         visible_alias = "ls",
         after_help = "Example:
   blockyard session list -o json
-  blockyard portal list --no-headers"
+  blockyard session list --no-headers"
     )]
     List,
+}
+
+/// A setting and its value, as `KEY=VALUE`.
+fn setting(text: &str) -> Result<(String, String), Refusal> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
+        let hint = "write it as KEY=VALUE, such as rebuild=fast";
+        Refusal::new(code::REQUEST_INVALID, format!("\"{text}\" is no setting"), hint)
+    })
 }
 
 #[cfg(test)]

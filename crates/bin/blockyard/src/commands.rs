@@ -4,6 +4,7 @@ mod disks;
 mod events;
 mod hosts;
 mod pools;
+mod portals;
 mod presentations;
 mod sessions;
 mod snapshots;
@@ -38,7 +39,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Presentation(_) => presentations::list(&desk),
         Command::Event(command) => events::run(&desk, command),
         Command::Session(_) => sessions::list(&desk),
-        Command::Portal(_) => sessions::portals(&desk),
+        Command::Portal(command) => portals::run(&desk, command),
         Command::Status { check } => status::status(&desk, check),
         Command::Serve(_) | Command::Completion { .. } => unreachable!("these need no daemon and run before"),
     }

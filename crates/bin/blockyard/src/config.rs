@@ -1,10 +1,10 @@
 //! `blockyard.toml`: the static facts, and what holds without them.
 
-use crate::args::{IoChoice, ServeOptions, portal_address};
+use crate::args::{IoChoice, ServeOptions};
 use crate::failure::Failure;
 use control::Settings;
-use model::{Iqn, Name, Refusal, Size, code};
-use serde::{Deserialize, Deserializer};
+use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, code};
+use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -34,8 +34,7 @@ struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PortalEntry {
-    #[serde(deserialize_with = "address")]
-    address: SocketAddr,
+    address: PortalAddress,
 }
 
 /// Everything that the daemon is started with.
@@ -62,9 +61,9 @@ impl Config {
     pub fn load(options: &ServeOptions, socket: Option<PathBuf>) -> Result<Self, Failure> {
         let file = options.config.as_deref().map_or_else(|| Ok(File::default()), read)?;
         let portals: Vec<SocketAddr> = match (options.portals.is_empty(), file.portal.is_empty()) {
-            (false, _) => options.portals.clone(),
-            (true, false) => file.portal.iter().map(|portal| portal.address).collect(),
-            (true, true) => vec![SocketAddr::from(([0, 0, 0, 0], 3260))],
+            (false, _) => options.portals.iter().map(|portal| portal.0).collect(),
+            (true, false) => file.portal.iter().map(|portal| portal.address.0).collect(),
+            (true, true) => vec![SocketAddr::from(([0, 0, 0, 0], ISCSI_PORT))],
         };
         let by_id = || vec![PathBuf::from("/dev/disk/by-id")];
         let state_dir = options.state_dir.clone().or(file.state_dir).unwrap_or_else(|| "/var/lib/blockyard".into());
@@ -131,11 +130,6 @@ fn read(path: &Path) -> Result<File, Failure> {
         let message = format!("{} line {line}: {why}", path.display());
         refused(message, "correct the line, see docs/operate/configuration.md")
     })
-}
-
-fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    portal_address(&text).map_err(serde::de::Error::custom)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

@@ -13,8 +13,8 @@ use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::Isid;
 use iscsi::{DigestOffer, IscsiName, Offer};
 use model::{
-    Access, Chap, DiskCounters, DiskName, Host as ModelHost, Initiators, Name, Order, PoolReport, Portal, Presentation,
-    Refusal, Report, Secret, SessionReport, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName,
+    Access, Chap, DiskCounters, DiskName, Host as ModelHost, Initiators, Name, Order, PoolReport, Portal, PortalPolicy,
+    Presentation, Refusal, Report, Secret, SessionReport, Target, VolumeId, VolumeName,
 };
 use shard::World;
 use sim::{NetworkFaults, Sim};
@@ -345,11 +345,13 @@ impl Stage {
             host: name("hosts"),
             target: name("target"),
             lun: volume.unit.number(),
+            groups: Vec::new(),
             read_only: false,
         };
         Access {
             targets: vec![Target { name: name("target"), iqn: TARGET.parse().expect("this is an iSCSI name") }],
-            portals: self.portals.iter().map(|&address| Portal { address, tag: TARGET_PORTAL_GROUP }).collect(),
+            portals: self.portals.iter().map(|&address| Portal { address, policy: PortalPolicy::default() }).collect(),
+            balance: model::Balance::Sessions,
             hosts: vec![host],
             presentations: volumes.iter().map(presentation).collect(),
         }

@@ -9,17 +9,18 @@ pub use problem::Problem;
 
 use crate::request::{
     AddGroup, AddLog, AddMember, Events, GrowPool, ImportPool, Locate, LockSnapshot, NewClone, NewCopy, NewDisk,
-    NewHost, NewPool, NewPresentation, NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings, RemoveLog, Replace,
-    Resize, RollBack, StartScrub, Unpresent, VolumeChange, VolumeSettings,
+    NewHost, NewPool, NewPortal, NewPresentation, NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings,
+    PortalSettings, RemoveLog, RemovePortal, Replace, Resize, RollBack, SetBalance, StartScrub, Unpresent,
+    VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, patch, post};
 use body::{Asked, Body, Named};
-use model::{DiskName, Name, Refusal, SnapshotName, VolumeName, code};
+use model::{DiskName, Name, PortalAddress, Refusal, SnapshotName, VolumeName, code};
 use serde::Serialize;
 use std::future::Future;
 use std::sync::Arc;
@@ -71,7 +72,11 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/targets/{name}", axum::routing::delete(remove_target))
         .route("/presentations", get(presentations).post(present).delete(unpresent))
         .route("/sessions", get(sessions))
-        .route("/portals", get(portals))
+        .route("/portals", get(portals).post(add_portal))
+        .route("/portals/{address}", patch(set_portal).delete(remove_portal))
+        .route("/portals/{address}/drain", post(drain_portal))
+        .route("/portals/{address}/resume", post(resume_portal))
+        .route("/balance", get(balance).patch(set_balance))
         .route("/events", get(events))
         .with_state(control);
     Router::new()
@@ -329,6 +334,43 @@ async fn sessions(State(control): Shared) -> Answer {
 
 async fn portals(State(control): Shared) -> Answer {
     answer("portals", control.portal_reports().await?)
+}
+
+async fn add_portal(State(control): Shared, Body(request): Body<NewPortal>) -> Answer {
+    created("portal", to_its_end(async move { control.add_portal(request).await }).await?)
+}
+
+async fn set_portal(
+    State(control): Shared,
+    Named(address): Named<PortalAddress>,
+    Body(request): Body<PortalSettings>,
+) -> Answer {
+    answer("portal", to_its_end(async move { control.set_portal(address, request).await }).await?)
+}
+
+async fn remove_portal(
+    State(control): Shared,
+    Named(address): Named<PortalAddress>,
+    Asked(request): Asked<RemovePortal>,
+) -> Answer {
+    to_its_end(async move { control.remove_portal(address, request).await }).await?;
+    Ok(gone())
+}
+
+async fn drain_portal(State(control): Shared, Named(address): Named<PortalAddress>) -> Answer {
+    answer("portal", to_its_end(async move { control.drain_portal(address, true).await }).await?)
+}
+
+async fn resume_portal(State(control): Shared, Named(address): Named<PortalAddress>) -> Answer {
+    answer("portal", to_its_end(async move { control.drain_portal(address, false).await }).await?)
+}
+
+async fn balance(State(control): Shared) -> Answer {
+    answer("balance", control.balance())
+}
+
+async fn set_balance(State(control): Shared, Body(request): Body<SetBalance>) -> Answer {
+    answer("balance", to_its_end(async move { control.set_balance(request).await }).await?)
 }
 
 async fn events(State(control): Shared, Asked(asked): Asked<Events>) -> Answer {

@@ -7,8 +7,8 @@ use crate::control::Turn;
 use crate::state::{State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, search};
 use model::{
-    DiskName, Iqn, Label, Name, Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, TARGET_PORTAL_GROUP,
-    VolumeId, VolumeName, VolumeSpec, code, event,
+    DiskName, Iqn, Label, Name, Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, VolumeId, VolumeName,
+    VolumeSpec, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -226,15 +226,18 @@ impl Control {
     /// Hosts are let in as the state says, through every portal that could be opened.
     async fn open_portals(&self) -> Result<(), Refusal> {
         self.apply_access().await?;
-        for address in &self.settings.portals {
-            let portal = match self.engine.portal(Order::OpenPortal { address: *address }).await {
+        let state = self.state();
+        let added = state.portals.iter().filter(|(_, record)| record.added).map(|(address, _)| address);
+        let more = added.filter(|address| !self.settings.portals.contains(address));
+        for &address in self.settings.portals.iter().chain(more) {
+            let portal = match self.engine.portal(Order::OpenPortal { address }).await {
                 Ok(portal) => portal,
                 Err(refusal) => {
                     tracing::error!(portal = %address, "{refusal}");
-                    let subject = Subject::new(SubjectKind::Portal, address);
+                    let subject = Subject::new(SubjectKind::Portal, &address);
                     self.raise(event::PORTAL_UNUSABLE, subject, refusal.to_string());
-                    let state = PortalState::Failed { why: refusal.message };
-                    PortalReport { address: *address, tag: TARGET_PORTAL_GROUP, state, sessions: 0 }
+                    let (policy, state) = (state.portal_policy(address), PortalState::Failed { why: refusal.message });
+                    PortalReport { address, policy, state, sessions: 0 }
                 }
             };
             self.remember_portal(portal);

@@ -10,6 +10,7 @@ pub(crate) mod hosts;
 mod log;
 mod medium;
 pub(crate) mod pools;
+mod portals;
 pub(crate) mod presentations;
 pub(crate) mod snapshots;
 pub(crate) mod spares;

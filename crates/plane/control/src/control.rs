@@ -102,13 +102,17 @@ impl Control {
         self.engine.done(Order::SetAccess(self.state().access(&open))).await
     }
 
-    /// The portals that were asked for at the start, also those that could not be opened.
+    /// The portals that were asked for, also those that could not be opened.
     pub(crate) fn portals(&self) -> Vec<PortalReport> {
         self.portals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn remember_portal(&self, portal: PortalReport) {
         self.portals.lock().unwrap_or_else(PoisonError::into_inner).push(portal);
+    }
+
+    pub(crate) fn forget_portal(&self, address: SocketAddr) {
+        self.portals.lock().unwrap_or_else(PoisonError::into_inner).retain(|portal| portal.address != address);
     }
 }
 

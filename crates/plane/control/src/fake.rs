@@ -12,9 +12,9 @@ use crate::Engine;
 use label::OnDisk;
 use model::{
     Access, CacheReport, Call, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState, EngineReport, EventCode,
-    MemberState, Name, Order, PoolCheck, PoolReport, PortalReport, PortalState, Raised, Refusal, Report, ScrubState,
-    SessionReport, Size, SnapshotName, SnapshotReport, Subject, TARGET_PORTAL_GROUP, VolumeCounters, VolumeName,
-    VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
+    MemberState, Name, Order, PoolCheck, PoolReport, PortalPolicy, PortalReport, PortalState, Raised, Refusal, Report,
+    ScrubState, SessionReport, Size, SnapshotName, SnapshotReport, Subject, VolumeCounters, VolumeName, VolumePolicy,
+    VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -211,7 +211,7 @@ impl Fake {
             Order::Pools => Ok(Report::Pools(self.advance())),
             Order::Volumes => Ok(Report::Volumes(self.volumes())),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
-            Order::Portals => Ok(Report::Portals(self.portals.iter().map(|address| portal(*address)).collect())),
+            Order::Portals => Ok(Report::Portals(self.portals())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
         }
@@ -296,6 +296,13 @@ impl Fake {
         Ok(Report::Portal(portal(address)))
     }
 
+    fn portals(&self) -> Vec<PortalReport> {
+        let access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = |address| access.portals.iter().find(|portal| portal.address == address).map(|known| known.policy);
+        let report = |&address| PortalReport { policy: policy(address).unwrap_or_default(), ..portal(address) };
+        self.portals.iter().map(report).collect()
+    }
+
     fn volumes(&self) -> Vec<VolumeReport> {
         let pooled = self.pools.values().flat_map(Pool::volumes);
         let report = |spec: VolumeSpec| {
@@ -360,7 +367,7 @@ fn volume(spec: &VolumeSpec) -> VolumeReport {
 }
 
 fn portal(address: SocketAddr) -> PortalReport {
-    PortalReport { address, tag: TARGET_PORTAL_GROUP, state: PortalState::Open, sessions: 0 }
+    PortalReport { address, policy: PortalPolicy::default(), state: PortalState::Open, sessions: 0 }
 }
 
 fn text(path: &std::path::Path) -> String {

@@ -1,8 +1,8 @@
 //! What the API is asked: the bodies of its requests.
 
 use model::{
-    CopySource, DiskName, EventSeverity, Iqn, Level, Name, Network, Provision, Refusal, Secret, Size, SnapshotLock,
-    SnapshotName, Timestamp, VolumeName, code,
+    Balance, CopySource, DiskName, EventSeverity, Iqn, Level, Name, Network, PortalAddress, Provision, Refusal, Secret,
+    Size, SnapshotLock, SnapshotName, Timestamp, VolumeName, code,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -381,6 +381,42 @@ pub struct NewTarget {
     pub iqn: Option<Iqn>,
 }
 
+/// Listen on another address.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPortal {
+    /// Where.
+    pub address: PortalAddress,
+    /// What each setting is to be; see `model::PORTAL_SETTINGS`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Settings of a portal, by name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortalSettings {
+    /// What each is to be; see `model::PORTAL_SETTINGS`.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Listen on an address no more.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemovePortal {
+    /// True to cut off the hosts that are logged in there.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// By what sessions are shared out.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetBalance {
+    /// By this.
+    pub by: Balance,
+}
+
 /// Which events.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -416,6 +452,9 @@ pub struct NewPresentation {
     /// True when the host may not write.
     #[serde(default)]
     pub read_only: bool,
+    /// Through portals of which groups; through all when empty.
+    #[serde(default)]
+    pub groups: Vec<u16>,
 }
 
 /// Which presentation to end.

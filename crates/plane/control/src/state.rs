@@ -1,8 +1,8 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
 use model::{
-    Access, Backend, Chap, DiskId, DiskIdentity, DiskName, Host, Initiators, Iqn, Name, Network, NodeId, PoolId,
-    PoolPolicy, Portal, Presentation, ScrubReport, Secret, Size, TARGET_PORTAL_GROUP, Target, Timestamp, VolumeId,
+    Access, Backend, Balance, Chap, DiskId, DiskIdentity, DiskName, Host, Initiators, Iqn, Name, Network, NodeId,
+    PoolId, PoolPolicy, Portal, PortalPolicy, Presentation, ScrubReport, Secret, Size, Target, Timestamp, VolumeId,
     VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
@@ -29,9 +29,24 @@ pub struct State {
     pub targets: BTreeMap<Name, TargetRecord>,
     /// Who sees what.
     pub presentations: Vec<PresentationRecord>,
+    /// Portals that were added, or for which something was set.
+    #[serde(default)]
+    pub portals: BTreeMap<SocketAddr, PortalRecord>,
+    /// How sessions are shared out over data portals.
+    #[serde(default)]
+    pub balance: Balance,
     /// How volumes of pools are cached and how fast they may be, where that was set.
     #[serde(default)]
     pub policies: BTreeMap<VolumeName, PolicyRecord>,
+}
+
+/// A portal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortalRecord {
+    /// True when it is to be opened though the configuration file does not name it.
+    pub added: bool,
+    /// What it is for.
+    pub policy: PortalPolicy,
 }
 
 /// What was set for a volume.
@@ -174,6 +189,9 @@ pub struct PresentationRecord {
     pub target: Name,
     /// Under which number.
     pub lun: u16,
+    /// Through portals of which groups; through all when empty.
+    #[serde(default)]
+    pub groups: Vec<u16>,
     /// True when the host may not write.
     pub read_only: bool,
 }
@@ -182,14 +200,21 @@ impl State {
     /// What the data plane needs to decide who may see what.
     #[must_use]
     pub fn access(&self, portals: &[SocketAddr]) -> Access {
-        let portal = |address: &SocketAddr| Portal { address: *address, tag: TARGET_PORTAL_GROUP };
+        let portal = |&address: &SocketAddr| Portal { address, policy: self.portal_policy(address) };
         let target = |(name, record): (&Name, &TargetRecord)| Target { name: name.clone(), iqn: record.iqn.clone() };
         Access {
             targets: self.targets.iter().map(target).collect(),
             portals: portals.iter().map(portal).collect(),
+            balance: self.balance,
             hosts: self.hosts.iter().map(|(name, record)| record.host(name)).collect(),
             presentations: self.presentations.iter().map(PresentationRecord::presentation).collect(),
         }
+    }
+
+    /// What is set for the portal.
+    #[must_use]
+    pub fn portal_policy(&self, address: SocketAddr) -> PortalPolicy {
+        self.portals.get(&address).map(|record| record.policy).unwrap_or_default()
     }
 
     /// The spares that may take a place in the pool.
@@ -225,6 +250,7 @@ impl PresentationRecord {
             host: self.host.clone(),
             target: self.target.clone(),
             lun: self.lun,
+            groups: self.groups.clone(),
             read_only: self.read_only,
         }
     }

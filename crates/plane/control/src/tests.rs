@@ -142,5 +142,6 @@ pub fn new_presentation(volume: &str, host: &str) -> NewPresentation {
         target: None,
         lun: None,
         read_only: false,
+        groups: Vec::new(),
     }
 }

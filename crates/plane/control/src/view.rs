@@ -6,8 +6,8 @@ use crate::change::{pools, volumes};
 use crate::state::{ChapRecord, HostRecord, PresentationRecord};
 use model::{
     DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, MemberReport, Name, Network, Order,
-    PoolReport, PoolState, PortalReport, PortalState, Refusal, SessionReport, Size, SpareReport, VolumeCounters,
-    VolumeId, VolumeName, VolumeReport, VolumeState, spread,
+    PoolReport, PoolState, PortalPolicy, PortalReport, PortalRole, PortalState, Refusal, SessionReport, Size,
+    SpareReport, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState, spread,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +58,8 @@ pub struct PresentationReport {
     pub iqn: Iqn,
     /// Under which number.
     pub lun: u16,
+    /// Through portals of which groups; through all when empty.
+    pub groups: Vec<u16>,
     /// True when the host may not write.
     pub read_only: bool,
     /// Where the target is reached.
@@ -234,6 +236,13 @@ impl Control {
         let target = state.targets.get(&record.target).expect("a target with presentations is not removed");
         let host = state.hosts.get(&record.host).expect("a host with presentations is not removed");
         let open = self.portals().into_iter().filter(|portal| portal.state == PortalState::Open);
+        let open = open.map(|portal| (portal.address, state.portal_policy(portal.address)));
+        let shown = |policy: &PortalPolicy| record.groups.is_empty() || record.groups.contains(&policy.tag);
+        let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.filter(|(_, policy)| shown(policy)).collect();
+        if portals.iter().any(|(_, policy)| policy.role == PortalRole::Front) {
+            portals.retain(|(_, policy)| policy.role == PortalRole::Front);
+        }
+        portals.sort_by_key(|(_, policy)| policy.drained);
         PresentationReport {
             volume: record.volume.clone(),
             volume_id: record.volume_id,
@@ -241,8 +250,9 @@ impl Control {
             target: record.target.clone(),
             iqn: target.iqn.clone(),
             lun: record.lun,
+            groups: record.groups.clone(),
             read_only: record.read_only,
-            portals: open.map(|portal| portal.address).collect(),
+            portals: portals.into_iter().map(|(address, _)| address).collect(),
             chap_user: host.chap.as_ref().map(user),
             mutual_chap_user: host.mutual_chap.as_ref().map(user),
         }

@@ -1,6 +1,7 @@
 //! Who may see what, as the shards use it: one snapshot, the same on every shard, replaced whole.
 
-use model::{Access, Host, Iqn, Network, Presentation, Target, VolumeId};
+use crate::balance::Candidate;
+use model::{Access, Host, Iqn, Network, Portal, PortalPolicy, PortalRole, Presentation, Target, VolumeId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,6 +27,17 @@ pub struct LunEntry {
     pub read_only: bool,
 }
 
+/// Where a session belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It stays.
+    Here,
+    /// It is sent to one of these.
+    OneOf(Vec<Candidate>),
+    /// It may not stay, and there is no other portal.
+    Nowhere,
+}
+
 /// The logical units that one session sees, by number.
 pub type LunMap = BTreeMap<u16, LunEntry>;
 
@@ -44,15 +56,21 @@ impl AccessView {
         self.access.targets.iter().find(|target| target.iqn == iqn)
     }
 
-    /// What `host` sees in `target`. A presentation whose volume is not open shows nothing.
+    /// What `host` sees in `target` through portals of the group `tag`. A presentation whose volume is not open shows nothing.
     #[must_use]
-    pub fn luns(&self, target: &Target, host: &Host) -> LunMap {
+    pub fn luns(&self, target: &Target, host: &Host, tag: u16) -> LunMap {
         let shown = |presentation: &Presentation| {
             let &home = self.homes.get(&presentation.volume_id)?;
             let entry = LunEntry { unit: presentation.volume_id, home, read_only: presentation.read_only };
             Some((presentation.lun, entry))
         };
-        self.presentations(target, host).filter_map(shown).collect()
+        self.presentations(target, host).filter(|shown| shown.is_shown_in(tag)).filter_map(shown).collect()
+    }
+
+    /// True when `host` is shown something in `target` through portals of the group `tag`, open or not.
+    #[must_use]
+    pub fn shows(&self, target: &Target, host: &Host, tag: u16) -> bool {
+        self.presentations(target, host).any(|presentation| presentation.is_shown_in(tag))
     }
 
     /// The targets in which `host` is shown something: all that it hears of in discovery.
@@ -62,28 +80,87 @@ impl AccessView {
         self.access.targets.iter().filter(shown).collect()
     }
 
-    /// The portals that `peer`, which reached us at `reached`, can reach: that one first, and every other
-    /// that shares its address, or whose network also holds the reached address or the peer's own. A
-    /// portal of which we cannot tell is not named: a dead address costs a host minutes at boot.
+    /// What is set for the portal that was reached at this address of ours.
     #[must_use]
-    pub fn portals_for(&self, reached: SocketAddr, peer: IpAddr) -> Vec<(SocketAddr, u16)> {
-        let reached = SocketAddr::new(reached.ip().to_canonical(), reached.port());
-        let peer = peer.to_canonical();
-        let mut portals: Vec<(SocketAddr, u16)> = Vec::new();
+    pub fn policy_at(&self, reached: SocketAddr) -> PortalPolicy {
+        let reached = canonical(reached);
+        let is_it = |portal: &&Portal| canonical(portal.address) == reached;
+        let is_wild =
+            |portal: &&Portal| portal.address.ip().is_unspecified() && portal.address.port() == reached.port();
+        let portals = &self.access.portals;
+        let found = portals.iter().find(is_it).or_else(|| portals.iter().find(is_wild));
+        found.map(|portal| portal.policy).unwrap_or_default()
+    }
+
+    /// The portals that `peer`, which reached us at `reached`, is told of: that one first, and every other
+    /// that it can reach. Where a front portal is among them, only those; none that is drained, unless all are.
+    #[must_use]
+    pub fn portals_for(&self, reached: SocketAddr, peer: IpAddr) -> Vec<(SocketAddr, PortalPolicy)> {
+        let mut portals = self.reachable(reached, peer);
+        if portals.iter().any(|(_, policy)| policy.role == PortalRole::Front) {
+            portals.retain(|(_, policy)| policy.role == PortalRole::Front);
+        }
+        if portals.iter().any(|(_, policy)| !policy.drained) {
+            portals.retain(|(_, policy)| !policy.drained);
+        }
+        let reached = canonical(reached);
+        portals.sort_by_key(|&(address, _)| (address != reached, address));
+        portals.dedup();
+        portals
+    }
+
+    /// Where a session of `peer`, which reached us at `reached`, belongs.
+    #[must_use]
+    pub fn place_for(&self, reached: SocketAddr, peer: IpAddr) -> Place {
+        let own = self.policy_at(reached);
+        if own.role != PortalRole::Front && !own.drained {
+            return Place::Here;
+        }
+        let portals = self.reachable(reached, peer);
+        let near = |ours: IpAddr| self.networks.iter().any(|it| it.contains(ours) && it.contains(peer));
+        let of = |takes: fn(&PortalPolicy) -> bool| -> Vec<Candidate> {
+            let some = portals.iter().filter(|(address, policy)| takes(policy) && *address != canonical(reached));
+            some.map(|&(address, policy)| Candidate { address, weight: policy.weight, is_near: near(address.ip()) })
+                .collect()
+        };
+        let data = of(PortalPolicy::takes_sessions);
+        let others = if data.is_empty() && own.drained { of(|policy| !policy.drained) } else { data };
+        match others.is_empty() {
+            false => Place::OneOf(others),
+            true if own.drained => Place::Nowhere,
+            true => Place::Here,
+        }
+    }
+
+    /// The portals that sessions are sent to, for any peer.
+    #[must_use]
+    pub fn data_portals(&self) -> Vec<Candidate> {
+        let takes = |portal: &&Portal| portal.policy.takes_sessions();
+        let candidate = |portal: &Portal| Candidate {
+            address: canonical(portal.address),
+            weight: portal.policy.weight,
+            is_near: false,
+        };
+        self.access.portals.iter().filter(takes).map(candidate).collect()
+    }
+
+    /// The portals that share the reached address, or whose network also holds it or the peer's own. Of another one we
+    /// cannot tell: a dead address costs a host minutes at boot.
+    fn reachable(&self, reached: SocketAddr, peer: IpAddr) -> Vec<(SocketAddr, PortalPolicy)> {
+        let (reached, peer) = (canonical(reached), peer.to_canonical());
+        let mut portals = Vec::new();
         for portal in &self.access.portals {
             let ours = portal.address.ip().to_canonical();
             if ours.is_unspecified() || ours == reached.ip() {
-                portals.push((SocketAddr::new(reached.ip(), portal.address.port()), portal.tag));
+                portals.push((SocketAddr::new(reached.ip(), portal.address.port()), portal.policy));
             } else if self
                 .networks
                 .iter()
                 .any(|network| network.contains(ours) && (network.contains(reached.ip()) || network.contains(peer)))
             {
-                portals.push((portal.address, portal.tag));
+                portals.push((portal.address, portal.policy));
             }
         }
-        portals.sort_by_key(|&(address, _)| (address != reached, address));
-        portals.dedup();
         portals
     }
 
@@ -95,13 +172,18 @@ impl AccessView {
     }
 }
 
+/// An IPv4 address inside IPv6 counts as IPv4.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use model::{Initiators, Portal, VolumeName};
 
     fn portal(address: &str) -> Portal {
-        Portal { address: address.parse().expect("an address"), tag: 1 }
+        Portal { address: address.parse().expect("an address"), policy: PortalPolicy::default() }
     }
 
     fn view(portals: &[&str], networks: &[&str]) -> AccessView {
@@ -133,6 +215,54 @@ mod tests {
         assert_eq!(named(&view, "[::ffff:10.1.2.3]:3260", "10.9.9.9"), ["10.1.2.3:3260", "10.1.2.3:3261"]);
     }
 
+    /// The view with these roles, in the order of its portals.
+    fn with_roles(mut view: AccessView, roles: &[(PortalRole, bool)]) -> AccessView {
+        for (portal, &(role, drained)) in view.access.portals.iter_mut().zip(roles) {
+            portal.policy = PortalPolicy { role, drained, ..PortalPolicy::default() };
+        }
+        view
+    }
+
+    #[test]
+    fn session_stays_unless_its_portal_is_a_front_or_drained() {
+        use PortalRole::{Data, Front, Plain};
+        let portals = ["10.0.0.1:3260", "10.0.0.2:3260", "10.0.1.1:3260"];
+        let networks = ["10.0.0.0/24", "10.0.1.0/24"];
+        let place = |roles: &[(PortalRole, bool)], reached: &str, peer: &str| {
+            let view = with_roles(view(&portals, &networks), roles);
+            match view.place_for(reached.parse().expect("an address"), peer.parse().expect("an address")) {
+                Place::Here => vec!["here".to_owned()],
+                Place::Nowhere => Vec::new(),
+                Place::OneOf(some) => some.iter().map(|one| one.address.to_string()).collect(),
+            }
+        };
+        let fronted = [(Front, false), (Data, false), (Data, false)];
+        assert_eq!(place(&fronted, "10.0.0.1:3260", "10.0.0.9"), ["10.0.0.2:3260"]);
+        assert_eq!(place(&fronted, "10.0.0.1:3260", "10.0.1.9"), ["10.0.0.2:3260", "10.0.1.1:3260"]);
+        assert_eq!(place(&fronted, "10.0.0.2:3260", "10.0.0.9"), ["here"]);
+        let drained = [(Front, false), (Data, true), (Data, false)];
+        assert_eq!(place(&drained, "10.0.0.2:3260", "10.0.1.9"), ["10.0.1.1:3260"]);
+        assert_eq!(
+            place(&drained, "10.0.0.1:3260", "10.0.0.9"),
+            ["here"],
+            "a front without data portals serves itself"
+        );
+        let plain = [(Plain, true), (Plain, false), (Plain, false)];
+        assert_eq!(place(&plain, "10.0.0.1:3260", "10.0.0.9"), ["10.0.0.2:3260"]);
+        assert!(place(&[(Plain, true); 3], "10.0.0.1:3260", "10.0.0.9").is_empty());
+    }
+
+    #[test]
+    fn front_portal_is_all_that_hosts_are_told_of() {
+        use PortalRole::{Data, Front};
+        let view = view(&["10.0.0.1:3260", "10.0.0.2:3260", "10.0.1.1:3260"], &["10.0.0.0/24", "10.0.1.0/24"]);
+        let fronted = with_roles(view.clone(), &[(Front, false), (Data, false), (Data, false)]);
+        assert_eq!(named(&fronted, "10.0.0.2:3260", "10.0.0.9"), ["10.0.0.1:3260"]);
+        assert_eq!(named(&fronted, "10.0.1.1:3260", "10.0.1.9"), ["10.0.1.1:3260"], "it cannot reach the front");
+        let drained = with_roles(view, &[(Data, true), (Data, false), (Data, false)]);
+        assert_eq!(named(&drained, "10.0.0.1:3260", "10.0.0.9"), ["10.0.0.2:3260"]);
+    }
+
     #[test]
     fn luns_show_only_this_hosts_open_volumes_in_this_target() {
         let id = |n| VolumeId::from_bytes([n; 16]);
@@ -153,13 +283,25 @@ mod tests {
             host: host.parse().expect("a name"),
             target: target.parse().expect("a name"),
             lun,
+            groups: if lun == 3 { vec![2] } else { Vec::new() },
             read_only: false,
         };
-        let presentations =
-            vec![show(1, "a", "t", 0), show(2, "a", "u", 1), show(3, "b", "t", 2), show(4, "a", "t", 3)];
+        let presentations = vec![
+            show(1, "a", "t", 0),
+            show(2, "a", "u", 1),
+            show(3, "b", "t", 2),
+            show(4, "a", "t", 3),
+            show(5, "a", "t", 4),
+        ];
         let access = Access { targets: vec![target("t"), target("u")], presentations, ..Access::default() };
-        let view = AccessView { access, homes: [(id(1), 0), (id(2), 0), (id(3), 1)].into(), ..AccessView::default() };
-        assert_eq!(view.luns(&target("t"), &host("a")).keys().copied().collect::<Vec<_>>(), [0]);
+        let homes = [(id(1), 0), (id(2), 0), (id(3), 1), (id(4), 1)].into();
+        let view = AccessView { access, homes, ..AccessView::default() };
+        let numbers = |tag| view.luns(&target("t"), &host("a"), tag).into_keys().collect::<Vec<_>>();
+        assert_eq!(
+            (numbers(1), numbers(2)),
+            (vec![0], vec![0, 3]),
+            "one is shown in group 2 only, another is not open"
+        );
         assert_eq!(view.targets_of(&host("b")), [&target("t")]);
         assert_eq!(view.target_of("IQN.2026-11.io.blockyard:T"), Some(&target("t")));
         assert_eq!(view.target_of("iqn.2026-11.io.blockyard:x"), None);

@@ -6,6 +6,7 @@ mod copies;
 mod disks;
 mod openings;
 mod pools;
+mod portals;
 mod questions;
 mod snapshots;
 mod volumes;
@@ -18,8 +19,7 @@ use copies::Copies;
 use disks::KnownDisk;
 use futures_util::future::{Either, select};
 use model::{
-    Access, Call, DiskName, Name, Network, NodeIdentity, Order, PoolId, PortalReport, PortalState, Refusal, Report,
-    TARGET_PORTAL_GROUP, VolumeId, VolumeName, code,
+    Access, Call, DiskName, Name, Network, NodeIdentity, Order, PoolId, Refusal, Report, VolumeId, VolumeName, code,
 };
 use openings::Openings;
 use shard::mailbox::{self, Receiver};
@@ -50,6 +50,8 @@ pub struct Conductor<W: World> {
     networks: Box<dyn Fn() -> Vec<Network>>,
     next_home: Cell<usize>,
     next_connection: Rc<Cell<usize>>,
+    /// Counts tables of access, so that sessions are shared out by the newest alone.
+    sharing: Cell<u64>,
     started: shard::Time,
     stopped: Cell<bool>,
     /// Names how disks and sockets are driven, for reports.
@@ -133,6 +135,7 @@ impl<W: World> Conductor<W> {
             node: facts.node,
             next_home: Cell::new(0),
             next_connection: Rc::default(),
+            sharing: Cell::default(),
             stopped: Cell::new(false),
             io: facts.io,
         }
@@ -209,6 +212,7 @@ impl<W: World> Conductor<W> {
             Order::SetAccess(access) => {
                 *self.access.borrow_mut() = access.clone();
                 self.publish_access().await;
+                self.share_out();
                 Ok(Report::Done)
             }
             Order::OpenPortal { address } => self.open_portal(*address).map(Report::Portal),
@@ -234,38 +238,6 @@ impl<W: World> Conductor<W> {
         }
         drop(applying);
         while applied.receive().await.is_some() {}
-    }
-
-    fn open_portal(&self, address: SocketAddr) -> Result<PortalReport, Refusal> {
-        if self.portals.borrow().contains_key(&address) {
-            return Err(Refusal::new(
-                code::PORTAL_TAKEN,
-                format!("portal {address} is open already"),
-                "choose another address or port",
-            ));
-        }
-        let portal = OpenPortal::open(&self.seat, address, self.next_connection.clone()).map_err(|error| {
-            Refusal::new(
-                code::PORTAL_UNUSABLE,
-                format!("cannot listen on {address}: {error}"),
-                "choose an address of this machine and a port that nothing else uses",
-            )
-        })?;
-        let address = portal.address;
-        self.portals.borrow_mut().insert(address, portal);
-        Ok(PortalReport { address, tag: TARGET_PORTAL_GROUP, state: PortalState::Open, sessions: 0 })
-    }
-
-    async fn close_portal(&self, address: SocketAddr) -> Result<(), Refusal> {
-        if self.portals.borrow_mut().remove(&address).is_none() {
-            return Err(Refusal::new(
-                code::PORTAL_UNKNOWN,
-                format!("no portal has the address {address}"),
-                "`blockyard portal list` shows them",
-            ));
-        }
-        self.end_sessions(|entry| entry.came_through(address)).await;
-        Ok(())
     }
 
     /// Ends the sessions that `which` picks; what they have under way is done when this returns.

@@ -234,6 +234,7 @@ where
                     self.gone.push(gone);
                     self.break_off();
                 }
+                Notice::MoveAway { within } => self.machine.request_logout(within, self.seat.world.now()),
                 Notice::AccessChanged { applied } => {
                     if self.session.as_mut().is_some_and(|session| !session.see_access()) {
                         tracing::info!(peer = %self.ends.peer, "the host may not be here any more; connection closed");

@@ -7,6 +7,7 @@
 
 pub mod access;
 mod array;
+mod balance;
 pub mod conductor;
 mod connection;
 mod counted;

@@ -1,12 +1,17 @@
 //! Who is logged in, over all shards. Touched at login, logout and when somebody asks; never by a command.
 
+use crate::access::canonical;
+use crate::balance::{Balancer, Candidate, Counted, surplus};
 use crate::limits::Limits;
 use iscsi::chap::Authentication;
+use model::Balance;
+use shard::Time;
 use shard::mailbox::Sender;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// One I_T nexus of this daemon's life: a number that is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +80,8 @@ pub struct Entry {
     pub peer: SocketAddr,
     /// The portal that it reached.
     pub portal: SocketAddr,
+    /// True when it was sent there, and can be sent elsewhere.
+    pub was_sent: bool,
     /// The shard that its connection lives on.
     pub shard: usize,
     /// The target's half of the session identifier.
@@ -88,7 +95,7 @@ pub struct Entry {
     /// The negotiated keys, for people.
     pub negotiated: BTreeMap<String, String>,
     /// When it logged in.
-    pub since: shard::Time,
+    pub since: Time,
     /// What it counts.
     pub counters: Arc<Counters>,
     /// Tells its connection something.
@@ -101,6 +108,18 @@ impl Entry {
     pub fn came_through(&self, portal: SocketAddr) -> bool {
         self.portal == portal || (portal.ip().is_unspecified() && portal.port() == self.portal.port())
     }
+
+    /// True for a session that only asks which targets there are.
+    #[must_use]
+    pub fn is_discovery(&self) -> bool {
+        self.nexus.target.is_empty()
+    }
+
+    fn counted(&self) -> Counted {
+        let moved = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let bytes = moved(&self.counters.read_bytes) + moved(&self.counters.written_bytes);
+        Counted { nexus: self.nexus.clone(), portal: canonical(self.portal), bytes }
+    }
 }
 
 /// What a session is told by others.
@@ -110,6 +129,11 @@ pub enum Notice {
     Close {
         /// Dropped at the end.
         gone: Sender<()>,
+    },
+    /// Ask the initiator to log in anew: it belongs to another portal. One that has not logged out in this time is cut off.
+    MoveAway {
+        /// How long it may take.
+        within: Duration,
     },
     /// The access table has changed. `applied` is dropped when the session goes by the new one.
     AccessChanged {
@@ -129,6 +153,7 @@ struct Table {
     next_session: u64,
     next_tsih: u16,
     ended: Totals,
+    balancer: Balancer,
     limits: Limits,
 }
 
@@ -150,6 +175,7 @@ impl Registry {
             next_session: 1,
             next_tsih: 1,
             ended: Totals::default(),
+            balancer: Balancer::default(),
             limits,
         })))
     }
@@ -187,8 +213,9 @@ impl Registry {
 
     /// Enters a session, and returns those of the same nexus that it takes the place of.
     #[must_use]
-    pub fn enter(&self, id: SessionId, session: Entry) -> Vec<(SessionId, Entry)> {
+    pub fn enter(&self, id: SessionId, mut session: Entry) -> Vec<(SessionId, Entry)> {
         let mut table = self.lock();
+        session.was_sent = table.balancer.arrived(&session.nexus, canonical(session.portal));
         let same = |(_, other): &(&SessionId, &Entry)| other.nexus == session.nexus;
         let replaced = table.sessions.iter().filter(same).map(|(&id, other)| (id, other.clone())).collect();
         table.sessions.insert(id, session);
@@ -201,6 +228,23 @@ impl Registry {
         if let Some(entry) = table.sessions.remove(&id) {
             table.ended.add(&entry.counters);
         }
+    }
+
+    /// The portal among `candidates` that a session of `nexus` is sent to.
+    #[must_use]
+    pub fn choose(&self, nexus: &NexusName, candidates: &[Candidate], by: Balance, now: Time) -> Option<SocketAddr> {
+        let mut table = self.lock();
+        let sessions = table.counted();
+        table.balancer.look(candidates, &sessions, now);
+        table.balancer.choose(nexus, candidates, by, &sessions, now)
+    }
+
+    /// Sessions that were sent to one of `candidates` and should be at another, for now.
+    #[must_use]
+    pub fn surplus(&self, candidates: &[Candidate]) -> Vec<NexusName> {
+        let table = self.lock();
+        let sent = table.sessions.values().filter(|entry| entry.was_sent);
+        surplus(candidates, &table.counted(), &sent.map(|entry| entry.nexus.clone()).collect())
     }
 
     /// True while `id` has not left.
@@ -226,6 +270,12 @@ impl Registry {
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn counted(&self) -> Vec<Counted> {
+        self.sessions.values().filter(|entry| !entry.is_discovery()).map(Entry::counted).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use crate::access::{LunEntry, LunMap};
 use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
 use crate::seat::{Letter, Seat};
 use iscsi::{Negotiated, SessionType};
-use model::{TARGET_PORTAL_GROUP, VolumeId};
+use model::VolumeId;
 use scsi::{NexusId, TargetPort};
 use shard::World;
 use shard::mailbox::{self, Receiver, Sender};
@@ -25,6 +25,8 @@ pub struct Session<W: World> {
     initiator: String,
     peer: SocketAddr,
     target: String,
+    /// The portal group through which it came in, as long as it lives.
+    tag: u16,
     luns: LunMap,
     access_epoch: u64,
     /// The units that know this nexus, and their homes.
@@ -63,6 +65,7 @@ impl<W: World> Session<W> {
             host: host.unwrap_or_default(),
             peer: ends.peer,
             portal: ends.portal,
+            was_sent: false,
             shard: seat.index,
             tsih: identity.tsih.0,
             header_digest: facts.header_digest,
@@ -88,6 +91,7 @@ impl<W: World> Session<W> {
             initiator,
             peer: ends.peer,
             target,
+            tag: seat.access.borrow().policy_at(ends.portal).tag,
             luns: LunMap::new(),
             access_epoch: 0,
             attached: BTreeMap::new(),
@@ -155,7 +159,7 @@ impl<W: World> Session<W> {
             return true;
         }
         let Some(target) = view.target_of(&self.target) else { return false };
-        let luns = view.luns(target, host);
+        let luns = view.luns(target, host, self.tag);
         let changed = self.access_epoch != 0 && luns != self.luns;
         self.access_epoch = self.seat.access_epoch.get();
         self.luns = luns;
@@ -182,11 +186,7 @@ impl<W: World> Session<W> {
 
     fn attach(&mut self, entry: LunEntry) {
         let nexus = self.nexus();
-        let port = TargetPort {
-            target_name: self.target.clone(),
-            portal_group_tag: TARGET_PORTAL_GROUP,
-            relative_port: TARGET_PORTAL_GROUP,
-        };
+        let port = TargetPort { target_name: self.target.clone(), portal_group_tag: self.tag, relative_port: self.tag };
         self.at_home(entry, move |unit| unit.attach(nexus, port, entry.read_only));
         self.attached.insert(entry.unit, entry.home);
     }

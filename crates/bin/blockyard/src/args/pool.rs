@@ -1,7 +1,8 @@
 //! `blockyard pool …`
 
+use super::setting;
 use clap::{Subcommand, ValueEnum};
-use model::{DiskName, Level, Name, Refusal, Size, code};
+use model::{DiskName, Level, Name, Size};
 
 /// What can be done with pools.
 #[derive(Debug, Subcommand)]
@@ -274,13 +275,4 @@ pub enum ScrubCommand {
         /// Which pool
         pool: Name,
     },
-}
-
-/// A setting and its value, as `KEY=VALUE`.
-fn setting(text: &str) -> Result<(String, String), Refusal> {
-    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
-    pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
-        let hint = "write it as KEY=VALUE, such as rebuild=fast";
-        Refusal::new(code::REQUEST_INVALID, format!("\"{text}\" is no setting"), hint)
-    })
 }

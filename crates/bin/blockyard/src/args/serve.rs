@@ -1,13 +1,9 @@
 //! `blockyard serve …`
 
 use clap::{Args, ValueEnum};
-use model::{Name, Refusal, Size, code};
+use model::{Name, PortalAddress, Size};
 use serde::Deserialize;
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-
-/// The port of iSCSI (RFC 7143 §14).
-const ISCSI_PORT: u16 = 3260;
 
 /// What the daemon takes; each goes before the same fact in the configuration file.
 #[derive(Debug, Args)]
@@ -22,8 +18,8 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
     /// Where to serve iSCSI, an address with or without a port; may be repeated [default: 0.0.0.0:3260]
-    #[arg(long = "portal", value_name = "ADDRESS", value_parser = portal_address)]
-    pub portals: Vec<SocketAddr>,
+    #[arg(long = "portal", value_name = "ADDRESS")]
+    pub portals: Vec<PortalAddress>,
     /// How to drive disks and sockets [default: auto]
     #[arg(long, value_enum, value_name = "HOW")]
     pub io: Option<IoChoice>,
@@ -49,16 +45,4 @@ pub enum IoChoice {
     Uring,
     /// Threads.
     Threads,
-}
-
-/// An address to listen on, with iSCSI's port when it names none.
-pub fn portal_address(text: &str) -> Result<SocketAddr, Refusal> {
-    let bare = || text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    text.parse().or_else(|_| bare().map(|address| SocketAddr::new(address, ISCSI_PORT))).map_err(|_| {
-        Refusal::new(
-            code::ADDRESS_INVALID,
-            format!("\"{text}\" is not an address to listen on"),
-            "write 10.0.0.1, 10.0.0.1:3260 or [fd00::1]:3260",
-        )
-    })
 }

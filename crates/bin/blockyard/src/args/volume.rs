@@ -191,6 +191,9 @@ pub struct PresentOptions {
     /// The host may not write
     #[arg(long)]
     pub read_only: bool,
+    /// Only through portals of this group; may be repeated [default: through all]
+    #[arg(long = "group", value_name = "N")]
+    pub groups: Vec<u16>,
 }
 
 /// Show a volume to a host no more.

@@ -10,8 +10,8 @@ use control::PresentationReport;
 use control::request::NewPresentation;
 
 pub fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failure> {
-    let PresentOptions { volume, host, lun, target, read_only } = options;
-    let request = NewPresentation { volume, host, target, lun, read_only };
+    let PresentOptions { volume, host, lun, target, read_only, groups } = options;
+    let request = NewPresentation { volume, host, target, lun, read_only, groups };
     let answer = desk.client.post("/presentations", &request, "presentation")?;
     let seen: PresentationReport = answer.decode()?;
     let how = if seen.read_only { ", read-only" } else { "" };

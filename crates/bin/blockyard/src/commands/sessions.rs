@@ -1,10 +1,10 @@
-//! `blockyard session list` and `blockyard portal list`
+//! `blockyard session list`
 
 use super::{Desk, joined, or_dash};
 use crate::failure::Failure;
 use crate::output::Rows;
 use crate::progress::duration;
-use model::{PortalReport, PortalState, SessionReport, Size};
+use model::{SessionReport, Size};
 
 pub fn list(desk: &Desk) -> Result<(), Failure> {
     let answer = desk.client.get("/sessions", "sessions")?;
@@ -35,18 +35,4 @@ fn row(session: &SessionReport) -> Vec<String> {
         duration(session.connected_seconds),
         session.initiator.clone(),
     ]
-}
-
-pub fn portals(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/portals", "portals")?;
-    let portals: Vec<PortalReport> = answer.decode()?;
-    let row = |portal: &PortalReport| {
-        let state = match &portal.state {
-            PortalState::Open => "open".to_owned(),
-            PortalState::Failed { why } => format!("failed: {why}"),
-        };
-        vec![portal.address.to_string(), portal.tag.to_string(), portal.sessions.to_string(), state]
-    };
-    let header = &["PORTAL", "GROUP", "SESSIONS", "STATE"];
-    desk.out.rows(&answer, &Rows { header, rows: portals.iter().map(row).collect() })
 }

@@ -128,6 +128,19 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "disk d0 is healthy and in its place; name a free disk, or take it out first with blockyard disk fail d0 (BY-1306)",
         ),
         (
+            "portal add 0.0.0.0:3261 role=data",
+            1,
+            "sessions cannot be sent to 0.0.0.0:3261, which stands for every address; add a portal for each address with blockyard portal add (BY-1705)",
+        ),
+        ("portal set 10.0.0.1 role=back", 1, "role cannot be \"back\"; write plain, front or data (BY-1010)"),
+        (
+            "portal drain 10.0.0.1",
+            1,
+            "no other portal would take the sessions of 10.0.0.1:3260; add one with blockyard portal add, or resume one that is drained (BY-1704)",
+        ),
+        ("portal drain 10.9.9.9", 1, "no portal has the address 10.9.9.9:3260; see blockyard portal list (BY-1107)"),
+        ("portal balance luck", 2, "sessions cannot be balanced by \"luck\"; write sessions or bytes (BY-1010)"),
+        (
             "host add db --initiator web1",
             2,
             "\"web1\" is not an iSCSI name; write it as the initiator shows it, such as iqn.1993-08.org.debian:01:abc123, eui.0123456789abcdef or naa.… (BY-1003)",
@@ -313,14 +326,14 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "presentations",
             &["presentation", "list"],
-            "chap_user host iqn lun mutual_chap_user portals read_only target volume volume_id",
+            "chap_user groups host iqn lun mutual_chap_user portals read_only target volume volume_id",
         ),
         (
             "sessions",
             &["session", "list"],
             "address authentication chap_user commands connected_seconds data_digest header_digest host id initiator kind luns mutual negotiated portal read_bytes target written_bytes",
         ),
-        ("portals", &["portal", "list"], "address sessions state tag"),
+        ("portals", &["portal", "list"], "address drained role sessions state tag weight"),
         ("status", &["status"], "disks engine hosts node pools problems severity size used verdict version volumes"),
     ] {
         assert_eq!(keys(noun, arguments), expected, "{noun}");

@@ -2,8 +2,8 @@
 
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
-    Access, Backend, Call, Chap, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, Presentation, Raised,
-    Report, Secret, SessionReport, Size, TARGET_PORTAL_GROUP, Target, VolumeId, VolumeName, VolumeSpec,
+    Access, Backend, Call, Chap, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy,
+    Presentation, Raised, Report, Secret, SessionReport, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -128,11 +128,13 @@ fn access(luns: &[u8]) -> Access {
         host: host.name.clone(),
         target: name("t"),
         lun: lun.into(),
+        groups: Vec::new(),
         read_only: false,
     };
     Access {
         targets: vec![Target { name: name("t"), iqn: TARGET.parse().unwrap() }],
-        portals: vec![Portal { address: portal(), tag: TARGET_PORTAL_GROUP }],
+        balance: model::Balance::Sessions,
+        portals: vec![Portal { address: portal(), policy: PortalPolicy::default() }],
         presentations: hosts.iter().flat_map(|host| luns.iter().map(|&lun| show(host, lun))).collect(),
         hosts,
     }

@@ -108,6 +108,7 @@ fn copy_to_another_pool_is_of_one_instant_while_hosts_write_and_nobody_sees_half
                 target: Some(name("t")),
                 lun: Some(2),
                 read_only: true,
+                groups: Vec::new(),
             };
             copying(node.control.present(presented).await.unwrap_err());
             copying(node.control.delete_volume(&volume()).await.unwrap_err());

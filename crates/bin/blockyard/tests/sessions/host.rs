@@ -5,11 +5,12 @@ use block::Buf;
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
-use iscsi::pdu::{Isid, Lun, TaskAttribute};
+use iscsi::pdu::{AsyncEvent, Isid, Lun, TaskAttribute};
 use iscsi::{Gathered, IscsiName, TaskId};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -65,21 +66,61 @@ pub struct Host {
 impl Host {
     /// The login has succeeded.
     pub async fn login(world: &Sim, login: &Login) -> Self {
-        let mut host = Self::knock(world, login).await;
+        match Self::enter(world, login, portal()).await {
+            Ok(host) => host,
+            Err(other) => panic!("the login came to {other:?}"),
+        }
+    }
+
+    /// The login has succeeded at this portal, or where it sent us to; which that is.
+    pub async fn follow(world: &Sim, login: &Login, mut portal: SocketAddr) -> (Self, SocketAddr) {
+        loop {
+            match Self::enter(world, login, portal).await {
+                Ok(host) => return (host, portal),
+                Err(Event::Moved(address)) => portal = address.parse().unwrap(),
+                Err(other) => panic!("the login came to {other:?}"),
+            }
+        }
+    }
+
+    async fn enter(world: &Sim, login: &Login, portal: SocketAddr) -> Result<Self, Event> {
+        let mut host = Self::knock(world, login, portal).await;
         match host.next().await {
-            Event::FullFeature(_) => host,
-            other => panic!("the login came to {other:?}"),
+            Event::FullFeature(_) => Ok(host),
+            other => Err(other),
+        }
+    }
+
+    /// The addresses of the targets that a discovery session hears of.
+    pub async fn targets(&mut self) -> Vec<String> {
+        self.machine.send_targets("All").unwrap();
+        match self.next().await {
+            Event::Targets { targets, .. } => targets.into_iter().flat_map(|target| target.addresses).collect(),
+            other => panic!("SendTargets came to {other:?}"),
+        }
+    }
+
+    /// The target has asked for a logout within so many seconds, and it has ended well.
+    pub async fn log_out_when_asked(mut self) -> u16 {
+        let within = match self.next().await {
+            Event::Async { event: AsyncEvent::LogoutRequested { within_s }, .. } => within_s,
+            other => panic!("heard {other:?} instead"),
+        };
+        self.machine.logout().unwrap();
+        match self.until_closed().await[..] {
+            [] => within,
+            ref heard => panic!("the logout came to {heard:?}"),
         }
     }
 
     /// The login was refused.
     pub async fn refused(world: &Sim, login: &Login) {
-        let met = Self::knock(world, login).await.next().await;
+        let met = Self::knock(world, login, portal()).await.next().await;
         assert!(!matches!(met, Event::FullFeature(_)), "{} was let in", login.host);
     }
 
-    async fn knock(world: &Sim, login: &Login) -> Self {
-        let stream = world.connect(portal(), StreamOptions::default()).await.unwrap();
+    async fn knock(world: &Sim, login: &Login, portal: SocketAddr) -> Self {
+        let stream = world.connect(portal, StreamOptions::default()).await.unwrap();
         let mut seed = [0; 32];
         world.random(&mut seed);
         let machine = Connection::new(Rc::new(login.config()), seed, world.now());

@@ -18,6 +18,7 @@ mod night;
 mod node;
 mod owners;
 mod policies;
+mod portals;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};

@@ -180,8 +180,14 @@ impl Node {
 
     /// The host sees the volume under this number.
     pub async fn show_as(&self, volume: &str, lun: u16) {
+        self.show_in(volume, lun, Vec::new()).await;
+    }
+
+    /// The same, only through portals of these groups.
+    pub async fn show_in(&self, volume: &str, lun: u16, groups: Vec<u16>) {
         let (volume, target) = (volume.parse().unwrap(), Some(name("t")));
-        let presentation = NewPresentation { volume, host: name("web"), target, lun: Some(lun), read_only: false };
+        let (host, lun) = (name("web"), Some(lun));
+        let presentation = NewPresentation { volume, host, target, lun, read_only: false, groups };
         self.control.present(presentation).await.unwrap();
     }
 

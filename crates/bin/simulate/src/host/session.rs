@@ -178,7 +178,7 @@ impl Link {
                 Event::Pong { task, data } => self.answer(task, Answer::Pong(data)),
                 Event::Rejected { reason, .. } => self.accuse(format!("the target rejected a PDU: {reason:?}")),
                 Event::Closed(reason) => self.close(reason),
-                Event::Targets { .. } | Event::Async { .. } => {}
+                Event::Targets { .. } | Event::Async { .. } | Event::Moved(_) => {}
             }
         }
         if progress {

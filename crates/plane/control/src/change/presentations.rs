@@ -30,6 +30,7 @@ impl Control {
             host: request.host,
             target,
             lun,
+            groups: request.groups,
             read_only: request.read_only,
         };
         self.commit_access(&turn, |state| state.presentations.push(record.clone())).await?;

@@ -3,9 +3,7 @@
 use super::Conductor;
 use crate::access::AccessView;
 use crate::registry::{Entry, SessionId};
-use model::{
-    EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionKind, SessionReport, TARGET_PORTAL_GROUP,
-};
+use model::{EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionKind, SessionReport};
 use shard::World;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -57,14 +55,14 @@ impl<W: World> Conductor<W> {
     }
 
     fn portal_reports(&self) -> Vec<PortalReport> {
-        let sessions = self.seat.registry.sessions();
+        let (sessions, view) = (self.seat.registry.sessions(), self.seat.access.borrow().clone());
         let count = |address| sessions.iter().filter(|(_, entry)| entry.came_through(address)).count();
         self.portals
             .borrow()
             .keys()
             .map(|&address| PortalReport {
                 address,
-                tag: TARGET_PORTAL_GROUP,
+                policy: view.policy_at(address),
                 state: PortalState::Open,
                 sessions: u32::try_from(count(address)).unwrap_or(u32::MAX),
             })
@@ -76,7 +74,7 @@ fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now: shard::Ti
     let target = Some(entry.nexus.target.clone()).filter(|name| !name.is_empty());
     let host = view.access.hosts.iter().find(|host| host.name.as_str() == entry.host);
     let luns = match (target.as_deref().and_then(|name| view.target_of(name)), host) {
-        (Some(target), Some(host)) => view.luns(target, host).into_keys().collect(),
+        (Some(target), Some(host)) => view.luns(target, host, view.policy_at(entry.portal).tag).into_keys().collect(),
         _ => Vec::new(),
     };
     let proven = entry.authentication.as_ref();

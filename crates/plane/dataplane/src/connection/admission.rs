@@ -1,13 +1,15 @@
 //! Who may come in, and what they may hear of.
 
 use super::{Connection, TargetRecord};
+use crate::access::{AccessView, Place};
+use crate::registry::NexusName;
 use crate::session::Session;
 use crate::unit::{Done, Ran, Unit};
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
 use iscsi::pdu::Tsih;
 use iscsi::target::SendTargets;
-use iscsi::{CloseReason, Grant, IscsiName, LoginQuestion, LoginStatus, Negotiated, SessionType};
-use model::{Chap, Host, Subject, SubjectKind, TARGET_PORTAL_GROUP, event};
+use iscsi::{CloseReason, Grant, IscsiName, LoginQuestion, LoginStatus, Negotiated, NoSession, SessionType};
+use model::{Chap, Host, Subject, SubjectKind, event};
 use shard::World;
 use std::future::Future;
 use std::rc::Rc;
@@ -35,6 +37,9 @@ where
     /// Somebody was not let in, which may be a mistake that an operator can mend.
     pub(super) fn tell_of_refusal(&self, reason: CloseReason) {
         let CloseReason::LoginRefused(status) = reason else { return };
+        if status == LoginStatus::TargetMovedTemporarily {
+            return;
+        }
         let address = self.ends.peer.ip().to_canonical();
         let asker = self.asker.clone().unwrap_or_else(|| address.to_string());
         let sentence = format!("initiator {asker} at {address} was not let in: {status}");
@@ -58,13 +63,36 @@ where
         })?;
         // One connection per session: a login into a session that is there asks for a second one.
         let session = match question.tsih {
-            Tsih(0) => self.admit(),
-            _ => Err(LoginStatus::SessionDoesNotExist),
+            Tsih(0) => self.place(&view, question),
+            _ => Err(LoginStatus::SessionDoesNotExist.into()),
         };
-        Ok(Grant { auth, session, portal_group_tag: TARGET_PORTAL_GROUP, target_alias: None })
+        let portal_group_tag = view.policy_at(self.ends.portal).tag;
+        Ok(Grant { auth, session, portal_group_tag, target_alias: None })
     }
 
-    fn admit(&mut self) -> Result<Tsih, LoginStatus> {
+    /// A new session here, or the portal that it belongs to.
+    fn place(&mut self, view: &AccessView, question: &LoginQuestion) -> Result<Tsih, NoSession> {
+        let Some(target) = question.target_name.as_ref().filter(|_| question.session_type == SessionType::Normal)
+        else {
+            return self.admit();
+        };
+        let candidates = match view.place_for(self.ends.portal, self.ends.peer.ip()) {
+            Place::Here => return self.admit(),
+            Place::Nowhere => return Err(LoginStatus::ServiceUnavailable.into()),
+            Place::OneOf(candidates) => candidates,
+        };
+        let nexus = NexusName {
+            initiator: question.initiator_name.as_str().to_owned(),
+            isid: question.isid.0,
+            target: target.as_str().to_owned(),
+        };
+        let chosen = self.seat.registry.choose(&nexus, &candidates, view.access.balance, self.seat.world.now());
+        let Some(portal) = chosen else { return self.admit() };
+        tracing::info!(peer = %self.ends.peer, initiator = nexus.initiator, %portal, "sent to another portal");
+        Err(NoSession::Elsewhere(portal.to_string()))
+    }
+
+    fn admit(&mut self) -> Result<Tsih, NoSession> {
         let (id, tsih) = self.seat.registry.admit().ok_or(LoginStatus::OutOfResources)?;
         self.admitted = Some(id);
         Ok(Tsih(tsih))
@@ -92,7 +120,12 @@ where
         view.targets_of(host)
             .into_iter()
             .filter(|target| asked(target.iqn.as_str()))
-            .map(|target| TargetRecord { name: target.iqn.as_str().to_owned(), portals: portals.clone() })
+            .map(|target| {
+                let shows = |tag| view.shows(target, host, tag);
+                let portals = portals.iter().filter(|(_, policy)| shows(policy.tag));
+                let portals = portals.map(|&(address, policy)| (address, policy.tag)).collect();
+                TargetRecord { name: target.iqn.as_str().to_owned(), portals }
+            })
             .collect()
     }
 }

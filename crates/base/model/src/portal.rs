@@ -1,0 +1,249 @@
+//! Portals: the addresses that hosts log in at, and how sessions are shared out over them.
+
+use crate::setting::Settings;
+use crate::{Refusal, code};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+/// The port of iSCSI. *Source*: RFC 7143 §4.2.7.1.
+pub const ISCSI_PORT: u16 = 3260;
+
+/// An address to listen on, as an operator writes it: iSCSI's port where none is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PortalAddress(pub SocketAddr);
+
+/// An address that we listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portal {
+    /// Where. May be a wildcard; SendTargets then names the address that the asker reached.
+    pub address: SocketAddr,
+    /// What it is for.
+    pub policy: PortalPolicy,
+}
+
+/// What an operator has set for a portal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PortalPolicy {
+    /// Whether sessions stay here, or are sent elsewhere.
+    pub role: PortalRole,
+    /// Its target portal group tag, which is also the relative target port that units know.
+    pub tag: u16,
+    /// Its part of the sessions, against those of other data portals.
+    pub weight: u16,
+    /// True when no session may stay: those that are there were asked to go, and others are sent elsewhere.
+    pub drained: bool,
+}
+
+/// Whether sessions stay at a portal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortalRole {
+    /// Hosts are told of it, and stay where they log in.
+    #[default]
+    Plain,
+    /// Hosts are told of it, and each session is sent to a data portal. Where none can be reached, it stays.
+    Front,
+    /// Sessions are sent to it; hosts that can reach a front portal are not told of it.
+    Data,
+}
+
+/// By what a data portal is chosen for a session, after the first rules: the one with the fewest sessions of this
+/// initiator to this target, and of those one in the initiator's own network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balance {
+    /// The fewest sessions for its weight.
+    #[default]
+    Sessions,
+    /// The fewest bytes in the last seconds for its weight.
+    Bytes,
+}
+
+/// The settings of a portal by name, and what may be written there.
+pub const PORTAL_SETTINGS: [(&str, &str); 3] =
+    [("role", "plain, front or data"), ("group", "a number from 1 to 65535"), ("weight", "a number from 1 to 1000")];
+
+const SETTINGS: Settings<3> = Settings { owner: "portal", names: PORTAL_SETTINGS };
+
+impl Default for PortalPolicy {
+    fn default() -> Self {
+        Self { role: PortalRole::Plain, tag: 1, weight: 1, drained: false }
+    }
+}
+
+impl PortalPolicy {
+    /// The setting `key` is `value`.
+    ///
+    /// *Errors*: there is no such setting, or the value is none for it.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
+        let wrong = SETTINGS.wrong(key, value)?;
+        let number = |most: u16| value.parse().ok().filter(|number| (1..=most).contains(number));
+        match key {
+            "role" => self.role = value.parse().map_err(|()| wrong())?,
+            "group" => self.tag = number(u16::MAX).ok_or_else(wrong)?,
+            _ => self.weight = number(1000).ok_or_else(wrong)?,
+        }
+        Ok(())
+    }
+
+    /// Every setting with its value, as [`PortalPolicy::set`] takes them.
+    #[must_use]
+    pub fn settings(&self) -> [(&'static str, String); 3] {
+        SETTINGS.with([self.role.to_string(), self.tag.to_string(), self.weight.to_string()])
+    }
+
+    /// True when sessions may be sent there.
+    #[must_use]
+    pub fn takes_sessions(&self) -> bool {
+        self.role == PortalRole::Data && !self.drained
+    }
+}
+
+impl FromStr for PortalAddress {
+    type Err = Refusal;
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let bare = || text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let address = text.parse().or_else(|_| bare().map(|address| SocketAddr::new(address, ISCSI_PORT)));
+        address.map(Self).map_err(|_| {
+            Refusal::new(
+                code::ADDRESS_INVALID,
+                format!("\"{text}\" is not an address to listen on"),
+                "write 10.0.0.1, 10.0.0.1:3260 or [fd00::1]:3260",
+            )
+        })
+    }
+}
+
+impl TryFrom<String> for PortalAddress {
+    type Error = Refusal;
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<PortalAddress> for String {
+    fn from(address: PortalAddress) -> Self {
+        address.to_string()
+    }
+}
+
+impl fmt::Display for PortalAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PortalRole {
+    const ALL: [Self; 3] = [Self::Plain, Self::Front, Self::Data];
+
+    /// The role in one word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Front => "front",
+            Self::Data => "data",
+        }
+    }
+}
+
+impl FromStr for PortalRole {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or(())
+    }
+}
+
+impl fmt::Display for PortalRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Balance {
+    /// The measure in one word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sessions => "sessions",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Balance {
+    type Err = Refusal;
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        [Self::Sessions, Self::Bytes].into_iter().find(|balance| balance.as_str() == text).ok_or_else(|| {
+            let message = format!("sessions cannot be balanced by \"{text}\"");
+            Refusal::new(code::SETTING_INVALID, message, "write sessions or bytes")
+        })
+    }
+}
+
+/// One portal as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortalReport {
+    /// Where it listens, with its real port.
+    pub address: SocketAddr,
+    /// What it is for.
+    #[serde(flatten)]
+    pub policy: PortalPolicy,
+    /// How it is.
+    pub state: PortalState,
+    /// How many sessions came in through it.
+    pub sessions: u32,
+}
+
+/// How a portal is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PortalState {
+    /// It listens.
+    Open,
+    /// It is configured, but does not listen.
+    Failed {
+        /// Why, in words.
+        why: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portal_address_has_the_port_of_iscsi_unless_it_names_one() {
+        let written = |text: &str| text.parse::<PortalAddress>().map(|address| address.to_string()).ok();
+        assert_eq!(written("10.0.0.1").as_deref(), Some("10.0.0.1:3260"));
+        assert_eq!(written("[fd00::1]:99").as_deref(), Some("[fd00::1]:99"));
+        assert_eq!(written("fd00::1"), written("[fd00::1]"));
+        assert_eq!(written("nas.example"), None);
+    }
+
+    #[test]
+    fn portal_settings_are_read_as_they_are_written() {
+        let mut policy = PortalPolicy::default();
+        for (key, value) in [("role", "data"), ("group", "7"), ("weight", "10")] {
+            policy.set(key, value).expect("a setting");
+        }
+        assert_eq!(policy, PortalPolicy { role: PortalRole::Data, tag: 7, weight: 10, drained: false });
+        let mut again = PortalPolicy::default();
+        policy.settings().into_iter().for_each(|(key, value)| again.set(key, &value).expect("as it was written"));
+        assert_eq!(again, policy);
+        for (key, value) in [("role", "back"), ("group", "0"), ("group", "65536"), ("weight", "1001"), ("speed", "9")] {
+            assert!(again.set(key, value).is_err(), "{key}={value}");
+        }
+        assert!("bytes".parse() == Ok(Balance::Bytes) && "luck".parse::<Balance>().is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! `blockyard portal …`
+
+use super::setting;
+use clap::Subcommand;
+use model::{Balance, PortalAddress};
+
+/// What can be done with portals.
+#[derive(Debug, Subcommand)]
+pub enum PortalCommand {
+    /// List all portals
+    #[command(visible_alias = "ls", after_help = "Example:\n  blockyard portal list --no-headers")]
+    List,
+    /// Let hosts log in at another address
+    #[command(after_help = "Example:
+  blockyard portal add 10.0.1.1 role=data
+  blockyard portal add 10.0.2.1:3261 role=data group=2 weight=10
+
+Settings: see blockyard portal set --help.")]
+    Add {
+        /// Where, with iSCSI's port when it names none
+        address: PortalAddress,
+        /// What is to be how
+        #[arg(value_name = "KEY=VALUE", value_parser = setting)]
+        settings: Vec<(String, String)>,
+    },
+    /// Say what a portal is for; without settings: show them
+    #[command(after_help = "Example:
+  blockyard portal set 10.0.0.1 role=front
+  blockyard portal set 10.0.1.1 role=data weight=10
+
+Settings:
+  role    plain: hosts stay where they log in
+          front: hosts are told of it, and each session is sent to a data portal
+          data:  takes sessions; hosts that reach a front portal are not told of it
+  group   the target portal group tag, 1 to 65535
+  weight  its part of the sessions, against those of other data portals, 1 to 1000")]
+    Set {
+        /// Which
+        address: PortalAddress,
+        /// What is to be how
+        #[arg(value_name = "KEY=VALUE", value_parser = setting)]
+        settings: Vec<(String, String)>,
+    },
+    /// Move the sessions of a portal to others, and let none in until it is resumed
+    #[command(
+        after_help = "Hosts are asked to log in anew, one path of each at a time, and are sent to another portal.
+
+Example:
+  blockyard portal drain 10.0.1.1 && blockyard portal list"
+    )]
+    Drain {
+        /// Which
+        address: PortalAddress,
+    },
+    /// Let a portal take sessions again
+    #[command(after_help = "Example:\n  blockyard portal resume 10.0.1.1")]
+    Resume {
+        /// Which
+        address: PortalAddress,
+    },
+    /// Close a portal that was added
+    #[command(after_help = "Example:\n  blockyard portal remove 10.0.1.1")]
+    Remove {
+        /// Which
+        address: PortalAddress,
+        /// Cut off the hosts that are logged in there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Choose data portals by the fewest sessions, or by the fewest bytes; without a word: say which
+    #[command(
+        after_help = "Before that, sessions of one host to one target go to different portals, and a portal in the
+host's own network goes before others.
+
+Example:
+  blockyard portal balance bytes"
+    )]
+    Balance {
+        /// sessions or bytes
+        #[arg(value_name = "BY")]
+        by: Option<Balance>,
+    },
+}

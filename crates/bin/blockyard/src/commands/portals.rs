@@ -1,0 +1,97 @@
+//! `blockyard portal …`
+
+use super::Desk;
+use crate::args::PortalCommand;
+use crate::client::query;
+use crate::failure::Failure;
+use crate::output::Rows;
+use control::request::{NewPortal, PortalSettings, SetBalance};
+use model::{Balance, PortalAddress, PortalReport, PortalState};
+
+pub fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
+    match command {
+        PortalCommand::List => list(desk),
+        PortalCommand::Add { address, settings } => {
+            let request = NewPortal { address, settings: settings.into_iter().collect() };
+            let answer = desk.client.post("/portals", &request, "portal")?;
+            let portal: PortalReport = answer.decode()?;
+            desk.out.done(&answer, &format!("hosts can log in at {}, {}", portal.address, meaning(&portal)))
+        }
+        PortalCommand::Set { address, settings } => set(desk, address, settings),
+        PortalCommand::Drain { address } => {
+            let answer = desk.client.post(&path(address, "/drain"), &(), "portal")?;
+            let portal: PortalReport = answer.decode()?;
+            let text = match portal.sessions {
+                0 => format!("portal {address} takes no sessions until blockyard portal resume {address}"),
+                n => format!("portal {address} takes no sessions; {n} are asked to move, see blockyard portal list"),
+            };
+            desk.out.done(&answer, &text)
+        }
+        PortalCommand::Resume { address } => {
+            let answer = desk.client.post(&path(address, "/resume"), &(), "portal")?;
+            desk.out.done(&answer, &format!("portal {address} takes sessions again"))
+        }
+        PortalCommand::Remove { address, force } => {
+            let asked = query(&[("force", force.to_string())]);
+            desk.client.delete(&format!("{}?{asked}", path(address, "")))?;
+            desk.out.said(&format!("portal {address} is closed"))
+        }
+        PortalCommand::Balance { by } => balance(desk, by),
+    }
+}
+
+fn path(address: PortalAddress, rest: &str) -> String {
+    format!("/portals/{address}{rest}")
+}
+
+fn meaning(portal: &PortalReport) -> &'static str {
+    match portal.policy.role {
+        model::PortalRole::Plain => "and stay there",
+        model::PortalRole::Front => "and are sent to data portals",
+        model::PortalRole::Data => "and are sent there from front portals",
+    }
+}
+
+fn set(desk: &Desk, address: PortalAddress, settings: Vec<(String, String)>) -> Result<(), Failure> {
+    let request = PortalSettings { settings: settings.into_iter().collect() };
+    let answer = desk.client.patch(&path(address, ""), &request, "portal")?;
+    if desk.out.is_quiet() && !desk.out.is_json() {
+        return Ok(());
+    }
+    let portal: PortalReport = answer.decode()?;
+    let rows = portal.policy.settings().map(|(key, value)| vec![key.to_owned(), value]);
+    desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
+}
+
+fn balance(desk: &Desk, by: Option<Balance>) -> Result<(), Failure> {
+    let answer = match by {
+        Some(by) => desk.client.patch("/balance", &SetBalance { by }, "balance")?,
+        None => desk.client.get("/balance", "balance")?,
+    };
+    let by: Balance = answer.decode()?;
+    desk.out.done(&answer, &format!("sessions go to the data portal with the fewest {by} for its weight"))
+}
+
+fn list(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/portals", "portals")?;
+    let portals: Vec<PortalReport> = answer.decode()?;
+    let row = |portal: &PortalReport| {
+        let policy = &portal.policy;
+        let state = match &portal.state {
+            PortalState::Failed { why } => format!("failed: {why}"),
+            PortalState::Open if !policy.drained => "open".to_owned(),
+            PortalState::Open if portal.sessions > 0 => "draining".to_owned(),
+            PortalState::Open => "drained".to_owned(),
+        };
+        vec![
+            portal.address.to_string(),
+            policy.role.to_string(),
+            policy.tag.to_string(),
+            policy.weight.to_string(),
+            portal.sessions.to_string(),
+            state,
+        ]
+    };
+    let header = &["PORTAL", "ROLE", "GROUP", "WEIGHT", "SESSIONS", "STATE"];
+    desk.out.rows(&answer, &Rows { header, rows: portals.iter().map(row).collect() })
+}

@@ -1,0 +1,177 @@
+//! One address for hosts, and many that carry their sessions: sent there, moved away, and back.
+
+use crate::array::{OPEN, portal};
+use crate::host::{Host, Login};
+use crate::node::{Node, furnished};
+use control::request::{NewPortal, PortalSettings, RemovePortal};
+use model::{PortalAddress, PortalPolicy, PortalRole, code};
+use shard::World;
+use sim::Sim;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A data portal with this number.
+fn data(number: u16) -> SocketAddr {
+    SocketAddr::new(portal().ip(), 4000 + number)
+}
+
+fn settings(pairs: &[(&str, &str)]) -> PortalSettings {
+    let pair = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+    PortalSettings { settings: pairs.iter().map(pair).collect() }
+}
+
+impl Node {
+    /// The first portal is a front, and there are two for data.
+    async fn front(&self) {
+        for number in [1, 2] {
+            let PortalSettings { settings } = settings(&[("role", "data")]);
+            self.control.add_portal(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
+        }
+        self.set(portal(), &[("role", "front")]).await;
+    }
+
+    async fn set(&self, address: SocketAddr, pairs: &[(&str, &str)]) {
+        self.control.set_portal(PortalAddress(address), settings(pairs)).await.unwrap();
+    }
+
+    /// How many sessions each portal has, in the order of their addresses.
+    async fn spread(&self) -> Vec<u32> {
+        self.control.portal_reports().await.unwrap().iter().map(|portal| portal.sessions).collect()
+    }
+}
+
+/// Sessions of one host with one target go to different portals; the front keeps none.
+#[test]
+fn sessions_of_a_host_are_sent_to_different_data_portals() {
+    Sim::new(1).run(async move |sim| {
+        let (node, first) = furnished(&sim, 2).await;
+        drop(first);
+        node.front().await;
+        let mut paths = Vec::new();
+        for isid in [1, 2] {
+            let (mut host, at) = Host::follow(&sim, &Login::of(OPEN, isid), portal()).await;
+            host.take_attention().await;
+            paths.push((host, at));
+        }
+        assert_eq!(paths.iter().map(|(_, at)| *at).collect::<Vec<_>>(), [data(1), data(2)]);
+        paths[0].0.write(3, 0x5a).await;
+        assert_eq!(paths[1].0.read(3).await, [0x5a; 512]);
+        let (mut asker, at) = Host::follow(&sim, &Login { target: None, ..Login::of(OPEN, 9) }, portal()).await;
+        assert_eq!((at, asker.targets().await), (portal(), vec![format!("{},1", portal())]));
+        let (mut own, at) = Host::follow(&sim, &Login::of(OPEN, 3), data(1)).await;
+        own.take_attention().await;
+        assert_eq!(at, data(1), "who chooses a data portal stays there");
+    });
+}
+
+/// A portal is drained, and takes sessions again: hosts that do as they are asked lose nothing on the way.
+#[test]
+fn drained_portal_moves_its_sessions_and_gets_some_back() {
+    Sim::new(2).run(async move |sim| {
+        let (node, first) = furnished(&sim, 2).await;
+        drop(first);
+        node.front().await;
+        let login = |isid| Login::of(OPEN, isid);
+        let (mut one, _) = Host::follow(&sim, &login(1), portal()).await;
+        let (mut two, _) = Host::follow(&sim, &login(2), portal()).await;
+        one.take_attention().await;
+        two.take_attention().await;
+        one.write(7, 0x11).await;
+        node.control.drain_portal(PortalAddress(data(1)), true).await.unwrap();
+        assert_eq!(one.log_out_when_asked().await, 15);
+        let (mut one, at) = Host::follow(&sim, &login(1), portal()).await;
+        one.take_attention().await;
+        assert_eq!((at, one.read(7).await), (data(2), vec![0x11; 512]));
+        let (own, at) = Host::follow(&sim, &login(3), data(1)).await;
+        assert_eq!(at, data(2), "also who comes to it directly is sent away");
+        drop(own);
+        sim.sleep(Duration::from_secs(1)).await;
+        assert_eq!(node.spread().await, [0, 0, 2]);
+        let refused = node.control.drain_portal(PortalAddress(data(2)), true).await.unwrap_err();
+        assert_eq!(refused.code, code::PORTAL_LAST);
+        node.control.drain_portal(PortalAddress(data(1)), false).await.unwrap();
+        // The one that has been there longer goes.
+        assert_eq!(two.log_out_when_asked().await, 15);
+        let (mut back, at) = Host::follow(&sim, &login(2), portal()).await;
+        back.take_attention().await;
+        assert_eq!(at, data(1));
+        for _ in 0..10 {
+            sim.sleep(Duration::from_secs(3)).await;
+            assert_eq!([one.read(7).await, back.read(7).await], [[0x11; 512]; 2], "nobody is asked again");
+        }
+        assert_eq!(node.spread().await, [0, 1, 1]);
+    });
+}
+
+/// Who does not log out when asked is cut off, and finds the right portal then.
+#[test]
+fn session_that_does_not_move_is_cut_off() {
+    Sim::new(3).run(async move |sim| {
+        let (node, first) = furnished(&sim, 1).await;
+        drop(first);
+        node.front().await;
+        let (mut deaf, at) = Host::follow(&sim, &Login::of(OPEN, 1), portal()).await;
+        deaf.take_attention().await;
+        assert_eq!(at, data(1));
+        node.control.drain_portal(PortalAddress(data(1)), true).await.unwrap();
+        let since = sim.now();
+        assert_eq!(deaf.until_closed().await.len(), 1, "it was asked once");
+        assert!(sim.now().since(since) >= Duration::from_secs(15));
+        assert_eq!(Host::follow(&sim, &Login::of(OPEN, 1), portal()).await.1, data(2));
+    });
+}
+
+#[test]
+fn portals_that_were_added_are_there_after_a_restart_and_go_when_they_are_removed() {
+    Sim::new(4).run(async move |sim| {
+        let (node, first) = furnished(&sim, 1).await;
+        drop(first);
+        node.front().await;
+        node.set(data(2), &[("weight", "9"), ("group", "2")]).await;
+        let node = node.restarted(1).await;
+        let told: Vec<(SocketAddr, PortalPolicy)> =
+            node.control.portal_reports().await.unwrap().iter().map(|portal| (portal.address, portal.policy)).collect();
+        let policy = |role, tag, weight| PortalPolicy { role, tag, weight, drained: false };
+        assert_eq!(
+            told,
+            [
+                (portal(), policy(PortalRole::Front, 1, 1)),
+                (data(1), policy(PortalRole::Data, 1, 1)),
+                (data(2), policy(PortalRole::Data, 2, 9)),
+            ]
+        );
+        let (mut host, at) = Host::follow(&sim, &Login::of(OPEN, 1), portal()).await;
+        host.take_attention().await;
+        assert_eq!(at, data(2), "it has nine parts of ten");
+        let remove = async |address, force| {
+            node.control.remove_portal(PortalAddress(address), RemovePortal { force }).await.map_err(|no| no.code)
+        };
+        assert_eq!(remove(portal(), true).await, Err(code::PORTAL_CONFIGURED));
+        assert_eq!(remove(data(2), false).await, Err(code::PORTAL_IN_USE));
+        assert_eq!(remove(data(2), true).await, Ok(()));
+        assert!(host.until_closed().await.is_empty());
+        assert_eq!(Host::follow(&sim, &Login::of(OPEN, 1), portal()).await.1, data(1));
+        assert_eq!(remove(data(2), true).await, Err(code::PORTAL_UNKNOWN));
+    });
+}
+
+/// A volume that is presented through one portal group is not there through others.
+#[test]
+fn volume_is_seen_only_through_the_portal_groups_that_it_is_presented_through() {
+    Sim::new(5).run(async move |sim| {
+        let (node, first) = furnished(&sim, 1).await;
+        drop(first);
+        node.front().await;
+        node.set(data(2), &[("group", "2")]).await;
+        node.hide("tank/vm1").await;
+        node.show_in("tank/vm1", 0, vec![2]).await;
+        let (mut inside, _) = Host::follow(&sim, &Login::of(OPEN, 1), data(2)).await;
+        inside.take_attention().await;
+        inside.write(0, 1).await;
+        let (mut outside, _) = Host::follow(&sim, &Login::of(OPEN, 2), data(1)).await;
+        assert_eq!(outside.try_read(0).await, Err((5, 0x25, 0)), "there is no such unit");
+        let discovery = Login { target: None, ..Login::of(OPEN, 3) };
+        let (mut asker, _) = Host::follow(&sim, &discovery, data(2)).await;
+        assert!(asker.targets().await.is_empty(), "the front portal is of group 1");
+    });
+}

@@ -1,0 +1,148 @@
+//! Portals: added, set, drained, removed.
+
+use crate::Control;
+use crate::request::{NewPortal, PortalSettings, RemovePortal, SetBalance};
+use crate::state::{PortalRecord, State};
+use model::{Balance, Order, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState, Refusal, code};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+impl Control {
+    /// Hosts can log in there too, now and after every start.
+    ///
+    /// *Errors*: it is a portal already, it cannot be listened on, or a setting does not fit.
+    pub async fn add_portal(&self, request: NewPortal) -> Result<PortalReport, Refusal> {
+        let turn = self.turn().await;
+        let PortalAddress(address) = request.address;
+        let policy = changed(address, PortalPolicy::default(), &request.settings)?;
+        if self.portals().iter().any(|portal| portal.address == address) {
+            let message = format!("{address} is a portal already");
+            return Err(Refusal::new(code::PORTAL_TAKEN, message, "choose another address or port"));
+        }
+        let opened = self.engine.portal(Order::OpenPortal { address }).await?;
+        let report = PortalReport { policy, ..opened };
+        self.remember_portal(report.clone());
+        let record = PortalRecord { added: true, policy };
+        let kept = self.commit_access(&turn, |state| {
+            state.portals.insert(report.address, record);
+        });
+        let kept = kept.await;
+        if kept.is_err() {
+            self.forget_portal(report.address);
+            self.engine.done(Order::ClosePortal { address: report.address }).await?;
+        }
+        kept.map(|()| report)
+    }
+
+    /// Nobody logs in there any more.
+    ///
+    /// *Errors*: it is none, it stands in the configuration file, or hosts are logged in there and it is not forced.
+    pub async fn remove_portal(&self, address: PortalAddress, request: RemovePortal) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        let PortalReport { address, sessions, state, .. } = self.portal(address).await?;
+        if !self.state().portals.get(&address).is_some_and(|record| record.added) {
+            let message = format!("portal {address} stands in the configuration file");
+            return Err(Refusal::new(code::PORTAL_CONFIGURED, message, "take it out there and start the daemon again"));
+        }
+        if sessions > 0 && !request.force {
+            let message = format!("{sessions} sessions are logged in at portal {address}");
+            let hint = format!("move them with blockyard portal drain {address}, or cut them off with --force");
+            return Err(Refusal::new(code::PORTAL_IN_USE, message, hint));
+        }
+        if state == PortalState::Open {
+            self.engine.done(Order::ClosePortal { address }).await?;
+        }
+        self.forget_portal(address);
+        self.commit_access(&turn, |state| {
+            state.portals.remove(&address);
+        })
+        .await
+    }
+
+    /// The portal has these settings; sessions move where they should be now.
+    ///
+    /// *Errors*: it is none, or a setting does not fit.
+    pub async fn set_portal(&self, address: PortalAddress, request: PortalSettings) -> Result<PortalReport, Refusal> {
+        self.change_portal(address, |address, policy, _| changed(address, policy, &request.settings)).await
+    }
+
+    /// No session stays there: those that are there are asked to go to other portals, and new ones are sent there. Or it
+    /// takes sessions again.
+    ///
+    /// *Errors*: it is none, or there is no other portal to go to.
+    pub async fn drain_portal(&self, address: PortalAddress, drained: bool) -> Result<PortalReport, Refusal> {
+        self.change_portal(address, |address, policy, others| {
+            let takes = |policy: &PortalPolicy| !policy.drained && policy.role != PortalRole::Front;
+            if drained && !others.iter().any(takes) {
+                let message = format!("no other portal would take the sessions of {address}");
+                let hint = "add one with blockyard portal add, or resume one that is drained";
+                return Err(Refusal::new(code::PORTAL_LAST, message, hint));
+            }
+            Ok(PortalPolicy { drained, ..policy })
+        })
+        .await
+    }
+
+    /// By what sessions are shared out.
+    #[must_use]
+    pub fn balance(&self) -> Balance {
+        self.state().balance
+    }
+
+    /// Sessions are shared out by this from now on.
+    ///
+    /// *Errors*: the state cannot be written.
+    pub async fn set_balance(&self, request: SetBalance) -> Result<Balance, Refusal> {
+        let turn = self.turn().await;
+        self.commit_access(&turn, |state| state.balance = request.by).await?;
+        Ok(request.by)
+    }
+
+    /// `change` is given the address, what is set, and what is set for the others.
+    async fn change_portal(
+        &self,
+        address: PortalAddress,
+        change: impl FnOnce(SocketAddr, PortalPolicy, &[PortalPolicy]) -> Result<PortalPolicy, Refusal>,
+    ) -> Result<PortalReport, Refusal> {
+        let turn = self.turn().await;
+        let report = self.portal(address).await?;
+        let (address, state) = (report.address, self.state());
+        let others = self.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
+        let others: Vec<PortalPolicy> = others.map(|other| state.portal_policy(other)).collect();
+        let policy = change(address, state.portal_policy(address), &others)?;
+        self.commit_access(&turn, |state| state.set_portal(address, policy)).await?;
+        Ok(PortalReport { policy, ..report })
+    }
+
+    async fn portal(&self, PortalAddress(address): PortalAddress) -> Result<PortalReport, Refusal> {
+        let portals = self.portal_reports().await?;
+        portals.into_iter().find(|portal| portal.address == address).ok_or_else(|| {
+            let message = format!("no portal has the address {address}");
+            Refusal::new(code::PORTAL_UNKNOWN, message, "see blockyard portal list")
+        })
+    }
+}
+
+/// The policy with these settings.
+fn changed(
+    address: SocketAddr,
+    mut policy: PortalPolicy,
+    settings: &BTreeMap<String, String>,
+) -> Result<PortalPolicy, Refusal> {
+    settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
+    if policy.role == PortalRole::Data && address.ip().is_unspecified() {
+        let message = format!("sessions cannot be sent to {address}, which stands for every address");
+        let hint = "add a portal for each address with blockyard portal add";
+        return Err(Refusal::new(code::PORTAL_WILDCARD, message, hint));
+    }
+    Ok(policy)
+}
+
+impl State {
+    /// Nothing is kept of a portal of the configuration file for which nothing is set.
+    fn set_portal(&mut self, address: SocketAddr, policy: PortalPolicy) {
+        let added = self.portals.get(&address).is_some_and(|record| record.added);
+        self.portals.insert(address, PortalRecord { added, policy });
+        self.portals.retain(|_, record| *record != PortalRecord::default());
+    }
+}

@@ -1,0 +1,105 @@
+//! Portals: opened, closed, and sessions shared out over them.
+
+use super::Conductor;
+use crate::access::{Place, canonical};
+use crate::portal::OpenPortal;
+use crate::registry::{Entry, Notice, SessionId};
+use model::{PortalReport, PortalState, Refusal, code};
+use shard::World;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long an initiator may take to log out after it was asked to.
+const LOGOUT_TIME: Duration = Duration::from_secs(15);
+/// How long those that were asked have before others are.
+const ROUND: Duration = Duration::from_secs(3);
+/// How often sessions are asked to move for one change of the portals.
+const ROUNDS_MAX: u32 = 100;
+
+impl<W: World> Conductor<W> {
+    /// Listens on the address.
+    pub(super) fn open_portal(&self, address: SocketAddr) -> Result<PortalReport, Refusal> {
+        if self.portals.borrow().contains_key(&address) {
+            return Err(Refusal::new(
+                code::PORTAL_TAKEN,
+                format!("portal {address} is open already"),
+                "choose another address or port",
+            ));
+        }
+        let portal = OpenPortal::open(&self.seat, address, self.next_connection.clone()).map_err(|error| {
+            Refusal::new(
+                code::PORTAL_UNUSABLE,
+                format!("cannot listen on {address}: {error}"),
+                "choose an address of this machine and a port that nothing else uses",
+            )
+        })?;
+        let address = portal.address;
+        self.portals.borrow_mut().insert(address, portal);
+        let policy = self.seat.access.borrow().policy_at(address);
+        Ok(PortalReport { address, policy, state: PortalState::Open, sessions: 0 })
+    }
+
+    /// Listens there no more; the sessions that came in there have ended.
+    pub(super) async fn close_portal(&self, address: SocketAddr) -> Result<(), Refusal> {
+        if self.portals.borrow_mut().remove(&address).is_none() {
+            return Err(Refusal::new(
+                code::PORTAL_UNKNOWN,
+                format!("no portal has the address {address}"),
+                "`blockyard portal list` shows them",
+            ));
+        }
+        self.end_sessions(|entry| entry.came_through(address)).await;
+        Ok(())
+    }
+
+    /// Sessions that may not stay where they are, or had better be elsewhere, are asked to log in anew: in rounds, one
+    /// session of each initiator at a time, so that its other paths carry on.
+    pub(super) fn share_out(self: &Rc<Self>) {
+        let turn = self.sharing.get() + 1;
+        self.sharing.set(turn);
+        let mut asked = BTreeSet::new();
+        if !self.ask_to_move(&mut asked) {
+            return;
+        }
+        let conductor = self.clone();
+        self.seat.world.spawn(async move {
+            for _ in 0..ROUNDS_MAX {
+                conductor.seat.world.sleep(ROUND).await;
+                if conductor.sharing.get() != turn || !conductor.ask_to_move(&mut asked) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Asks one session of each initiator, of those that should move and were not asked yet; false when there are none.
+    fn ask_to_move(&self, asked: &mut BTreeSet<SessionId>) -> bool {
+        let view = self.seat.access.borrow().clone();
+        let sessions = self.seat.registry.sessions();
+        let may_not_stay = |entry: &Entry| {
+            let goes = !entry.is_discovery() && view.policy_at(entry.portal).drained;
+            goes && view.place_for(entry.portal, entry.peer.ip()) != Place::Nowhere
+        };
+        let surplus = self.seat.registry.surplus(&view.data_portals());
+        let moves = |(id, entry): &&(SessionId, Entry)| {
+            asked.contains(id) || may_not_stay(entry) || surplus.contains(&entry.nexus)
+        };
+        let moving: Vec<&(SessionId, Entry)> = sessions.iter().filter(moves).collect();
+        let mut busy: BTreeSet<&str> = moving
+            .iter()
+            .filter(|(id, _)| asked.contains(id))
+            .map(|(_, entry)| entry.nexus.initiator.as_str())
+            .collect();
+        for (id, entry) in &moving {
+            if busy.insert(&entry.nexus.initiator) {
+                tracing::info!(initiator = entry.nexus.initiator, portal = %canonical(entry.portal), "asked to log in anew");
+                // A session that is just ending needs no notice.
+                let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
+                asked.insert(*id);
+            }
+        }
+        !moving.is_empty()
+    }
+}
