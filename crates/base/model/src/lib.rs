@@ -21,6 +21,7 @@ pub mod policy;
 mod pool;
 mod portal;
 mod refusal;
+mod refused;
 mod report;
 mod scrub;
 mod secret;
@@ -55,6 +56,7 @@ pub use portal::{
     Balance, ISCSI_PORT, PORTAL_SETTINGS, Portal, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState,
 };
 pub use refusal::{Kind, Refusal};
+pub use refused::{RefusedLogin, RefusedWhy};
 pub use report::Report;
 pub use scrub::{ScrubReport, ScrubState};
 pub use secret::Secret;

@@ -296,6 +296,8 @@ pub enum Order {
     Snapshots,
     /// Who is logged in → `Report::Sessions`.
     Sessions,
+    /// Who was not let in lately → `Report::Refused`.
+    RefusedLogins,
     /// Where we listen → `Report::Portals`.
     Portals,
     /// What has happened since this was asked last, as soon as something has → `Report::Events`. Each event

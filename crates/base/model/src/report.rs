@@ -1,7 +1,8 @@
 //! What the data plane answers.
 
 use crate::{
-    DiskReport, EngineReport, PoolCheck, PoolReport, PortalReport, Raised, SessionReport, SnapshotReport, VolumeReport,
+    DiskReport, EngineReport, PoolCheck, PoolReport, PortalReport, Raised, RefusedLogin, SessionReport, SnapshotReport,
+    VolumeReport,
 };
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
@@ -31,6 +32,8 @@ pub enum Report {
     Portal(PortalReport),
     /// All portals.
     Portals(Vec<PortalReport>),
+    /// Who was not let in lately.
+    Refused(Vec<RefusedLogin>),
     /// All sessions.
     Sessions(Vec<SessionReport>),
     /// The data plane itself.

@@ -11,7 +11,7 @@ mod volume;
 
 pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
-pub use host::{HostCommand, TargetCommand};
+pub use host::{ChapOptions, GroupCommand, HostCommand, TargetCommand};
 pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
 pub use serve::{IoChoice, ServeOptions};
@@ -96,9 +96,12 @@ pub enum Command {
     /// Snapshots: create, list, lock, delete
     #[command(subcommand, after_help = "Example:\n  blockyard snapshot create tank/vm1 monday")]
     Snapshot(SnapshotCommand),
-    /// Hosts: add, list, remove
+    /// Hosts: add, list, change, refused, explain, remove
     #[command(subcommand, after_help = "Example:\n  blockyard host list")]
     Host(HostCommand),
+    /// Groups of hosts: add, list, join, leave, remove
+    #[command(subcommand, after_help = "Example:\n  blockyard group add cluster web db")]
+    Group(GroupCommand),
     /// Targets: add, list, remove; one is there from the start
     #[command(subcommand, after_help = "Example:\n  blockyard target list")]
     Target(TargetCommand),

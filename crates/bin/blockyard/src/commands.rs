@@ -2,6 +2,7 @@
 
 mod disks;
 mod events;
+mod groups;
 mod hosts;
 mod pools;
 mod portals;
@@ -33,6 +34,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Volume(command) => volumes::run(&desk, command),
         Command::Snapshot(command) => snapshots::run(&desk, command),
         Command::Host(command) => hosts::run(&desk, command),
+        Command::Group(command) => groups::run(&desk, command),
         Command::Target(command) => hosts::run_target(&desk, command),
         Command::Present(options) => presentations::present(&desk, options),
         Command::Unpresent(options) => presentations::unpresent(&desk, &options),

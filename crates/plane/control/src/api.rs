@@ -8,10 +8,10 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    AddGroup, AddLog, AddMember, Events, GrowPool, ImportPool, Locate, LockSnapshot, NewClone, NewCopy, NewDisk,
-    NewHost, NewPool, NewPortal, NewPresentation, NewSnapshots, NewSpare, NewTarget, NewVolume, PoolSettings,
-    PortalSettings, RemoveLog, RemovePortal, Replace, Resize, RollBack, SetBalance, StartScrub, Unpresent,
-    VolumeChange, VolumeSettings,
+    AddGroup, AddLog, AddMember, Events, Explain, GroupChange, GrowPool, HostChange, ImportPool, Locate, LockSnapshot,
+    NewClone, NewCopy, NewDisk, NewHost, NewHostGroup, NewPool, NewPortal, NewPresentation, NewSnapshots, NewSpare,
+    NewTarget, NewVolume, PoolSettings, PortalSettings, RemoveLog, RemovePortal, Replace, Resize, RollBack, SetBalance,
+    StartScrub, Unpresent, VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -67,7 +67,11 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/copies/{*name}", axum::routing::delete(cancel_copy))
         .route("/rollbacks", post(roll_back))
         .route("/hosts", get(hosts).post(add_host))
-        .route("/hosts/{name}", axum::routing::delete(remove_host))
+        .route("/hosts/{name}", patch(change_host).delete(remove_host))
+        .route("/hosts/{name}/explain", get(explain))
+        .route("/groups", get(groups).post(make_group))
+        .route("/groups/{name}", patch(change_group).delete(dissolve_group))
+        .route("/refused", get(refused))
         .route("/targets", get(targets).post(add_target))
         .route("/targets/{name}", axum::routing::delete(remove_target))
         .route("/presentations", get(presentations).post(present).delete(unpresent))
@@ -300,6 +304,35 @@ async fn add_host(State(control): Shared, Body(request): Body<NewHost>) -> Answe
 async fn remove_host(State(control): Shared, Named(name): Named<Name>) -> Answer {
     to_its_end(async move { control.remove_host(&name).await }).await?;
     Ok(gone())
+}
+
+async fn change_host(State(control): Shared, Named(name): Named<Name>, Body(change): Body<HostChange>) -> Answer {
+    answer("host", to_its_end(async move { control.change_host(&name, change).await }).await?)
+}
+
+async fn explain(State(control): Shared, Named(name): Named<Name>, Asked(asked): Asked<Explain>) -> Answer {
+    answer("explanation", control.explain(&name, &asked.volume).await?)
+}
+
+async fn groups(State(control): Shared) -> Answer {
+    answer("groups", control.groups_of_hosts())
+}
+
+async fn make_group(State(control): Shared, Body(request): Body<NewHostGroup>) -> Answer {
+    created("group", to_its_end(async move { control.add_group_of_hosts(request).await }).await?)
+}
+
+async fn change_group(State(control): Shared, Named(name): Named<Name>, Body(change): Body<GroupChange>) -> Answer {
+    answer("group", to_its_end(async move { control.change_group_of_hosts(&name, change).await }).await?)
+}
+
+async fn dissolve_group(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    to_its_end(async move { control.remove_group_of_hosts(&name).await }).await?;
+    Ok(gone())
+}
+
+async fn refused(State(control): Shared) -> Answer {
+    answer("refused", control.refused_logins().await?)
 }
 
 async fn targets(State(control): Shared) -> Answer {

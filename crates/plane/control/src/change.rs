@@ -6,6 +6,8 @@
 pub(crate) mod care;
 pub(crate) mod copies;
 pub(crate) mod disks;
+pub(crate) mod explain;
+mod host_groups;
 pub(crate) mod hosts;
 mod log;
 mod medium;

@@ -1,8 +1,8 @@
 //! Asking the data plane.
 
 use model::{
-    Call, DiskReport, EngineReport, Order, PoolCheck, PoolReport, PortalReport, Refusal, Report, SessionReport,
-    SnapshotReport, VolumeReport, code,
+    Call, DiskReport, EngineReport, Order, PoolCheck, PoolReport, PortalReport, Refusal, RefusedLogin, Report,
+    SessionReport, SnapshotReport, VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -68,6 +68,8 @@ impl Engine {
         portal: Portal(PortalReport);
         /// As [`Engine::ask`], for orders that are answered with portals.
         portals: Portals(Vec<PortalReport>);
+        /// As [`Engine::ask`], for orders that are answered with logins that were refused.
+        refused: Refused(Vec<RefusedLogin>);
         /// As [`Engine::ask`], for orders that are answered with sessions.
         sessions: Sessions(Vec<SessionReport>);
         /// As [`Engine::ask`], for `Order::CheckPool`.

@@ -12,9 +12,9 @@ use crate::Engine;
 use label::OnDisk;
 use model::{
     Access, CacheReport, Call, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState, EngineReport, EventCode,
-    MemberState, Name, Order, PoolCheck, PoolReport, PortalPolicy, PortalReport, PortalState, Raised, Refusal, Report,
-    ScrubState, SessionReport, Size, SnapshotName, SnapshotReport, Subject, VolumeCounters, VolumeName, VolumePolicy,
-    VolumeReport, VolumeSpec, VolumeState, code, event,
+    MemberState, Name, Order, PoolCheck, PoolReport, PortalPolicy, PortalReport, PortalState, Raised, Refusal,
+    RefusedLogin, Report, ScrubState, SessionReport, Size, SnapshotName, SnapshotReport, Subject, VolumeCounters,
+    VolumeName, VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -33,6 +33,8 @@ pub type Watch = Box<dyn FnMut(&Order, bool) + Send>;
 pub struct Fake {
     /// Who is said to be logged in.
     pub sessions: Vec<SessionReport>,
+    /// Who was not let in.
+    pub refused: Vec<RefusedLogin>,
     /// Sees each change, to make crash images between them.
     pub watch: Option<Watch>,
     /// Where the latest access snapshot is left, for tests to look at.
@@ -87,8 +89,9 @@ impl Fake {
     }
 
     fn obey_watched(&mut self, order: &Order) -> Result<Report, Refusal> {
-        use Order::{Disks, Pools, Portals, Sessions, Snapshots, Status, Volumes};
-        let changes = !matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | Status);
+        use Order::{Disks, Pools, Portals, RefusedLogins, Sessions, Snapshots, Status, Volumes};
+        let looks = matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins | Status);
+        let changes = !looks;
         if changes {
             self.note(order, false);
         }
@@ -196,11 +199,7 @@ impl Fake {
                 *self.access.lock().unwrap_or_else(PoisonError::into_inner) = access.clone();
                 Ok(Report::Done)
             }
-            Order::OpenPortal { address } => self.open_portal(*address),
-            Order::ClosePortal { address } => {
-                self.portals.retain(|portal| portal != address);
-                Ok(Report::Done)
-            }
+            Order::OpenPortal { .. } | Order::ClosePortal { .. } | Order::Portals => self.obey_of_portals(order),
             Order::Status => Ok(Report::Engine(EngineReport { shards: 1, io: "none".into(), ..Default::default() })),
             Order::Disks => self
                 .disks
@@ -211,7 +210,7 @@ impl Fake {
             Order::Pools => Ok(Report::Pools(self.advance())),
             Order::Volumes => Ok(Report::Volumes(self.volumes())),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
-            Order::Portals => Ok(Report::Portals(self.portals())),
+            Order::RefusedLogins => Ok(Report::Refused(self.refused.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
         }
@@ -285,6 +284,17 @@ impl Fake {
     fn close_disk(&mut self, disk: &DiskName) -> Report {
         self.disks.remove(disk);
         Report::Done
+    }
+
+    fn obey_of_portals(&mut self, order: &Order) -> Result<Report, Refusal> {
+        match order {
+            Order::OpenPortal { address } => self.open_portal(*address),
+            Order::ClosePortal { address } => {
+                self.portals.retain(|portal| portal != address);
+                Ok(Report::Done)
+            }
+            _ => Ok(Report::Portals(self.portals())),
+        }
     }
 
     fn open_portal(&mut self, address: SocketAddr) -> Result<Report, Refusal> {

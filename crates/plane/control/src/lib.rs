@@ -34,6 +34,7 @@ mod store;
 mod verdict;
 mod view;
 
+pub use change::explain::{Explanation, Point};
 pub use control::Control;
 pub use engine::Engine;
 pub use event_log::{EVENTS_KEPT, Wanted};
@@ -41,7 +42,7 @@ pub use server::{Listening, listen, serve};
 pub use settings::Settings;
 pub use state::State;
 pub use store::{Store, VERSIONS_KEPT};
-pub use view::{HostReport, PresentationReport, TargetReport};
+pub use view::{HostGroupReport, HostReport, PresentationReport, TargetReport};
 
 #[cfg(test)]
 mod tests;

@@ -346,6 +346,55 @@ pub struct NewHost {
     pub mutual_chap: Option<NewChap>,
 }
 
+/// Change a host.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostChange {
+    /// Initiators that are its own, too.
+    pub add_initiators: Vec<Iqn>,
+    /// Initiators that are its own no more.
+    pub remove_initiators: Vec<Iqn>,
+    /// Where it may come from instead; anywhere when empty.
+    pub networks: Option<Vec<Network>>,
+    /// What it must prove instead.
+    pub chap: Option<NewChap>,
+    /// What we prove instead.
+    pub mutual_chap: Option<NewChap>,
+    /// True when it need not prove anything any more, and we do not.
+    pub no_chap: bool,
+    /// True when we do not prove anything any more.
+    pub no_mutual_chap: bool,
+}
+
+/// Which volume is to be explained.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explain {
+    /// The volume.
+    pub volume: VolumeName,
+}
+
+/// Make a group of hosts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewHostGroup {
+    /// Its name, which is no host's.
+    pub name: Name,
+    /// Its hosts.
+    #[serde(default)]
+    pub hosts: Vec<Name>,
+}
+
+/// Change a group of hosts.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GroupChange {
+    /// Hosts that come.
+    pub join: Vec<Name>,
+    /// Hosts that go.
+    pub leave: Vec<Name>,
+}
+
 /// A CHAP name and secret.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@ use model::{
     VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 /// The desired state: one value, replaced as a whole.
@@ -25,6 +25,9 @@ pub struct State {
     pub volumes: BTreeMap<VolumeName, VolumeRecord>,
     /// Hosts.
     pub hosts: BTreeMap<Name, HostRecord>,
+    /// Groups of hosts that see the same volumes; their names are no host's.
+    #[serde(default)]
+    pub groups: BTreeMap<Name, BTreeSet<Name>>,
     /// Targets.
     pub targets: BTreeMap<Name, TargetRecord>,
     /// Who sees what.
@@ -183,7 +186,7 @@ pub struct PresentationRecord {
     pub volume: VolumeName,
     /// Which volume of that name.
     pub volume_id: VolumeId,
-    /// The host.
+    /// The host, or the group of hosts.
     pub host: Name,
     /// The target.
     pub target: Name,
@@ -207,7 +210,11 @@ impl State {
             portals: portals.iter().map(portal).collect(),
             balance: self.balance,
             hosts: self.hosts.iter().map(|(name, record)| record.host(name)).collect(),
-            presentations: self.presentations.iter().map(PresentationRecord::presentation).collect(),
+            presentations: self
+                .hosts
+                .keys()
+                .flat_map(|host| self.seen_by(host).map(|record| record.presentation(host)))
+                .collect(),
         }
     }
 
@@ -221,6 +228,20 @@ impl State {
     pub fn spares_of<'a>(&'a self, pool: &'a Name) -> impl Iterator<Item = &'a DiskName> {
         let may = move |spare: &SpareRecord| spare.pool.as_ref().is_none_or(|own| own == pool);
         self.disks.iter().filter(move |(_, disk)| disk.spare.as_ref().is_some_and(may)).map(|(name, _)| name)
+    }
+
+    /// What the host sees, by itself and as one of its groups.
+    pub fn seen_by<'a>(&'a self, host: &'a Name) -> impl Iterator<Item = &'a PresentationRecord> {
+        self.presentations.iter().filter(move |record| self.stands_for(&record.host, host))
+    }
+
+    /// The hosts that a name stands for: a host, or those of a group.
+    pub fn hosts_of<'a>(&'a self, who: &'a Name) -> impl Iterator<Item = &'a Name> {
+        self.hosts.keys().filter(move |host| self.stands_for(who, host))
+    }
+
+    fn stands_for(&self, who: &Name, host: &Name) -> bool {
+        who == host || self.groups.get(who).is_some_and(|group| group.contains(host))
     }
 
     /// The presentations of a volume.
@@ -243,11 +264,12 @@ impl HostRecord {
 }
 
 impl PresentationRecord {
-    fn presentation(&self) -> Presentation {
+    /// As one host sees it.
+    fn presentation(&self, host: &Name) -> Presentation {
         Presentation {
             volume: self.volume.clone(),
             volume_id: self.volume_id,
-            host: self.host.clone(),
+            host: host.clone(),
             target: self.target.clone(),
             lun: self.lun,
             groups: self.groups.clone(),

@@ -4,6 +4,7 @@ mod access;
 mod api;
 mod care;
 mod crash;
+mod hosts;
 mod racks;
 mod refusals;
 mod restart;

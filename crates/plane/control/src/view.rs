@@ -6,8 +6,8 @@ use crate::change::{pools, volumes};
 use crate::state::{ChapRecord, HostRecord, PresentationRecord};
 use model::{
     DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, MemberReport, Name, Network, Order,
-    PoolReport, PoolState, PortalPolicy, PortalReport, PortalRole, PortalState, Refusal, SessionReport, Size,
-    SpareReport, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState, spread,
+    PoolReport, PoolState, PortalPolicy, PortalReport, PortalRole, PortalState, Refusal, RefusedLogin, SessionReport,
+    Size, SpareReport, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState, spread,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,17 @@ pub struct HostReport {
     pub presentations: u32,
 }
 
+/// A group of hosts that see the same volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostGroupReport {
+    /// Its name.
+    pub name: Name,
+    /// Its hosts.
+    pub hosts: Vec<Name>,
+    /// How many volumes are presented to it.
+    pub presentations: u32,
+}
+
 /// A target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetReport {
@@ -50,7 +61,7 @@ pub struct PresentationReport {
     pub volume: VolumeName,
     /// Which volume of that name.
     pub volume_id: VolumeId,
-    /// The host.
+    /// The host, or the group of hosts.
     pub host: Name,
     /// The target, by its name among ours.
     pub target: Name,
@@ -192,7 +203,7 @@ impl Control {
     #[must_use]
     pub fn hosts(&self) -> Vec<HostReport> {
         let state = self.state();
-        let sees = |name: &Name| state.presentations.iter().filter(|record| record.host == *name).count();
+        let sees = |name: &Name| state.seen_by(name).count();
         state.hosts.iter().map(|(name, record)| HostReport::of(name, record, sees(name))).collect()
     }
 
@@ -218,6 +229,11 @@ impl Control {
         all
     }
 
+    /// Who was not let in lately, and has not come in since.
+    pub async fn refused_logins(&self) -> Result<Vec<RefusedLogin>, Refusal> {
+        self.engine.refused(Order::RefusedLogins).await
+    }
+
     /// Who is logged in.
     pub async fn sessions(&self) -> Result<Vec<SessionReport>, Refusal> {
         self.engine.sessions(Order::Sessions).await
@@ -234,7 +250,8 @@ impl Control {
     pub(crate) fn presentation_report(&self, record: &PresentationRecord) -> PresentationReport {
         let state = self.state();
         let target = state.targets.get(&record.target).expect("a target with presentations is not removed");
-        let host = state.hosts.get(&record.host).expect("a host with presentations is not removed");
+        // The hosts of a group have their own.
+        let host = state.hosts.get(&record.host);
         let open = self.portals().into_iter().filter(|portal| portal.state == PortalState::Open);
         let open = open.map(|portal| (portal.address, state.portal_policy(portal.address)));
         let shown = |policy: &PortalPolicy| record.groups.is_empty() || record.groups.contains(&policy.tag);
@@ -253,8 +270,8 @@ impl Control {
             groups: record.groups.clone(),
             read_only: record.read_only,
             portals: portals.into_iter().map(|(address, _)| address).collect(),
-            chap_user: host.chap.as_ref().map(user),
-            mutual_chap_user: host.mutual_chap.as_ref().map(user),
+            chap_user: host.and_then(|host| host.chap.as_ref()).map(user),
+            mutual_chap_user: host.and_then(|host| host.mutual_chap.as_ref()).map(user),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Who may see what, as the shards use it: one snapshot, the same on every shard, replaced whole.
 
 use crate::balance::Candidate;
-use model::{Access, Host, Iqn, Network, Portal, PortalPolicy, PortalRole, Presentation, Target, VolumeId};
+use model::{Access, Host, Initiators, Iqn, Network, Portal, PortalPolicy, PortalRole, Presentation, Target, VolumeId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -47,6 +47,15 @@ impl AccessView {
     pub fn host_of(&self, initiator: &str, address: IpAddr) -> Option<&Host> {
         let initiator: Iqn = initiator.parse().ok()?;
         self.access.host_of(&initiator, address.to_canonical())
+    }
+
+    /// The host that names `initiator`, from wherever it comes.
+    #[must_use]
+    pub fn host_named(&self, initiator: &str) -> Option<&Host> {
+        let initiator: Iqn = initiator.parse().ok()?;
+        let names =
+            |host: &&Host| matches!(&host.initiators, Initiators::Listed(listed) if listed.contains(&initiator));
+        self.access.hosts.iter().find(names)
     }
 
     /// The target named `iqn`.
@@ -180,7 +189,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Initiators, Portal, VolumeName};
+    use model::VolumeName;
 
     fn portal(address: &str) -> Portal {
         Portal { address: address.parse().expect("an address"), policy: PortalPolicy::default() }

@@ -113,9 +113,12 @@ pub struct Facts {
 }
 
 fn is_question(order: &Order) -> bool {
-    use Order::{CheckPool, Disks, DumpPool, NextEvents, Pools, Portals, Sessions, Snapshots, Status, Volumes};
+    use Order::{
+        CheckPool, Disks, DumpPool, NextEvents, Pools, Portals, RefusedLogins, Sessions, Snapshots, Status, Volumes,
+    };
     let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
-    looks || matches!(order, Status | Disks | Pools | Volumes | Snapshots | Sessions | Portals | NextEvents)
+    let lists = matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins);
+    looks || lists || matches!(order, Status | NextEvents)
 }
 
 impl<W: World> Conductor<W> {

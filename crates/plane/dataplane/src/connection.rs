@@ -16,6 +16,7 @@ use gate::UnitGate;
 use iscsi::Gathered;
 use iscsi::target::{self, Event, TargetRecord};
 use management::Managed;
+use model::RefusedWhy;
 use shard::mailbox::{self, Receiver, Sender};
 use shard::time::Sleep;
 use shard::{Slots, Stream, Time, World};
@@ -65,6 +66,9 @@ struct Connection<W: World, S, F: Future> {
     broken: bool,
     /// Who asks to be let in, as far as it was said.
     asker: Option<String>,
+    /// The target that was asked for, and why the asker may not come in, once that is judged.
+    asked_for: Option<String>,
+    why: Option<RefusedWhy>,
     /// What the registry gave to the login that is under way.
     admitted: Option<SessionId>,
     timer: Option<(Time, Pin<Box<Sleep>>)>,
@@ -106,6 +110,8 @@ where
             gone: Vec::new(),
             broken: false,
             asker: None,
+            asked_for: None,
+            why: None,
             admitted: None,
             timer: None,
             seat,

@@ -4,7 +4,7 @@ use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
 use crate::limits::Limits;
 use iscsi::chap::Authentication;
-use model::Balance;
+use model::{Balance, RefusedLogin};
 use shard::Time;
 use shard::mailbox::Sender;
 use std::collections::BTreeMap;
@@ -154,8 +154,13 @@ struct Table {
     next_tsih: u16,
     ended: Totals,
     balancer: Balancer,
+    /// Who was not let in and has not come in since, oldest first.
+    refused: Vec<RefusedLogin>,
     limits: Limits,
 }
+
+/// Initiators of which it is remembered that they were not let in.
+const REFUSED_MAX: usize = 256;
 
 /// The place of one login under way; given back when dropped.
 pub struct LoginPlace {
@@ -176,6 +181,7 @@ impl Registry {
             next_tsih: 1,
             ended: Totals::default(),
             balancer: Balancer::default(),
+            refused: Vec::new(),
             limits,
         })))
     }
@@ -215,6 +221,11 @@ impl Registry {
     #[must_use]
     pub fn enter(&self, id: SessionId, mut session: Entry) -> Vec<(SessionId, Entry)> {
         let mut table = self.lock();
+        let is_it = |refused: &RefusedLogin| {
+            let target = refused.target.as_deref().unwrap_or_default();
+            refused.initiator.as_ref() == Some(&session.nexus.initiator) && target == session.nexus.target
+        };
+        table.refused.retain(|refused| !is_it(refused));
         session.was_sent = table.balancer.arrived(&session.nexus, canonical(session.portal));
         let same = |(_, other): &(&SessionId, &Entry)| other.nexus == session.nexus;
         let replaced = table.sessions.iter().filter(same).map(|(&id, other)| (id, other.clone())).collect();
@@ -245,6 +256,26 @@ impl Registry {
         let table = self.lock();
         let sent = table.sessions.values().filter(|entry| entry.was_sent);
         surplus(candidates, &table.counted(), &sent.map(|entry| entry.nexus.clone()).collect())
+    }
+
+    /// Somebody was not let in.
+    pub fn refuse(&self, login: RefusedLogin) {
+        let mut table = self.lock();
+        let is_it = |known: &RefusedLogin| {
+            (&known.initiator, known.address, &known.target) == (&login.initiator, login.address, &login.target)
+        };
+        let known = table.refused.iter().position(is_it).map(|at| table.refused.remove(at));
+        if table.refused.len() >= REFUSED_MAX {
+            table.refused.remove(0);
+        }
+        let times = known.map_or(1, |known| known.times.saturating_add(1));
+        table.refused.push(RefusedLogin { times, ..login });
+    }
+
+    /// Who was not let in and has not come in since, the last one first.
+    #[must_use]
+    pub fn refused(&self) -> Vec<RefusedLogin> {
+        self.lock().refused.iter().rev().cloned().collect()
     }
 
     /// True while `id` has not left.

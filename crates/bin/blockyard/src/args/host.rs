@@ -1,7 +1,7 @@
-//! `blockyard host …` and `blockyard target …`
+//! `blockyard host …`, `blockyard group …` and `blockyard target …`
 
-use clap::Subcommand;
-use model::{Iqn, Name, Network};
+use clap::{Args, Subcommand};
+use model::{Iqn, Name, Network, VolumeName};
 use std::path::PathBuf;
 
 /// What can be done with hosts.
@@ -33,21 +33,114 @@ Example:
         /// Where it may come from, an address or a network; may be repeated
         #[arg(long = "address", value_name = "ADDRESS")]
         networks: Vec<Network>,
-        /// The CHAP name it must prove [default: the host's name]
-        #[arg(long, value_name = "NAME")]
-        chap_user: Option<String>,
-        /// The file of the CHAP secret it must prove
-        #[arg(long, value_name = "FILE")]
-        chap_secret_file: Option<PathBuf>,
-        /// The CHAP name we prove [default: the node's name]
-        #[arg(long, value_name = "NAME")]
-        mutual_user: Option<String>,
-        /// The file of the CHAP secret we prove
-        #[arg(long, value_name = "FILE")]
-        mutual_secret_file: Option<PathBuf>,
+        #[command(flatten)]
+        chap: ChapOptions,
+    },
+    /// Change a host: its initiators, where it may come from, what it must prove
+    #[command(
+        after_help = "Sessions of an initiator that is taken away end; what must be proven is asked at the next login.
+
+Example:
+  blockyard host change web --add-initiator iqn.1993-08.org.debian:01:def456
+  blockyard host change web --address 10.0.0.0/24 --chap-secret-file /root/web.secret
+  blockyard host change web --anywhere --no-chap"
+    )]
+    Change {
+        /// Which
+        name: Name,
+        /// An initiator that is its own, too; may be repeated
+        #[arg(long = "add-initiator", value_name = "IQN")]
+        add_initiators: Vec<Iqn>,
+        /// An initiator that is its own no more; may be repeated
+        #[arg(long = "remove-initiator", value_name = "IQN")]
+        remove_initiators: Vec<Iqn>,
+        /// Where it may come from instead, an address or a network; may be repeated
+        #[arg(long = "address", value_name = "ADDRESS", conflicts_with = "anywhere")]
+        networks: Vec<Network>,
+        /// It may come from anywhere
+        #[arg(long)]
+        anywhere: bool,
+        #[command(flatten)]
+        chap: ChapOptions,
+        /// It need not prove anything, nor do we
+        #[arg(long, conflicts_with_all = ["chap_secret_file", "mutual_secret_file"])]
+        no_chap: bool,
+        /// We do not prove anything
+        #[arg(long, conflicts_with = "mutual_secret_file")]
+        no_mutual: bool,
+    },
+    /// List who was not let in lately, why, and what would let it in
+    #[command(
+        after_help = "An initiator that comes in is taken off the list.\n\nExample:\n  blockyard host refused -o table"
+    )]
+    Refused,
+    /// Say whether a host sees a volume, and every reason for it or against it
+    #[command(after_help = "Exit code 1 when it does not.\n\nExample:\n  blockyard host explain web tank/vm1")]
+    Explain {
+        /// Which host
+        host: Name,
+        /// Which volume
+        volume: VolumeName,
     },
     /// Forget a host that sees nothing
     #[command(after_help = "Example:\n  blockyard host remove web")]
+    Remove {
+        /// Which
+        name: Name,
+    },
+}
+
+/// What each side proves.
+#[derive(Debug, Args)]
+pub struct ChapOptions {
+    /// The CHAP name it must prove [default: the host's name]
+    #[arg(long, value_name = "NAME")]
+    pub chap_user: Option<String>,
+    /// The file of the CHAP secret it must prove
+    #[arg(long, value_name = "FILE")]
+    pub chap_secret_file: Option<PathBuf>,
+    /// The CHAP name we prove [default: the node's name]
+    #[arg(long, value_name = "NAME")]
+    pub mutual_user: Option<String>,
+    /// The file of the CHAP secret we prove
+    #[arg(long, value_name = "FILE")]
+    pub mutual_secret_file: Option<PathBuf>,
+}
+
+/// What can be done with groups of hosts.
+#[derive(Debug, Subcommand)]
+pub enum GroupCommand {
+    /// List all groups of hosts
+    #[command(visible_alias = "ls", after_help = "Example:\n  blockyard group list")]
+    List,
+    /// Make a group of hosts; what is presented to it, all of them see
+    #[command(after_help = "Example:\n  blockyard group add cluster web db\n  blockyard present tank/shared cluster")]
+    Add {
+        /// What to call it
+        name: Name,
+        /// Its hosts
+        hosts: Vec<Name>,
+    },
+    /// Let hosts see what the group sees
+    #[command(after_help = "Example:\n  blockyard group join cluster mail")]
+    Join {
+        /// Which
+        name: Name,
+        /// Who comes
+        #[arg(required = true)]
+        hosts: Vec<Name>,
+    },
+    /// Let hosts see what the group sees no more
+    #[command(after_help = "Example:\n  blockyard group leave cluster db")]
+    Leave {
+        /// Which
+        name: Name,
+        /// Who goes
+        #[arg(required = true)]
+        hosts: Vec<Name>,
+    },
+    /// Forget a group that sees nothing; its hosts stay
+    #[command(after_help = "Example:\n  blockyard group remove cluster")]
     Remove {
         /// Which
         name: Name,

@@ -1,49 +1,63 @@
 //! `blockyard host …` and `blockyard target …`
 
 use super::{Desk, joined, or_dash};
-use crate::args::{HostCommand, TargetCommand};
+use crate::args::{ChapOptions, HostCommand, TargetCommand};
+use crate::client::query;
 use crate::failure::Failure;
 use crate::output::Rows;
 use crate::secret;
-use control::request::{NewChap, NewHost, NewTarget, SecretText};
-use control::{HostReport, TargetReport};
+use control::request::{HostChange, NewChap, NewHost, NewTarget, SecretText};
+use control::{Explanation, HostReport, Point, TargetReport};
+use model::{Name, RefusedLogin, VolumeName};
 use std::path::Path;
 
 pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
     match command {
         HostCommand::List => list(desk),
-        HostCommand::Add {
-            name,
-            initiators,
-            any,
-            networks,
-            chap_user,
-            chap_secret_file,
-            mutual_user,
-            mutual_secret_file,
-        } => {
-            let both = [&chap_secret_file, &mutual_secret_file].map(|file| file.as_deref() == Some(Path::new("-")));
-            if both == [true, true] {
-                let sentence = "standard input cannot hold both secrets; put one of them into a file";
-                return Err(Failure::Usage(sentence.to_owned()));
-            }
-            let own = secret::read(chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET")?;
-            let mutual = secret::read(mutual_secret_file.as_deref(), "BLOCKYARD_MUTUAL_SECRET")?;
-            let request = NewHost {
-                name,
-                initiators,
-                any,
-                networks,
-                chap: chap(chap_user, own, "--chap-user needs --chap-secret-file")?,
-                mutual_chap: chap(mutual_user, mutual, "--mutual-user needs --mutual-secret-file")?,
-            };
-            add(desk, &request)
+        HostCommand::Add { name, initiators, any, networks, chap } => {
+            let (chap, mutual_chap) = both(chap)?;
+            add(desk, &NewHost { name, initiators, any, networks, chap, mutual_chap })
         }
+        HostCommand::Change {
+            name,
+            add_initiators,
+            remove_initiators,
+            networks,
+            anywhere,
+            chap,
+            no_chap,
+            no_mutual,
+        } => {
+            let (chap, mutual_chap) = both(chap)?;
+            let networks = (anywhere || !networks.is_empty()).then_some(networks);
+            let no_mutual_chap = no_mutual;
+            let change =
+                HostChange { add_initiators, remove_initiators, networks, chap, mutual_chap, no_chap, no_mutual_chap };
+            let answer = desk.client.patch(&format!("/hosts/{name}"), &change, "host")?;
+            let host: HostReport = answer.decode()?;
+            desk.out.done(&answer, &format!("host {name} is changed, it {}", proof(&host)))
+        }
+        HostCommand::Refused => refused(desk),
+        HostCommand::Explain { host, volume } => explain(desk, &host, &volume),
         HostCommand::Remove { name } => {
             desk.client.delete(&format!("/hosts/{name}"))?;
             desk.out.said(&format!("host {name} is forgotten"))
         }
     }
+}
+
+/// What the host proves, and what we prove.
+fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewChap>), Failure> {
+    let ChapOptions { chap_user, chap_secret_file, mutual_user, mutual_secret_file } = options;
+    let from_input = [&chap_secret_file, &mutual_secret_file].map(|file| file.as_deref() == Some(Path::new("-")));
+    if from_input == [true, true] {
+        let sentence = "standard input cannot hold both secrets; put one of them into a file";
+        return Err(Failure::Usage(sentence.to_owned()));
+    }
+    let own = secret::read(chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET")?;
+    let mutual = secret::read(mutual_secret_file.as_deref(), "BLOCKYARD_MUTUAL_SECRET")?;
+    let own = chap(chap_user, own, "--chap-user needs --chap-secret-file")?;
+    Ok((own, chap(mutual_user, mutual, "--mutual-user needs --mutual-secret-file")?))
 }
 
 /// A CHAP name with its secret, or neither.
@@ -59,12 +73,49 @@ fn add(desk: &Desk, request: &NewHost) -> Result<(), Failure> {
     let answer = desk.client.post("/hosts", request, "host")?;
     let host: HostReport = answer.decode()?;
     let name = &host.name;
-    let proof = match (&host.chap_user, &host.mutual_chap_user) {
+    let proof = proof(&host);
+    desk.out.done(&answer, &format!("host {name} added, it {proof}; next: blockyard present VOLUME {name}"))
+}
+
+/// How the host is believed.
+fn proof(host: &HostReport) -> String {
+    match (&host.chap_user, &host.mutual_chap_user) {
         (Some(user), Some(ours)) => format!("proves itself as {user} and checks us as {ours}"),
         (Some(user), None) => format!("proves itself as {user}"),
         (None, _) => "is believed without proof".to_owned(),
+    }
+}
+
+fn refused(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/refused", "refused")?;
+    let logins: Vec<RefusedLogin> = answer.decode()?;
+    let row = |login: &RefusedLogin| {
+        vec![
+            login.last.to_string(),
+            login.times.to_string(),
+            login.address.to_string(),
+            or_dash(login.initiator.as_ref()),
+            login.reason(),
+            login.remedy(),
+        ]
     };
-    desk.out.done(&answer, &format!("host {name} added, it {proof}; next: blockyard present VOLUME {name}"))
+    let header = &["LAST", "TIMES", "ADDRESS", "INITIATOR", "WHY", "TO LET IT IN"];
+    desk.out.rows(&answer, &Rows { header, rows: logins.iter().map(row).collect() })
+}
+
+fn explain(desk: &Desk, host: &Name, volume: &VolumeName) -> Result<(), Failure> {
+    let asked = query(&[("volume", volume.to_string())]);
+    let answer = desk.client.get(&format!("/hosts/{host}/explain?{asked}"), "explanation")?;
+    let told: Explanation = answer.decode()?;
+    let point = |point: &Point| {
+        let mark = if point.good { "  " } else { "! " };
+        let remedy = point.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
+        format!("\n{mark}{}{remedy}", point.sentence)
+    };
+    let points: String = told.points.iter().map(point).collect();
+    let how = if told.sees { "sees" } else { "does not see" };
+    desk.out.done(&answer, &format!("host {host} {how} volume {volume}:{points}"))?;
+    if told.sees { Ok(()) } else { Err(Failure::Said) }
 }
 
 fn list(desk: &Desk) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use control::fake::Fake;
 use control::{Control, Settings, Store};
-use model::{DiskIdentity, SessionKind, SessionReport};
+use model::{DiskIdentity, RefusedLogin, RefusedWhy, SessionKind, SessionReport, Timestamp};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,6 +45,7 @@ impl Lab {
                 let listening = control::listen(&settings.socket).expect("a socket");
                 let mut fake = Fake::default();
                 fake.sessions = vec![session()];
+                fake.refused = vec![refused()];
                 fake.identities = racked(&settings.socket);
                 fake.pace = Duration::from_millis(450);
                 let (engine, _thread) = fake.start();
@@ -139,6 +140,18 @@ fn racked(socket: &Path) -> BTreeMap<String, DiskIdentity> {
         (path, identity)
     };
     (0..6).map(disk).collect()
+}
+
+fn refused() -> RefusedLogin {
+    RefusedLogin {
+        initiator: Some("iqn.1993-08.org.debian:01:new".to_owned()),
+        address: "10.0.0.21".parse().expect("an address"),
+        target: Some("iqn.2026-11.io.blockyard:array1".to_owned()),
+        why: RefusedWhy::UnknownInitiator,
+        status: "authorization failure (0202)".to_owned(),
+        times: 12,
+        last: Timestamp::from_unix(1_795_000_000),
+    }
 }
 
 fn session() -> SessionReport {

@@ -3,7 +3,7 @@
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
     Access, Backend, Call, Chap, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy,
-    Presentation, Raised, Report, Secret, SessionReport, Size, Target, VolumeId, VolumeName, VolumeSpec,
+    Presentation, Raised, RefusedLogin, Report, Secret, SessionReport, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -66,6 +66,14 @@ impl Array {
         match self.order(Order::Sessions).await {
             Report::Sessions(sessions) => sessions,
             other => panic!("Sessions was answered with {other:?}"),
+        }
+    }
+
+    /// Who was not let in and has not come in since, the last one first.
+    pub async fn refused(&self) -> Vec<RefusedLogin> {
+        match self.order(Order::RefusedLogins).await {
+            Report::Refused(refused) => refused,
+            other => panic!("RefusedLogins was answered with {other:?}"),
         }
     }
 

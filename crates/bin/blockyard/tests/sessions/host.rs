@@ -28,12 +28,14 @@ pub struct Login {
     pub target: Option<&'static str>,
     /// True when the array must prove itself.
     pub mutual: bool,
+    /// True for a host that offers no proof though it is asked for one.
+    pub unproven: bool,
 }
 
 impl Login {
     /// With CHAP both ways, unless the host needs none.
     pub fn of(host: &'static str, isid: u8) -> Self {
-        Self { host, isid, target: Some(TARGET), mutual: true }
+        Self { host, isid, target: Some(TARGET), mutual: true, unproven: false }
     }
 
     pub fn initiator(&self) -> String {
@@ -46,7 +48,7 @@ impl Login {
         login.isid = Isid([0x80, 0, 0, 0, 0, self.isid]);
         let credential =
             |name: &str, secret: &[u8]| Credential { name: name.to_owned(), secret: Secret::new(secret).unwrap() };
-        if self.host != OPEN {
+        if self.host != OPEN && !self.unproven {
             let array = self.mutual.then(|| credential("array", ARRAY_SECRET));
             login.auth = InitiatorAuth::chap(credential(self.host, HOST_SECRET), array, Algorithm::Md5).unwrap();
         }

@@ -22,7 +22,7 @@ mod portals;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};
-use model::{SessionKind, SessionReport, event};
+use model::{RefusedWhy, SessionKind, SessionReport, event};
 use shard::World;
 use sim::{DiskFaults, Sim};
 use std::time::Duration;
@@ -74,6 +74,34 @@ fn login_that_is_refused_is_an_event_that_names_who_asked() {
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!((told[0].code, told[0].subject.name.clone()), (event::LOGIN_REFUSED, stranger.initiator()));
         assert!(told[0].sentence.contains("10.0.0.1") && told[0].sentence.contains("0202"), "{}", told[0].sentence);
+    });
+}
+
+#[test]
+fn initiator_that_was_refused_is_listed_with_the_reason_until_it_comes_in() {
+    play(7, async |sim, array| {
+        let stranger = Login { host: "stranger", ..Login::of(OPEN, 0) };
+        for _ in 0..3 {
+            Host::refused(sim, &stranger).await;
+        }
+        let elsewhere = Login { target: Some("iqn.2026-11.io.blockyard:none"), ..Login::of(OPEN, 0) };
+        Host::refused(sim, &elsewhere).await;
+        let unproven = Login { host: "web", unproven: true, ..Login::of(OPEN, 1) };
+        Host::refused(sim, &unproven).await;
+        let told = array.refused().await;
+        let whys: Vec<_> = told.iter().map(|login| (login.initiator.clone(), login.why.clone(), login.times)).collect();
+        let web = "web".parse().unwrap();
+        assert_eq!(
+            whys,
+            [
+                (Some(unproven.initiator()), RefusedWhy::NotProven { host: web }, 1),
+                (Some(elsewhere.initiator()), RefusedWhy::UnknownTarget, 1),
+                (Some(stranger.initiator()), RefusedWhy::UnknownInitiator, 3),
+            ]
+        );
+        assert!(told[2].remedy().contains(&stranger.initiator()), "{told:?}");
+        let _in = Host::login(sim, &Login::of("web", 1)).await;
+        assert_eq!(array.refused().await.len(), 2, "who came in is off the list");
     });
 }
 

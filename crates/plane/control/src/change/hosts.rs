@@ -1,7 +1,7 @@
 //! Hosts and targets: known, forgotten.
 
 use crate::Control;
-use crate::request::{NewChap, NewHost, NewTarget};
+use crate::request::{HostChange, NewChap, NewHost, NewTarget};
 use crate::state::{ChapRecord, HostRecord, State, TargetRecord};
 use crate::view::{HostReport, TargetReport};
 use model::{Iqn, Name, Refusal, code};
@@ -14,11 +14,61 @@ impl Control {
     pub async fn add_host(&self, request: NewHost) -> Result<HostReport, Refusal> {
         let turn = self.turn().await;
         let name = request.name.clone();
-        admit_host(&self.state(), &request)?;
-        let record = self.record(request)?;
+        let state = self.state();
+        if state.hosts.contains_key(&name) || state.groups.contains_key(&name) {
+            return Err(Refusal::new(
+                code::NAME_TAKEN,
+                format!("there is a host or a group {name} already"),
+                "choose another name, or remove it first with blockyard host remove",
+            ));
+        }
+        let record = HostRecord {
+            any: request.any,
+            initiators: request.initiators,
+            networks: request.networks,
+            chap: request.chap.map(|own| chap(own, &name)).transpose()?,
+            mutual_chap: request.mutual_chap.map(|ours| chap(ours, &self.settings.node)).transpose()?,
+        };
+        admit_host(&state, &name, &record)?;
         let report = HostReport::of(&name, &record, 0);
         self.commit_access(&turn, |state| {
             state.hosts.insert(name, record);
+        })
+        .await?;
+        Ok(report)
+    }
+
+    /// The host is as `change` says from now on. Sessions of initiators that it no longer has end; others stay, whatever
+    /// they will have to prove when they log in again.
+    ///
+    /// *Errors*: there is none of this name, or it would be none that could be added so.
+    pub async fn change_host(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        let mut record = state.hosts.get(name).cloned().ok_or_else(|| unknown_host(name))?;
+        if let Some(gone) = change.remove_initiators.iter().find(|gone| !record.initiators.contains(gone)) {
+            let message = format!("host {name} has no initiator {gone}");
+            return Err(Refusal::new(code::HOST_UNKNOWN, message, "see blockyard host list"));
+        }
+        record.initiators.retain(|initiator| !change.remove_initiators.contains(initiator));
+        record.initiators.extend(change.add_initiators);
+        record.networks = change.networks.unwrap_or(record.networks);
+        if change.no_chap {
+            (record.chap, record.mutual_chap) = (None, None);
+        }
+        if change.no_mutual_chap {
+            record.mutual_chap = None;
+        }
+        if let Some(own) = change.chap {
+            record.chap = Some(chap(own, name)?);
+        }
+        if let Some(ours) = change.mutual_chap {
+            record.mutual_chap = Some(chap(ours, &self.settings.node)?);
+        }
+        admit_host(&state, name, &record)?;
+        let report = HostReport::of(name, &record, state.seen_by(name).count());
+        self.commit_access(&turn, |state| {
+            state.hosts.insert(name.clone(), record);
         })
         .await?;
         Ok(report)
@@ -32,6 +82,14 @@ impl Control {
         let state = self.state();
         if !state.hosts.contains_key(name) {
             return Err(unknown_host(name));
+        }
+        if let Some((group, _)) = state.groups.iter().find(|(_, hosts)| hosts.contains(name)) {
+            let message = format!("host {name} is one of group {group}");
+            return Err(Refusal::new(
+                code::HOST_IN_USE,
+                message,
+                format!("blockyard group leave {group} {name} first"),
+            ));
         }
         if let Some(presentation) = state.presentations.iter().find(|presentation| presentation.host == *name) {
             return Err(Refusal::new(
@@ -94,55 +152,27 @@ impl Control {
         })
         .await
     }
-
-    fn record(&self, request: NewHost) -> Result<HostRecord, Refusal> {
-        let chap = |chap: NewChap, user: &Name| -> Result<ChapRecord, Refusal> {
-            let user = chap.user.unwrap_or_else(|| user.to_string());
-            admit_user(&user)?;
-            Ok(ChapRecord { user, secret: chap.secret.secret()? })
-        };
-        let own = request.chap.map(|own| chap(own, &request.name)).transpose()?;
-        let mutual = request.mutual_chap.map(|mutual| chap(mutual, &self.settings.node)).transpose()?;
-        match (&own, &mutual) {
-            (None, Some(_)) => Err(Refusal::new(
-                code::CHAP_INVALID,
-                format!("host {} is to check us without being checked", request.name),
-                "give its own CHAP secret as well as the mutual one",
-            )),
-            (Some(own), Some(mutual)) if own.secret == mutual.secret => Err(Refusal::new(
-                code::SECRETS_EQUAL,
-                format!("host {} has the same CHAP secret in both directions", request.name),
-                "give two different ones, or each side could answer with the other's own challenge",
-            )),
-            _ => Ok(HostRecord {
-                any: request.any,
-                initiators: request.initiators,
-                networks: request.networks,
-                chap: own,
-                mutual_chap: mutual,
-            }),
-        }
-    }
 }
 
-fn admit_host(state: &State, request: &NewHost) -> Result<(), Refusal> {
-    let name = &request.name;
-    if state.hosts.contains_key(name) {
-        return Err(Refusal::new(
-            code::NAME_TAKEN,
-            format!("there is a host {name} already"),
-            "choose another name, or remove it first with blockyard host remove",
-        ));
-    }
-    if request.any != request.initiators.is_empty() {
+/// What was given for one direction of CHAP.
+fn chap(given: NewChap, default_user: &Name) -> Result<ChapRecord, Refusal> {
+    let user = given.user.unwrap_or_else(|| default_user.to_string());
+    admit_user(&user)?;
+    Ok(ChapRecord { user, secret: given.secret.secret()? })
+}
+
+/// Admits `name` as this host beside the others that there are.
+fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Result<(), Refusal> {
+    let others = state.hosts.iter().filter(|(other, _)| *other != name);
+    if record.any != record.initiators.is_empty() {
         return Err(Refusal::new(
             code::HOST_EMPTY,
             format!("host {name} must be either some initiators or any"),
             "give at least one --initiator IQN, or --any",
         ));
     }
-    if request.any
-        && let Some((other, _)) = state.hosts.iter().find(|(_, record)| record.any)
+    if record.any
+        && let Some((other, _)) = others.clone().find(|(_, record)| record.any)
     {
         return Err(Refusal::new(
             code::IQN_TAKEN,
@@ -151,8 +181,8 @@ fn admit_host(state: &State, request: &NewHost) -> Result<(), Refusal> {
         ));
     }
     let mut seen = std::collections::BTreeSet::new();
-    for iqn in &request.initiators {
-        let owner = state.hosts.iter().find(|(_, record)| record.initiators.contains(iqn)).map(|(owner, _)| owner);
+    for iqn in &record.initiators {
+        let owner = others.clone().find(|(_, record)| record.initiators.contains(iqn)).map(|(owner, _)| owner);
         if let Some(owner) = owner {
             return Err(Refusal::new(
                 code::IQN_TAKEN,
@@ -165,7 +195,19 @@ fn admit_host(state: &State, request: &NewHost) -> Result<(), Refusal> {
             return Err(Refusal::new(code::IQN_TAKEN, message, "name each initiator once"));
         }
     }
-    Ok(())
+    match (&record.chap, &record.mutual_chap) {
+        (None, Some(_)) => Err(Refusal::new(
+            code::CHAP_INVALID,
+            format!("host {name} is to check us without being checked"),
+            "give its own CHAP secret as well as the mutual one",
+        )),
+        (Some(own), Some(mutual)) if own.secret == mutual.secret => Err(Refusal::new(
+            code::SECRETS_EQUAL,
+            format!("host {name} has the same CHAP secret in both directions"),
+            "give two different ones, or each side could answer with the other's own challenge",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Admits a CHAP name: 1 to 255 bytes of text, which is what one login key carries.

@@ -58,26 +58,31 @@ impl Control {
     }
 }
 
-/// Admits a presentation that is new, of a host and a target that are there; this is its number.
+/// Admits a presentation that is new, of a host or a group and a target that are there; this is its number.
 fn admit_presentation(state: &State, request: &NewPresentation, target: &Name) -> Result<u16, Refusal> {
-    if !state.hosts.contains_key(&request.host) {
-        return Err(unknown_host(&request.host));
+    let who = &request.host;
+    if !state.hosts.contains_key(who) && !state.groups.contains_key(who) {
+        return Err(unknown_host(who));
     }
     if !state.targets.contains_key(target) {
         return Err(unknown_target(target));
     }
-    let seen: Vec<&PresentationRecord> =
-        state.presentations.iter().filter(|record| record.host == request.host && record.target == *target).collect();
-    if let Some(record) = seen.iter().find(|record| record.volume == request.volume) {
+    // A group without hosts sees what it will.
+    let own = state.presentations.iter().filter(|record| record.host == *who);
+    let seen = own
+        .map(|record| (who, record))
+        .chain(state.hosts_of(who).flat_map(|host| state.seen_by(host).map(move |record| (host, record))));
+    let seen: Vec<(&Name, &PresentationRecord)> = seen.filter(|(_, record)| record.target == *target).collect();
+    if let Some((host, record)) = seen.iter().find(|(_, record)| record.volume == request.volume) {
         return Err(Refusal::new(
             code::PRESENTED_ALREADY,
-            format!("host {} sees volume {} already, as LUN {}", request.host, request.volume, record.lun),
+            format!("host {host} sees volume {} already, as LUN {}", request.volume, record.lun),
             "there is nothing to do, or present it through another --target",
         ));
     }
-    let free = (0..=LUN_MAX).find(|lun| seen.iter().all(|record| record.lun != *lun));
+    let free = (0..=LUN_MAX).find(|lun| seen.iter().all(|(_, record)| record.lun != *lun));
     let free = free.ok_or_else(|| {
-        let message = format!("host {} sees as many volumes as can be numbered", request.host);
+        let message = format!("host {who} sees as many volumes as can be numbered");
         Refusal::new(code::LIMIT_REACHED, message, "present through another --target")
     })?;
     let Some(lun) = request.lun else { return Ok(free) };
@@ -85,10 +90,10 @@ fn admit_presentation(state: &State, request: &NewPresentation, target: &Name) -
         let message = format!("LUN {lun} cannot be addressed");
         return Err(Refusal::new(code::LUN_INVALID, message, format!("choose 0 to {LUN_MAX}")));
     }
-    match seen.iter().find(|record| record.lun == lun) {
-        Some(record) => Err(Refusal::new(
+    match seen.iter().find(|(_, record)| record.lun == lun) {
+        Some((host, record)) => Err(Refusal::new(
             code::LUN_TAKEN,
-            format!("host {} sees volume {} as LUN {lun}", request.host, record.volume),
+            format!("host {host} sees volume {} as LUN {lun}", record.volume),
             format!("leave out --lun, or choose a free number such as {free}"),
         )),
         None => Ok(lun),

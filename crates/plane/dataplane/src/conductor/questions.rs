@@ -27,6 +27,7 @@ impl<W: World> Conductor<W> {
             }
             Order::Sessions => Report::Sessions(self.session_reports()),
             Order::Portals => Report::Portals(self.portal_reports()),
+            Order::RefusedLogins => Report::Refused(self.seat.registry.refused()),
             Order::NextEvents => Report::Events(self.seat.events.next().await),
             _ => unreachable!("{order:?} is no question; `is_question` decides"),
         })

@@ -9,7 +9,7 @@ use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
 use iscsi::pdu::Tsih;
 use iscsi::target::SendTargets;
 use iscsi::{CloseReason, Grant, IscsiName, LoginQuestion, LoginStatus, Negotiated, NoSession, SessionType};
-use model::{Chap, Host, Subject, SubjectKind, event};
+use model::{Chap, Host, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
 use shard::World;
 use std::future::Future;
 use std::rc::Rc;
@@ -23,6 +23,7 @@ where
     pub(super) fn answer_login(&mut self, question: &LoginQuestion) {
         let now = self.seat.world.now();
         self.asker = Some(question.initiator_name.as_str().to_owned());
+        self.asked_for = question.target_name.as_ref().map(|name| name.as_str().to_owned());
         match self.judge_login(question) {
             Ok(grant) => self.machine.grant(grant, now),
             Err(status) => {
@@ -35,28 +36,55 @@ where
     }
 
     /// Somebody was not let in, which may be a mistake that an operator can mend.
-    pub(super) fn tell_of_refusal(&self, reason: CloseReason) {
+    pub(super) fn tell_of_refusal(&mut self, reason: CloseReason) {
         let CloseReason::LoginRefused(status) = reason else { return };
         if status == LoginStatus::TargetMovedTemporarily {
             return;
         }
+        if matches!(self.why, Some(RefusedWhy::NotProven { .. })) && status != LoginStatus::AuthenticationFailure {
+            self.why = None;
+        }
         let address = self.ends.peer.ip().to_canonical();
         let asker = self.asker.clone().unwrap_or_else(|| address.to_string());
-        let sentence = format!("initiator {asker} at {address} was not let in: {status}");
+        let login = RefusedLogin {
+            initiator: self.asker.clone(),
+            address,
+            target: self.asked_for.clone(),
+            why: self.why.clone().unwrap_or(RefusedWhy::Other),
+            status: status.to_string(),
+            times: 1,
+            last: Timestamp::from_unix(self.seat.world.unix_seconds()),
+        };
+        let sentence = match login.why {
+            RefusedWhy::Other => format!("initiator {asker} at {address} was not let in: {status}"),
+            _ => format!("initiator {asker} at {address} was not let in: {}; {status}", login.reason()),
+        };
+        self.seat.registry.refuse(login);
         self.seat.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
     }
 
     fn judge_login(&mut self, question: &LoginQuestion) -> Result<Grant, LoginStatus> {
         let view = self.seat.access.borrow().clone();
         let host = view.host_of(question.initiator_name.as_str(), self.ends.peer.ip());
-        let host = host.ok_or(LoginStatus::AuthorizationFailure)?;
+        let host = host.ok_or_else(|| {
+            let known = view.host_named(question.initiator_name.as_str());
+            let why = known.map(|host| RefusedWhy::WrongAddress { host: host.name.clone() });
+            self.why = Some(why.unwrap_or(RefusedWhy::UnknownInitiator));
+            LoginStatus::AuthorizationFailure
+        })?;
         if question.session_type == SessionType::Normal {
             let name = question.target_name.as_ref().ok_or(LoginStatus::MissingParameter)?.as_str();
-            let target = view.target_of(name).ok_or(LoginStatus::NotFound)?;
+            let target = view.target_of(name).ok_or_else(|| {
+                self.why = Some(RefusedWhy::UnknownTarget);
+                LoginStatus::NotFound
+            })?;
             if !view.targets_of(host).contains(&target) {
+                self.why = Some(RefusedWhy::NothingShown { host: host.name.clone() });
                 return Err(LoginStatus::AuthorizationFailure);
             }
         }
+        // What is refused from here on for want of a proof is this host's.
+        self.why = host.chap.is_some().then(|| RefusedWhy::NotProven { host: host.name.clone() });
         let auth = auth_of(host).map_err(|why| {
             tracing::error!(host = %host.name, %why, "the host's CHAP settings cannot be used");
             LoginStatus::TargetError

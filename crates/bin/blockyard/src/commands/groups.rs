@@ -1,0 +1,46 @@
+//! `blockyard group …`
+
+use super::{Desk, joined};
+use crate::args::GroupCommand;
+use crate::failure::Failure;
+use crate::output::Rows;
+use control::HostGroupReport;
+use control::request::{GroupChange, NewHostGroup};
+use model::Name;
+
+pub fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
+    match command {
+        GroupCommand::List => list(desk),
+        GroupCommand::Add { name, hosts } => {
+            let answer = desk.client.post("/groups", &NewHostGroup { name: name.clone(), hosts }, "group")?;
+            let group: HostGroupReport = answer.decode()?;
+            let text = format!("group {name} is {}; next: blockyard present VOLUME {name}", joined(&group.hosts));
+            desk.out.done(&answer, &text)
+        }
+        GroupCommand::Join { name, hosts } => {
+            change(desk, &name, &GroupChange { join: hosts, ..GroupChange::default() })
+        }
+        GroupCommand::Leave { name, hosts } => {
+            change(desk, &name, &GroupChange { leave: hosts, ..GroupChange::default() })
+        }
+        GroupCommand::Remove { name } => {
+            desk.client.delete(&format!("/groups/{name}"))?;
+            desk.out.said(&format!("group {name} is forgotten"))
+        }
+    }
+}
+
+fn change(desk: &Desk, name: &Name, change: &GroupChange) -> Result<(), Failure> {
+    let answer = desk.client.patch(&format!("/groups/{name}"), change, "group")?;
+    let group: HostGroupReport = answer.decode()?;
+    desk.out.done(&answer, &format!("group {name} is {}", joined(&group.hosts)))
+}
+
+fn list(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/groups", "groups")?;
+    let groups: Vec<HostGroupReport> = answer.decode()?;
+    let row =
+        |group: &HostGroupReport| vec![group.name.to_string(), joined(&group.hosts), group.presentations.to_string()];
+    let header = &["GROUP", "HOSTS", "VOLUMES"];
+    desk.out.rows(&answer, &Rows { header, rows: groups.iter().map(row).collect() })
+}

@@ -1,0 +1,126 @@
+//! Groups of hosts that see the same volumes: made, joined, left, gone.
+
+use crate::Control;
+use crate::change::hosts::unknown_host;
+use crate::request::{GroupChange, NewHostGroup};
+use crate::state::State;
+use crate::view::HostGroupReport;
+use model::{Name, Refusal, code};
+use std::collections::BTreeSet;
+
+impl Control {
+    /// There is a group of these hosts; it sees nothing yet.
+    ///
+    /// *Errors*: its name is taken, or a host is not known.
+    pub async fn add_group_of_hosts(&self, request: NewHostGroup) -> Result<HostGroupReport, Refusal> {
+        let turn = self.turn().await;
+        let (name, state) = (request.name, self.state());
+        if state.hosts.contains_key(&name) || state.groups.contains_key(&name) {
+            let message = format!("there is a host or a group {name} already");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        }
+        if let Some(unknown) = request.hosts.iter().find(|host| !state.hosts.contains_key(host)) {
+            return Err(unknown_host(unknown));
+        }
+        let hosts: BTreeSet<Name> = request.hosts.into_iter().collect();
+        let report = HostGroupReport { name: name.clone(), hosts: hosts.iter().cloned().collect(), presentations: 0 };
+        self.commit_access(&turn, |state| {
+            state.groups.insert(name, hosts);
+        })
+        .await?;
+        Ok(report)
+    }
+
+    /// Hosts have come to the group and see what it sees, and others have left it.
+    ///
+    /// *Errors*: the group or a host is not known, or a host that comes sees another volume under a number of the group's.
+    pub async fn change_group_of_hosts(&self, name: &Name, change: GroupChange) -> Result<HostGroupReport, Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        let mut hosts = state.groups.get(name).cloned().ok_or_else(|| unknown_group(name))?;
+        for host in &change.leave {
+            if !hosts.remove(host) {
+                let message = format!("host {host} is none of group {name}");
+                return Err(Refusal::new(code::HOST_UNKNOWN, message, "see blockyard group list"));
+            }
+        }
+        for host in &change.join {
+            if !state.hosts.contains_key(host) {
+                return Err(unknown_host(host));
+            }
+            if !hosts.contains(host) {
+                admit_into(&state, name, host)?;
+            }
+        }
+        hosts.extend(change.join);
+        self.commit_access(&turn, |state| {
+            state.groups.insert(name.clone(), hosts);
+        })
+        .await?;
+        Ok(HostGroupReport::of(name, &self.state()))
+    }
+
+    /// The group is no more; its hosts stay.
+    ///
+    /// *Errors*: there is none of this name, or volumes are presented to it.
+    pub async fn remove_group_of_hosts(&self, name: &Name) -> Result<(), Refusal> {
+        let turn = self.turn().await;
+        let state = self.state();
+        if !state.groups.contains_key(name) {
+            return Err(unknown_group(name));
+        }
+        if let Some(seen) = state.presentations.iter().find(|record| record.host == *name) {
+            let message = format!("group {name} sees volume {}", seen.volume);
+            let hint = format!("end that first with blockyard unpresent {} {name}", seen.volume);
+            return Err(Refusal::new(code::HOST_IN_USE, message, hint));
+        }
+        self.commit_access(&turn, |state| {
+            state.groups.remove(name);
+        })
+        .await
+    }
+
+    /// All groups of hosts.
+    #[must_use]
+    pub fn groups_of_hosts(&self) -> Vec<HostGroupReport> {
+        let state = self.state();
+        state.groups.keys().map(|name| HostGroupReport::of(name, &state)).collect()
+    }
+}
+
+/// Admits a host that would see what the group sees, beside what it sees already.
+fn admit_into(state: &State, group: &Name, host: &Name) -> Result<(), Refusal> {
+    for shown in state.presentations.iter().filter(|record| record.host == *group) {
+        let mut seen = state.seen_by(host).filter(|record| record.target == shown.target);
+        let Some(other) = seen.find(|record| record.lun == shown.lun || record.volume == shown.volume) else {
+            continue;
+        };
+        let (code, message) = if other.volume == shown.volume {
+            (code::PRESENTED_ALREADY, format!("host {host} sees volume {} already, as LUN {}", other.volume, other.lun))
+        } else {
+            let (own, groups) = (&other.volume, &shown.volume);
+            (
+                code::LUN_TAKEN,
+                format!("host {host} sees volume {own} as LUN {}, where group {group} has {groups}", other.lun),
+            )
+        };
+        let hint = format!("end that first with blockyard unpresent {} {}", other.volume, other.host);
+        return Err(Refusal::new(code, message, hint));
+    }
+    Ok(())
+}
+
+fn unknown_group(name: &Name) -> Refusal {
+    Refusal::new(code::HOST_UNKNOWN, format!("there is no group {name}"), "see blockyard group list")
+}
+
+impl HostGroupReport {
+    fn of(name: &Name, state: &State) -> Self {
+        let presentations = state.presentations.iter().filter(|record| record.host == *name).count();
+        Self {
+            name: name.clone(),
+            hosts: state.groups.get(name).into_iter().flatten().cloned().collect(),
+            presentations: u32::try_from(presentations).unwrap_or(u32::MAX),
+        }
+    }
+}

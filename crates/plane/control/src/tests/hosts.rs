@@ -1,0 +1,170 @@
+//! Hosts that change, groups of them, and what stands between a host and a volume.
+
+use super::{Array, new_host, new_presentation, new_volume};
+use crate::request::{
+    GroupChange, HostChange, NewBackend, NewChap, NewHostGroup, NewPresentation, NewVolume, SecretText,
+};
+use model::{Code, Initiators, Iqn, Name, Refusal, Size, code};
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn names(all: &[&str]) -> Vec<Name> {
+    all.iter().map(|text| name(text)).collect()
+}
+
+fn iqn(host: &str) -> Iqn {
+    format!("iqn.2001-04.com.example:{host}").parse().expect("an iSCSI name")
+}
+
+/// Three hosts, and volumes without a pool.
+async fn furnished(volumes: &[&str]) -> Array {
+    let array = Array::new().await;
+    for host in ["web", "db", "mail"] {
+        array.control.add_host(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
+    }
+    for volume in volumes {
+        let volume = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume(volume, Some(Size::mib(1))) };
+        array.control.create_volume(volume).await.expect("a volume");
+    }
+    array
+}
+
+/// Who sees what under which number, as the data plane was told.
+fn seen(array: &Array) -> Vec<(String, String, u16)> {
+    let seen = array.access().presentations.into_iter();
+    let mut all: Vec<_> = seen.map(|one| (one.host.to_string(), one.volume.to_string(), one.lun)).collect();
+    all.sort();
+    all
+}
+
+fn row(host: &str, volume: &str, lun: u16) -> (String, String, u16) {
+    (host.to_owned(), volume.to_owned(), lun)
+}
+
+fn code_of<T>(result: Result<T, Refusal>) -> Option<Code> {
+    result.err().map(|refusal| refusal.code)
+}
+
+#[tokio::test]
+async fn group_of_hosts_sees_what_is_presented_to_it_and_who_joins_sees_it_too() {
+    let array = furnished(&["a", "b"]).await;
+    let control = &array.control;
+    let group = NewHostGroup { name: name("cluster"), hosts: names(&["web", "db"]) };
+    control.add_group_of_hosts(group).await.expect("a group");
+    assert_eq!(control.present(new_presentation("a", "web")).await.expect("seen").lun, 0);
+    assert_eq!(control.present(new_presentation("b", "cluster")).await.expect("seen").lun, 1, "web has its own LUN 0");
+    assert_eq!(seen(&array), [row("db", "b", 1), row("web", "a", 0), row("web", "b", 1)]);
+    let change = |join: &[&str], leave: &[&str]| GroupChange { join: names(join), leave: names(leave) };
+    let report = control.change_group_of_hosts(&name("cluster"), change(&["mail"], &["db"])).await.expect("changed");
+    assert_eq!((report.hosts, report.presentations), (names(&["mail", "web"]), 1));
+    assert_eq!(seen(&array), [row("mail", "b", 1), row("web", "a", 0), row("web", "b", 1)]);
+    let array = array.restarted().await;
+    assert_eq!(array.control.groups_of_hosts()[0].hosts, names(&["mail", "web"]));
+    assert_eq!(
+        array.control.hosts().iter().find(|host| host.name == name("mail")).map(|host| host.presentations),
+        Some(1)
+    );
+}
+
+#[tokio::test]
+async fn group_does_not_show_a_host_two_volumes_under_one_number_or_one_volume_twice() {
+    let array = furnished(&["a", "b"]).await;
+    let control = &array.control;
+    control.present(new_presentation("a", "mail")).await.expect("seen");
+    let group = NewHostGroup { name: name("cluster"), hosts: names(&["web"]) };
+    control.add_group_of_hosts(group.clone()).await.expect("a group");
+    assert_eq!(control.present(new_presentation("b", "cluster")).await.expect("seen").lun, 0);
+    let join = |host| GroupChange { join: names(&[host]), leave: Vec::new() };
+    let changed = control.change_group_of_hosts(&name("cluster"), join("mail")).await;
+    assert_eq!(code_of(changed), Some(code::LUN_TAKEN), "mail has LUN 0 already");
+    assert_eq!(code_of(control.present(new_presentation("b", "web")).await), Some(code::PRESENTED_ALREADY));
+    let third = NewPresentation { lun: Some(0), ..new_presentation("a", "web") };
+    assert_eq!(code_of(control.present(third).await), Some(code::LUN_TAKEN));
+    control.present(new_presentation("b", "mail")).await.expect("seen as LUN 1");
+    assert_eq!(code_of(control.change_group_of_hosts(&name("cluster"), join("mail")).await), Some(code::LUN_TAKEN));
+    assert_eq!(code_of(control.add_group_of_hosts(group).await), Some(code::NAME_TAKEN));
+    assert_eq!(
+        code_of(control.add_host(new_host("cluster", &["iqn.2001-04.com.example:x"])).await),
+        Some(code::NAME_TAKEN)
+    );
+    assert_eq!(code_of(control.remove_host(&name("web")).await), Some(code::HOST_IN_USE), "it is one of a group");
+    assert_eq!(code_of(control.remove_group_of_hosts(&name("cluster")).await), Some(code::HOST_IN_USE));
+    assert_eq!(code_of(control.change_group_of_hosts(&name("none"), join("db")).await), Some(code::HOST_UNKNOWN));
+    assert_eq!(code_of(control.change_group_of_hosts(&name("cluster"), join("none")).await), Some(code::HOST_UNKNOWN));
+}
+
+#[tokio::test]
+async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
+    let array = furnished(&[]).await;
+    let control = &array.control;
+    let secret = |text: &str| Some(NewChap { user: None, secret: SecretText::Text(text.to_owned()) });
+    let change = HostChange {
+        add_initiators: vec![iqn("web2")],
+        networks: Some(vec!["10.0.0.0/8".parse().expect("a network")]),
+        chap: secret("secret of the host"),
+        ..HostChange::default()
+    };
+    let report = control.change_host(&name("web"), change).await.expect("changed");
+    assert_eq!((report.initiators.len(), report.networks.len(), report.chap_user.as_deref()), (2, 1, Some("web")));
+    let told = array.access().hosts.into_iter().find(|host| host.name == name("web")).expect("known");
+    assert_eq!(told.initiators, Initiators::Listed(vec![iqn("web"), iqn("web2")]));
+    let before = array.access();
+    let refused = [
+        (HostChange { add_initiators: vec![iqn("db")], ..HostChange::default() }, code::IQN_TAKEN),
+        (HostChange { remove_initiators: vec![iqn("web"), iqn("web2")], ..HostChange::default() }, code::HOST_EMPTY),
+        (HostChange { remove_initiators: vec![iqn("none")], ..HostChange::default() }, code::HOST_UNKNOWN),
+        (HostChange { mutual_chap: secret("secret of the host"), ..HostChange::default() }, code::SECRETS_EQUAL),
+        (
+            HostChange { no_chap: true, mutual_chap: secret("another secret!"), ..HostChange::default() },
+            code::CHAP_INVALID,
+        ),
+    ];
+    for (change, expected) in refused {
+        assert_eq!(code_of(control.change_host(&name("web"), change).await), Some(expected));
+    }
+    assert_eq!(array.access(), before, "what was refused has changed nothing");
+    let change = HostChange {
+        remove_initiators: vec![iqn("web")],
+        no_chap: true,
+        networks: Some(Vec::new()),
+        ..HostChange::default()
+    };
+    let report = control.change_host(&name("web"), change).await.expect("changed");
+    assert_eq!((report.initiators, report.networks.len(), report.chap_user), (vec![iqn("web2")], 0, None));
+}
+
+#[tokio::test]
+async fn explanation_names_every_reason_for_and_against() {
+    let array = furnished(&["a"]).await;
+    let control = &array.control;
+    let volume = "a".parse().expect("a name");
+    let told = control.explain(&name("web"), &volume).await.expect("both are known");
+    let bad: Vec<&str> = told.points.iter().filter(|point| !point.good).map(|point| point.sentence.as_str()).collect();
+    assert_eq!((told.sees, bad), (false, vec!["volume a is not presented to host web, nor to a group of it"]));
+    control
+        .add_group_of_hosts(NewHostGroup { name: name("cluster"), hosts: names(&["web", "db"]) })
+        .await
+        .expect("a group");
+    control.present(new_presentation("a", "cluster")).await.expect("seen");
+    let told = control.explain(&name("web"), &volume).await.expect("both are known");
+    let sentences: Vec<&str> = told.points.iter().map(|point| point.sentence.as_str()).collect();
+    assert_eq!(
+        sentences,
+        [
+            "volume a is online",
+            "it is LUN 0 of iqn.2026-11.io.blockyard:node1, read-write, as one of group cluster",
+            "target default is reached at 127.0.0.1:3260",
+            "db may write it, too",
+            "host web is iqn.2001-04.com.example:web, from anywhere",
+            "host web is believed without proof",
+            "host web is not logged in",
+        ]
+    );
+    assert!(told.sees);
+    control.present(NewPresentation { groups: vec![7], ..new_presentation("a", "mail") }).await.expect("seen");
+    let told = control.explain(&name("mail"), &volume).await.expect("both are known");
+    assert!(!told.sees && told.points.iter().any(|point| point.sentence.starts_with("no portal")), "{told:?}");
+    assert_eq!(code_of(control.explain(&name("none"), &volume).await), Some(code::HOST_UNKNOWN));
+}
