@@ -5,7 +5,7 @@ use block::memory::Ram;
 use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use libfuzzer_sys::fuzz_target;
 use scsi::{
-    Cdb, Command, Identity, LogicalUnit, Lun, ManagementOutcome, NexusId, Options, Outcome, Provisioning, SenseKey,
+    Cdb, Command, Identity, InitiatorPort, LogicalUnit, Lun, ManagementOutcome, NexusId, Options, Outcome, Provisioning, SenseKey,
     Status, TargetPort, TaskAttribute, TaskManagement, TaskTag, absent, judge,
 };
 use std::future::Future;
@@ -73,7 +73,9 @@ fn unit(kind: u8) -> LogicalUnit<Strict> {
     let unit = LogicalUnit::new(Strict(Ram::new(BLOCK_BYTES, Blocks(256))), identity, options);
     for nexus in [0, 1] {
         let target_name = text("iqn.2026-01.test:disk");
-        unit.attach(NexusId(nexus), Rc::new(TargetPort { target_name, portal_group_tag: 1, relative_port: 1 }));
+        let initiator = InitiatorPort { name: format!("iqn.2026-01.test:host{nexus}"), isid: [0; 6] };
+        let port = TargetPort { target_name, portal_group_tag: 1, relative_port: 1 };
+        unit.attach(NexusId(nexus), initiator, Rc::new(port));
     }
     // One has heard its unit attention, so that its first command counts.
     execute(&unit, 0, Cdb::new(&[0; 6]), &[]);
@@ -101,6 +103,7 @@ fn execute(unit: &LogicalUnit<Strict>, circumstances: u8, cdb: Cdb, data: &[u8])
     assert!(status == Status::Good || data_in.is_empty(), "what failed shows nothing");
     match judged {
         Ok(need) => assert!(data_in.len() as u64 <= need.data_in),
+        Err(_) if status == Status::ReservationConflict => {}
         Err(refusal) => {
             let sense = sense.expect("what is judged to be refused is refused");
             let first = matches!(sense.key, SenseKey::UnitAttention | SenseKey::NotReady | SenseKey::DataProtect);

@@ -2,7 +2,7 @@
 
 use crate::balance::Candidate;
 use model::{Access, Host, Initiators, Iqn, Network, Portal, PortalPolicy, PortalRole, Presentation, Target, VolumeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// The operator's access table, and where each open volume has its home.
@@ -87,6 +87,21 @@ impl AccessView {
     pub fn targets_of(&self, host: &Host) -> Vec<&Target> {
         let shown = |target: &&Target| self.presentations(target, host).next().is_some();
         self.access.targets.iter().filter(shown).collect()
+    }
+
+    /// The target ports through which `volume` is shown to somebody.
+    #[must_use]
+    pub fn ports_of(&self, volume: VolumeId) -> Vec<scsi::TargetPort> {
+        let tags: BTreeSet<u16> = self.access.portals.iter().map(|portal| portal.policy.tag).collect();
+        let shown = || self.access.presentations.iter().filter(|shown| shown.volume_id == volume);
+        let is_port = |target: &Target, tag: u16| {
+            shown().any(|presentation| presentation.target == target.name && presentation.is_shown_in(tag))
+        };
+        let ports = self.access.targets.iter().flat_map(|target| tags.iter().map(move |&tag| (target, tag)));
+        ports
+            .filter(|&(target, tag)| is_port(target, tag))
+            .map(|(target, tag)| target_port(target.iqn.as_str(), tag))
+            .collect()
     }
 
     /// What is set for the portal that was reached at this address of ours.
@@ -179,6 +194,12 @@ impl AccessView {
             .iter()
             .filter(|presentation| presentation.target == target.name && presentation.host == host.name)
     }
+}
+
+/// The port of the target named `iqn` that the portals of the group `tag` are.
+#[must_use]
+pub fn target_port(iqn: &str, tag: u16) -> scsi::TargetPort {
+    scsi::TargetPort { target_name: iqn.to_owned(), portal_group_tag: tag, relative_port: tag }
 }
 
 /// An IPv4 address inside IPv6 counts as IPv4.

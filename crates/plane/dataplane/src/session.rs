@@ -1,11 +1,11 @@
 //! One session in full feature phase: which units it sees, and what it leaves behind.
 
-use crate::access::{LunEntry, LunMap};
+use crate::access::{LunEntry, LunMap, target_port};
 use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
 use crate::seat::{Letter, Seat};
 use iscsi::{Negotiated, SessionType};
 use model::VolumeId;
-use scsi::{NexusId, TargetPort};
+use scsi::{InitiatorPort, NexusId};
 use shard::World;
 use shard::mailbox::{self, Receiver, Sender};
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ pub struct Session<W: World> {
     pub discovery: bool,
     seat: Rc<Seat<W>>,
     initiator: String,
+    isid: [u8; 6],
     peer: SocketAddr,
     target: String,
     /// The portal group through which it came in, as long as it lives.
@@ -89,6 +90,7 @@ impl<W: World> Session<W> {
             discovery,
             seat: seat.clone(),
             initiator,
+            isid: identity.isid.0,
             peer: ends.peer,
             target,
             tag: seat.access.borrow().policy_at(ends.portal).tag,
@@ -186,8 +188,9 @@ impl<W: World> Session<W> {
 
     fn attach(&mut self, entry: LunEntry) {
         let nexus = self.nexus();
-        let port = TargetPort { target_name: self.target.clone(), portal_group_tag: self.tag, relative_port: self.tag };
-        self.at_home(entry, move |unit| unit.attach(nexus, port, entry.read_only));
+        let initiator = InitiatorPort { name: self.initiator.clone(), isid: self.isid };
+        let port = target_port(&self.target, self.tag);
+        self.at_home(entry, move |unit| unit.attach(nexus, initiator, port, entry.read_only));
         self.attached.insert(entry.unit, entry.home);
     }
 

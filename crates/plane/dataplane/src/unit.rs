@@ -3,11 +3,13 @@
 mod alone;
 mod meter;
 mod policy;
+mod reservations;
 mod store;
 
 pub use alone::{close_alone, open_alone, resize_alone};
 pub use meter::{HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
+use reservations::{PoolCatalog, ReservationKeeper};
 pub use store::Store;
 
 use crate::seat::Seat;
@@ -16,7 +18,9 @@ use iscsi::TaskId;
 use model::{
     Backend, Size, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
 };
-use scsi::{LogicalUnit, ManagementOutcome, NexusId, Outcome, TargetPort, TaskManagement};
+use scsi::{
+    InitiatorPort, KeptReservations, LogicalUnit, ManagementOutcome, NexusId, Outcome, TargetPort, TaskManagement,
+};
 use shard::World;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -83,7 +87,7 @@ pub fn absent(ran: Ran) -> Done {
 
 impl<W: World> Unit<W> {
     /// A unit that no nexus reaches yet.
-    pub fn new(seat: &Seat<W>, id: VolumeId, name: VolumeName, backend: Backend, store: Store<W>) -> Self {
+    pub fn new(seat: &Rc<Seat<W>>, id: VolumeId, name: VolumeName, backend: Backend, store: Store<W>) -> Self {
         let store = Rc::new(store);
         let options = scsi::Options {
             provisioning: match backend {
@@ -93,7 +97,8 @@ impl<W: World> Unit<W> {
             transfer_bytes_max: seat.limits.transfer_bytes_max,
             ..scsi::Options::default()
         };
-        let logical_unit = LogicalUnit::new(store.clone(), identity(id), options);
+        let keeper = Rc::new(ReservationKeeper::new(seat, id, None));
+        let logical_unit = LogicalUnit::new(store.clone(), identity(id), options).with_keeper(keeper);
         let world = seat.world.clone();
         let (meter, nexuses, policy) = Default::default();
         Self { id, name, backend, logical_unit, store, world, meter, nexuses, policy }
@@ -104,10 +109,18 @@ impl<W: World> Unit<W> {
         Self { meter, ..self }
     }
 
-    /// `nexus` reaches the unit through `port` from now on.
-    pub fn attach(&self, nexus: NexusId, port: TargetPort, read_only: bool) {
+    /// What hosts reserve of the unit is kept in `pool`, and `kept` is what was kept before.
+    pub fn reserved_in(self, seat: &Rc<Seat<W>>, pool: PoolCatalog<W>, kept: KeptReservations) -> Self {
+        let keeper = Rc::new(ReservationKeeper::new(seat, self.id, Some(pool)));
+        let logical_unit = self.logical_unit.with_keeper(keeper);
+        logical_unit.restore_reservations(kept);
+        Self { logical_unit, ..self }
+    }
+
+    /// `nexus` reaches the unit from `initiator` through `port` from now on.
+    pub fn attach(&self, nexus: NexusId, initiator: InitiatorPort, port: TargetPort, read_only: bool) {
         self.nexuses.borrow_mut().insert(nexus);
-        self.logical_unit.attach(nexus, Rc::new(port));
+        self.logical_unit.attach(nexus, initiator, Rc::new(port));
         self.logical_unit.set_read_only(nexus, read_only);
     }
 

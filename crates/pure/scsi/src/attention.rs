@@ -17,6 +17,12 @@ pub(crate) enum UnitAttention {
     MediumMayHaveChanged,
     /// Another nexus changed mode parameters.
     ModeParametersChanged,
+    /// Another nexus, or the owner of the unit, cleared reservation and registrations.
+    ReservationsPreempted,
+    /// A reservation that let the nexus in is no more, or has another type.
+    ReservationsReleased,
+    /// Another nexus took the registration away.
+    RegistrationsPreempted,
     /// The unit has another number of blocks.
     CapacityChanged,
     /// A threshold that the operator set was reached.
@@ -29,12 +35,15 @@ pub(crate) enum UnitAttention {
     LunsChanged,
 }
 
-const IN_ORDER: [UnitAttention; 10] = [
+const IN_ORDER: [UnitAttention; 13] = [
     UnitAttention::PowerOn,
     UnitAttention::Reset,
     UnitAttention::CommandsCleared,
     UnitAttention::MediumMayHaveChanged,
     UnitAttention::ModeParametersChanged,
+    UnitAttention::ReservationsPreempted,
+    UnitAttention::ReservationsReleased,
+    UnitAttention::RegistrationsPreempted,
     UnitAttention::CapacityChanged,
     UnitAttention::SoftThreshold,
     UnitAttention::AvailableThreshold,
@@ -50,6 +59,9 @@ impl UnitAttention {
             Self::CommandsCleared => AdditionalSense(0x2F, 0x00),
             Self::MediumMayHaveChanged => AdditionalSense(0x28, 0x00),
             Self::ModeParametersChanged => AdditionalSense(0x2A, 0x01),
+            Self::ReservationsPreempted => AdditionalSense(0x2A, 0x03),
+            Self::ReservationsReleased => AdditionalSense(0x2A, 0x04),
+            Self::RegistrationsPreempted => AdditionalSense(0x2A, 0x05),
             Self::CapacityChanged => AdditionalSense(0x2A, 0x09),
             Self::SoftThreshold | Self::AvailableThreshold | Self::UsedThreshold => AdditionalSense(0x38, 0x07),
             Self::LunsChanged => AdditionalSense(0x3F, 0x0E),

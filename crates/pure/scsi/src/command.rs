@@ -6,7 +6,7 @@ use block::{Rope, View};
 
 /// One I_T nexus: the relation of an initiator port to a target port; for iSCSI, a session.
 ///
-/// Chosen by the caller, unique among those attached to a logical unit and never used again.
+/// Chosen by the caller, unique among those attached to a logical unit and never used again; the highest number is nobody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NexusId(pub u64);
 

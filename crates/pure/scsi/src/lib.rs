@@ -22,6 +22,7 @@ mod power;
 mod reply;
 mod report;
 mod request;
+mod reservation;
 #[cfg(test)]
 mod rig;
 mod sense;
@@ -40,5 +41,9 @@ pub use identity::{Identity, Options, Provisioning, TargetPort};
 pub use log::Statistics;
 pub use lun::Lun;
 pub use request::{Shape, judge};
+pub use reservation::{
+    InitiatorPort, Keeper, Keeping, KeptReservations, NotKept, NotReservations, RegistrationStatus, ReservationStatus,
+    ReservationType,
+};
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};
 pub use unit::LogicalUnit;

@@ -45,6 +45,7 @@ pub(crate) struct Counters {
     bytes_written: Cell<u64>,
     read_errors: Cell<u64>,
     write_errors: Cell<u64>,
+    conflicts: Cell<u64>,
 }
 
 /// What a unit has done since it came up, for its owner.
@@ -60,6 +61,8 @@ pub struct Statistics {
     pub written_bytes: u64,
     /// Reads and writes that the device did not do.
     pub errors: u64,
+    /// Commands that were refused because another nexus has reserved the unit.
+    pub conflicts: u64,
 }
 
 impl Counters {
@@ -70,6 +73,7 @@ impl Counters {
             read_bytes: self.blocks_read.get().wrapping_mul(u64::from(block_bytes)),
             written_bytes: self.bytes_written.get(),
             errors: self.read_errors.get().wrapping_add(self.write_errors.get()),
+            conflicts: self.conflicts.get(),
         }
     }
 
@@ -89,6 +93,10 @@ impl Counters {
 
     pub fn count_write_error(&self) {
         add(&self.write_errors, 1);
+    }
+
+    pub fn count_conflict(&self) {
+        add(&self.conflicts, 1);
     }
 }
 

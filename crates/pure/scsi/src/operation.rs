@@ -2,6 +2,7 @@
 //! what a command moves, and REPORT SUPPORTED OPERATION CODES.
 
 use crate::cdb::{CDB_BYTES_MAX, Cdb};
+use crate::reservation::Access;
 use crate::sense::{AdditionalSense, Sense};
 
 /// What an operation does; the lengths of a CDB are variants of one verb.
@@ -14,14 +15,18 @@ pub(crate) enum Verb {
     ModeSelect,
     ModeSense,
     OrWrite,
+    PersistentReserveIn,
+    PersistentReserveOut,
     PreFetch,
     Read,
     ReadCapacity10,
     ReadCapacity16,
+    Release,
     ReportLuns,
     ReportSupportedOperationCodes,
     ReportSupportedTaskManagement,
     RequestSense,
+    Reserve,
     StartStopUnit,
     SynchronizeCache,
     TestUnitReady,
@@ -65,6 +70,8 @@ pub(crate) enum Data {
 pub(crate) struct Operation {
     pub name: &'static str,
     pub verb: Verb,
+    /// How it fares when another nexus has reserved the unit.
+    pub access: Access,
     pub data: Data,
     pub cdb_bytes: u8,
     flags: u8,
@@ -95,55 +102,75 @@ const SYNC_NV: (usize, u8) = (1, 0x04);
 const GROUP_10: (usize, u8) = (6, 0x3F);
 const GROUP_12: (usize, u8) = (10, 0x3F);
 const GROUP_16: (usize, u8) = (14, 0x3F);
+/// SCOPE and TYPE of PERSISTENT RESERVE OUT, where the service action has no use for them.
+const SCOPE_TYPE: (usize, u8) = (2, 0xFF);
 
+use Access::{Always, Keys, Own, Persistent, Reads, Starts, Writes};
 use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, List, None as Nothing, OneBlock};
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 38] = [
-    row("TEST UNIT READY", Verb::TestUnitReady, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
-    row("REQUEST SENSE", Verb::RequestSense, Answer { at: 4, bytes: 1 }, QUIET, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
-    row("READ (6)", Verb::Read, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("WRITE (6)", Verb::Write, BlocksOut, MEDIUM | WRITES, &[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("INQUIRY", Verb::Inquiry, Answer { at: 3, bytes: 2 }, QUIET, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("MODE SELECT (6)", Verb::ModeSelect, List { at: 4, bytes: 1 }, 0, &[0x15, 0x10, 0, 0, 0xFF, 0], &[]),
-    row("MODE SENSE (6)", Verb::ModeSense, Answer { at: 4, bytes: 1 }, 0, &[0x1A, 0x08, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("START STOP UNIT", Verb::StartStopUnit, Nothing, 0, &[0x1B, 0x01, 0, 0, 0x05, 0], &[]),
-    row("READ CAPACITY (10)", Verb::ReadCapacity10, FixedAnswer(8), 0, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
-    row("READ (10)", Verb::Read, BlocksIn, MEDIUM, &[0x28, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
-    row("WRITE (10)", Verb::Write, BlocksOut, MEDIUM | WRITES, &[0x2A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
-    row("WRITE AND VERIFY (10)", Verb::WriteAndVerify, BlocksOut, MEDIUM | WRITES | ALONE, &[0x2E, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
-    row("VERIFY (10)", Verb::Verify, ByteCheck, MEDIUM, &[0x2F, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
-    row("PRE-FETCH (10)", Verb::PreFetch, Nothing, MEDIUM, &[0x34, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
-    row("SYNCHRONIZE CACHE (10)", Verb::SynchronizeCache, Nothing, MEDIUM, &[0x35, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[SYNC_NV, GROUP_10]),
-    row("WRITE SAME (10)", Verb::WriteSame, OneBlock, MEDIUM | WRITES, &[0x41, 0x08, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
-    row("UNMAP", Verb::Unmap, List { at: 7, bytes: 2 }, MEDIUM | WRITES | UNMAPS, &[0x42, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
-    row("LOG SENSE", Verb::LogSense, Answer { at: 7, bytes: 2 }, 0, &[0x4D, 0, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("MODE SELECT (10)", Verb::ModeSelect, List { at: 7, bytes: 2 }, 0, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
-    row("MODE SENSE (10)", Verb::ModeSense, Answer { at: 7, bytes: 2 }, 0, &[0x5A, 0x18, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
-    row("READ (16)", Verb::Read, BlocksIn, MEDIUM, &[0x88, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
-    row("COMPARE AND WRITE", Verb::CompareAndWrite, BlocksTwice, MEDIUM | WRITES | ALONE, &[0x89, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
-    row("WRITE (16)", Verb::Write, BlocksOut, MEDIUM | WRITES, &[0x8A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
-    row("ORWRITE (16)", Verb::OrWrite, BlocksOut, MEDIUM | WRITES | ALONE, &[0x8B, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
-    row("WRITE AND VERIFY (16)", Verb::WriteAndVerify, BlocksOut, MEDIUM | WRITES | ALONE, &[0x8E, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
-    row("VERIFY (16)", Verb::Verify, ByteCheck, MEDIUM, &[0x8F, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
-    row("PRE-FETCH (16)", Verb::PreFetch, Nothing, MEDIUM, &[0x90, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
-    row("SYNCHRONIZE CACHE (16)", Verb::SynchronizeCache, Nothing, MEDIUM, &[0x91, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[SYNC_NV, GROUP_16]),
-    row("WRITE SAME (16)", Verb::WriteSame, OneBlock, MEDIUM | WRITES, &[0x93, 0x09, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
-    row("READ CAPACITY (16)", Verb::ReadCapacity16, Answer { at: 10, bytes: 4 }, ACTION, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("GET LBA STATUS (16)", Verb::GetLbaStatus, Answer { at: 10, bytes: 4 }, MEDIUM | ACTION, &[0x9E, 0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT LUNS", Verb::ReportLuns, Answer { at: 6, bytes: 4 }, QUIET, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("READ (12)", Verb::Read, BlocksIn, MEDIUM, &[0xA8, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
-    row("WRITE (12)", Verb::Write, BlocksOut, MEDIUM | WRITES, &[0xAA, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
-    row("WRITE AND VERIFY (12)", Verb::WriteAndVerify, BlocksOut, MEDIUM | WRITES | ALONE, &[0xAE, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
-    row("VERIFY (12)", Verb::Verify, ByteCheck, MEDIUM, &[0xAF, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
+pub(crate) static OPERATIONS: [Operation; 54] = [
+    row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
+    row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
+    row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("WRITE (6)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("INQUIRY", Verb::Inquiry, Always, Answer { at: 3, bytes: 2 }, QUIET, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("MODE SELECT (6)", Verb::ModeSelect, Writes, List { at: 4, bytes: 1 }, 0, &[0x15, 0x10, 0, 0, 0xFF, 0], &[]),
+    row("RESERVE (6)", Verb::Reserve, Own, Nothing, ALONE, &[0x16, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF), (3, 0xFF), (4, 0xFF)]),
+    row("RELEASE (6)", Verb::Release, Own, Nothing, ALONE, &[0x17, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF)]),
+    row("MODE SENSE (6)", Verb::ModeSense, Reads, Answer { at: 4, bytes: 1 }, 0, &[0x1A, 0x08, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("START STOP UNIT", Verb::StartStopUnit, Starts, Nothing, 0, &[0x1B, 0x01, 0, 0, 0x05, 0], &[]),
+    row("READ CAPACITY (10)", Verb::ReadCapacity10, Persistent, FixedAnswer(8), 0, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
+    row("READ (10)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x28, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
+    row("WRITE (10)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x2A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
+    row("WRITE AND VERIFY (10)", Verb::WriteAndVerify, Writes, BlocksOut, MEDIUM | WRITES | ALONE, &[0x2E, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("VERIFY (10)", Verb::Verify, Reads, ByteCheck, MEDIUM, &[0x2F, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("PRE-FETCH (10)", Verb::PreFetch, Reads, Nothing, MEDIUM, &[0x34, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("SYNCHRONIZE CACHE (10)", Verb::SynchronizeCache, Writes, Nothing, MEDIUM, &[0x35, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[SYNC_NV, GROUP_10]),
+    row("WRITE SAME (10)", Verb::WriteSame, Writes, OneBlock, MEDIUM | WRITES, &[0x41, 0x08, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("UNMAP", Verb::Unmap, Writes, List { at: 7, bytes: 2 }, MEDIUM | WRITES | UNMAPS, &[0x42, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("LOG SENSE", Verb::LogSense, Always, Answer { at: 7, bytes: 2 }, 0, &[0x4D, 0, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("MODE SELECT (10)", Verb::ModeSelect, Writes, List { at: 7, bytes: 2 }, 0, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("RESERVE (10)", Verb::Reserve, Own, Nothing, ALONE, &[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[(2, 0xFF), (3, 0xFF), (7, 0xFF), (8, 0xFF)]),
+    row("RELEASE (10)", Verb::Release, Own, Nothing, ALONE, &[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[(2, 0xFF), (3, 0xFF), (7, 0xFF), (8, 0xFF)]),
+    row("MODE SENSE (10)", Verb::ModeSense, Reads, Answer { at: 7, bytes: 2 }, 0, &[0x5A, 0x18, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE IN, READ KEYS", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION, &[0x5E, 0x00, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE IN, READ RESERVATION", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION, &[0x5E, 0x01, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE IN, REPORT CAPABILITIES", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION, &[0x5E, 0x02, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE IN, READ FULL STATUS", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION, &[0x5E, 0x03, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, REGISTER", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x00, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
+    row("PERSISTENT RESERVE OUT, RESERVE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x01, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, RELEASE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x02, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, CLEAR", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x03, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
+    row("PERSISTENT RESERVE OUT, PREEMPT", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x04, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, PREEMPT AND ABORT", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x05, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x06, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
+    row("PERSISTENT RESERVE OUT, REGISTER AND MOVE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x07, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
+    row("READ (16)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x88, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
+    row("COMPARE AND WRITE", Verb::CompareAndWrite, Writes, BlocksTwice, MEDIUM | WRITES | ALONE, &[0x89, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
+    row("WRITE (16)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x8A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
+    row("ORWRITE (16)", Verb::OrWrite, Writes, BlocksOut, MEDIUM | WRITES | ALONE, &[0x8B, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
+    row("WRITE AND VERIFY (16)", Verb::WriteAndVerify, Writes, BlocksOut, MEDIUM | WRITES | ALONE, &[0x8E, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("VERIFY (16)", Verb::Verify, Reads, ByteCheck, MEDIUM, &[0x8F, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("PRE-FETCH (16)", Verb::PreFetch, Reads, Nothing, MEDIUM, &[0x90, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("SYNCHRONIZE CACHE (16)", Verb::SynchronizeCache, Writes, Nothing, MEDIUM, &[0x91, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[SYNC_NV, GROUP_16]),
+    row("WRITE SAME (16)", Verb::WriteSame, Writes, OneBlock, MEDIUM | WRITES, &[0x93, 0x09, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("READ CAPACITY (16)", Verb::ReadCapacity16, Persistent, Answer { at: 10, bytes: 4 }, ACTION, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("GET LBA STATUS (16)", Verb::GetLbaStatus, Reads, Answer { at: 10, bytes: 4 }, MEDIUM | ACTION, &[0x9E, 0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT LUNS", Verb::ReportLuns, Always, Answer { at: 6, bytes: 4 }, QUIET, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Reads, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Reads, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("READ (12)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0xA8, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
+    row("WRITE (12)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0xAA, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
+    row("WRITE AND VERIFY (12)", Verb::WriteAndVerify, Writes, BlocksOut, MEDIUM | WRITES | ALONE, &[0xAE, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
+    row("VERIFY (12)", Verb::Verify, Reads, ByteCheck, MEDIUM, &[0xAF, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
 ];
 
 const fn row(
     name: &'static str,
     verb: Verb,
+    access: Access,
     data: Data,
     flags: u8,
     used: &'static [u8],
@@ -172,7 +199,7 @@ const fn row(
         free[ignored[at].0] |= ignored[at].1;
         at += 1;
     }
-    Operation { name, verb, data, cdb_bytes: used.len() as u8, flags, usage, free: u128::from_be_bytes(free) }
+    Operation { name, verb, access, data, cdb_bytes: used.len() as u8, flags, usage, free: u128::from_be_bytes(free) }
 }
 
 /// The first row of each operation code, or 255.

@@ -4,6 +4,7 @@
 use crate::cdb::Cdb;
 use crate::command::DataNeed;
 use crate::operation::{Data, Operation, Verb};
+use crate::reservation::check_list_length;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::Extent;
 
@@ -108,6 +109,7 @@ impl Request {
         match self.operation.verb {
             Verb::Verify if self.byte_check() == 2 => Err(Sense::cdb_bit(1, 2)),
             Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
+            Verb::PersistentReserveOut => check_list_length(self.cdb),
             Verb::WriteSame if self.unmaps() && !shape.unmap => Err(Sense::cdb_bit(1, 3)),
             _ => Ok(()),
         }

@@ -3,8 +3,8 @@
 mod thin;
 
 use crate::{
-    Cdb, Command, Identity, LogicalUnit, NexusId, Options, Outcome, Sense, Status, TargetPort, TaskAttribute, TaskTag,
-    judge,
+    Cdb, Command, Identity, InitiatorPort, LogicalUnit, NexusId, Options, Outcome, Sense, Status, TargetPort,
+    TaskAttribute, TaskTag, judge,
 };
 use block::{
     BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written,
@@ -165,6 +165,10 @@ pub(crate) fn port(relative: u16) -> Rc<TargetPort> {
     Rc::new(TargetPort { target_name, portal_group_tag: relative, relative_port: relative })
 }
 
+pub(crate) fn initiator(number: u16) -> InitiatorPort {
+    InitiatorPort { name: format!("iqn.2026-01.example:host{number}"), isid: [0x80, 0, 0, 0, 0, 1] }
+}
+
 /// A unit of 256 blocks that HOST and OTHER reach, with their first unit attentions told.
 pub(crate) fn unit() -> LogicalUnit<Bench> {
     unit_with(Options::default())
@@ -189,7 +193,7 @@ pub(crate) fn thin_of(unit: &LogicalUnit<Bench>) -> &Thin {
 pub(crate) fn unit_over(bench: Bench, options: Options) -> LogicalUnit<Bench> {
     let unit = LogicalUnit::new(bench, identity(), options);
     for (nexus, relative) in [(HOST, 1), (OTHER, 2)] {
-        unit.attach(nexus, port(relative));
+        unit.attach(nexus, initiator(relative), port(relative));
         let told = run(&unit, nexus, &[0; 6], &[]);
         assert_eq!(sense(&told), (6, 0x29, 0));
     }
@@ -224,6 +228,9 @@ pub(crate) fn run(unit: &LogicalUnit<Bench>, nexus: NexusId, cdb: &[u8], data: &
         Err(refusal) => {
             command.data_out = View::default();
             let outcome = now(unit.execute(nexus, command));
+            if outcome.status == Status::ReservationConflict {
+                return outcome;
+            }
             let sense = outcome.sense.expect("what was judged to be refused is refused");
             let attention = sense.key == crate::SenseKey::UnitAttention || sense.key == crate::SenseKey::NotReady;
             assert!(attention || (sense.key, sense.code) == (refusal.key, refusal.code));

@@ -44,12 +44,14 @@ impl AdditionalSense {
     pub(crate) const INVALID_FIELD_IN_CDB: Self = Self(0x24, 0x00);
     pub(crate) const LOGICAL_UNIT_NOT_SUPPORTED: Self = Self(0x25, 0x00);
     pub(crate) const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self(0x26, 0x00);
+    pub(crate) const INVALID_RELEASE: Self = Self(0x26, 0x04);
     pub(crate) const WRITE_PROTECTED: Self = Self(0x27, 0x00);
     pub(crate) const SOFTWARE_WRITE_PROTECTED: Self = Self(0x27, 0x02);
     pub(crate) const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);
     pub(crate) const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self(0x39, 0x00);
     pub(crate) const INTERNAL_TARGET_FAILURE: Self = Self(0x44, 0x00);
     pub(crate) const INVALID_MESSAGE: Self = Self(0x49, 0x00);
+    pub(crate) const INSUFFICIENT_REGISTRATION_RESOURCES: Self = Self(0x55, 0x04);
 }
 
 /// Where the wrong field is (SPC-4, field pointer sense key specific data).

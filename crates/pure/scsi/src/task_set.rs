@@ -56,6 +56,8 @@ struct Task {
 pub(crate) enum Affected {
     One(NexusId, TaskTag),
     OfNexus(NexusId),
+    /// All of a nexus but one.
+    OthersOf(NexusId, TaskTag),
     All,
 }
 
@@ -68,10 +70,15 @@ impl TaskSet {
     ///
     /// *Errors*: `TaskSetFull`.
     pub fn enter(&self, claim: Claim) -> Result<Ticket<'_>, Status> {
-        let mut tasks = self.tasks.borrow_mut();
-        if tasks.count() >= self.tasks_max {
+        if self.tasks.borrow().count() >= self.tasks_max {
             return Err(Status::TaskSetFull);
         }
+        Ok(self.enter_anyway(claim))
+    }
+
+    /// Takes a task in, however many there are.
+    pub fn enter_anyway(&self, claim: Claim) -> Ticket<'_> {
+        let mut tasks = self.tasks.borrow_mut();
         let arrival = tasks.arrivals;
         tasks.arrivals += 1;
         let restrains = claim.restrains();
@@ -81,7 +88,7 @@ impl TaskSet {
         }
         tasks.restraining += usize::from(restrains);
         tasks.waiting += usize::from(!task.begun);
-        Ok(Ticket { set: self, place: tasks.put(task) })
+        Ticket { set: self, place: tasks.put(task) }
     }
 
     /// Marks the affected tasks as aborted: those that wait end now, those that have begun end without
@@ -240,6 +247,7 @@ impl Affected {
         match self {
             Self::One(nexus, tag) => (claim.nexus, claim.tag) == (nexus, tag),
             Self::OfNexus(nexus) => claim.nexus == nexus,
+            Self::OthersOf(nexus, tag) => claim.nexus == nexus && claim.tag != tag,
             Self::All => true,
         }
     }
@@ -270,6 +278,11 @@ impl Ticket<'_> {
             task.waker = Some(cx.waker().clone());
         }
         Poll::Pending
+    }
+
+    /// True when the task may run.
+    pub fn has_begun(&self) -> bool {
+        self.set.tasks.borrow_mut().at(self.place).begun
     }
 
     /// Refuses to go on with a task that was aborted.

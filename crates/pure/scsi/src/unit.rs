@@ -9,6 +9,7 @@ use crate::identity::{Identity, Options, Provisioning, TargetPort};
 use crate::log::{Counters, Statistics};
 use crate::mode::ModeParameters;
 use crate::request::Shape;
+use crate::reservation::{InitiatorPort, ItNexus, Reservations};
 use crate::task_set::{Affected, TaskSet};
 use crate::threshold::Reached;
 use block::{BlockDevice, Geometry};
@@ -31,6 +32,7 @@ pub struct LogicalUnit<D> {
     pub(crate) mode: Cell<ModeParameters>,
     pub(crate) stopped: Cell<bool>,
     pub(crate) counters: Counters,
+    pub(crate) reservations: Reservations,
     /// True when the device tells its space: a thin one, with thresholds.
     pub(crate) tells_space: bool,
     pub(crate) reached: Cell<Reached>,
@@ -54,6 +56,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             mode: Cell::default(),
             stopped: Cell::new(false),
             counters: Counters::default(),
+            reservations: Reservations::default(),
             tells_space,
             reached: Cell::default(),
         }
@@ -84,10 +87,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    /// `nexus` reaches the unit through `port` from now on, and will be told once that everything it
-    /// knew of the unit may be wrong (29/00).
-    pub fn attach(&self, nexus: NexusId, port: Rc<TargetPort>) {
-        self.nexuses.attach(nexus, port);
+    /// `nexus`, which comes from `initiator`, reaches the unit through `port` from now on, and will be told once that
+    /// everything it knew of the unit may be wrong (29/00). What the two ports are registered for holds again.
+    pub fn attach(&self, nexus: NexusId, initiator: InitiatorPort, port: Rc<TargetPort>) {
+        let name = Rc::new(ItNexus::new(initiator, &port));
+        let standing = self.reservations.standing(&name);
+        self.nexuses.attach(nexus, name, port, standing);
     }
 
     /// `nexus` may not write from now on, or may again; others are not concerned.
@@ -95,13 +100,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.set_read_only(nexus, read_only);
     }
 
-    /// `nexus` is lost (SAM-5, I_T nexus loss): its tasks are aborted, and what it was to be told is forgotten.
+    /// `nexus` is lost (SAM-5, I_T nexus loss): its tasks are aborted, what it was to be told is forgotten, and what it
+    /// reserved with RESERVE is free. Its registration stays.
     ///
     /// Its tasks that have begun still run to their end, which comes as
     /// [`Status::TaskAborted`](crate::Status::TaskAborted): keep polling them, so that no write of an
     /// old session lands after those of its successor.
     pub fn detach(&self, nexus: NexusId) {
         self.tasks.abort(Affected::OfNexus(nexus));
+        self.release_reserve_of(nexus);
         self.nexuses.detach(nexus);
     }
 
@@ -179,6 +186,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let write_cache = self.mode.get().write_cache;
         self.mode.set(ModeParameters { write_cache, ..ModeParameters::default() });
         self.stopped.set(false);
+        self.reservations.set_reserved_by(None);
         self.nexuses.establish_for_all(UnitAttention::Reset);
     }
 }

@@ -5,6 +5,7 @@ mod family;
 mod family_check;
 mod family_wire;
 mod log;
+mod reservations;
 mod slab_set;
 mod wire;
 
@@ -15,11 +16,13 @@ pub use family::{
 pub(crate) use family_check::{BRANCHES_MADE_MAX, LOG_BLOCKS_MIN};
 pub(crate) use family_wire::RUN_BYTES;
 pub use log::{LogRecord, LogState};
+pub use reservations::RESERVATIONS_BYTES_MAX;
 pub use slab_set::SlabSet;
 pub use wire::CatalogError;
 pub(crate) use wire::needed_by;
 
 use block::Blocks;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// The most groups of a pool.
@@ -56,6 +59,9 @@ pub struct Catalog {
     pub families: Vec<FamilyRecord>,
     /// The write log, once there is one.
     pub log: Option<LogRecord>,
+    /// What hosts have reserved of volumes and want to find again, in the words of who serves them; never empty. What is
+    /// kept of a volume that is gone is not committed.
+    pub reservations: BTreeMap<Uuid, Vec<u8>>,
 }
 
 /// Where a pool stands between its creation and its end.

@@ -25,8 +25,12 @@ pub const PROTECTED: u64 = 2;
 pub const LOGS: u64 = 4;
 /// A volume is being copied to and is not whole: a program that does not know it would show it.
 pub const PARTIAL: u64 = 8;
+/// Hosts have reserved a volume so that it survives power loss: a program that does not know it would let in whom they
+/// have shut out.
+pub const RESERVATIONS: u64 = 16;
 /// Features that must be known to open a pool. This version opens pools only to write to them.
-const KNOWN: Features = Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES | PROTECTED | LOGS | PARTIAL };
+const KNOWN: Features =
+    Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES | PROTECTED | LOGS | PARTIAL | RESERVATIONS };
 /// Where in the block the checksum stands, the same in every version.
 const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
 

@@ -12,6 +12,7 @@ mod log;
 mod members;
 mod open;
 mod owner;
+mod reservations;
 mod snapshots;
 mod status;
 mod thin;

@@ -12,6 +12,7 @@ use cache::{CacheShard, PolicedVolume};
 use model::{
     Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, WritePolicy, code,
 };
+use scsi::KeptReservations;
 use shard::World;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, Provisioning, Sectors, ThinPlan, ThinStatus, ThinVolume, Uuid, VolumePlan};
@@ -254,11 +255,28 @@ impl<W: World> OpenPool<W> {
             return None;
         };
         let name = VolumeName::in_pool(self.name.clone(), own);
-        Some(self.show(VolumeId::from_bytes(found.id.into_bytes()), name, found.backend, found.device))
+        let Ok(kept) = KeptReservations::parse(&self.pool.reservations(found.id)) else {
+            self.hold_back(found.id, "what hosts have reserved of it cannot be read");
+            return None;
+        };
+        let id = VolumeId::from_bytes(found.id.into_bytes());
+        Some(self.show_kept(id, name, found.backend, found.device, kept))
     }
 
-    /// The volume serves.
+    /// The volume, which is new, serves.
     pub(super) fn show(&self, id: VolumeId, name: VolumeName, backend: Backend, volume: PoolVolume<W>) -> VolumeReport {
+        self.show_kept(id, name, backend, volume, KeptReservations::default())
+    }
+
+    /// The volume serves, with what hosts have reserved of it.
+    fn show_kept(
+        &self,
+        id: VolumeId,
+        name: VolumeName,
+        backend: Backend,
+        volume: PoolVolume<W>,
+        kept: KeptReservations,
+    ) -> VolumeReport {
         debug_assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
         let block_bytes = volume.logical_block_bytes();
         let policy = policy_of(&VolumePolicy::default());
@@ -269,6 +287,7 @@ impl<W: World> OpenPool<W> {
             _ => Store::Volume512(Sectors::new(policed)),
         };
         let unit = Unit::new(&self.seat, id, name, backend, store).metered_by(self.care.meter.clone());
+        let unit = unit.reserved_in(&self.seat, self.pool.clone(), kept);
         let report = self.report_of(&unit);
         self.seat.units.borrow_mut().insert(id, Rc::new(unit));
         report

@@ -86,7 +86,8 @@ fn dpo_and_fua_are_in_the_usage_maps_as_mode_sense_promises() {
 
 #[test]
 fn bit_outside_the_usage_map_is_refused_where_it_stands() {
-    // What is ignored instead: FUA_NV and SYNC_NV of SBC-2, and the group number.
+    // What is ignored instead: FUA_NV and SYNC_NV of SBC-2, the group number, what SPC-2 says of third parties and
+    // extents, and SCOPE and TYPE where no reservation is made.
     let ignored = |code: u8, byte: usize, bit: u8| {
         matches!(
             (code, byte, bit),
@@ -95,6 +96,11 @@ fn bit_outside_the_usage_map_is_refused_where_it_stands() {
                 | (0x2A | 0x28 | 0x2E | 0x2F | 0x34 | 0x35 | 0x41 | 0x42, 6, 0..=5)
                 | (0xA8 | 0xAA | 0xAE | 0xAF, 10, 0..=5)
                 | (0x88..=0x93, 14, 0..=5)
+                | (0x16 | 0x17, 1, 1..=3)
+                | (0x16 | 0x17, 2, _)
+                | (0x16, 3 | 4, _)
+                | (0x56 | 0x57, 2 | 3 | 7 | 8, _)
+                | (0x5F, 2, _)
         )
     };
     let unit = thin();

@@ -3,11 +3,12 @@
 use super::LogicalUnit;
 use crate::absent;
 use crate::cdb::Cdb;
-use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute};
+use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute, TaskTag};
 use crate::failure::{Failure, read_failure, read_sense, within, write_failure};
 use crate::lun::Lun;
 use crate::operation::{Operation, Verb};
 use crate::request::Request;
+use crate::reservation::TURN;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::{Claim, Ticket};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, View, Written};
@@ -19,6 +20,7 @@ const BAD_PLACES_MAX: usize = 8;
 /// A command that is neither READ nor WRITE, on its way.
 pub(crate) struct Job {
     pub nexus: NexusId,
+    pub tag: TaskTag,
     pub request: Request,
     pub data_out: View,
     pub data_out_expected: u64,
@@ -30,6 +32,8 @@ enum Work {
     Read(Extent),
     Write(Lba, View, bool),
     Other(Box<Job>),
+    /// It had to wait: what was reserved meanwhile counts (SPC-4: looked at before a task is enabled, and never after).
+    Waited(Box<(NexusId, Request, Self)>),
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
@@ -47,10 +51,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
             let answer = match entered {
                 Ok((ticket, work)) => match poll_fn(|cx| ticket.poll_begun(cx)).await {
                     Ok(()) => {
-                        let answer = match work {
-                            Work::Read(extent) => self.read(extent).await,
-                            Work::Write(start, data, fua) => self.write(start, data, fua).await,
-                            Work::Other(job) => Box::pin(self.perform(*job, &ticket)).await,
+                        let answer = match self.look_again(work) {
+                            Ok(Work::Read(extent)) => self.read(extent).await,
+                            Ok(Work::Write(start, data, fua)) => self.write(start, data, fua).await,
+                            Ok(Work::Other(job)) => Box::pin(self.perform(*job, &ticket)).await,
+                            Ok(Work::Waited(_)) => unreachable!("it was looked at again once"),
+                            Err(status) => Err(status.into()),
                         };
                         // An aborted task is not answered, whatever it came to.
                         ticket.check_live().map_err(Failure::Status).and(answer)
@@ -59,8 +65,23 @@ impl<D: BlockDevice> LogicalUnit<D> {
                 },
                 Err(failure) => Err(failure),
             };
-            answer.map_or_else(|failure| failure.outcome(self.mode.get().descriptor_sense), Outcome::good)
+            answer.map_or_else(|failure| self.failed(failure), Outcome::good)
         }
+    }
+
+    fn failed(&self, failure: Failure) -> Outcome {
+        if matches!(failure, Failure::Status(Status::ReservationConflict)) {
+            self.counters.count_conflict();
+        }
+        failure.outcome(self.mode.get().descriptor_sense)
+    }
+
+    /// What is to be done of a task that begins, if it had to wait before and may still be done.
+    fn look_again(&self, work: Work) -> Result<Work, Status> {
+        let Work::Waited(waited) = work else { return Ok(work) };
+        let (nexus, request, work) = *waited;
+        self.check_reservation(nexus, request.operation.access, request.cdb)?;
+        Ok(work)
     }
 
     /// Judges the command and lets it into the task set.
@@ -68,7 +89,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let geometry = self.device.geometry();
         let request = self.admit(nexus, command.cdb, geometry)?;
         let claim = claim_of(nexus, &command, &request, geometry)?;
-        let Command { data_out, data_out_expected, .. } = command;
+        let Command { tag, data_out, data_out_expected, .. } = command;
         let work = match request.operation.verb {
             Verb::Read => Work::Read(request.extent),
             Verb::Write => {
@@ -77,9 +98,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
                 let fua = request.cdb.operation_code() >= 0x20 && request.cdb.bit(1, 3);
                 Work::Write(request.extent.start, data, fua)
             }
-            _ => Work::Other(Box::new(Job { nexus, request, data_out, data_out_expected, geometry })),
+            _ => Work::Other(Box::new(Job { nexus, tag, request, data_out, data_out_expected, geometry })),
         };
-        Ok((self.tasks.enter(claim)?, work))
+        let ticket = self.tasks.enter(claim)?;
+        let work = if ticket.has_begun() { work } else { Work::Waited(Box::new((nexus, request, work))) };
+        Ok((ticket, work))
     }
 
     /// Tells the nexus what it must hear first, and refuses what cannot be done.
@@ -94,6 +117,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return Err(attention.sense().into());
         }
         let operation = operation?;
+        self.check_reservation(nexus, operation.access, cdb)?;
         if self.stopped.get() && operation.needs_medium() {
             return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED).into());
         }
@@ -263,6 +287,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::Unmap => self.unmap(&job, ticket).await,
             Verb::CompareAndWrite => self.compare_and_write(&job, ticket).await,
             Verb::OrWrite => self.or_write(&job, ticket).await,
+            Verb::PersistentReserveIn => self.persistent_reserve_in(cdb, allocation),
+            Verb::PersistentReserveOut => self.persistent_reserve_out(&job).await,
+            Verb::Reserve => self.reserve(job.nexus),
+            Verb::Release => self.release(job.nexus),
         }
     }
 }
@@ -274,6 +302,7 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
     let extent = match request.operation.verb {
         // Its blocks stand in its list, which is not read yet.
         Verb::Unmap => geometry.all(),
+        Verb::PersistentReserveOut | Verb::Reserve | Verb::Release => TURN,
         // They touch no content.
         Verb::PreFetch | Verb::SynchronizeCache | Verb::GetLbaStatus => Extent::default(),
         _ => request.extent,

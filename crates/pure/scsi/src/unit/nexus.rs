@@ -3,8 +3,9 @@
 use crate::attention::{Pending, UnitAttention};
 use crate::command::NexusId;
 use crate::identity::TargetPort;
+use crate::reservation::{InitiatorPort, ItNexus, Standing};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Who reaches the unit.
@@ -20,14 +21,17 @@ pub(crate) struct Nexuses {
 #[derive(Debug)]
 struct Known {
     port: Rc<TargetPort>,
+    name: Rc<ItNexus>,
+    standing: Standing,
     pending: Pending,
     read_only: bool,
 }
 
 impl Nexuses {
-    pub fn attach(&self, nexus: NexusId, port: Rc<TargetPort>) {
+    pub fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: Standing) {
         self.detach(nexus);
-        self.known.borrow_mut().insert(nexus, Known { port, pending: Pending::default(), read_only: false });
+        let known = Known { port, name, standing, pending: Pending::default(), read_only: false };
+        self.known.borrow_mut().insert(nexus, known);
         self.establish(nexus, UnitAttention::PowerOn);
     }
 
@@ -53,6 +57,31 @@ impl Nexuses {
     /// The port through which `nexus` comes.
     pub fn port(&self, nexus: NexusId) -> Option<Rc<TargetPort>> {
         self.known.borrow().get(&nexus).map(|known| known.port.clone())
+    }
+
+    /// What `nexus` is called, and the port through which it comes.
+    pub fn names(&self, nexus: NexusId) -> Option<(Rc<ItNexus>, Rc<TargetPort>)> {
+        self.known.borrow().get(&nexus).map(|known| (known.name.clone(), known.port.clone()))
+    }
+
+    /// Those that are called so: one, or none while it is not logged in.
+    pub fn called(&self, name: &ItNexus) -> Vec<NexusId> {
+        self.known.borrow().iter().filter(|(_, known)| *known.name == *name).map(|(&nexus, _)| nexus).collect()
+    }
+
+    /// The initiator ports that are logged in.
+    pub fn initiators(&self) -> BTreeSet<InitiatorPort> {
+        self.known.borrow().values().map(|known| known.name.initiator.clone()).collect()
+    }
+
+    /// What `nexus` is to the persistent reservation.
+    pub fn standing(&self, nexus: NexusId) -> Standing {
+        self.known.borrow().get(&nexus).map_or(Standing::Stranger, |known| known.standing)
+    }
+
+    /// Looks anew what everybody is to the persistent reservation.
+    pub fn set_standings(&self, standing: impl Fn(&ItNexus) -> Standing) {
+        self.known.borrow_mut().values_mut().for_each(|known| known.standing = standing(&known.name));
     }
 
     pub fn is_all_told(&self) -> bool {

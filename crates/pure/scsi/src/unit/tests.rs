@@ -143,7 +143,7 @@ fn write_whose_data_was_not_brought_along_is_busy_and_never_good() {
 #[test]
 fn unit_attention_is_told_once_before_anything_but_inquiry_report_luns_and_request_sense() {
     let unit = unit();
-    unit.attach(HOST, port(1));
+    unit.attach(HOST, initiator(1), port(1));
     assert_eq!(ask(&unit, &[0x12, 0, 0, 0, 96, 0]).len(), 96);
     assert_eq!(ask(&unit, &[0xA0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0]).len(), 16);
     assert_eq!(refused(&unit, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK]), (6, 0x29, 0));

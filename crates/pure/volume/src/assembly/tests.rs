@@ -36,6 +36,7 @@ fn catalog(phase: PoolPhase, members: &[(MemberState, u64)]) -> Catalog {
         volumes: Vec::new(),
         families: Vec::new(),
         log: None,
+        reservations: Default::default(),
     }
 }
 

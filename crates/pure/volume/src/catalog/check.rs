@@ -25,6 +25,7 @@ impl Catalog {
         self.volumes.iter().try_for_each(|volume| volume.check(&self.groups))?;
         self.check_families()?;
         self.check_log()?;
+        self.check_reservations()?;
         self.check_slabs()
     }
 

@@ -5,12 +5,14 @@
 
 use super::family_wire::{TYPE_BRANCH, TYPE_FAMILY, TYPE_SNAPSHOT, needed_by_branch};
 use super::log::{LogRecord, TYPE_LOG};
+use super::reservations::{self, TYPE_RESERVATIONS};
 use super::{
     Catalog, Column, FamilyRecord, GROUPS_MAX, GroupRecord, GroupRole, MEMBERS_MAX, MemberRecord, MemberState,
     PoolPhase, SEGMENTS_MAX, SLABS_MAX, SNAPSHOTS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
 };
-use crate::label::{FAMILIES, LOGS, PROTECTED};
+use crate::label::{FAMILIES, LOGS, PROTECTED, RESERVATIONS};
 use block::Blocks;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -102,6 +104,7 @@ impl Catalog {
         }
         self.families.iter().for_each(|family| family.emit(&mut out));
         self.log.iter().for_each(|log| log.emit(&mut out));
+        self.reserved().for_each(|(volume, kept)| reservations::emit(volume, kept, &mut out));
         out
     }
 
@@ -136,6 +139,11 @@ impl Catalog {
                 (TYPE_LOG, Some(catalog)) if catalog.log.is_none() => {
                     catalog.log = Some(LogRecord::parse(&mut payload)?)
                 }
+                (TYPE_RESERVATIONS, Some(catalog)) => {
+                    if !catalog.parse_reservations(&mut payload)? {
+                        return Err(CatalogError::Damaged("a volume is reserved twice"));
+                    }
+                }
                 _ if header.flags.get() & FLAG_SKIPPABLE != 0 => continue,
                 (kind, _) => return Err(CatalogError::UnknownType(kind)),
             }
@@ -154,7 +162,8 @@ impl Catalog {
         let volumes: usize = self.volumes.iter().map(VolumeRecord::emitted_bytes_max).sum();
         let families: usize = self.families.iter().map(FamilyRecord::emitted_bytes).sum();
         let log = if self.log_group().is_some() { LogRecord::EMITTED_BYTES_MAX } else { 0 };
-        RECORD_BYTES + size_of::<PoolWire>() + self.name.len() + groups + volumes + families + log
+        let reserved: usize = self.reserved().map(|(_, kept)| reservations::emitted_bytes(kept)).sum();
+        RECORD_BYTES + size_of::<PoolWire>() + self.name.len() + groups + volumes + families + log + reserved
     }
 
     fn parse_pool(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
@@ -175,6 +184,7 @@ impl Catalog {
             volumes: Vec::new(),
             families: Vec::new(),
             log: None,
+            reservations: BTreeMap::new(),
         })
     }
 }
@@ -401,6 +411,7 @@ pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
             TYPE_FAMILY => FAMILIES,
             TYPE_BRANCH => needed_by_branch(payload),
             TYPE_LOG => LOGS,
+            TYPE_RESERVATIONS => RESERVATIONS,
             TYPE_GROUP => GroupWire::ref_from_prefix(payload).map_or(0, |(group, _)| group.needs()),
             _ => 0,
         };
@@ -451,6 +462,10 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn read<T: FromBytes>(&mut self) -> Result<T, CatalogError> {
         T::read_from_bytes(self.take(size_of::<T>())?).map_err(|_| CatalogError::Short)
+    }
+
+    pub(super) fn bytes(&mut self, bytes: usize) -> Result<&'a [u8], CatalogError> {
+        self.take(bytes)
     }
 
     pub(super) fn text(&mut self, bytes: u8) -> Result<String, CatalogError> {

@@ -167,6 +167,7 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
         volumes: Vec::new(),
         families: Vec::new(),
         log: None,
+        reservations: Default::default(),
     };
     match catalog.check() {
         Ok(()) => Ok(catalog),

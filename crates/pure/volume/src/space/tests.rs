@@ -32,6 +32,7 @@ fn catalog(groups: Vec<GroupRecord>) -> Catalog {
         volumes: Vec::new(),
         families: Vec::new(),
         log: None,
+        reservations: Default::default(),
     }
 }
 

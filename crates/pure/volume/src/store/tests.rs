@@ -30,6 +30,7 @@ fn store(disks: u128) -> (Store<SimDisk>, Vec<Rc<SimDisk>>, Journal) {
         volumes: Vec::new(),
         families: Vec::new(),
         log: None,
+        reservations: Default::default(),
     };
     let disk = |number: u128| SimDisk::new(number as usize, 16384, Image::default(), journal.clone());
     let disks: Vec<Rc<SimDisk>> = (0..disks).map(|number| Rc::new(disk(number).delayed())).collect();

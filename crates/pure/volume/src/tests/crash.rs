@@ -24,6 +24,8 @@ struct Known {
     /// What each group is there for, and how many slabs it has.
     groups: Vec<(GroupRole, u32)>,
     log: Option<LogRecord>,
+    /// What is kept of the reservations of each volume.
+    reserved: BTreeMap<u64, Vec<u8>>,
 }
 
 fn groups(opened: &Opened) -> Vec<(GroupRole, u32)> {
@@ -85,9 +87,20 @@ impl Script {
         self.acknowledge();
     }
 
+    /// Hosts have reserved the volume so, or not at all.
+    fn reserve(&mut self, number: u64, kept: &[u8]) {
+        block_on(self.opened.pool.keep_reservations(volume_id(number), kept.to_vec())).expect("it is there");
+        match kept {
+            [] => self.known.reserved.remove(&number),
+            _ => self.known.reserved.insert(number, kept.to_vec()),
+        };
+        self.acknowledge();
+    }
+
     fn delete(&mut self, number: u64) {
         block_on(self.opened.pool.delete_volume(volume_id(number))).expect("it is there");
         self.known.volumes.remove(&number);
+        self.known.reserved.remove(&number);
         self.known.data.retain(|&(volume, _), _| volume != number);
         self.acknowledge();
     }
@@ -202,7 +215,10 @@ fn whole_life(prepare: impl Fn(&Disk)) -> Script {
     let mut script = Script::begin(5, &[&[0, 1, 2]], prepare);
     script.create_volume(1, 2 << 20);
     script.write(1, 3, 0x11);
+    script.reserve(1, b"HOST may write");
     script.create_volume(2, (1 << 20) + 512);
+    script.reserve(2, b"nobody else");
+    script.reserve(1, b"OTHER may write, and HOST may not any more");
     script.resize(1, 3 << 20);
     script.write(1, 3, 0x12);
     script.write(1, 600, 0x13);
@@ -216,6 +232,7 @@ fn whole_life(prepare: impl Fn(&Disk)) -> Script {
     script.fill(3, 1, 6);
     script.die(0, 0, 0);
     script.create_volume(4, 1 << 20);
+    script.reserve(1, b"");
     script.mark_clean();
     [1, 3, 4].into_iter().for_each(|volume| script.delete(volume));
     script.destroy();
@@ -368,6 +385,11 @@ impl Judge<'_> {
         let groups = groups(opened);
         if groups != self.old.groups && groups != self.new.groups {
             return Err(format!("groups {groups:?}, not {:?} or {:?}", self.old.groups, self.new.groups));
+        }
+        let kept = volumes.keys().map(|&volume| (volume, opened.pool.reservations(volume_id(volume))));
+        let reserved: BTreeMap<u64, Vec<u8>> = kept.filter(|(_, kept)| !kept.is_empty()).collect();
+        if reserved != self.old.reserved && reserved != self.new.reserved {
+            return Err(format!("reserved {reserved:?}, not {:?} or {:?}", self.old.reserved, self.new.reserved));
         }
         let log = opened.pool.log();
         if log != self.old.log && log != self.new.log {

@@ -63,6 +63,7 @@ pub(crate) fn rich() -> Catalog {
         volumes: vec![volume(1, "a", segments), small],
         families: vec![family()],
         log: Some(LogRecord { group: 2, id: id(77), state: LogState::Abandoned, volumes: vec![id(1001), id(2000)] }),
+        reservations: [(id(1001), vec![1; 13]), (id(1002), vec![2; 400])].into(),
     }
 }
 
@@ -143,6 +144,8 @@ fn catalog_record_of_an_unknown_type_is_refused_unless_it_says_that_it_may_be_pa
 #[test]
 fn catalog_asks_for_no_newer_program_than_it_needs() {
     let mut catalog = rich();
+    assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS | RESERVATIONS);
+    catalog.reservations.clear();
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS);
     catalog.log = None;
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS, "a group for a log is there");
@@ -175,6 +178,37 @@ fn catalog_with_a_log_that_contradicts_it_is_refused() {
     refused(|catalog| catalog.groups[2].slabs = 1);
     refused(|catalog| catalog.groups[3].role = GroupRole::Data);
     refused(|catalog| catalog.groups[2].role = GroupRole::Removed);
+}
+
+#[test]
+fn catalog_keeps_reservations_of_volumes_that_are_there_alone() {
+    let mut catalog = rich();
+    let whole = catalog.clone();
+    catalog.reservations.insert(Uuid::from_u128(5), vec![5]);
+    catalog.reservations.insert(Uuid::from_u128(2000), vec![6]);
+    catalog.families[0].branches[0].dying = true;
+    let read = Catalog::parse(&catalog.emit()).map(|catalog| catalog.reservations);
+    assert_eq!(read, Ok(whole.reservations.clone()), "one is not there, and one is being deleted");
+    // What only another program could have written.
+    let mut twice = whole.emit();
+    super::super::reservations::emit(Uuid::from_u128(1001), &[1], &mut twice);
+    assert_eq!(Catalog::parse(&twice), Err(CatalogError::Damaged("a volume is reserved twice")));
+    let mut stranger = whole.emit();
+    super::super::reservations::emit(Uuid::from_u128(5), &[1], &mut stranger);
+    assert_eq!(Catalog::parse(&stranger), Err(CatalogError::Damaged("a volume that is not there is reserved")));
+    let too_much = vec![1; super::super::RESERVATIONS_BYTES_MAX];
+    let catalog = Catalog { reservations: [(Uuid::from_u128(1001), too_much)].into(), ..whole.clone() };
+    assert!(Catalog::parse(&catalog.emit()).is_ok());
+    let more = Catalog {
+        reservations: whole
+            .reservations
+            .into_iter()
+            .chain(catalog.reservations)
+            .chain([(Uuid::from_u128(1002), vec![1])])
+            .collect(),
+        ..catalog
+    };
+    assert_eq!(Catalog::parse(&more.emit()), Err(CatalogError::Damaged("more is reserved than a pool keeps")));
 }
 
 #[test]

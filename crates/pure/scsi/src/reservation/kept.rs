@@ -1,0 +1,163 @@
+//! What of a unit's reservations survives power loss, as bytes. `docs/on-disk.md` has the byte map.
+
+use super::access::ReservationType;
+use super::nexus::{InitiatorPort, ItNexus, NAME_BYTES_MAX};
+use super::state::{Held, REGISTRATIONS_MAX, Registration, State};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const VERSION: u8 = 1;
+/// Stands for "no nexus in particular".
+const NOBODY: u32 = u32::MAX;
+
+/// What a keeper has kept, understood.
+#[derive(Debug, Default)]
+pub struct KeptReservations(pub(super) State);
+
+/// The bytes are not what this program keeps. A unit whose reservations cannot be read must not serve: it would let in
+/// whom others have shut out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotReservations;
+
+impl KeptReservations {
+    /// The reservations in `kept`; none in no bytes.
+    pub fn parse(kept: &[u8]) -> Result<Self, NotReservations> {
+        Ok(Self(if kept.is_empty() { State::default() } else { State::restored(kept)? }))
+    }
+}
+
+impl State {
+    /// What is to be kept; nothing where nothing is to survive.
+    pub fn kept(&self) -> Vec<u8> {
+        if !self.persists || self.registrations.is_empty() {
+            return Vec::new();
+        }
+        let place_of = |nexus: &Rc<ItNexus>| self.registrations.keys().position(|other| other == nexus);
+        let holder = self.held.as_ref().and_then(|held| held.holder.as_ref()).and_then(place_of);
+        let ports = self.ports();
+        let mut out = vec![VERSION, self.held.as_ref().map_or(0, |held| held.kind.code())];
+        out.extend(count16(ports.len()));
+        out.extend(count32(self.registrations.len()));
+        out.extend(holder.map_or(NOBODY.to_le_bytes(), count32));
+        for (&(target_name, portal_group_tag), (_, relative_port)) in &ports {
+            out.extend(portal_group_tag.to_le_bytes());
+            out.extend(relative_port.to_le_bytes());
+            put_name(&mut out, target_name);
+        }
+        for (nexus, registration) in &self.registrations {
+            let (port, _) = ports[&port_of(nexus)];
+            out.extend(registration.key.to_le_bytes());
+            out.extend(count16(port));
+            out.extend(nexus.initiator.isid);
+            put_name(&mut out, &nexus.initiator.name);
+        }
+        out
+    }
+
+    /// The state that [`State::kept`] gave, as it is after power loss: PRgeneration is zero.
+    ///
+    /// *Errors*: for anything else; memory is bounded by [`REGISTRATIONS_MAX`] and the bytes themselves.
+    pub fn restored(kept: &[u8]) -> Result<Self, NotReservations> {
+        let mut rest = Reader(kept);
+        if rest.u8()? != VERSION {
+            return Err(NotReservations);
+        }
+        let (code, port_count, count, holder) = (rest.u8()?, rest.u16()?, rest.u32()? as usize, rest.u32()?);
+        if count == 0 || count > REGISTRATIONS_MAX || usize::from(port_count) > count {
+            return Err(NotReservations);
+        }
+        let mut ports = Vec::new();
+        for _ in 0..port_count {
+            ports.push((rest.u16()?, rest.u16()?, rest.name()?));
+        }
+        let mut nexuses = Vec::new();
+        let mut registrations = BTreeMap::new();
+        for _ in 0..count {
+            let (key, port) = (rest.u64()?, usize::from(rest.u16()?));
+            let (portal_group_tag, relative_port, target_name) = ports.get(port).ok_or(NotReservations)?.clone();
+            let initiator = InitiatorPort { isid: *rest.array()?, name: rest.name()? };
+            let nexus = Rc::new(ItNexus { initiator, target_name, portal_group_tag });
+            registrations.insert(nexus.clone(), Registration { key, relative_port });
+            nexuses.push(nexus);
+        }
+        let all_differ = registrations.len() == count && registrations.values().all(|one| one.key != 0);
+        if !all_differ || !rest.0.is_empty() {
+            return Err(NotReservations);
+        }
+        Ok(Self { generation: 0, persists: true, registrations, held: held_of(code, holder, &nexuses)? })
+    }
+
+    /// The target ports that registrations name: their number here, and their relative identifier.
+    fn ports(&self) -> BTreeMap<(&str, u16), (usize, u16)> {
+        let mut ports = BTreeMap::new();
+        for (nexus, registration) in &self.registrations {
+            ports.insert(port_of(nexus), (0, registration.relative_port));
+        }
+        ports.values_mut().enumerate().for_each(|(number, (place, _))| *place = number);
+        ports
+    }
+}
+
+fn port_of(nexus: &ItNexus) -> (&str, u16) {
+    (&nexus.target_name, nexus.portal_group_tag)
+}
+
+fn held_of(code: u8, holder: u32, nexuses: &[Rc<ItNexus>]) -> Result<Option<Held>, NotReservations> {
+    let holder = match holder {
+        NOBODY => None,
+        place => Some(nexuses.get(place as usize).ok_or(NotReservations)?.clone()),
+    };
+    if code == 0 {
+        return if holder.is_none() { Ok(None) } else { Err(NotReservations) };
+    }
+    let kind = ReservationType::of(code).ok_or(NotReservations)?;
+    if kind.is_held_by_all() == holder.is_none() { Ok(Some(Held { kind, holder })) } else { Err(NotReservations) }
+}
+
+fn count16(count: usize) -> [u8; 2] {
+    u16::try_from(count).expect("bounded by REGISTRATIONS_MAX").to_le_bytes()
+}
+
+fn count32(count: usize) -> [u8; 4] {
+    u32::try_from(count).expect("bounded by REGISTRATIONS_MAX").to_le_bytes()
+}
+
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    out.push(u8::try_from(name.len()).expect("an iSCSI name is short"));
+    out.extend_from_slice(name.as_bytes());
+}
+
+/// Bytes that are not read yet.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NotReservations> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(NotReservations)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn u8(&mut self) -> Result<u8, NotReservations> {
+        self.array().map(|&[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, NotReservations> {
+        self.array().copied().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, NotReservations> {
+        self.array().copied().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, NotReservations> {
+        self.array().copied().map(u64::from_le_bytes)
+    }
+
+    fn name(&mut self) -> Result<String, NotReservations> {
+        let len = usize::from(self.u8()?);
+        let (name, rest) = self.0.split_at_checked(len).ok_or(NotReservations)?;
+        self.0 = rest;
+        let name = std::str::from_utf8(name).map_err(|_| NotReservations)?;
+        if name.is_empty() || name.len() > NAME_BYTES_MAX { Err(NotReservations) } else { Ok(name.to_owned()) }
+    }
+}

@@ -1,0 +1,189 @@
+//! Who has a registration: an I_T nexus by the names of its two ports, and TransportIDs (SPC-4, iSCSI TransportID).
+
+use crate::identity::TargetPort;
+use crate::sense::{AdditionalSense, Sense};
+use std::fmt;
+
+/// The longest iSCSI name, in bytes (RFC 7143 §4.2.7.1).
+pub(super) const NAME_BYTES_MAX: usize = 223;
+/// The first byte of a TransportID: PROTOCOL IDENTIFIER iSCSI and the TPID FORMAT.
+const DEVICE_FORMAT: u8 = 0x05;
+const PORT_FORMAT: u8 = 0x45;
+/// Between the name and the ISID, which is written as 12 hexadecimal digits.
+const SEPARATOR: &str = ",i,0x";
+const ISID_DIGITS: usize = 12;
+const HEADER_BYTES: usize = 4;
+/// The shortest TransportID, in bytes.
+const BYTES_MIN: usize = 24;
+
+/// An initiator port: what the initiator calls itself and its part of the session identifier.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InitiatorPort {
+    /// The iSCSI name, normalised.
+    pub name: String,
+    /// The ISID.
+    pub isid: [u8; 6],
+}
+
+/// An I_T nexus by name: the same after every login, restart and move of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ItNexus {
+    pub initiator: InitiatorPort,
+    pub target_name: String,
+    pub portal_group_tag: u16,
+}
+
+impl ItNexus {
+    pub fn new(initiator: InitiatorPort, port: &TargetPort) -> Self {
+        Self { initiator, target_name: port.target_name.clone(), portal_group_tag: port.portal_group_tag }
+    }
+}
+
+impl fmt::Display for InitiatorPort {
+    /// The name of the port (RFC 7143 §4.2.7).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{SEPARATOR}", self.name)?;
+        self.isid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl InitiatorPort {
+    /// Bytes of the port's TransportID.
+    pub(super) fn transport_id_bytes(&self) -> usize {
+        let name = self.name.len() + SEPARATOR.len() + ISID_DIGITS + 1;
+        (HEADER_BYTES + name).next_multiple_of(4).max(BYTES_MIN)
+    }
+
+    /// The port's TransportID, with the format that names a port.
+    pub(super) fn transport_id(&self) -> Vec<u8> {
+        let bytes = self.transport_id_bytes();
+        let [high, low] = u16::try_from(bytes - HEADER_BYTES).expect("a name is short").to_be_bytes();
+        let mut id = vec![PORT_FORMAT, 0, high, low];
+        id.extend_from_slice(self.to_string().as_bytes());
+        id.resize(bytes, 0);
+        id
+    }
+}
+
+/// Whom a TransportID names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TransportId {
+    Port(InitiatorPort),
+    /// An initiator, whichever port it has.
+    Device(String),
+}
+
+impl TransportId {
+    /// The TransportID that `list` begins with at `at`, and its length in bytes.
+    ///
+    /// *Errors*: 1A/00 when it is cut short; 26/00 at the byte that is wrong.
+    pub fn parse(list: &[u8], at: usize) -> Result<(Self, usize), Sense> {
+        let cut = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
+        let rest = list.get(at..).ok_or(cut)?;
+        let &[format, _, high, low, ..] = rest else { return Err(cut) };
+        if !matches!(format, DEVICE_FORMAT | PORT_FORMAT) {
+            return Err(pointer(at));
+        }
+        let len = HEADER_BYTES.saturating_add(usize::from(u16::from_be_bytes([high, low])));
+        if len < BYTES_MIN || !len.is_multiple_of(4) {
+            return Err(pointer(at.saturating_add(2)));
+        }
+        let text = rest.get(HEADER_BYTES..len).ok_or(cut)?;
+        let named = Self::of_text(text, format == PORT_FORMAT);
+        Ok((named.ok_or(pointer(at.saturating_add(HEADER_BYTES)))?, len))
+    }
+
+    /// Text that a zero ends, and nothing but zeros behind it.
+    fn of_text(text: &[u8], names_port: bool) -> Option<Self> {
+        let end = text.iter().position(|&byte| byte == 0)?;
+        let (text, padding) = text.split_at_checked(end)?;
+        if padding.iter().any(|&byte| byte != 0) {
+            return None;
+        }
+        let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+        let (name, isid) = if names_port { text.rsplit_once(SEPARATOR)? } else { (text.as_str(), "") };
+        if name.is_empty()
+            || name.len() > NAME_BYTES_MAX
+            || name.contains(|c: char| c.is_control() || matches!(c, ' ' | ','))
+        {
+            return None;
+        }
+        let name = name.to_owned();
+        Some(if names_port { Self::Port(InitiatorPort { name, isid: isid_of(isid)? }) } else { Self::Device(name) })
+    }
+}
+
+fn isid_of(digits: &str) -> Option<[u8; 6]> {
+    if digits.is_empty() || digits.len() > ISID_DIGITS || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let [_, _, isid @ ..] = u64::from_str_radix(digits, 16).ok()?.to_be_bytes();
+    Some(isid)
+}
+
+/// 26/00, pointing at a byte of the parameter list.
+pub(super) fn pointer(at: usize) -> Sense {
+    Sense::parameter(u16::try_from(at).unwrap_or(u16::MAX), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(name: &str) -> InitiatorPort {
+        InitiatorPort { name: name.into(), isid: [0x80, 0x12, 0x34, 0x56, 0, 0x0A] }
+    }
+
+    #[test]
+    fn transport_id_names_a_port_in_format_1_padded_to_four_bytes() {
+        let id = port("iqn.2026-01.example:a").transport_id();
+        assert_eq!(&id[..4], [0x45, 0, 0, 40]);
+        assert_eq!(&id[4..], b"iqn.2026-01.example:a,i,0x80123456000a\0\0");
+        assert_eq!(TransportId::parse(&id, 0), Ok((TransportId::Port(port("iqn.2026-01.example:a")), id.len())));
+        assert_eq!(port("a").transport_id().len(), 24, "the shortest has 24 bytes");
+        for len in 1..=NAME_BYTES_MAX {
+            let named = port(&"x".repeat(len));
+            let id = named.transport_id();
+            assert_eq!((id.len() % 4, id.len(), id.last()), (0, named.transport_id_bytes(), Some(&0)));
+            assert_eq!(TransportId::parse(&id, 0).map(|(id, _)| id), Ok(TransportId::Port(named)));
+        }
+    }
+
+    #[test]
+    fn transport_id_is_read_in_any_case_with_few_digits_and_without_a_port() {
+        let mut id = vec![0x45, 0, 0, 20];
+        id.extend_from_slice(b"IQN.2026-01:B,i,0xA\0");
+        let isid = [0, 0, 0, 0, 0, 0x0A];
+        let named = InitiatorPort { name: "iqn.2026-01:b".into(), isid };
+        assert_eq!(TransportId::parse(&id, 0), Ok((TransportId::Port(named), 24)));
+        let mut id = vec![0x05, 0, 0, 20];
+        id.extend_from_slice(b"iqn.2026-01:b\0\0\0\0\0\0\0");
+        assert_eq!(TransportId::parse(&id, 0), Ok((TransportId::Device("iqn.2026-01:b".into()), 24)));
+    }
+
+    #[test]
+    fn transport_id_that_lies_is_refused_where_it_lies() {
+        let good = port("iqn.2026-01.example:a").transport_id();
+        let with = |at: usize, byte: u8| {
+            let mut id = good.clone();
+            id[at] = byte;
+            TransportId::parse(&id, 0).map(|_| ()).map_err(|sense| (sense.code, sense.field.map(|field| field.byte)))
+        };
+        let wrong = |byte| Err((AdditionalSense(0x26, 0), Some(byte)));
+        let cut = Err((AdditionalSense(0x1A, 0), None));
+        assert_eq!(with(0, 0x46), wrong(0), "another protocol");
+        assert_eq!(with(0, 0x85), wrong(0), "a format that there is not");
+        assert_eq!(with(3, 41), wrong(2), "not a multiple of four");
+        assert_eq!(with(3, 16), wrong(2), "too short");
+        assert_eq!(with(3, 44), cut);
+        assert_eq!(with(2, 0xFF), cut);
+        assert_eq!(with(4, 0), wrong(4), "no name");
+        assert_eq!(with(5, 0xFF), wrong(4), "no text");
+        assert_eq!(with(30, b'g'), wrong(4), "no digit");
+        assert_eq!(with(43, b'0'), wrong(4), "something behind the end");
+        assert_eq!(with(0, 0x05), wrong(4), "a port where an initiator is named");
+        for len in 0..good.len() {
+            assert_eq!(TransportId::parse(&good[..len], 0).map_err(|sense| sense.code), Err(AdditionalSense(0x1A, 0)));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! PERSISTENT RESERVE IN (SPC-4): who is registered, and who holds what.
+
+use super::access::{ReservationType, Standing};
+use super::nexus::ItNexus;
+use super::state::{Registration, State};
+use crate::cdb::Cdb;
+use crate::failure::Failure;
+use crate::reply::Reply;
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Rope};
+
+/// What an answer says before its list: PRGENERATION and ADDITIONAL LENGTH.
+const HEADER_BYTES: usize = 8;
+const FULL_STATUS_BYTES: usize = 24;
+
+/// CRH, SIP_C, ATP_C; and PTPL_C where something can be kept.
+const CAPABILITIES: u8 = 0x10 | 0x08 | 0x04;
+const PERSISTS_CAPABLE: u8 = 0x01;
+/// TMV: the mask of types is valid. ALLOW COMMANDS 011b: TEST UNIT READY under every type; MODE SENSE, REPORT SUPPORTED
+/// OPERATION CODES and their like under write exclusive types.
+const TYPES_VALID: u8 = 0x80 | 0x30;
+const PERSISTS_ACTIVATED: u8 = 0x01;
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) fn persistent_reserve_in(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+        let state = self.reservations.state();
+        let reply = match cdb.u8_at(1) & 0x1F {
+            0x00 => read_keys(&state),
+            0x01 => read_reservation(&state),
+            0x02 => report_capabilities(self.reservations.keeper.is_able(), state.persists),
+            _ => read_full_status(&state, allocation),
+        };
+        Ok(reply.cut(allocation))
+    }
+}
+
+fn header(state: &State, list_bytes: usize) -> Reply {
+    let mut reply = Reply::new();
+    reply.u32(state.generation).u32(u32::try_from(list_bytes).expect("registrations are bounded"));
+    reply
+}
+
+fn read_keys(state: &State) -> Reply {
+    let mut reply = header(state, state.registrations.len() * 8);
+    for registration in state.registrations.values() {
+        reply.u64(registration.key);
+    }
+    reply
+}
+
+fn read_reservation(state: &State) -> Reply {
+    let Some(held) = &state.held else { return header(state, 0) };
+    let mut reply = header(state, 16);
+    let key = held.holder.as_ref().and_then(|holder| state.key_of(holder));
+    reply.u64(key.unwrap_or(0)).u32(0).u8(0).u8(held.kind.code()).u16(0);
+    reply
+}
+
+fn report_capabilities(can_persist: bool, persists: bool) -> Reply {
+    let mask = ReservationType::ALL.into_iter().fold(0_u16, |mask, kind| mask | 1 << kind.code());
+    let [extended, mask] = mask.to_be_bytes();
+    let mut reply = Reply::new();
+    reply.u16(8);
+    reply.u8(CAPABILITIES | if can_persist { PERSISTS_CAPABLE } else { 0 });
+    reply.u8(TYPES_VALID | if persists { PERSISTS_ACTIVATED } else { 0 });
+    reply.u8(mask).u8(extended).u16(0);
+    reply
+}
+
+/// The list, as far as `allocation` reaches; its length is that of the whole.
+fn read_full_status(state: &State, allocation: u64) -> Reply {
+    let bytes = |nexus: &ItNexus| FULL_STATUS_BYTES + nexus.initiator.transport_id_bytes();
+    let mut reply = header(state, state.registrations.keys().map(|nexus| bytes(nexus)).sum());
+    debug_assert_eq!(reply.len(), HEADER_BYTES);
+    for (nexus, registration) in &state.registrations {
+        if reply.len() as u64 >= allocation {
+            break;
+        }
+        emit_full_status(&mut reply, state, nexus, *registration);
+    }
+    reply
+}
+
+/// One I_T nexus: ALL_TG_PT is zero, so the relative target port identifier counts.
+fn emit_full_status(reply: &mut Reply, state: &State, nexus: &ItNexus, registration: Registration) {
+    let is_holder = state.standing(nexus) == Standing::Holder;
+    let held = state.held.as_ref().filter(|_| is_holder);
+    let id = nexus.initiator.transport_id();
+    reply.u64(registration.key).u32(0);
+    reply.u8(u8::from(is_holder)).u8(held.map_or(0, |held| held.kind.code())).u32(0);
+    reply.u16(registration.relative_port);
+    reply.u32(u32::try_from(id.len()).expect("a TransportID is short")).bytes(&id);
+}

@@ -1,0 +1,58 @@
+//! What hosts have reserved of a volume and want to find again, as its owner gives it: bytes that the pool only keeps.
+
+use super::check::ensure;
+use super::wire::{Cursor, RECORD_BYTES, put, record, wire};
+use super::{Catalog, CatalogError};
+use uuid::Uuid;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub(super) const TYPE_RESERVATIONS: u16 = 8;
+
+/// The most bytes that a pool keeps of reservations, over all of its volumes: about a quarter of a slot.
+pub const RESERVATIONS_BYTES_MAX: usize = 1 << 20;
+
+wire! {
+    struct ReservationsWire { volume: [u8; 16], bytes: U32, reserved: [u8; 4] }
+}
+
+/// Bytes of the record.
+pub(super) fn emitted_bytes(kept: &[u8]) -> usize {
+    RECORD_BYTES + size_of::<ReservationsWire>() + kept.len()
+}
+
+pub(super) fn emit(volume: Uuid, kept: &[u8], out: &mut Vec<u8>) {
+    record(out, TYPE_RESERVATIONS, |out| {
+        let bytes = u32::try_from(kept.len()).expect("bounded by RESERVATIONS_BYTES_MAX").into();
+        put(out, &ReservationsWire { volume: *volume.as_bytes(), bytes, reserved: [0; 4] });
+        out.extend_from_slice(kept);
+    });
+}
+
+impl Catalog {
+    /// Takes in the record of one volume; false when it has one already.
+    pub(super) fn parse_reservations(&mut self, payload: &mut Cursor<'_>) -> Result<bool, CatalogError> {
+        let wire: ReservationsWire = payload.read()?;
+        let kept = payload.bytes(wire.bytes.get() as usize)?.to_vec();
+        Ok(self.reservations.insert(Uuid::from_bytes(wire.volume), kept).is_none())
+    }
+
+    /// What is kept of volumes that the pool still has.
+    pub(crate) fn reserved(&self) -> impl Iterator<Item = (Uuid, &[u8])> {
+        let there = |(volume, _): &(&Uuid, &Vec<u8>)| self.has_volume(**volume);
+        self.reservations.iter().filter(there).map(|(&volume, kept)| (volume, kept.as_slice()))
+    }
+
+    /// True for a volume that is not being deleted.
+    pub(crate) fn has_volume(&self, id: Uuid) -> bool {
+        self.volume(id).is_some() || self.branch(id).is_some_and(|(_, branch)| !branch.dying)
+    }
+
+    /// Nothing is kept of a volume that is not there, and not too much of all.
+    pub(super) fn check_reservations(&self) -> Result<(), CatalogError> {
+        let bytes: usize = self.reservations.values().map(Vec::len).sum();
+        ensure(self.reserved().count() == self.reservations.len(), "a volume that is not there is reserved")?;
+        ensure(self.reservations.values().all(|kept| !kept.is_empty()), "a volume is reserved by nobody")?;
+        ensure(bytes <= RESERVATIONS_BYTES_MAX, "more is reserved than a pool keeps")
+    }
+}
