@@ -23,6 +23,7 @@ mod portal;
 mod refusal;
 mod refused;
 mod report;
+mod reservation;
 mod scrub;
 mod secret;
 mod session;
@@ -58,6 +59,7 @@ pub use portal::{
 pub use refusal::{Kind, Refusal};
 pub use refused::{RefusedLogin, RefusedWhy};
 pub use report::Report;
+pub use reservation::{RegistrationReport, ReservationKind, ReservationReport};
 pub use scrub::{ScrubReport, ScrubState};
 pub use secret::Secret;
 pub use session::{SessionKind, SessionReport};

@@ -211,6 +211,12 @@ pub enum Order {
         /// The volume that is copied to.
         target: VolumeName,
     },
+    /// Take back every reservation and registration that hosts have made of a volume; they are told → `Report::Volume`,
+    /// durable.
+    ClearReservations {
+        /// Which.
+        volume: VolumeName,
+    },
     /// Delete a volume that nobody sees → `Report::Done`.
     DeleteVolume {
         /// Which.

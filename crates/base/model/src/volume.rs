@@ -1,6 +1,8 @@
 //! How a volume is.
 
-use crate::{CacheReport, CopyReport, Progress, Size, SnapshotName, VolumeId, VolumeName, VolumePolicy};
+use crate::{
+    CacheReport, CopyReport, Progress, ReservationReport, Size, SnapshotName, VolumeId, VolumeName, VolumePolicy,
+};
 use serde::{Deserialize, Serialize};
 
 /// One volume as it is now.
@@ -32,6 +34,9 @@ pub struct VolumeReport {
     /// What is being copied to it, and how far, until it is whole; nobody can use it before.
     #[serde(default)]
     pub copy: Option<Box<CopyReport>>,
+    /// What hosts have reserved of it, where one has, or is registered to.
+    #[serde(default)]
+    pub reservation: Option<Box<ReservationReport>>,
 }
 
 /// What a volume with a map takes of its pool.
@@ -125,6 +130,9 @@ pub struct VolumeCounters {
     pub written_bytes: u64,
     /// Commands that ended with a medium or hardware error.
     pub errors: u64,
+    /// Commands that were refused because another host has reserved it.
+    #[serde(default)]
+    pub conflicts: u64,
 }
 
 impl Provision {

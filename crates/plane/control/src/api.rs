@@ -66,6 +66,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/copies", post(copy_volume))
         .route("/copies/{*name}", axum::routing::delete(cancel_copy))
         .route("/rollbacks", post(roll_back))
+        .route("/reservations/{*name}", axum::routing::delete(clear_reservations))
         .route("/hosts", get(hosts).post(add_host))
         .route("/hosts/{name}", patch(change_host).delete(remove_host))
         .route("/hosts/{name}/explain", get(explain))
@@ -286,6 +287,11 @@ async fn copy_volume(State(control): Shared, Body(request): Body<NewCopy>) -> An
 
 async fn cancel_copy(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {
     to_its_end(async move { control.cancel_copy(&name).await }).await?;
+    Ok(gone())
+}
+
+async fn clear_reservations(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {
+    to_its_end(async move { control.clear_reservations(&name).await }).await?;
     Ok(gone())
 }
 

@@ -186,6 +186,7 @@ impl Fake {
             | Order::SetVolumePolicy { .. }
             | Order::CopyVolume { .. }
             | Order::CancelCopy { .. }
+            | Order::ClearReservations { .. }
             | Order::DeleteVolume { .. } => self.obey_of_volumes(order),
             Order::CheckPool { .. } => Ok(Report::Check(PoolCheck::default())),
             Order::DumpPool { pool } => Ok(Report::Text(format!("pool {pool}, which has no maps\n"))),
@@ -201,12 +202,10 @@ impl Fake {
             }
             Order::OpenPortal { .. } | Order::ClosePortal { .. } | Order::Portals => self.obey_of_portals(order),
             Order::Status => Ok(Report::Engine(EngineReport { shards: 1, io: "none".into(), ..Default::default() })),
-            Order::Disks => self
-                .disks
-                .iter()
-                .map(|(name, path)| self.inspect(Some(name), &text(path)))
-                .collect::<Result<_, _>>()
-                .map(Report::Disks),
+            Order::Disks => {
+                let each = self.disks.iter().map(|(name, path)| self.inspect(Some(name), &text(path)));
+                each.collect::<Result<_, _>>().map(Report::Disks)
+            }
             Order::Pools => Ok(Report::Pools(self.advance())),
             Order::Volumes => Ok(Report::Volumes(self.volumes())),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
@@ -233,6 +232,8 @@ impl Fake {
                 let message = format!("nothing is being copied to volume {target}");
                 Err(Refusal::new(code::COPY_UNKNOWN, message, "see blockyard volume list"))
             }
+            // Nobody is logged in who could have made one.
+            Order::ClearReservations { volume } => Ok(Report::Volume(self.volume_named(volume))),
             Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),
             _ => unreachable!("only orders about volumes come here"),
         }
@@ -373,6 +374,7 @@ fn volume(spec: &VolumeSpec) -> VolumeReport {
         policy: spec.name.pool().map(|_| VolumePolicy::default()),
         cache: spec.name.pool().map(|_| CacheReport::default()),
         copy: None,
+        reservation: None,
     }
 }
 

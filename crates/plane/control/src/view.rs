@@ -177,6 +177,7 @@ impl Control {
             policy: None,
             cache: None,
             copy: None,
+            reservation: None,
         }));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)

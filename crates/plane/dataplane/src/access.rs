@@ -294,6 +294,41 @@ mod tests {
     }
 
     #[test]
+    fn ports_of_a_volume_are_those_of_every_target_and_group_that_shows_it() {
+        let volume = |number| VolumeId::from_bytes([number; 16]);
+        let target = |name: &str| Target {
+            name: name.parse().expect("a name"),
+            iqn: format!("iqn.2026-11.io.blockyard:{name}").parse().expect("an iqn"),
+        };
+        let show = |number, host: &str, target: &str, groups: &[u16]| Presentation {
+            volume: VolumeName::bare(format!("v{number}").parse().expect("a name")),
+            volume_id: volume(number),
+            host: host.parse().expect("a name"),
+            target: target.parse().expect("a name"),
+            lun: 0,
+            groups: groups.to_vec(),
+            read_only: false,
+        };
+        let in_group =
+            |address: &str, tag| Portal { policy: PortalPolicy { tag, ..PortalPolicy::default() }, ..portal(address) };
+        let access = Access {
+            portals: vec![in_group("10.0.0.1:3260", 1), in_group("10.0.0.2:3260", 1), in_group("10.0.0.3:3260", 2)],
+            targets: vec![target("t"), target("u"), target("v")],
+            presentations: vec![
+                show(1, "a", "t", &[]),
+                show(1, "b", "t", &[1]),
+                show(1, "a", "u", &[2, 3]),
+                show(2, "a", "v", &[]),
+            ],
+            ..Access::default()
+        };
+        let view = AccessView { access, ..AccessView::default() };
+        let ports = view.ports_of(volume(1)).into_iter().map(|port| (port.target_name, port.portal_group_tag));
+        let [t, u] = ["t", "u"].map(|name| format!("iqn.2026-11.io.blockyard:{name}"));
+        assert_eq!(ports.collect::<Vec<_>>(), [(t.clone(), 1), (t, 2), (u, 2)]);
+    }
+
+    #[test]
     fn luns_show_only_this_hosts_open_volumes_in_this_target() {
         let id = |n| VolumeId::from_bytes([n; 16]);
         let host = |name: &str| Host {

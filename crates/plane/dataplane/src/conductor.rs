@@ -199,6 +199,7 @@ impl<W: World> Conductor<W> {
             }
             Order::CopyVolume { source, target, id } => self.copy_volume(source, target, *id).await.map(Report::Volume),
             Order::CancelCopy { target } => self.cancel_copy(target).await.map(|()| Report::Done),
+            Order::ClearReservations { volume } => self.clear_reservations(volume).await.map(Report::Volume),
             Order::DeleteVolume { volume } => self.delete_volume(volume).await.map(|()| Report::Done),
             Order::CreateSnapshots { snapshots, lock } => {
                 self.create_snapshots(snapshots, *lock).await.map(Report::Snapshots)

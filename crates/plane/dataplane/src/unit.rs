@@ -9,7 +9,8 @@ mod store;
 pub use alone::{close_alone, open_alone, resize_alone};
 pub use meter::{HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
-use reservations::{PoolCatalog, ReservationKeeper};
+pub use reservations::clear_reservations;
+use reservations::{Conflicts, PoolCatalog, ReservationKeeper};
 pub use store::Store;
 
 use crate::seat::Seat;
@@ -19,7 +20,8 @@ use model::{
     Backend, Size, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
 };
 use scsi::{
-    InitiatorPort, KeptReservations, LogicalUnit, ManagementOutcome, NexusId, Outcome, TargetPort, TaskManagement,
+    InitiatorPort, KeptReservations, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort,
+    TaskManagement,
 };
 use shard::World;
 use std::cell::{Cell, RefCell};
@@ -42,6 +44,7 @@ pub struct Unit<W: World> {
     /// Who reaches the unit.
     nexuses: RefCell<BTreeSet<NexusId>>,
     policy: Cell<VolumePolicy>,
+    conflicts: Conflicts,
 }
 
 /// A command on its way through a unit.
@@ -75,7 +78,11 @@ pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     let written = command.data_out.len() as u64;
     let judged = if reads { None } else { scsi::judge(command.cdb, &unit.logical_unit.shape()).ok() };
     let needed = judged.filter(|need| need.data_in == 0).map(|need| need.data_out);
+    let cdb = command.cdb;
     let outcome = unit.logical_unit.execute(nexus, command).await;
+    if outcome.status == Status::ReservationConflict {
+        unit.tell_of_conflict(nexus, cdb);
+    }
     Done { task, outcome, written, needed }
 }
 
@@ -101,7 +108,8 @@ impl<W: World> Unit<W> {
         let logical_unit = LogicalUnit::new(store.clone(), identity(id), options).with_keeper(keeper);
         let world = seat.world.clone();
         let (meter, nexuses, policy) = Default::default();
-        Self { id, name, backend, logical_unit, store, world, meter, nexuses, policy }
+        let conflicts = Conflicts::told_to(seat.events.clone());
+        Self { id, name, backend, logical_unit, store, world, meter, nexuses, policy, conflicts }
     }
 
     /// The unit's commands are counted by `meter`, with those of others.
@@ -255,11 +263,13 @@ impl<W: World> Unit<W> {
                 read_bytes: counted.read_bytes,
                 written_bytes: counted.written_bytes,
                 errors: counted.errors,
+                conflicts: counted.conflicts,
             },
             space: None,
             policy: self.store.policed().map(|_| self.policy.get()),
             cache: self.store.policed().map(|volume| policy::cache_report(&volume.counters())),
             copy: None,
+            reservation: self.reservation_report(),
         }
     }
 }

@@ -9,4 +9,5 @@ mod labels;
 mod mirror;
 mod owner;
 mod pools;
+mod reservations;
 mod world;

@@ -95,6 +95,8 @@ catalogue! {
 
     401 LOGIN_REFUSED      Warning  "An initiator was not let in.";
     402 PORTAL_UNUSABLE    Critical "A portal could not be opened.";
+    411 RESERVED           Info     "A host was refused because another has reserved the volume.";
+    412 RESERVATIONS_CLEARED Warning "An operator has taken back what hosts had reserved.";
 
     901 NODE_STARTED       Info     "The daemon has started.";
     902 EVENTS_LOST        Warning  "More happened than could be written down.";

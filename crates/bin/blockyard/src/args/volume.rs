@@ -112,6 +112,23 @@ it, and what it has made is cleared away.")]
         #[arg(long)]
         yes: bool,
     },
+    /// Show which hosts have reserved a volume or are registered to share it, or take it all back
+    #[command(after_help = "Example:
+  blockyard volume reservations tank/shared
+  blockyard volume reservations tank/shared --clear --yes
+
+Hosts in a cluster shut each other out of a shared volume by reserving it. --clear is for what nobody is left to release:
+hosts that are still there are told, and must register again.")]
+    Reservations {
+        /// Which
+        name: VolumeName,
+        /// Take back every reservation and registration
+        #[arg(long)]
+        clear: bool,
+        /// Do not ask for the name to be typed
+        #[arg(long, requires = "clear")]
+        yes: bool,
+    },
     /// Set how a volume is cached and how fast it may be, while it is in use; without settings show them
     #[command(after_help = "Example:
   blockyard volume set tank/vm1 --cache-share 400 --read-ahead 1MiB

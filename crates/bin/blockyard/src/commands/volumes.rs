@@ -1,6 +1,7 @@
 //! `blockyard volume …`
 
 mod copy;
+mod reservations;
 
 use super::disks::absolute;
 use super::{Desk, or_dash};
@@ -67,6 +68,8 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             let SnapshotName { volume, snapshot } = request.snapshot;
             desk.out.done(&answer, &format!("volume {volume} shows what it was at {snapshot}"))
         }
+        VolumeCommand::Reservations { name, clear: false, .. } => reservations::show(desk, &name),
+        VolumeCommand::Reservations { name, clear: true, yes } => reservations::clear(desk, &name, yes),
         VolumeCommand::Resize { name, size } => {
             let answer = desk.client.patch(&format!("/volumes/{name}"), &Resize { size }, "volume")?;
             let volume: VolumeReport = answer.decode()?;
@@ -210,7 +213,13 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
         };
         told.push(("cache", format!("{rate}, {} of memory{dirty}", cache.used.iec())));
     }
+    if let Some(reservation) = &volume.reservation {
+        told.push(("reserved", reservations::sentence(reservation)));
+    }
     let counters = &volume.counters;
+    if counters.conflicts > 0 {
+        told.push(("refused", format!("{} commands of hosts that were kept out", counters.conflicts)));
+    }
     let done = format!(
         "{} reads of {}, {} writes of {}, {} errors",
         counters.reads,

@@ -319,7 +319,11 @@ fn json_has_stable_keys_and_integer_bytes() {
             &["pool", "show", "tank"],
             "groups id log name next_scrub policy scrub size spares state used volumes weak_enclosures",
         ),
-        ("volumes", &["volume", "list"], "backend block_bytes cache copy counters id name policy size space state"),
+        (
+            "volumes",
+            &["volume", "list"],
+            "backend block_bytes cache copy counters id name policy reservation size space state",
+        ),
         ("snapshots", &["snapshot", "list"], "cloned created frees id lock mapped name set size state"),
         ("hosts", &["host", "list"], "any chap_user initiators mutual_chap_user name networks presentations"),
         ("targets", &["target", "list"], "iqn name presentations"),

@@ -178,6 +178,15 @@ impl Host {
         Ok(done.data_in.unwrap().to_vec())
     }
 
+    /// The status of a command that brings `data`, and key, code and qualifier of its sense.
+    pub async fn status_of(&mut self, cdb: &[u8], data: &[u8]) -> (u8, Option<(u8, u8, u8)>) {
+        let data = Some(data).filter(|data| !data.is_empty()).map(Buf::copy_of);
+        let data_in = if data.is_none() { DataIn::Into(Buf::zeroed(512)) } else { DataIn::None };
+        let task = self.submit_data(cdb, data, data_in);
+        let done = self.completion(task, cdb).await;
+        (done.status, judge(&done).err().filter(|_| done.status == 2))
+    }
+
     /// WRITE SAME (16) of zeros that unmaps `blocks` from `block` on: a command that carries one block.
     pub async fn write_same_unmap(&mut self, block: u64, blocks: u32) -> Result<(), (u8, u8, u8)> {
         let mut cdb = [0; 16];
@@ -217,6 +226,10 @@ impl Host {
 
     async fn command(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> Completion {
         let task = self.submit(cdb, fill, data_in);
+        self.completion(task, cdb).await
+    }
+
+    async fn completion(&mut self, task: TaskId, cdb: &[u8]) -> Completion {
         match self.next().await {
             Event::Completed(done) if done.task == task => done,
             other => panic!("{cdb:x?} was answered with {other:?}"),
@@ -224,12 +237,16 @@ impl Host {
     }
 
     fn submit(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> TaskId {
+        self.submit_data(cdb, fill.map(|fill| Buf::copy_of(&[fill; 512])), data_in)
+    }
+
+    fn submit_data(&mut self, cdb: &[u8], data_out: Option<Buf>, data_in: DataIn) -> TaskId {
         self.waiting += 1;
         let command = Command {
             lun: Lun(self.lun << 48),
             cdb: cdb.iter().copied().collect(),
             attribute: TaskAttribute::Simple,
-            data_out: fill.map(|fill| Buf::copy_of(&[fill; 512]).into()),
+            data_out: data_out.map(Into::into),
             data_in,
         };
         self.machine.submit(command).unwrap()
@@ -283,6 +300,8 @@ fn judge(done: &Completion) -> Result<(), (u8, u8, u8)> {
     match done.status {
         0 => Ok(()),
         2 => Err((done.sense[2] & 0xf, done.sense[12], done.sense[13])),
+        // RESERVATION CONFLICT has no sense.
+        0x18 => Err((0, 0, 0)),
         other => panic!("status {other}"),
     }
 }

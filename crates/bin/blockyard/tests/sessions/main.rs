@@ -19,6 +19,7 @@ mod node;
 mod owners;
 mod policies;
 mod portals;
+mod reservations;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};

@@ -71,6 +71,15 @@ impl Control {
         Ok(grown)
     }
 
+    /// No host has reserved the volume or is registered any more, and those that were are told.
+    ///
+    /// *Errors*: there is no such volume, or it does not serve.
+    pub async fn clear_reservations(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
+        let _turn = self.turn().await;
+        self.volume(name).await?.ok_or_else(|| unknown(name))?;
+        self.engine.volume(Order::ClearReservations { volume: name.clone() }).await
+    }
+
     /// The settings hold for the volume, at once and after every restart.
     ///
     /// *Errors*: there is no such volume or setting, a value is none for its setting, or writes cannot be acknowledged

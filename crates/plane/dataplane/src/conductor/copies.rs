@@ -45,6 +45,7 @@ impl Copying {
             policy: None,
             cache: None,
             copy: Some(Box::new(CopyReport { source: self.source.clone(), progress: self.state.progress() })),
+            reservation: None,
         }
     }
 }

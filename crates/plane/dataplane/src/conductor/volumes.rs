@@ -59,6 +59,12 @@ impl<W: World> Conductor<W> {
         self.at(home, move |seat| pool::set_policy(seat, name, policy)).await
     }
 
+    pub(super) async fn clear_reservations(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
+        let VolumeHome { id, home, .. } = self.volume_home(name)?;
+        let name = name.clone();
+        self.at(home, move |seat| unit::clear_reservations(seat, id, name)).await
+    }
+
     pub(super) async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
         let VolumeHome { id, home, .. } = self.volume_home(name)?;
         if self.access.borrow().presentations.iter().any(|presentation| presentation.volume_id == id) {

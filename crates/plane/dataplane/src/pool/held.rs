@@ -96,6 +96,7 @@ impl<W: World> OpenPool<W> {
                 policy: None,
                 cache: None,
                 copy: None,
+                reservation: None,
             })
         };
         held.filter_map(report).collect()

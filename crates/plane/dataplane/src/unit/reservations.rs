@@ -1,12 +1,26 @@
 //! What hosts have reserved of a volume: kept in the catalog of its pool, and shown to the operator.
 
+use super::{Unit, reports};
 use crate::array::{Disk, Group};
+use crate::events::Events;
 use crate::seat::Seat;
-use model::VolumeId;
-use scsi::{Keeper, Keeping, NotKept, TargetPort};
-use shard::World;
+use model::{
+    Raised, Refusal, RegistrationReport, ReservationKind, ReservationReport, Subject, SubjectKind, Timestamp, VolumeId,
+    VolumeName, VolumeReport, code, event,
+};
+use scsi::{
+    Cdb, Keeper, Keeping, NexusId, NotKept, RegistrationStatus, ReservationStatus, ReservationType, TargetPort,
+};
+use shard::{Time, World};
+use std::cell::Cell;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 use volume::{PoolError, Uuid};
+
+/// How many registrations a report has.
+const REGISTRATIONS_SHOWN: usize = 256;
+/// A unit tells of a conflict at most so often.
+const CONFLICTS_APART: Duration = Duration::from_secs(30);
 
 /// The pool of a volume, as what keeps its reservations.
 pub type PoolCatalog<W> = volume::Pool<Disk<W>, Group<W>>;
@@ -41,5 +55,112 @@ impl<W: World> Keeper for ReservationKeeper<W> {
     fn target_ports(&self) -> Vec<TargetPort> {
         let seat = self.seat.upgrade();
         seat.map_or_else(Vec::new, |seat| seat.access.borrow().ports_of(self.id))
+    }
+}
+
+/// Nobody has reserved the volume or is registered any more, and those that were are told.
+///
+/// *Durability*: when it returns.
+pub async fn clear_reservations<W: World>(
+    seat: Rc<Seat<W>>,
+    id: VolumeId,
+    name: VolumeName,
+) -> Result<VolumeReport, Refusal> {
+    let unit = seat.unit(id).ok_or_else(|| {
+        let message = format!("volume {name} does not serve");
+        Refusal::new(code::VOLUME_HELD, message, "look at blockyard event list")
+    })?;
+    let before = unit.reservation_report();
+    unit.logical_unit.clear_reservations().await.map_err(|_| {
+        let message = format!("what hosts have reserved of volume {name} stays: its pool takes no change");
+        Refusal::new(code::POOL_FAILED, message, "look at blockyard status, and try again")
+    })?;
+    if let Some(before) = before {
+        let sentence = format!("an operator has taken back what hosts had reserved of volume {name}: {}", of(&before));
+        seat.raise(event::RESERVATIONS_CLEARED, Subject::new(SubjectKind::Volume, &name), sentence);
+    }
+    let told = reports(&seat).into_iter().find(|report| report.id == id);
+    told.ok_or_else(|| {
+        Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} is gone"), "see blockyard volume list")
+    })
+}
+
+/// The reservation in a few words.
+fn of(report: &ReservationReport) -> String {
+    let kind = report.kind.map_or("no reservation", ReservationKind::as_str);
+    let holder = report.holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}"));
+    format!("{kind}{holder}, {} registered", report.registered)
+}
+
+/// Tells of conflicts, now and then.
+pub struct Conflicts {
+    events: Events,
+    told: Cell<Option<Time>>,
+}
+
+impl Conflicts {
+    /// Nobody has been told yet.
+    pub fn told_to(events: Events) -> Self {
+        Self { events, told: Cell::new(None) }
+    }
+}
+
+impl<W: World> Unit<W> {
+    /// A command of `nexus` was refused because another nexus has reserved the unit.
+    pub(super) fn tell_of_conflict(&self, nexus: NexusId, cdb: Cdb) {
+        let now = self.world.now();
+        if self.conflicts.told.get().is_some_and(|told| now.since(told) < CONFLICTS_APART) {
+            return;
+        }
+        self.conflicts.told.set(Some(now));
+        let who = self.logical_unit.initiator(nexus).map_or("a session that is gone".to_owned(), |port| port.name);
+        let held = self.reservation_report().map_or("nobody has reserved it any more".to_owned(), |report| of(&report));
+        let operation = cdb.operation_name();
+        let sentence = format!("{who} was refused {operation} on volume {}: {held}", self.name);
+        let subject = Subject::new(SubjectKind::Volume, &self.name);
+        let time = Timestamp::from_unix(self.world.unix_seconds());
+        self.conflicts.events.raise(Raised::new(time, event::RESERVED, subject, sentence));
+    }
+
+    /// What hosts have reserved, where one has, or is registered to.
+    pub(super) fn reservation_report(&self) -> Option<Box<ReservationReport>> {
+        let ReservationStatus { generation, persists, kind, registrations, reserved_by } =
+            self.logical_unit.reservations();
+        if registrations.is_empty() && reserved_by.is_none() {
+            return None;
+        }
+        let holder = registrations.iter().find(|registration| registration.is_holder);
+        let holder = holder.filter(|_| !kind.is_some_and(ReservationType::is_held_by_all));
+        let holder = holder.map(|registration| &registration.initiator).or(reserved_by.as_ref());
+        Some(Box::new(ReservationReport {
+            kind: kind.map(kind_of).or(reserved_by.as_ref().map(|_| ReservationKind::Reserve)),
+            holder: holder.map(|initiator| initiator.name.clone()),
+            persists,
+            generation,
+            registered: u32::try_from(registrations.len()).unwrap_or(u32::MAX),
+            registrations: registrations.into_iter().take(REGISTRATIONS_SHOWN).map(registration_report).collect(),
+        }))
+    }
+}
+
+fn registration_report(registration: RegistrationStatus) -> RegistrationReport {
+    let RegistrationStatus { initiator, target_name, key, is_holder } = registration;
+    RegistrationReport {
+        isid: initiator.isid.iter().map(|byte| format!("{byte:02x}")).collect(),
+        initiator: initiator.name,
+        target: target_name,
+        key: format!("{key:016x}"),
+        holder: is_holder,
+    }
+}
+
+fn kind_of(kind: ReservationType) -> ReservationKind {
+    match kind {
+        ReservationType::WriteExclusive => ReservationKind::WriteExclusive,
+        ReservationType::ExclusiveAccess => ReservationKind::ExclusiveAccess,
+        ReservationType::WriteExclusiveRegistrantsOnly => ReservationKind::WriteExclusiveRegistrantsOnly,
+        ReservationType::ExclusiveAccessRegistrantsOnly => ReservationKind::ExclusiveAccessRegistrantsOnly,
+        ReservationType::WriteExclusiveAllRegistrants => ReservationKind::WriteExclusiveAllRegistrants,
+        ReservationType::ExclusiveAccessAllRegistrants => ReservationKind::ExclusiveAccessAllRegistrants,
     }
 }

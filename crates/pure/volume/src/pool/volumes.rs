@@ -107,7 +107,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Durability*: when it returns. *Errors*: `VolumeUnknown`, `HasSnapshots`, `CatalogLost`.
     pub async fn delete_volume(&self, id: Uuid) -> Result<(), PoolError> {
         if self.shared.store.look(|catalog| catalog.branch(id).is_some()) {
-            return self.delete_thin(id).await;
+            self.delete_thin(id).await?;
+            // It is not committed any more, and a volume that comes later under the same identity must not find it.
+            let forgotten = self.shared.store.change(|catalog| Ok(catalog.reservations.remove(&id)));
+            return forgotten.map(drop);
         }
         if self.shared.store.look(|catalog| catalog.volume(id).is_none()) {
             return Err(PoolError::VolumeUnknown(id));
@@ -119,6 +122,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let ((), change) = self.shared.store.change(|catalog| {
             let at = catalog.volumes.iter().position(|volume| volume.id == id).ok_or(PoolError::VolumeUnknown(id))?;
             catalog.volumes.remove(at);
+            catalog.reservations.remove(&id);
             Ok(())
         })?;
         self.shared.open.borrow_mut().remove(&id);

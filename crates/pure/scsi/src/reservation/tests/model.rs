@@ -135,15 +135,11 @@ impl Oracle {
                 return Said::Sense(0x24, 0);
             }
             self.generation += 1;
-            let all = victim == 0;
-            let lost =
-                move |oracle: &Self, one: usize| one != who && oracle.keys[one].is_some_and(|key| all || key == victim);
-            let is_lost = [0, 1, 2].map(|one| lost(self, one));
-            self.tell(lost, (0x2A, 5));
-            for one in 0..3 {
-                if is_lost[one] {
-                    self.keys[one] = None;
-                }
+            let is_lost =
+                |one: usize, key: Option<u64>| one != who && key.is_some_and(|key| victim == 0 || key == victim);
+            self.tell(|oracle, one| is_lost(one, oracle.keys[one]), (0x2A, 5));
+            for (one, key) in self.keys.iter_mut().enumerate() {
+                *key = key.filter(|&key| !is_lost(one, Some(key)));
             }
             if self.kind != kind {
                 self.tell(|oracle, one| one != who && oracle.keys[one].is_some(), (0x2A, 4));

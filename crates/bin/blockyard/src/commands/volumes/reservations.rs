@@ -1,0 +1,51 @@
+//! `blockyard volume reservations`
+
+use super::super::Desk;
+use crate::confirm;
+use crate::failure::Failure;
+use crate::output::{Rows, put};
+use model::{Refusal, RegistrationReport, ReservationKind, ReservationReport, VolumeName, VolumeReport, code};
+
+/// Who has reserved the volume, and who is registered: a line, and a table.
+pub fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/volumes/{name}"), "volume")?;
+    if desk.out.is_json() {
+        return desk.out.json(&answer);
+    }
+    let volume: VolumeReport = answer.decode()?;
+    let Some(reservation) = volume.reservation else {
+        return put(&format!("volume {name}: nobody has reserved it, and nobody is registered\n"));
+    };
+    put(&format!("volume {name}: {}\n", sentence(&reservation)))?;
+    let row = |one: &RegistrationReport| {
+        let holder = if one.holder { "holder" } else { "-" };
+        let (initiator, isid, key, target) = (&one.initiator, &one.isid, &one.key, &one.target);
+        vec![key.clone(), holder.to_owned(), initiator.clone(), isid.clone(), target.clone()]
+    };
+    let header = &["KEY", "HOLDER", "INITIATOR", "ISID", "TARGET"];
+    desk.out.rows(&answer, &Rows { header, rows: reservation.registrations.iter().map(row).collect() })?;
+    let shown = reservation.registrations.len();
+    match usize::try_from(reservation.registered).unwrap_or(usize::MAX) - shown {
+        0 => Ok(()),
+        more => desk.out.said(&format!("and {more} more")),
+    }
+}
+
+/// Everything that hosts have reserved of the volume is taken back.
+pub fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Failure> {
+    if !yes {
+        let message = format!("hosts that share volume {name} would not be kept apart any more");
+        let hint = "make sure that those who hold it are gone, and repeat with --yes";
+        confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, hint))?;
+    }
+    desk.client.delete(&format!("/reservations/{name}"))?;
+    desk.out.said(&format!("volume {name} is not reserved, and nobody is registered"))
+}
+
+/// The reservation in a few words.
+pub fn sentence(reservation: &ReservationReport) -> String {
+    let kind = reservation.kind.map_or("not reserved", ReservationKind::as_str);
+    let holder = reservation.holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}"));
+    let persists = if reservation.persists { ", survives power loss" } else { "" };
+    format!("{kind}{holder}; {} registered{persists}", reservation.registered)
+}
