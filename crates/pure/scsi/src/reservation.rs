@@ -210,9 +210,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
         self.reservations.install(change.after);
         self.nexuses.set_standings(|nexus| self.reservations.standing(nexus));
-        for (nexus, attention) in change.told {
-            self.nexuses.called(&nexus).into_iter().for_each(|nexus| self.nexuses.establish(nexus, attention));
-        }
+        let told = self.nexuses.called(&change.told).into_iter();
+        told.for_each(|(nexus, attention)| self.nexuses.establish(nexus, attention));
         Ok(())
     }
 }

@@ -130,11 +130,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// No task of those who were preempted runs any more, and none will be answered; but that of `job` itself.
     async fn end_tasks_of(&self, preempted: &[Rc<ItNexus>], job: &Job) {
-        let nexuses = preempted.iter().flat_map(|nexus| self.nexuses.called(nexus));
-        let tasks_of = |nexus| {
+        let preempted: Vec<_> = preempted.iter().map(|nexus| (nexus.clone(), ())).collect();
+        let tasks_of = |(nexus, ())| {
             if nexus == job.nexus { Affected::OthersOf(nexus, job.tag) } else { Affected::OfNexus(nexus) }
         };
-        let affected: Vec<Affected> = nexuses.map(tasks_of).collect();
+        let affected: Vec<Affected> = self.nexuses.called(&preempted).into_iter().map(tasks_of).collect();
         for &affected in &affected {
             self.tasks.abort(affected);
         }

@@ -50,6 +50,7 @@ pub(crate) struct Held {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub after: State,
+    /// What each is told; nobody is told two things.
     pub told: Vec<(Rc<ItNexus>, UnitAttention)>,
     /// Who lost its registration to a PREEMPT: PREEMPT AND ABORT ends their tasks.
     pub preempted: Vec<Rc<ItNexus>>,

@@ -64,9 +64,11 @@ impl Nexuses {
         self.known.borrow().get(&nexus).map(|known| (known.name.clone(), known.port.clone()))
     }
 
-    /// Those that are called so: one, or none while it is not logged in.
-    pub fn called(&self, name: &ItNexus) -> Vec<NexusId> {
-        self.known.borrow().iter().filter(|(_, known)| *known.name == *name).map(|(&nexus, _)| nexus).collect()
+    /// Those of `named` that are logged in, with what stands beside their names.
+    pub fn called<T: Copy>(&self, named: &[(Rc<ItNexus>, T)]) -> Vec<(NexusId, T)> {
+        let named: BTreeMap<&ItNexus, T> = named.iter().map(|(name, beside)| (&**name, *beside)).collect();
+        let known = self.known.borrow();
+        known.iter().filter_map(|(&nexus, known)| Some((nexus, *named.get(&*known.name)?))).collect()
     }
 
     /// The initiator ports that are logged in.

@@ -23,6 +23,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if let Some(log) = &catalog.log {
             line(format_args!("{log:?}"));
         }
+        for (volume, kept) in catalog.reserved() {
+            line(format_args!("reservations of {volume}: {} bytes", kept.len()));
+        }
         for volume in &catalog.volumes {
             line(format_args!(
                 "volume {} \"{}\" {} bytes, {:?}",

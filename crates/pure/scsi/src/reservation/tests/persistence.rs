@@ -77,6 +77,7 @@ fn order_to_clear_takes_everything_tells_all_and_is_not_ended_by_a_reset() {
     let mut reset = pin!(unit.manage(THIRD, crate::TaskManagement::LogicalUnitReset));
     assert!(reset.as_mut().now_or_never().is_none() && clear.as_mut().now_or_never().is_none());
     shelf.waits.set(false);
+    assert!(clear.as_mut().now_or_never().is_none(), "its turn has not come");
     assert_eq!(first.now_or_never().expect("it is kept").status, Status::TaskAborted);
     assert_eq!(clear.now_or_never(), Some(Ok(())));
     assert!(reset.now_or_never().is_some());

@@ -189,6 +189,11 @@ fn catalog_keeps_reservations_of_volumes_that_are_there_alone() {
     catalog.families[0].branches[0].dying = true;
     let read = Catalog::parse(&catalog.emit()).map(|catalog| catalog.reservations);
     assert_eq!(read, Ok(whole.reservations.clone()), "one is not there, and one is being deleted");
+    let mut record = Vec::new();
+    super::super::reservations::emit(Uuid::from_u128(0x0102), &[7, 8, 9], &mut record);
+    let volume = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2];
+    let expected = [&[8, 0, 0, 0, 27, 0, 0, 0][..], &volume, &[3, 0, 0, 0, 0, 0, 0, 0, 7, 8, 9, 0, 0, 0, 0, 0]];
+    assert_eq!(record, expected.concat(), "type 8 for ever");
     // What only another program could have written.
     let mut twice = whole.emit();
     super::super::reservations::emit(Uuid::from_u128(1001), &[1], &mut twice);
