@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 /// Our end of the tap; the guest is `GUEST`.
 pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// Further addresses of our end, for portals.
+pub const MORE: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 3), Ipv4Addr::new(10, 77, 0, 4)];
 const TAP: &str = "guest0";
 const OUT: &str = "guest.out";
 const CONSOLE: &str = "guest.console";
@@ -19,17 +21,13 @@ const QEMU_LOG: &str = "qemu.log";
 
 /// Gives the network namespace that we are in its loopback and a tap.
 pub fn make_network() -> Result<()> {
-    let host = format!("{HOST}/24");
-    let steps: [&[&str]; 4] = [
-        &["link", "set", "lo", "up"],
-        &["tuntap", "add", TAP, "mode", "tap"],
-        &["address", "add", &host, "dev", TAP],
-        &["link", "set", TAP, "up"],
-    ];
-    for step in steps {
-        output_of(Command::new("ip").args(step), Duration::from_secs(10))?;
+    let ip = |arguments: &[&str]| output_of(Command::new("ip").args(arguments), Duration::from_secs(10)).map(drop);
+    ip(&["link", "set", "lo", "up"])?;
+    ip(&["tuntap", "add", TAP, "mode", "tap"])?;
+    for address in [HOST].into_iter().chain(MORE) {
+        ip(&["address", "add", &format!("{address}/24"), "dev", TAP])?;
     }
-    Ok(())
+    ip(&["link", "set", TAP, "up"])
 }
 
 /// A running guest with its share.

@@ -6,13 +6,14 @@ use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(900);
-const PACKAGES: &str = "open-iscsi,lsscsi,sg3-utils,fio,xfsprogs,e2fsprogs,iproute2,udev,kmod";
+const PACKAGES: &str = "open-iscsi,multipath-tools,lsscsi,sg3-utils,fio,xfsprogs,e2fsprogs,iproute2,udev,kmod";
 /// What the kernel needs before it sees its root and the share.
 const EARLY_MODULES: [&str; 8] =
     ["virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "9pnet_virtio", "9p", "ext4"];
@@ -28,8 +29,11 @@ pub struct Image {
 pub fn build() -> Result<Image> {
     let folder = workspace::target_folder().join("vm");
     fs::create_dir_all(&folder)?;
-    let image =
-        Image { kernel: folder.join("vmlinuz"), initramfs: folder.join("initramfs"), root: folder.join("root.ext4") };
+    // Another list of packages is another root.
+    let mut packages = DefaultHasher::new();
+    packages.write(PACKAGES.as_bytes());
+    let root = folder.join(format!("root-{:016x}.ext4", packages.finish()));
+    let image = Image { kernel: folder.join("vmlinuz"), initramfs: folder.join("initramfs"), root };
     let kernel = folder.join("kernel");
     once(&image.kernel, |file| unpack_kernel(&kernel, file))?;
     // The initramfs costs nothing, and its script may have changed.

@@ -1,6 +1,6 @@
 //! What serves a guest's script, and the table of what the script found.
 
-use super::guest::{Guest, HOST};
+use super::guest::{Guest, HOST, MORE};
 use super::image::Image;
 use crate::target::product::{self, Launch, Product};
 use crate::target::{self, Backing, Chap, Kind, Setup};
@@ -26,7 +26,9 @@ pub fn run(name: &str, kind: Kind, image: &Image, scratch: &Path, limit: Duratio
     let share = scratch.join("share");
     fs::create_dir(&share)?;
     let scripts = crate::workspace::root().join("tests/initiator-vm");
-    fs::copy(scripts.join("stage"), share.join("stage"))?;
+    for part in ["stage", "common"] {
+        fs::copy(scripts.join(part), share.join(part))?;
+    }
     fs::copy(scripts.join(name), share.join("main"))?;
     fs::set_permissions(share.join("main"), fs::Permissions::from_mode(0o755))?;
     let (guest_chap, array_chap) = secrets();
@@ -54,6 +56,7 @@ pub fn run(name: &str, kind: Kind, image: &Image, scratch: &Path, limit: Duratio
             let product = serve(scratch)?;
             facts.push(("IQN", format!("{}:vm", product::IQN)));
             facts.push(("OPEN_INITIATOR", OPEN_INITIATOR.to_owned()));
+            facts.push(("DATA_PORTALS", MORE.map(|address| address.to_string()).join(" ")));
             facts.push(("MEMBER_DISKS", "6".to_owned()));
             write_facts(&share, &facts)?;
             Guest::boot(image, &share, scratch)?.run(limit, verbose, |ask| answer(&product, ask))
@@ -100,10 +103,18 @@ fn serve(folder: &Path) -> Result<Product> {
     Ok(product)
 }
 
-/// Does what the guest's script asks of the array: `fail-d1`, or `sessions` (at least one).
+/// Does what the guest's script asks of the array: `fail-d1`; `front`, from which sessions are sent to two more portals;
+/// `drain-10.77.0.3`, `resume-10.77.0.3`; or `sessions` (at least one).
 fn answer(product: &Product, ask: &str) -> Result<()> {
     match ask.split_once('-') {
         Some(("fail", disk)) => product.command(&["disk", "fail", disk]).map(drop),
+        Some((verb @ ("drain" | "resume"), address)) => product.command(&["portal", verb, address]).map(drop),
+        None if ask == "front" => {
+            for address in MORE {
+                product.command(&["portal", "add", &address.to_string(), "role=data"])?;
+            }
+            product.command(&["portal", "set", &HOST.to_string(), "role=front"]).map(drop)
+        }
         None if ask == "sessions" => {
             let listed = product.command(&["session", "list", "--no-headers"])?;
             ensure!(listed.contains(INITIATOR), "the array lists no session of {INITIATOR}: {listed}");
