@@ -36,7 +36,7 @@ fn drain(login: &mut InitiatorLogin) {
                 assert!(agreed.first_burst_bytes_max <= agreed.burst_bytes_max);
                 assert_ne!(agreed.identity.tsih.0, 0);
             }
-            InitiatorStep::Refused(_) | InitiatorStep::Failed(_) => assert!(login.poll().is_none()),
+            InitiatorStep::Refused { .. } | InitiatorStep::Failed(_) => assert!(login.poll().is_none()),
         }
     }
 }

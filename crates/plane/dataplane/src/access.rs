@@ -133,7 +133,8 @@ impl AccessView {
         portals
     }
 
-    /// Where a session of `peer`, which reached us at `reached`, belongs.
+    /// Where a session of `peer`, which reached us at `reached`, belongs. It stays in its portal group: in another one it would
+    /// be another nexus, without what the first one has registered.
     #[must_use]
     pub fn place_for(&self, reached: SocketAddr, peer: IpAddr) -> Place {
         let own = self.policy_at(reached);
@@ -143,7 +144,8 @@ impl AccessView {
         let portals = self.reachable(reached, peer);
         let near = |ours: IpAddr| self.networks.iter().any(|it| it.contains(ours) && it.contains(peer));
         let of = |takes: fn(&PortalPolicy) -> bool| -> Vec<Candidate> {
-            let some = portals.iter().filter(|(address, policy)| takes(policy) && *address != canonical(reached));
+            let fits = |policy: &PortalPolicy| policy.tag == own.tag && takes(policy);
+            let some = portals.iter().filter(|(address, policy)| fits(policy) && *address != canonical(reached));
             some.map(|&(address, policy)| Candidate { address, weight: policy.weight, is_near: near(address.ip()) })
                 .collect()
         };
@@ -156,16 +158,15 @@ impl AccessView {
         }
     }
 
-    /// The portals that sessions are sent to, for any peer.
+    /// The portals that sessions are sent to, for any peer, by their groups.
     #[must_use]
-    pub fn data_portals(&self) -> Vec<Candidate> {
-        let takes = |portal: &&Portal| portal.policy.takes_sessions();
-        let candidate = |portal: &Portal| Candidate {
-            address: canonical(portal.address),
-            weight: portal.policy.weight,
-            is_near: false,
-        };
-        self.access.portals.iter().filter(takes).map(candidate).collect()
+    pub fn data_portals(&self) -> BTreeMap<u16, Vec<Candidate>> {
+        let mut groups: BTreeMap<u16, Vec<Candidate>> = BTreeMap::new();
+        for portal in self.access.portals.iter().filter(|portal| portal.policy.takes_sessions()) {
+            let (address, weight) = (canonical(portal.address), portal.policy.weight);
+            groups.entry(portal.policy.tag).or_default().push(Candidate { address, weight, is_near: false });
+        }
+        groups
     }
 
     /// The portals that share the reached address, or whose network also holds it or the peer's own. Of another one we

@@ -136,7 +136,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "portal drain 10.0.0.1",
             1,
-            "no other portal would take the sessions of 10.0.0.1:3260; add one with blockyard portal add, or resume one that is drained (BY-1704)",
+            "no other portal of group 1 would take the sessions of 10.0.0.1:3260; add one with blockyard portal add, or resume one that is drained (BY-1704)",
         ),
         ("portal drain 10.9.9.9", 1, "no portal has the address 10.9.9.9:3260; see blockyard portal list (BY-1107)"),
         ("portal balance luck", 2, "sessions cannot be balanced by \"luck\"; write sessions or bytes (BY-1010)"),

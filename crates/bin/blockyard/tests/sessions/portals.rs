@@ -127,17 +127,17 @@ fn portals_that_were_added_are_there_after_a_restart_and_go_when_they_are_remove
         let (node, first) = furnished(&sim, 1).await;
         drop(first);
         node.front().await;
-        node.set(data(2), &[("weight", "9"), ("group", "2")]).await;
+        node.set(data(2), &[("weight", "9")]).await;
         let node = node.restarted(1).await;
         let told: Vec<(SocketAddr, PortalPolicy)> =
             node.control.portal_reports().await.unwrap().iter().map(|portal| (portal.address, portal.policy)).collect();
-        let policy = |role, tag, weight| PortalPolicy { role, tag, weight, drained: false };
+        let policy = |role, weight| PortalPolicy { role, weight, ..PortalPolicy::default() };
         assert_eq!(
             told,
             [
-                (portal(), policy(PortalRole::Front, 1, 1)),
-                (data(1), policy(PortalRole::Data, 1, 1)),
-                (data(2), policy(PortalRole::Data, 2, 9)),
+                (portal(), policy(PortalRole::Front, 1)),
+                (data(1), policy(PortalRole::Data, 1)),
+                (data(2), policy(PortalRole::Data, 9)),
             ]
         );
         let (mut host, at) = Host::follow(&sim, &Login::of(OPEN, 1), portal()).await;
@@ -168,7 +168,8 @@ fn volume_is_seen_only_through_the_portal_groups_that_it_is_presented_through() 
         let (mut inside, _) = Host::follow(&sim, &Login::of(OPEN, 1), data(2)).await;
         inside.take_attention().await;
         inside.write(0, 1).await;
-        let (mut outside, _) = Host::follow(&sim, &Login::of(OPEN, 2), data(1)).await;
+        let (mut outside, at) = Host::follow(&sim, &Login::of(OPEN, 2), portal()).await;
+        assert_eq!(at, data(1), "a session stays in the group of its front");
         assert_eq!(outside.try_read(0).await, Err((5, 0x25, 0)), "there is no such unit");
         let discovery = Login { target: None, ..Login::of(OPEN, 3) };
         let (mut asker, _) = Host::follow(&sim, &discovery, data(2)).await;

@@ -72,9 +72,10 @@ impl Control {
     /// *Errors*: it is none, or there is no other portal to go to.
     pub async fn drain_portal(&self, address: PortalAddress, drained: bool) -> Result<PortalReport, Refusal> {
         self.change_portal(address, |address, policy, others| {
-            let takes = |policy: &PortalPolicy| !policy.drained && policy.role != PortalRole::Front;
+            let takes =
+                |other: &PortalPolicy| !other.drained && other.role != PortalRole::Front && other.tag == policy.tag;
             if drained && !others.iter().any(takes) {
-                let message = format!("no other portal would take the sessions of {address}");
+                let message = format!("no other portal of group {} would take the sessions of {address}", policy.tag);
                 let hint = "add one with blockyard portal add, or resume one that is drained";
                 return Err(Refusal::new(code::PORTAL_LAST, message, hint));
             }

@@ -82,7 +82,8 @@ impl<W: World> Conductor<W> {
             let goes = !entry.is_discovery() && view.policy_at(entry.portal).drained;
             goes && view.place_for(entry.portal, entry.peer.ip()) != Place::Nowhere
         };
-        let surplus = self.seat.registry.surplus(&view.data_portals());
+        let groups = view.data_portals();
+        let surplus: Vec<_> = groups.values().flat_map(|portals| self.seat.registry.surplus(portals)).collect();
         let moves = |(id, entry): &&(SessionId, Entry)| {
             asked.contains(id) || may_not_stay(entry) || surplus.contains(&entry.nexus)
         };
