@@ -25,7 +25,8 @@ impl FullFeature {
             stat_sn: link.take_stat_sn(),
             exp_cmd_sn,
             max_cmd_sn,
-            time2wait_s: self.negotiated.time2wait_s,
+            // Whoever logs in next waits for what is left of this session by itself, at the target.
+            time2wait_s: 0,
             time2retain_s: 0,
         };
         let mut header = [0; 48];
