@@ -91,21 +91,33 @@ impl Host {
     }
 }
 
+/// True when what is presented through portals of these groups, or of all when there are none, is so through one of `tag`.
+#[must_use]
+pub fn is_shown_in(groups: &[u16], tag: u16) -> bool {
+    groups.is_empty() || groups.contains(&tag)
+}
+
 impl Presentation {
     /// True when sessions that came in through a portal of the group see it.
     #[must_use]
     pub fn is_shown_in(&self, tag: u16) -> bool {
-        self.groups.is_empty() || self.groups.contains(&tag)
+        is_shown_in(&self.groups, tag)
     }
 }
 
 impl Access {
+    /// The host that names `initiator`, from wherever it comes.
+    #[must_use]
+    pub fn host_named(&self, initiator: &Iqn) -> Option<&Host> {
+        let names = |host: &&Host| matches!(&host.initiators, Initiators::Listed(listed) if listed.contains(initiator));
+        self.hosts.iter().find(names)
+    }
+
     /// The host that a login by `initiator` from `address` belongs to. A host that names the initiator
     /// goes before one that takes any, and keeps it even where it refuses the address.
     #[must_use]
     pub fn host_of(&self, initiator: &Iqn, address: IpAddr) -> Option<&Host> {
-        let names = |host: &&Host| matches!(&host.initiators, Initiators::Listed(listed) if listed.contains(initiator));
-        let host = self.hosts.iter().find(names).or_else(|| {
+        let host = self.host_named(initiator).or_else(|| {
             self.hosts.iter().find(|host| host.initiators == Initiators::Any && host.admits(initiator, address))
         })?;
         host.admits(initiator, address).then_some(host)

@@ -137,14 +137,22 @@ catalogue! {
     1901 INTERNAL              Internal    "Blockyard has a bug.";
 }
 
-// A number that is given twice does not compile.
-const _: () = {
-    let mut line = 1;
-    while line < CATALOGUE.len() {
-        assert!(CATALOGUE[line - 1].code.0 < CATALOGUE[line].code.0, "numbers ascend");
-        line += 1;
-    }
-};
+/// A number that a catalogue gives twice does not compile.
+macro_rules! ascending {
+    ($catalogue:ident) => {
+        const _: () = {
+            let mut line = 1;
+            while line < $catalogue.len() {
+                assert!($catalogue[line - 1].code.0 < $catalogue[line].code.0, "numbers ascend");
+                line += 1;
+            }
+        };
+    };
+}
+
+pub(crate) use ascending;
+
+ascending!(CATALOGUE);
 
 impl Code {
     /// The sort of refusal. A number that this version does not know counts as our bug.

@@ -37,7 +37,7 @@ mod time;
 mod volume;
 pub mod volume_policy;
 
-pub use access::{Access, Chap, Host, Initiators, Presentation, Target};
+pub use access::{Access, Chap, Host, Initiators, Presentation, Target, is_shown_in};
 pub use call::{Call, Reply};
 pub use check::{CheckFinding, CheckKind, PoolCheck};
 pub use code::Code;
@@ -55,6 +55,7 @@ pub use policy::{PoolPolicy, RepairMode, RepairPolicy, ScrubEvery, ScrubPolicy, 
 pub use pool::{GroupReport, LogReport, LogState, MemberReport, MemberState, PoolReport, PoolState, Progress};
 pub use portal::{
     Balance, ISCSI_PORT, PORTAL_SETTINGS, Portal, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState,
+    only_fronts,
 };
 pub use refusal::{Kind, Refusal};
 pub use refused::{RefusedLogin, RefusedWhy};

@@ -191,6 +191,14 @@ impl FromStr for Balance {
     }
 }
 
+/// Hosts that can reach a front portal are told of no other.
+pub fn only_fronts(portals: &mut Vec<(SocketAddr, PortalPolicy)>) {
+    let is_front = |(_, policy): &(SocketAddr, PortalPolicy)| policy.role == PortalRole::Front;
+    if portals.iter().any(is_front) {
+        portals.retain(is_front);
+    }
+}
+
 /// One portal as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortalReport {

@@ -91,9 +91,7 @@ impl<'a> Families<'a> {
     /// Hosts are at work for a while, and nobody disturbs them.
     pub async fn use_for_a_while(&self) -> Judged<()> {
         let traffic = self.start(self.stage.chance.within(20..=80));
-        while !traffic.is_over() {
-            self.stage.world.sleep(Duration::from_millis(10)).await;
-        }
+        self.stage.until_over(&traffic, Duration::from_millis(10)).await;
         self.end_round(&traffic, Step::Done).await
     }
 

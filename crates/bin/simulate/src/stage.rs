@@ -195,6 +195,13 @@ impl Stage {
         Host { shared, config: self.initiator(number), units: units.to_vec(), habits, gone: self.gone() }
     }
 
+    /// Nothing is left to send; looks so often.
+    pub async fn until_over(&self, traffic: &Traffic, every: Duration) {
+        while !traffic.is_over() {
+            self.world.sleep(every).await;
+        }
+    }
+
     /// Nothing of any session runs any more.
     pub async fn quiet(&self, traffic: &Traffic) -> Judged<()> {
         traffic.stop();

@@ -6,8 +6,8 @@ use crate::change::{pools, volumes};
 use crate::state::{ChapRecord, HostRecord, PresentationRecord};
 use model::{
     DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, MemberReport, Name, Network, Order,
-    PoolReport, PoolState, PortalPolicy, PortalReport, PortalRole, PortalState, Refusal, RefusedLogin, SessionReport,
-    Size, SpareReport, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState, spread,
+    PoolReport, PoolState, PortalPolicy, PortalReport, PortalState, Refusal, RefusedLogin, SessionReport, Size,
+    SpareReport, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -255,11 +255,9 @@ impl Control {
         let host = state.hosts.get(&record.host);
         let open = self.portals().into_iter().filter(|portal| portal.state == PortalState::Open);
         let open = open.map(|portal| (portal.address, state.portal_policy(portal.address)));
-        let shown = |policy: &PortalPolicy| record.groups.is_empty() || record.groups.contains(&policy.tag);
+        let shown = |policy: &PortalPolicy| is_shown_in(&record.groups, policy.tag);
         let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.filter(|(_, policy)| shown(policy)).collect();
-        if portals.iter().any(|(_, policy)| policy.role == PortalRole::Front) {
-            portals.retain(|(_, policy)| policy.role == PortalRole::Front);
-        }
+        only_fronts(&mut portals);
         portals.sort_by_key(|(_, policy)| policy.drained);
         PresentationReport {
             volume: record.volume.clone(),

@@ -1,7 +1,9 @@
 //! Who may see what, as the shards use it: one snapshot, the same on every shard, replaced whole.
 
 use crate::balance::Candidate;
-use model::{Access, Host, Initiators, Iqn, Network, Portal, PortalPolicy, PortalRole, Presentation, Target, VolumeId};
+use model::{
+    Access, Host, Iqn, Network, Portal, PortalPolicy, PortalRole, Presentation, Target, VolumeId, only_fronts,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -52,10 +54,7 @@ impl AccessView {
     /// The host that names `initiator`, from wherever it comes.
     #[must_use]
     pub fn host_named(&self, initiator: &str) -> Option<&Host> {
-        let initiator: Iqn = initiator.parse().ok()?;
-        let names =
-            |host: &&Host| matches!(&host.initiators, Initiators::Listed(listed) if listed.contains(&initiator));
-        self.access.hosts.iter().find(names)
+        self.access.host_named(&initiator.parse().ok()?)
     }
 
     /// The target named `iqn`.
@@ -121,9 +120,7 @@ impl AccessView {
     #[must_use]
     pub fn portals_for(&self, reached: SocketAddr, peer: IpAddr) -> Vec<(SocketAddr, PortalPolicy)> {
         let mut portals = self.reachable(reached, peer);
-        if portals.iter().any(|(_, policy)| policy.role == PortalRole::Front) {
-            portals.retain(|(_, policy)| policy.role == PortalRole::Front);
-        }
+        only_fronts(&mut portals);
         if portals.iter().any(|(_, policy)| !policy.drained) {
             portals.retain(|(_, policy)| !policy.drained);
         }
@@ -211,7 +208,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::VolumeName;
+    use model::{Initiators, VolumeName};
 
     fn portal(address: &str) -> Portal {
         Portal { address: address.parse().expect("an address"), policy: PortalPolicy::default() }

@@ -81,9 +81,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let mut lasts = lasts(&chain);
         opened.batches = chain.batches.len() as u64;
         let blocks: Vec<(u64, u64)> = lasts.keys().map(|&(_, block)| (block, 1)).collect();
-        if !self.not_in_service().is_empty() {
-            protected.note_missed(&blocks);
-        }
+        self.note_missed(protected, &blocks);
         protected.note_recent(&blocks);
         opened.judged = self.judge_unended(protected, &mut lasts).await?;
         opened.images = self.copy_images(protected, &lasts).await?;

@@ -102,14 +102,7 @@ catalogue! {
     902 EVENTS_LOST        Warning  "More happened than could be written down.";
 }
 
-// A number that is given twice does not compile.
-const _: () = {
-    let mut line = 1;
-    while line < CATALOGUE.len() {
-        assert!(CATALOGUE[line - 1].code.0 < CATALOGUE[line].code.0, "numbers ascend");
-        line += 1;
-    }
-};
+crate::code::ascending!(CATALOGUE);
 
 impl EventCode {
     /// How bad it is. A number that this version does not know is a warning.

@@ -59,9 +59,7 @@ impl Families<'_> {
         }
         let unit = Unit { hot: Rc::new(hot), scarce: false, ..volume.unit.clone() };
         let traffic = stage.start_hosts(1, stage.chance.within(10..=60), &[unit], habits);
-        while !traffic.is_over() {
-            stage.world.sleep(Duration::from_millis(10)).await;
-        }
+        stage.until_over(&traffic, Duration::from_millis(10)).await;
         stage.quiet(&traffic).await?;
         self.look_at_all().await
     }

@@ -32,9 +32,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
                 families.step(&traffic).await?
             }
             _ => {
-                while !traffic.is_over() {
-                    stage.world.sleep(Duration::from_millis(10)).await;
-                }
+                stage.until_over(&traffic, Duration::from_millis(10)).await;
                 crate::families::Step::Done
             }
         };

@@ -27,9 +27,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     if breaks {
         disturb(stage, &traffic).await;
     }
-    while !traffic.is_over() {
-        stage.world.sleep(Duration::from_secs(1)).await;
-    }
+    stage.until_over(&traffic, Duration::from_secs(1)).await;
     stage.world.network().set_faults(NetworkFaults::default());
     stage.quiet(&traffic).await?;
     stage.look_at_all(&units).await?;

@@ -6,6 +6,7 @@ use crate::change::volumes;
 use crate::state::{PresentationRecord, State};
 use model::{
     Name, PortalPolicy, PortalReport, PortalState, Refusal, SessionReport, VolumeName, VolumeReport, VolumeState,
+    is_shown_in,
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +94,7 @@ fn of_presentation(state: &State, host: &Name, shown: &PresentationRecord) -> Po
 }
 
 fn of_portals(shown: &PresentationRecord, portals: &[PortalReport]) -> Point {
-    let in_group = |policy: &PortalPolicy| shown.groups.is_empty() || shown.groups.contains(&policy.tag);
+    let in_group = |policy: &PortalPolicy| is_shown_in(&shown.groups, policy.tag);
     let open = portals.iter().filter(|portal| portal.state == PortalState::Open && in_group(&portal.policy));
     let takes = open.filter(|portal| !portal.policy.drained);
     let open: Vec<String> = takes.map(|portal| portal.address.to_string()).collect();

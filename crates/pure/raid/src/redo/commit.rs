@@ -24,9 +24,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         mut records: Records,
     ) -> Result<Ticket, IoError> {
         let ring = &protected.ring;
-        if !self.not_in_service().is_empty() {
-            protected.note_missed(&records.blocks);
-        }
+        self.note_missed(protected, &records.blocks);
         if sabotage::is(Bug::WindowBeforeBatch) {
             protected.note_recent(&std::mem::take(&mut records.blocks));
         }
@@ -71,9 +69,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             freed.await?;
         };
         protected.note_recent(&sealed.blocks);
-        if !self.not_in_service().is_empty() {
-            protected.note_missed(&sealed.blocks);
-        }
+        self.note_missed(protected, &sealed.blocks);
         let number = sealed.number;
         if sabotage::is(Bug::AcknowledgeBeforeLog) {
             protected.ring.led(number, Ok(()));
@@ -86,6 +82,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             self.start_checkpoint();
         }
         written
+    }
+
+    /// Members that are absent, if any are, miss these blocks, which are about to be written.
+    pub(crate) fn note_missed(&self, protected: &Protected, blocks: &[(u64, u64)]) {
+        if !self.not_in_service().is_empty() {
+            protected.note_missed(blocks);
+        }
     }
 
     /// True when the ring is half full, or the pages that wait to be written are half of what may be held.

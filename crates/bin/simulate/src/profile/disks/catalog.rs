@@ -188,9 +188,7 @@ impl Catalog<'_> {
             let found = self.find_again().await?;
             self.show(found).await?;
         } else {
-            while !traffic.is_over() {
-                self.stage.world.sleep(Duration::from_millis(10)).await;
-            }
+            self.stage.until_over(&traffic, Duration::from_millis(10)).await;
         }
         self.stage.quiet(&traffic).await?;
         self.stage.look_at_all(&units).await

@@ -37,9 +37,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
             stage.come_back(&pool).await;
             stage.reopen(&pool, &volumes).await?;
         } else {
-            while !traffic.is_over() {
-                stage.world.sleep(Duration::from_secs(1)).await;
-            }
+            stage.until_over(&traffic, Duration::from_secs(1)).await;
         }
         stage.quiet(&traffic).await?;
         stage.look_at_all(&units).await?;

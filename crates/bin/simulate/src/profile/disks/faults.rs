@@ -39,9 +39,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     for _ in 0..stage.chance.within(1..=3) {
         let traffic = start(stage, &units);
         infirmary.afflict(&traffic).await?;
-        while !traffic.is_over() {
-            stage.world.sleep(Duration::from_secs(1)).await;
-        }
+        stage.until_over(&traffic, Duration::from_secs(1)).await;
         stage.quiet(&traffic).await?;
         stage.look_at_all(&units).await?;
         infirmary.mend().await?;
