@@ -1,6 +1,7 @@
 //! Who may see what.
 
-use crate::{Balance, Iqn, Name, Network, Portal, Secret, VolumeId, VolumeName};
+use crate::{Balance, Iqn, Name, Network, Portal, PortalGroupPolicy, Secret, VolumeId, VolumeName};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Everything that decides who may see which volume: one snapshot, replaced as a whole.
@@ -10,6 +11,8 @@ pub struct Access {
     pub targets: Vec<Target>,
     /// The portals that hosts log in at.
     pub portals: Vec<Portal>,
+    /// What is set for portal groups, by their tags; of the others nothing is.
+    pub portal_groups: BTreeMap<u16, PortalGroupPolicy>,
     /// How sessions are shared out over data portals.
     pub balance: Balance,
     /// Who may log in. An initiator that no host names may not, unless a host takes any.

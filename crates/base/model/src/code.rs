@@ -52,6 +52,7 @@ catalogue! {
     1108 ROUTE_UNKNOWN         NotFound    "The API has no such path.";
     1109 SCRUB_UNKNOWN         NotFound    "No scrub runs.";
     1110 SNAPSHOT_UNKNOWN      NotFound    "No snapshot has this name.";
+    1111 PORTAL_GROUP_UNKNOWN  NotFound    "No portal is of this group.";
 
     1201 NAME_TAKEN            Refused     "Something else has this name.";
     1202 IQN_TAKEN             Refused     "Another host has this initiator name.";

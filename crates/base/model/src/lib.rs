@@ -20,6 +20,7 @@ mod order;
 pub mod policy;
 mod pool;
 mod portal;
+mod portal_group;
 mod refusal;
 mod refused;
 mod report;
@@ -57,6 +58,7 @@ pub use portal::{
     Balance, ISCSI_PORT, PORTAL_SETTINGS, Portal, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState,
     only_fronts,
 };
+pub use portal_group::{GroupAccess, PORTAL_GROUP_SETTINGS, PortalGroupPolicy, PortalGroupReport, PortalGroupTag};
 pub use refusal::{Kind, Refusal};
 pub use refused::{RefusedLogin, RefusedWhy};
 pub use report::Report;

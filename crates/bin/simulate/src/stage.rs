@@ -358,9 +358,9 @@ impl Stage {
         Access {
             targets: vec![Target { name: name("target"), iqn: TARGET.parse().expect("this is an iSCSI name") }],
             portals: self.portals.iter().map(|&address| Portal { address, policy: PortalPolicy::default() }).collect(),
-            balance: model::Balance::Sessions,
             hosts: vec![host],
             presentations: volumes.iter().map(presentation).collect(),
+            ..Access::default()
         }
     }
 }

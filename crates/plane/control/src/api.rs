@@ -10,8 +10,8 @@ pub use problem::Problem;
 use crate::request::{
     AddGroup, AddLog, AddMember, Events, Explain, GroupChange, GrowPool, HostChange, ImportPool, Locate, LockSnapshot,
     NewClone, NewCopy, NewDisk, NewHost, NewHostGroup, NewPool, NewPortal, NewPresentation, NewSnapshots, NewSpare,
-    NewTarget, NewVolume, PoolSettings, PortalSettings, RemoveLog, RemovePortal, Replace, Resize, RollBack, SetBalance,
-    StartScrub, Unpresent, VolumeChange, VolumeSettings,
+    NewTarget, NewVolume, PoolSettings, PortalGroupSettings, PortalSettings, RemoveLog, RemovePortal, Replace, Resize,
+    RollBack, SetBalance, StartScrub, Unpresent, VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -20,7 +20,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use body::{Asked, Body, Named};
-use model::{DiskName, Name, PortalAddress, Refusal, SnapshotName, VolumeName, code};
+use model::{DiskName, Name, PortalAddress, PortalGroupTag, Refusal, SnapshotName, VolumeName, code};
 use serde::Serialize;
 use std::future::Future;
 use std::sync::Arc;
@@ -81,6 +81,8 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/portals/{address}", patch(set_portal).delete(remove_portal))
         .route("/portals/{address}/drain", post(drain_portal))
         .route("/portals/{address}/resume", post(resume_portal))
+        .route("/portal-groups", get(portal_groups))
+        .route("/portal-groups/{tag}", patch(set_portal_group))
         .route("/balance", get(balance).patch(set_balance))
         .route("/events", get(events))
         .with_state(control);
@@ -402,6 +404,18 @@ async fn drain_portal(State(control): Shared, Named(address): Named<PortalAddres
 
 async fn resume_portal(State(control): Shared, Named(address): Named<PortalAddress>) -> Answer {
     answer("portal", to_its_end(async move { control.drain_portal(address, false).await }).await?)
+}
+
+async fn portal_groups(State(control): Shared) -> Answer {
+    answer("portal_groups", control.portal_groups().await?)
+}
+
+async fn set_portal_group(
+    State(control): Shared,
+    Named(tag): Named<PortalGroupTag>,
+    Body(request): Body<PortalGroupSettings>,
+) -> Answer {
+    answer("portal_group", to_its_end(async move { control.set_portal_group(tag, request).await }).await?)
 }
 
 async fn balance(State(control): Shared) -> Answer {

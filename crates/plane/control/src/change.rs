@@ -12,6 +12,7 @@ pub(crate) mod hosts;
 mod log;
 mod medium;
 pub(crate) mod pools;
+mod portal_groups;
 mod portals;
 pub(crate) mod presentations;
 pub(crate) mod snapshots;

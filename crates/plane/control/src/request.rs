@@ -449,6 +449,14 @@ pub struct PortalSettings {
     pub settings: BTreeMap<String, String>,
 }
 
+/// Settings of a portal group, by name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortalGroupSettings {
+    /// What each is to be; see `model::PORTAL_GROUP_SETTINGS`.
+    pub settings: BTreeMap<String, String>,
+}
+
 /// Listen on an address no more.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

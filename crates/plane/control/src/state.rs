@@ -2,8 +2,8 @@
 
 use model::{
     Access, Backend, Balance, Chap, DiskId, DiskIdentity, DiskName, Host, Initiators, Iqn, Name, Network, NodeId,
-    PoolId, PoolPolicy, Portal, PortalPolicy, Presentation, ScrubReport, Secret, Size, Target, Timestamp, VolumeId,
-    VolumeName, VolumePolicy,
+    PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy, Presentation, ScrubReport, Secret, Size, Target,
+    Timestamp, VolumeId, VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,9 @@ pub struct State {
     /// Portals that were added, or for which something was set.
     #[serde(default)]
     pub portals: BTreeMap<SocketAddr, PortalRecord>,
+    /// What is set for portal groups.
+    #[serde(default)]
+    pub portal_groups: BTreeMap<u16, PortalGroupPolicy>,
     /// How sessions are shared out over data portals.
     #[serde(default)]
     pub balance: Balance,
@@ -208,6 +211,7 @@ impl State {
         Access {
             targets: self.targets.iter().map(target).collect(),
             portals: portals.iter().map(portal).collect(),
+            portal_groups: self.portal_groups.clone(),
             balance: self.balance,
             hosts: self.hosts.iter().map(|(name, record)| record.host(name)).collect(),
             presentations: self

@@ -2,7 +2,8 @@
 
 use crate::balance::Candidate;
 use model::{
-    Access, Host, Iqn, Network, Portal, PortalPolicy, PortalRole, Presentation, Target, VolumeId, only_fronts,
+    Access, GroupAccess, Host, Iqn, Network, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
+    VolumeId, only_fronts,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -103,6 +104,17 @@ impl AccessView {
             .collect()
     }
 
+    /// The target port groups for which something is set.
+    #[must_use]
+    pub fn port_groups(&self) -> Vec<scsi::PortGroup> {
+        let group = |(&id, policy): (&u16, &PortalGroupPolicy)| scsi::PortGroup {
+            id,
+            state: access_state(policy.access),
+            preferred: policy.preferred,
+        };
+        self.access.portal_groups.iter().map(group).collect()
+    }
+
     /// What is set for the portal that was reached at this address of ours.
     #[must_use]
     pub fn policy_at(&self, reached: SocketAddr) -> PortalPolicy {
@@ -191,6 +203,16 @@ impl AccessView {
             .presentations
             .iter()
             .filter(|presentation| presentation.target == target.name && presentation.host == host.name)
+    }
+}
+
+fn access_state(access: GroupAccess) -> scsi::AccessState {
+    match access {
+        GroupAccess::Optimized => scsi::AccessState::ActiveOptimized,
+        GroupAccess::NonOptimized => scsi::AccessState::ActiveNonOptimized,
+        GroupAccess::Standby => scsi::AccessState::Standby,
+        GroupAccess::Unavailable => scsi::AccessState::Unavailable,
+        GroupAccess::Offline => scsi::AccessState::Offline,
     }
 }
 

@@ -177,8 +177,25 @@ impl<W: World> Seat<W> {
 
     /// Replaces the access table; sessions of this shard see it in their next turn.
     pub fn set_access(&self, access: Arc<AccessView>) {
-        *self.access.borrow_mut() = access;
+        let before = self.access.replace(access);
         self.access_epoch.set(self.access_epoch.get() + 1);
+        if self.access.borrow().port_groups() != before.port_groups() {
+            let units: Vec<_> = self.units.borrow().values().cloned().collect();
+            units.into_iter().for_each(|unit| self.set_port_groups(unit));
+        }
+    }
+
+    /// The unit serves here from now on.
+    pub fn serve(&self, unit: Rc<Unit<W>>) {
+        self.set_port_groups(unit.clone());
+        self.units.borrow_mut().insert(unit.id, unit);
+    }
+
+    /// The unit is served through portal groups as the operator says. What a host has begun through a group that loses
+    /// access may take its time, and nobody waits for it here.
+    fn set_port_groups(&self, unit: Rc<Unit<W>>) {
+        let groups = self.access.borrow().port_groups();
+        begin(&self.world, async move { unit.set_port_groups(&groups).await });
     }
 
     async fn answer_letters(self: Rc<Self>, inbox: Receiver<Letter<W>>) {

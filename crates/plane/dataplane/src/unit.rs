@@ -125,6 +125,11 @@ impl<W: World> Unit<W> {
         Self { logical_unit, ..self }
     }
 
+    /// The unit is served so through the portal groups.
+    pub async fn set_port_groups(&self, groups: &[scsi::PortGroup]) {
+        self.logical_unit.set_port_groups(groups).await;
+    }
+
     /// `nexus` reaches the unit from `initiator` through `port` from now on.
     pub fn attach(&self, nexus: NexusId, initiator: InitiatorPort, port: TargetPort, read_only: bool) {
         self.nexuses.borrow_mut().insert(nexus);

@@ -17,6 +17,8 @@ pub(crate) enum UnitAttention {
     MediumMayHaveChanged,
     /// Another nexus changed mode parameters.
     ModeParametersChanged,
+    /// Through some target port group the unit is served otherwise.
+    AccessStateChanged,
     /// Another nexus, or the owner of the unit, cleared reservation and registrations.
     ReservationsPreempted,
     /// A reservation that let the nexus in is no more, or has another type.
@@ -35,12 +37,13 @@ pub(crate) enum UnitAttention {
     LunsChanged,
 }
 
-const IN_ORDER: [UnitAttention; 13] = [
+const IN_ORDER: [UnitAttention; 14] = [
     UnitAttention::PowerOn,
     UnitAttention::Reset,
     UnitAttention::CommandsCleared,
     UnitAttention::MediumMayHaveChanged,
     UnitAttention::ModeParametersChanged,
+    UnitAttention::AccessStateChanged,
     UnitAttention::ReservationsPreempted,
     UnitAttention::ReservationsReleased,
     UnitAttention::RegistrationsPreempted,
@@ -59,6 +62,7 @@ impl UnitAttention {
             Self::CommandsCleared => AdditionalSense(0x2F, 0x00),
             Self::MediumMayHaveChanged => AdditionalSense(0x28, 0x00),
             Self::ModeParametersChanged => AdditionalSense(0x2A, 0x01),
+            Self::AccessStateChanged => AdditionalSense(0x2A, 0x06),
             Self::ReservationsPreempted => AdditionalSense(0x2A, 0x03),
             Self::ReservationsReleased => AdditionalSense(0x2A, 0x04),
             Self::RegistrationsPreempted => AdditionalSense(0x2A, 0x05),

@@ -21,21 +21,26 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let page = cdb.u8_at(2);
         let reply = match (cdb.bit(1, 0), page) {
             (true, page) => self.vital_page(nexus, page)?,
-            (false, 0) => self.standard_inquiry(),
+            (false, 0) => self.standard_inquiry(nexus),
             // A page code without EVPD asks for nothing.
             (false, _) => return Err(Sense::cdb_byte(2).into()),
         };
         Ok(reply.cut(allocation))
     }
 
-    fn standard_inquiry(&self) -> Reply {
+    /// A direct access block device, which is here or, through this port, not connected now.
+    fn peripheral(&self, nexus: NexusId) -> u8 {
+        if self.access_state(nexus).is_disconnected() { 0x20 } else { 0x00 }
+    }
+
+    fn standard_inquiry(&self, nexus: NexusId) -> Reply {
         let mut reply = Reply::new();
-        reply.u8(0x00); // a direct access block device is here
+        reply.u8(self.peripheral(nexus));
         reply.u8(0x00); // the medium is not removable
         reply.u8(0x06); // SPC-4
         reply.u8(0x10 | 0x02); // HISUP; response data format 2
         reply.u8((STANDARD_BYTES - 5) as u8);
-        reply.u8(0x00); // no protection, no third-party copy, no target port groups
+        reply.u8(0x30); // TPGS: access is changed by us and by SET TARGET PORT GROUPS; no protection, no third-party copy
         reply.u8(0x10); // MULTIP: there may be several ports
         reply.u8(0x02); // CMDQUE: the task set of SAM-5
         reply.text(&self.identity.vendor, 8).text(&self.identity.product, 16).text(&self.identity.revision, 4);

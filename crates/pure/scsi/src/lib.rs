@@ -5,6 +5,7 @@
 //! table, `operation.rs`, says what there is to be asked.
 
 pub mod absent;
+mod alua;
 mod attention;
 mod capacity;
 mod cdb;
@@ -33,6 +34,7 @@ mod unmap;
 mod verify;
 mod write_same;
 
+pub use alua::{AccessState, PortGroup};
 pub use cdb::Cdb;
 pub use command::{
     Command, DataNeed, ManagementOutcome, NexusId, Outcome, Status, TaskAttribute, TaskManagement, TaskTag,

@@ -25,8 +25,10 @@ pub(crate) enum Verb {
     ReportLuns,
     ReportSupportedOperationCodes,
     ReportSupportedTaskManagement,
+    ReportTargetPortGroups,
     RequestSense,
     Reserve,
+    SetTargetPortGroups,
     StartStopUnit,
     SynchronizeCache,
     TestUnitReady,
@@ -74,7 +76,7 @@ pub(crate) struct Operation {
     pub access: Access,
     pub data: Data,
     pub cdb_bytes: u8,
-    flags: u8,
+    flags: u16,
     /// The CDB usage data of REPORT SUPPORTED OPERATION CODES: ones where a bit is looked at.
     usage: [u8; CDB_BYTES_MAX],
     /// Ones where a bit may be anything.
@@ -82,17 +84,21 @@ pub(crate) struct Operation {
 }
 
 /// Not served while the unit is stopped.
-const MEDIUM: u8 = 1;
+const MEDIUM: u16 = 1;
 /// Refused while the unit is write-protected.
-const WRITES: u8 = 2;
+const WRITES: u16 = 2;
 /// The operation code has service actions.
-const ACTION: u8 = 4;
+const ACTION: u16 = 4;
 /// Answered although a unit attention is pending, which stays pending.
-const QUIET: u8 = 8;
+const QUIET: u16 = 8;
 /// Known only where UNMAP is offered.
-const UNMAPS: u8 = 16;
+const UNMAPS: u16 = 16;
 /// Runs alone on its blocks.
-const ALONE: u8 = 32;
+const ALONE: u16 = 32;
+/// Served through a target port group that is in standby (SPC-4, standby state).
+const STANDBY: u16 = 64;
+/// Served through every target port group (SPC-4, unavailable state).
+const EVERYWHERE: u16 = 128;
 
 /// FUA_NV of SBC-2: without meaning where every acknowledged block is stable.
 const FUA_NV: (usize, u8) = (1, 0x02);
@@ -110,18 +116,18 @@ use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, Lis
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 54] = [
+pub(crate) static OPERATIONS: [Operation; 56] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
-    row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
+    row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("WRITE (6)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("INQUIRY", Verb::Inquiry, Always, Answer { at: 3, bytes: 2 }, QUIET, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("MODE SELECT (6)", Verb::ModeSelect, Writes, List { at: 4, bytes: 1 }, 0, &[0x15, 0x10, 0, 0, 0xFF, 0], &[]),
+    row("INQUIRY", Verb::Inquiry, Always, Answer { at: 3, bytes: 2 }, QUIET | EVERYWHERE, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("MODE SELECT (6)", Verb::ModeSelect, Writes, List { at: 4, bytes: 1 }, STANDBY, &[0x15, 0x10, 0, 0, 0xFF, 0], &[]),
     row("RESERVE (6)", Verb::Reserve, Own, Nothing, ALONE, &[0x16, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF), (3, 0xFF), (4, 0xFF)]),
     row("RELEASE (6)", Verb::Release, Own, Nothing, ALONE, &[0x17, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF)]),
-    row("MODE SENSE (6)", Verb::ModeSense, Reads, Answer { at: 4, bytes: 1 }, 0, &[0x1A, 0x08, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("MODE SENSE (6)", Verb::ModeSense, Reads, Answer { at: 4, bytes: 1 }, STANDBY, &[0x1A, 0x08, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("START STOP UNIT", Verb::StartStopUnit, Starts, Nothing, 0, &[0x1B, 0x01, 0, 0, 0x05, 0], &[]),
-    row("READ CAPACITY (10)", Verb::ReadCapacity10, Persistent, FixedAnswer(8), 0, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
+    row("READ CAPACITY (10)", Verb::ReadCapacity10, Persistent, FixedAnswer(8), STANDBY, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
     row("READ (10)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x28, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
     row("WRITE (10)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x2A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
     row("WRITE AND VERIFY (10)", Verb::WriteAndVerify, Writes, BlocksOut, MEDIUM | WRITES | ALONE, &[0x2E, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
@@ -130,23 +136,23 @@ pub(crate) static OPERATIONS: [Operation; 54] = [
     row("SYNCHRONIZE CACHE (10)", Verb::SynchronizeCache, Writes, Nothing, MEDIUM, &[0x35, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[SYNC_NV, GROUP_10]),
     row("WRITE SAME (10)", Verb::WriteSame, Writes, OneBlock, MEDIUM | WRITES, &[0x41, 0x08, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
     row("UNMAP", Verb::Unmap, Writes, List { at: 7, bytes: 2 }, MEDIUM | WRITES | UNMAPS, &[0x42, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
-    row("LOG SENSE", Verb::LogSense, Always, Answer { at: 7, bytes: 2 }, 0, &[0x4D, 0, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("MODE SELECT (10)", Verb::ModeSelect, Writes, List { at: 7, bytes: 2 }, 0, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("LOG SENSE", Verb::LogSense, Always, Answer { at: 7, bytes: 2 }, STANDBY, &[0x4D, 0, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("MODE SELECT (10)", Verb::ModeSelect, Writes, List { at: 7, bytes: 2 }, STANDBY, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
     row("RESERVE (10)", Verb::Reserve, Own, Nothing, ALONE, &[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[(2, 0xFF), (3, 0xFF), (7, 0xFF), (8, 0xFF)]),
     row("RELEASE (10)", Verb::Release, Own, Nothing, ALONE, &[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[(2, 0xFF), (3, 0xFF), (7, 0xFF), (8, 0xFF)]),
-    row("MODE SENSE (10)", Verb::ModeSense, Reads, Answer { at: 7, bytes: 2 }, 0, &[0x5A, 0x18, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE IN, READ KEYS", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION, &[0x5E, 0x00, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE IN, READ RESERVATION", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION, &[0x5E, 0x01, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE IN, REPORT CAPABILITIES", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION, &[0x5E, 0x02, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE IN, READ FULL STATUS", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION, &[0x5E, 0x03, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE OUT, REGISTER", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x00, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
-    row("PERSISTENT RESERVE OUT, RESERVE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x01, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE OUT, RELEASE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x02, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE OUT, CLEAR", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x03, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
-    row("PERSISTENT RESERVE OUT, PREEMPT", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x04, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE OUT, PREEMPT AND ABORT", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x05, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x06, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
-    row("PERSISTENT RESERVE OUT, REGISTER AND MOVE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE, &[0x5F, 0x07, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
+    row("MODE SENSE (10)", Verb::ModeSense, Reads, Answer { at: 7, bytes: 2 }, STANDBY, &[0x5A, 0x18, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE IN, READ KEYS", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION | STANDBY, &[0x5E, 0x00, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE IN, READ RESERVATION", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION | STANDBY, &[0x5E, 0x01, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE IN, REPORT CAPABILITIES", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION | STANDBY, &[0x5E, 0x02, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE IN, READ FULL STATUS", Verb::PersistentReserveIn, Keys, Answer { at: 7, bytes: 2 }, ACTION | STANDBY, &[0x5E, 0x03, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, REGISTER", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x00, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
+    row("PERSISTENT RESERVE OUT, RESERVE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x01, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, RELEASE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x02, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, CLEAR", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x03, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
+    row("PERSISTENT RESERVE OUT, PREEMPT", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x04, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, PREEMPT AND ABORT", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x05, 0xFF, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x06, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
+    row("PERSISTENT RESERVE OUT, REGISTER AND MOVE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x07, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
     row("READ (16)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x88, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
     row("COMPARE AND WRITE", Verb::CompareAndWrite, Writes, BlocksTwice, MEDIUM | WRITES | ALONE, &[0x89, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
     row("WRITE (16)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x8A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
@@ -156,11 +162,13 @@ pub(crate) static OPERATIONS: [Operation; 54] = [
     row("PRE-FETCH (16)", Verb::PreFetch, Reads, Nothing, MEDIUM, &[0x90, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
     row("SYNCHRONIZE CACHE (16)", Verb::SynchronizeCache, Writes, Nothing, MEDIUM, &[0x91, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[SYNC_NV, GROUP_16]),
     row("WRITE SAME (16)", Verb::WriteSame, Writes, OneBlock, MEDIUM | WRITES, &[0x93, 0x09, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
-    row("READ CAPACITY (16)", Verb::ReadCapacity16, Persistent, Answer { at: 10, bytes: 4 }, ACTION, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("READ CAPACITY (16)", Verb::ReadCapacity16, Persistent, Answer { at: 10, bytes: 4 }, ACTION | STANDBY, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("GET LBA STATUS (16)", Verb::GetLbaStatus, Reads, Answer { at: 10, bytes: 4 }, MEDIUM | ACTION, &[0x9E, 0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT LUNS", Verb::ReportLuns, Always, Answer { at: 6, bytes: 4 }, QUIET, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Reads, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Reads, Answer { at: 6, bytes: 4 }, ACTION, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT LUNS", Verb::ReportLuns, Always, Answer { at: 6, bytes: 4 }, QUIET | EVERYWHERE, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT TARGET PORT GROUPS", Verb::ReportTargetPortGroups, Always, Answer { at: 6, bytes: 4 }, ACTION | EVERYWHERE, &[0xA3, 0xEA, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("SET TARGET PORT GROUPS", Verb::SetTargetPortGroups, Writes, List { at: 6, bytes: 4 }, ACTION | ALONE | EVERYWHERE, &[0xA4, 0x0A, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("READ (12)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0xA8, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
     row("WRITE (12)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0xAA, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
     row("WRITE AND VERIFY (12)", Verb::WriteAndVerify, Writes, BlocksOut, MEDIUM | WRITES | ALONE, &[0xAE, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
@@ -172,7 +180,7 @@ const fn row(
     verb: Verb,
     access: Access,
     data: Data,
-    flags: u8,
+    flags: u16,
     used: &'static [u8],
     ignored: &'static [(usize, u8)],
 ) -> Operation {
@@ -238,7 +246,7 @@ impl Operation {
     }
 
     pub fn action(&self) -> Option<u8> {
-        self.has(ACTION).then_some(self.usage[1])
+        self.has(ACTION).then_some(self.usage[1] & 0x1F)
     }
 
     pub fn needs_medium(&self) -> bool {
@@ -251,6 +259,15 @@ impl Operation {
 
     pub fn is_quiet(&self) -> bool {
         self.has(QUIET)
+    }
+
+    pub fn is_served_in_standby(&self) -> bool {
+        self.has(STANDBY | EVERYWHERE)
+    }
+
+    /// True when the operation is served through groups that do not even serve parameters.
+    pub fn is_served_without_access(&self) -> bool {
+        self.has(EVERYWHERE)
     }
 
     pub fn runs_alone(&self) -> bool {
@@ -286,7 +303,7 @@ impl Operation {
         if self.has(MEDIUM) { 60 } else { 0 }
     }
 
-    fn has(&self, flag: u8) -> bool {
+    fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 }

@@ -35,7 +35,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             None if self.stopped.get() => {
                 Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED)
             }
-            None => Sense::new(SenseKey::NoSense, AdditionalSense::NONE),
+            None => self.access_sense(nexus).unwrap_or(Sense::new(SenseKey::NoSense, AdditionalSense::NONE)),
         };
         sense.descriptor_format = cdb.bit(1, 0);
         let mut reply = Reply::new();

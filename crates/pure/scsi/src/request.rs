@@ -1,6 +1,7 @@
 //! A CDB that was understood and found possible: its operation, its blocks, what it moves.
 #![warn(clippy::arithmetic_side_effects)]
 
+use crate::alua;
 use crate::cdb::Cdb;
 use crate::command::DataNeed;
 use crate::operation::{Data, Operation, Verb};
@@ -110,6 +111,7 @@ impl Request {
             Verb::Verify if self.byte_check() == 2 => Err(Sense::cdb_bit(1, 2)),
             Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
             Verb::PersistentReserveOut => check_list_length(self.cdb),
+            Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
             Verb::WriteSame if self.unmaps() && !shape.unmap => Err(Sense::cdb_bit(1, 3)),
             _ => Ok(()),
         }

@@ -21,17 +21,16 @@ pub(crate) use nexus::ItNexus;
 pub(crate) use out::check_list_length;
 
 use crate::cdb::Cdb;
-use crate::command::{NexusId, Status, TaskAttribute, TaskTag};
+use crate::command::{NexusId, Status};
 use crate::failure::Failure;
+use crate::identity::TargetPort;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::Claim;
 use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent};
 use keeper::Forgetful;
 use state::{Change, State, insufficient};
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
-use std::future::poll_fn;
 use std::rc::Rc;
 
 /// No block, and the place where changes of reservations wait for each other in the task set.
@@ -117,6 +116,11 @@ impl Reservations {
     pub(crate) fn standing(&self, nexus: &ItNexus) -> Standing {
         self.state.borrow().standing(nexus)
     }
+
+    /// The target ports through which the unit can be reached.
+    pub(crate) fn target_ports(&self) -> Vec<TargetPort> {
+        self.keeper.target_ports()
+    }
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
@@ -159,13 +163,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     ///
     /// *Durability*: when it returns. *Errors*: what was kept cannot be taken back; nothing has changed then.
     pub async fn clear_reservations(&self) -> Result<(), NotKept> {
-        let attribute = TaskAttribute::Simple;
-        let claim = Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: TURN, alone: true };
-        let mut turn = self.tasks.enter_anyway(claim);
-        // A function that ends all tasks does not end this one.
-        while poll_fn(|cx| turn.poll_begun(cx)).await.is_err() {
-            turn = self.tasks.enter_anyway(claim);
-        }
+        let _turn = self.owner_turn(TURN).await;
         let change = self.reservations.state().cleared(None);
         self.keep_and_install(change).await?;
         self.reservations.set_reserved_by(None);

@@ -34,6 +34,10 @@ pub struct AdditionalSense(pub u8, pub u8);
 impl AdditionalSense {
     pub(crate) const NONE: Self = Self(0x00, 0x00);
     pub(crate) const INITIALIZING_COMMAND_REQUIRED: Self = Self(0x04, 0x02);
+    pub(crate) const ASYMMETRIC_ACCESS_STATE_TRANSITION: Self = Self(0x04, 0x0A);
+    pub(crate) const TARGET_PORT_IN_STANDBY_STATE: Self = Self(0x04, 0x0B);
+    pub(crate) const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self(0x04, 0x0C);
+    pub(crate) const LOGICAL_UNIT_OFFLINE: Self = Self(0x04, 0x12);
     pub(crate) const WRITE_ERROR: Self = Self(0x0C, 0x00);
     pub(crate) const INVALID_FIELD_IN_INFORMATION_UNIT: Self = Self(0x0E, 0x03);
     pub(crate) const UNRECOVERED_READ_ERROR: Self = Self(0x11, 0x00);

@@ -26,7 +26,7 @@ struct Tasks {
     /// Tasks that others may have to wait for: ordered, head of queue, alone on their blocks.
     restraining: usize,
     waiting: usize,
-    /// Those who wait for aborted tasks to end.
+    /// Those who wait for tasks to end.
     watchers: Vec<Waker>,
 }
 
@@ -115,10 +115,20 @@ impl TaskSet {
     /// Is ready when none of the affected tasks that are here now is here any more.
     pub async fn ended(&self, affected: Affected) {
         let before = self.tasks.borrow().arrivals;
+        self.gone(|task| task.arrival < before && affected.covers(&task.claim)).await;
+    }
+
+    /// Is ready when none of the tasks that are meant and have begun now is here any more.
+    pub async fn begun_ended(&self, is_meant: impl Fn(&Claim) -> bool) {
+        let before = self.tasks.borrow().arrivals;
+        self.gone(|task| task.arrival < before && task.begun && is_meant(&task.claim)).await;
+    }
+
+    /// Is ready when no such task is here.
+    async fn gone(&self, remains: impl Fn(&Task) -> bool) {
         poll_fn(|cx| {
             let mut tasks = self.tasks.borrow_mut();
-            let remains = |task: &Task| task.arrival < before && affected.covers(&task.claim);
-            if !tasks.places.iter().flatten().any(remains) {
+            if !tasks.places.iter().flatten().any(&remains) {
                 return Poll::Ready(());
             }
             if !tasks.watchers.iter().any(|watcher| watcher.will_wake(cx.waker())) {
@@ -136,9 +146,7 @@ impl TaskSet {
             let task = tasks.take(place);
             tasks.waiting -= usize::from(!task.begun);
             tasks.restraining -= usize::from(task.claim.restrains());
-            if task.aborted {
-                wakers.append(&mut tasks.watchers);
-            }
+            wakers.append(&mut tasks.watchers);
             if tasks.waiting > 0 {
                 tasks.begin_unrestrained(&mut wakers);
             }

@@ -3,19 +3,21 @@
 mod execute;
 mod nexus;
 
+use crate::alua::PortGroups;
 use crate::attention::UnitAttention;
-use crate::command::{ManagementOutcome, NexusId, TaskManagement};
+use crate::command::{ManagementOutcome, NexusId, TaskAttribute, TaskManagement, TaskTag};
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
 use crate::log::{Counters, Statistics};
 use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::reservation::{InitiatorPort, ItNexus, Reservations};
-use crate::task_set::{Affected, TaskSet};
+use crate::task_set::{Affected, Claim, TaskSet, Ticket};
 use crate::threshold::Reached;
-use block::{BlockDevice, Geometry};
+use block::{BlockDevice, Extent, Geometry};
 pub(crate) use execute::{Job, blocks_of};
 use nexus::Nexuses;
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
 
 /// The device server and the task set of one logical unit (SAM-5, logical unit), over any block device.
@@ -33,6 +35,7 @@ pub struct LogicalUnit<D> {
     pub(crate) stopped: Cell<bool>,
     pub(crate) counters: Counters,
     pub(crate) reservations: Reservations,
+    pub(crate) port_groups: PortGroups,
     /// True when the device tells its space: a thin one, with thresholds.
     pub(crate) tells_space: bool,
     pub(crate) reached: Cell<Reached>,
@@ -57,6 +60,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             stopped: Cell::new(false),
             counters: Counters::default(),
             reservations: Reservations::default(),
+            port_groups: PortGroups::default(),
             tells_space,
             reached: Cell::default(),
         }
@@ -180,6 +184,17 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// `nexus` has read the list of units elsewhere; it need not be told that it changed.
     pub fn lun_inventory_reported(&self, nexus: NexusId) {
         self.nexuses.clear(nexus, UnitAttention::LunsChanged);
+    }
+
+    /// The owner's turn at a place where tasks wait for each other. A function that ends all tasks does not end this one.
+    pub(crate) async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
+        let attribute = TaskAttribute::Simple;
+        let claim = Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: place, alone: true };
+        let mut turn = self.tasks.enter_anyway(claim);
+        while poll_fn(|cx| turn.poll_begun(cx)).await.is_err() {
+            turn = self.tasks.enter_anyway(claim);
+        }
+        turn
     }
 
     fn reset(&self) {

@@ -2,7 +2,7 @@
 
 use super::setting;
 use clap::Subcommand;
-use model::{Balance, PortalAddress};
+use model::{Balance, PortalAddress, PortalGroupTag};
 
 /// What can be done with portals.
 #[derive(Debug, Subcommand)]
@@ -66,6 +66,33 @@ Example:
         /// Cut off the hosts that are logged in there
         #[arg(long)]
         force: bool,
+    },
+    /// List the portal groups, and how volumes are served through each
+    #[command(after_help = "Example:\n  blockyard portal groups")]
+    Groups,
+    /// Say how volumes are served through the portals of a group; without settings: show it
+    #[command(
+        after_help = "Hosts that use ALUA (target port groups) choose their paths by it, and are told when it changes. They may set
+something else for a volume themselves, which holds until it is set here again.
+
+Example:
+  blockyard portal group 2 access=non-optimized
+  blockyard portal group 1 preferred=yes
+
+Settings:
+  access     optimized:      as well as anywhere
+             non-optimized:  wholly, but hosts should come through an optimized group while there is one
+             standby:        hosts see the volumes, and neither read nor write them
+             unavailable:    hosts hear that the volumes are elsewhere
+             offline:        the ports are out of service
+  preferred  yes or no: hosts should choose it before groups with the same access"
+    )]
+    Group {
+        /// The target portal group tag
+        tag: PortalGroupTag,
+        /// What is to be how
+        #[arg(value_name = "KEY=VALUE", value_parser = setting)]
+        settings: Vec<(String, String)>,
     },
     /// Choose data portals by the fewest sessions, or by the fewest bytes; without a word: say which
     #[command(

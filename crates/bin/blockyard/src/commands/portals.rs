@@ -5,8 +5,8 @@ use crate::args::PortalCommand;
 use crate::client::query;
 use crate::failure::Failure;
 use crate::output::Rows;
-use control::request::{NewPortal, PortalSettings, SetBalance};
-use model::{Balance, PortalAddress, PortalReport, PortalState};
+use control::request::{NewPortal, PortalGroupSettings, PortalSettings, SetBalance};
+use model::{Balance, PortalAddress, PortalGroupReport, PortalGroupTag, PortalReport, PortalState};
 
 pub fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
     match command {
@@ -36,6 +36,8 @@ pub fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
             desk.client.delete(&format!("{}?{asked}", path(address, "")))?;
             desk.out.said(&format!("portal {address} is closed"))
         }
+        PortalCommand::Groups => groups(desk),
+        PortalCommand::Group { tag, settings } => group(desk, tag, settings),
         PortalCommand::Balance { by } => balance(desk, by),
     }
 }
@@ -61,6 +63,30 @@ fn set(desk: &Desk, address: PortalAddress, settings: Vec<(String, String)>) -> 
     let portal: PortalReport = answer.decode()?;
     let rows = portal.policy.settings().map(|(key, value)| vec![key.to_owned(), value]);
     desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
+}
+
+fn group(desk: &Desk, PortalGroupTag(tag): PortalGroupTag, settings: Vec<(String, String)>) -> Result<(), Failure> {
+    let request = PortalGroupSettings { settings: settings.into_iter().collect() };
+    let answer = desk.client.patch(&format!("/portal-groups/{tag}"), &request, "portal_group")?;
+    if desk.out.is_quiet() && !desk.out.is_json() {
+        return Ok(());
+    }
+    let group: PortalGroupReport = answer.decode()?;
+    let rows = group.policy.settings().map(|(key, value)| vec![key.to_owned(), value]);
+    desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
+}
+
+fn groups(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/portal-groups", "portal_groups")?;
+    let groups: Vec<PortalGroupReport> = answer.decode()?;
+    let row = |group: &PortalGroupReport| {
+        let portals: Vec<String> = group.portals.iter().map(ToString::to_string).collect();
+        let preferred = if group.policy.preferred { "yes" } else { "-" };
+        let access = group.policy.access.to_string();
+        vec![group.tag.to_string(), access, preferred.to_owned(), group.sessions.to_string(), portals.join(", ")]
+    };
+    let header = &["GROUP", "ACCESS", "PREFERRED", "SESSIONS", "PORTALS"];
+    desk.out.rows(&answer, &Rows { header, rows: groups.iter().map(row).collect() })
 }
 
 fn balance(desk: &Desk, by: Option<Balance>) -> Result<(), Failure> {

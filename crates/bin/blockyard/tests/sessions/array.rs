@@ -141,9 +141,9 @@ fn access(luns: &[u8]) -> Access {
     };
     Access {
         targets: vec![Target { name: name("t"), iqn: TARGET.parse().unwrap() }],
-        balance: model::Balance::Sessions,
         portals: vec![Portal { address: portal(), policy: PortalPolicy::default() }],
         presentations: hosts.iter().flat_map(|host| luns.iter().map(|&lun| show(host, lun))).collect(),
         hosts,
+        ..Access::default()
     }
 }

@@ -3,8 +3,8 @@
 use crate::array::{OPEN, portal};
 use crate::host::{Host, Login};
 use crate::node::{Node, furnished};
-use control::request::{NewPortal, PortalSettings, RemovePortal};
-use model::{PortalAddress, PortalPolicy, PortalRole, code};
+use control::request::{NewPortal, PortalGroupSettings, PortalSettings, RemovePortal};
+use model::{PortalAddress, PortalGroupTag, PortalPolicy, PortalRole, code};
 use shard::World;
 use sim::Sim;
 use std::net::SocketAddr;
@@ -175,4 +175,62 @@ fn volume_is_seen_only_through_the_portal_groups_that_it_is_presented_through() 
         let (mut asker, _) = Host::follow(&sim, &discovery, data(2)).await;
         assert!(asker.targets().await.is_empty(), "the front portal is of group 1");
     });
+}
+
+/// REPORT TARGET PORT GROUPS: PREF with the state, the group and its port, of each.
+async fn port_groups(host: &mut Host) -> Vec<(u8, u16, u16)> {
+    let data = host.ask(&[0xA3, 0x0A, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]).await.unwrap();
+    let len = u32::from_be_bytes(*data.first_chunk().unwrap()) as usize;
+    let number = |at: &[u8]| u16::from_be_bytes(*at.first_chunk().unwrap());
+    data[4..4 + len].chunks(12).map(|group| (group[0], number(&group[2..]), number(&group[10..]))).collect()
+}
+
+const ACCESS_CHANGED: (u8, u8, u8) = (6, 0x2A, 0x06);
+
+/// Two paths through two portal groups: what the operator says of a group, every path hears and goes by, on every shard
+/// and after a restart.
+#[test]
+fn operator_says_how_volumes_are_served_through_each_portal_group() {
+    for shards in [1, 3] {
+        Sim::new(6).run(async move |sim| {
+            let (node, first) = furnished(&sim, shards).await;
+            drop(first);
+            node.front().await;
+            node.set(data(2), &[("group", "2")]).await;
+            let set = async |node: &Node, tag, pairs: &[(&str, &str)]| {
+                let PortalSettings { settings } = settings(pairs);
+                let request = PortalGroupSettings { settings };
+                node.control.set_portal_group(PortalGroupTag(tag), request).await.map_err(|no| no.code)
+            };
+            let (mut one, _) = Host::follow(&sim, &Login::of(OPEN, 1), data(1)).await;
+            let (mut two, _) = Host::follow(&sim, &Login::of(OPEN, 2), data(2)).await;
+            one.take_attention().await;
+            two.take_attention().await;
+            assert_eq!(port_groups(&mut one).await, [(0x00, 1, 1), (0x00, 2, 2)]);
+            set(&node, 2, &[("access", "standby")]).await.unwrap();
+            set(&node, 1, &[("preferred", "yes")]).await.unwrap();
+            sim.sleep(Duration::from_millis(100)).await;
+            assert_eq!(two.try_read(0).await, Err(ACCESS_CHANGED));
+            assert_eq!(two.try_read(0).await, Err((2, 0x04, 0x0B)));
+            assert_eq!(one.try_write(0, 9).await, Err(ACCESS_CHANGED));
+            one.write(0, 9).await;
+            assert_eq!(port_groups(&mut two).await, [(0x80, 1, 1), (0x02, 2, 2)]);
+            assert_eq!(set(&node, 1, &[("access", "offline")]).await, Err(code::PORTAL_LAST));
+            assert_eq!(set(&node, 3, &[("access", "standby")]).await, Err(code::PORTAL_GROUP_UNKNOWN));
+            assert_eq!(set(&node, 2, &[("access", "fast")]).await, Err(code::SETTING_INVALID));
+            drop((one, two));
+            let node = node.restarted(shards).await;
+            let (mut two, _) = Host::follow(&sim, &Login::of(OPEN, 2), data(2)).await;
+            two.take_attention().await;
+            assert_eq!(two.try_read(0).await, Err((2, 0x04, 0x0B)));
+            // The host takes the path itself, until the operator says otherwise.
+            let list = [0, 0, 0, 0, 0, 0, 0, 2];
+            assert_eq!(two.status_of(&[0xA4, 0x0A, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0], &list).await, (0, None));
+            assert_eq!(two.read(0).await, [9; 512]);
+            let told = node.control.portal_groups().await.unwrap();
+            let told: Vec<_> =
+                told.iter().map(|group| (group.tag, group.policy.access.as_str(), group.sessions)).collect();
+            assert_eq!(told, [(1, "optimized", 0), (2, "standby", 1)]);
+        });
+    }
 }

@@ -87,7 +87,7 @@ pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Res
     };
     let deleted = pool.pool.delete_volume(id).await;
     match (&deleted, unit) {
-        (Err(_), Some(unit)) => drop(seat.units.borrow_mut().insert(unit.id, unit)),
+        (Err(_), Some(unit)) => seat.serve(unit),
         (Ok(()), Some(unit)) if written.is_err() => unit.throw_away().await,
         _ => {}
     }
@@ -289,7 +289,7 @@ impl<W: World> OpenPool<W> {
         let unit = Unit::new(&self.seat, id, name, backend, store).metered_by(self.care.meter.clone());
         let unit = unit.reserved_in(&self.seat, self.pool.clone(), kept);
         let report = self.report_of(&unit);
-        self.seat.units.borrow_mut().insert(id, Rc::new(unit));
+        self.seat.serve(Rc::new(unit));
         report
     }
 }

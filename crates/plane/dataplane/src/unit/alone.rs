@@ -22,7 +22,7 @@ pub async fn open_alone<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result
     };
     let unit = Unit::new(&seat, spec.id, spec.name, spec.backend, store);
     let report = unit.report();
-    seat.units.borrow_mut().insert(report.id, Rc::new(unit));
+    seat.serve(Rc::new(unit));
     Ok(report)
 }
 

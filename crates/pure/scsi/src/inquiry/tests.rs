@@ -16,7 +16,7 @@ fn page(unit: &LogicalUnit<Bench>, page: u8) -> Vec<u8> {
 #[test]
 fn inquiry_standard_data_says_disk_names_and_versions() {
     let data = ask(&unit(), &inquiry(false, 0, 512));
-    assert_eq!(data[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x00, 0x10, 0x02]);
+    assert_eq!(data[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x30, 0x10, 0x02]);
     assert_eq!(&data[8..36], b"BLOCKYRDvolume          0.1 ");
     assert_eq!(data[36..58], [0; 22]);
     assert_eq!(data[58..66], [0x00, 0xA0, 0x04, 0x60, 0x04, 0xC0, 0x09, 0x60]);
@@ -71,12 +71,13 @@ fn vpd_identification_names_unit_port_and_device() {
     let vendor_based: &[u8] = b"BLOCKYRDvolume          5f1e0001";
     let mut uuid = vec![0x10, 0];
     uuid.extend([0xAB; 16]);
-    let expected: [(u8, u8, &[u8]); 7] = [
+    let expected: [(u8, u8, &[u8]); 8] = [
         (0x01, 0x03, &identity().naa),
         (0x02, 0x01, vendor_based),
         (0x03, 0x08, b"naa.651EF00102030405060708090A0B0C0D\0\0\0\0"),
         (0x01, 0x0A, &uuid),
         (0x51, 0x94, &[0, 0, 0, 1]),
+        (0x51, 0x95, &[0, 0, 0, 1]),
         (0x53, 0x98, b"iqn.2026-01.example:disk,t,0x0001\0\0\0"),
         (0x53, 0xA8, b"iqn.2026-01.example:disk\0\0\0\0"),
     ];

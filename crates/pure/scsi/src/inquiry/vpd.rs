@@ -40,7 +40,7 @@ const SERIAL_CHARACTERS_MAX: usize = 64;
 impl<D: BlockDevice> LogicalUnit<D> {
     pub(super) fn vital_page(&self, nexus: NexusId, page: u8) -> Result<Reply, Sense> {
         let mut reply = Reply::new();
-        reply.u8(0x00).u8(page).u16(0);
+        reply.u8(self.peripheral(nexus)).u8(page).u16(0);
         match page {
             SUPPORTED_PAGES => {
                 reply.bytes(&PAGES);
@@ -152,8 +152,10 @@ fn emit_designator(reply: &mut Reply, association: Association, code_set: CodeSe
 
 fn emit_port(reply: &mut Reply, port: &TargetPort) {
     let port_name = format!("{},t,0x{:04x}", port.target_name, port.portal_group_tag);
-    let [high, low] = port.relative_port.to_be_bytes();
-    emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x4, &[0, 0, high, low]);
+    let number = |number: u16| (u32::from(number)).to_be_bytes();
+    emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x4, &number(port.relative_port));
+    // The target port group is the portal group.
+    emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x5, &number(port.portal_group_tag));
     emit_designator(reply, Association::TargetPort, CodeSet::Utf8, 0x8, &padded_name(&port_name));
     emit_designator(reply, Association::TargetDevice, CodeSet::Utf8, 0x8, &padded_name(&port.target_name));
 }

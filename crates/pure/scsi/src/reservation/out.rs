@@ -237,7 +237,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// The other target ports that lead to the unit.
     fn other_ports(&self, port: &TargetPort) -> Vec<TargetPort> {
         let name = |port: &TargetPort| (port.target_name.clone(), port.portal_group_tag);
-        let mut ports = self.reservations.keeper.target_ports();
+        let mut ports = self.reservations.target_ports();
         ports.retain(|other| name(other) != name(port));
         ports
     }

@@ -9,8 +9,9 @@ mod reserve;
 
 use super::*;
 use crate::rig::*;
-use crate::{Options, Outcome, TargetPort};
+use crate::{Options, Outcome, TaskAttribute};
 use std::cell::Cell;
+use std::future::poll_fn;
 
 pub(super) const THIRD: NexusId = NexusId(3);
 

@@ -2,6 +2,7 @@
 
 use super::LogicalUnit;
 use crate::absent;
+use crate::alua::ACCESS_TURN;
 use crate::cdb::Cdb;
 use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute, TaskTag};
 use crate::failure::{Failure, read_failure, read_sense, within, write_failure};
@@ -56,7 +57,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
                             Ok(Work::Write(start, data, fua)) => self.write(start, data, fua).await,
                             Ok(Work::Other(job)) => Box::pin(self.perform(*job, &ticket)).await,
                             Ok(Work::Waited(_)) => unreachable!("it was looked at again once"),
-                            Err(status) => Err(status.into()),
+                            Err(failure) => Err(failure),
                         };
                         // An aborted task is not answered, whatever it came to.
                         ticket.check_live().map_err(Failure::Status).and(answer)
@@ -77,9 +78,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// What is to be done of a task that begins, if it had to wait before and may still be done.
-    fn look_again(&self, work: Work) -> Result<Work, Status> {
+    fn look_again(&self, work: Work) -> Result<Work, Failure> {
         let Work::Waited(waited) = work else { return Ok(work) };
         let (nexus, request, work) = *waited;
+        self.check_access(nexus, request.operation)?;
         self.check_reservation(nexus, request.operation.access, request.cdb)?;
         Ok(work)
     }
@@ -117,6 +119,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return Err(attention.sense().into());
         }
         let operation = operation?;
+        self.check_access(nexus, operation)?;
         self.check_reservation(nexus, operation.access, cdb)?;
         if self.stopped.get() && operation.needs_medium() {
             return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED).into());
@@ -278,6 +281,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::ModeSelect => self.mode_select(&job),
             Verb::LogSense => self.log_sense(cdb, allocation),
             Verb::ReportSupportedOperationCodes => self.report_operations(cdb, allocation),
+            Verb::ReportTargetPortGroups => self.report_target_port_groups(job.nexus, cdb, allocation),
+            Verb::SetTargetPortGroups => self.set_target_port_groups(&job).await,
             Verb::ReportSupportedTaskManagement => self.report_task_management(cdb, allocation),
             Verb::StartStopUnit => self.start_stop(cdb).await,
             Verb::SynchronizeCache => self.synchronize_cache().await,
@@ -303,6 +308,7 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
         // Its blocks stand in its list, which is not read yet.
         Verb::Unmap => geometry.all(),
         Verb::PersistentReserveOut | Verb::Reserve | Verb::Release => TURN,
+        Verb::SetTargetPortGroups => ACCESS_TURN,
         // They touch no content.
         Verb::PreFetch | Verb::SynchronizeCache | Verb::GetLbaStatus => Extent::default(),
         _ => request.extent,

@@ -59,6 +59,13 @@ impl Nexuses {
         self.known.borrow().get(&nexus).map(|known| known.port.clone())
     }
 
+    /// Those who come through ports of these groups.
+    pub fn through(&self, groups: &[u16]) -> BTreeSet<NexusId> {
+        let known = self.known.borrow();
+        let comes = |(_, known): &(&NexusId, &Known)| groups.contains(&known.port.portal_group_tag);
+        known.iter().filter(comes).map(|(&nexus, _)| nexus).collect()
+    }
+
     /// What `nexus` is called, and the port through which it comes.
     pub fn names(&self, nexus: NexusId) -> Option<(Rc<ItNexus>, Rc<TargetPort>)> {
         self.known.borrow().get(&nexus).map(|known| (known.name.clone(), known.port.clone()))

@@ -7,7 +7,7 @@ use crate::operation::OPERATIONS;
 /// RESERVE. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various reservations") and, for
 /// the last, SPC-2; RESERVE and RELEASE have tests of their own.
 #[rustfmt::skip]
-const TABLE: [(&str, bool, bool, bool); 38] = [
+const TABLE: [(&str, bool, bool, bool); 40] = [
     ("TEST UNIT READY", true, true, false),
     ("REQUEST SENSE", true, true, true),
     ("READ (6)", true, false, false),
@@ -40,6 +40,8 @@ const TABLE: [(&str, bool, bool, bool); 38] = [
     ("READ CAPACITY (16)", true, true, false),
     ("GET LBA STATUS (16)", true, false, false),
     ("REPORT LUNS", true, true, true),
+    ("REPORT TARGET PORT GROUPS", true, true, true),
+    ("SET TARGET PORT GROUPS", false, false, false),
     ("REPORT SUPPORTED OPERATION CODES", true, false, false),
     ("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", true, false, false),
     ("READ (12)", true, false, false),

@@ -1,0 +1,54 @@
+//! Portal groups: how volumes are served through each.
+
+use crate::Control;
+use crate::request::PortalGroupSettings;
+use model::{PortalGroupPolicy, PortalGroupReport, PortalGroupTag, PortalReport, Refusal, code};
+use std::collections::BTreeMap;
+
+impl Control {
+    /// The groups that there are portals of, and what is set for them.
+    pub async fn portal_groups(&self) -> Result<Vec<PortalGroupReport>, Refusal> {
+        let mut groups: BTreeMap<u16, Vec<PortalReport>> = BTreeMap::new();
+        for portal in self.portal_reports().await? {
+            groups.entry(portal.policy.tag).or_default().push(portal);
+        }
+        let state = self.state();
+        let report = |(tag, portals): (u16, Vec<PortalReport>)| PortalGroupReport {
+            tag,
+            policy: state.portal_groups.get(&tag).copied().unwrap_or_default(),
+            sessions: portals.iter().map(|portal| portal.sessions).sum(),
+            portals: portals.into_iter().map(|portal| portal.address).collect(),
+        };
+        Ok(groups.into_iter().map(report).collect())
+    }
+
+    /// The group has these settings, now and after every start; hosts are told where that changes their access.
+    ///
+    /// *Errors*: no portal is of the group, a setting does not fit, or no group would serve blocks any more.
+    pub async fn set_portal_group(
+        &self,
+        PortalGroupTag(tag): PortalGroupTag,
+        request: PortalGroupSettings,
+    ) -> Result<PortalGroupReport, Refusal> {
+        let turn = self.turn().await;
+        let groups = self.portal_groups().await?;
+        let group = groups.iter().find(|group| group.tag == tag).ok_or_else(|| {
+            let message = format!("no portal is of group {tag}");
+            Refusal::new(code::PORTAL_GROUP_UNKNOWN, message, "see blockyard portal groups")
+        })?;
+        let mut policy = group.policy;
+        request.settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
+        let serves = |other: &PortalGroupReport| other.tag != tag && other.policy.access.serves_blocks();
+        if group.policy.access.serves_blocks() && !policy.access.serves_blocks() && !groups.iter().any(serves) {
+            let message = format!("no other portal group than {tag} serves blocks");
+            let hint = "let another one do so first, with blockyard portal group TAG access=optimized";
+            return Err(Refusal::new(code::PORTAL_LAST, message, hint));
+        }
+        self.commit_access(&turn, |state| {
+            state.portal_groups.insert(tag, policy);
+            state.portal_groups.retain(|_, policy| *policy != PortalGroupPolicy::default());
+        })
+        .await?;
+        Ok(PortalGroupReport { policy, ..group.clone() })
+    }
+}

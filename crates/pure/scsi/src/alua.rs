@@ -1,0 +1,221 @@
+//! Asymmetric logical unit access (SPC-4, target port group access states): through which target port groups a unit is
+//! served, how well, and what is answered through the others.
+//!
+//! A target port group is a portal group: `PORTAL GROUP TAG` is `TARGET PORT GROUP` and the relative identifier of its one
+//! port. The owner of the unit says what holds (implicit), and a nexus may change it until the owner says something
+//! else (explicit); nothing of it is kept.
+
+mod report;
+mod set;
+
+use crate::attention::UnitAttention;
+use crate::command::NexusId;
+use crate::identity::TargetPort;
+use crate::operation::Operation;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Extent};
+pub(crate) use set::check_list_length;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// No block, and the place where changes of access wait for each other in the task set.
+pub(crate) const ACCESS_TURN: Extent = Extent { start: block::Lba(u64::MAX - 2), len: block::Blocks(1) };
+
+/// How a unit is served through a target port group (SPC-4, ASYMMETRIC ACCESS STATE).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum AccessState {
+    /// As well as anywhere.
+    #[default]
+    ActiveOptimized = 0x0,
+    /// Wholly, but better elsewhere.
+    ActiveNonOptimized = 0x1,
+    /// Not its blocks: it could be served here at once.
+    Standby = 0x2,
+    /// Not its blocks, and not its parameters either.
+    Unavailable = 0x3,
+    /// The port itself is out of service.
+    Offline = 0xE,
+    /// On the way from one state to another.
+    Transitioning = 0xF,
+}
+
+use AccessState::{ActiveNonOptimized, ActiveOptimized, Offline, Standby, Transitioning, Unavailable};
+
+/// A target port group, as the owner of a unit wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortGroup {
+    /// TARGET PORT GROUP: the portal group tag.
+    pub id: u16,
+    /// How the unit is served there.
+    pub state: AccessState,
+    /// PREF: hosts should choose it before others of the same state.
+    pub preferred: bool,
+}
+
+impl AccessState {
+    /// The state that a nexus may set with this code.
+    fn of(code: u8) -> Option<Self> {
+        [ActiveOptimized, ActiveNonOptimized, Standby, Unavailable, Offline].into_iter().find(|it| *it as u8 == code)
+    }
+
+    /// True when every command is served.
+    fn is_active(self) -> bool {
+        matches!(self, ActiveOptimized | ActiveNonOptimized)
+    }
+
+    /// True when INQUIRY says that the unit is not there now (PERIPHERAL QUALIFIER 001b).
+    pub(crate) fn is_disconnected(self) -> bool {
+        matches!(self, Unavailable | Offline)
+    }
+
+    /// True when the operation is served in this state.
+    pub(crate) fn serves(self, operation: &Operation) -> bool {
+        match self {
+            ActiveOptimized | ActiveNonOptimized => true,
+            Standby => operation.is_served_in_standby(),
+            Unavailable | Offline | Transitioning => operation.is_served_without_access(),
+        }
+    }
+
+    /// Why others are not.
+    pub(crate) fn sense(self) -> Option<Sense> {
+        let code = match self {
+            ActiveOptimized | ActiveNonOptimized => return None,
+            Standby => AdditionalSense::TARGET_PORT_IN_STANDBY_STATE,
+            Unavailable => AdditionalSense::TARGET_PORT_IN_UNAVAILABLE_STATE,
+            Offline => AdditionalSense::LOGICAL_UNIT_OFFLINE,
+            Transitioning => AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION,
+        };
+        Some(Sense::new(SenseKey::NotReady, code))
+    }
+}
+
+/// Who changed the state of a group last (STATUS CODE).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+enum ChangedBy {
+    /// Nobody.
+    #[default]
+    None = 0,
+    /// SET TARGET PORT GROUPS.
+    Explicit = 1,
+    /// The owner of the unit.
+    Implicit = 2,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Group {
+    state: AccessState,
+    preferred: bool,
+    changed_by: ChangedBy,
+    /// What the owner said last.
+    ordered: AccessState,
+}
+
+/// The target port groups of one unit that are not as they all are at first: active/optimized.
+#[derive(Debug, Default)]
+pub(crate) struct PortGroups {
+    groups: RefCell<BTreeMap<u16, Group>>,
+    /// False while every group is active: a command looks at this and no further.
+    restricts: Cell<bool>,
+}
+
+impl PortGroups {
+    fn of(&self, id: u16) -> Group {
+        self.groups.borrow().get(&id).copied().unwrap_or_default()
+    }
+
+    fn change(&self, id: u16, change: impl FnOnce(&mut Group)) {
+        let mut groups = self.groups.borrow_mut();
+        change(groups.entry(id).or_default());
+        groups.retain(|_, group| *group != Group::default());
+        self.restricts.set(groups.values().any(|group| !group.state.is_active()));
+    }
+
+    /// Remembers what the owner wants; which states that changes, and whether hosts have anything to hear of.
+    fn order(&self, wanted: &[PortGroup]) -> (Vec<(u16, AccessState)>, bool) {
+        let known = self.groups.borrow().keys().copied().collect::<Vec<_>>();
+        let ids: BTreeSet<u16> = wanted.iter().map(|group| group.id).chain(known).collect();
+        let (mut changes, mut preference_changed) = (Vec::new(), false);
+        for id in ids {
+            let group = wanted.iter().find(|group| group.id == id).copied();
+            let PortGroup { state, preferred, .. } = group.unwrap_or(PortGroup { id, ..PortGroup::default() });
+            let before = self.of(id);
+            preference_changed |= before.preferred != preferred;
+            if before.ordered != state {
+                changes.push((id, state));
+            }
+            self.change(id, |group| (group.preferred, group.ordered) = (preferred, state));
+        }
+        (changes, preference_changed)
+    }
+}
+
+impl Default for PortGroup {
+    /// The group that nothing was said of.
+    fn default() -> Self {
+        Self { id: 1, state: ActiveOptimized, preferred: false }
+    }
+}
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// The target port groups are as the owner of the unit wants them: those that `wanted` does not name are
+    /// active/optimized. What a nexus has set stays where the owner wants what it wanted before.
+    ///
+    /// Whoever loses access is answered 04/0A until what it has begun has ended; then everybody is told (2A/06).
+    pub async fn set_port_groups(&self, wanted: &[PortGroup]) {
+        let _turn = self.owner_turn(ACCESS_TURN).await;
+        let (changes, preference_changed) = self.port_groups.order(wanted);
+        let changed = self.change_access(&changes, ChangedBy::Implicit).await;
+        if changed || preference_changed {
+            self.nexuses.establish_for_all(UnitAttention::AccessStateChanged);
+        }
+    }
+
+    /// The states of the groups are these; true when one was another before. Nothing that was begun through a group
+    /// which has lost access touches a block any more when this returns.
+    async fn change_access(&self, changes: &[(u16, AccessState)], by: ChangedBy) -> bool {
+        let changes: Vec<_> = changes.iter().filter(|(id, state)| self.port_groups.of(*id).state != *state).collect();
+        let losing =
+            |(id, state): &&&(u16, AccessState)| self.port_groups.of(*id).state.is_active() && !state.is_active();
+        let losing: Vec<u16> = changes.iter().filter(losing).map(|(id, _)| *id).collect();
+        for &id in &losing {
+            self.port_groups.change(id, |group| group.state = Transitioning);
+        }
+        if !losing.is_empty() {
+            let nexuses = self.nexuses.through(&losing);
+            let blocks = self.device.geometry().all();
+            self.tasks.begun_ended(|claim| claim.extent.overlaps(blocks) && nexuses.contains(&claim.nexus)).await;
+        }
+        for &&(id, state) in &changes {
+            self.port_groups.change(id, |group| (group.state, group.changed_by) = (state, by));
+        }
+        !changes.is_empty()
+    }
+
+    /// How `nexus` is served.
+    pub(crate) fn access_state(&self, nexus: NexusId) -> AccessState {
+        if !self.port_groups.restricts.get() {
+            return ActiveOptimized;
+        }
+        self.nexuses.port(nexus).map_or(ActiveOptimized, |port| self.port_groups.of(port.portal_group_tag).state)
+    }
+
+    /// Refuses what is not served through the group of `nexus` now.
+    pub(crate) fn check_access(&self, nexus: NexusId, operation: &Operation) -> Result<(), Sense> {
+        let state = self.access_state(nexus);
+        if state.serves(operation) { Ok(()) } else { state.sense().map_or(Ok(()), Err) }
+    }
+
+    /// The ports of the target through which `nexus` comes, by their groups: a SCSI target device is an iSCSI target.
+    fn ports_beside(&self, port: &Rc<TargetPort>) -> BTreeMap<u16, u16> {
+        let others = self.reservations.target_ports().into_iter().filter(|other| other.target_name == port.target_name);
+        others.chain([(**port).clone()]).map(|port| (port.portal_group_tag, port.relative_port)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

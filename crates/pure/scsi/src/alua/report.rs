@@ -1,0 +1,49 @@
+//! REPORT TARGET PORT GROUPS (SPC-4).
+
+use super::AccessState;
+use crate::cdb::Cdb;
+use crate::command::{NexusId, Status};
+use crate::failure::Failure;
+use crate::reply::Reply;
+use crate::sense::Sense;
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Rope};
+
+/// PARAMETER DATA FORMAT: the length alone before the descriptors, or an extended header.
+const LENGTH_ONLY: u8 = 0;
+const EXTENDED: u8 = 1;
+
+/// T_SUP, O_SUP, U_SUP, S_SUP, AN_SUP, AO_SUP; no state depends on blocks.
+const SUPPORTED_STATES: u8 = 0x80 | 0x40 | 0x08 | 0x04 | 0x02 | 0x01;
+const PREFERRED: u8 = 0x80;
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    pub(crate) fn report_target_port_groups(&self, nexus: NexusId, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+        let port = self.nexuses.port(nexus).ok_or(Status::Busy)?;
+        let mut body = Reply::new();
+        match cdb.u8_at(1) >> 5 {
+            LENGTH_ONLY => {}
+            // IMPLICIT TRANSITION TIME is not known.
+            EXTENDED => {
+                body.u8(EXTENDED << 4).u8(0).u16(0);
+            }
+            _ => return Err(Sense::cdb_bit(1, 7).into()),
+        }
+        for (id, relative_port) in self.ports_beside(&port) {
+            let group = self.port_groups.of(id);
+            let preferred = if group.preferred { PREFERRED } else { 0 };
+            body.u8(preferred | group.state as u8).u8(SUPPORTED_STATES).u16(id);
+            // One target port.
+            body.u8(0).u8(group.changed_by as u8).u8(0).u8(1);
+            body.u16(0).u16(relative_port);
+        }
+        let mut reply = Reply::new();
+        reply.u32(u32::try_from(body.len()).expect("there are few groups")).bytes(body.as_bytes());
+        Ok(reply.cut(allocation))
+    }
+
+    /// What REQUEST SENSE says where the blocks are not served.
+    pub(crate) fn access_sense(&self, nexus: NexusId) -> Option<Sense> {
+        AccessState::sense(self.access_state(nexus))
+    }
+}
