@@ -141,6 +141,20 @@ pub trait BlockDevice {
         self.write(start, data).await
     }
 
+    /// As [`BlockDevice::write`], and the blocks have their old content or the new one all together: after a power cut at any
+    /// instant, and after an error.
+    ///
+    /// *Shape*: at most [`BlockDevice::atomic_bytes_max`]. *Errors*: `Unsupported` for more.
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        Err(IoError::new(IoErrorKind::Unsupported, extent))
+    }
+
+    /// Bytes of the longest [`BlockDevice::write_atomic`], wherever it begins; zero where there is none.
+    fn atomic_bytes_max(&self) -> u32 {
+        0
+    }
+
     /// Everything written before this call survives power loss.
     ///
     /// *Errors*: after a failed flush nothing written since the last good one may be believed; the
@@ -178,6 +192,12 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     }
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
         (**self).write_fresh(start, data).await
+    }
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        (**self).write_atomic(start, data).await
+    }
+    fn atomic_bytes_max(&self) -> u32 {
+        (**self).atomic_bytes_max()
     }
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         (**self).flush(after).await

@@ -227,6 +227,15 @@ impl<D: BlockDevice> BlockDevice for Merged<D> {
         self.device.write_fresh(start, data).await
     }
 
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.orphans_done(self.device.geometry().extent_of(start, data.len())?).await;
+        self.device.write_atomic(start, data).await
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        self.device.atomic_bytes_max()
+    }
+
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         self.device.flush(after).await
     }

@@ -131,6 +131,14 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for PolicedVolume<D, R> {
         self.0.write_fresh(start, data).await
     }
 
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.0.write_atomic(start, data).await
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        self.0.atomic_bytes_max()
+    }
+
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         self.0.flush(after).await
     }

@@ -4,7 +4,7 @@
 use crate::cdb::Cdb;
 use crate::command::Outcome;
 use crate::lun::Lun;
-use crate::operation::{Operation, Verb};
+use crate::operation::{Offered, Operation, Verb};
 use crate::reply::Reply;
 use crate::request::{Request, Shape};
 use crate::sense::{AdditionalSense, Sense};
@@ -14,7 +14,8 @@ use block::Rope;
 const NO_UNIT: u8 = 0x7F;
 
 /// Nothing that reads or writes blocks is asked of a unit that is not there.
-const NO_SHAPE: Shape = Shape { block_bytes: 512, blocks: 0, transfer_bytes_max: 0, unmap: true, read_only: false };
+const NO_SHAPE: Shape =
+    Shape { block_bytes: 512, blocks: 0, transfer_bytes_max: 0, unmap: true, atomic_blocks_max: 0, read_only: false };
 
 /// Answers a command to a LUN that does not exist for the nexus, which sees `luns`.
 ///
@@ -23,7 +24,7 @@ const NO_SHAPE: Shape = Shape { block_bytes: 512, blocks: 0, transfer_bytes_max:
 #[must_use]
 pub fn execute(cdb: Cdb, luns: &[Lun]) -> Outcome {
     let unsupported = Sense::illegal(AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED);
-    let answer = match Operation::find(cdb, true) {
+    let answer = match Operation::find(cdb, Offered::ALL) {
         Ok(operation) if operation.is_quiet() => answer(operation, cdb, luns, unsupported),
         _ => Err(unsupported),
     };
@@ -70,7 +71,7 @@ fn inquiry_of_no_unit(cdb: Cdb, allocation: u64) -> Result<Rope, Sense> {
 }
 
 pub(crate) fn luns_of(cdb: Cdb, luns: &[Lun]) -> Result<Rope, Sense> {
-    let request = Request::parse(Operation::find(cdb, true)?, cdb, &NO_SHAPE)?;
+    let request = Request::parse(Operation::find(cdb, Offered::ALL)?, cdb, &NO_SHAPE)?;
     let allocation = request.need.data_in;
     let luns = match cdb.u8_at(2) {
         // All that are not well known, or all; and there are no well-known ones.

@@ -1,6 +1,6 @@
 //! Command descriptor blocks, and the fields in them. Nothing here can fail or index past an end.
 
-use crate::operation::Operation;
+use crate::operation::{Offered, Operation};
 use std::fmt;
 
 /// The longest command that any operation here has, in bytes.
@@ -39,7 +39,7 @@ impl Cdb {
     /// What the standards call the operation, or "unknown operation".
     #[must_use]
     pub fn operation_name(self) -> &'static str {
-        Operation::find(self, true).map_or("unknown operation", |operation| operation.name)
+        Operation::find(self, Offered::ALL).map_or("unknown operation", |operation| operation.name)
     }
 
     pub(crate) const fn word(self) -> u128 {

@@ -35,6 +35,7 @@ pub(crate) enum Verb {
     Unmap,
     Verify,
     Write,
+    WriteAtomic,
     WriteAndVerify,
     WriteSame,
 }
@@ -65,6 +66,20 @@ pub(crate) enum Data {
     ByteCheck,
     /// One block, or none where NDOB is set.
     OneBlock,
+}
+
+/// Which operations there are only for some units, and whether this is one of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offered {
+    /// UNMAP, and what unmaps.
+    pub unmap: bool,
+    /// WRITE ATOMIC.
+    pub atomic: bool,
+}
+
+impl Offered {
+    /// Every operation.
+    pub const ALL: Self = Self { unmap: true, atomic: true };
 }
 
 /// One row of the table.
@@ -99,6 +114,8 @@ const ALONE: u16 = 32;
 const STANDBY: u16 = 64;
 /// Served through every target port group (SPC-4, unavailable state).
 const EVERYWHERE: u16 = 128;
+/// Known only where the device writes atomically.
+const ATOMIC: u16 = 256;
 
 /// FUA_NV of SBC-2: without meaning where every acknowledged block is stable.
 const FUA_NV: (usize, u8) = (1, 0x02);
@@ -116,7 +133,7 @@ use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, Lis
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 56] = [
+pub(crate) static OPERATIONS: [Operation; 57] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
     row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
@@ -162,6 +179,7 @@ pub(crate) static OPERATIONS: [Operation; 56] = [
     row("PRE-FETCH (16)", Verb::PreFetch, Reads, Nothing, MEDIUM, &[0x90, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
     row("SYNCHRONIZE CACHE (16)", Verb::SynchronizeCache, Writes, Nothing, MEDIUM, &[0x91, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[SYNC_NV, GROUP_16]),
     row("WRITE SAME (16)", Verb::WriteSame, Writes, OneBlock, MEDIUM | WRITES, &[0x93, 0x09, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
+    row("WRITE ATOMIC (16)", Verb::WriteAtomic, Writes, BlocksOut, MEDIUM | WRITES | ALONE | ATOMIC, &[0x9C, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
     row("READ CAPACITY (16)", Verb::ReadCapacity16, Persistent, Answer { at: 10, bytes: 4 }, ACTION | STANDBY, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("GET LBA STATUS (16)", Verb::GetLbaStatus, Reads, Answer { at: 10, bytes: 4 }, MEDIUM | ACTION, &[0x9E, 0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("REPORT LUNS", Verb::ReportLuns, Always, Answer { at: 6, bytes: 4 }, QUIET | EVERYWHERE, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
@@ -225,8 +243,8 @@ impl Operation {
     /// The row that `cdb` asks for.
     ///
     /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action, where only that is unknown.
-    pub fn find(cdb: Cdb, unmap_offered: bool) -> Result<&'static Self, Sense> {
-        let mut rows = Self::of_code(cdb.operation_code(), unmap_offered).peekable();
+    pub fn find(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
+        let mut rows = Self::of_code(cdb.operation_code(), offered).peekable();
         if rows.peek().is_none() {
             return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
         }
@@ -235,10 +253,10 @@ impl Operation {
     }
 
     /// The rows of an operation code: one, or one for each service action.
-    pub fn of_code(code: u8, unmap_offered: bool) -> impl Iterator<Item = &'static Self> {
+    pub fn of_code(code: u8, offered: Offered) -> impl Iterator<Item = &'static Self> {
         let first = usize::from(FIRST_ROW[usize::from(code)]);
         let rows = OPERATIONS.get(first..).unwrap_or_default().iter();
-        rows.take_while(move |row| row.code() == code).filter(move |row| unmap_offered || !row.has(UNMAPS))
+        rows.take_while(move |row| row.code() == code).filter(move |row| row.is_known(offered))
     }
 
     pub fn code(&self) -> u8 {
@@ -274,9 +292,9 @@ impl Operation {
         self.has(ALONE)
     }
 
-    /// True when the operation exists for a unit that offers UNMAP or does not.
-    pub fn is_known(&self, unmap_offered: bool) -> bool {
-        unmap_offered || !self.has(UNMAPS)
+    /// True when the operation exists for a unit that offers so much.
+    pub fn is_known(&self, offered: Offered) -> bool {
+        (offered.unmap || !self.has(UNMAPS)) && (offered.atomic || !self.has(ATOMIC))
     }
 
     /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.
@@ -290,9 +308,9 @@ impl Operation {
     }
 
     /// The CDB usage data, as long as the CDB.
-    pub fn usage(&self, unmap_offered: bool) -> Vec<u8> {
+    pub fn usage(&self, offered: Offered) -> Vec<u8> {
         let mut usage = self.usage[..usize::from(self.cdb_bytes)].to_vec();
-        if self.verb == Verb::WriteSame && !unmap_offered {
+        if self.verb == Verb::WriteSame && !offered.unmap {
             usage[1] &= !UNMAP_BIT;
         }
         usage
@@ -321,17 +339,22 @@ mod tests {
             assert!((pair[0].code(), pair[0].action()) < (pair[1].code(), pair[1].action()), "{}", pair[1].name);
         }
         for row in &OPERATIONS {
-            let found = Operation::find(Cdb::new(&row.usage), true).expect("the row is in the table");
+            let found = Operation::find(Cdb::new(&row.usage), Offered::ALL).expect("the row is in the table");
             assert_eq!(found.name, row.name);
         }
     }
 
     #[test]
     fn operation_that_is_unknown_is_refused_as_code_or_as_service_action() {
-        assert_eq!(Operation::find(Cdb::new(&[0xFF]), true).unwrap_err().code, AdditionalSense(0x20, 0));
-        assert_eq!(Operation::find(Cdb::new(&[0x9E, 0x1F]), true).unwrap_err(), Sense::cdb_bit(1, 4));
-        assert_eq!(Operation::find(Cdb::new(&[0x42]), false).unwrap_err().code, AdditionalSense(0x20, 0));
-        assert!(Operation::find(Cdb::new(&[0x42]), true).is_ok());
+        assert_eq!(Operation::find(Cdb::new(&[0xFF]), Offered::ALL).unwrap_err().code, AdditionalSense(0x20, 0));
+        assert_eq!(Operation::find(Cdb::new(&[0x9E, 0x1F]), Offered::ALL).unwrap_err(), Sense::cdb_bit(1, 4));
+        assert_eq!(
+            Operation::find(Cdb::new(&[0x42]), Offered { unmap: false, ..Offered::ALL }).unwrap_err().code,
+            AdditionalSense(0x20, 0)
+        );
+        assert!(Operation::find(Cdb::new(&[0x42]), Offered::ALL).is_ok());
+        let without = Offered { atomic: false, ..Offered::ALL };
+        assert_eq!(Operation::find(Cdb::new(&[0x9C]), without).unwrap_err().code, AdditionalSense(0x20, 0));
     }
 
     #[test]

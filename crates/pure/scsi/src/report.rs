@@ -2,8 +2,7 @@
 
 use crate::cdb::Cdb;
 use crate::failure::Failure;
-use crate::identity::Provisioning;
-use crate::operation::{OPERATIONS, Operation};
+use crate::operation::{OPERATIONS, Offered, Operation};
 use crate::reply::Reply;
 use crate::sense::Sense;
 use crate::unit::LogicalUnit;
@@ -16,24 +15,24 @@ const SUPPORTED: u8 = 3;
 
 impl<D: BlockDevice> LogicalUnit<D> {
     pub(crate) fn report_operations(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
-        let unmap = self.options.provisioning != Provisioning::Full;
+        let offered = self.shape().offered();
         let timeouts = cdb.bit(2, 7);
         let (code, action) = (cdb.u8_at(3), cdb.u16_at(4));
-        let mut rows = Operation::of_code(code, unmap).peekable();
+        let mut rows = Operation::of_code(code, offered).peekable();
         let first = rows.peek().copied();
         let with_actions = first.is_some_and(|row| row.action().is_some());
         let of_action = |row: &&Operation| row.action().is_none_or(|own| u16::from(own) == action);
         let reply = match cdb.u8_at(2) & 0x07 {
-            0 => all_operations(unmap, timeouts),
+            0 => all_operations(offered, timeouts),
             // By operation code alone: not for one that has service actions.
             1 if with_actions => return Err(Sense::cdb_bit(2, 2).into()),
-            1 => one_operation(first, unmap, timeouts),
+            1 => one_operation(first, offered, timeouts),
             // By service action: not for a code that has none.
             2 if first.is_some() && !with_actions => return Err(Sense::cdb_bit(2, 2).into()),
-            2 => one_operation(rows.find(of_action), unmap, timeouts),
+            2 => one_operation(rows.find(of_action), offered, timeouts),
             // Whichever it has; without service actions only action 0 is meant.
-            3 if !with_actions => one_operation(first.filter(|_| action == 0), unmap, timeouts),
-            3 => one_operation(rows.find(of_action), unmap, timeouts),
+            3 if !with_actions => one_operation(first.filter(|_| action == 0), offered, timeouts),
+            3 => one_operation(rows.find(of_action), offered, timeouts),
             _ => return Err(Sense::cdb_bit(2, 2).into()),
         };
         Ok(reply.cut(allocation))
@@ -56,9 +55,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 }
 
-fn all_operations(unmap: bool, timeouts: bool) -> Reply {
+fn all_operations(offered: Offered, timeouts: bool) -> Reply {
     let mut list = Reply::new();
-    for row in OPERATIONS.iter().filter(|row| row.is_known(unmap)) {
+    for row in OPERATIONS.iter().filter(|row| row.is_known(offered)) {
         let flags = if timeouts { 0x02 } else { 0 } | u8::from(row.action().is_some());
         list.u8(row.code()).u8(0).u16(u16::from(row.action().unwrap_or(0)));
         list.u8(0).u8(flags).u16(u16::from(row.cdb_bytes));
@@ -71,13 +70,13 @@ fn all_operations(unmap: bool, timeouts: bool) -> Reply {
     reply
 }
 
-fn one_operation(row: Option<&Operation>, unmap: bool, timeouts: bool) -> Reply {
+fn one_operation(row: Option<&Operation>, offered: Offered, timeouts: bool) -> Reply {
     let mut reply = Reply::new();
     let Some(row) = row else {
         reply.u8(0).u8(NOT_SUPPORTED).u16(0);
         return reply;
     };
-    let usage = row.usage(unmap);
+    let usage = row.usage(offered);
     reply.u8(0).u8(SUPPORTED | if timeouts { 0x80 } else { 0 }).u16(u16::from(row.cdb_bytes)).bytes(&usage);
     if timeouts {
         emit_timeouts(&mut reply, row);

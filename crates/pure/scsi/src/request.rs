@@ -4,7 +4,7 @@
 use crate::alua;
 use crate::cdb::Cdb;
 use crate::command::DataNeed;
-use crate::operation::{Data, Operation, Verb};
+use crate::operation::{Data, Offered, Operation, Verb};
 use crate::reservation::check_list_length;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::Extent;
@@ -27,6 +27,8 @@ pub struct Shape {
     pub transfer_bytes_max: u32,
     /// True when UNMAP is offered.
     pub unmap: bool,
+    /// The most blocks of WRITE ATOMIC; it is not offered where there are none.
+    pub atomic_blocks_max: u32,
     /// True when the unit never takes writes.
     pub read_only: bool,
 }
@@ -35,6 +37,11 @@ impl Shape {
     /// The most blocks that one command may move.
     pub(crate) fn transfer_blocks_max(&self) -> u64 {
         u64::from(self.transfer_bytes_max).checked_div(u64::from(self.block_bytes)).unwrap_or(0)
+    }
+
+    /// What of the table of operations there is.
+    pub(crate) fn offered(&self) -> Offered {
+        Offered { unmap: self.unmap, atomic: self.atomic_blocks_max > 0 }
     }
 
     /// The most blocks that one COMPARE AND WRITE may name: its data holds each of them twice.
@@ -49,7 +56,7 @@ impl Shape {
 /// *Errors*: the sense of a command that cannot be done. Its data need not be waited for: it is
 /// executed without data, and answered with this sense or with what ranks before it (a unit attention).
 pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
-    let operation = Operation::find(cdb, shape.unmap)?;
+    let operation = Operation::find(cdb, shape.offered())?;
     if operation.writes() && shape.read_only {
         return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
     }
@@ -75,6 +82,7 @@ impl Request {
         let extent = match operation.verb {
             Verb::Read
             | Verb::Write
+            | Verb::WriteAtomic
             | Verb::WriteAndVerify
             | Verb::Verify
             | Verb::OrWrite
@@ -112,6 +120,8 @@ impl Request {
             Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
             Verb::PersistentReserveOut => check_list_length(self.cdb),
             Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
+            // Only a write without boundaries is whole.
+            Verb::WriteAtomic if self.cdb.u16_at(10) != 0 => Err(Sense::cdb_byte(10)),
             Verb::WriteSame if self.unmaps() && !shape.unmap => Err(Sense::cdb_bit(1, 3)),
             _ => Ok(()),
         }
@@ -168,6 +178,7 @@ fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, S
         Verb::SynchronizeCache if blocks == 0 => (behind, u64::MAX),
         Verb::SynchronizeCache | Verb::PreFetch => (blocks, u64::MAX),
         Verb::CompareAndWrite => (blocks, u64::from(shape.compare_blocks_max())),
+        Verb::WriteAtomic => (blocks, u64::from(shape.atomic_blocks_max)),
         _ => (blocks, shape.transfer_blocks_max()),
     };
     if blocks > blocks_max {
@@ -196,6 +207,7 @@ fn address_of(operation: &Operation, cdb: Cdb) -> (u64, u64, u16) {
         }
         10 => (u64::from(cdb.u32_at(2)), u64::from(cdb.u16_at(7)), 7),
         12 => (u64::from(cdb.u32_at(2)), u64::from(cdb.u32_at(6)), 6),
+        _ if operation.verb == Verb::WriteAtomic => (cdb.u64_at(2), u64::from(cdb.u16_at(12)), 12),
         _ if operation.verb == Verb::CompareAndWrite => (cdb.u64_at(2), u64::from(cdb.u8_at(13)), 13),
         _ => (cdb.u64_at(2), u64::from(cdb.u32_at(10)), 10),
     }

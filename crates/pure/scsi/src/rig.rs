@@ -27,6 +27,8 @@ pub(crate) const OTHER: NexusId = NexusId(2);
 pub(crate) enum Op {
     Read(u64, u64),
     Write(u64, u64),
+    /// The next write is atomic.
+    WriteAtomic(u64, u64),
     Flush,
     Discard(u64, u64),
 }
@@ -42,6 +44,8 @@ pub(crate) struct Bench {
     pub bad: RefCell<BTreeSet<u64>>,
     /// Which of several bad blocks an error names.
     pub names_last_bad: Cell<bool>,
+    /// The longest atomic write in bytes; there is none when this is zero.
+    pub atomic_bytes: Cell<u32>,
     /// What has a place, where the disk is thin.
     pub thin: Option<Thin>,
 }
@@ -65,6 +69,7 @@ impl Bench {
             failure: Cell::new(None),
             bad: RefCell::default(),
             names_last_bad: Cell::new(false),
+            atomic_bytes: Cell::new(8 * block_bytes),
             thin: None,
         }
     }
@@ -123,6 +128,15 @@ impl BlockDevice for Bench {
         let range = self.range(extent);
         self.bytes.borrow_mut()[range].copy_from_slice(&data);
         Ok(Written::attest())
+    }
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        assert!(data.len() <= self.atomic_bytes.get() as usize, "a unit asks for no longer atomic write than there is");
+        let extent = self.geometry().extent_of(start, data.len())?;
+        self.ops.borrow_mut().push(Op::WriteAtomic(start.0, extent.len.0));
+        self.write(start, data).await
+    }
+    fn atomic_bytes_max(&self) -> u32 {
+        self.atomic_bytes.get()
     }
     async fn flush(&self, _: Written) -> Result<Stable, IoError> {
         self.begin(Op::Flush, Extent::default()).await?;

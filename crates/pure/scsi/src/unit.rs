@@ -87,8 +87,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
             blocks: geometry.blocks.0,
             transfer_bytes_max: self.options.transfer_bytes_max,
             unmap: self.options.provisioning != Provisioning::Full,
+            atomic_blocks_max: self.atomic_blocks_max(geometry),
             read_only: self.options.read_only,
         }
+    }
+
+    /// No more than WRITE ATOMIC (16) can name and one command may move.
+    fn atomic_blocks_max(&self, geometry: Geometry) -> u32 {
+        let bytes = self.device.atomic_bytes_max().min(self.options.transfer_bytes_max);
+        bytes.checked_div(geometry.block_bytes).unwrap_or(0).min(u32::from(u16::MAX))
     }
 
     /// `nexus`, which comes from `initiator`, reaches the unit through `port` from now on, and will be told once that

@@ -46,6 +46,7 @@ use meta::Meta;
 use shard::RangeLocks;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 use turns::Turns;
 use uuid::Uuid;
@@ -128,6 +129,8 @@ struct Log {
     life: u32,
     /// Changes that are in no log yet.
     pending: Vec<Record>,
+    /// The serial numbers of changes of which a crash may not leave some without the others, where there are several.
+    whole: Vec<Range<u64>>,
     /// Places that the pending changes free.
     freed: Vec<Place>,
 }

@@ -43,12 +43,14 @@ pub enum Sabotage {
     LeakMoved,
     /// A slab is given back though a granule of it is taken.
     GiveBackTaken,
+    /// The changes of an atomic write are in several blocks of the log.
+    SplitAtomic,
 }
 
 #[cfg(any(test, feature = "sabotage"))]
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::AcknowledgeBeforeCommit,
         Self::CommitBeforeData,
         Self::SkipLogFlush,
@@ -69,6 +71,7 @@ impl Sabotage {
         Self::CountTwice,
         Self::LeakMoved,
         Self::GiveBackTaken,
+        Self::SplitAtomic,
     ];
 }
 

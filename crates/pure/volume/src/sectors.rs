@@ -67,8 +67,8 @@ impl<D: BlockDevice> Sectors<D> {
         error.at(told.unwrap_or(all).intersection(all))
     }
 
-    /// Writes sectors that do not fill their first or last block; the caller holds the blocks.
-    async fn write_parts(&self, sectors: Extent, data: View) -> Result<Written, IoError> {
+    /// `data` for sectors that do not fill their first or last block, with the rest of those; the caller holds the blocks.
+    async fn with_neighbours(&self, sectors: Extent, data: View) -> Result<View, IoError> {
         let blocks = Self::blocks_of(sectors);
         let (first, last) = (blocks.start.0, blocks.end().0 - 1);
         let mut whole = Buf::recycled(bytes(blocks.len.0, BLOCK_BYTES));
@@ -83,7 +83,7 @@ impl<D: BlockDevice> Sectors<D> {
         }
         let from = bytes(sectors.start.0 % PER_BLOCK, SECTOR_BYTES);
         whole[from..from + data.len()].copy_from_slice(&data);
-        self.device.write(blocks.start, whole.freeze()).await
+        Ok(whole.freeze())
     }
 
     async fn read_into(&self, block: u64, into: &mut [u8]) -> Result<(), IoError> {
@@ -122,9 +122,29 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
             self.device.write(blocks.start, data).await
         } else {
             let _guard = self.locks.exclusive(range).await;
-            self.write_parts(extent, data).await
+            match self.with_neighbours(extent, data).await {
+                Ok(whole) => self.device.write(blocks.start, whole).await,
+                Err(error) => Err(error),
+            }
         };
         written.map_err(|error| self.above(error))
+    }
+
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        let blocks = Self::blocks_of(extent);
+        let _guard = self.locks.exclusive(blocks.start.0..blocks.end().0).await;
+        let whole = if Self::is_aligned(extent) { Ok(data) } else { self.with_neighbours(extent, data).await };
+        let written = match whole {
+            Ok(whole) => self.device.write_atomic(blocks.start, whole).await,
+            Err(error) => Err(error),
+        };
+        written.map_err(|error| self.above(error))
+    }
+
+    /// Sectors may begin and end within a block, which is then written as well.
+    fn atomic_bytes_max(&self) -> u32 {
+        self.device.atomic_bytes_max().saturating_sub(BLOCK_BYTES)
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {

@@ -136,6 +136,23 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> BlockDevice for ThinVol
         written.map(|()| Written::attest()).map_err(|error| self.told(error, extent))
     }
 
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        if extent.len.0 > self.family.atomic_blocks_max() {
+            return Err(IoError::new(IoErrorKind::Unsupported, extent));
+        }
+        let _operation = self.enter_to_write(extent)?;
+        let written = self.family.write_atomic(&self.branch, extent, data).await;
+        written.map(|()| Written::attest()).map_err(|error| self.told(error, extent))
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        if self.is_read_only() {
+            return 0;
+        }
+        u32::try_from(self.family.atomic_blocks_max() * u64::from(BLOCK_BYTES)).expect("an atomic write is short")
+    }
+
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
         let all = self.geometry().all();
         let _operation = self.enter(all)?;

@@ -6,6 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 /// The unit in which memory is taken and given back.
+/// The longest atomic write.
+const ATOMIC_BYTES_MAX: u32 = 1 << 20;
 const SLAB_BYTES: usize = 64 << 10;
 /// Slabs that one directory points to: 32 MiB.
 const DIRECTORY_SLABS: usize = 512;
@@ -113,6 +115,15 @@ impl BlockDevice for Ram {
             rope.push(slab.slice(piece.range));
         }
         Ok(rope)
+    }
+
+    /// Nothing of it survives the process, and nothing can come between.
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.write(start, data).await
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        ATOMIC_BYTES_MAX
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {

@@ -63,6 +63,15 @@ impl<W: World> BlockDevice for PoolVolume<W> {
         each!(self, device => Box::pin(device.write(start, data)).await)
     }
 
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.leave_chores();
+        each!(self, device => Box::pin(device.write_atomic(start, data)).await)
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        each!(self, device => device.atomic_bytes_max())
+    }
+
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         each!(self, device => Box::pin(device.flush(after)).await)
     }

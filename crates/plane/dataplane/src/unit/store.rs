@@ -60,6 +60,14 @@ impl<W: World> BlockDevice for Store<W> {
         each!(self, device => device.write(start, data).await)
     }
 
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        each!(self, device => device.write_atomic(start, data).await)
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        each!(self, device => device.atomic_bytes_max())
+    }
+
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         each!(self, device => device.flush(after).await)
     }

@@ -121,6 +121,14 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
         self.limited(data.len() as u64, self.device.write_fresh(start, data)).await
     }
 
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.limited(data.len() as u64, self.device.write_atomic(start, data)).await
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        self.device.atomic_bytes_max()
+    }
+
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         self.device.flush(after).await
     }

@@ -308,6 +308,15 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for Cached<D, R> {
         self.0.change(extent, Some(data.clone()), self.0.device.write_fresh(start, data)).await
     }
 
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.0.device.geometry().extent_of(start, data.len())?;
+        self.0.change(extent, Some(data.clone()), self.0.device.write_atomic(start, data)).await
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        self.0.device.atomic_bytes_max()
+    }
+
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         self.0.device.flush(after).await
     }

@@ -101,6 +101,8 @@ pub(crate) struct Inner {
     pub(crate) bad: RefCell<BTreeSet<u64>>,
     pub(crate) reads: Cell<u64>,
     pub(crate) writes: RefCell<Vec<Extent>>,
+    /// Which of them were to be atomic.
+    pub(crate) atomic: RefCell<Vec<Extent>>,
     pub(crate) flushes: Cell<u64>,
 }
 
@@ -194,6 +196,7 @@ impl Disk {
             bad: RefCell::default(),
             reads: Cell::new(0),
             writes: RefCell::default(),
+            atomic: RefCell::default(),
             flushes: Cell::new(0),
         }))
     }
@@ -282,6 +285,16 @@ impl BlockDevice for Disk {
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry.extent_of(start, data.len())?;
         self.put(extent, data).await
+    }
+
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        let extent = self.geometry.extent_of(start, data.len())?;
+        self.atomic.borrow_mut().push(extent);
+        self.put(extent, data).await
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        64 << 10
     }
 
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {

@@ -274,15 +274,18 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         inner.memory.take(&inner.runtime, bytes, log_fill, refusal, lose).await
     }
 
-    /// Writes past a log that failed: what waits above the blocks goes below first.
-    async fn write_past(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    /// Writes past what acknowledges, perhaps a log that failed: what waits above the blocks goes below first.
+    async fn write_past(&self, start: Lba, data: View, atomic: bool) -> Result<Written, IoError> {
         let inner = &*self.0;
-        if let Some(log) = inner.log() {
+        if let Some(log) = inner.log().filter(|_| inner.policy.get() == WritePolicy::Back) {
             log.failure_recorded().await?;
         }
         let extent = inner.device.geometry().extent_of(start, data.len())?;
         self.clear_above(extent).await?;
-        inner.device.write(start, data).await
+        match atomic {
+            true => inner.device.write_atomic(start, data).await,
+            false => inner.device.write(start, data).await,
+        }
     }
 
     /// Nothing that came before waits above `extent`.
@@ -291,7 +294,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         if self.0.dirty.borrow().overlaps(extent, newest) { self.settle(newest).await } else { Ok(()) }
     }
 
-    async fn write_back(&self, start: Lba, data: View, logged: bool) -> Result<Written, IoError> {
+    async fn write_back(&self, start: Lba, data: View, logged: bool, atomic: bool) -> Result<Written, IoError> {
         let inner = &self.0;
         let extent = inner.device.geometry().extent_of(start, data.len())?;
         let bytes = data.len() as u64;
@@ -309,7 +312,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         });
         match try_join_all(records).await {
             Ok(_) => Ok(Written::attest()),
-            Err(_) => self.write_past(start, data).await,
+            Err(_) => self.write_past(start, data, atomic).await,
         }
     }
 
@@ -459,10 +462,31 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         let _active = self.pass().await;
         match self.0.policy.get() {
             WritePolicy::Through => self.0.device.write(start, data).await,
-            WritePolicy::Back if self.0.is_volatile() => self.write_past(start, data).await,
-            WritePolicy::Back => self.write_back(start, data, true).await,
-            WritePolicy::BackVolatile => self.write_back(start, data, false).await,
+            WritePolicy::Back if self.0.is_volatile() => self.write_past(start, data, false).await,
+            WritePolicy::Back => self.write_back(start, data, true, false).await,
+            WritePolicy::BackVolatile => self.write_back(start, data, false, false).await,
         }
+    }
+
+    /// A record of the log is there after a crash or not, and is replayed until all of it is below; without a log the
+    /// device below makes it whole.
+    async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        if data.len() > self.atomic_bytes_max() as usize {
+            let extent = self.0.device.geometry().extent_of(start, data.len())?;
+            return Err(IoError::new(IoErrorKind::Unsupported, extent));
+        }
+        let _active = self.pass().await;
+        match self.0.policy.get() {
+            WritePolicy::Through => self.0.device.write_atomic(start, data).await,
+            WritePolicy::Back if !self.0.is_volatile() => self.write_back(start, data, true, true).await,
+            WritePolicy::Back | WritePolicy::BackVolatile => self.write_past(start, data, true).await,
+        }
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        let below = self.0.device.atomic_bytes_max();
+        let record = self.0.log().map_or(usize::MAX, |log| log.record_bytes_max());
+        below.min(u32::try_from(record).unwrap_or(u32::MAX))
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {

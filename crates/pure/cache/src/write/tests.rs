@@ -376,3 +376,23 @@ fn log_that_failed_is_replaced_by_another_while_writes_go_through() {
     let _: Written = bench.write(3, filled(3, 1)).unwrap();
     assert_eq!((log.counters().records, bench.read(2), bench.read(3)), (1, Ok(2), Ok(3)));
 }
+
+#[test]
+fn atomic_write_is_one_record_of_the_log_or_atomic_below_behind_what_waits() {
+    for policy in [WritePolicy::Through, WritePolicy::Back, WritePolicy::BackVolatile] {
+        let bench = Bench::new(policy, 8 << 20);
+        let _ = bench.write(4, filled(1, 4)).unwrap();
+        let volume = bench.volume.clone();
+        let written = bench.rig.run(async move { volume.write_atomic(Lba(6), filled(2, 4)).await });
+        let _ = written.unwrap();
+        assert_eq!([4, 5, 6, 9].map(|block| bench.read(block).unwrap()), [1, 1, 2, 2], "{policy:?}");
+        let _ = bench.flush().unwrap();
+        bench.set_policy(WritePolicy::Through).unwrap();
+        assert_eq!([4, 5, 6, 9].map(|block| bench.read(block).unwrap()), [1, 1, 2, 2], "{policy:?}");
+        let below: &[Extent] = if policy == WritePolicy::Back { &[] } else { &[Extent::new(6, 4)] };
+        assert_eq!(*bench.disk.atomic.borrow(), below, "{policy:?}");
+        let volume = bench.volume.clone();
+        let refused = bench.rig.run(async move { volume.write_atomic(Lba(0), filled(3, 17)).await });
+        assert_eq!(refused.map(drop).map_err(|error| error.kind), Err(IoErrorKind::Unsupported));
+    }
+}

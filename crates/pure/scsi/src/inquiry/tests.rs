@@ -105,7 +105,7 @@ fn vpd_block_limits_are_those_that_are_kept() {
     assert_eq!((number(20), number(24)), (1 << 20, 256), "UNMAP blocks and descriptors");
     assert_eq!((number(28), number(32)), (8, 0x8000_0000), "UNMAP granularity and alignment");
     assert_eq!(data[36..44], 65_535_u64.to_be_bytes(), "WRITE SAME");
-    assert_eq!(data[44..], [0; 20]);
+    assert_eq!((number(44), &data[48..]), (8, &[0; 16][..]), "atomic writes of any alignment");
 }
 
 #[test]

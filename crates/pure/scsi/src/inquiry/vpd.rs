@@ -106,6 +106,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let granule = self.device.space().map_or(physical, |space| blocks_in(space.granule_bytes, &shape));
         reply.u32(unmap(granule)).u32(unmap(0x8000_0000));
         reply.u64(WRITE_SAME_BLOCKS_MAX);
+        // Atomic writes may begin anywhere and have any length up to this one; none has boundaries within.
+        reply.u32(shape.atomic_blocks_max).u32(0).u32(0).u32(0).u32(0);
         reply.pad_to(LONG_PAGE_BYTES);
     }
 

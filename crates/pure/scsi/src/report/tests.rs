@@ -1,4 +1,4 @@
-use crate::operation::OPERATIONS;
+use crate::operation::{OPERATIONS, Offered};
 use crate::rig::*;
 use crate::*;
 
@@ -95,7 +95,7 @@ fn bit_outside_the_usage_map_is_refused_where_it_stands() {
                 | (0x35 | 0x91, 1, 2)
                 | (0x2A | 0x28 | 0x2E | 0x2F | 0x34 | 0x35 | 0x41 | 0x42, 6, 0..=5)
                 | (0xA8 | 0xAA | 0xAE | 0xAF, 10, 0..=5)
-                | (0x88..=0x93, 14, 0..=5)
+                | (0x88..=0x93 | 0x9C, 14, 0..=5)
                 | (0x16 | 0x17, 1, 1..=3)
                 | (0x16 | 0x17, 2, _)
                 | (0x16, 3 | 4, _)
@@ -105,7 +105,7 @@ fn bit_outside_the_usage_map_is_refused_where_it_stands() {
     };
     let unit = thin();
     for row in &OPERATIONS {
-        let usage = row.usage(true);
+        let usage = row.usage(Offered::ALL);
         for (byte, bit) in (1..usage.len()).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {
             let mut cdb = [0; 16];
             (cdb[0], cdb[1]) = (row.code(), row.action().unwrap_or(0));

@@ -1,8 +1,14 @@
 use super::*;
 use crate::rig::{cdb10, cdb12, cdb16};
 
-const SHAPE: Shape =
-    Shape { block_bytes: 512, blocks: 1 << 20, transfer_bytes_max: 4 << 20, unmap: true, read_only: false };
+const SHAPE: Shape = Shape {
+    block_bytes: 512,
+    blocks: 1 << 20,
+    transfer_bytes_max: 4 << 20,
+    unmap: true,
+    atomic_blocks_max: 0,
+    read_only: false,
+};
 
 fn need(cdb: &[u8]) -> (u64, u64) {
     let need = judge(Cdb::new(cdb), &SHAPE).expect("the command is possible");

@@ -110,7 +110,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Tells the nexus what it must hear first, and refuses what cannot be done.
     fn admit(&self, nexus: NexusId, cdb: Cdb, geometry: Geometry) -> Result<Request, Failure> {
         let shape = self.shape_of(geometry);
-        let operation = Operation::find(cdb, shape.unmap);
+        let operation = Operation::find(cdb, shape.offered());
         let quiet = operation.is_ok_and(Operation::is_quiet);
         if !self.nexuses.is_all_told()
             && !quiet
@@ -220,6 +220,21 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(Rope::new())
     }
 
+    /// WRITE ATOMIC (16) of SBC-4. The task set lets nobody else see its blocks meanwhile, and the device leaves them old or new.
+    async fn write_atomic(&self, job: &Job) -> Result<Rope, Failure> {
+        let (extent, data) = (job.request.extent, job.whole_data()?);
+        let bytes = data.len();
+        if !extent.is_empty() {
+            let written = self.device.write_atomic(extent.start, data).await;
+            let written = self.check_changed(extent, written)?;
+            if job.request.cdb.bit(1, 3) || !self.mode.get().write_cache {
+                self.make_stable(written).await?;
+            }
+        }
+        self.counters.count_write(bytes);
+        Ok(Rope::new())
+    }
+
     pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
         let bytes = data.len();
         let written = self.device.write(start, data).await;
@@ -288,6 +303,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::SynchronizeCache => self.synchronize_cache().await,
             Verb::Verify => self.verify(&job).await,
             Verb::WriteAndVerify => self.write_and_verify(&job).await,
+            Verb::WriteAtomic => self.write_atomic(&job).await,
             Verb::WriteSame => self.write_same(&job, ticket).await,
             Verb::Unmap => self.unmap(&job, ticket).await,
             Verb::CompareAndWrite => self.compare_and_write(&job, ticket).await,

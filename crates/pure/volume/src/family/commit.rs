@@ -7,6 +7,7 @@ use crate::sabotage::{self, Sabotage};
 use block::{BlockDevice, Buf, Stable};
 use futures_util::FutureExt;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
@@ -28,11 +29,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     async fn commit_turn(self: &Rc<Self>) -> Result<(), MapError> {
-        let (records, freed, serial) = {
+        let (records, freed, blocks) = {
             let mut log = self.log.borrow_mut();
             let records = std::mem::take(&mut log.pending);
             let serial = log.serial - records.len() as u64;
-            (records, std::mem::take(&mut log.freed), serial)
+            let blocks = blocks_of(serial..log.serial, &std::mem::take(&mut log.whole), self.tuning.records_max);
+            (records, std::mem::take(&mut log.freed), blocks)
         };
         let dirty = self.dirty.take();
         if !sabotage::is(Sabotage::CommitBeforeData) {
@@ -43,7 +45,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         if !records.is_empty() && !sabotage::is(Sabotage::AcknowledgeBeforeCommit) {
             self.commit_catalog().await?;
-            self.write_records(&records, serial).await?;
+            self.write_records(&records, &blocks).await?;
         }
         if !freed.is_empty() {
             // Nobody who looks from now on finds these places in the map.
@@ -63,18 +65,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// The log has `records`, of which the first is change number `serial`.
-    async fn write_records(self: &Rc<Self>, records: &[Record], serial: u64) -> Result<(), MapError> {
+    /// The log has `records`, shared out over `blocks` by their serial numbers.
+    async fn write_records(self: &Rc<Self>, records: &[Record], blocks: &[Range<u64>]) -> Result<(), MapError> {
         // A part of the log at a time, so that a checkpoint can make room behind it.
         let blocks_max = (self.log_blocks() / 2).max(1);
-        let records_max = self.tuning.records_max;
-        let mut serial = serial;
-        for part in records.chunks(records_max * blocks_max as usize) {
-            let blocks = part.len().div_ceil(records_max) as u64;
+        let mut records = records;
+        for part in blocks.chunks(blocks_max as usize) {
+            let blocks = part.len() as u64;
             while self.log_room() < blocks {
                 self.checkpoint().await?;
             }
-            let data = self.emit(part, serial);
+            let data = self.emit(&mut records, part);
             let sequence = {
                 let mut log = self.log.borrow_mut();
                 let sequence = log.sequence;
@@ -86,26 +87,25 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             if !sabotage::is(Sabotage::SkipLogFlush) {
                 let _: Stable = self.meta.flush().await?;
             }
-            serial += part.len() as u64;
         }
         Ok(())
     }
 
-    fn emit(&self, records: &[Record], serial: u64) -> Buf {
-        let records_max = self.tuning.records_max;
-        let blocks = records.len().div_ceil(records_max);
-        let mut data = Buf::zeroed(blocks * BLOCK_BYTES as usize);
+    /// Blocks with the first of `records`, which are taken away.
+    fn emit(&self, records: &mut &[Record], blocks: &[Range<u64>]) -> Buf {
+        let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES as usize);
         let log = self.log.borrow();
-        let places = data.chunks_exact_mut(BLOCK_BYTES as usize);
-        for (at, (place, records)) in places.zip(records.chunks(records_max)).enumerate() {
+        for (at, (place, serials)) in data.chunks_exact_mut(BLOCK_BYTES as usize).zip(blocks).enumerate() {
+            let (here, rest) = records.split_at((serials.end - serials.start) as usize);
+            *records = rest;
             let block = LogBlock {
                 sequence: log.sequence + at as u64,
-                serial: serial + (at * records_max) as u64,
+                serial: serials.start,
                 life: log.life,
                 back: at as u32,
                 records: Vec::new(),
             };
-            emit(self.meta.identity, &block, records, place);
+            emit(self.meta.identity, &block, here, place);
         }
         data
     }
@@ -128,5 +128,35 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// True when nobody may change the map before a checkpoint was made.
     pub(crate) fn is_checkpoint_overdue(&self) -> bool {
         self.layers.borrow().len() >= 2 * self.tuning.changes_due
+    }
+}
+
+/// How changes are shared out over blocks of the log: at most `records_max` to each, and none of `whole` over two, for a
+/// crash may leave one block without the next.
+fn blocks_of(serials: Range<u64>, whole: &[Range<u64>], records_max: usize) -> Vec<Range<u64>> {
+    let mut blocks = Vec::new();
+    let mut start = serials.start;
+    while start < serials.end {
+        let full = serials.end.min(start + records_max as u64);
+        let split = whole.iter().find(|whole| whole.start < full && full < whole.end);
+        let end = split.map_or(full, |whole| whole.start);
+        assert!(end > start, "what must stay together fits into a block");
+        blocks.push(start..end);
+        start = end;
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_belong_together_are_in_one_block_of_the_log() {
+        assert_eq!(blocks_of(7..7, &[], 3), []);
+        assert_eq!(blocks_of(7..14, &[], 3), [7..10, 10..13, 13..14]);
+        assert_eq!(blocks_of(7..14, &[9..11, 13..14], 3), [7..9, 9..12, 12..14]);
+        assert_eq!(blocks_of(7..14, &[8..11, 11..13], 3), [7..8, 8..11, 11..14]);
+        assert_eq!(blocks_of(0..6, &[0..3, 3..6], 3), [0..3, 3..6]);
     }
 }

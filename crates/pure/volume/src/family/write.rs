@@ -12,6 +12,9 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
 
+/// The longest atomic write, in blocks: 1 MiB.
+const ATOMIC_BLOCKS_MAX: u64 = 256;
+
 /// A part of a write, and what its granule is now.
 #[derive(Clone, Copy)]
 struct Step {
@@ -30,6 +33,8 @@ struct Plan {
     go: Steps,
     /// Become holes.
     punch: Steps,
+    /// A crash leaves all of the changes or none.
+    whole: bool,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
@@ -73,6 +78,31 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             }
             result => result,
         }
+    }
+
+    /// As [`Family::write`], and the blocks have their old content or `data` all together, whatever happens: all of it goes to
+    /// new places, and one block of the log tells of them.
+    ///
+    /// *Shape*: at most [`Family::atomic_blocks_max`].
+    pub(crate) async fn write_atomic(
+        self: &Rc<Self>,
+        branch: &Rc<Branch>,
+        extent: Extent,
+        data: View,
+    ) -> Result<(), MapError> {
+        self.admit_change().await?;
+        let parts = parts(extent, self.granule_blocks);
+        let _held = branch.locks.exclusive(granules(&parts)).await;
+        let steps = self.steps(branch, &parts).await?;
+        let go = steps.into_iter().filter(|step| step.seen.is_some() || !is_zero(branch, step, &data)).collect();
+        let plan = Plan { go, whole: !sabotage::is(Sabotage::SplitAtomic), ..Plan::default() };
+        self.carry_out(branch, plan, &data).await
+    }
+
+    /// The longest write that can be atomic wherever it begins, in blocks: one block of the log tells of its granules.
+    pub(crate) fn atomic_blocks_max(&self) -> u64 {
+        let granules = self.tuning.records_max as u64 - 1;
+        ATOMIC_BLOCKS_MAX.min(granules * u64::from(self.granule_blocks))
     }
 
     /// The map may be changed: it is in order, and not too far ahead of its disks.
@@ -141,9 +171,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         )
         .await;
         stay.and(go)?;
+        let first = self.log.borrow().serial;
         // From here on nothing is waited for: the map has all of it or nothing.
         for (step, place) in plan.go.iter().zip(taken.keep()) {
             self.change(moved(branch, step, place));
+        }
+        if plan.whole {
+            let mut log = self.log.borrow_mut();
+            let serials = first..log.serial;
+            log.whole.push(serials);
         }
         self.punch_steps(branch, &plan.punch).await
     }

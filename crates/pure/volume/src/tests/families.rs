@@ -1,5 +1,6 @@
 //! Families of volumes: what operators and hosts do with them, on disks that record and forget.
 
+mod atomic;
 mod crash;
 mod golden;
 mod model;

@@ -7,7 +7,7 @@ use crate::operation::OPERATIONS;
 /// RESERVE. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various reservations") and, for
 /// the last, SPC-2; RESERVE and RELEASE have tests of their own.
 #[rustfmt::skip]
-const TABLE: [(&str, bool, bool, bool); 40] = [
+const TABLE: [(&str, bool, bool, bool); 41] = [
     ("TEST UNIT READY", true, true, false),
     ("REQUEST SENSE", true, true, true),
     ("READ (6)", true, false, false),
@@ -37,6 +37,7 @@ const TABLE: [(&str, bool, bool, bool); 40] = [
     ("PRE-FETCH (16)", true, false, false),
     ("SYNCHRONIZE CACHE (16)", false, false, false),
     ("WRITE SAME (16)", false, false, false),
+    ("WRITE ATOMIC (16)", false, false, false),
     ("READ CAPACITY (16)", true, true, false),
     ("GET LBA STATUS (16)", true, false, false),
     ("REPORT LUNS", true, true, true),

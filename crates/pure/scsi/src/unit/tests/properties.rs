@@ -1,6 +1,6 @@
 //! The whole CDB space: whatever is asked, nothing panics, nothing else changes, nothing old leaves.
 
-use crate::operation::OPERATIONS;
+use crate::operation::{OPERATIONS, Offered};
 use crate::rig::*;
 use crate::*;
 use block::{Buf, pool};
@@ -64,7 +64,7 @@ fn cdb() -> impl Strategy<Value = [u8; 16]> {
     let known = (0..OPERATIONS.len(), any::<u8>()).prop_map(|(at, tidy)| {
         let row = &OPERATIONS[at];
         let mut mask = [if tidy < 200 { 0 } else { 0xFF }; 16];
-        mask.iter_mut().zip(row.usage(true)).for_each(|(mask, usage)| *mask |= usage);
+        mask.iter_mut().zip(row.usage(Offered::ALL)).for_each(|(mask, usage)| *mask |= usage);
         (row.code(), row.action(), mask)
     });
     let any_code = any::<u8>().prop_map(|code| (code, None, [0xFF; 16]));

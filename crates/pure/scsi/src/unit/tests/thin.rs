@@ -69,7 +69,7 @@ fn every_write_that_needs_space_is_refused_in_a_full_pool_and_changes_nothing() 
         assert_eq!(blocks(&unit, 0, 1), [1; BLOCK], "{}", operation.name);
         seen += 1;
     }
-    assert_eq!(seen, 11);
+    assert_eq!(seen, 12);
 }
 
 #[test]
