@@ -201,10 +201,9 @@ impl<D: BlockDevice + 'static> Array<D> {
             }
             return Err(OpenError::LeftOut(opened.left_out));
         };
-        let is_same = behind.is_empty() && missing == newest.absent && !opened.not_joined;
         let array = Self::build(&shape, taken, log, options, newest)?;
         let core = array.core();
-        core.replay(is_same, behind, &mut opened).await?;
+        core.replay(behind, &mut opened).await?;
         core.end_begun_stripe().await?;
         Ok((array, opened))
     }

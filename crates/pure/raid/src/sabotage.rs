@@ -38,6 +38,8 @@ pub enum Bug {
     ReplayFirstWins,
     /// Batches of an earlier epoch are replayed.
     AnyEpoch,
+    /// A log that looks empty goes on in its epoch.
+    EpochKept,
     /// The images of a batch are not checked at replay.
     TornBatch,
     /// An image that was found whole is not compared when it is read again.
@@ -100,7 +102,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 46] = [
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,
@@ -117,6 +119,7 @@ impl Bug {
         Self::OlderPageCopy,
         Self::ReplayFirstWins,
         Self::AnyEpoch,
+        Self::EpochKept,
         Self::TornBatch,
         Self::ReplayUnseen,
         Self::NoRelog,

@@ -34,6 +34,8 @@ pub struct FoundPool {
     pub(crate) body: View,
     /// The disks that lack the newest commit.
     pub(crate) behind: Vec<Uuid>,
+    /// True when some disk may have a later commit that was never answered, in a slot that cannot be made out now.
+    pub(crate) is_doubtful: bool,
     /// The labels of which not all copies are whole.
     pub(crate) torn_labels: Vec<Label>,
     /// Who had it last, as each of its disks that was found tells it.
@@ -277,6 +279,7 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         .map(|group| FoundGroup { positions: group.members.iter().map(|record| place(group, record)).collect() });
     let commit = (newest.generation, newest.checksum);
     let behind = candidates.iter().filter(|candidate| !candidate.holds(commit)).map(Candidate::disk);
+    let slots = if newest.generation > 1 { 2 } else { 1 };
     let torn = candidates.iter().filter(|candidate| candidate.member.copies.contains(&false));
     let known = candidates.iter().filter(|candidate| catalog.member(candidate.disk()).is_some());
     let marks = known.filter_map(|candidate| Some((candidate.disk(), candidate.member.owner.clone()?)));
@@ -285,6 +288,7 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         generation: newest.generation,
         body: newest.body.clone(),
         behind: behind.collect(),
+        is_doubtful: candidates.iter().any(|candidate| candidate.member.catalogs.len() < slots),
         marks: marks.collect(),
         torn_labels: torn.map(|candidate| candidate.member.label.clone()).collect(),
         refusal: refusal(&catalog, newest, &candidates, &twins),

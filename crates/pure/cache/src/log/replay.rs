@@ -33,8 +33,6 @@ pub struct Recovery<L, R> {
     records: Vec<Found>,
     waiting: BTreeSet<VolumeId>,
     damaged_batches: u64,
-    /// There are batches behind the end that do not count; they must never be taken for new ones.
-    has_rests: bool,
 }
 
 /// A record that counts, and where its batch lies.
@@ -114,7 +112,6 @@ impl WriteLog {
             records: Vec::new(),
             waiting: BTreeSet::new(),
             damaged_batches: 0,
-            has_rests: false,
         };
         while recovery.scan_batch().await? {}
         recovery.drop_released();
@@ -186,13 +183,11 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         if !self.waiting.is_empty() {
             return Err(LogError::NotReplayed(self.volumes()));
         }
-        // A log in which nothing was found is left as it is, so that opening twice changes nothing.
-        if self.has_rests || self.damaged_batches > 0 || self.next_record > 1 {
-            self.anchor_sequence += 1;
-            self.epoch += 1;
-            let anchor = Anchor::new(self.log_id, self.anchor_sequence, self.epoch, self.head, self.next_batch);
-            let _: Stable = write_anchor(&*self.device, &anchor).await?;
-        }
+        // Also where nothing was found: what is behind the end, unread for now or torn, must never be taken for new.
+        self.anchor_sequence += 1;
+        self.epoch += 1;
+        let anchor = Anchor::new(self.log_id, self.anchor_sequence, self.epoch, self.head, self.next_batch);
+        let _: Stable = write_anchor(&*self.device, &anchor).await?;
         Ok(self.start())
     }
 
@@ -242,7 +237,6 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
                 return Ok(true);
             }
             // It was torn, so it was never acknowledged, and neither was anything behind it.
-            self.has_rests = true;
             return Ok(false);
         }
         self.pass_damaged().await
@@ -280,7 +274,6 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
     /// the damage; else they are rests of what a power cut tore.
     async fn pass_damaged(&mut self) -> Result<bool, LogError> {
         let mut later = self.later_batches(self.head, self.next_batch + 1).await?;
-        self.has_rests |= !later.is_empty();
         if !later.iter().any(|batch| batch.stable >= self.next_batch) {
             return Ok(false);
         }

@@ -93,6 +93,7 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
     match bug {
         Bug::NoCompare | Bug::HealUnverified | Bug::AnyPage | Bug::OlderPageCopy | Bug::ReplayUnseen => by_faults(bug),
         Bug::NothingMissed | Bug::StaleMember | Bug::BehindBelieved | Bug::AnyEpoch => by_returns(bug),
+        Bug::EpochKept => with(bug, returns::batch_that_was_not_found),
         Bug::MirrorsAtOnce | Bug::NoJudge => by_crash(bug, &sums, seeds),
         Bug::NoParityImage | Bug::WrongParity => by_crash(bug, &parity, seeds),
         Bug::GrowthWithoutPages => with(bug, grow::large_growth),

@@ -47,7 +47,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         states.extend(found.returned().map(|disk| (disk, MemberState::InService)));
         states.extend(unreachable.into_iter().map(|(disk, _)| (disk, MemberState::Failed)));
         let store = Store::new((*found.catalog).clone(), found.generation, disks);
-        if !states.is_empty() {
+        // What was not found now must not be found later: the next commit takes its slot before anybody relies on this one.
+        if !states.is_empty() || found.is_doubtful {
             let ((), change) = store.change(|catalog| {
                 for &(disk, state) in &states {
                     let member = catalog.member_mut(disk).expect("positions are the catalog's members");
