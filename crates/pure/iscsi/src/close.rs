@@ -22,6 +22,8 @@ pub enum CloseReason {
     OutputStuck,
     /// The initiator was asked to log out and did not.
     LogoutOverdue,
+    /// Another connection with its number took its place (RFC 7143 §6.3.4).
+    Reinstated,
     /// The driver ended it.
     Dropped,
 }
@@ -37,6 +39,7 @@ impl fmt::Display for CloseReason {
             Self::PeerSilent => f.write_str("the peer did not answer a ping"),
             Self::OutputStuck => f.write_str("the peer did not read"),
             Self::LogoutOverdue => f.write_str("the initiator was asked to log out and did not"),
+            Self::Reinstated => f.write_str("the initiator logged in anew in its place"),
             Self::Dropped => f.write_str("the connection was dropped"),
         }
     }

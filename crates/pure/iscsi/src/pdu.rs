@@ -110,6 +110,11 @@ impl InitiatorPdu {
     }
 }
 
+/// ExpStatSN, which every PDU of an initiator carries in the same place.
+pub(crate) fn exp_stat_sn(header: &Bhs) -> StatSn {
+    StatSn(field::u32_at::<28>(header))
+}
+
 /// The header of a PDU that a target sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetPdu {

@@ -217,6 +217,11 @@ impl Receive {
         }
     }
 
+    /// True when nothing has come behind the last step.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.stage, Stage::Header) && self.start == self.end
+    }
+
     /// Memory of the buffer.
     #[cfg(test)]
     pub(crate) fn buffer_bytes(&self) -> usize {

@@ -1,6 +1,4 @@
 //! What belongs to a session and not to a connection: the order of its requests and the tasks that live.
-//!
-//! One connection has one session today. Both are apart so that several connections can share one later.
 
 pub(crate) mod slab;
 pub(crate) mod tasks;
@@ -63,6 +61,11 @@ impl<H, T: Tagged> Session<H, T> {
         *count -= 1;
         self.open();
         Some(task)
+    }
+
+    /// The tag of the task is the initiator's again, though the task lives.
+    pub(crate) fn untag(&mut self, id: TaskId) {
+        self.tasks.untag(id);
     }
 
     /// MaxCmdSN follows the free places.

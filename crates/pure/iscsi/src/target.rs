@@ -1,4 +1,4 @@
-//! The target's side of a connection.
+//! The target's side of a session and its connections.
 
 mod command;
 mod config;
@@ -11,14 +11,16 @@ mod login;
 mod logout;
 mod ping;
 mod respond;
+mod session;
 mod task;
 mod task_management;
 mod text;
 
 pub use crate::close::CloseReason;
 pub use config::Config;
-pub use connection::Connection;
+pub use connection::Joining;
 pub use event::{
     Cdb, Command, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense, TargetRecord, TaskManagement,
     Verdict,
 };
+pub use session::Session;

@@ -74,6 +74,22 @@ impl Transmit {
         self.push_trailer(data.len(), || crc32c(data));
     }
 
+    /// Bytes that were whole PDUs on another connection's way out are queued.
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.push_flat(bytes);
+    }
+
+    /// All that is queued, which nobody else sends any more.
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        let mut slices = Gathered::new();
+        let mut bytes = Vec::with_capacity(self.queued_bytes);
+        self.gather(&mut slices);
+        slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+        drop(slices);
+        self.handle_transmitted(bytes.len());
+        bytes
+    }
+
     /// A PDU with `header`, `additional` header segments and the bytes of `data` in `range` is queued; large
     /// bytes are not copied.
     pub(crate) fn push_rope(&mut self, header: &[u8; 48], additional: &[u8], data: &Rope, range: Range<usize>) {

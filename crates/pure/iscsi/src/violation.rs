@@ -175,6 +175,9 @@ pub enum Violation {
     /// Only a command that writes brings data (§11.3.4).
     #[error("a command that writes nothing brings data")]
     DataWithoutWrite,
+    /// The PDUs of a command come on the connection that the command came on (§4.2.2).
+    #[error("data came on another connection than its command")]
+    AllegianceWrong,
     /// Immediate data comes only where ImmediateData=Yes was agreed (§13.11).
     #[error("immediate data came where none was agreed")]
     UnexpectedImmediateData,

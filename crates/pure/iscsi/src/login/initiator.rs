@@ -32,6 +32,8 @@ pub struct InitiatorConfig {
     pub auth: InitiatorAuth,
     /// Our part of the session's identifier.
     pub isid: Isid,
+    /// The session to join, or zero for a new one.
+    pub tsih: Tsih,
     /// The connection's number in its session.
     pub cid: Cid,
     /// The CmdSN of the session's first command.
@@ -50,6 +52,7 @@ impl InitiatorConfig {
             target_name,
             auth: InitiatorAuth::None,
             isid: Isid([0x80, 0, 0, 0, 0, 1]),
+            tsih: Tsih(0),
             cid: Cid(0),
             cmd_sn: CmdSn(1),
             offer: Offer::default(),
@@ -110,7 +113,8 @@ impl InitiatorLogin {
             dialogue: Dialogue::new(PDUS_MAX),
             stage: Stage::Security,
             security: Security::new(config.auth.clone(), random),
-            parley: Parley::new(Role::Initiator, config.session_type(), config.offer.clone()),
+            parley: Parley::new(Role::Initiator, config.session_type(), config.offer.clone())
+                .joining(config.tsih != Tsih(0)),
             config,
             asked: None,
             stat_sn: None,
@@ -226,6 +230,7 @@ impl InitiatorLogin {
             target_name: self.config.target_name.clone(),
             isid: self.config.isid,
             tsih,
+            joins: self.config.tsih != Tsih(0),
             cid: self.config.cid,
             cmd_sn: self.config.cmd_sn,
         };
@@ -267,7 +272,7 @@ impl InitiatorLogin {
             version_max: 0,
             version_min: 0,
             isid: self.config.isid,
-            tsih: Tsih(0),
+            tsih: self.config.tsih,
             initiator_task_tag: TASK_TAG,
             cid: self.config.cid,
             cmd_sn: self.config.cmd_sn,

@@ -72,6 +72,7 @@ impl LoginQuestion {
             target_name: self.target_name,
             isid: self.isid,
             tsih,
+            joins: self.tsih != Tsih(0),
             cid: self.cid,
             cmd_sn,
         }

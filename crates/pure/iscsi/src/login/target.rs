@@ -163,7 +163,8 @@ impl TargetLogin {
         let mut talk = Box::new(Talk {
             stage: request.transit.current,
             security: Security::new(grant.auth.clone(), self.random),
-            parley: Parley::new(Role::Target, question.session_type, self.offer.clone()),
+            parley: Parley::new(Role::Target, question.session_type, self.offer.clone())
+                .joining(request.tsih != Tsih(0)),
             question,
             grant,
         });

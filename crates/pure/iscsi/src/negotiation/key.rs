@@ -91,6 +91,11 @@ impl Key {
         TABLE.iter().find(|row| row.key == self).expect("every key has a row")
     }
 
+    /// True for what only the leading connection's login may speak of. Source: RFC 7143 §13, "Use: LO".
+    pub(crate) fn is_leading_only(self) -> bool {
+        !matches!(self, Self::HeaderDigest | Self::DataDigest | Self::MaxRecvDataSegmentLength)
+    }
+
     /// The key of a name.
     pub(crate) fn of(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.name == name).map(|row| row.key)

@@ -35,6 +35,8 @@ pub struct Identity {
     pub isid: Isid,
     /// The session; never zero.
     pub tsih: Tsih,
+    /// True for a connection more of a session that is there.
+    pub joins: bool,
     /// The connection.
     pub cid: Cid,
     /// The CmdSN of the session's first command.

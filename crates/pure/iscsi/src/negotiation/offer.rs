@@ -3,7 +3,7 @@
 use super::key::{Key, Rule};
 
 /// What one side of a connection wants of the operational parameters. What is not here has one value that
-/// we speak: one connection, error recovery level 0, data in order, RFC 7143 without extensions.
+/// we speak: data in order, RFC 7143 without extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// HeaderDigest.
@@ -26,6 +26,10 @@ pub struct Offer {
     pub time2retain_s: u16,
     /// The greatest MaxOutstandingR2T: at least 1.
     pub outstanding_r2t_max: u16,
+    /// The greatest MaxConnections: at least 1.
+    pub connections_max: u16,
+    /// The greatest ErrorRecoveryLevel: at most 2.
+    pub error_recovery_level: u8,
 }
 
 /// Whether PDUs carry a CRC32C.
@@ -80,6 +84,8 @@ impl Default for Offer {
             time2wait_s: 2,
             time2retain_s: 20,
             outstanding_r2t_max: 4,
+            connections_max: 1,
+            error_recovery_level: 0,
         }
     }
 }
@@ -115,6 +121,8 @@ impl Offer {
             Key::DefaultTime2Wait => self.time2wait_s.into(),
             Key::DefaultTime2Retain => self.time2retain_s.into(),
             Key::MaxOutstandingR2T => self.outstanding_r2t_max.into(),
+            Key::MaxConnections => self.connections_max.into(),
+            Key::ErrorRecoveryLevel => self.error_recovery_level.into(),
             _ => key.row().default,
         }
     }

@@ -22,6 +22,8 @@ enum State {
 pub(crate) struct Parley {
     role: Role,
     session_type: SessionType,
+    /// The session is there, and what is the same for all its connections was agreed when it began.
+    joins: bool,
     offer: Offer,
     states: [State; TABLE.len()],
     /// We have declared our MaxRecvDataSegmentLength.
@@ -31,7 +33,12 @@ pub(crate) struct Parley {
 impl Parley {
     /// Nobody has spoken: every default holds.
     pub(crate) fn new(role: Role, session_type: SessionType, offer: Offer) -> Self {
-        Self { role, session_type, offer, states: Default::default(), declared: false }
+        Self { role, session_type, joins: false, offer, states: Default::default(), declared: false }
+    }
+
+    /// The same for one connection more of a session that is there, if so.
+    pub(crate) fn joining(self, joins: bool) -> Self {
+        Self { joins, ..self }
     }
 
     /// The peer's word on `key` is taken, and the answer, if one is due, waits in `answers`.
@@ -122,7 +129,7 @@ impl Parley {
     }
 
     fn is_irrelevant(&self, row: &Row) -> bool {
-        row.normal_only && self.session_type == SessionType::Discovery
+        (row.normal_only && self.session_type == SessionType::Discovery) || (self.joins && row.key.is_leading_only())
     }
 
     fn offer_one(&mut self, row: &Row, offers: &mut TextWriter) {

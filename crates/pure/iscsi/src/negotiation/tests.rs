@@ -13,6 +13,7 @@ fn identity(session_type: SessionType) -> Identity {
         target_name: None,
         isid: Isid::default(),
         tsih: Tsih(1),
+        joins: false,
         cid: Cid(0),
         cmd_sn: CmdSn(1),
     }
@@ -35,6 +36,8 @@ fn offer() -> Offer {
         time2wait_s: 3,
         time2retain_s: 10,
         outstanding_r2t_max: 4,
+        connections_max: 1,
+        error_recovery_level: 0,
     }
 }
 
@@ -266,11 +269,13 @@ prop_compose! {
         first in 512u32..1 << 24,
         (time2wait_s, time2retain_s) in (0u16..3601, 0u16..3601),
         outstanding_r2t_max in 1u16..100,
+        (connections_max, error_recovery_level) in (1u16..9, 0u8..3),
     ) -> Offer {
         let first_burst_bytes_max = first.min(burst_bytes_max);
         Offer {
             header_digest, data_digest, initial_r2t, immediate_data, data_segment_bytes_max, burst_bytes_max,
             first_burst_bytes_max, time2wait_s, time2retain_s, outstanding_r2t_max,
+            connections_max, error_recovery_level,
         }
     }
 }

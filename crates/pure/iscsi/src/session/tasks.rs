@@ -16,6 +16,8 @@ pub(crate) trait Tagged {
     fn tag(&self) -> InitiatorTaskTag;
     /// True when it was delivered outside the order of CmdSN.
     fn is_immediate(&self) -> bool;
+    /// False once the tag is the initiator's again though the task lives: see [`Tasks::untag`].
+    fn is_tagged(&self) -> bool;
 }
 
 impl<T: Tagged> Tasks<T> {
@@ -57,8 +59,17 @@ impl<T: Tagged> Tasks<T> {
     /// Takes the task out; its place and tag are free, its id names nothing any more.
     pub(crate) fn remove(&mut self, id: TaskId) -> Option<T> {
         let task = self.slab.remove(id)?;
-        self.tags.remove(task.tag().0);
+        if task.is_tagged() {
+            self.tags.remove(task.tag().0);
+        }
         Some(task)
+    }
+
+    /// The tag may be used for another task while this one still lives; [`Tagged::is_tagged`] is false from now on.
+    pub(crate) fn untag(&mut self, id: TaskId) {
+        if let Some(task) = self.slab.find(id) {
+            self.tags.remove(task.tag().0);
+        }
     }
 
     /// All tasks, by place.
@@ -153,6 +164,10 @@ mod tests {
 
         fn is_immediate(&self) -> bool {
             false
+        }
+
+        fn is_tagged(&self) -> bool {
+            true
         }
     }
 

@@ -44,6 +44,7 @@ impl FullFeature {
             tag: header.initiator_task_tag,
             lun: header.lun,
             cmd_sn: header.cmd_sn,
+            slot: Some(link.slot),
             immediate: header.immediate,
             doomed_by: None,
             kind: Kind::Command(command),
@@ -58,12 +59,20 @@ impl FullFeature {
     }
 
     /// Judges a Data-Out; says where its data goes.
-    pub(crate) fn begin_data_out(&mut self, header: &pdu::DataOut, data_bytes: usize) -> Result<Placement, Violation> {
+    pub(crate) fn begin_data_out(
+        &mut self,
+        link: &Link,
+        header: &pdu::DataOut,
+        data_bytes: usize,
+    ) -> Result<Placement, Violation> {
         // The data of a task that was aborted or answered early cannot be called back by anybody: it is
         // thrown away. What names no task at all looks the same.
         let Some(id) = self.session.by_tag(header.initiator_task_tag) else { return Ok(Placement::Skip(None)) };
         let limits = self.data_out_limits;
         let task = self.session.find_mut(id).expect("the tag names it");
+        if task.slot != Some(link.slot) {
+            return Err(Violation::AllegianceWrong);
+        }
         let lun = task.lun;
         let command = task.command_mut().ok_or(Violation::DataWithoutWrite)?;
         let solicited = !header.target_transfer_tag.is_reserved();
@@ -131,8 +140,8 @@ impl FullFeature {
         }
         match command.progress {
             Progress::Receiving if !command.is_ready() => self.solicit(link, id),
-            Progress::Receiving if immediate => self.hand_out(link, id),
-            Progress::Receiving => self.deliver(link),
+            Progress::Receiving if immediate => self.handle_immediate(id),
+            Progress::Receiving => self.deliver(),
             Progress::Refused if !command.data_out.is_owed() => {
                 let refusal = command.refusal.take().expect("a refused command has an answer");
                 self.start_response(link, id, *refusal);
@@ -142,17 +151,25 @@ impl FullFeature {
     }
 
     /// The turn of a command has come: it is handed out, or waits for its data and for those before it.
-    pub(crate) fn handle_turn(&mut self, link: &mut Link, id: TaskId) {
+    pub(crate) fn handle_turn(&mut self, id: TaskId) {
         let ready = self.session.find(id).and_then(Task::command).is_some_and(CommandTask::is_ready);
-        if ready && self.waiting.is_empty() {
-            return self.hand_out(link, id);
+        if ready && self.waiting.is_empty() && self.orphans == 0 {
+            return self.hand_out(id);
         }
         self.waiting.push_back(id);
-        self.deliver(link);
+        self.deliver();
+    }
+
+    /// An immediate command passes all that wait, but for what a lost connection has left.
+    fn handle_immediate(&mut self, id: TaskId) {
+        if self.orphans == 0 { self.hand_out(id) } else { self.waiting.push_front(id) }
     }
 
     /// Hands out every waiting command that has its data and whose order allows it.
-    pub(crate) fn deliver(&mut self, link: &mut Link) {
+    pub(crate) fn deliver(&mut self) {
+        if self.orphans > 0 {
+            return;
+        }
         let mut waiting = std::mem::take(&mut self.waiting);
         let (mut earlier, mut barrier) = (false, false);
         waiting.retain(|&id| {
@@ -164,7 +181,7 @@ impl FullFeature {
                 _ => !barrier,
             };
             if allowed && command.is_ready() {
-                self.hand_out(link, id);
+                self.hand_out(id);
                 return false;
             }
             earlier = true;
@@ -238,12 +255,12 @@ impl FullFeature {
         }
     }
 
-    fn hand_out(&mut self, link: &mut Link, id: TaskId) {
+    fn hand_out(&mut self, id: TaskId) {
         let Some(task) = self.session.find_mut(id) else { return };
         let (lun, immediate) = (task.lun, task.immediate);
         let Some(command) = task.command_mut() else { return };
         command.progress = Progress::Running;
-        link.events.push_back(Event::Command(Command {
+        self.events.push_back(Event::Command(Command {
             task: id,
             lun,
             cdb: std::mem::take(&mut command.cdb),

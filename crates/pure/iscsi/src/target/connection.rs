@@ -1,30 +1,24 @@
-//! One connection of a target: bytes and time go in, events and bytes come out.
+//! One TCP connection of a session: its bytes on their way in, its login, its timers.
 
-use super::Config;
-use super::event::{Event, Gate, Response, TargetRecord};
+use super::event::{Event, Gate};
 use super::full_feature::{FullFeature, Placement};
 use super::link::Link;
 use super::login::LoginPhase;
+use super::{CloseReason, Config};
+use crate::Negotiated;
 use crate::login::{Grant, LoginStatus};
-use crate::pdu::{AsyncEvent, Bhs, Lun, TaskFunctionOutcome};
+use crate::pdu::{Bhs, StatSn};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::timers::{Due, Pulse, Timers};
-use crate::transmit::Gathered;
-use crate::{CloseReason, Negotiated};
 use block::Buf;
 use shard::Time;
+use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// A target's side of one TCP connection, from its first byte to its last.
-///
-/// The driver receives into [`Connection::receive_into`] and says so with [`Connection::handle_received`], acts
-/// on [`Connection::poll_event`], sends what [`Connection::gather`] gives, and calls
-/// [`Connection::handle_timeout`] when [`Connection::poll_timeout`] is due. Nothing here waits, reads a clock or
-/// draws a random number, and everything is bounded by [`Config`].
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     receive: Receive,
     core: Core,
 }
@@ -43,7 +37,9 @@ struct Core {
 #[derive(Debug)]
 enum Phase {
     Login(Box<LoginPhase>),
-    FullFeature(Box<FullFeature>),
+    /// Logged in to a session that is elsewhere.
+    Joining(Box<Negotiated>),
+    FullFeature,
     /// Output that is left is sent; what comes is thrown away.
     Closing,
     Closed,
@@ -58,14 +54,34 @@ enum Incoming {
     Whole(Bhs),
 }
 
+/// What the connections of a session share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) full_feature: Option<Box<FullFeature>>,
+    /// What the driver hears of a login, and of the end.
+    pub(crate) events: VecDeque<Event>,
+}
+
+/// A connection that has logged in to join a session: all of it but its socket, to be carried to where the session is.
+#[derive(Debug)]
+pub struct Joining {
+    pub(crate) negotiated: Box<Negotiated>,
+    /// The end of its login, which is not sent before the session has taken the connection.
+    unsent: Vec<u8>,
+    stat_sn: StatSn,
+}
+
+#[cfg(test)]
+impl Joining {
+    /// A login to a session that came to this, for tests of what comes after.
+    pub(crate) fn of(negotiated: Negotiated) -> Self {
+        Self { negotiated: Box::new(negotiated), unsent: Vec::new(), stat_sn: StatSn(1) }
+    }
+}
+
 impl Connection {
     /// A connection that waits for a login.
-    ///
-    /// *Shape*: `random` are bytes that nobody can predict, other ones for each connection.
-    /// *Panics*: when `config` has a bound outside what its field says.
-    #[must_use]
-    pub fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
-        config.check();
+    pub(crate) fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
         let timers = Timers::new(now, config.patience(), config.login_timeout);
         let link = Link::new(config);
         let phase = Phase::Login(Box::new(LoginPhase::new(&link, random)));
@@ -73,28 +89,33 @@ impl Connection {
         Self { receive: Receive::new(Limits::login()), core }
     }
 
-    /// A connection whose login is over, for tests of what comes after.
-    #[cfg(test)]
-    pub(crate) fn in_full_feature(config: Rc<Config>, negotiated: Negotiated, now: Time) -> Self {
+    /// The connection that `joining` was, in the place `slot` of its session.
+    pub(crate) fn joined(config: Rc<Config>, joining: &Joining, slot: usize, now: Time) -> Self {
         let mut connection = Self::new(config, [0; 32], now);
-        connection.core.start_full_feature(negotiated);
-        connection.apply_receive_limits();
+        connection.start_full_feature(&joining.negotiated);
+        let link = &mut connection.core.link;
+        link.transmit.push_bytes(&joining.unsent);
+        (link.slot, link.stat_sn, link.acknowledged) = (slot, joining.stat_sn, joining.stat_sn);
         connection
     }
 
-    /// Tasks, and bytes of their data-out.
-    #[cfg(test)]
-    pub(crate) fn holds(&self) -> (usize, usize) {
-        match &self.core.phase {
-            Phase::FullFeature(full_feature) => (full_feature.session.len(), full_feature.held_bytes),
-            _ => (0, 0),
-        }
+    /// What its session takes over, when the login was one to a session that is there already and nothing came behind it.
+    pub(crate) fn into_joining(self) -> Option<Joining> {
+        let Phase::Joining(negotiated) = self.core.phase else { return None };
+        let mut link = self.core.link;
+        self.receive.is_empty().then(|| Joining {
+            negotiated,
+            unsent: link.transmit.take_bytes(),
+            stat_sn: link.stat_sn,
+        })
     }
 
-    /// Bytes that are copied for the wire.
-    #[cfg(test)]
-    pub(crate) fn queued_bytes(&self) -> usize {
-        self.core.link.transmit.queued_bytes()
+    pub(crate) fn link(&mut self) -> &mut Link {
+        &mut self.core.link
+    }
+
+    pub(crate) fn output(&self) -> &crate::transmit::Transmit {
+        &self.core.link.transmit
     }
 
     /// Memory of the buffers for input and output.
@@ -103,181 +124,122 @@ impl Connection {
         self.receive.buffer_bytes() + self.core.link.transmit.buffer_bytes()
     }
 
-    /// Where the next received bytes belong.
-    ///
-    /// Empty while nothing shall be received: more answers wait than may, or the connection is over. Then the
-    /// driver sends, and asks again.
-    pub fn receive_into(&mut self) -> &mut [u8] {
+    pub(crate) fn receive_into(&mut self) -> &mut [u8] {
         if self.core.is_listening() { self.receive.space() } else { &mut [] }
     }
 
-    /// `len` bytes were received into [`Connection::receive_into`]. Every PDU that they complete was acted on.
-    ///
-    /// *Panics*: when there was less space.
-    pub fn handle_received(&mut self, len: usize, now: Time, gate: &mut impl Gate) {
-        if !self.core.is_open() || len == 0 {
-            return;
-        }
+    /// `len` bytes were received; what they complete is acted on by [`Connection::step`].
+    pub(crate) fn handle_filled(&mut self, len: usize, now: Time) {
         self.receive.handle_filled(len);
         self.core.timers.handle_heard(now, self.core.pulse());
-        loop {
-            match self.receive.poll() {
-                Ok(Step::Wait) => break,
-                Ok(Step::Pdu { head, data }) => self.core.handle_pdu(head, data, gate),
-                Ok(Step::Head { head, data_bytes }) => match self.core.begin(head, data_bytes, gate) {
-                    Some((buf, offset)) => self.receive.place(buf, offset),
-                    None => self.receive.skip(),
-                },
-                Ok(Step::Payload(buf)) => self.core.handle_payload(buf),
-                Err(fault) => self.core.handle_fault(&fault),
-            }
-            if self.core.link.closing.is_some() {
-                break;
-            }
-            self.apply_receive_limits();
-        }
-        self.settle(now);
     }
 
-    /// The next event, when there is one.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.core.link.events.pop_front()
+    /// Acts on the next PDU, or part of one, that has come. False when there is none.
+    pub(crate) fn step(&mut self, shared: &mut Shared, gate: &mut impl Gate) -> bool {
+        let core = &mut self.core;
+        if core.link.closing.is_some() || matches!(core.phase, Phase::Joining(_)) {
+            return false;
+        }
+        match self.receive.poll() {
+            Ok(Step::Wait) => return false,
+            Ok(Step::Pdu { head, data }) => core.handle_pdu(shared, head, data, gate),
+            Ok(Step::Head { head, data_bytes }) => match core.begin(shared, head, data_bytes, gate) {
+                Some((buf, offset)) => self.receive.place(buf, offset),
+                None => self.receive.skip(),
+            },
+            Ok(Step::Payload(buf)) => core.handle_payload(shared, buf),
+            Err(fault) => core.handle_fault(shared, &fault),
+        }
+        self.apply_receive_limits();
+        true
     }
 
     /// The login goes on as `grant` says.
-    pub fn grant(&mut self, grant: Grant, now: Time) {
+    pub(crate) fn grant(&mut self, shared: &mut Shared, grant: Grant) {
         if let Phase::Login(login) = &mut self.core.phase {
-            let negotiated = login.grant(&mut self.core.link, grant);
-            self.core.finish_login(negotiated);
+            let negotiated = login.grant(&mut self.core.link, &mut shared.events, grant);
+            self.core.finish_login(shared, negotiated);
             self.apply_receive_limits();
-            self.settle(now);
         }
     }
 
     /// The login ends with `status`.
-    pub fn refuse(&mut self, status: LoginStatus, now: Time) {
+    pub(crate) fn refuse(&mut self, shared: &mut Shared, status: LoginStatus) {
         if let Phase::Login(login) = &mut self.core.phase {
-            let negotiated = login.refuse(&mut self.core.link, status);
-            self.core.finish_login(negotiated);
-            self.settle(now);
+            login.refuse(&mut self.core.link, &mut shared.events, status);
         }
     }
 
-    /// The command is answered. Without effect when it was aborted meanwhile.
-    ///
-    /// Residuals are counted here, and what passes the expected length is not sent.
-    pub fn respond(&mut self, task: TaskId, response: Response) {
-        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
-            full_feature.respond(&mut self.core.link, task, response);
-        }
-    }
-
-    /// The task management function is answered; when it is complete, nothing is sent any more for the
-    /// commands that it affected.
-    pub fn respond_task_management(&mut self, task: TaskId, outcome: TaskFunctionOutcome) {
-        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
-            full_feature.respond_task_management(&mut self.core.link, task, outcome);
-        }
-    }
-
-    /// SendTargets is answered with these targets.
-    pub fn respond_targets(&mut self, task: TaskId, targets: &[TargetRecord]) {
-        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
-            full_feature.respond_targets(&mut self.core.link, task, targets);
-        }
-    }
-
-    /// The task is forgotten without an answer.
-    pub fn abort(&mut self, task: TaskId) {
-        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
-            full_feature.abort(&mut self.core.link, task);
-        }
-    }
-
-    /// An asynchronous message is queued, with sense data where the event carries it.
-    pub fn send_async(&mut self, lun: Lun, event: AsyncEvent, sense: &[u8]) {
-        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
-            full_feature.send_async(&mut self.core.link, lun, event, sense);
-        }
-    }
-
-    /// The initiator is asked to log out; if it has not within `within`, the connection ends.
-    pub fn request_logout(&mut self, within: Duration, now: Time) {
-        let within_s = u16::try_from(within.as_secs()).unwrap_or(u16::MAX);
-        self.send_async(Lun(0), AsyncEvent::LogoutRequested { within_s }, &[]);
-        if matches!(self.core.phase, Phase::FullFeature(_)) {
-            self.core.timers.set_deadline(Some((now + within, CloseReason::LogoutOverdue)));
-        }
-    }
-
-    /// The connection is over at once; what was not sent is forgotten.
-    pub fn close(&mut self) {
-        self.end(CloseReason::Dropped);
-        self.finish();
-    }
-
-    /// Adds slices of what waits to be sent, for one vectored send.
-    pub fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
-        self.core.link.transmit.gather(into);
-    }
-
-    /// The first `len` bytes of what was gathered have been sent.
-    pub fn handle_transmitted(&mut self, len: usize) {
+    /// The next `len` bytes of output have left.
+    pub(crate) fn handle_transmitted(&mut self, full_feature: Option<&mut FullFeature>, len: usize) {
         self.core.link.transmit.handle_transmitted(len);
-        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+        if let Some(full_feature) = full_feature.filter(|_| matches!(self.core.phase, Phase::FullFeature)) {
             full_feature.pump(&mut self.core.link);
         }
-        if matches!(self.core.phase, Phase::Closing) && !self.wants_to_send() {
+        if matches!(self.core.phase, Phase::Closing) && self.output().queued_bytes() == 0 {
             self.finish();
         }
     }
 
-    /// True while something waits to be sent.
-    #[must_use]
-    pub fn wants_to_send(&self) -> bool {
-        self.core.link.transmit.queued_bytes() > 0
-    }
-
-    /// When [`Connection::handle_timeout`] is due.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Time> {
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
         (!self.is_closed()).then(|| self.core.timers.next())
     }
 
-    /// What is due at `now` has happened.
-    pub fn handle_timeout(&mut self, now: Time) {
-        if self.is_closed() {
-            return;
-        }
-        let pulse = self.core.pulse();
-        match self.core.timers.handle_timeout(now, pulse) {
+    /// What is due at `now` has happened; why the connection is over, if it is.
+    pub(crate) fn handle_timeout(&mut self, full_feature: Option<&mut FullFeature>, now: Time) -> Option<CloseReason> {
+        match self.core.timers.handle_timeout(now, self.core.pulse()) {
             Due::Nothing => {}
-            Due::Close(reason) => {
-                self.end(reason);
-                self.finish();
-            }
+            Due::Close(reason) => return Some(reason),
             Due::Ping => {
                 self.receive.shrink();
                 self.core.link.transmit.shrink();
-                if let Phase::FullFeature(full_feature) = &mut self.core.phase
-                    && !full_feature.is_discovery()
-                {
+                if let Some(full_feature) = full_feature.filter(|full_feature| !full_feature.is_discovery()) {
                     full_feature.send_ping(&mut self.core.link);
                 }
             }
         }
+        None
     }
 
-    /// The peer has closed its side: nothing more will come.
-    pub fn handle_peer_closed(&mut self) {
-        self.end(CloseReason::PeerClosed);
-        self.finish();
+    /// The connection is over unless it has ended by `at`.
+    pub(crate) fn set_deadline(&mut self, at: Time, reason: CloseReason) {
+        self.core.timers.set_deadline(Some((at, reason)));
+    }
+
+    /// True in full feature phase.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.core.phase, Phase::FullFeature)
+    }
+
+    /// True until it begins to end.
+    pub(crate) fn is_open(&self) -> bool {
+        self.core.is_open()
     }
 
     /// True when nothing is left to do but to close the socket.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self.core.phase, Phase::Closed)
+    }
+
+    /// Nothing is received any more; output that is queued may still leave, until `deadline`.
+    pub(crate) fn end(&mut self, reason: CloseReason) {
+        self.core.link.close(reason);
+        self.core.link.responding.clear();
+        self.core.phase = Phase::Closing;
+        self.core.incoming = Incoming::Nothing;
+        self.receive.clear();
+    }
+
+    /// What was not sent is forgotten.
+    pub(crate) fn finish(&mut self) {
+        self.core.link.transmit.clear();
+        self.core.phase = Phase::Closed;
+    }
+
+    /// Full feature phase begins with what was agreed.
+    pub(crate) fn start_full_feature(&mut self, negotiated: &Negotiated) {
+        self.core.start_full_feature(negotiated);
+        self.apply_receive_limits();
     }
 
     fn apply_receive_limits(&mut self) {
@@ -285,44 +247,15 @@ impl Connection {
             self.receive.set_limits(limits);
         }
     }
-
-    /// Ends the connection if something asked for it.
-    fn settle(&mut self, now: Time) {
-        if let Some(reason) = self.core.link.closing {
-            self.end(reason);
-            let deadline = now + self.core.link.config.answer_timeout;
-            self.core.timers.set_deadline(Some((deadline, CloseReason::OutputStuck)));
-            if !self.wants_to_send() {
-                self.finish();
-            }
-        }
-    }
-
-    /// All tasks and their memory are given back; output that is queued may still leave.
-    fn end(&mut self, reason: CloseReason) {
-        if !self.core.is_open() {
-            return;
-        }
-        self.core.link.close(reason);
-        self.core.phase = Phase::Closing;
-        self.core.incoming = Incoming::Nothing;
-        self.receive.clear();
-        self.core.link.events.push_back(Event::Closed(reason));
-    }
-
-    fn finish(&mut self) {
-        self.core.link.transmit.clear();
-        self.core.phase = Phase::Closed;
-    }
 }
 
 impl Core {
     fn is_open(&self) -> bool {
-        matches!(self.phase, Phase::Login(_) | Phase::FullFeature(_))
+        !matches!(self.phase, Phase::Closing | Phase::Closed)
     }
 
     fn is_listening(&self) -> bool {
-        self.is_open() && !self.link.transmit.is_flooded()
+        matches!(self.phase, Phase::Login(_) | Phase::FullFeature) && !self.link.transmit.is_flooded()
     }
 
     fn pulse(&self) -> Pulse {
@@ -333,43 +266,43 @@ impl Core {
         }
     }
 
-    fn handle_pdu(&mut self, head: Head<'_>, data: &[u8], gate: &mut impl Gate) {
-        match &mut self.phase {
-            Phase::Login(login) => {
-                let negotiated = login.handle_pdu(&mut self.link, head, data);
-                self.finish_login(negotiated);
+    fn handle_pdu(&mut self, shared: &mut Shared, head: Head<'_>, data: &[u8], gate: &mut impl Gate) {
+        if let Phase::Login(login) = &mut self.phase {
+            let negotiated = login.handle_pdu(&mut self.link, &mut shared.events, head, data);
+            return self.finish_login(shared, negotiated);
+        }
+        let Some(full_feature) = self.full_feature(shared) else { return };
+        let link = &mut self.link;
+        let handled = match full_feature.begin(link, head, data.len(), gate) {
+            Ok(Placement::Whole) => full_feature.handle_whole(link, head.basic, data),
+            Ok(Placement::Command { task, offset }) => {
+                full_feature.put_data(link, task, offset, data);
+                Ok(())
             }
-            Phase::FullFeature(full_feature) => {
-                let link = &mut self.link;
-                let handled = match full_feature.begin(link, head, data.len(), gate) {
-                    Ok(Placement::Whole) => full_feature.handle_whole(link, head.basic, data),
-                    Ok(Placement::Command { task, offset }) => {
-                        full_feature.put_data(link, task, offset, data);
-                        Ok(())
-                    }
-                    Ok(Placement::Skip(task)) => {
-                        full_feature.finish_skipped(link, task);
-                        Ok(())
-                    }
-                    Err(violation) => Err(violation),
-                };
-                if let Err(violation) = handled {
-                    full_feature.handle_violation(link, violation, Some(head.basic));
-                }
+            Ok(Placement::Skip(task)) => {
+                full_feature.finish_skipped(link, task);
+                Ok(())
             }
-            Phase::Closing | Phase::Closed => {}
+            Err(violation) => Err(violation),
+        };
+        if let Err(violation) = handled {
+            full_feature.handle_violation(link, violation, Some(head.basic));
         }
     }
 
     /// Full feature phase begins, when the login has succeeded.
-    fn finish_login(&mut self, negotiated: Option<Box<Negotiated>>) {
-        if let Some(negotiated) = negotiated {
-            self.link.events.push_back(Event::FullFeature(negotiated.clone()));
-            self.start_full_feature(*negotiated);
+    fn finish_login(&mut self, shared: &mut Shared, negotiated: Option<Box<Negotiated>>) {
+        let Some(negotiated) = negotiated else { return };
+        shared.events.push_back(Event::FullFeature(negotiated.clone()));
+        if negotiated.identity.joins {
+            self.phase = Phase::Joining(negotiated);
+            return;
         }
+        self.start_full_feature(&negotiated);
+        shared.full_feature = Some(Box::new(FullFeature::new(&self.link, *negotiated)));
     }
 
-    fn start_full_feature(&mut self, negotiated: Negotiated) {
+    fn start_full_feature(&mut self, negotiated: &Negotiated) {
         let digests = Digests { header: negotiated.header_digest, data: negotiated.data_digest };
         self.receive_limits = Some(Limits {
             digests,
@@ -378,13 +311,25 @@ impl Core {
             places: true,
         });
         self.link.transmit.digests = digests;
+        self.link.cid = negotiated.identity.cid;
+        self.link.peer_data_segment_bytes_max = negotiated.peer_data_segment_bytes_max;
         self.timers.set_deadline(None);
-        self.phase = Phase::FullFeature(Box::new(FullFeature::new(&self.link, negotiated)));
+        self.phase = Phase::FullFeature;
+    }
+
+    fn full_feature<'a>(&self, shared: &'a mut Shared) -> Option<&'a mut FullFeature> {
+        shared.full_feature.as_deref_mut().filter(|_| matches!(self.phase, Phase::FullFeature))
     }
 
     /// Says where a large payload goes; nowhere when there is no place.
-    fn begin(&mut self, head: Head<'_>, data_bytes: usize, gate: &mut impl Gate) -> Option<(Buf, usize)> {
-        let Phase::FullFeature(full_feature) = &mut self.phase else { return None };
+    fn begin(
+        &mut self,
+        shared: &mut Shared,
+        head: Head<'_>,
+        data_bytes: usize,
+        gate: &mut impl Gate,
+    ) -> Option<(Buf, usize)> {
+        let full_feature = self.full_feature(shared)?;
         let placement = full_feature.begin(&mut self.link, head, data_bytes, gate).unwrap_or_else(|violation| {
             full_feature.handle_violation(&mut self.link, violation, Some(head.basic));
             Placement::Skip(None)
@@ -406,10 +351,11 @@ impl Core {
         }
     }
 
-    fn handle_payload(&mut self, buf: Option<Buf>) {
-        let Phase::FullFeature(full_feature) = &mut self.phase else { return };
+    fn handle_payload(&mut self, shared: &mut Shared, buf: Option<Buf>) {
+        let incoming = std::mem::replace(&mut self.incoming, Incoming::Nothing);
+        let Some(full_feature) = self.full_feature(shared) else { return };
         let link = &mut self.link;
-        match std::mem::replace(&mut self.incoming, Incoming::Nothing) {
+        match incoming {
             Incoming::Nothing => {}
             Incoming::Command(task) => full_feature.finish_data(link, task, buf),
             Incoming::Skipped(task) => full_feature.finish_skipped(link, task),
@@ -422,15 +368,11 @@ impl Core {
         }
     }
 
-    fn handle_fault(&mut self, fault: &Fault) {
-        match &mut self.phase {
-            Phase::Login(login) => {
-                login.handle_violation(&mut self.link, fault.violation);
-            }
-            Phase::FullFeature(full_feature) => {
-                full_feature.handle_violation(&mut self.link, fault.violation, fault.header.as_ref());
-            }
-            Phase::Closing | Phase::Closed => {}
+    fn handle_fault(&mut self, shared: &mut Shared, fault: &Fault) {
+        if let Phase::Login(login) = &mut self.phase {
+            let _ = login.handle_violation(&mut self.link, &mut shared.events, fault.violation);
+        } else if let Some(full_feature) = self.full_feature(shared) {
+            full_feature.handle_violation(&mut self.link, fault.violation, fault.header.as_ref());
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Full feature phase: where each PDU goes, and in which order requests have their turn.
 
 use super::data_out::Limits;
+use super::event::Event;
 use super::link::Link;
-use super::ping::Ping;
-use super::task::{Kind, Responding, Task};
+use super::task::{Kind, Progress, Task};
 use super::{CloseReason, Gate};
 use crate::Violation;
 use crate::pdu::{
-    Bhs, CmdSn, DataSn, InitiatorPdu, LogoutRequest, Opcode, Reject, SegmentLengths, TaskManagementRequest,
+    Bhs, Cid, CmdSn, DataSn, InitiatorPdu, LogoutRequest, Opcode, Reject, SegmentLengths, TaskManagementRequest,
+    exp_stat_sn,
 };
 use crate::receive::Head;
 use crate::session::{Session, TaskId};
@@ -22,14 +23,21 @@ pub(crate) struct FullFeature {
     pub(crate) session: Session<Turn, Task>,
     /// Commands whose turn has come and whose data or predecessors have not, in CmdSN order.
     pub(crate) waiting: VecDeque<TaskId>,
-    /// Answers in the order of sending.
-    pub(crate) responding: VecDeque<Responding>,
     /// Memory that data-out of all tasks takes.
     pub(crate) held_bytes: usize,
-    pub(crate) ping: Ping,
-    /// The text exchange under way; there is one at a time.
-    pub(crate) text: Option<TaskId>,
     pub(crate) next_text_tag: u32,
+    /// What the driver has not heard yet.
+    pub(crate) events: VecDeque<Event>,
+    /// The connections by their places.
+    roster: Vec<Option<Cid>>,
+    /// Connections that another one has logged out.
+    pub(crate) ending: Vec<usize>,
+    /// What has its turn, on another connection than the one that brought it about.
+    ripe: Option<(usize, Turn)>,
+    /// Immediate functions that came before commands which they are about, on other connections.
+    early: Vec<(TaskId, TaskManagementRequest)>,
+    /// Commands that the driver still has though their connection is lost; until they have ended, nothing new begins.
+    pub(crate) orphans: u32,
 }
 
 /// What happens when the turn of a CmdSN comes.
@@ -39,7 +47,7 @@ pub(crate) enum Turn {
     Pass,
     Command(TaskId),
     TaskManagement(TaskId, TaskManagementRequest),
-    Logout(LogoutRequest),
+    Logout(usize, LogoutRequest),
 }
 
 /// Where the payload of a PDU goes.
@@ -66,11 +74,14 @@ impl FullFeature {
             data_out_limits,
             session: Session::new(first, link.config.commands_max, link.config.immediate_max),
             waiting: VecDeque::new(),
-            responding: VecDeque::new(),
             held_bytes: 0,
-            ping: Ping::default(),
-            text: None,
             next_text_tag: 0,
+            events: VecDeque::new(),
+            roster: vec![Some(link.cid)],
+            ending: Vec::new(),
+            ripe: None,
+            early: Vec::new(),
+            orphans: 0,
         }
     }
 
@@ -82,9 +93,11 @@ impl FullFeature {
         data_bytes: usize,
         gate: &mut impl Gate,
     ) -> Result<Placement, Violation> {
-        match InitiatorPdu::parse(head.basic)? {
+        let pdu = InitiatorPdu::parse(head.basic)?;
+        link.handle_acknowledged(exp_stat_sn(head.basic));
+        match pdu {
             InitiatorPdu::ScsiCommand(command) => self.begin_command(link, &command, head.additional, data_bytes, gate),
-            InitiatorPdu::DataOut(data_out) => self.begin_data_out(&data_out, data_bytes),
+            InitiatorPdu::DataOut(data_out) => self.begin_data_out(link, &data_out, data_bytes),
             _ => Ok(Placement::Whole),
         }
     }
@@ -97,7 +110,7 @@ impl FullFeature {
             InitiatorPdu::TaskManagement(request) => self.handle_task_management(link, request),
             InitiatorPdu::Logout(request) => {
                 if self.in_window(request.immediate, request.cmd_sn) {
-                    self.take_turn(link, request.immediate, request.cmd_sn, Turn::Logout(request));
+                    self.take_turn(link, request.immediate, request.cmd_sn, Turn::Logout(link.slot, request));
                 }
                 Ok(())
             }
@@ -159,10 +172,104 @@ impl FullFeature {
         self.session.window.advance();
         self.session.open();
         self.run(link, turn);
-        while let Some(turn) = self.session.window.take_held() {
+        self.run_held(link);
+    }
+
+    /// Runs what was held and has its turn now, up to what another connection must answer.
+    pub(crate) fn run_held(&mut self, link: &mut Link) {
+        while self.ripe.is_none()
+            && let Some(turn) = self.session.window.take_held()
+        {
             self.session.open();
-            self.run(link, turn);
+            match self.answerer(&turn) {
+                Some(slot) if slot != link.slot => self.ripe = Some((slot, turn)),
+                _ => self.run(link, turn),
+            }
         }
+    }
+
+    /// What has its turn on another connection than the one that brought it about.
+    pub(crate) fn take_ripe(&mut self) -> Option<(usize, Turn)> {
+        let ripe = self.ripe.take().or_else(|| {
+            let expected = self.session.window.expected();
+            let due = self.early.iter().position(|(_, request)| !expected.precedes(request.cmd_sn))?;
+            let (id, request) = self.early.remove(due);
+            Some((self.slot_of(id)?, Turn::TaskManagement(id, request)))
+        });
+        ripe.filter(|&(slot, _)| self.is_live(slot))
+    }
+
+    /// Which connection answers at once when the turn comes.
+    fn answerer(&self, turn: &Turn) -> Option<usize> {
+        match turn {
+            Turn::Pass | Turn::Command(_) => None,
+            Turn::TaskManagement(id, _) => self.slot_of(*id),
+            Turn::Logout(slot, _) => Some(*slot),
+        }
+    }
+
+    /// An immediate function waits for the commands that it is about and that come on other connections.
+    ///
+    /// Source: RFC 7143 §4.2.3.3 (b).
+    pub(crate) fn is_early(&self, request: &TaskManagementRequest) -> bool {
+        let several = self.roster.iter().flatten().count() > 1;
+        several && request.immediate && self.session.window.expected().precedes(request.cmd_sn)
+    }
+
+    /// The function has its turn when those commands have come.
+    pub(crate) fn defer(&mut self, id: TaskId, request: TaskManagementRequest) {
+        self.early.push((id, request));
+    }
+
+    /// The place of the connection that a task belongs to; none for one whose connection is lost.
+    pub(crate) fn slot_of(&self, id: TaskId) -> Option<usize> {
+        self.session.find(id).and_then(|task| task.slot)
+    }
+
+    /// The place of the connection that the initiator calls `cid`.
+    pub(crate) fn slot_of_connection(&self, cid: Cid) -> Option<usize> {
+        self.roster.iter().position(|known| *known == Some(cid))
+    }
+
+    /// There is a connection in `slot`.
+    pub(crate) fn welcome(&mut self, slot: usize, cid: Cid) {
+        self.roster.resize(self.roster.len().max(slot + 1), None);
+        self.roster[slot] = Some(cid);
+    }
+
+    /// The connection in `slot` is no more. Its tasks end without an answer; what the driver has of them is waited for
+    /// before anything new begins, so that no old write lands behind a new one.
+    ///
+    /// Source: RFC 7143 §7.13.
+    pub(crate) fn lose(&mut self, slot: usize) {
+        self.roster[slot] = None;
+        for id in self.session.matching(|task| task.slot == Some(slot)) {
+            let task = self.session.find_mut(id).expect("it was there a moment ago");
+            if task.command().is_some_and(|command| command.progress == Progress::Running) {
+                task.slot = None;
+                self.session.untag(id);
+                self.orphans += 1;
+            } else {
+                self.remove(id);
+            }
+        }
+        self.deliver();
+    }
+
+    /// A command whose connection is lost has ended.
+    pub(crate) fn forget(&mut self, id: TaskId) {
+        if self.remove(id).is_some() {
+            self.deliver();
+        }
+    }
+
+    fn is_live(&self, slot: usize) -> bool {
+        self.roster.get(slot).is_some_and(Option::is_some)
+    }
+
+    /// The places of all other connections.
+    pub(crate) fn others(&self, slot: usize) -> impl Iterator<Item = usize> {
+        (0..self.roster.len()).filter(move |&other| other != slot && self.is_live(other))
     }
 
     /// Forgets a task and what it holds.
@@ -170,6 +277,9 @@ impl FullFeature {
         let task = self.session.remove(id)?;
         if let Kind::Command(command) = &task.kind {
             self.held_bytes -= command.held_bytes;
+        }
+        if task.slot.is_none() {
+            self.orphans -= 1;
         }
         Some(task)
     }
@@ -183,12 +293,13 @@ impl FullFeature {
         }
     }
 
-    fn run(&mut self, link: &mut Link, turn: Turn) {
+    /// The turn of a request has come.
+    pub(crate) fn run(&mut self, link: &mut Link, turn: Turn) {
         match turn {
             Turn::Pass => {}
-            Turn::Command(id) => self.handle_turn(link, id),
+            Turn::Command(id) => self.handle_turn(id),
             Turn::TaskManagement(id, request) => self.start_task_management(link, id, &request),
-            Turn::Logout(request) => self.handle_logout(link, &request),
+            Turn::Logout(_, request) => self.handle_logout(link, &request),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::login::{Grant, LoginStatus, TargetLogin, TargetStep};
 use crate::pdu::SegmentLengths;
 use crate::receive::Head;
 use crate::{CloseReason, Negotiated, Violation};
+use std::collections::VecDeque;
 
 /// A login under way.
 #[derive(Debug)]
@@ -19,27 +20,43 @@ impl LoginPhase {
     }
 
     /// Each of the following gives what was agreed on, once the login has succeeded.
-    pub(crate) fn handle_pdu(&mut self, link: &mut Link, head: Head<'_>, text: &[u8]) -> Option<Box<Negotiated>> {
+    pub(crate) fn handle_pdu(
+        &mut self,
+        link: &mut Link,
+        events: &mut VecDeque<Event>,
+        head: Head<'_>,
+        text: &[u8],
+    ) -> Option<Box<Negotiated>> {
         self.login.handle_pdu(head.basic, text);
-        self.advance(link)
+        self.advance(link, events)
     }
 
-    pub(crate) fn handle_violation(&mut self, link: &mut Link, violation: Violation) -> Option<Box<Negotiated>> {
+    pub(crate) fn handle_violation(
+        &mut self,
+        link: &mut Link,
+        events: &mut VecDeque<Event>,
+        violation: Violation,
+    ) -> Option<Box<Negotiated>> {
         self.login.handle_violation(violation);
-        self.advance(link)
+        self.advance(link, events)
     }
 
-    pub(crate) fn grant(&mut self, link: &mut Link, grant: Grant) -> Option<Box<Negotiated>> {
+    pub(crate) fn grant(
+        &mut self,
+        link: &mut Link,
+        events: &mut VecDeque<Event>,
+        grant: Grant,
+    ) -> Option<Box<Negotiated>> {
         self.login.grant(grant);
-        self.advance(link)
+        self.advance(link, events)
     }
 
-    pub(crate) fn refuse(&mut self, link: &mut Link, status: LoginStatus) -> Option<Box<Negotiated>> {
+    pub(crate) fn refuse(&mut self, link: &mut Link, events: &mut VecDeque<Event>, status: LoginStatus) {
         self.login.refuse(status);
-        self.advance(link)
+        let _ = self.advance(link, events);
     }
 
-    fn advance(&mut self, link: &mut Link) -> Option<Box<Negotiated>> {
+    fn advance(&mut self, link: &mut Link, events: &mut VecDeque<Event>) -> Option<Box<Negotiated>> {
         while let Some(step) = self.login.poll() {
             match step {
                 TargetStep::Respond { mut response, text } => {
@@ -49,7 +66,7 @@ impl LoginPhase {
                     response.emit(SegmentLengths::data(text.len()), &mut header);
                     link.transmit.push(&header, &text);
                 }
-                TargetStep::Ask(question) => link.events.push_back(Event::Login(question)),
+                TargetStep::Ask(question) => events.push_back(Event::Login(question)),
                 TargetStep::FullFeature(negotiated) => return Some(negotiated),
                 TargetStep::Failed { status, violation } => {
                     link.close(violation.map_or(CloseReason::LoginRefused(status), CloseReason::Violation));

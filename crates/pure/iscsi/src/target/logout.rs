@@ -9,14 +9,25 @@ use crate::pdu::{
 };
 
 impl FullFeature {
-    /// Source: RFC 7143 §11.14, §11.15. There is one connection: closing it and closing the session are the same.
+    /// Source: RFC 7143 §11.14, §11.15.
     pub(crate) fn handle_logout(&mut self, link: &mut Link, request: &LogoutRequest) {
-        let ours = request.cid == self.negotiated.identity.cid;
-        let outcome = match request.reason {
-            LogoutReason::CloseSession => LogoutOutcome::Closed,
-            LogoutReason::CloseConnection if ours => LogoutOutcome::Closed,
-            LogoutReason::CloseConnection => LogoutOutcome::CidNotFound,
-            LogoutReason::RemoveForRecovery => LogoutOutcome::RecoveryNotSupported,
+        let named = self.slot_of_connection(request.cid);
+        let outcome = match (request.reason, named) {
+            (LogoutReason::CloseSession, _) => {
+                self.ending = self.others(link.slot).collect();
+                link.close(CloseReason::LoggedOut);
+                LogoutOutcome::Closed
+            }
+            (LogoutReason::CloseConnection, Some(slot)) => {
+                if slot == link.slot {
+                    link.close(CloseReason::LoggedOut)
+                } else {
+                    self.ending.push(slot)
+                }
+                LogoutOutcome::Closed
+            }
+            (LogoutReason::CloseConnection, None) => LogoutOutcome::CidNotFound,
+            (LogoutReason::RemoveForRecovery, _) => LogoutOutcome::RecoveryNotSupported,
         };
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let response = LogoutResponse {
@@ -32,9 +43,6 @@ impl FullFeature {
         let mut header = [0; 48];
         response.emit(SegmentLengths::NONE, &mut header);
         link.transmit.push(&header, &[]);
-        if outcome == LogoutOutcome::Closed {
-            link.close(CloseReason::LoggedOut);
-        }
     }
 
     /// Tells the initiator something that it did not ask for.

@@ -22,7 +22,7 @@ impl FullFeature {
         }
         // An answer needs no turn of its own, but the number counts.
         self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
-        let echoed = data.len().min(self.negotiated.peer_data_segment_bytes_max as usize);
+        let echoed = data.len().min(link.peer_data_segment_bytes_max as usize);
         let data = data.get(..echoed).unwrap_or_default();
         let stat_sn = link.take_stat_sn();
         self.push_nop_in(link, request.initiator_task_tag, TargetTransferTag::RESERVED, stat_sn, data);
@@ -31,8 +31,8 @@ impl FullFeature {
 
     /// Asks the initiator whether it is there.
     pub(crate) fn send_ping(&mut self, link: &mut Link) {
-        self.ping.last = self.ping.last.wrapping_add(1) & 0x7fff_ffff;
-        let tag = TargetTransferTag(self.ping.last);
+        link.ping.last = link.ping.last.wrapping_add(1) & 0x7fff_ffff;
+        let tag = TargetTransferTag(link.ping.last);
         self.push_nop_in(link, InitiatorTaskTag::RESERVED, tag, link.stat_sn, &[]);
     }
 

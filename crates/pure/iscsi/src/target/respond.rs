@@ -29,21 +29,21 @@ impl FullFeature {
         // Never more than the initiator expects.
         let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
         let data_in_total = given.min(command.expected_in_bytes);
-        self.responding.push_back(Responding { task: id, response, data_in_total, data_in_bytes: 0, data_in_pdus: 0 });
+        link.responding.push_back(Responding { task: id, response, data_in_total, data_in_bytes: 0, data_in_pdus: 0 });
         self.pump(link);
     }
 
     /// Queues PDUs of waiting answers while the output has room.
     pub(crate) fn pump(&mut self, link: &mut Link) {
         while link.transmit.has_room()
-            && let Some(mut answer) = self.responding.pop_front()
+            && let Some(mut answer) = link.responding.pop_front()
         {
             let Some(task) = self.session.find(answer.task) else { continue };
-            let len = self.data_in_len(&answer);
+            let len = self.data_in_len(link, &answer);
             if answer.is_left(len, task.command().is_some_and(CommandTask::is_bidirectional)) {
                 let tag = task.tag;
                 self.send_data_in(link, tag, &mut answer, len);
-                self.responding.push_front(answer);
+                link.responding.push_front(answer);
             } else {
                 self.send_status(link, &answer, len);
             }
@@ -51,11 +51,11 @@ impl FullFeature {
     }
 
     /// Bytes of the next Data-In: within the initiator's MaxRecvDataSegmentLength and the running burst.
-    fn data_in_len(&self, answer: &Responding) -> u32 {
+    fn data_in_len(&self, link: &Link, answer: &Responding) -> u32 {
         let burst = self.negotiated.burst_bytes_max;
         let burst_left = burst - answer.data_in_bytes % burst;
         let left = answer.data_in_total - answer.data_in_bytes;
-        self.negotiated.peer_data_segment_bytes_max.min(burst_left).min(left)
+        link.peer_data_segment_bytes_max.min(burst_left).min(left)
     }
 
     /// Queues a Data-In that is not the last PDU of its task.

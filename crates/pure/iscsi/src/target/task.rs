@@ -14,6 +14,8 @@ pub(crate) struct Task {
     pub(crate) tag: InitiatorTaskTag,
     pub(crate) lun: Lun,
     pub(crate) cmd_sn: CmdSn,
+    /// The place of the connection that it belongs to; none when that is lost.
+    pub(crate) slot: Option<usize>,
     /// Outside the order of CmdSN, and of the places that MaxCmdSN is counted from.
     pub(crate) immediate: bool,
     /// The task management function that will end it.
@@ -94,6 +96,10 @@ impl Tagged for Task {
 
     fn is_immediate(&self) -> bool {
         self.immediate
+    }
+
+    fn is_tagged(&self) -> bool {
+        self.slot.is_some()
     }
 }
 

@@ -32,10 +32,15 @@ impl FullFeature {
             tag: request.initiator_task_tag,
             lun: request.lun,
             cmd_sn: request.cmd_sn,
+            slot: Some(link.slot),
             immediate: request.immediate,
             doomed_by: None,
             kind: Kind::TaskManagement,
         });
+        if self.is_early(&request) {
+            self.defer(id, request);
+            return Ok(());
+        }
         let turn = Turn::TaskManagement(id, request);
         self.take_turn(link, request.immediate, request.cmd_sn, turn);
         Ok(())
@@ -48,8 +53,8 @@ impl FullFeature {
             F::AbortTask => self.abort_task(link, id, request),
             F::AbortTaskSet | F::ClearTaskSet | F::LogicalUnitReset | F::TargetWarmReset | F::TargetColdReset => {
                 self.doom(id, request);
-                self.deliver(link);
-                self.ask(link, id, request, None);
+                self.deliver();
+                self.ask(id, request, None);
             }
             F::TaskReassign => {
                 self.respond_task_management(link, id, TaskFunctionOutcome::ReassignmentNotSupported);
@@ -61,17 +66,22 @@ impl FullFeature {
         }
     }
 
-    /// The driver's answer to a function. When it is complete, nothing more is sent for the tasks it affected.
-    pub(crate) fn respond_task_management(&mut self, link: &mut Link, id: TaskId, outcome: TaskFunctionOutcome) {
-        if !self.session.find(id).is_some_and(|task| matches!(task.kind, Kind::TaskManagement)) {
-            return;
-        }
+    /// The function has ended; when it is complete, nothing more is sent for the tasks it affected.
+    pub(crate) fn finish_doomed(&mut self, id: TaskId, outcome: TaskFunctionOutcome) {
         for doomed in self.session.matching(|task| task.doomed_by == Some(id)) {
             if outcome == TaskFunctionOutcome::Complete {
                 self.remove(doomed);
             } else if let Some(task) = self.session.find_mut(doomed) {
                 task.doomed_by = None;
             }
+        }
+        self.deliver();
+    }
+
+    /// The answer to a function, behind [`FullFeature::finish_doomed`].
+    pub(crate) fn respond_task_management(&mut self, link: &mut Link, id: TaskId, outcome: TaskFunctionOutcome) {
+        if !self.session.find(id).is_some_and(|task| matches!(task.kind, Kind::TaskManagement)) {
+            return;
         }
         let Some(task) = self.remove(id) else { return };
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
@@ -92,10 +102,10 @@ impl FullFeature {
         let Some(task) = self.session.find_mut(referenced) else { return };
         if task.command().is_some_and(|command| command.progress == Progress::Running) {
             task.doomed_by = Some(id);
-            return self.ask(link, id, request, Some(referenced));
+            return self.ask(id, request, Some(referenced));
         }
         self.remove(referenced);
-        self.deliver(link);
+        self.deliver();
         self.respond_task_management(link, id, TaskFunctionOutcome::Complete);
     }
 
@@ -138,8 +148,8 @@ impl FullFeature {
         }
     }
 
-    fn ask(&mut self, link: &mut Link, task: TaskId, request: &TaskManagementRequest, referenced: Option<TaskId>) {
+    fn ask(&mut self, task: TaskId, request: &TaskManagementRequest, referenced: Option<TaskId>) {
         let (function, lun) = (request.function, request.lun);
-        link.events.push_back(Event::TaskManagement(TaskManagement { task, function, lun, referenced }));
+        self.events.push_back(Event::TaskManagement(TaskManagement { task, function, lun, referenced }));
     }
 }

@@ -16,7 +16,7 @@ impl FullFeature {
         if !self.in_window(request.immediate, request.cmd_sn) {
             return Ok(());
         }
-        let id = self.find_text(request)?;
+        let id = self.find_text(link, request)?;
         self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
         let segment_bytes_max = self.negotiated.own_data_segment_bytes_max as usize;
@@ -47,15 +47,15 @@ impl FullFeature {
     }
 
     /// The exchange that the request belongs to: a running one by its tags, or a new one.
-    fn find_text(&mut self, request: &TextRequest) -> Result<TaskId, Violation> {
+    fn find_text(&mut self, link: &mut Link, request: &TextRequest) -> Result<TaskId, Violation> {
         if !request.target_transfer_tag.is_reserved() {
             let id = self.session.by_tag(request.initiator_task_tag).ok_or(Violation::TransferTagUnknown)?;
-            return match self.session.find(id).map(|task| &task.kind) {
+            return match self.session.find(id).filter(|task| task.slot == Some(link.slot)).map(|task| &task.kind) {
                 Some(Kind::Text(text)) if text.transfer_tag == request.target_transfer_tag => Ok(id),
                 _ => Err(Violation::TransferTagUnknown),
             };
         }
-        if let Some(before) = self.text.take() {
+        if let Some(before) = link.text.take() {
             self.remove(before);
         }
         self.session.admit(request.initiator_task_tag, request.immediate)?;
@@ -64,6 +64,7 @@ impl FullFeature {
             tag: request.initiator_task_tag,
             lun: request.lun,
             cmd_sn: request.cmd_sn,
+            slot: Some(link.slot),
             immediate: request.immediate,
             doomed_by: None,
             kind: Kind::Text(TextTask {
@@ -73,7 +74,7 @@ impl FullFeature {
                 answer: TextWriter::default(),
             }),
         });
-        self.text = Some(id);
+        link.text = Some(id);
         Ok(id)
     }
 
@@ -90,7 +91,7 @@ impl FullFeature {
                 },
                 // A declaration; it needs no answer.
                 "MaxRecvDataSegmentLength" => match number(value).and_then(|bytes| u32::try_from(bytes).ok()) {
-                    Some(bytes @ 512..=0x00ff_ffff) => self.negotiated.peer_data_segment_bytes_max = bytes,
+                    Some(bytes @ 512..=0x00ff_ffff) => link.peer_data_segment_bytes_max = bytes,
                     _ => answer.push(key, "Reject"),
                 },
                 "InitiatorAlias" => {}
@@ -103,7 +104,7 @@ impl FullFeature {
         match which {
             Some(which) => {
                 text.asked = Some(which.clone());
-                link.events.push_back(Event::SendTargets { task: id, which });
+                self.events.push_back(Event::SendTargets { task: id, which });
             }
             None => self.send_text(link, id),
         }
@@ -125,7 +126,7 @@ impl FullFeature {
 
     /// Sends what is left of the answer, as much as the initiator takes at once.
     fn send_text(&mut self, link: &mut Link, id: TaskId) {
-        let most = self.negotiated.peer_data_segment_bytes_max as usize;
+        let most = link.peer_data_segment_bytes_max as usize;
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return };
         let part = text.answer.take(most);
         self.push_text(link, id, &part, !part.continues);
@@ -138,7 +139,7 @@ impl FullFeature {
         let transfer_tag = text.transfer_tag;
         if last {
             self.remove(id);
-            self.text = None;
+            link.text = None;
         }
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let response = TextResponse {

@@ -81,7 +81,7 @@ fn large_payload_is_received_straight_into_the_commands_memory() {
     let data = pattern(200_000);
     let bytes = command(7, 1, writes(200_000), &data);
     rig.receive(&bytes[..100]);
-    assert_eq!(rig.target.receive_into().len(), 200_000 - 52, "the rest of the payload, and nothing behind it");
+    assert_eq!(rig.target.receive_into(0).len(), 200_000 - 52, "the rest of the payload, and nothing behind it");
     rig.receive(&bytes[100..]);
     assert_eq!(&rig.expect_command().data_out[..], &data[..]);
 }
@@ -91,12 +91,12 @@ fn receives_are_long_behind_small_pdus_and_short_behind_large_payloads() {
     let limits = Negotiated { first_burst_bytes_max: 1 << 20, ..negotiated() };
     let mut rig = Rig::with(config(), limits);
     rig.receive(&nop_out(u32::MAX, 1, true, &pattern(1000)).repeat(100));
-    assert!(rig.target.receive_into().len() > 32 << 10, "one receive brings many PDUs");
+    assert!(rig.target.receive_into(0).len() > 32 << 10, "one receive brings many PDUs");
     let bytes = command(7, 1, writes(200_000), &pattern(200_000));
     rig.receive(&bytes[..100]);
     rig.receive(&bytes[100..]);
     rig.expect_command();
-    assert!(rig.target.receive_into().len() <= 4096, "so that the next payload can be placed, too");
+    assert!(rig.target.receive_into(0).len() <= 4096, "so that the next payload can be placed, too");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn data_out_behind_a_hole_in_its_numbers_ends_the_command_and_not_the_connection
     assert!(rig.events().is_empty(), "the command is not handed out");
     let said = rig.said();
     assert!(matches!(&said[..], [one] if one.contains("status 2 ") && one.contains("sense [70, 0, b,")), "{said:?}");
-    assert!(!rig.target.is_closed());
+    assert!(!rig.target.is_over());
 }
 
 /// Each row breaks one rule; the connection ends with a Reject that names it.
@@ -144,7 +144,7 @@ fn data_out_that_disagrees_with_its_r2t_ends_the_connection() {
             "{violation:?}: {events:?}"
         );
         assert_eq!(rig.said(), [format!("reject {:?} of 0x05", violation.reject_reason())]);
-        assert!(rig.target.is_closed());
+        assert!(rig.target.is_over());
     }
 }
 

@@ -74,7 +74,7 @@ fn wrong_header_digest_ends_the_connection_without_a_word() {
             matches!(events[..], [Event::Closed(CloseReason::Violation(Violation::HeaderDigestWrong))]),
             "byte {at}: {events:?}"
         );
-        assert!(rig.sent().is_empty() && rig.target.is_closed());
+        assert!(rig.sent().is_empty() && rig.target.is_over());
     }
 }
 

@@ -39,7 +39,7 @@ fn grant() -> Grant {
 }
 
 struct Whole {
-    target: target::Connection,
+    target: target::Session,
     initiator: initiator::Connection,
     /// What both sides saw.
     log: Vec<String>,
@@ -48,7 +48,7 @@ struct Whole {
 
 impl Whole {
     fn new(answer: fn() -> Result<Grant, LoginStatus>) -> Self {
-        let target = target::Connection::new(Rc::new(Config::default()), [1; 32], Time(0));
+        let target = target::Session::new(Rc::new(Config::default()), [1; 32], Time(0));
         let initiator = initiator::Connection::new(Rc::new(host()), [2; 32], Time(0));
         Self { target, initiator, log: Vec::new(), answer }
     }
@@ -56,22 +56,22 @@ impl Whole {
     /// Bytes go each way in pieces of `cut` until nobody has more to say; `budget` bytes at most in all.
     fn run(&mut self, cut: usize, budget: &mut usize) {
         loop {
-            let to_target = drain(&self.initiator.gathered(), *budget);
+            let to_target = drain(&gathered(|into| self.initiator.gather(into)), *budget);
             *budget -= to_target.len();
             self.initiator.handle_transmitted(to_target.len());
             for piece in to_target.chunks(cut) {
                 feed(piece, |bytes| {
-                    let space = self.target.receive_into();
+                    let space = self.target.receive_into(0);
                     let len = space.len().min(bytes.len());
                     space[..len].copy_from_slice(&bytes[..len]);
-                    self.target.handle_received(len, Time(0), &mut OpenGate);
+                    self.target.handle_received(0, len, Time(0), &mut OpenGate);
                     len
                 });
                 self.act();
             }
-            let to_initiator = drain(&self.target.gathered(), *budget);
+            let to_initiator = drain(&gathered(|into| self.target.gather(0, into)), *budget);
             *budget -= to_initiator.len();
-            self.target.handle_transmitted(to_initiator.len());
+            self.target.handle_transmitted(0, to_initiator.len());
             for piece in to_initiator.chunks(cut) {
                 feed(piece, |bytes| {
                     let space = self.initiator.receive_into();
@@ -142,23 +142,12 @@ impl Whole {
     }
 }
 
-trait Gathers {
-    fn gathered(&self) -> Vec<u8>;
+/// What one call adds to the slices of a send.
+fn gathered<'a>(gather: impl FnOnce(&mut Gathered<'a>)) -> Vec<u8> {
+    let mut slices = Gathered::new();
+    gather(&mut slices);
+    slices.iter().flat_map(|slice| slice.iter().copied()).collect()
 }
-
-macro_rules! gathers {
-    ($role:ident) => {
-        impl Gathers for $role::Connection {
-            fn gathered(&self) -> Vec<u8> {
-                let mut slices = Gathered::new();
-                self.gather(&mut slices);
-                slices.iter().flat_map(|slice| slice.iter().copied()).collect()
-            }
-        }
-    };
-}
-gathers!(target);
-gathers!(initiator);
 
 fn drain(bytes: &[u8], most: usize) -> Vec<u8> {
     bytes[..bytes.len().min(most)].to_vec()
@@ -207,11 +196,11 @@ fn peer_that_resets_at_every_byte_of_a_session_leaves_nothing() {
     for end in (0..all).step_by(5) {
         let mut whole = Whole::new(|| Ok(grant()));
         whole.run(usize::MAX, &mut end.clone());
-        whole.target.handle_peer_closed();
+        whole.target.handle_peer_closed(0);
         whole.initiator.handle_peer_closed();
         whole.act();
         assert_eq!(whole.log.iter().filter(|line| line.starts_with("target: ")).count(), 1, "{end}");
-        assert!(whole.target.is_closed() && whole.initiator.is_closed());
+        assert!(whole.target.is_over() && whole.initiator.is_closed());
         assert_eq!(whole.target.holds(), (0, 0));
     }
 }
@@ -224,7 +213,7 @@ fn refused_login_says_why_and_ends() {
     let expected =
         ["asked by iqn.2026-01.test:host".to_owned(), format!("target: {reason}"), format!("initiator: {reason}")];
     assert_eq!(whole.log, expected);
-    assert!(whole.target.is_closed());
+    assert!(whole.target.is_over());
 }
 
 #[test]
@@ -242,16 +231,17 @@ fn wrong_secret_is_an_authentication_failure() {
 
 /// What a target says to bytes from a stranger, and why it leaves, if it does.
 fn stranger(bytes: &[u8]) -> (Vec<String>, Option<CloseReason>) {
-    let mut target = target::Connection::new(Rc::new(Config::default()), [1; 32], Time(0));
+    let mut target = target::Session::new(Rc::new(Config::default()), [1; 32], Time(0));
     feed(bytes, |bytes| {
-        let space = target.receive_into();
+        let space = target.receive_into(0);
         let len = space.len().min(bytes.len());
         space[..len].copy_from_slice(&bytes[..len]);
-        target.handle_received(len, Time(0), &mut OpenGate);
+        target.handle_received(0, len, Time(0), &mut OpenGate);
         len
     });
     assert!(target.buffer_bytes() <= 16 << 10, "{} bytes before anybody has proven anything", target.buffer_bytes());
-    let said = pdus(&target.gathered()).iter().map(|(header, data)| describe(header, data)).collect();
+    let said =
+        pdus(&gathered(|into| target.gather(0, into))).iter().map(|(header, data)| describe(header, data)).collect();
     let closed = std::iter::from_fn(|| target.poll_event()).find_map(|event| match event {
         target::Event::Closed(reason) => Some(reason),
         _ => None,
@@ -295,16 +285,16 @@ fn stranger_that_sends_login_text_without_end_is_left_within_its_bounds() {
 
 #[test]
 fn half_open_login_ends_at_its_deadline_whatever_trickles_in() {
-    let mut target = target::Connection::new(Rc::new(Config::default()), [1; 32], Time(0));
+    let mut target = target::Session::new(Rc::new(Config::default()), [1; 32], Time(0));
     for second in 0..15 {
         let now = Time(0) + Duration::from_secs(second);
         assert!(target.poll_timeout().is_some_and(|due| due > now));
-        target.receive_into()[0] = 0x43;
-        target.handle_received(1, now, &mut OpenGate);
+        target.receive_into(0)[0] = 0x43;
+        target.handle_received(0, 1, now, &mut OpenGate);
     }
     let due = target.poll_timeout().expect("an open connection has a timer");
     assert_eq!(due, Time(0) + Duration::from_secs(15));
     target.handle_timeout(due);
     assert!(matches!(target.poll_event(), Some(target::Event::Closed(CloseReason::LoginTimeout))));
-    assert!(target.is_closed());
+    assert!(target.is_over());
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Two machines, the bytes between them, and a disk of 64 KiB behind the target.
 struct Pair {
-    target: target::Connection,
+    target: target::Session,
     initiator: initiator::Connection,
     now: Time,
     to_target: VecDeque<u8>,
@@ -37,7 +37,7 @@ fn both_sides(negotiated: Negotiated) -> Pair {
         own_data_segment_bytes_max: negotiated.peer_data_segment_bytes_max,
         ..negotiated.clone()
     };
-    let target = target::Connection::in_full_feature(Rc::new(config()), negotiated, now);
+    let target = target::Session::in_full_feature(Rc::new(config()), negotiated, now);
     let initiator = initiator::Connection::in_full_feature(
         Rc::new(initiator_config()),
         from_initiators_side,
@@ -64,13 +64,13 @@ impl Pair {
     /// Moves up to `most` bytes each way. True when something moved.
     fn turn(&mut self, most: usize) -> bool {
         let mut moved = false;
-        while self.target.wants_to_send() {
+        while self.target.wants_to_send(0) {
             let mut slices = Gathered::new();
-            self.target.gather(&mut slices);
+            self.target.gather(0, &mut slices);
             let before = self.to_initiator.len();
             slices.iter().for_each(|slice| self.to_initiator.extend(slice.iter()));
             drop(slices);
-            self.target.handle_transmitted(self.to_initiator.len() - before);
+            self.target.handle_transmitted(0, self.to_initiator.len() - before);
         }
         while self.initiator.wants_to_send() {
             let mut slices = Gathered::new();
@@ -80,10 +80,10 @@ impl Pair {
             drop(slices);
             self.initiator.handle_transmitted(self.to_target.len() - before);
         }
-        let space = self.target.receive_into();
+        let space = self.target.receive_into(0);
         let len = space.len().min(most).min(self.to_target.len());
         self.to_target.drain(..len).zip(space).for_each(|(byte, place)| *place = byte);
-        self.target.handle_received(len, self.now, &mut target::OpenGate);
+        self.target.handle_received(0, len, self.now, &mut target::OpenGate);
         moved |= len > 0;
         let space = self.initiator.receive_into();
         let len = space.len().min(most).min(self.to_initiator.len());
@@ -91,7 +91,7 @@ impl Pair {
         self.initiator.handle_received(len, self.now);
         moved |= len > 0;
         self.act();
-        moved || self.target.wants_to_send() || self.initiator.wants_to_send()
+        moved || self.target.wants_to_send(0) || self.initiator.wants_to_send()
     }
 
     fn run(&mut self) {
@@ -169,7 +169,7 @@ fn requests_of_every_kind_are_answered() {
     let Some(initiator::Event::Async { sense, .. }) = pair.others.last() else { panic!("{:?}", pair.others) };
     assert_eq!(sense[..], [0x70, 0, 6]);
     assert_eq!(pair.closed, [CloseReason::LoggedOut, CloseReason::LoggedOut]);
-    assert!(pair.target.is_closed() && pair.initiator.is_closed());
+    assert!(pair.target.is_over() && pair.initiator.is_closed());
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn connection_closed_at_every_byte_leaves_nothing() {
     for end in (0..script.len()).step_by(step) {
         let mut rig = generous();
         rig.receive(&script[..end]);
-        rig.target.handle_peer_closed();
+        rig.target.handle_peer_closed(0);
         let events = rig.events();
         assert!(matches!(events.last(), Some(Event::Closed(_))), "{end}");
         assert_eq!(events.iter().filter(|event| matches!(event, Event::Closed(_))).count(), 1);

@@ -1,10 +1,11 @@
 //! A target's connection in full feature phase, with an initiator that says exactly what a test wants.
 
 use crate::pdu::{
-    AsyncMessage, Bhs, Cid, CmdSn, DataOut, DataSn, InitiatorTaskTag, Isid, Lun, NopOut, Residual, ScsiCommand,
-    SegmentLengths, StatSn, TargetPdu, TargetTransferTag, TaskAttribute, TaskFunction, TaskManagementRequest, Tsih,
+    AsyncMessage, Bhs, Cid, CmdSn, DataOut, DataSn, InitiatorTaskTag, Isid, LogoutReason, LogoutRequest, Lun, NopOut,
+    Residual, ScsiCommand, SegmentLengths, StatSn, TargetPdu, TargetTransferTag, TaskAttribute, TaskFunction,
+    TaskManagementRequest, Tsih,
 };
-use crate::target::{Command, Config, Connection, Event, Gate, OpenGate, Response, TaskManagement};
+use crate::target::{Command, Config, Event, Gate, Joining, OpenGate, Response, Session, TaskManagement};
 use crate::{Gathered, Identity, IscsiName, Negotiated, SessionType, TaskId};
 use shard::Time;
 use std::rc::Rc;
@@ -44,6 +45,7 @@ pub(super) fn identity() -> Identity {
         target_name: Some(IscsiName::parse("iqn.2026-01.test:disk").expect("a name")),
         isid: Isid([1, 2, 3, 4, 5, 6]),
         tsih: Tsih(1),
+        joins: false,
         cid: Cid(1),
         cmd_sn: CmdSn(1),
     }
@@ -59,10 +61,12 @@ pub(super) fn initiator_config() -> crate::initiator::Config {
 }
 
 pub(super) struct Rig {
-    pub(super) target: Connection,
+    pub(super) target: Session,
     pub(super) now: Time,
     /// The CmdSN of the next command.
     pub(super) cmd_sn: u32,
+    /// The connection that is used.
+    pub(super) slot: usize,
 }
 
 impl Rig {
@@ -72,8 +76,23 @@ impl Rig {
 
     pub(super) fn with(config: Config, negotiated: Negotiated) -> Self {
         let now = Time(0);
-        let target = Connection::in_full_feature(Rc::new(config), negotiated, now);
-        Self { target, now, cmd_sn: 1 }
+        let target = Session::in_full_feature(Rc::new(config), negotiated, now);
+        Self { target, now, cmd_sn: 1, slot: 0 }
+    }
+
+    /// Another connection joins the session, and is used from now on.
+    pub(super) fn join(&mut self, cid: u16) -> Option<usize> {
+        let agreed = negotiated();
+        let identity = Identity { cid: Cid(cid), joins: true, ..agreed.identity.clone() };
+        let joining = Joining::of(Negotiated { identity, ..agreed });
+        self.slot = self.target.join(&joining, self.now)?;
+        Some(self.slot)
+    }
+
+    /// The connection in `slot` is used from now on.
+    pub(super) fn on(&mut self, slot: usize) -> &mut Self {
+        self.slot = slot;
+        self
     }
 
     /// The bytes arrive, as fast as the target takes them.
@@ -83,14 +102,14 @@ impl Rig {
 
     pub(super) fn receive_through(&mut self, mut bytes: &[u8], gate: &mut impl Gate) {
         while !bytes.is_empty() {
-            let space = self.target.receive_into();
+            let space = self.target.receive_into(self.slot);
             if space.is_empty() {
                 return;
             }
             let len = space.len().min(bytes.len());
             let (now, rest) = bytes.split_at(len);
             space[..len].copy_from_slice(now);
-            self.target.handle_received(len, self.now, gate);
+            self.target.handle_received(self.slot, len, self.now, gate);
             bytes = rest;
         }
     }
@@ -125,13 +144,13 @@ impl Rig {
     /// Everything that the target has to say, sent and forgotten.
     pub(super) fn sent(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
-        while self.target.wants_to_send() {
+        while self.target.wants_to_send(self.slot) {
             let mut slices = Gathered::new();
-            self.target.gather(&mut slices);
+            self.target.gather(self.slot, &mut slices);
             let from = all.len();
             slices.iter().for_each(|slice| all.extend_from_slice(slice));
             drop(slices);
-            self.target.handle_transmitted(all.len() - from);
+            self.target.handle_transmitted(self.slot, all.len() - from);
         }
         all
     }
@@ -244,6 +263,20 @@ pub(super) fn manage(tag: u32, cmd_sn: u32, function: TaskFunction, referenced: 
         exp_stat_sn: StatSn(0),
         ref_cmd_sn: CmdSn(ref_cmd_sn),
         exp_data_sn: DataSn(0),
+    };
+    let mut bytes = [0; 48];
+    header.emit(SegmentLengths::NONE, &mut bytes);
+    bytes.to_vec()
+}
+
+pub(super) fn logout(cmd_sn: u32, reason: LogoutReason, cid: u16) -> Vec<u8> {
+    let header = LogoutRequest {
+        immediate: false,
+        reason,
+        initiator_task_tag: InitiatorTaskTag(9),
+        cid: Cid(cid),
+        cmd_sn: CmdSn(cmd_sn),
+        exp_stat_sn: StatSn(0),
     };
     let mut bytes = [0; 48];
     header.emit(SegmentLengths::NONE, &mut bytes);

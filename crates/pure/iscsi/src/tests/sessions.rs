@@ -2,8 +2,7 @@
 
 use super::rig::*;
 use crate::pdu::{
-    AsyncEvent, Cid, CmdSn, InitiatorTaskTag, LogoutReason, LogoutRequest, Lun, SegmentLengths, StatSn,
-    TargetTransferTag, TextRequest,
+    AsyncEvent, CmdSn, InitiatorTaskTag, LogoutReason, Lun, SegmentLengths, StatSn, TargetTransferTag, TextRequest,
 };
 use crate::target::{CloseReason, Event, SendTargets, TargetRecord};
 use crate::{Identity, Negotiated, SessionType, Violation};
@@ -24,20 +23,6 @@ fn text(tag: u32, cmd_sn: u32, transfer_tag: TargetTransferTag, continues: bool,
     let mut bytes = [0; 48];
     header.emit(SegmentLengths::data(data.len()), &mut bytes);
     pdu(bytes, data)
-}
-
-fn logout(reason: LogoutReason, cid: u16) -> Vec<u8> {
-    let header = LogoutRequest {
-        immediate: false,
-        reason,
-        initiator_task_tag: InitiatorTaskTag(9),
-        cid: Cid(cid),
-        cmd_sn: CmdSn(1),
-        exp_stat_sn: StatSn(0),
-    };
-    let mut bytes = [0; 48];
-    header.emit(SegmentLengths::NONE, &mut bytes);
-    bytes.to_vec()
 }
 
 fn discovery() -> Negotiated {
@@ -65,13 +50,13 @@ fn silent_peer_is_pinged_and_then_left() {
     let idle = rig.target.poll_timeout().expect("an open connection has a timer");
     assert_eq!(idle, Time(0) + Duration::from_secs(15));
     rig.target.handle_timeout(Time(idle.0 - 1));
-    assert!(!rig.target.wants_to_send());
+    assert!(!rig.target.wants_to_send(0));
     rig.target.handle_timeout(idle);
     assert_eq!(rig.said(), ["ping max 4"]);
     let end = rig.target.poll_timeout().expect("an open connection has a timer");
     rig.target.handle_timeout(end);
     assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::PeerSilent)]));
-    assert!(rig.target.is_closed() && rig.target.poll_timeout().is_none());
+    assert!(rig.target.is_over() && rig.target.poll_timeout().is_none());
 }
 
 #[test]
@@ -177,12 +162,12 @@ fn text_without_end_and_text_of_no_exchange_end_the_connection() {
 fn logout_ends_the_session_and_forgets_its_tasks() {
     for reason in [LogoutReason::CloseSession, LogoutReason::CloseConnection] {
         let mut rig = Rig::new();
-        rig.receive(&logout(reason, 1));
+        rig.receive(&logout(1, reason, 1));
         assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::LoggedOut)]));
-        assert!(!rig.target.is_closed(), "the answer waits to be sent");
-        assert!(rig.target.receive_into().is_empty());
+        assert!(!rig.target.is_over(), "the answer waits to be sent");
+        assert!(rig.target.receive_into(0).is_empty());
         assert_eq!(rig.said(), ["logout 9 Closed"]);
-        assert!(rig.target.is_closed());
+        assert!(rig.target.is_over());
     }
 }
 
@@ -193,7 +178,7 @@ fn logout_that_cannot_be_is_answered_and_the_session_goes_on() {
         (LogoutReason::RemoveForRecovery, 1, "RecoveryNotSupported"),
     ] {
         let mut rig = Rig::new();
-        rig.receive(&logout(reason, cid));
+        rig.receive(&logout(1, reason, cid));
         assert_eq!(rig.said(), [format!("logout 9 {outcome}")]);
         assert!(rig.events().is_empty());
     }
@@ -257,7 +242,7 @@ fn what_breaks_the_format_ends_the_connection() {
             "{violation:?}: {events:?}"
         );
         assert!(rig.said()[0].starts_with("reject"));
-        assert!(rig.target.is_closed());
+        assert!(rig.target.is_over());
     }
 }
 
@@ -272,7 +257,7 @@ fn discovery_session_does_nothing_but_discovery() {
 
 #[test]
 fn peer_that_goes_away_leaves_nothing_and_a_dropped_connection_neither() {
-    for close in [|rig: &mut Rig| rig.target.handle_peer_closed(), |rig: &mut Rig| rig.target.close()] {
+    for close in [|rig: &mut Rig| rig.target.handle_peer_closed(0), |rig: &mut Rig| rig.target.close()] {
         let mut rig = Rig::new();
         rig.command(1, writes(100_000), &pattern(1000));
         rig.command(2, NONE, &[]);
@@ -280,9 +265,9 @@ fn peer_that_goes_away_leaves_nothing_and_a_dropped_connection_neither() {
         close(&mut rig);
         assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::PeerClosed | CloseReason::Dropped)]));
         rig.assert_idle();
-        assert!(rig.target.is_closed() && !rig.target.wants_to_send());
+        assert!(rig.target.is_over() && !rig.target.wants_to_send(0));
         rig.respond(task, crate::target::Response::default());
-        rig.target.handle_received(0, rig.now, &mut crate::target::OpenGate);
+        rig.target.handle_received(0, 0, rig.now, &mut crate::target::OpenGate);
         assert!(rig.events().is_empty());
     }
 }
