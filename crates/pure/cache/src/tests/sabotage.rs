@@ -19,7 +19,7 @@ fn plan_for(bug: Sabotage) -> Plan {
         FillRacesWrite | JoinSpoiledFill | GuardNotCompared | DiscardKeepsCache | MergeLosesPiece | DirtyEvicted => {
             Plan { cuts: 0, ..plan }
         }
-        DiscardOvertaken => Plan { often: Some(Often::Discard), ..plan },
+        DiscardOvertaken => Plan { often: Some(Often::Discard), cuts: 24, ..plan },
         FlushForgetsOverwritten => Plan { often: Some(Often::Flush), ..plan },
         SwitchKeepsRecords => Plan { often: Some(Often::ChangePolicy), ..plan },
         LogFailureNotRecorded => Plan { log_fails: true, ..plan },
