@@ -1,7 +1,7 @@
 //! Both connections in full feature phase, by a real login over their public interface.
 
 use iscsi::login::{Grant, InitiatorConfig};
-use iscsi::pdu::Tsih;
+use iscsi::pdu::{Cid, Tsih};
 use iscsi::target::{Event, OpenGate};
 use iscsi::{Gathered, IscsiName, initiator, target};
 use shard::Time;
@@ -9,15 +9,33 @@ use std::rc::Rc;
 
 const NOW: Time = Time(0);
 
-pub fn pair() -> (target::Connection, initiator::Connection) {
+pub fn pair() -> (target::Session, initiator::Connection) {
+    login(Tsih(0))
+}
+
+/// A session of two connections, the second in place 1.
+pub fn session() -> target::Session {
+    let (mut target, _) = pair();
+    let (mut joining, _) = login(Tsih(1));
+    let joining = joining.take_joining().expect("it logged in to a session that is there");
+    assert_eq!(target.join(&joining, NOW), Some(1));
+    target
+}
+
+fn login(tsih: Tsih) -> (target::Session, initiator::Connection) {
     let name = |text: &str| IscsiName::parse(text).expect("a name");
-    let login = InitiatorConfig::new(name("iqn.2026-01.test:host"), Some(name("iqn.2026-01.test:disk")));
+    let mut login = InitiatorConfig::new(name("iqn.2026-01.test:host"), Some(name("iqn.2026-01.test:disk")));
+    (login.tsih, login.cid) = (tsih, Cid(tsih.0));
+    login.offer.connections_max = 2;
+    login.offer.error_recovery_level = 2;
     let mut initiator = initiator::Connection::new(Rc::new(initiator::Config::new(login)), [1; 32], NOW);
-    let config = target::Config { commands_max: 8, data_out_bytes_max: 1 << 20, ..target::Config::default() };
-    let mut target = target::Connection::new(Rc::new(config), [2; 32], NOW);
-    while initiator.wants_to_send() || target.wants_to_send() {
+    let mut config = target::Config { commands_max: 8, data_out_bytes_max: 1 << 20, ..target::Config::default() };
+    config.login.offer.connections_max = 2;
+    config.login.offer.error_recovery_level = 2;
+    let mut target = target::Session::new(Rc::new(config), [2; 32], NOW);
+    while initiator.wants_to_send() || target.wants_to_send(0) {
         let bytes = drain_initiator(&mut initiator);
-        feed_target(&mut target, &bytes);
+        feed_target(&mut target, 0, &bytes);
         while let Some(event) = target.poll_event() {
             if let Event::Login(_) = event {
                 let grant = Grant {
@@ -29,23 +47,22 @@ pub fn pair() -> (target::Connection, initiator::Connection) {
                 target.grant(grant, NOW);
             }
         }
-        let bytes = drain_target(&mut target);
+        let bytes = drain_target(&mut target, 0);
         feed_initiator(&mut initiator, &bytes);
     }
-    assert!(matches!(initiator.poll_event(), Some(initiator::Event::FullFeature(_))), "the login succeeds");
     (target, initiator)
 }
 
 /// What the target has to say; it has left.
-pub fn drain_target(target: &mut target::Connection) -> Vec<u8> {
+pub fn drain_target(target: &mut target::Session, slot: usize) -> Vec<u8> {
     let mut all = Vec::new();
-    while target.wants_to_send() {
+    while target.wants_to_send(slot) {
         let mut slices = Gathered::new();
-        target.gather(&mut slices);
+        target.gather(slot, &mut slices);
         let before = all.len();
         slices.iter().for_each(|slice| all.extend_from_slice(slice));
         drop(slices);
-        target.handle_transmitted(all.len() - before);
+        target.handle_transmitted(slot, all.len() - before);
     }
     all
 }
@@ -64,15 +81,15 @@ pub fn drain_initiator(initiator: &mut initiator::Connection) -> Vec<u8> {
     all
 }
 
-pub fn feed_target(target: &mut target::Connection, mut bytes: &[u8]) {
+pub fn feed_target(target: &mut target::Session, slot: usize, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        let space = target.receive_into();
+        let space = target.receive_into(slot);
         let len = space.len().min(bytes.len());
         if len == 0 {
             return;
         }
         space[..len].copy_from_slice(&bytes[..len]);
-        target.handle_received(len, NOW, &mut OpenGate);
+        target.handle_received(slot, len, NOW, &mut OpenGate);
         bytes = &bytes[len..];
     }
 }

@@ -1,4 +1,4 @@
-//! A logged-in target that receives any bytes in any pieces, and a driver that answers, aborts and forgets.
+//! A session of two connections that receives any bytes in any pieces on either, and a driver that answers, aborts and forgets.
 #![no_main]
 
 #[allow(dead_code, reason = "each of two targets uses its half")]
@@ -8,16 +8,16 @@ use block::Buf;
 use iscsi::pdu::TaskFunctionOutcome;
 use iscsi::target::{Event, Response};
 use libfuzzer_sys::fuzz_target;
-use logged_in::{drain_target, feed_target, pair};
+use logged_in::{drain_target, feed_target, session};
 use shard::Time;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
-    let (mut target, _) = pair();
+    let mut target = session();
     while target.poll_event().is_some() {}
     let mut kept = Vec::new();
     for (turn, piece) in bytes.chunks(usize::from(cut).pow(2) + 1).enumerate() {
-        feed_target(&mut target, piece);
+        feed_target(&mut target, usize::from(piece[0] >> 7), piece);
         while let Some(event) = target.poll_event() {
             match event {
                 Event::Command(command) => {
@@ -42,12 +42,13 @@ fuzz_target!(|input: &[u8]| {
             }
         }
         if turn % 5 == 4 {
-            drain_target(&mut target);
+            drain_target(&mut target, turn / 5 % 2);
         }
     }
     if let Some(due) = target.poll_timeout() {
         target.handle_timeout(Time(due.0));
     }
-    target.handle_peer_closed();
-    assert!(target.is_closed() && !target.wants_to_send());
+    target.handle_peer_closed(1);
+    target.close();
+    assert!(target.is_over() && !target.wants_to_send(0) && !target.wants_to_send(1));
 });

@@ -1,25 +1,27 @@
-//! One TCP connection: the only loop that knows both sides, the machine of RFC 7143 and the units.
+//! One session and its TCP connections: the only loop that knows both sides, the machine of RFC 7143 and the units.
 //!
-//! A turn receives once, lets the machine parse everything that came, runs the commands, and sends
-//! all answers with one gathered write.
+//! A turn receives once from each connection, lets the machine parse everything that came, runs the commands, and sends
+//! all answers with one gathered write for each. It begins with one connection, which logs in; one that joins a session
+//! that is there is handed over to it when its login is done.
 
 mod admission;
 mod commands;
 mod gate;
 mod management;
+mod paths;
 
 use crate::registry::{LoginPlace, Notice, SessionId};
 use crate::seat::Seat;
 use crate::session::{Ends, Session};
 use crate::unit::{self, Done, Ran};
-use gate::UnitGate;
-use iscsi::Gathered;
 use iscsi::target::{self, Event, TargetRecord};
 use management::Managed;
 use model::RefusedWhy;
+pub use paths::Joiner;
+use paths::Path;
 use shard::mailbox::{self, Receiver, Sender};
 use shard::time::Sleep;
-use shard::{Slots, Stream, Time, World};
+use shard::{Slots, Time, World};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -39,9 +41,11 @@ pub async fn serve<W: World>(seat: Rc<Seat<W>>, stream: W::Stream, place: LoginP
 
 struct Connection<W: World, S, F: Future> {
     seat: Rc<Seat<W>>,
-    stream: W::Stream,
+    /// The connections, in the places that the machine gives them.
+    paths: Vec<Option<Path<W>>>,
+    /// Of the leading connection.
     ends: Ends,
-    machine: target::Connection,
+    machine: target::Session,
     session: Option<Session<W>>,
     /// Held until the login is over.
     place: Option<LoginPlace>,
@@ -62,14 +66,12 @@ struct Connection<W: World, S, F: Future> {
     notices: Receiver<Notice>,
     /// Dropped when nothing of us runs any more, for others to see.
     gone: Vec<Sender<()>>,
-    /// True when the stream can bring and take nothing more.
-    broken: bool,
     /// Who asks to be let in, as far as it was said.
     asker: Option<String>,
     /// The target that was asked for, and why the asker may not come in, once that is judged.
     asked_for: Option<String>,
     why: Option<RefusedWhy>,
-    /// What the registry gave to the login that is under way.
+    /// What the registry gave to the login that is under way, or the session that it joins.
     admitted: Option<SessionId>,
     timer: Option<(Time, Pin<Box<Sleep>>)>,
 }
@@ -89,10 +91,11 @@ where
         let (tell, notices) = mailbox::channel();
         let mut seed = [0; 32];
         seat.world.random(&mut seed);
-        let machine = target::Connection::new(seat.target_config.clone(), seed, seat.world.now());
+        let machine = target::Session::new(seat.target_config.clone(), seed, seat.world.now());
+        let path = Path::new(stream);
         Self {
-            ends: Ends { peer: stream.peer_address(), portal: stream.local_address() },
-            stream,
+            ends: path.ends,
+            paths: vec![Some(path)],
             machine,
             session: None,
             place: Some(place),
@@ -108,7 +111,6 @@ where
             tell,
             notices,
             gone: Vec::new(),
-            broken: false,
             asker: None,
             asked_for: None,
             why: None,
@@ -143,61 +145,7 @@ where
 
     /// Nothing more comes or goes, and whatever was started has ended: a write is never left half-way.
     fn is_over(&self) -> bool {
-        (self.broken || self.machine.is_closed()) && self.running.is_empty() && self.errands == 0 && self.managing == 0
-    }
-
-    fn receive(&mut self, cx: &mut Context<'_>) -> Progress {
-        let space = self.machine.receive_into();
-        if self.broken || space.is_empty() {
-            return false;
-        }
-        match self.stream.poll_read(cx, space) {
-            Poll::Pending => false,
-            Poll::Ready(Ok(len)) if len > 0 => {
-                let now = self.seat.world.now();
-                self.machine.handle_received(
-                    len,
-                    now,
-                    &mut UnitGate { session: self.session.as_mut(), limits: &self.seat.limits },
-                );
-                true
-            }
-            Poll::Ready(end) => {
-                if let Err(error) = end {
-                    tracing::debug!(peer = %self.ends.peer, %error, "the connection broke");
-                }
-                self.break_off();
-                true
-            }
-        }
-    }
-
-    fn send(&mut self, cx: &mut Context<'_>) -> Progress {
-        let mut progress = false;
-        while !self.broken && self.machine.wants_to_send() {
-            let mut slices = Gathered::new();
-            self.machine.gather(&mut slices);
-            match self.stream.poll_write(cx, &slices) {
-                Poll::Pending => break,
-                Poll::Ready(Ok(len)) => {
-                    drop(slices);
-                    self.machine.handle_transmitted(len);
-                    progress = true;
-                }
-                Poll::Ready(Err(error)) => {
-                    drop(slices);
-                    tracing::debug!(peer = %self.ends.peer, %error, "the connection broke");
-                    self.break_off();
-                    progress = true;
-                }
-            }
-        }
-        progress
-    }
-
-    fn break_off(&mut self) {
-        self.broken = true;
-        self.machine.handle_peer_closed();
+        self.machine.is_over() && self.running.is_empty() && self.errands == 0 && self.managing == 0
     }
 
     fn handle_events(&mut self) -> Progress {
@@ -239,6 +187,13 @@ where
                 Notice::Close { gone } => {
                     self.gone.push(gone);
                     self.break_off();
+                }
+                Notice::Join(joiner) => self.take_in(*joiner),
+                Notice::Leave { portal, gone } => {
+                    self.leave_portal(portal);
+                    if self.machine.is_over() {
+                        self.gone.push(gone);
+                    }
                 }
                 Notice::MoveAway { within } => self.machine.request_logout(within, self.seat.world.now()),
                 Notice::AccessChanged { applied } => {

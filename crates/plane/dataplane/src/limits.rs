@@ -30,6 +30,8 @@ pub struct Limits {
     pub volume_bytes_max: u64,
     /// Commands of one session that may be under way: what MaxCmdSN advertises.
     pub commands_per_session: u32,
+    /// Connections that one session may have.
+    pub connections_per_session: u16,
     /// The longest transfer of one command, in bytes (VPD B0).
     pub transfer_bytes_max: u32,
     /// Free buffer bytes that one shard keeps for the next commands.
@@ -70,6 +72,7 @@ impl Limits {
             units_max: 1024,
             volume_bytes_max: 64 << 40,
             commands_per_session: 128,
+            connections_per_session: 8,
             transfer_bytes_max: 4 << 20,
             pooled_bytes_per_shard: usize::try_from(per_shard / 4).unwrap_or(usize::MAX),
             buffer_bytes_max: budget.buffer_bytes,
@@ -89,7 +92,10 @@ impl Limits {
     /// The bounds of one connection, as its machine takes them.
     #[must_use]
     pub fn target_config(&self) -> iscsi::target::Config {
+        let mut login = iscsi::login::TargetConfig::default();
+        login.offer.connections_max = self.connections_per_session;
         iscsi::target::Config {
+            login,
             commands_max: self.commands_per_session,
             data_out_bytes_max: self.transfer_bytes_max,
             login_timeout: Duration::from_millis(self.login_ms),

@@ -2,6 +2,7 @@
 
 use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
+use crate::connection::Joiner;
 use crate::limits::Limits;
 use iscsi::chap::Authentication;
 use model::{Balance, RefusedLogin};
@@ -82,6 +83,8 @@ pub struct Entry {
     pub portal: SocketAddr,
     /// True when it was sent there, and can be sent elsewhere.
     pub was_sent: bool,
+    /// How many connections it has; the leading one was the first.
+    pub connections: usize,
     /// The shard that its connection lives on.
     pub shard: usize,
     /// The target's half of the session identifier.
@@ -106,7 +109,7 @@ impl Entry {
     /// True when the session came in through the portal that listens on `portal`, perhaps a wildcard.
     #[must_use]
     pub fn came_through(&self, portal: SocketAddr) -> bool {
-        self.portal == portal || (portal.ip().is_unspecified() && portal.port() == self.portal.port())
+        is_at(self.portal, portal)
     }
 
     /// True for a session that only asks which targets there are.
@@ -122,11 +125,26 @@ impl Entry {
     }
 }
 
+/// True when a connection to `address` came in through the portal that listens on `portal`, perhaps a wildcard.
+#[must_use]
+pub fn is_at(address: SocketAddr, portal: SocketAddr) -> bool {
+    address == portal || (portal.ip().is_unspecified() && portal.port() == address.port())
+}
+
 /// What a session is told by others.
 pub enum Notice {
     /// End. `gone` is dropped when nothing of the session runs any more. Said when the same nexus logs in
-    /// again (RFC 7143 §6.3.5), when its portal closes and when the daemon stops.
+    /// again (RFC 7143 §6.3.5), and when the daemon stops.
     Close {
+        /// Dropped at the end.
+        gone: Sender<()>,
+    },
+    /// One connection more has logged in to it.
+    Join(Box<Joiner>),
+    /// A portal closes: end the connections that came in there. `gone` is dropped when nothing of them runs any more.
+    Leave {
+        /// The portal's address.
+        portal: SocketAddr,
         /// Dropped at the end.
         gone: Sender<()>,
     },
@@ -276,6 +294,29 @@ impl Registry {
     #[must_use]
     pub fn refused(&self) -> Vec<RefusedLogin> {
         self.lock().refused.iter().rev().cloned().collect()
+    }
+
+    /// The session that `nexus` has under the handle `tsih`.
+    #[must_use]
+    pub fn find(&self, nexus: &NexusName, tsih: u16) -> Option<(SessionId, Entry)> {
+        let table = self.lock();
+        let found = table.sessions.iter().find(|(_, entry)| entry.tsih == tsih && entry.nexus == *nexus);
+        found.map(|(&id, entry)| (id, entry.clone()))
+    }
+
+    /// The session is told, if it is still there.
+    pub fn tell(&self, id: SessionId, notice: Notice) {
+        if let Some(entry) = self.lock().sessions.get(&id) {
+            // One that is just ending hears nothing any more.
+            let _ = entry.notices.send(notice);
+        }
+    }
+
+    /// The session has so many connections now.
+    pub fn note_connections(&self, id: SessionId, connections: usize) {
+        if let Some(entry) = self.lock().sessions.get_mut(&id) {
+            entry.connections = connections;
+        }
     }
 
     /// True while `id` has not left.

@@ -67,6 +67,7 @@ impl<W: World> Session<W> {
             peer: ends.peer,
             portal: ends.portal,
             was_sent: false,
+            connections: 1,
             shard: seat.index,
             tsih: identity.tsih.0,
             header_digest: facts.header_digest,

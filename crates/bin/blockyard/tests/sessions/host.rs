@@ -5,7 +5,7 @@ use block::Buf;
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
-use iscsi::pdu::{AsyncEvent, Isid, Lun, TaskAttribute};
+use iscsi::pdu::{AsyncEvent, Cid, CmdSn, Isid, Lun, TaskAttribute, Tsih};
 use iscsi::{Gathered, IscsiName, TaskId};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
@@ -30,12 +30,23 @@ pub struct Login {
     pub mutual: bool,
     /// True for a host that offers no proof though it is asked for one.
     pub unproven: bool,
+    /// The session that it joins.
+    pub joins: Option<Joins>,
+}
+
+/// One connection more of a session.
+#[derive(Clone, Copy)]
+pub struct Joins {
+    pub tsih: Tsih,
+    pub cid: u16,
+    /// Of its first command.
+    pub cmd_sn: u32,
 }
 
 impl Login {
     /// With CHAP both ways, unless the host needs none.
     pub fn of(host: &'static str, isid: u8) -> Self {
-        Self { host, isid, target: Some(TARGET), mutual: true, unproven: false }
+        Self { host, isid, target: Some(TARGET), mutual: true, unproven: false, joins: None }
     }
 
     pub fn initiator(&self) -> String {
@@ -46,6 +57,10 @@ impl Login {
         let name = |text: &str| IscsiName::parse(text).unwrap();
         let mut login = InitiatorConfig::new(name(&self.initiator()), self.target.map(name));
         login.isid = Isid([0x80, 0, 0, 0, 0, self.isid]);
+        login.offer.connections_max = 8;
+        if let Some(joins) = self.joins {
+            (login.tsih, login.cid, login.cmd_sn) = (joins.tsih, Cid(joins.cid), CmdSn(joins.cmd_sn));
+        }
         let credential =
             |name: &str, secret: &[u8]| Credential { name: name.to_owned(), secret: Secret::new(secret).unwrap() };
         if self.host != OPEN && !self.unproven {
@@ -63,6 +78,7 @@ pub struct Host {
     world: Sim,
     waiting: usize,
     lun: u64,
+    tsih: Tsih,
 }
 
 impl Host {
@@ -85,10 +101,19 @@ impl Host {
         }
     }
 
+    /// One connection more of this session, through `portal`, whose first command has the number `cmd_sn`; or what the login came to.
+    pub async fn another(&self, login: &Login, cid: u16, cmd_sn: u32, portal: SocketAddr) -> Result<Self, Event> {
+        let joins = Some(Joins { tsih: self.tsih, cid, cmd_sn });
+        Self::enter(&self.world, &Login { joins, ..login.clone() }, portal).await
+    }
+
     async fn enter(world: &Sim, login: &Login, portal: SocketAddr) -> Result<Self, Event> {
         let mut host = Self::knock(world, login, portal).await;
         match host.next().await {
-            Event::FullFeature(_) => Ok(host),
+            Event::FullFeature(facts) => {
+                host.tsih = facts.identity.tsih;
+                Ok(host)
+            }
             other => Err(other),
         }
     }
@@ -126,7 +151,7 @@ impl Host {
         let mut seed = [0; 32];
         world.random(&mut seed);
         let machine = Connection::new(Rc::new(login.config()), seed, world.now());
-        Self { machine, stream, world: world.clone(), waiting: 0, lun: 0 }
+        Self { machine, stream, world: world.clone(), waiting: 0, lun: 0, tsih: Tsih(0) }
     }
 
     /// Takes what every new nexus is told first.

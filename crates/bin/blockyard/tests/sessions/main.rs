@@ -9,6 +9,7 @@
 
 mod array;
 mod care;
+mod connections;
 mod copies;
 mod families;
 mod growth;

@@ -6,6 +6,7 @@ use crate::portal::OpenPortal;
 use crate::registry::{Entry, Notice, SessionId};
 use model::{PortalReport, PortalState, Refusal, code};
 use shard::World;
+use shard::mailbox;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -41,7 +42,7 @@ impl<W: World> Conductor<W> {
         Ok(PortalReport { address, policy, state: PortalState::Open, sessions: 0 })
     }
 
-    /// Listens there no more; the sessions that came in there have ended.
+    /// Listens there no more; the connections that came in there have ended.
     pub(super) async fn close_portal(&self, address: SocketAddr) -> Result<(), Refusal> {
         if self.portals.borrow_mut().remove(&address).is_none() {
             return Err(Refusal::new(
@@ -50,7 +51,12 @@ impl<W: World> Conductor<W> {
                 "`blockyard portal list` shows them",
             ));
         }
-        self.end_sessions(|entry| entry.came_through(address)).await;
+        let (ending, ended) = mailbox::channel();
+        for (id, _) in self.seat.registry.sessions() {
+            self.seat.registry.tell(id, Notice::Leave { portal: address, gone: ending.clone() });
+        }
+        drop(ending);
+        while ended.receive().await.is_some() {}
         Ok(())
     }
 

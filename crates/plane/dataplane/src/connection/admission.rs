@@ -89,31 +89,37 @@ where
             tracing::error!(host = %host.name, %why, "the host's CHAP settings cannot be used");
             LoginStatus::TargetError
         })?;
-        // One connection per session: a login into a session that is there asks for a second one.
+        let portal_group_tag = view.policy_at(self.ends.portal).tag;
         let session = match question.tsih {
             Tsih(0) => self.place(&view, question),
-            _ => Err(LoginStatus::SessionDoesNotExist.into()),
+            tsih => self.find(&view, question, tsih).map_err(NoSession::from),
         };
-        let portal_group_tag = view.policy_at(self.ends.portal).tag;
         Ok(Grant { auth, session, portal_group_tag, target_alias: None })
+    }
+
+    /// The session that is asked for is there, is the asker's, and takes connections here.
+    fn find(&mut self, view: &AccessView, question: &LoginQuestion, tsih: Tsih) -> Result<Tsih, LoginStatus> {
+        let found = self.seat.registry.find(&nexus_of(question), tsih.0).ok_or(LoginStatus::SessionDoesNotExist)?;
+        let (id, entry) = found;
+        // All connections of a session are within one portal group (RFC 7143 §4.1.1).
+        if view.policy_at(entry.portal).tag != view.policy_at(self.ends.portal).tag {
+            return Err(LoginStatus::CannotIncludeInSession);
+        }
+        self.admitted = Some(id);
+        Ok(tsih)
     }
 
     /// A new session here, or the portal that it belongs to.
     fn place(&mut self, view: &AccessView, question: &LoginQuestion) -> Result<Tsih, NoSession> {
-        let Some(target) = question.target_name.as_ref().filter(|_| question.session_type == SessionType::Normal)
-        else {
+        if question.session_type != SessionType::Normal {
             return self.admit();
-        };
+        }
         let candidates = match view.place_for(self.ends.portal, self.ends.peer.ip()) {
             Place::Here => return self.admit(),
             Place::Nowhere => return Err(LoginStatus::ServiceUnavailable.into()),
             Place::OneOf(candidates) => candidates,
         };
-        let nexus = NexusName {
-            initiator: question.initiator_name.as_str().to_owned(),
-            isid: question.isid.0,
-            target: target.as_str().to_owned(),
-        };
+        let nexus = nexus_of(question);
         let chosen = self.seat.registry.choose(&nexus, &candidates, view.access.balance, self.seat.world.now());
         let Some(portal) = chosen else { return self.admit() };
         tracing::info!(peer = %self.ends.peer, initiator = nexus.initiator, %portal, "sent to another portal");
@@ -128,6 +134,9 @@ where
 
     pub(super) fn enter_full_feature(&mut self, facts: &Negotiated) {
         self.place = None;
+        if facts.identity.joins {
+            return self.hand_over(facts);
+        }
         let id = self.admitted.expect("nobody enters full feature phase without our grant");
         let (session, predecessors) = Session::enter(&self.seat, id, facts, self.ends, self.tell.clone());
         tracing::info!(peer = %self.ends.peer, initiator = facts.identity.initiator_name.as_str(), "logged in");
@@ -155,6 +164,16 @@ where
                 TargetRecord { name: target.iqn.as_str().to_owned(), portals }
             })
             .collect()
+    }
+}
+
+/// The nexus that the asker would have, or says that it has.
+fn nexus_of(question: &LoginQuestion) -> NexusName {
+    let named = question.target_name.as_ref().filter(|_| question.session_type == SessionType::Normal);
+    NexusName {
+        initiator: question.initiator_name.as_str().to_owned(),
+        isid: question.isid.0,
+        target: named.map(|name| name.as_str().to_owned()).unwrap_or_default(),
     }
 }
 

@@ -100,14 +100,14 @@ impl Connection {
     }
 
     /// What its session takes over, when the login was one to a session that is there already and nothing came behind it.
-    pub(crate) fn into_joining(self) -> Option<Joining> {
-        let Phase::Joining(negotiated) = self.core.phase else { return None };
-        let mut link = self.core.link;
-        self.receive.is_empty().then(|| Joining {
-            negotiated,
-            unsent: link.transmit.take_bytes(),
-            stat_sn: link.stat_sn,
-        })
+    pub(crate) fn take_joining(&mut self) -> Option<Joining> {
+        if !matches!(self.core.phase, Phase::Joining(_)) {
+            return None;
+        }
+        let Phase::Joining(negotiated) = std::mem::replace(&mut self.core.phase, Phase::Closed) else { return None };
+        let link = &mut self.core.link;
+        let (unsent, stat_sn) = (link.transmit.take_bytes(), link.stat_sn);
+        self.receive.is_empty().then_some(Joining { negotiated, unsent, stat_sn })
     }
 
     pub(crate) fn link(&mut self) -> &mut Link {

@@ -80,10 +80,10 @@ impl Session {
         self.connections.iter().map(Connection::buffer_bytes).sum()
     }
 
-    /// What there is of a login that is over and was one to a session elsewhere; nothing of anything else.
+    /// What there is of a login that is over and was one to a session elsewhere; nothing of anything else. This one is over.
     #[must_use]
-    pub fn into_joining(mut self) -> Option<Joining> {
-        self.connections.swap_remove(0).into_joining()
+    pub fn take_joining(&mut self) -> Option<Joining> {
+        self.connections[0].take_joining()
     }
 
     /// The connection belongs to the session from now on; its place, or nothing when the session cannot have it.

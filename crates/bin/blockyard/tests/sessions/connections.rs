@@ -1,0 +1,86 @@
+//! Several connections of one session, as the whole data plane serves them.
+
+use crate::array::{OPEN, portal};
+use crate::host::{Host, Login};
+use crate::node::furnished;
+use crate::{play, sessions_of};
+use control::request::{NewPortal, RemovePortal};
+use iscsi::initiator::Event;
+use iscsi::{CloseReason, LoginStatus};
+use model::PortalAddress;
+use sim::Sim;
+use std::net::SocketAddr;
+
+fn refused(met: Result<Host, Event>) -> LoginStatus {
+    match met {
+        Err(Event::Closed(CloseReason::LoginRefused(status))) => status,
+        Err(other) => panic!("the login came to {other:?}"),
+        Ok(_) => panic!("the connection was taken in"),
+    }
+}
+
+#[test]
+fn connection_that_joins_is_the_same_nexus_and_carries_on_when_the_first_is_lost() {
+    play(1, async |sim, array| {
+        let login = Login::of(OPEN, 1);
+        let mut first = Host::login(sim, &login).await;
+        first.take_attention().await;
+        first.write(3, 0x5a).await;
+        let mut second = first.another(&login, 1, 3, portal()).await.unwrap();
+        assert_eq!(second.read(3).await, [0x5a; 512], "no unit attention: it is the nexus that has had it");
+        assert_eq!(sessions_of(array, &login.initiator()).await.len(), 1);
+        drop(first);
+        second.write(4, 0x77).await;
+        assert_eq!(second.read(4).await, [0x77; 512]);
+        assert_eq!(sessions_of(array, &login.initiator()).await.len(), 1);
+        drop(second);
+        while !sessions_of(array, &login.initiator()).await.is_empty() {}
+    });
+}
+
+#[test]
+fn session_is_joined_by_nobody_but_its_initiator() {
+    play(2, async |sim, _| {
+        let login = Login::of(OPEN, 1);
+        let first = Host::login(sim, &login).await;
+        for stranger in [Login::of(OPEN, 2), Login::of("web", 1)] {
+            assert_eq!(refused(first.another(&stranger, 1, 1, portal()).await), LoginStatus::SessionDoesNotExist);
+        }
+        let unproven = Login { unproven: true, ..Login::of("web", 1) };
+        let told = refused(first.another(&unproven, 1, 1, portal()).await);
+        assert_eq!(told, LoginStatus::AuthenticationFailure, "who proves nothing learns nothing of sessions");
+    });
+}
+
+#[test]
+fn connection_with_a_number_that_is_there_takes_its_place() {
+    play(3, async |sim, array| {
+        let login = Login::of(OPEN, 1);
+        let mut first = Host::login(sim, &login).await;
+        first.take_attention().await;
+        let mut again = first.another(&login, 0, 2, portal()).await.unwrap();
+        again.write(9, 0x11).await;
+        first.until_closed().await;
+        assert_eq!(again.read(9).await, [0x11; 512]);
+        assert_eq!(sessions_of(array, &login.initiator()).await.len(), 1);
+    });
+}
+
+#[test]
+fn portal_that_closes_takes_its_connections_and_leaves_the_session() {
+    Sim::new(4).run(async move |sim| {
+        let (node, first) = furnished(&sim, 2).await;
+        drop(first);
+        let other = SocketAddr::new(portal().ip(), 4001);
+        let new = NewPortal { address: PortalAddress(other), settings: Default::default() };
+        node.control.add_portal(new).await.unwrap();
+        let login = Login::of(OPEN, 7);
+        let mut first = Host::login(&sim, &login).await;
+        first.take_attention().await;
+        let mut second = first.another(&login, 1, 2, other).await.unwrap();
+        second.write(5, 0x33).await;
+        node.control.remove_portal(PortalAddress(other), RemovePortal { force: true }).await.unwrap();
+        second.until_closed().await;
+        assert_eq!(first.another(&login, 2, 3, portal()).await.unwrap().read(5).await, [0x33; 512]);
+    });
+}

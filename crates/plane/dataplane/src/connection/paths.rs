@@ -1,0 +1,147 @@
+//! The TCP connections of a session: what comes and goes on them, and how one is handed over to the session that it joins.
+
+use super::gate::UnitGate;
+use super::{Connection, Progress};
+use crate::registry::{Notice, is_at};
+use crate::session::Ends;
+use crate::unit::{Done, Ran, Unit};
+use iscsi::target::Joining;
+use iscsi::{Gathered, Negotiated};
+use shard::{Stream, StreamHandle, World};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// One TCP connection of a session.
+pub(super) struct Path<W: World> {
+    stream: W::Stream,
+    pub(super) ends: Ends,
+}
+
+/// A connection that has logged in, on its way to the session that it joins.
+pub struct Joiner {
+    joining: Joining,
+    stream: StreamHandle,
+}
+
+impl<W: World> Path<W> {
+    pub(super) fn new(stream: W::Stream) -> Self {
+        let ends = Ends { peer: stream.peer_address(), portal: stream.local_address() };
+        Self { stream, ends }
+    }
+}
+
+impl<W, S, F> Connection<W, S, F>
+where
+    W: World,
+    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    F: Future<Output = Done>,
+{
+    /// Receives once from each connection.
+    pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> Progress {
+        let mut progress = false;
+        for slot in 0..self.paths.len() {
+            let Some(path) = &self.paths[slot] else { continue };
+            let space = self.machine.receive_into(slot);
+            if space.is_empty() {
+                continue;
+            }
+            match path.stream.poll_read(cx, space) {
+                Poll::Pending => continue,
+                Poll::Ready(Ok(len)) if len > 0 => {
+                    let now = self.seat.world.now();
+                    let mut gate = UnitGate { session: self.session.as_mut(), limits: &self.seat.limits };
+                    self.machine.handle_received(slot, len, now, &mut gate);
+                }
+                Poll::Ready(end) => self.lose(slot, end.err()),
+            }
+            progress = true;
+        }
+        progress
+    }
+
+    /// Sends what waits on each connection, and lets go of those that are over.
+    pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Progress {
+        let mut progress = false;
+        for slot in 0..self.paths.len() {
+            progress |= self.send_on(slot, cx);
+            if self.paths[slot].is_some() && self.machine.is_closed(slot) {
+                self.paths[slot] = None;
+                self.note_connections();
+                progress = true;
+            }
+        }
+        progress
+    }
+
+    fn send_on(&mut self, slot: usize, cx: &mut Context<'_>) -> Progress {
+        let mut progress = false;
+        while let Some(path) = self.paths[slot].as_ref().filter(|_| self.machine.wants_to_send(slot)) {
+            let mut slices = Gathered::new();
+            self.machine.gather(slot, &mut slices);
+            let sent = path.stream.poll_write(cx, &slices);
+            drop(slices);
+            match sent {
+                Poll::Pending => break,
+                Poll::Ready(Ok(len)) => self.machine.handle_transmitted(slot, len),
+                Poll::Ready(Err(error)) => self.lose(slot, Some(error)),
+            }
+            progress = true;
+        }
+        progress
+    }
+
+    /// Nothing more comes or goes on any connection.
+    pub(super) fn break_off(&mut self) {
+        for slot in 0..self.paths.len() {
+            self.machine.handle_peer_closed(slot);
+        }
+    }
+
+    /// The connections that came in through `portal` end.
+    pub(super) fn leave_portal(&mut self, portal: SocketAddr) {
+        for slot in 0..self.paths.len() {
+            if self.paths[slot].as_ref().is_some_and(|path| is_at(path.ends.portal, portal)) {
+                self.machine.handle_peer_closed(slot);
+            }
+        }
+    }
+
+    /// The login was one to a session that is there: its driver has the connection from now on. One that is gone
+    /// meanwhile takes nothing, and the connection closes.
+    pub(super) fn hand_over(&mut self, facts: &Negotiated) {
+        let joining = self.machine.take_joining();
+        let stream = self.paths[0].take().map(|path| path.stream.into_handle());
+        let (Some(joining), Some(stream), Some(id)) = (joining, stream, self.admitted) else { return };
+        tracing::info!(peer = %self.ends.peer, cid = facts.identity.cid.0, "one more connection of a session");
+        self.seat.registry.tell(id, Notice::Join(Box::new(Joiner { joining, stream })));
+    }
+
+    /// Another connection has logged in to this session.
+    pub(super) fn take_in(&mut self, joiner: Joiner) {
+        let stream = match self.seat.world.adopt_stream(joiner.stream) {
+            Ok(stream) => stream,
+            Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
+        };
+        let Some(slot) = self.machine.join(&joiner.joining, self.seat.world.now()) else {
+            return tracing::warn!(peer = %stream.peer_address(), "a session has all the connections that it may; connection closed");
+        };
+        self.paths.resize_with(self.paths.len().max(slot + 1), || None);
+        self.paths[slot] = Some(Path::new(stream));
+        self.note_connections();
+    }
+
+    fn lose(&mut self, slot: usize, error: Option<std::io::Error>) {
+        if let (Some(error), Some(path)) = (error, &self.paths[slot]) {
+            tracing::debug!(peer = %path.ends.peer, %error, "the connection broke");
+        }
+        self.machine.handle_peer_closed(slot);
+    }
+
+    fn note_connections(&self) {
+        if let Some(session) = &self.session {
+            self.seat.registry.note_connections(session.id, self.paths.iter().flatten().count());
+        }
+    }
+}
