@@ -94,6 +94,7 @@ impl Limits {
     pub fn target_config(&self) -> iscsi::target::Config {
         let mut login = iscsi::login::TargetConfig::default();
         login.offer.connections_max = self.connections_per_session;
+        login.offer.error_recovery_level = 2;
         iscsi::target::Config {
             login,
             commands_max: self.commands_per_session,

@@ -24,6 +24,8 @@ pub enum CloseReason {
     LogoutOverdue,
     /// Another connection with its number took its place (RFC 7143 §6.3.4).
     Reinstated,
+    /// There was a logout that leaves its tasks to another connection (RFC 7143 §11.14.5).
+    Removed,
     /// The driver ended it.
     Dropped,
 }
@@ -40,6 +42,7 @@ impl fmt::Display for CloseReason {
             Self::OutputStuck => f.write_str("the peer did not read"),
             Self::LogoutOverdue => f.write_str("the initiator was asked to log out and did not"),
             Self::Reinstated => f.write_str("the initiator logged in anew in its place"),
+            Self::Removed => f.write_str("the initiator removed it for recovery"),
             Self::Dropped => f.write_str("the connection was dropped"),
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Receive {
     stage: Stage,
     /// The header of the payload that is being placed or skipped.
     header: [u8; HEADER_BYTES],
+    /// True while the last header's digest was wrong: if the next one's is, too, its length was wrong as well.
+    lost: bool,
 }
 
 /// What the stream may bring.
@@ -46,6 +48,8 @@ pub(crate) struct Limits {
     pub(crate) buffer_bytes_max: usize,
     /// False before full feature phase: every PDU is read within the buffer.
     pub(crate) places: bool,
+    /// True above error recovery level 0: a wrong digest costs a PDU and not the connection.
+    pub(crate) recovers: bool,
 }
 
 #[derive(Debug)]
@@ -65,6 +69,10 @@ enum Stage {
         buf: Option<Buf>,
         crc: u32,
         data_bytes: usize,
+    },
+    /// The rest of a PDU whose header cannot be believed, but for its length.
+    Dropping {
+        left: usize,
     },
 }
 
@@ -95,6 +103,12 @@ pub(crate) enum Step<'a> {
     Head { head: Head<'a>, data_bytes: usize },
     /// The payload of the last [`Step::Head`] is in its place, or skipped.
     Payload(Option<Buf>),
+    /// A whole PDU whose data digest is wrong; its header is right.
+    Damaged { header: [u8; HEADER_BYTES] },
+    /// The same of the payload of the last [`Step::Head`].
+    DamagedPayload { header: [u8; HEADER_BYTES], buf: Option<Buf> },
+    /// A PDU was lost of which nothing is known.
+    Lost,
 }
 
 /// The stream cannot be followed any more.
@@ -109,7 +123,7 @@ impl Limits {
     /// Before full feature phase: the default MaxRecvDataSegmentLength, no digests, and a small buffer.
     pub(crate) fn login() -> Self {
         let digests = Digests { header: false, data: false };
-        Self { digests, data_segment_bytes_max: 8192, buffer_bytes_max: 12 << 10, places: false }
+        Self { digests, data_segment_bytes_max: 8192, buffer_bytes_max: 12 << 10, places: false, recovers: false }
     }
 }
 
@@ -123,6 +137,7 @@ impl Receive {
             limits,
             stage: Stage::Header,
             header: [0; 48],
+            lost: false,
         }
     }
 
@@ -184,6 +199,16 @@ impl Receive {
                 self.stage = Stage::Trailer { buf: None, crc: *crc, data_bytes: *data_bytes };
             }
             Stage::Trailer { .. } => {}
+            Stage::Dropping { left } => {
+                let here = (*left).min(self.end - self.start);
+                self.start += here;
+                *left -= here;
+                if *left > 0 {
+                    return Ok(Step::Wait);
+                }
+                self.stage = Stage::Header;
+                return Ok(Step::Lost);
+            }
         }
         self.poll_trailer()
     }
@@ -206,6 +231,15 @@ impl Receive {
     pub(crate) fn skip(&mut self) {
         let Stage::Asked { data_bytes } = self.stage else { panic!("a payload is skipped once, after its header") };
         self.stage = Stage::Skipping { left: data_bytes, crc: 0, data_bytes };
+    }
+
+    /// The place of a payload that is on its way, which will not come.
+    pub(crate) fn take_place(&mut self) -> Option<Buf> {
+        match std::mem::replace(&mut self.stage, Stage::Header) {
+            Stage::Placing(placing) => Some(placing.buf),
+            Stage::Trailer { buf, .. } => buf,
+            _ => None,
+        }
     }
 
     /// Gives back memory that an idle connection does not need.
@@ -264,8 +298,16 @@ impl Receive {
         let Some((additional, rest)) = rest.split_at_checked(additional_bytes) else { return Ok(Step::Wait) };
         let Some((digest, rest)) = rest.split_at_checked(digest_bytes) else { return Ok(Step::Wait) };
         if self.limits.digests.header && crc32c_append(crc32c(basic), additional).to_le_bytes() != *digest {
-            return Err(Fault { violation: Violation::HeaderDigestWrong, header: None });
+            let believable = self.limits.recovers && !self.lost && data_bytes <= self.limits.data_segment_bytes_max;
+            if !believable {
+                return Err(Fault { violation: Violation::HeaderDigestWrong, header: None });
+            }
+            self.lost = true;
+            let left = bytes.len() - rest.len() + data_bytes as usize + self.trailer_bytes(data_bytes as usize);
+            self.stage = Stage::Dropping { left };
+            return Ok(Step::Lost);
         }
+        self.lost = false;
         if data_bytes > self.limits.data_segment_bytes_max {
             return Err(Fault { violation: Violation::DataSegmentTooLong, header: Some(*basic) });
         }
@@ -286,8 +328,15 @@ impl Receive {
             return Ok(Step::Head { head, data_bytes });
         }
         let (data, trailer) = rest[..payload_bytes].split_at(data_bytes);
-        check_digest(self.limits.digests, || crc32c(data), data_bytes, trailer)
-            .map_err(|violation| Fault { violation, header: Some(*basic) })?;
+        if let Err(violation) = check_digest(self.limits.digests, || crc32c(data), data_bytes, trailer) {
+            let header = *basic;
+            self.start += head_bytes + payload_bytes;
+            return if self.limits.recovers {
+                Ok(Step::Damaged { header })
+            } else {
+                Err(Fault { violation, header: Some(header) })
+            };
+        }
         self.start += head_bytes + payload_bytes;
         let bytes = &self.buffer[start..];
         Ok(Step::Pdu { head: Head::at(bytes, additional_bytes), data: &bytes[head_bytes..head_bytes + data_bytes] })
@@ -302,11 +351,14 @@ impl Receive {
             self.stage = Stage::Trailer { buf, crc, data_bytes };
             return Ok(Step::Wait);
         };
-        check_digest(self.limits.digests, || crc, data_bytes, trailer)
-            .map_err(|violation| Fault { violation, header: Some(self.header) })?;
+        let checked = check_digest(self.limits.digests, || crc, data_bytes, trailer);
         self.start += trailer_bytes;
         self.stage = Stage::Header;
-        Ok(Step::Payload(buf))
+        match checked {
+            Ok(()) => Ok(Step::Payload(buf)),
+            Err(_) if self.limits.recovers => Ok(Step::DamagedPayload { header: self.header, buf }),
+            Err(violation) => Err(Fault { violation, header: Some(self.header) }),
+        }
     }
 
     /// Padding and digest behind a payload.

@@ -9,6 +9,7 @@ mod login;
 mod ordering;
 mod pair;
 mod properties;
+mod recovery;
 mod rig;
 mod sessions;
 mod task_management;

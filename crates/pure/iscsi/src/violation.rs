@@ -217,6 +217,12 @@ pub enum Violation {
     /// There is no SNACK at ErrorRecoveryLevel 0 (§11.16).
     #[error("a SNACK came at ErrorRecoveryLevel 0")]
     SnackWithoutRecovery,
+    /// A SNACK asks for what was sent and not acknowledged (§11.16).
+    #[error("a SNACK asks for what was not sent, or is there no more")]
+    SnackOfNothing,
+    /// Data is acknowledged when the target asks for it (§11.16.1).
+    #[error("data was acknowledged that nobody had asked about")]
+    DataAckUnasked,
     /// StatSN counts the statuses of a connection without holes (§4.2.2.2).
     #[error("a StatSN is out of sequence")]
     StatSnWrong,
@@ -245,6 +251,8 @@ impl Violation {
                 | Self::TooManyImmediate
                 | Self::OnlyDiscovery
                 | Self::SnackWithoutRecovery
+                | Self::SnackOfNothing
+                | Self::DataAckUnasked
         )
     }
 
@@ -255,7 +263,8 @@ impl Violation {
             Self::OpcodeUnknown => RejectReason::CommandNotSupported,
             Self::DataDigestWrong => RejectReason::DataDigestError,
             Self::TooManyImmediate => RejectReason::TooManyImmediateCommands,
-            Self::SnackWithoutRecovery => RejectReason::SnackReject,
+            Self::SnackWithoutRecovery | Self::SnackOfNothing => RejectReason::SnackReject,
+            Self::DataAckUnasked => RejectReason::InvalidDataAck,
             Self::TaskTagReserved
             | Self::TaskTagInUse
             | Self::TransferTagUnknown

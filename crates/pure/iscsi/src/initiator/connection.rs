@@ -170,6 +170,9 @@ impl Connection {
                     None => self.receive.skip(),
                 },
                 Ok(Step::Payload(buf)) => self.core.handle_payload(buf),
+                Ok(Step::Damaged { .. } | Step::DamagedPayload { .. } | Step::Lost) => {
+                    unreachable!("an initiator asks for no recovery")
+                }
                 Err(Fault { violation, .. }) => self.core.link.close(CloseReason::Violation(violation)),
             }
             if let Some(reason) = self.core.link.closing {
@@ -290,6 +293,7 @@ impl Core {
             data_segment_bytes_max: full_feature.negotiated.own_data_segment_bytes_max,
             buffer_bytes_max: self.link.config.receive_buffer_bytes_max,
             places: true,
+            recovers: false,
         });
         self.link.transmit.digests = digests;
         self.timers.set_deadline(None);

@@ -234,8 +234,8 @@ impl TargetLogin {
 
     fn handle_text(&mut self, talk: &mut Talk, request: &LoginRequest, text: &[u8]) -> Result<(), Failure> {
         let mut pairs = Pairs::parse(text).collect::<Result<Vec<_>, _>>()?;
-        // FirstBurstLength is answered in the light of MaxBurstLength.
-        pairs.sort_by_key(|(key, _)| *key == "FirstBurstLength");
+        // These are answered in the light of MaxBurstLength and of ErrorRecoveryLevel.
+        pairs.sort_by_key(|(key, _)| ["FirstBurstLength", "MaxOutstandingR2T"].contains(key));
         let answers = &mut self.dialogue.outgoing;
         for &(name, value) in &pairs {
             if self.declarations.handle(name, value)? || talk.is_security_key(name) {

@@ -155,6 +155,8 @@ impl Parley {
             Rule::Least(_) if row.key == Key::FirstBurstLength => {
                 theirs.min(ours).min(self.value(Key::MaxBurstLength)).min(self.offer.burst_bytes_max)
             }
+            // With data in order, one at a time above level 0 (RFC 7143 §13.19); the caller hands out the level before.
+            Rule::Least(_) if row.key == Key::MaxOutstandingR2T && self.value(Key::ErrorRecoveryLevel) > 0 => 1,
             Rule::Least(_) => theirs.min(ours),
             Rule::Greatest(_) => theirs.max(ours),
             Rule::And => theirs & ours,

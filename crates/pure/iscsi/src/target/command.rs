@@ -1,14 +1,15 @@
 //! SCSI commands on their way in: judged by the header, filled with data, handed out in order.
 
-use super::data_out::{Arrived, DataOut};
+use super::data_out::{Admitted, Arrived, DataOut, Solicitation};
 use super::event::{Cdb, Command, Event, Gate, Response, Verdict};
 use super::full_feature::{FullFeature, Placement, Turn};
 use super::link::Link;
-use super::task::{CommandTask, Kind, Progress, Task};
+use super::task::{CommandTask, Kind, Placing, Progress, Task};
 use crate::Violation;
 use crate::pdu::{self, Ahs, R2t, R2tSn, ScsiCommand, SegmentLengths, TargetTransferTag, TaskAttribute};
 use crate::session::TaskId;
 use block::{Buf, View};
+use smallvec::SmallVec;
 
 /// SAM-5 §5.3.1.
 const TASK_SET_FULL: u8 = 0x28;
@@ -68,7 +69,6 @@ impl FullFeature {
         // The data of a task that was aborted or answered early cannot be called back by anybody: it is
         // thrown away. What names no task at all looks the same.
         let Some(id) = self.session.by_tag(header.initiator_task_tag) else { return Ok(Placement::Skip(None)) };
-        let limits = self.data_out_limits;
         let task = self.session.find_mut(id).expect("the tag names it");
         if task.slot != Some(link.slot) {
             return Err(Violation::AllegianceWrong);
@@ -78,7 +78,8 @@ impl FullFeature {
         let solicited = !header.target_transfer_tag.is_reserved();
         if solicited {
             if header.target_transfer_tag != transfer_tag(id, command.data_out.answering()) {
-                return Err(Violation::TransferTagUnknown);
+                // Above level 0 it may answer what was asked for again meanwhile.
+                return if link.recovers { Ok(Placement::Skip(None)) } else { Err(Violation::TransferTagUnknown) };
             }
             if header.lun != lun {
                 return Err(Violation::LunOfTransferWrong);
@@ -91,9 +92,13 @@ impl FullFeature {
             len: u32::try_from(data_bytes).map_err(|_| Violation::DataSegmentTooLong)?,
             last: header.is_final,
         };
-        let in_order = command.data_out.admit(arrived, &limits)?;
-        command.placing = true;
-        if !in_order && command.progress == Progress::Receiving {
+        let admitted = command.data_out.admit(arrived, link.recovers)?;
+        command.stale = false;
+        if admitted == Admitted::Useless {
+            return Ok(Placement::Skip(Some(id)));
+        }
+        command.placing = Some(Placing { offset: arrived.offset, last: arrived.last });
+        if admitted == Admitted::BehindHole && command.progress == Progress::Receiving {
             // A hole in the numbers is a digest error that nobody saw (RFC 7143 §7.9): the task ends with it, as
             // §7.8 has it, once nothing of its data is on its way any more.
             command.data_out.forgo();
@@ -134,7 +139,7 @@ impl FullFeature {
         let Some(task) = self.session.find_mut(id) else { return };
         let immediate = task.immediate;
         let Some(command) = task.command_mut() else { return };
-        command.placing = false;
+        command.placing = None;
         if buf.is_some() {
             command.buf = buf;
         }
@@ -228,7 +233,7 @@ impl FullFeature {
         let total = command.expected_out_bytes.min(most);
         // The payload passed FirstBurstLength's check, so it fits.
         let immediate_bytes = u32::try_from(data_bytes).unwrap_or(u32::MAX);
-        command.placing = data_bytes > 0;
+        command.placing = (data_bytes > 0).then_some(Placing { offset: 0, last: header.is_final });
         command.data_out = DataOut::start(total, immediate_bytes, !header.is_final, &limits);
         let verdict = gate.judge(header.lun, &command.cdb, command.expected_out_bytes, command.expected_in_bytes);
         let held = self.held_bytes + total as usize;
@@ -273,28 +278,34 @@ impl FullFeature {
     }
 
     /// Sends the R2Ts that are due.
-    fn solicit(&mut self, link: &mut Link, id: TaskId) {
-        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+    pub(crate) fn solicit(&mut self, link: &mut Link, id: TaskId) {
         let limits = self.data_out_limits;
-        let Some(task) = self.session.find_mut(id) else { return };
-        let (lun, initiator_task_tag) = (task.lun, task.tag);
-        let Some(command) = task.command_mut() else { return };
-        while let Some(solicitation) = command.data_out.poll_solicitation(&limits) {
-            let r2t = R2t {
-                lun,
-                initiator_task_tag,
-                target_transfer_tag: transfer_tag(id, solicitation.r2t_sn),
-                stat_sn: link.stat_sn,
-                exp_cmd_sn,
-                max_cmd_sn,
-                r2t_sn: R2tSn(solicitation.r2t_sn),
-                buffer_offset_bytes: solicitation.offset,
-                desired_data_transfer_bytes: solicitation.len,
-            };
-            let mut header = [0; 48];
-            r2t.emit(SegmentLengths::NONE, &mut header);
-            link.transmit.push(&header, &[]);
+        let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) else { return };
+        let mut due = SmallVec::<[Solicitation; 2]>::new();
+        due.extend(std::iter::from_fn(|| command.data_out.poll_solicitation(&limits)));
+        for solicitation in due {
+            self.push_r2t(link, id, solicitation);
         }
+    }
+
+    /// Asks for data, for the first time or again.
+    pub(crate) fn push_r2t(&self, link: &mut Link, id: TaskId, solicitation: Solicitation) {
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        let Some(task) = self.session.find(id) else { return };
+        let r2t = R2t {
+            lun: task.lun,
+            initiator_task_tag: task.tag,
+            target_transfer_tag: transfer_tag(id, solicitation.r2t_sn),
+            stat_sn: link.stat_sn,
+            exp_cmd_sn,
+            max_cmd_sn,
+            r2t_sn: R2tSn(solicitation.r2t_sn),
+            buffer_offset_bytes: solicitation.offset,
+            desired_data_transfer_bytes: solicitation.len,
+        };
+        let mut header = [0; 48];
+        r2t.emit(SegmentLengths::NONE, &mut header);
+        link.transmit.push(&header, &[]);
     }
 }
 
@@ -322,7 +333,8 @@ impl CommandTask {
             expected_in_bytes,
             held_bytes: 0,
             data_out: DataOut::default(),
-            placing: false,
+            placing: None,
+            stale: false,
             buf: None,
             progress: Progress::Receiving,
             refusal: None,
@@ -331,12 +343,12 @@ impl CommandTask {
 
     /// True when all its data lies in its memory.
     fn is_ready(&self) -> bool {
-        self.progress == Progress::Receiving && self.data_out.is_complete() && !self.placing
+        self.progress == Progress::Receiving && self.data_out.is_complete() && self.placing.is_none()
     }
 }
 
 /// The tag of an R2T: the place of the task, and a number that differs from those of tasks before in the same place.
-fn transfer_tag(id: TaskId, r2t_sn: u32) -> TargetTransferTag {
+pub(crate) fn transfer_tag(id: TaskId, r2t_sn: u32) -> TargetTransferTag {
     let low = id.generation.wrapping_mul(0x9e5) ^ r2t_sn;
     // Places are fewer than 2^16 - 1, so the reserved tag never comes out.
     TargetTransferTag(id.index << 16 | low & 0xffff)

@@ -21,6 +21,9 @@ pub struct Config {
     pub data_out_held_bytes_max: usize,
     /// The largest size of the receive buffer. It is smaller while there is little to receive.
     pub receive_buffer_bytes_max: usize,
+    /// Above error recovery level 0: after how long at least, and twice that at most, data that was asked for and has not come
+    /// is asked for again.
+    pub recovery_interval: Duration,
     /// How long a login may take in all.
     pub login_timeout: Duration,
     /// How long a peer may be silent before it is pinged.
@@ -38,6 +41,7 @@ impl Default for Config {
             data_out_bytes_max: 16 << 20,
             data_out_held_bytes_max: 64 << 20,
             receive_buffer_bytes_max: 256 << 10,
+            recovery_interval: Duration::from_secs(2),
             login_timeout: Duration::from_secs(15),
             idle_interval: Duration::from_secs(15),
             answer_timeout: Duration::from_secs(15),

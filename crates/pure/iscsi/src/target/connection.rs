@@ -5,12 +5,12 @@ use super::full_feature::{FullFeature, Placement};
 use super::link::Link;
 use super::login::LoginPhase;
 use super::{CloseReason, Config};
-use crate::Negotiated;
 use crate::login::{Grant, LoginStatus};
 use crate::pdu::{Bhs, StatSn};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::timers::{Due, Pulse, Timers};
+use crate::{Negotiated, Violation};
 use block::Buf;
 use shard::Time;
 use std::collections::VecDeque;
@@ -32,6 +32,8 @@ struct Core {
     incoming: Incoming,
     /// Limits that hold from the next PDU on.
     receive_limits: Option<Limits>,
+    /// Until when its tasks wait for another connection, once this one is lost.
+    retained_until: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -85,14 +87,15 @@ impl Connection {
         let timers = Timers::new(now, config.patience(), config.login_timeout);
         let link = Link::new(config);
         let phase = Phase::Login(Box::new(LoginPhase::new(&link, random)));
-        let core = Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None };
+        let core =
+            Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None, retained_until: None };
         Self { receive: Receive::new(Limits::login()), core }
     }
 
     /// The connection that `joining` was, in the place `slot` of its session.
-    pub(crate) fn joined(config: Rc<Config>, joining: &Joining, slot: usize, now: Time) -> Self {
+    pub(crate) fn joined(config: Rc<Config>, joining: &Joining, slot: usize, recovers: bool, now: Time) -> Self {
         let mut connection = Self::new(config, [0; 32], now);
-        connection.start_full_feature(&joining.negotiated);
+        connection.start_full_feature(&joining.negotiated, recovers);
         let link = &mut connection.core.link;
         link.transmit.push_bytes(&joining.unsent);
         (link.slot, link.stat_sn, link.acknowledged) = (slot, joining.stat_sn, joining.stat_sn);
@@ -148,6 +151,9 @@ impl Connection {
                 None => self.receive.skip(),
             },
             Ok(Step::Payload(buf)) => core.handle_payload(shared, buf),
+            Ok(Step::Damaged { header }) => core.handle_damaged(shared, &header),
+            Ok(Step::DamagedPayload { header, buf }) => core.handle_damaged_payload(shared, &header, buf),
+            Ok(Step::Lost) => {}
             Err(fault) => core.handle_fault(shared, &fault),
         }
         self.apply_receive_limits();
@@ -182,11 +188,17 @@ impl Connection {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        (!self.is_closed()).then(|| self.core.timers.next())
+        match self.core.phase {
+            Phase::Closed => self.core.retained_until,
+            _ => Some(self.core.timers.next()),
+        }
     }
 
     /// What is due at `now` has happened; why the connection is over, if it is.
     pub(crate) fn handle_timeout(&mut self, full_feature: Option<&mut FullFeature>, now: Time) -> Option<CloseReason> {
+        if self.is_closed() {
+            return Some(CloseReason::Dropped);
+        }
         match self.core.timers.handle_timeout(now, self.core.pulse()) {
             Due::Nothing => {}
             Due::Close(reason) => return Some(reason),
@@ -216,16 +228,39 @@ impl Connection {
         self.core.is_open()
     }
 
+    /// True while its tasks wait for another connection.
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.core.retained_until.is_some()
+    }
+
     /// True when nothing is left to do but to close the socket.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.core.phase, Phase::Closed)
     }
 
-    /// Nothing is received any more; output that is queued may still leave, until `deadline`.
+    /// Nothing is received any more; output that is queued may still leave.
     pub(crate) fn end(&mut self, reason: CloseReason) {
         self.core.link.close(reason);
         self.core.link.responding.clear();
-        self.core.phase = Phase::Closing;
+        self.core.link.sent = Default::default();
+        self.core.retained_until = None;
+        self.stop();
+    }
+
+    /// The same, but what its tasks need is kept until `until` for another connection.
+    pub(crate) fn strand(&mut self, full_feature: &mut FullFeature, reason: CloseReason, until: Time) {
+        self.core.link.close(reason);
+        if let Incoming::Command(task) = self.core.incoming {
+            full_feature.give_back(task, self.receive.take_place());
+        }
+        self.core.retained_until = Some(until);
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        if !self.is_closed() {
+            self.core.phase = Phase::Closing;
+        }
         self.core.incoming = Incoming::Nothing;
         self.receive.clear();
     }
@@ -237,8 +272,8 @@ impl Connection {
     }
 
     /// Full feature phase begins with what was agreed.
-    pub(crate) fn start_full_feature(&mut self, negotiated: &Negotiated) {
-        self.core.start_full_feature(negotiated);
+    pub(crate) fn start_full_feature(&mut self, negotiated: &Negotiated, recovers: bool) {
+        self.core.start_full_feature(negotiated, recovers);
         self.apply_receive_limits();
     }
 
@@ -298,20 +333,22 @@ impl Core {
             self.phase = Phase::Joining(negotiated);
             return;
         }
-        self.start_full_feature(&negotiated);
+        self.start_full_feature(&negotiated, negotiated.error_recovery_level > 0);
         shared.full_feature = Some(Box::new(FullFeature::new(&self.link, *negotiated)));
     }
 
-    fn start_full_feature(&mut self, negotiated: &Negotiated) {
+    fn start_full_feature(&mut self, negotiated: &Negotiated, recovers: bool) {
         let digests = Digests { header: negotiated.header_digest, data: negotiated.data_digest };
         self.receive_limits = Some(Limits {
             digests,
             data_segment_bytes_max: negotiated.own_data_segment_bytes_max,
             buffer_bytes_max: self.link.config.receive_buffer_bytes_max,
             places: true,
+            recovers,
         });
         self.link.transmit.digests = digests;
         self.link.cid = negotiated.identity.cid;
+        self.link.recovers = recovers;
         self.link.peer_data_segment_bytes_max = negotiated.peer_data_segment_bytes_max;
         self.timers.set_deadline(None);
         self.phase = Phase::FullFeature;
@@ -364,6 +401,25 @@ impl Core {
                 if let Err(violation) = full_feature.handle_whole(link, &header, data) {
                     full_feature.handle_violation(link, violation, Some(&header));
                 }
+            }
+        }
+    }
+
+    fn handle_damaged(&mut self, shared: &mut Shared, header: &Bhs) {
+        if let Some(full_feature) = self.full_feature(shared) {
+            full_feature.handle_damaged(&mut self.link, header);
+        }
+    }
+
+    fn handle_damaged_payload(&mut self, shared: &mut Shared, header: &Bhs, buf: Option<Buf>) {
+        let incoming = std::mem::replace(&mut self.incoming, Incoming::Nothing);
+        let Some(full_feature) = self.full_feature(shared) else { return };
+        match incoming {
+            Incoming::Command(task) => full_feature.handle_damaged_payload(&mut self.link, task, buf, header),
+            // It is thrown away, right or wrong.
+            Incoming::Skipped(task) => full_feature.finish_skipped(&mut self.link, task),
+            Incoming::Whole(_) | Incoming::Nothing => {
+                full_feature.reject(&mut self.link, Violation::DataDigestWrong, header)
             }
         }
     }

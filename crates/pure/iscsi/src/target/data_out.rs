@@ -1,8 +1,10 @@
 //! What a command's data-out must look like: immediate, unsolicited, then one sequence for each R2T, in order.
 //!
-//! DataPDUInOrder and DataSequenceInOrder are always Yes at ERL 0 with us, so every byte has one place and one turn.
+//! DataPDUInOrder and DataSequenceInOrder are always Yes with us, so every byte has one place and one turn; what is lost is
+//! asked for again above error recovery level 0, from the first byte that is missing.
 
 use crate::Violation;
+use smallvec::SmallVec;
 
 /// The negotiated limits on data-out.
 #[derive(Clone, Copy, Debug)]
@@ -21,16 +23,27 @@ pub(crate) struct DataOut {
     received_bytes: u32,
     /// Where unsolicited Data-Out must end at the latest, while more of it is announced.
     unsolicited_end: Option<u32>,
-    /// Where the sequences of the R2Ts begin.
-    solicited_from: u32,
     /// Up to where R2Ts have asked.
     solicited_to: u32,
     /// DataSN of the next Data-Out of the running sequence.
     data_sn: u32,
     /// R2TSN of the next R2T.
     r2t_sn: u32,
-    /// The R2T that the initiator answers now.
-    answering: u32,
+    /// R2Ts that are not answered in full; the initiator answers the first one now.
+    open: SmallVec<[Solicitation; 2]>,
+    /// A part of the running sequence is lost: the rest is thrown away, and asked for again at its end.
+    broken: bool,
+}
+
+/// What becomes of a Data-Out that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// Its data counts as received from now on.
+    Next,
+    /// Its data counts as received, but something before it was lost.
+    BehindHole,
+    /// It is thrown away: it came before, or belongs to what will be asked for again.
+    Useless,
 }
 
 /// The facts of one Data-Out that its sequence decides on.
@@ -61,7 +74,6 @@ impl DataOut {
             total_bytes,
             received_bytes: immediate_bytes,
             unsolicited_end,
-            solicited_from: immediate_bytes,
             solicited_to: immediate_bytes,
             ..Self::default()
         }
@@ -74,12 +86,17 @@ impl DataOut {
 
     /// True while Data-Out may come that nobody can call back: announced without R2T, or asked for.
     pub(crate) fn is_owed(&self) -> bool {
-        self.unsolicited_end.is_some() || self.received_bytes < self.solicited_to
+        self.unsolicited_end.is_some() || !self.open.is_empty()
     }
 
     /// The R2T that the initiator answers now, or will next.
     pub(crate) fn answering(&self) -> u32 {
-        self.answering
+        self.open.first().map_or(self.r2t_sn, |solicitation| solicitation.r2t_sn)
+    }
+
+    /// An R2T that is not answered in full.
+    pub(crate) fn open_r2t(&self, r2t_sn: u32) -> Option<Solicitation> {
+        self.open.iter().copied().find(|solicitation| solicitation.r2t_sn == r2t_sn)
     }
 
     /// How many R2Ts were sent.
@@ -92,12 +109,20 @@ impl DataOut {
         self.total_bytes = self.unsolicited_end.unwrap_or(0).max(self.solicited_to);
     }
 
-    /// The Data-Out fits; its data counts as received from now on. False when its DataSN is not the next:
-    /// something before it was lost.
-    pub(crate) fn admit(&mut self, arrived: Arrived, limits: &Limits) -> Result<bool, Violation> {
+    /// The Data-Out fits. `recovers` above error recovery level 0, where what is lost is asked for again.
+    ///
+    /// Source: RFC 7143 §7.9.
+    pub(crate) fn admit(&mut self, arrived: Arrived, recovers: bool) -> Result<Admitted, Violation> {
         let Arrived { solicited, .. } = arrived;
-        let end = self.sequence_end(solicited, limits)?;
+        let end = self.sequence_end(solicited)?;
         let in_order = arrived.data_sn == self.data_sn;
+        if recovers && (self.broken || !in_order || arrived.offset != self.received_bytes) {
+            let came_before = !self.broken && arrived.data_sn < self.data_sn;
+            if !came_before {
+                self.miss(solicited, arrived.last);
+            }
+            return Ok(Admitted::Useless);
+        }
         if arrived.offset != self.received_bytes {
             return Err(Violation::BufferOffsetWrong);
         }
@@ -112,15 +137,39 @@ impl DataOut {
         if arrived.last {
             self.end_sequence(solicited);
         }
-        Ok(in_order)
+        Ok(if in_order { Admitted::Next } else { Admitted::BehindHole })
+    }
+
+    /// A part of the running sequence is lost; with the `last` one the sequence is over and what is missing is due.
+    pub(crate) fn miss(&mut self, solicited: bool, last: bool) {
+        self.broken = !last;
+        if last {
+            self.end_sequence(solicited);
+            self.solicited_to = self.received_bytes;
+        }
+    }
+
+    /// What has come from `offset` on, with the `last` part of its sequence or not, is worth nothing.
+    pub(crate) fn lose(&mut self, offset: u32, last: bool) {
+        self.received_bytes = offset;
+        self.broken = !last;
+        if last {
+            self.solicited_to = offset;
+        }
+    }
+
+    /// Nothing of what was asked for or announced comes any more: all that is missing is due.
+    pub(crate) fn restart(&mut self) {
+        self.unsolicited_end = None;
+        self.open.clear();
+        (self.broken, self.data_sn, self.solicited_to) = (false, 0, self.received_bytes);
     }
 
     /// The next R2T, when one is due.
     pub(crate) fn poll_solicitation(&mut self, limits: &Limits) -> Option<Solicitation> {
-        let outstanding = self.r2t_sn - self.answering;
         if self.unsolicited_end.is_some()
             || self.solicited_to >= self.total_bytes
-            || outstanding >= limits.outstanding_r2t_max
+            || self.open.len() >= limits.outstanding_r2t_max as usize
         {
             return None;
         }
@@ -128,29 +177,29 @@ impl DataOut {
         let len = limits.burst_bytes_max.min(self.total_bytes - offset);
         self.solicited_to += len;
         self.r2t_sn += 1;
-        Some(Solicitation { r2t_sn, offset, len })
+        let solicitation = Solicitation { r2t_sn, offset, len };
+        self.open.push(solicitation);
+        Some(solicitation)
     }
 
-    fn sequence_end(&self, solicited: bool, limits: &Limits) -> Result<u32, Violation> {
+    fn sequence_end(&self, solicited: bool) -> Result<u32, Violation> {
         match (solicited, self.unsolicited_end) {
             (false, Some(end)) => Ok(end),
             (false, None) => Err(Violation::UnexpectedUnsolicitedData),
-            (true, None) if self.received_bytes < self.solicited_to => {
-                let bursts = u64::from(self.answering) + 1;
-                let end = u64::from(self.solicited_from) + bursts * u64::from(limits.burst_bytes_max);
-                Ok(u32::try_from(end).unwrap_or(u32::MAX).min(self.solicited_to))
+            (true, None) => {
+                let answered = self.open.first().ok_or(Violation::TransferTagUnknown)?;
+                Ok(answered.offset + answered.len)
             }
-            (true, _) => Err(Violation::TransferTagUnknown),
+            (true, Some(_)) => Err(Violation::TransferTagUnknown),
         }
     }
 
     fn end_sequence(&mut self, solicited: bool) {
         self.data_sn = 0;
         if solicited {
-            self.answering += 1;
+            self.open.remove(0);
         } else {
             self.unsolicited_end = None;
-            self.solicited_from = self.received_bytes;
             self.solicited_to = self.received_bytes;
         }
     }

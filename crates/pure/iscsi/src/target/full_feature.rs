@@ -30,8 +30,12 @@ pub(crate) struct FullFeature {
     pub(crate) events: VecDeque<Event>,
     /// The connections by their places.
     roster: Vec<Option<Cid>>,
-    /// Connections that another one has logged out.
-    pub(crate) ending: Vec<usize>,
+    /// Connections that another one has logged out, and whether their tasks wait for another one.
+    pub(crate) ending: Vec<(usize, bool)>,
+    /// Connections that are lost while their tasks wait for another one.
+    pub(super) stranded: Vec<usize>,
+    /// Tasks that are to be moved to the connection that asks for it.
+    pub(crate) moves: Vec<(TaskId, TaskManagementRequest)>,
     /// What has its turn, on another connection than the one that brought it about.
     ripe: Option<(usize, Turn)>,
     /// Immediate functions that came before commands which they are about, on other connections.
@@ -67,7 +71,11 @@ impl FullFeature {
         let data_out_limits = Limits {
             first_burst_bytes_max: negotiated.first_burst_bytes_max,
             burst_bytes_max: negotiated.burst_bytes_max,
-            outstanding_r2t_max: u32::from(negotiated.outstanding_r2t_max),
+            // Above level 0 with data in order, only the last R2T may be asked again (RFC 7143 §13.19).
+            outstanding_r2t_max: match negotiated.error_recovery_level {
+                0 => u32::from(negotiated.outstanding_r2t_max),
+                _ => 1,
+            },
         };
         Self {
             negotiated,
@@ -79,6 +87,8 @@ impl FullFeature {
             events: VecDeque::new(),
             roster: vec![Some(link.cid)],
             ending: Vec::new(),
+            stranded: Vec::new(),
+            moves: Vec::new(),
             ripe: None,
             early: Vec::new(),
             orphans: 0,
@@ -114,7 +124,7 @@ impl FullFeature {
                 }
                 Ok(())
             }
-            InitiatorPdu::Snack(_) => Err(Violation::SnackWithoutRecovery),
+            InitiatorPdu::Snack(snack) => self.handle_snack(link, &snack),
             InitiatorPdu::Login(_) => Err(Violation::LoginInFullFeature),
             InitiatorPdu::ScsiCommand(_) | InitiatorPdu::DataOut(_) => {
                 unreachable!("their payload is never wanted whole")
@@ -133,6 +143,11 @@ impl FullFeature {
         if !violation.ends_connection() {
             self.pass_over(link, header);
         }
+        self.reject(link, violation, header);
+    }
+
+    /// Says that the PDU with this header was not taken, and why.
+    pub(crate) fn reject(&mut self, link: &mut Link, violation: Violation, header: &Bhs) {
         let mut answer = [0; 48];
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let reject = Reject {
@@ -143,7 +158,7 @@ impl FullFeature {
             data_sn: DataSn(0),
         };
         reject.emit(SegmentLengths::data(header.len()), &mut answer);
-        link.transmit.push(&answer, header);
+        link.push_status(&answer, header);
     }
 
     /// ExpCmdSN and MaxCmdSN as they are now.
@@ -196,7 +211,7 @@ impl FullFeature {
             let (id, request) = self.early.remove(due);
             Some((self.slot_of(id)?, Turn::TaskManagement(id, request)))
         });
-        ripe.filter(|&(slot, _)| self.is_live(slot))
+        ripe.filter(|&(slot, _)| self.is_live(slot) && !self.stranded.contains(&slot))
     }
 
     /// Which connection answers at once when the turn comes.
@@ -243,6 +258,7 @@ impl FullFeature {
     /// Source: RFC 7143 §7.13.
     pub(crate) fn lose(&mut self, slot: usize) {
         self.roster[slot] = None;
+        self.stranded.retain(|&stranded| stranded != slot);
         for id in self.session.matching(|task| task.slot == Some(slot)) {
             let task = self.session.find_mut(id).expect("it was there a moment ago");
             if task.command().is_some_and(|command| command.progress == Progress::Running) {

@@ -1,6 +1,7 @@
 //! The way out of one connection: what waits to be sent, how it is numbered, and whether the connection goes on.
 
 use super::ping::Ping;
+use super::sent::Sent;
 use super::task::Responding;
 use super::{CloseReason, Config};
 use crate::pdu::{Cid, StatSn};
@@ -24,6 +25,9 @@ pub(crate) struct Link {
     pub(crate) stat_sn: StatSn,
     /// ExpStatSN: the initiator has all statuses before this one.
     pub(crate) acknowledged: StatSn,
+    /// True above error recovery level 0: what was sent may be asked for again.
+    pub(crate) recovers: bool,
+    pub(crate) sent: Sent,
     /// Answers in the order of sending.
     pub(crate) responding: VecDeque<Responding>,
     pub(crate) ping: Ping,
@@ -46,6 +50,8 @@ impl Link {
             peer_data_segment_bytes_max: 8192,
             stat_sn,
             acknowledged: stat_sn,
+            recovers: false,
+            sent: Sent::default(),
             responding: VecDeque::new(),
             ping: Ping::default(),
             text: None,
@@ -65,6 +71,7 @@ impl Link {
         // What was never sent is acknowledged by nobody; what was acknowledged stays so.
         if self.stat_sn.since(expected) < self.stat_sn.since(self.acknowledged) {
             self.acknowledged = expected;
+            self.sent.acknowledge(expected);
         }
     }
 

@@ -14,7 +14,7 @@ impl FullFeature {
         let named = self.slot_of_connection(request.cid);
         let outcome = match (request.reason, named) {
             (LogoutReason::CloseSession, _) => {
-                self.ending = self.others(link.slot).collect();
+                self.ending = self.others(link.slot).map(|slot| (slot, false)).collect();
                 link.close(CloseReason::LoggedOut);
                 LogoutOutcome::Closed
             }
@@ -22,13 +22,22 @@ impl FullFeature {
                 if slot == link.slot {
                     link.close(CloseReason::LoggedOut)
                 } else {
-                    self.ending.push(slot)
+                    self.ending.push((slot, false))
                 }
                 LogoutOutcome::Closed
             }
-            (LogoutReason::CloseConnection, None) => LogoutOutcome::CidNotFound,
-            (LogoutReason::RemoveForRecovery, _) => LogoutOutcome::RecoveryNotSupported,
+            (LogoutReason::RemoveForRecovery, _) if !self.keeps_tasks() => LogoutOutcome::RecoveryNotSupported,
+            (LogoutReason::RemoveForRecovery, Some(slot)) => {
+                if slot == link.slot {
+                    link.close(CloseReason::Removed)
+                } else {
+                    self.ending.push((slot, true))
+                }
+                LogoutOutcome::Closed
+            }
+            (_, None) => LogoutOutcome::CidNotFound,
         };
+        let retains = request.reason == LogoutReason::RemoveForRecovery && outcome == LogoutOutcome::Closed;
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let response = LogoutResponse {
             outcome,
@@ -38,11 +47,11 @@ impl FullFeature {
             max_cmd_sn,
             // Whoever logs in next waits for what is left of this session by itself, at the target.
             time2wait_s: 0,
-            time2retain_s: 0,
+            time2retain_s: if retains { self.negotiated.time2retain_s } else { 0 },
         };
         let mut header = [0; 48];
         response.emit(SegmentLengths::NONE, &mut header);
-        link.transmit.push(&header, &[]);
+        link.push_status(&header, &[]);
     }
 
     /// Tells the initiator something that it did not ask for.
@@ -52,6 +61,6 @@ impl FullFeature {
         let mut header = [0; 48];
         let data = if sense.is_empty() { Default::default() } else { with_length(sense) };
         message.emit(SegmentLengths::data(data.len()), &mut header);
-        link.transmit.push(&header, &data);
+        link.push_status(&header, &data);
     }
 }

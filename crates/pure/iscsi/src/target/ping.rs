@@ -54,6 +54,6 @@ impl FullFeature {
         let nop_in = NopIn { lun: Lun(0), initiator_task_tag, target_transfer_tag, stat_sn, exp_cmd_sn, max_cmd_sn };
         let mut header = [0; 48];
         nop_in.emit(SegmentLengths::data(data.len()), &mut header);
-        link.transmit.push(&header, data);
+        if stat_sn == link.stat_sn { link.transmit.push(&header, data) } else { link.push_status(&header, data) }
     }
 }

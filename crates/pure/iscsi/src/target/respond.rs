@@ -3,9 +3,9 @@
 use super::event::Response;
 use super::full_feature::FullFeature;
 use super::link::Link;
-use super::task::{CommandTask, Kind, Progress, Responding, Task};
+use super::task::{CommandTask, Progress, Responding, Task};
 use crate::pdu::{
-    DataIn, DataInStatus, DataSn, InitiatorTaskTag, Lun, Residual, ScsiResponse, SegmentLengths, ServiceResponse,
+    DataIn, DataInStatus, DataSn, Lun, Residual, ScsiResponse, SegmentLengths, ServiceResponse, StatSn,
     TargetTransferTag,
 };
 use crate::session::TaskId;
@@ -24,12 +24,27 @@ impl FullFeature {
 
     /// The answer is sent when its turn comes.
     pub(crate) fn start_response(&mut self, link: &mut Link, id: TaskId, response: Response) {
-        let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) else { return };
+        let Some(task) = self.session.find_mut(id) else { return };
+        let tag = task.tag;
+        let Some(command) = task.command_mut() else { return };
         command.progress = Progress::Responding;
         // Never more than the initiator expects.
         let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
-        let data_in_total = given.min(command.expected_in_bytes);
-        link.responding.push_back(Responding { task: id, response, data_in_total, data_in_bytes: 0, data_in_pdus: 0 });
+        let (residual, read_residual) = command.residuals(&response);
+        link.responding.push_back(Responding {
+            task: id,
+            tag,
+            residual,
+            read_residual,
+            solicitations: command.data_out.solicitations(),
+            apart: command.is_bidirectional(),
+            snack_tag: 0,
+            segment_bytes_max: link.peer_data_segment_bytes_max,
+            data_in_total: given.min(command.expected_in_bytes),
+            data_in_bytes: 0,
+            data_in_pdus: 0,
+            response,
+        });
         self.pump(link);
     }
 
@@ -38,74 +53,94 @@ impl FullFeature {
         while link.transmit.has_room()
             && let Some(mut answer) = link.responding.pop_front()
         {
-            let Some(task) = self.session.find(answer.task) else { continue };
-            let len = self.data_in_len(link, &answer);
-            if answer.is_left(len, task.command().is_some_and(CommandTask::is_bidirectional)) {
-                let tag = task.tag;
-                self.send_data_in(link, tag, &mut answer, len);
+            if self.session.find(answer.task).is_none() {
+                continue;
+            }
+            if self.is_left(&answer) {
+                self.send_data_in(link, &answer);
+                answer.data_in_bytes += self.data_in_len(&answer, answer.data_in_bytes);
+                answer.data_in_pdus += 1;
                 link.responding.push_front(answer);
             } else {
-                self.send_status(link, &answer, len);
+                // Its place is open again, and the PDU itself says so.
+                self.remove(answer.task);
+                let stat_sn = link.take_stat_sn();
+                self.send_status(link, &answer, stat_sn);
+                link.keep_answer(stat_sn, answer);
             }
         }
     }
 
-    /// Bytes of the next Data-In: within the initiator's MaxRecvDataSegmentLength and the running burst.
-    fn data_in_len(&self, link: &Link, answer: &Responding) -> u32 {
+    /// Bytes of the Data-In at `offset`: within the initiator's MaxRecvDataSegmentLength and the running burst.
+    fn data_in_len(&self, answer: &Responding, offset: u32) -> u32 {
         let burst = self.negotiated.burst_bytes_max;
-        let burst_left = burst - answer.data_in_bytes % burst;
-        let left = answer.data_in_total - answer.data_in_bytes;
-        link.peer_data_segment_bytes_max.min(burst_left).min(left)
+        answer.segment_bytes_max.min(burst - offset % burst).min(answer.data_in_total - offset)
+    }
+
+    /// True when the Data-In that comes next is not the last PDU of the task. GOOD rides on the last data, but for what
+    /// has more to say, or says it apart.
+    pub(crate) fn is_left(&self, answer: &Responding) -> bool {
+        let len = self.data_in_len(answer, answer.data_in_bytes);
+        let collapses = answer.response.status == GOOD && !answer.apart;
+        let last = answer.data_in_bytes + len == answer.data_in_total;
+        len > 0 && !(last && collapses)
     }
 
     /// Queues a Data-In that is not the last PDU of its task.
-    fn send_data_in(&self, link: &mut Link, tag: InitiatorTaskTag, answer: &mut Responding, len: u32) {
+    pub(crate) fn send_data_in(&self, link: &mut Link, answer: &Responding) {
+        let len = self.data_in_len(answer, answer.data_in_bytes);
         let end = answer.data_in_bytes + len;
         let ends_burst = end.is_multiple_of(self.negotiated.burst_bytes_max);
-        let header = DataIn { is_final: ends_burst || end == answer.data_in_total, ..self.data_in(tag, answer) };
+        let header = DataIn { is_final: ends_burst || end == answer.data_in_total, ..self.data_in(answer) };
         answer.push_data(link, &header, len);
-        answer.data_in_bytes = end;
-        answer.data_in_pdus += 1;
     }
 
-    /// The last PDU of a task is queued, and its place is open again: the PDU itself says so.
-    fn send_status(&mut self, link: &mut Link, answer: &Responding, len: u32) {
-        let Some(Task { tag, kind: Kind::Command(command), .. }) = self.remove(answer.task) else { return };
-        let stat_sn = link.take_stat_sn();
-        let response = &answer.response;
-        let (residual, read_residual) = command.residuals(response);
+    /// Queues the last PDU of a task: GOOD rides on the last data, everything else stands apart.
+    pub(crate) fn send_status(&self, link: &mut Link, answer: &Responding, stat_sn: StatSn) {
+        let len = self.data_in_len(answer, answer.data_in_bytes);
         if len > 0 {
-            let status = Some(DataInStatus { status: response.status, stat_sn, residual });
-            let header = DataIn { is_final: true, status, ..self.data_in(tag, answer) };
+            let status = Some(DataInStatus { status: answer.response.status, stat_sn, residual: answer.residual });
+            let header = DataIn { is_final: true, status, ..self.data_in(answer) };
             return answer.push_data(link, &header, len);
         }
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let header = ScsiResponse {
             response: ServiceResponse::Completed,
-            status: response.status,
-            initiator_task_tag: tag,
-            snack_tag: 0,
+            status: answer.response.status,
+            initiator_task_tag: answer.tag,
+            snack_tag: answer.snack_tag,
             stat_sn,
             exp_cmd_sn,
             max_cmd_sn,
-            exp_data_sn: DataSn(answer.data_in_pdus + command.data_out.solicitations()),
-            read_residual,
-            residual,
+            exp_data_sn: DataSn(answer.data_in_pdus + answer.solicitations),
+            read_residual: answer.read_residual,
+            residual: answer.residual,
         };
-        let data = if response.sense.is_empty() { SmallVec::new() } else { with_length(&response.sense) };
+        let sense = &answer.response.sense;
+        let data = if sense.is_empty() { SmallVec::new() } else { with_length(sense) };
         let mut bytes = [0; 48];
         header.emit(SegmentLengths::data(data.len()), &mut bytes);
         link.transmit.push(&bytes, &data);
     }
 
-    fn data_in(&self, initiator_task_tag: InitiatorTaskTag, answer: &Responding) -> DataIn {
+    /// Where the Data-In number `data_sn` of an answer begins.
+    pub(crate) fn data_in_offset(&self, answer: &Responding, data_sn: u32) -> u32 {
+        let burst = u64::from(self.negotiated.burst_bytes_max);
+        let segment = u64::from(answer.segment_bytes_max).min(burst);
+        let in_a_burst = burst.div_ceil(segment);
+        let sn = u64::from(data_sn);
+        let offset = sn / in_a_burst * burst + sn % in_a_burst * segment;
+        u32::try_from(offset).unwrap_or(u32::MAX).min(answer.data_in_total)
+    }
+
+    fn data_in(&self, answer: &Responding) -> DataIn {
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         DataIn {
             is_final: false,
             acknowledge: false,
             status: None,
             lun: Lun(0),
-            initiator_task_tag,
+            initiator_task_tag: answer.tag,
             target_transfer_tag: TargetTransferTag::RESERVED,
             exp_cmd_sn,
             max_cmd_sn,
@@ -116,14 +151,6 @@ impl FullFeature {
 }
 
 impl Responding {
-    /// True when the Data-In of `len` bytes that comes next is not the last PDU of the task. GOOD rides on the
-    /// last data, but for a bidirectional command, which has more to say.
-    fn is_left(&self, len: u32, bidirectional: bool) -> bool {
-        let collapses = self.response.status == GOOD && !bidirectional;
-        let last = self.data_in_bytes + len == self.data_in_total;
-        len > 0 && !(last && collapses)
-    }
-
     fn push_data(&self, link: &mut Link, header: &DataIn, len: u32) {
         let mut bytes = [0; 48];
         header.emit(SegmentLengths::data(len as usize), &mut bytes);

@@ -6,7 +6,7 @@ use super::event::{Event, Gate, Response, TargetRecord};
 use super::full_feature::FullFeature;
 use super::{CloseReason, Config};
 use crate::login::{Grant, LoginStatus};
-use crate::pdu::{AsyncEvent, Lun, StatSn, TaskFunctionOutcome};
+use crate::pdu::{AsyncEvent, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest};
 use crate::session::TaskId;
 use crate::transmit::Gathered;
 use shard::Time;
@@ -26,7 +26,13 @@ pub struct Session {
     connections: Vec<Connection>,
     shared: Shared,
     fences: Vec<Fence>,
+    /// When it is looked for data that was asked for and has not come, above error recovery level 0.
+    looks_at: Option<Time>,
+    now: Time,
 }
+
+/// Connections that may wait at once for others to take over their tasks.
+const STRANDED_MAX: usize = 32;
 
 /// An answer to a task management function that comes behind what was said before on other connections.
 ///
@@ -48,7 +54,7 @@ impl Session {
     pub fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
         config.check();
         let connections = vec![Connection::new(config.clone(), random, now)];
-        Self { config, connections, shared: Shared::default(), fences: Vec::new() }
+        Self { config, connections, shared: Shared::default(), fences: Vec::new(), looks_at: None, now }
     }
 
     /// A session whose login is over, for tests of what comes after.
@@ -56,7 +62,7 @@ impl Session {
     pub(crate) fn in_full_feature(config: Rc<Config>, negotiated: crate::Negotiated, now: Time) -> Self {
         let mut session = Self::new(config, [0; 32], now);
         let connection = &mut session.connections[0];
-        connection.start_full_feature(&negotiated);
+        connection.start_full_feature(&negotiated, negotiated.error_recovery_level > 0);
         session.shared.full_feature = Some(Box::new(FullFeature::new(connection.link(), negotiated)));
         session
     }
@@ -97,19 +103,20 @@ impl Session {
         if reinstated.is_none() && live >= usize::from(full_feature.negotiated.connections_max) {
             return None;
         }
-        let free = self.connections.iter().position(Connection::is_closed);
+        let free = self.connections.iter().position(|connection| connection.is_closed() && !connection.is_stranded());
         let slot = free.filter(|_| reinstated.is_none()).unwrap_or(self.connections.len());
-        let connection = Connection::joined(self.config.clone(), joining, slot, now);
+        let recovers = full_feature.negotiated.error_recovery_level > 0;
+        let connection = Connection::joined(self.config.clone(), joining, slot, recovers, now);
+        self.now = now;
         if slot < self.connections.len() {
             self.connections[slot] = connection
         } else {
             self.connections.push(connection)
         }
-        let full_feature = self.shared.full_feature.as_deref_mut()?;
-        full_feature.welcome(slot, cid);
-        if let Some(old) = reinstated {
+        if let Some(old) = reinstated.filter(|&old| self.connections[old].is_open()) {
             self.drop_connection(old, CloseReason::Reinstated);
         }
+        self.shared.full_feature.as_deref_mut()?.welcome(slot, cid);
         Some(slot)
     }
 
@@ -135,12 +142,16 @@ impl Session {
         if !connection.is_open() || len == 0 {
             return;
         }
+        self.now = now;
         connection.handle_filled(len, now);
         while self.connections[slot].step(&mut self.shared, gate) {
             self.run_ripe();
         }
         self.open_fences();
         self.settle(now);
+        if self.looks_at.is_none() && self.connections[slot].link().recovers {
+            self.looks_at = Some(now + self.config.recovery_interval);
+        }
     }
 
     /// The next event, when there is one.
@@ -250,11 +261,17 @@ impl Session {
     /// When [`Session::handle_timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.connections.iter().filter_map(Connection::poll_timeout).min()
+        let looks_at = self.looks_at.filter(|_| self.shared.full_feature.is_some());
+        self.connections.iter().filter_map(Connection::poll_timeout).chain(looks_at).min()
     }
 
     /// What is due at `now` has happened.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        if self.looks_at.is_some_and(|at| at <= now) {
+            self.looks_at = Some(now + self.config.recovery_interval);
+            self.ask_again();
+        }
         for slot in 0..self.connections.len() {
             let connection = &mut self.connections[slot];
             if connection.poll_timeout().is_some_and(|at| at <= now)
@@ -276,10 +293,10 @@ impl Session {
         self.connections[slot].is_closed()
     }
 
-    /// True when all connections are closed.
+    /// True when all connections are closed, and no task waits for another one.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.connections.iter().all(Connection::is_closed)
+        self.connections.iter().all(|connection| connection.is_closed() && !connection.is_stranded())
     }
 
     /// What is due on other connections than the one that made it so.
@@ -288,6 +305,38 @@ impl Session {
         while let Some((slot, turn)) = full_feature.take_ripe() {
             full_feature.run(self.connections[slot].link(), turn);
             full_feature.run_held(self.connections[slot].link());
+        }
+        for (id, request) in std::mem::take(&mut full_feature.moves) {
+            self.reassign(id, &request);
+        }
+    }
+
+    /// A task is moved to the connection that asks for it, if its own is lost.
+    fn reassign(&mut self, id: TaskId, request: &TaskManagementRequest) {
+        let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
+        let Some(own) = full_feature.slot_of(id) else { return };
+        let tag = request.referenced_task_tag;
+        let answered =
+            |connection: &mut Connection| connection.is_stranded() && connection.link().sent.stat_sn_of(tag).is_some();
+        let lost = full_feature.stranded_slot_of(tag).or_else(|| self.connections.iter_mut().position(answered));
+        let [link, lost] = match lost.map(|lost| self.connections.get_disjoint_mut([own, lost])) {
+            Some(Ok(both)) => both.map(Connection::link),
+            _ => {
+                let outcome = full_feature.not_reassigned(tag);
+                return full_feature.respond_task_management(self.connections[own].link(), id, outcome);
+            }
+        };
+        full_feature.respond_task_management(link, id, TaskFunctionOutcome::Complete);
+        full_feature.reassign(link, lost, request);
+    }
+
+    /// Asks for data again that has not come in time.
+    fn ask_again(&mut self) {
+        let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
+        for (id, slot) in full_feature.take_stale() {
+            if self.connections[slot].is_live() {
+                full_feature.ask_again(self.connections[slot].link(), id);
+            }
         }
     }
 
@@ -323,8 +372,8 @@ impl Session {
         }
         let ending =
             self.shared.full_feature.as_deref_mut().map(|full_feature| std::mem::take(&mut full_feature.ending));
-        for slot in ending.into_iter().flatten() {
-            self.drop_connection(slot, CloseReason::LoggedOut);
+        for (slot, keeps_tasks) in ending.into_iter().flatten() {
+            self.drop_connection(slot, if keeps_tasks { CloseReason::Removed } else { CloseReason::LoggedOut });
         }
     }
 
@@ -333,20 +382,31 @@ impl Session {
         self.connections[slot].finish();
     }
 
-    /// All tasks of the connection and their memory are given back; output that is queued may still leave.
+    /// All tasks of the connection and their memory are given back, or wait for another connection; output that is queued
+    /// may still leave.
     fn end(&mut self, slot: usize, reason: CloseReason) {
+        let stranded = self.connections.iter().filter(|connection| connection.is_stranded()).count();
         let connection = &mut self.connections[slot];
-        if !connection.is_open() {
+        if !connection.is_open() && !connection.is_stranded() {
             return;
         }
-        connection.end(reason);
         if let Some(full_feature) = self.shared.full_feature.as_deref_mut() {
-            full_feature.lose(slot);
-            if self.connections.iter().any(Connection::is_live) {
+            let for_good = matches!(reason, CloseReason::LoggedOut | CloseReason::Dropped) || stranded >= STRANDED_MAX;
+            if connection.is_live() && full_feature.keeps_tasks() && !for_good {
+                let retained = Duration::from_secs(full_feature.negotiated.time2retain_s.into());
+                full_feature.strand(slot);
+                connection.strand(full_feature, reason, self.now + retained);
+            } else if connection.is_open() || for_good {
+                connection.end(reason);
+                full_feature.lose(slot);
+            }
+            if self.connections.iter().any(|connection| connection.is_live() || connection.is_stranded()) {
                 return self.open_fences();
             }
             self.shared.events.append(&mut full_feature.events);
             self.shared.full_feature = None;
+        } else {
+            connection.end(reason);
         }
         self.shared.events.push_back(Event::Closed(reason));
     }

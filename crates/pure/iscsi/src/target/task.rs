@@ -2,7 +2,7 @@
 
 use super::data_out::DataOut;
 use super::event::{Cdb, Response, SendTargets};
-use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, TargetTransferTag, TaskAttribute};
+use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, Residual, TargetTransferTag, TaskAttribute};
 use crate::session::TaskId;
 use crate::session::tasks::Tagged;
 use crate::text::{TextCollector, TextWriter};
@@ -42,8 +42,10 @@ pub(crate) struct CommandTask {
     /// Bytes of memory that it counts for.
     pub(crate) held_bytes: usize,
     pub(crate) data_out: DataOut,
-    /// True while a payload that counts as received is on its way to its place.
-    pub(crate) placing: bool,
+    /// The payload that counts as received and is on its way to its place.
+    pub(crate) placing: Option<Placing>,
+    /// True when no Data-Out has come since somebody looked.
+    pub(crate) stale: bool,
     /// Where its data-out goes; absent when there is none, when it is thrown away, and while a payload is
     /// being received into it.
     pub(crate) buf: Option<Buf>,
@@ -52,15 +54,36 @@ pub(crate) struct CommandTask {
     pub(crate) refusal: Option<Box<Response>>,
 }
 
-/// An answer that is being sent.
+/// An answer that is being sent, or was and may be asked for again.
 #[derive(Debug)]
 pub(crate) struct Responding {
+    /// The task, which is forgotten with the last PDU of its answer.
     pub(crate) task: TaskId,
+    pub(crate) tag: InitiatorTaskTag,
     pub(crate) response: Response,
+    /// What was not moved, and for a bidirectional command what was not read.
+    pub(crate) residual: Residual,
+    pub(crate) read_residual: Residual,
+    /// How many R2Ts the command had.
+    pub(crate) solicitations: u32,
+    /// True when the status has a PDU of its own whatever it is.
+    pub(crate) apart: bool,
+    /// Of an R-Data SNACK, else zero.
+    pub(crate) snack_tag: u32,
+    /// The most data of one PDU: what the initiator takes at once when the answer begins.
+    pub(crate) segment_bytes_max: u32,
     /// What the initiator gets of its data in all, and what was sent.
     pub(crate) data_in_total: u32,
     pub(crate) data_in_bytes: u32,
     pub(crate) data_in_pdus: u32,
+}
+
+/// A payload on its way to its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placing {
+    pub(crate) offset: u32,
+    /// True for the last of its sequence.
+    pub(crate) last: bool,
 }
 
 /// Where a command stands.

@@ -56,6 +56,7 @@ impl FullFeature {
                 self.deliver();
                 self.ask(id, request, None);
             }
+            F::TaskReassign if self.keeps_tasks() => self.moves.push((id, *request)),
             F::TaskReassign => {
                 self.respond_task_management(link, id, TaskFunctionOutcome::ReassignmentNotSupported);
             }
@@ -90,7 +91,7 @@ impl FullFeature {
             TaskManagementResponse { outcome, initiator_task_tag: task.tag, stat_sn, exp_cmd_sn, max_cmd_sn };
         let mut header = [0; 48];
         response.emit(SegmentLengths::NONE, &mut header);
-        link.transmit.push(&header, &[]);
+        link.push_status(&header, &[]);
     }
 
     /// Source: RFC 7143 §11.5.1, §11.5.5, §11.6.1.

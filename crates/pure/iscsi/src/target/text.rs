@@ -154,6 +154,6 @@ impl FullFeature {
         };
         let mut header = [0; 48];
         response.emit(SegmentLengths::data(part.text.len()), &mut header);
-        link.transmit.push(&header, &part.text);
+        link.push_status(&header, &part.text);
     }
 }

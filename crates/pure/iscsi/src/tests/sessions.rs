@@ -9,7 +9,7 @@ use crate::{Identity, Negotiated, SessionType, Violation};
 use shard::Time;
 use std::time::Duration;
 
-fn text(tag: u32, cmd_sn: u32, transfer_tag: TargetTransferTag, continues: bool, data: &[u8]) -> Vec<u8> {
+pub(super) fn text(tag: u32, cmd_sn: u32, transfer_tag: TargetTransferTag, continues: bool, data: &[u8]) -> Vec<u8> {
     let header = TextRequest {
         immediate: false,
         is_final: !continues,

@@ -1,0 +1,275 @@
+//! Error recovery above level 0: what is lost is found, asked for again, sent again, and moved to another connection.
+//!
+//! Level 1 asks for lost data with another R2T, and answers SNACKs from what was kept ([`super::sent`]). Level 2 keeps the
+//! tasks of a connection that is lost until they are reassigned or their time is over.
+
+use super::full_feature::FullFeature;
+use super::link::Link;
+use super::sent::What;
+use super::task::{Progress, Responding, Task};
+use crate::Violation;
+use crate::pdu::{
+    Bhs, CmdSn, InitiatorPdu, InitiatorTaskTag, Snack, SnackType, StatSn, TaskFunctionOutcome, TaskManagementRequest,
+};
+use crate::session::TaskId;
+use block::Buf;
+
+/// Statuses that one SNACK may ask for.
+const STATUSES_MAX: u32 = 1024;
+
+impl FullFeature {
+    /// True when connections that are lost leave their tasks for others: ErrorRecoveryLevel 2.
+    pub(crate) fn keeps_tasks(&self) -> bool {
+        self.negotiated.error_recovery_level == 2
+    }
+
+    /// A PDU came whole but for its data, whose digest is wrong: the initiator is told, and what was lost is due.
+    ///
+    /// Source: RFC 7143 §7.8. The CmdSN of a request counts as not received: the initiator sends it again.
+    pub(crate) fn handle_damaged(&mut self, link: &mut Link, header: &Bhs) {
+        self.reject(link, Violation::DataDigestWrong, header);
+        let Ok(InitiatorPdu::DataOut(data_out)) = InitiatorPdu::parse(header) else { return };
+        let Some(id) = self.session.by_tag(data_out.initiator_task_tag) else { return };
+        let Some(task) = self.session.find_mut(id).filter(|task| task.slot == Some(link.slot)) else { return };
+        let Some(command) = task.command_mut() else { return };
+        let solicited = !data_out.target_transfer_tag.is_reserved();
+        let answers = super::command::transfer_tag(id, command.data_out.answering());
+        if command.data_out.is_owed() && (!solicited || data_out.target_transfer_tag == answers) {
+            command.data_out.miss(solicited, data_out.is_final);
+            self.finish_skipped(link, Some(id));
+        }
+    }
+
+    /// The same of a payload that was received into its place.
+    pub(crate) fn handle_damaged_payload(&mut self, link: &mut Link, id: TaskId, buf: Option<Buf>, header: &Bhs) {
+        if matches!(InitiatorPdu::parse(header), Ok(InitiatorPdu::DataOut(_))) {
+            self.reject(link, Violation::DataDigestWrong, header);
+        }
+        self.give_back(id, buf);
+        self.finish_skipped(link, Some(id));
+    }
+
+    /// The payload that was on its way to its place did not come there; the place is the command's again.
+    pub(crate) fn give_back(&mut self, id: TaskId, buf: Option<Buf>) {
+        let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) else { return };
+        if buf.is_some() {
+            command.buf = buf;
+        }
+        if let Some(placing) = command.placing.take() {
+            command.data_out.lose(placing.offset, placing.last);
+        }
+    }
+
+    /// Commands whose data was asked for and has not come since the last time: it is asked for again.
+    pub(crate) fn take_stale(&mut self) -> Vec<(TaskId, usize)> {
+        let owed =
+            |task: &Task| task.slot.is_some() && task.command().is_some_and(|command| command.data_out.is_owed());
+        let mut stale = Vec::new();
+        for id in self.session.matching(owed) {
+            let Some(task) = self.session.find_mut(id) else { continue };
+            let slot = task.slot;
+            let Some(command) = task.command_mut() else { continue };
+            if command.placing.is_none() && std::mem::replace(&mut command.stale, true) {
+                stale.extend(slot.map(|slot| (id, slot)));
+            }
+        }
+        stale
+    }
+
+    /// What is missing of the command's data is due.
+    pub(crate) fn ask_again(&mut self, link: &mut Link, id: TaskId) {
+        if let Some(command) = self.session.find_mut(id).and_then(Task::command_mut) {
+            command.data_out.restart();
+            self.finish_skipped(link, Some(id));
+        }
+    }
+
+    /// Source: RFC 7143 §11.16.
+    pub(crate) fn handle_snack(&mut self, link: &mut Link, snack: &Snack) -> Result<(), Violation> {
+        if !link.recovers {
+            return Err(Violation::SnackWithoutRecovery);
+        }
+        match snack.kind {
+            SnackType::DataOrR2t => self.send_data_again(link, snack),
+            SnackType::Status => self.send_statuses_again(link, StatSn(snack.beg_run), snack.run_length),
+            // We never ask for an acknowledgement, so there is nothing that one could let go of.
+            SnackType::DataAck => Err(Violation::DataAckUnasked),
+            SnackType::RData => self.send_all_again(link, snack),
+        }
+    }
+
+    fn send_data_again(&mut self, link: &mut Link, snack: &Snack) -> Result<(), Violation> {
+        let tag = snack.initiator_task_tag;
+        if let Some(id) = self.session.by_tag(tag)
+            && let Some(command) =
+                self.session.find(id).filter(|task| task.slot == Some(link.slot)).and_then(Task::command)
+            && command.progress != Progress::Responding
+        {
+            let last = command.data_out.solicitations();
+            let asked: Vec<_> = run(snack, last).filter_map(|r2t_sn| command.data_out.open_r2t(r2t_sn)).collect();
+            // What was answered meanwhile is not asked for again.
+            asked.into_iter().for_each(|solicitation| self.push_r2t(link, id, solicitation));
+            return if snack.beg_run < last { Ok(()) } else { Err(Violation::SnackOfNothing) };
+        }
+        if let Some(at) = link.responding.iter().position(|answer| answer.tag == tag) {
+            let mut answer = link.responding.remove(at).expect("it was found there");
+            let sent = answer.data_in_pdus;
+            self.send_pdus_again(link, &mut answer, run(snack, sent));
+            link.responding.insert(at, answer);
+            return if snack.beg_run < sent { Ok(()) } else { Err(Violation::SnackOfNothing) };
+        }
+        let stat_sn = link.sent.stat_sn_of(tag).ok_or(Violation::SnackOfNothing)?;
+        let Some((at, mut status)) = link.sent.take(stat_sn) else { return Err(Violation::SnackOfNothing) };
+        let mut sent = 0;
+        if let What::Answer(answer) = &mut status.what {
+            let has_last = answer.data_in_bytes < answer.data_in_total;
+            sent = answer.data_in_pdus + u32::from(has_last);
+            self.send_pdus_again(link, answer, run(snack, answer.data_in_pdus));
+            if has_last && run(snack, sent).last() == Some(answer.data_in_pdus) {
+                self.send_status(link, answer, stat_sn);
+            }
+        }
+        link.sent.put(at, status);
+        if snack.beg_run < sent { Ok(()) } else { Err(Violation::SnackOfNothing) }
+    }
+
+    /// Data-In PDUs that were sent before the last one of an answer.
+    fn send_pdus_again(&self, link: &mut Link, answer: &mut Responding, which: impl Iterator<Item = u32>) {
+        let (bytes, pdus) = (answer.data_in_bytes, answer.data_in_pdus);
+        for data_sn in which {
+            (answer.data_in_bytes, answer.data_in_pdus) = (self.data_in_offset(answer, data_sn), data_sn);
+            self.send_data_in(link, answer);
+        }
+        (answer.data_in_bytes, answer.data_in_pdus) = (bytes, pdus);
+    }
+
+    fn send_statuses_again(&mut self, link: &mut Link, from: StatSn, count: u32) -> Result<(), Violation> {
+        let count = if count == 0 { link.stat_sn.since(from) } else { count };
+        if count > STATUSES_MAX || !from.precedes(link.stat_sn) {
+            return Err(Violation::SnackOfNothing);
+        }
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        for stat_sn in (0..count).map(|n| from.plus(n)) {
+            let (at, status) = link.sent.take(stat_sn).ok_or(Violation::SnackOfNothing)?;
+            match &status.what {
+                What::Pdu(header, data) => link.transmit.push(&renewed(header, exp_cmd_sn, max_cmd_sn), data),
+                What::Answer(answer) => self.send_status(link, answer, stat_sn),
+            }
+            link.sent.put(at, status);
+        }
+        Ok(())
+    }
+
+    /// All data of a command is sent anew, cut as the initiator takes it now, and its status apart.
+    fn send_all_again(&mut self, link: &mut Link, snack: &Snack) -> Result<(), Violation> {
+        let (tag, segment_bytes_max) = (snack.initiator_task_tag, link.peer_data_segment_bytes_max);
+        let begin = |answer: &mut Responding| {
+            (answer.data_in_bytes, answer.data_in_pdus, answer.apart) = (0, 0, true);
+            (answer.snack_tag, answer.segment_bytes_max) = (snack.target_transfer_tag.0, segment_bytes_max);
+        };
+        if let Some(answer) = link.responding.iter_mut().find(|answer| answer.tag == tag) {
+            begin(answer);
+            return Ok(());
+        }
+        let stat_sn = link.sent.stat_sn_of(tag).ok_or(Violation::SnackOfNothing)?;
+        let Some((at, mut status)) = link.sent.take(stat_sn) else { return Err(Violation::SnackOfNothing) };
+        if let What::Answer(answer) = &mut status.what {
+            begin(answer);
+            self.send_whole(link, answer);
+            self.send_status(link, answer, stat_sn);
+        }
+        link.sent.put(at, status);
+        Ok(())
+    }
+
+    fn send_whole(&self, link: &mut Link, answer: &mut Responding) {
+        while answer.data_in_bytes < answer.data_in_total {
+            self.send_data_in(link, answer);
+            answer.data_in_pdus += 1;
+            answer.data_in_bytes = self.data_in_offset(answer, answer.data_in_pdus);
+        }
+    }
+
+    /// The connection in `slot` is lost, and its tasks wait for another one.
+    pub(crate) fn strand(&mut self, slot: usize) {
+        self.stranded.push(slot);
+    }
+
+    /// A task whose connection, `lost`, is no more belongs to `link` from now on.
+    ///
+    /// Source: RFC 7143 §7.2.2, §11.5.6.
+    pub(crate) fn reassign(&mut self, link: &mut Link, lost: &mut Link, request: &TaskManagementRequest) {
+        let (tag, data_sn) = (request.referenced_task_tag, request.exp_data_sn.0);
+        let Some(id) = self.session.by_tag(tag) else {
+            if let Some(answer) = lost.sent.take_answer(tag) {
+                self.answer_elsewhere(link, answer, data_sn);
+            }
+            return;
+        };
+        let Some(task) = self.session.find_mut(id) else { return };
+        task.slot = Some(link.slot);
+        match task.command().map(|command| command.progress) {
+            Some(Progress::Receiving | Progress::Refused) => self.ask_again(link, id),
+            Some(Progress::Responding) => {
+                if let Some(at) = lost.responding.iter().position(|answer| answer.task == id) {
+                    let mut answer = lost.responding.remove(at).expect("it was found there");
+                    self.go_back(link, &mut answer, data_sn);
+                    link.responding.push_back(answer);
+                    self.pump(link);
+                }
+            }
+            // The driver has it, and answers it here.
+            Some(Progress::Running) | None => {}
+        }
+    }
+
+    /// Where the task that `tag` names waits for another connection.
+    pub(crate) fn stranded_slot_of(&self, tag: InitiatorTaskTag) -> Option<usize> {
+        let slot = self.session.by_tag(tag).and_then(|id| self.slot_of(id))?;
+        self.stranded.contains(&slot).then_some(slot)
+    }
+
+    /// Why a task cannot be moved.
+    pub(crate) fn not_reassigned(&self, tag: InitiatorTaskTag) -> TaskFunctionOutcome {
+        match self.session.by_tag(tag) {
+            Some(_) => TaskFunctionOutcome::TaskStillAllegiant,
+            None => TaskFunctionOutcome::TaskDoesNotExist,
+        }
+    }
+
+    /// An answer whose status went out on a connection that is lost is sent from `data_sn` on, with a status of this one.
+    fn answer_elsewhere(&mut self, link: &mut Link, mut answer: Responding, data_sn: u32) {
+        self.go_back(link, &mut answer, data_sn);
+        while self.is_left(&answer) {
+            self.send_data_in(link, &answer);
+            answer.data_in_pdus += 1;
+            answer.data_in_bytes = self.data_in_offset(&answer, answer.data_in_pdus);
+        }
+        let stat_sn = link.take_stat_sn();
+        self.send_status(link, &answer, stat_sn);
+        link.keep_answer(stat_sn, answer);
+    }
+
+    /// The answer goes on behind what the initiator has: from its Data-In number `data_sn` on. Where the new connection
+    /// takes other lengths, from the beginning.
+    fn go_back(&self, link: &Link, answer: &mut Responding, data_sn: u32) {
+        let data_sn = if answer.segment_bytes_max == link.peer_data_segment_bytes_max { data_sn } else { 0 };
+        answer.segment_bytes_max = link.peer_data_segment_bytes_max;
+        answer.data_in_pdus = data_sn;
+        answer.data_in_bytes = self.data_in_offset(answer, data_sn);
+    }
+}
+
+/// The numbers that a SNACK asks for, of `sent` that there were.
+fn run(snack: &Snack, sent: u32) -> std::ops::Range<u32> {
+    let end = if snack.run_length == 0 { sent } else { snack.beg_run.saturating_add(snack.run_length).min(sent) };
+    snack.beg_run..end.max(snack.beg_run)
+}
+
+/// A header that was sent before, with ExpCmdSN and MaxCmdSN of now (RFC 7143 §11.16: a retransmission is otherwise the same).
+fn renewed(header: &Bhs, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) -> Bhs {
+    let mut renewed = *header;
+    renewed[28..32].copy_from_slice(&exp_cmd_sn.0.to_be_bytes());
+    renewed[32..36].copy_from_slice(&max_cmd_sn.0.to_be_bytes());
+    renewed
+}
