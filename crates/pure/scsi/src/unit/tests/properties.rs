@@ -41,6 +41,7 @@ fn may_change(cdb: &[u8; 16], list: &[u8]) -> Vec<Range<u64>> {
         0x8A | 0x8B | 0x8E => vec![run(be(2, 8), be(10, 4))],
         0x93 => vec![run(be(2, 8), if be(10, 4) == 0 { u64::MAX } else { be(10, 4) })],
         0x89 => vec![run(be(2, 8), be(13, 1))],
+        0x9C => vec![run(be(2, 8), be(12, 2))],
         0x42 => list
             .get(8..)
             .unwrap_or_default()
