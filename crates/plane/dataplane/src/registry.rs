@@ -319,6 +319,12 @@ impl Registry {
         }
     }
 
+    /// The host that is logged in as `id`; empty where none is known.
+    #[must_use]
+    pub fn host_of(&self, id: SessionId) -> Option<String> {
+        self.lock().sessions.get(&id).map(|session| session.host.clone())
+    }
+
     /// True while `id` has not left.
     #[must_use]
     pub fn is_here(&self, id: SessionId) -> bool {

@@ -1,12 +1,14 @@
 //! A volume as hosts see it: the SCSI logical unit, and the store that it stands on.
 
 mod alone;
+mod copies;
 mod meter;
 mod policy;
 mod reservations;
 mod store;
 
 pub use alone::{close_alone, open_alone, resize_alone};
+use copies::Neighbourhood;
 pub use meter::{HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
 pub use reservations::clear_reservations;
@@ -105,7 +107,9 @@ impl<W: World> Unit<W> {
             ..scsi::Options::default()
         };
         let keeper = Rc::new(ReservationKeeper::new(seat, id, None));
-        let logical_unit = LogicalUnit::new(store.clone(), identity(id), options).with_keeper(keeper);
+        let logical_unit = LogicalUnit::new(store.clone(), identity(id), options)
+            .with_keeper(keeper)
+            .with_neighbours(Rc::new(Neighbourhood::new(seat)));
         let world = seat.world.clone();
         let (meter, nexuses, policy) = Default::default();
         let conflicts = Conflicts::told_to(seat.events.clone());

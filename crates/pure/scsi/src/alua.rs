@@ -13,6 +13,7 @@ use crate::command::NexusId;
 use crate::identity::TargetPort;
 use crate::operation::Operation;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::task_set::Claim;
 use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent};
 pub(crate) use set::check_list_length;
@@ -188,7 +189,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if !losing.is_empty() {
             let nexuses = self.nexuses.through(&losing);
             let blocks = self.device.geometry().all();
-            self.tasks.begun_ended(|claim| claim.extent.overlaps(blocks) && nexuses.contains(&claim.nexus)).await;
+            let loses = |claim: &Claim| claim.is_part || nexuses.contains(&claim.nexus);
+            self.tasks.begun_ended(|claim| claim.extent.overlaps(blocks) && loses(claim)).await;
         }
         for &&(id, state) in &changes {
             self.port_groups.change(id, |group| (group.state, group.changed_by) = (state, by));
@@ -201,7 +203,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if !self.port_groups.restricts.get() {
             return ActiveOptimized;
         }
-        self.nexuses.port(nexus).map_or(ActiveOptimized, |port| self.port_groups.of(port.portal_group_tag).state)
+        self.nexuses.port(nexus).map_or(ActiveOptimized, |port| self.access_through(port.portal_group_tag))
+    }
+
+    /// How the unit is served through a group.
+    pub(crate) fn access_through(&self, group: u16) -> AccessState {
+        self.port_groups.of(group).state
     }
 
     /// Refuses what is not served through the group of `nexus` now.

@@ -40,7 +40,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         reply.u8(0x06); // SPC-4
         reply.u8(0x10 | 0x02); // HISUP; response data format 2
         reply.u8((STANDARD_BYTES - 5) as u8);
-        reply.u8(0x30); // TPGS: access is changed by us and by SET TARGET PORT GROUPS; no protection, no third-party copy
+        reply.u8(0x30 | 0x08); // TPGS: access is changed by us and by SET TARGET PORT GROUPS; 3PC; no protection
         reply.u8(0x10); // MULTIP: there may be several ports
         reply.u8(0x02); // CMDQUE: the task set of SAM-5
         reply.text(&self.identity.vendor, 8).text(&self.identity.product, 16).text(&self.identity.revision, 4);

@@ -11,6 +11,7 @@ mod capacity;
 mod cdb;
 mod command;
 mod compare;
+mod copy;
 mod failure;
 mod identity;
 mod inquiry;
@@ -39,6 +40,7 @@ pub use cdb::Cdb;
 pub use command::{
     Command, DataNeed, ManagementOutcome, NexusId, Outcome, Status, TaskAttribute, TaskManagement, TaskTag,
 };
+pub use copy::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours};
 pub use identity::{Identity, Options, Provisioning, TargetPort};
 pub use log::Statistics;
 pub use lun::Lun;

@@ -4,6 +4,7 @@
 use crate::alua;
 use crate::cdb::Cdb;
 use crate::command::DataNeed;
+use crate::copy;
 use crate::operation::{Data, Offered, Operation, Verb};
 use crate::reservation::check_list_length;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
@@ -119,6 +120,7 @@ impl Request {
             Verb::Verify if self.byte_check() == 2 => Err(Sense::cdb_bit(1, 2)),
             Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
             Verb::PersistentReserveOut => check_list_length(self.cdb),
+            Verb::ExtendedCopy => copy::check_list_length(self.cdb),
             Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
             // Only a write without boundaries is whole.
             Verb::WriteAtomic if self.cdb.u16_at(10) != 0 => Err(Sense::cdb_byte(10)),

@@ -180,13 +180,22 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Access::Starts if cdb.bit(4, 0) && cdb.u8_at(4) >> 4 == 0 => Access::Persistent,
             access => access,
         };
+        let is_kept_out = self.is_kept_out(nexus, access, || self.nexuses.standing(nexus));
+        if is_kept_out { Err(Status::ReservationConflict) } else { Ok(()) }
+    }
+
+    /// True when another has reserved the unit against what the nexus of this standing is about to do.
+    pub(crate) fn is_kept_out(&self, nexus: NexusId, access: Access, standing: impl Fn() -> Standing) -> bool {
         let is_allowed = match self.reservations.reserved_by() {
             Some(holder) => access.is_allowed_under_reserve(holder == nexus),
-            None => self.reservations.state().held.as_ref().is_none_or(|held| {
-                access.is_allowed_under(held.kind) || self.nexuses.standing(nexus).shares(held.kind)
-            }),
+            None => self
+                .reservations
+                .state()
+                .held
+                .as_ref()
+                .is_none_or(|held| access.is_allowed_under(held.kind) || standing().shares(held.kind)),
         };
-        if is_allowed { Ok(()) } else { Err(Status::ReservationConflict) }
+        !is_allowed
     }
 
     /// What is to survive power loss does, then the change holds, and whom it concerns hears of it.

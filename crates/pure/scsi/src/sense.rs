@@ -20,6 +20,8 @@ pub enum SenseKey {
     UnitAttention = 0x6,
     /// The blocks may not be written.
     DataProtect = 0x7,
+    /// A copy could not be made.
+    CopyAborted = 0xA,
     /// The command was given up.
     AbortedCommand = 0xB,
     /// The blocks differ from the data that came.
@@ -33,12 +35,17 @@ pub struct AdditionalSense(pub u8, pub u8);
 #[rustfmt::skip]
 impl AdditionalSense {
     pub(crate) const NONE: Self = Self(0x00, 0x00);
+    pub(crate) const OPERATION_IN_PROGRESS: Self = Self(0x00, 0x16);
     pub(crate) const INITIALIZING_COMMAND_REQUIRED: Self = Self(0x04, 0x02);
     pub(crate) const ASYMMETRIC_ACCESS_STATE_TRANSITION: Self = Self(0x04, 0x0A);
     pub(crate) const TARGET_PORT_IN_STANDBY_STATE: Self = Self(0x04, 0x0B);
     pub(crate) const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self(0x04, 0x0C);
     pub(crate) const LOGICAL_UNIT_OFFLINE: Self = Self(0x04, 0x12);
+    pub(crate) const UNREACHABLE_COPY_TARGET: Self = Self(0x08, 0x04);
     pub(crate) const WRITE_ERROR: Self = Self(0x0C, 0x00);
+    pub(crate) const THIRD_PARTY_DEVICE_FAILURE: Self = Self(0x0D, 0x01);
+    pub(crate) const COPY_TARGET_NOT_REACHABLE: Self = Self(0x0D, 0x02);
+    pub(crate) const INCORRECT_COPY_TARGET_TYPE: Self = Self(0x0D, 0x03);
     pub(crate) const INVALID_FIELD_IN_INFORMATION_UNIT: Self = Self(0x0E, 0x03);
     pub(crate) const UNRECOVERED_READ_ERROR: Self = Self(0x11, 0x00);
     pub(crate) const PARAMETER_LIST_LENGTH_ERROR: Self = Self(0x1A, 0x00);
@@ -49,6 +56,12 @@ impl AdditionalSense {
     pub(crate) const LOGICAL_UNIT_NOT_SUPPORTED: Self = Self(0x25, 0x00);
     pub(crate) const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self(0x26, 0x00);
     pub(crate) const INVALID_RELEASE: Self = Self(0x26, 0x04);
+    pub(crate) const TOO_MANY_TARGET_DESCRIPTORS: Self = Self(0x26, 0x06);
+    pub(crate) const UNSUPPORTED_TARGET_DESCRIPTOR_TYPE: Self = Self(0x26, 0x07);
+    pub(crate) const TOO_MANY_SEGMENT_DESCRIPTORS: Self = Self(0x26, 0x08);
+    pub(crate) const UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE: Self = Self(0x26, 0x09);
+    pub(crate) const UNEXPECTED_INEXACT_SEGMENT: Self = Self(0x26, 0x0A);
+    pub(crate) const INLINE_DATA_LENGTH_EXCEEDED: Self = Self(0x26, 0x0B);
     pub(crate) const WRITE_PROTECTED: Self = Self(0x27, 0x00);
     pub(crate) const SOFTWARE_WRITE_PROTECTED: Self = Self(0x27, 0x02);
     pub(crate) const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);

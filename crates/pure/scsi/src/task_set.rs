@@ -40,6 +40,8 @@ pub(crate) struct Claim {
     pub extent: Extent,
     /// True when nobody else may touch them meanwhile.
     pub alone: bool,
+    /// True for a part of a task that has begun elsewhere: the attributes of others do not hold it back.
+    pub is_part: bool,
 }
 
 #[derive(Debug)]
@@ -223,6 +225,7 @@ impl Restraints {
     /// True when `task`, which has not begun, must wait.
     fn hold(&self, task: &Task, tasks: &Tasks) -> bool {
         let by_attribute = match task.claim.attribute {
+            _ if task.claim.is_part => false,
             TaskAttribute::HeadOfQueue => false,
             TaskAttribute::Ordered => self.head_of_queue || self.oldest < task.arrival,
             TaskAttribute::Simple | TaskAttribute::Aca => self.head_of_queue || self.oldest_ordered < task.arrival,
@@ -235,9 +238,11 @@ impl Tasks {
     /// True when a task that has begun, or one that goes first, is on blocks of `task`.
     fn contend_for_blocks(&self, task: &Task) -> bool {
         let is_head = |task: &Task| task.claim.attribute == TaskAttribute::HeadOfQueue;
+        // Who waits may wait for the task that this is a part of.
+        let goes_first = |other: &Task| !task.claim.is_part && other.arrival < task.arrival;
         self.places.iter().flatten().any(|other| {
             other.arrival != task.arrival
-                && (other.begun || (other.arrival < task.arrival && (is_head(other) || !is_head(task))))
+                && (other.begun || (goes_first(other) && (is_head(other) || !is_head(task))))
                 && (task.claim.alone || other.claim.alone)
                 && other.claim.extent.overlaps(task.claim.extent)
         })

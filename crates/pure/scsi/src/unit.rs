@@ -6,6 +6,7 @@ mod nexus;
 use crate::alua::PortGroups;
 use crate::attention::UnitAttention;
 use crate::command::{ManagementOutcome, NexusId, TaskAttribute, TaskManagement, TaskTag};
+use crate::copy::Copies;
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
 use crate::log::{Counters, Statistics};
 use crate::mode::ModeParameters;
@@ -36,6 +37,7 @@ pub struct LogicalUnit<D> {
     pub(crate) counters: Counters,
     pub(crate) reservations: Reservations,
     pub(crate) port_groups: PortGroups,
+    pub(crate) copies: Copies,
     /// True when the device tells its space: a thin one, with thresholds.
     pub(crate) tells_space: bool,
     pub(crate) reached: Cell<Reached>,
@@ -61,6 +63,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             counters: Counters::default(),
             reservations: Reservations::default(),
             port_groups: PortGroups::default(),
+            copies: Copies::default(),
             tells_space,
             reached: Cell::default(),
         }
@@ -120,6 +123,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub fn detach(&self, nexus: NexusId) {
         self.tasks.abort(Affected::OfNexus(nexus));
         self.release_reserve_of(nexus);
+        self.copies.forget(nexus);
         self.nexuses.detach(nexus);
     }
 
@@ -196,7 +200,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// The owner's turn at a place where tasks wait for each other. A function that ends all tasks does not end this one.
     pub(crate) async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
         let attribute = TaskAttribute::Simple;
-        let claim = Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: place, alone: true };
+        let claim =
+            Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: place, alone: true, is_part: false };
         let mut turn = self.tasks.enter_anyway(claim);
         while poll_fn(|cx| turn.poll_begun(cx)).await.is_err() {
             turn = self.tasks.enter_anyway(claim);

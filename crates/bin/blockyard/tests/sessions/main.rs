@@ -17,6 +17,7 @@ mod host;
 mod log;
 mod night;
 mod node;
+mod offload;
 mod owners;
 mod policies;
 mod portals;

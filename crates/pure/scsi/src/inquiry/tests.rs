@@ -16,7 +16,7 @@ fn page(unit: &LogicalUnit<Bench>, page: u8) -> Vec<u8> {
 #[test]
 fn inquiry_standard_data_says_disk_names_and_versions() {
     let data = ask(&unit(), &inquiry(false, 0, 512));
-    assert_eq!(data[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x30, 0x10, 0x02]);
+    assert_eq!(data[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x38, 0x10, 0x02]);
     assert_eq!(&data[8..36], b"BLOCKYRDvolume          0.1 ");
     assert_eq!(data[36..58], [0; 22]);
     assert_eq!(data[58..66], [0x00, 0xA0, 0x04, 0x60, 0x04, 0xC0, 0x09, 0x60]);
@@ -46,7 +46,7 @@ fn inquiry_for_a_page_that_is_not_there_points_at_the_page_code() {
 fn vpd_list_is_ascending_and_every_page_in_it_is_there() {
     let unit = unit();
     let list = page(&unit, 0x00);
-    assert_eq!(list[4..], [0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2]);
+    assert_eq!(list[4..], [0x00, 0x80, 0x83, 0x86, 0x8F, 0xB0, 0xB1, 0xB2]);
     for &code in &list[4..] {
         page(&unit, code);
     }

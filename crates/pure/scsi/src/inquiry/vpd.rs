@@ -1,7 +1,8 @@
 //! The vital product data pages (SPC-4 and SBC-4, vital product data).
 
 use crate::command::NexusId;
-use crate::identity::{Provisioning, TargetPort};
+use crate::copy::emit_third_party_page;
+use crate::identity::{Identity, Provisioning, TargetPort};
 use crate::reply::Reply;
 use crate::request::{Shape, WRITE_SAME_BLOCKS_MAX};
 use crate::sense::Sense;
@@ -13,16 +14,18 @@ const SUPPORTED_PAGES: u8 = 0x00;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
 const DEVICE_IDENTIFICATION: u8 = 0x83;
 const EXTENDED_INQUIRY: u8 = 0x86;
+const THIRD_PARTY_COPY: u8 = 0x8F;
 const BLOCK_LIMITS: u8 = 0xB0;
 const BLOCK_CHARACTERISTICS: u8 = 0xB1;
 const BLOCK_PROVISIONING: u8 = 0xB2;
 
 /// Every page, in the ascending order in which they are listed.
-const PAGES: [u8; 7] = [
+const PAGES: [u8; 8] = [
     SUPPORTED_PAGES,
     UNIT_SERIAL_NUMBER,
     DEVICE_IDENTIFICATION,
     EXTENDED_INQUIRY,
+    THIRD_PARTY_COPY,
     BLOCK_LIMITS,
     BLOCK_CHARACTERISTICS,
     BLOCK_PROVISIONING,
@@ -51,6 +54,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             }
             DEVICE_IDENTIFICATION => self.emit_designators(nexus, &mut reply),
             EXTENDED_INQUIRY => self.emit_extended_inquiry(&mut reply),
+            THIRD_PARTY_COPY => emit_third_party_page(&mut reply),
             BLOCK_LIMITS => self.emit_block_limits(&mut reply),
             BLOCK_CHARACTERISTICS => {
                 // A rate of 1 is "non-rotating"; 0 says nothing, for disks of any rate may lie below.
@@ -72,9 +76,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0x3, &identity.naa);
         emit_designator(reply, Association::LogicalUnit, CodeSet::Ascii, 0x1, vendor_based.as_bytes());
         emit_designator(reply, Association::LogicalUnit, CodeSet::Utf8, 0x8, &padded_name(&naa_name));
-        let mut uuid = vec![0x10, 0x00];
-        uuid.extend(identity.uuid);
-        emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0xA, &uuid);
+        emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0xA, &uuid_designator(identity));
         if let Some(port) = self.nexuses.port(nexus) {
             emit_port(reply, &port);
         }
@@ -123,6 +125,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
         };
         reply.u8(exponent).u8(supported).u8(kind).u8(0);
     }
+}
+
+/// A UUID designator (SPC-5).
+pub(crate) fn uuid_designator(identity: &Identity) -> [u8; 18] {
+    let mut designator = [0; 18];
+    designator[0] = 0x10;
+    designator[2..].copy_from_slice(&identity.uuid);
+    designator
 }
 
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn claim(tag: u32, attribute: TaskAttribute) -> Claim {
-    Claim { nexus: NexusId(1), tag: TaskTag(tag), attribute, extent: Extent::default(), alone: false }
+    Claim { nexus: NexusId(1), tag: TaskTag(tag), attribute, extent: Extent::default(), alone: false, is_part: false }
 }
 
 fn has_begun(ticket: &Ticket<'_>) -> bool {

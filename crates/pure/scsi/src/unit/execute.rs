@@ -306,6 +306,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::WriteAtomic => self.write_atomic(&job).await,
             Verb::WriteSame => self.write_same(&job, ticket).await,
             Verb::Unmap => self.unmap(&job, ticket).await,
+            Verb::ExtendedCopy => self.extended_copy(&job, ticket).await,
+            Verb::ReceiveCopyResults => self.receive_copy_results(job.nexus, cdb, allocation),
             Verb::CompareAndWrite => self.compare_and_write(&job, ticket).await,
             Verb::OrWrite => self.or_write(&job, ticket).await,
             Verb::PersistentReserveIn => self.persistent_reserve_in(cdb, allocation),
@@ -330,7 +332,7 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
         _ => request.extent,
     };
     let alone = request.operation.runs_alone();
-    Ok(Claim { nexus, tag: command.tag, attribute: command.attribute, extent, alone })
+    Ok(Claim { nexus, tag: command.tag, attribute: command.attribute, extent, alone, is_part: false })
 }
 
 /// The data that came with a command which needs `need` bytes: as much of it as the initiator has.

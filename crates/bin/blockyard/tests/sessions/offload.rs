@@ -1,0 +1,86 @@
+//! Copies that hosts leave to us: between volumes that they see, and no others.
+
+use crate::array::initiator;
+use crate::host::{Host, Login};
+use crate::node::{Node, furnished, name};
+use control::request::{NewHost, NewPresentation, NewVolume};
+use model::Size;
+use sim::Sim;
+
+type Answer = (u8, Option<(u8, u8, u8)>);
+
+const GOOD: Answer = (0, None);
+const NOT_REACHABLE: Answer = (2, Some((0xA, 0x0D, 0x02)));
+
+/// The NAA designator of the unit that the host addresses.
+async fn naa(host: &mut Host) -> Vec<u8> {
+    let page = host.ask(&[0x12, 1, 0x83, 2, 0, 0]).await.unwrap();
+    assert_eq!(page[4..8], [0x01, 0x03, 0, 16], "the first designator is the NAA");
+    page[8..24].to_vec()
+}
+
+/// EXTENDED COPY (LID1) of 8 blocks from block 0 of one unit to block 16 of another.
+async fn copy(host: &mut Host, from: &[u8], to: &[u8]) -> Answer {
+    let mut list = vec![1, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0];
+    for unit in [from, to] {
+        list.extend([0xE4, 0, 0, 0, 1, 3, 0, 16]);
+        list.extend(unit);
+        list.extend([0, 0, 0, 0, 0, 0, 2, 0]);
+    }
+    list.extend([0x02, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 8]);
+    list.extend(0_u64.to_be_bytes());
+    list.extend(16_u64.to_be_bytes());
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[13]) = (0x83, list.len() as u8);
+    host.status_of(&cdb, &list).await
+}
+
+async fn volume(node: &Node, volume: &str, host: &str, lun: u16) {
+    let size = Some(Size::new(256 * 512));
+    node.control.create_volume(NewVolume::new(volume.parse().unwrap(), size)).await.unwrap();
+    let (volume, host, target) = (volume.parse().unwrap(), name(host), Some(name("t")));
+    let shown = NewPresentation { volume, host, target, lun: Some(lun), read_only: false, groups: Vec::new() };
+    node.control.present(shown).await.unwrap();
+}
+
+/// Two hosts with volumes of their own: each copies between its own, and finds nothing of the other's.
+#[test]
+fn host_copies_between_its_own_volumes_and_finds_no_other() {
+    for shards in [1, 3] {
+        Sim::new(21).run(async move |sim| {
+            let (node, mut web) = furnished(&sim, shards).await;
+            volume(&node, "tank/vm2", "web", 1).await;
+            let initiators = vec![initiator("db").parse().unwrap()];
+            let (networks, chap, mutual_chap) = (Vec::new(), None, None);
+            let db = NewHost { name: name("db"), initiators, any: false, networks, chap, mutual_chap };
+            node.control.add_host(db).await.unwrap();
+            volume(&node, "tank/secret", "db", 0).await;
+            let mut db = Host::login(&sim, &Login { unproven: true, ..Login::of("db", 0) }).await;
+            db.take_attention().await;
+            let secret = naa(&mut db).await;
+            db.write(0, 0x5E).await;
+            assert_eq!(web.test_unit_ready().await, Some((0x3F, 0x0E)), "it sees one volume more");
+            let first = naa(&mut web).await;
+            for block in 0..8 {
+                web.write(block, 0x11).await;
+            }
+            web.address(1);
+            web.take_attention().await;
+            let second = naa(&mut web).await;
+            assert_eq!(copy(&mut web, &first, &second).await, GOOD);
+            assert_eq!((web.read(16).await, web.read(23).await), (vec![0x11; 512], vec![0x11; 512]));
+            assert_eq!((web.read(15).await, web.read(24).await), (vec![0; 512], vec![0; 512]));
+            // Through another unit than either, and the other way.
+            web.address(0);
+            assert_eq!(copy(&mut web, &second, &first).await, GOOD);
+            assert_eq!(web.read(16).await, [0; 512]);
+            for (from, to) in [(&secret, &first), (&first, &secret), (&secret, &secret)] {
+                assert_eq!(copy(&mut web, from, to).await, NOT_REACHABLE);
+            }
+            assert_eq!((db.read(0).await, db.read(16).await), (vec![0x5E; 512], vec![0; 512]));
+            node.hide("tank/vm2").await;
+            assert_eq!(web.test_unit_ready().await, Some((0x3F, 0x0E)));
+            assert_eq!(copy(&mut web, &first, &second).await, NOT_REACHABLE, "it sees it no more");
+        });
+    }
+}

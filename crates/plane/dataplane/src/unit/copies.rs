@@ -1,0 +1,86 @@
+//! Third-party copy: which units a session may copy between, and how they are asked where they have their homes.
+
+use crate::registry::SessionId;
+use crate::seat::Seat;
+use crate::unit::{Unit, identity};
+use block::{BlockDevice, Extent, Geometry, Lba, Rope, View};
+use model::VolumeId;
+use scsi::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours, Sense};
+use shard::World;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+/// Knows what the sessions see that reach the units of one shard.
+pub struct Neighbourhood<W: World>(Weak<Seat<W>>);
+
+impl<W: World> Neighbourhood<W> {
+    /// That of the units with their home at `seat`.
+    pub fn new(seat: &Rc<Seat<W>>) -> Self {
+        Self(Rc::downgrade(seat))
+    }
+
+    fn seen_by(&self, asker: &CopyAsker) -> Option<Vec<Neighbour>> {
+        let seat = self.0.upgrade()?;
+        let view = seat.access.borrow().clone();
+        let name = seat.registry.host_of(SessionId(asker.nexus.0))?;
+        let host = view.access.hosts.iter().find(|host| host.name.as_str() == name)?;
+        let target = view.target_of(&asker.port.target_name)?;
+        // What is shown under several numbers is one unit, and may be written when one of them may.
+        let mut units: BTreeMap<VolumeId, (usize, bool)> = BTreeMap::new();
+        for entry in view.luns(target, host, asker.port.portal_group_tag).into_values() {
+            units.entry(entry.unit).or_insert((entry.home, true)).1 &= entry.read_only;
+        }
+        let neighbour = |(id, (home, read_only))| {
+            let unit: Rc<dyn CopyUnit> = Rc::new(AtHome { seat: seat.clone(), id, home });
+            Neighbour { identity: identity(id), read_only, unit }
+        };
+        Some(units.into_iter().map(neighbour).collect())
+    }
+}
+
+impl<W: World> Neighbours for Neighbourhood<W> {
+    fn of(&self, asker: &CopyAsker) -> Vec<Neighbour> {
+        self.seen_by(asker).unwrap_or_default()
+    }
+}
+
+/// A unit on the shard that may touch it.
+struct AtHome<W: World> {
+    seat: Rc<Seat<W>>,
+    id: VolumeId,
+    home: usize,
+}
+
+impl<W: World> AtHome<W> {
+    /// Runs `work` with the unit on its own shard; `None` when it is not there.
+    async fn ask<R, F>(&self, work: impl FnOnce(Rc<Unit<W>>) -> F + Send + 'static) -> Option<R>
+    where
+        R: Send + 'static,
+        F: Future<Output = R> + 'static,
+    {
+        let id = self.id;
+        let asked = self.seat.call(self.home, move |seat| async move {
+            match seat.unit(id) {
+                Some(unit) => Some(work(unit).await),
+                None => None,
+            }
+        });
+        asked.await.flatten()
+    }
+}
+
+impl<W: World> CopyUnit for AtHome<W> {
+    fn geometry(&self) -> Copying<'_, Option<Geometry>> {
+        Box::pin(self.ask(|unit| async move { unit.store.geometry() }))
+    }
+
+    fn read(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Rope, Sense>> {
+        let asked = self.ask(move |unit| async move { unit.logical_unit.copy_read(&asker, extent).await });
+        Box::pin(async move { asked.await.unwrap_or(Err(Neighbour::NOT_REACHABLE)) })
+    }
+
+    fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>> {
+        let asked = self.ask(move |unit| async move { unit.logical_unit.copy_write(&asker, start, data).await });
+        Box::pin(async move { asked.await.unwrap_or(Err(Neighbour::NOT_REACHABLE)) })
+    }
+}

@@ -1,0 +1,84 @@
+//! Third-party copy (SPC-4): EXTENDED COPY (LID1), RECEIVE COPY RESULTS and what VPD page 8Fh says of them.
+//!
+//! The copy manager of a unit copies between units that the asking nexus sees itself, and asks each of them as that nexus: what
+//! is reserved, write-protected or not served for it there stays so. Whatever else there is does not exist here.
+
+mod list;
+mod report;
+mod run;
+mod third;
+
+pub(crate) use list::check_list_length;
+pub(crate) use report::emit_third_party_page;
+pub(crate) use run::Copies;
+
+use crate::command::NexusId;
+use crate::identity::{Identity, TargetPort};
+use crate::reservation::InitiatorPort;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::unit::LogicalUnit;
+use block::{Extent, Geometry, Lba, Rope, View};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// What a unit is asked for a copy, on its way.
+pub type Copying<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Knows which units a nexus sees.
+pub trait Neighbours {
+    /// The units that the nexus sees through its port, each once, the asking one among them.
+    fn of(&self, asker: &CopyAsker) -> Vec<Neighbour>;
+}
+
+/// A unit that a nexus sees.
+#[derive(Clone)]
+pub struct Neighbour {
+    /// Who it is.
+    pub identity: Identity,
+    /// True when the nexus may not write it.
+    pub read_only: bool,
+    /// The unit, wherever it is.
+    pub unit: Rc<dyn CopyUnit>,
+}
+
+impl Neighbour {
+    /// What is said for a unit that is not there any more: COPY TARGET DEVICE NOT REACHABLE.
+    pub const NOT_REACHABLE: Sense = Sense::new(SenseKey::CopyAborted, AdditionalSense::COPY_TARGET_NOT_REACHABLE);
+}
+
+/// Asks a unit for a copy: [`LogicalUnit::copy_read`] and [`LogicalUnit::copy_write`] where it has its home.
+pub trait CopyUnit {
+    /// The shape of its device; `None` when it is not there any more.
+    fn geometry(&self) -> Copying<'_, Option<Geometry>>;
+
+    /// What it has in `extent`, for `asker`.
+    fn read(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Rope, Sense>>;
+
+    /// It has `data` from `start` on, by order of `asker`; stable.
+    fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>>;
+}
+
+/// For whom something is copied: the nexus at the copy manager, which need not have spoken to the other unit yet.
+#[derive(Clone, Debug)]
+pub struct CopyAsker {
+    /// The nexus.
+    pub nexus: NexusId,
+    /// Where it comes from.
+    pub initiator: InitiatorPort,
+    /// The port that it comes through.
+    pub port: TargetPort,
+    /// True when it may not write the unit that is asked.
+    pub read_only: bool,
+}
+
+impl<D> LogicalUnit<D> {
+    /// The unit, whose nexuses see what `neighbours` says. Without, they see nothing to copy from or to.
+    #[must_use]
+    pub fn with_neighbours(self, neighbours: Rc<dyn Neighbours>) -> Self {
+        Self { copies: Copies::between(neighbours), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests;

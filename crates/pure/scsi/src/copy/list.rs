@@ -1,0 +1,177 @@
+//! The parameter list of EXTENDED COPY (LID1) (SPC-4, EXTENDED COPY parameter list).
+#![warn(clippy::arithmetic_side_effects)]
+
+use crate::cdb::Cdb;
+use crate::sense::{AdditionalSense, Sense};
+
+const HEADER_BYTES: usize = 16;
+const CSCD_BYTES: usize = 32;
+/// A block device to block device segment descriptor.
+const SEGMENT_BYTES: usize = 28;
+
+/// The most copy source and copy destination descriptors, and segments, of one list.
+pub(super) const CSCDS_MAX: usize = 16;
+pub(super) const SEGMENTS_MAX: usize = 64;
+/// The longest descriptor lists, together.
+pub(super) const DESCRIPTOR_BYTES_MAX: usize = CSCDS_MAX * CSCD_BYTES + SEGMENTS_MAX * SEGMENT_BYTES;
+
+/// Identification descriptor CSCD descriptor, and the segment from block device to block device.
+pub(super) const IDENTIFICATION: u8 = 0xE4;
+pub(super) const BLOCK_TO_BLOCK: u8 = 0x02;
+/// The CSCD descriptor ID of the unit that processes the command.
+pub(super) const SELF: u16 = 0xFFFF;
+
+const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
+
+/// Refuses a parameter list length that no list can have, before any of the list comes.
+///
+/// *Errors*: 1A/00.
+pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
+    let bytes = u64::from(cdb.u32_at(10));
+    // One that is too long by some descriptors is told apart when it is read.
+    let most = 4_usize.saturating_mul(DESCRIPTOR_BYTES_MAX) as u64;
+    if bytes == 0 || (HEADER_BYTES as u64..=most).contains(&bytes) { Ok(()) } else { Err(TOO_SHORT) }
+}
+
+/// A list that was understood: whatever it names may not be there.
+#[derive(Debug)]
+pub(super) struct List {
+    pub id: ListId,
+    pub cscds: Vec<Cscd>,
+    pub segments: Vec<Segment>,
+}
+
+/// Whether and how a copy is known afterwards (LIST ID USAGE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListId {
+    /// By this number until it is asked for.
+    Kept(u8),
+    /// By nothing.
+    None,
+}
+
+/// A copy source or destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cscd {
+    /// Which the initiator knows not to be there.
+    Null,
+    /// The unit with this designator.
+    Unit { kind: u8, designator: Vec<u8>, block_bytes: u32 },
+}
+
+/// Blocks to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub source: u16,
+    pub destination: u16,
+    /// DC: the blocks are counted in those of the destination.
+    pub counts_destination: bool,
+    pub blocks: u16,
+    pub source_lba: u64,
+    pub destination_lba: u64,
+}
+
+impl List {
+    /// *Errors*: 1A/00 where the list is cut short or longer than it may be; 26/00, 26/06 to 26/09 and 26/0B for what it holds.
+    pub fn parse(list: &[u8]) -> Result<Self, Sense> {
+        let header: &[u8; HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
+        let [number, usage, cscd_high, cscd_low, _, _, _, _, lengths @ ..] = *header;
+        let [segments, inline] = [number32(&lengths, 0)?, number32(&lengths, 4)?];
+        let cscd_bytes = usize::from(u16::from_be_bytes([cscd_high, cscd_low]));
+        let segment_bytes = usize::try_from(segments).map_err(|_| TOO_SHORT)?;
+        if inline != 0 {
+            return Err(Sense::illegal(AdditionalSense::INLINE_DATA_LENGTH_EXCEEDED));
+        }
+        let id = match usage >> 3 & 0x03 {
+            0b00 | 0b10 => ListId::Kept(number),
+            0b11 if number == 0 => ListId::None,
+            _ => return Err(Sense::parameter(1, Some(4))),
+        };
+        let all = cscd_bytes.saturating_add(segment_bytes);
+        if all > DESCRIPTOR_BYTES_MAX || !cscd_bytes.is_multiple_of(CSCD_BYTES) {
+            return Err(TOO_SHORT);
+        }
+        let descriptors = list.get(HEADER_BYTES..).and_then(|rest| rest.get(..all)).ok_or(TOO_SHORT)?;
+        let (cscds, segments) = descriptors.split_at_checked(cscd_bytes).ok_or(TOO_SHORT)?;
+        Ok(Self { id, cscds: cscds_of(cscds)?, segments: segments_of(segments)? })
+    }
+}
+
+fn cscds_of(bytes: &[u8]) -> Result<Vec<Cscd>, Sense> {
+    let (descriptors, _) = bytes.as_chunks::<CSCD_BYTES>();
+    if descriptors.len() > CSCDS_MAX {
+        return Err(Sense::illegal(AdditionalSense::TOO_MANY_TARGET_DESCRIPTORS));
+    }
+    let place = |nth: usize| HEADER_BYTES.saturating_add(nth.saturating_mul(CSCD_BYTES));
+    descriptors.iter().enumerate().map(|(nth, descriptor)| cscd_of(descriptor, place(nth))).collect()
+}
+
+/// The identification descriptor CSCD descriptor that stands at `at`.
+fn cscd_of(descriptor: &[u8; CSCD_BYTES], at: usize) -> Result<Cscd, Sense> {
+    let [code, bits, _, _, _, kind, _, length, rest @ ..] = *descriptor;
+    let wrong =
+        |byte: usize, bit| Err(Sense::parameter(u16::try_from(at.saturating_add(byte)).unwrap_or(u16::MAX), bit));
+    if code != IDENTIFICATION {
+        return Err(Sense::illegal(AdditionalSense::UNSUPPORTED_TARGET_DESCRIPTOR_TYPE));
+    }
+    // LU ID TYPE: only logical unit numbers. Initiators look for 24/00 here (libiscsi's suite), though it is in the list.
+    if bits >> 6 != 0 {
+        return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
+    }
+    // Only disks are here.
+    if bits & 0x1F != 0 {
+        return wrong(1, Some(4));
+    }
+    if bits & 0x20 != 0 {
+        return Ok(Cscd::Null);
+    }
+    // ASSOCIATION: with the unit.
+    if kind & 0x30 != 0 {
+        return wrong(5, Some(5));
+    }
+    let Some(designator) = rest.get(..20).and_then(|field| field.get(..usize::from(length))) else {
+        return wrong(7, None);
+    };
+    let [_, a, b, c] = number32(&rest, 20)?.to_be_bytes();
+    let block_bytes = u32::from_be_bytes([0, a, b, c]);
+    Ok(Cscd::Unit { kind: kind & 0x0F, designator: designator.to_vec(), block_bytes })
+}
+
+fn segments_of(mut bytes: &[u8]) -> Result<Vec<Segment>, Sense> {
+    let mut segments = Vec::new();
+    while let Some(&code) = bytes.first() {
+        if code != BLOCK_TO_BLOCK {
+            return Err(Sense::illegal(AdditionalSense::UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE));
+        }
+        if segments.len() == SEGMENTS_MAX {
+            return Err(Sense::illegal(AdditionalSense::TOO_MANY_SEGMENT_DESCRIPTORS));
+        }
+        let (descriptor, rest) = bytes.split_first_chunk::<SEGMENT_BYTES>().ok_or(TOO_SHORT)?;
+        segments.push(segment_of(descriptor)?);
+        bytes = rest;
+    }
+    Ok(segments)
+}
+
+fn segment_of(descriptor: &[u8; SEGMENT_BYTES]) -> Result<Segment, Sense> {
+    let [_, bits, length @ ..] = descriptor;
+    let [len_a, len_b, src_a, src_b, dst_a, dst_b, _, _, count_a, count_b, lbas @ ..] = *length;
+    if usize::from(u16::from_be_bytes([len_a, len_b])) != SEGMENT_BYTES.saturating_sub(4) {
+        return Err(TOO_SHORT);
+    }
+    let lba = |at: usize| {
+        lbas.get(at..).and_then(|rest| rest.first_chunk().copied()).map(u64::from_be_bytes).ok_or(TOO_SHORT)
+    };
+    Ok(Segment {
+        source: u16::from_be_bytes([src_a, src_b]),
+        destination: u16::from_be_bytes([dst_a, dst_b]),
+        counts_destination: bits & 0x02 != 0,
+        blocks: u16::from_be_bytes([count_a, count_b]),
+        source_lba: lba(0)?,
+        destination_lba: lba(8)?,
+    })
+}
+
+fn number32(bytes: &[u8], at: usize) -> Result<u32, Sense> {
+    bytes.get(at..).and_then(|rest| rest.first_chunk().copied()).map(u32::from_be_bytes).ok_or(TOO_SHORT)
+}

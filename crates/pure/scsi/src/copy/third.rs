@@ -1,0 +1,76 @@
+//! A unit that is read or written for a copy, by order of a nexus at another unit or at this one.
+
+use super::CopyAsker;
+use crate::command::{TaskAttribute, TaskTag};
+use crate::failure::{Failure, read_failure};
+use crate::reservation::{Access, ItNexus};
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::task_set::{Claim, Ticket};
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Extent, Lba, Rope, View};
+use std::future::poll_fn;
+
+/// No task of a nexus is called so: the tag that iSCSI reserves.
+const COPY_TAG: TaskTag = TaskTag(u32::MAX);
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// What the unit has in `extent`, as if `asker` had read it; its unit attentions stay.
+    ///
+    /// *Errors*: the sense that it would have got; 0D/01 for what has none.
+    pub async fn copy_read(&self, asker: &CopyAsker, extent: Extent) -> Result<Rope, Sense> {
+        let part = self.take_part(asker, extent, Access::Reads).await?;
+        let read = self.device().read(extent).await.map_err(|error| sense_of(read_failure(error)))?;
+        self.counters.count_read(extent.len.0);
+        part.check_live().map_err(|_| failed())?;
+        Ok(read)
+    }
+
+    /// The unit has `data` from `start` on, as if `asker` had written it.
+    ///
+    /// *Durability*: stable. *Errors*: as [`LogicalUnit::copy_read`].
+    pub async fn copy_write(&self, asker: &CopyAsker, start: Lba, data: View) -> Result<(), Sense> {
+        let extent = self.device().geometry().extent_of(start, data.len());
+        let extent = extent.map_err(|_| Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
+        if asker.read_only || self.options.read_only || self.mode.get().software_write_protect {
+            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
+        }
+        let part = self.take_part(asker, extent, Access::Writes).await?;
+        self.write(start, data, true).await.map_err(sense_of)?;
+        part.check_live().map_err(|_| failed())
+    }
+
+    /// Lets a part of a copy in, which holds back what runs alone on its blocks and waits for it, and for nothing else.
+    async fn take_part(&self, asker: &CopyAsker, extent: Extent, access: Access) -> Result<Ticket<'_>, Sense> {
+        let geometry = self.device().geometry();
+        geometry.admit(extent).map_err(|_| Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
+        let (nexus, tag, attribute) = (asker.nexus, COPY_TAG, TaskAttribute::Simple);
+        let claim = Claim { nexus, tag, attribute, extent, alone: false, is_part: true };
+        let ticket = self.tasks.enter_anyway(claim);
+        poll_fn(|cx| ticket.poll_begun(cx)).await.map_err(|_| failed())?;
+        if self.stopped.get() {
+            return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED));
+        }
+        if let Some(sense) = self.access_through(asker.port.portal_group_tag).sense() {
+            return Err(sense);
+        }
+        let name = ItNexus::new(asker.initiator.clone(), &asker.port);
+        if self.is_kept_out(asker.nexus, access, || self.reservations.standing(&name)) {
+            self.counters.count_conflict();
+            return Err(failed());
+        }
+        Ok(ticket)
+    }
+}
+
+/// THIRD PARTY DEVICE FAILURE.
+fn failed() -> Sense {
+    Sense::new(SenseKey::CopyAborted, AdditionalSense::THIRD_PARTY_DEVICE_FAILURE)
+}
+
+fn sense_of(failure: Failure) -> Sense {
+    match failure {
+        Failure::Check(sense) => sense,
+        Failure::CheckBehind(behind) => behind.0,
+        Failure::Status(_) => failed(),
+    }
+}
