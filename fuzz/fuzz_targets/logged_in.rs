@@ -37,14 +37,13 @@ fn login(tsih: Tsih) -> (target::Session, initiator::Connection) {
         let bytes = drain_initiator(&mut initiator);
         feed_target(&mut target, 0, &bytes);
         while let Some(event) = target.poll_event() {
-            if let Event::Login(_) = event {
-                let grant = Grant {
-                    auth: iscsi::chap::Auth::None,
-                    session: Ok(Tsih(1)),
-                    portal_group_tag: 1,
-                    target_alias: None,
-                };
-                target.grant(grant, NOW);
+            match event {
+                Event::Login(_) => {
+                    let auth = iscsi::chap::Auth::None;
+                    target.grant(Grant { auth, portal_group_tag: 1, target_alias: None }, NOW);
+                }
+                Event::Proven => target.place(Ok(Tsih(1)), NOW),
+                _ => {}
             }
         }
         let bytes = drain_target(&mut target, 0);

@@ -14,22 +14,24 @@ fuzz_target!(|input: &[u8]| {
     let Some((&kind, mut rest)) = input.split_first() else { return };
     let auth = auth(kind);
     let mut login = TargetLogin::new(&TargetConfig::default(), RANDOM);
+    let mut handle = Tsih(9);
     while let Some((header, behind)) = rest.split_first_chunk::<BHS_BYTES>() {
         let lengths = SegmentLengths::parse(header);
         let (text, next) = behind.split_at(lengths.data_bytes.min(behind.len()));
         rest = next.get(lengths.padded_data_bytes() - lengths.data_bytes..).unwrap_or_default();
         login.handle_pdu(header, text);
-        drain(&mut login, &auth);
+        drain(&mut login, &auth, &mut handle);
     }
 });
 
-fn drain(login: &mut TargetLogin, auth: &Auth) {
+fn drain(login: &mut TargetLogin, auth: &Auth, handle: &mut Tsih) {
     while let Some(step) = login.poll() {
         match step {
             TargetStep::Ask(question) => {
-                let session = Ok(if question.tsih == Tsih(0) { Tsih(9) } else { question.tsih });
-                login.grant(Grant { auth: auth.clone(), session, portal_group_tag: 1, target_alias: None });
+                *handle = if question.tsih == Tsih(0) { Tsih(9) } else { question.tsih };
+                login.grant(Grant { auth: auth.clone(), portal_group_tag: 1, target_alias: None });
             }
+            TargetStep::Proven => login.place(Ok(*handle)),
             TargetStep::Respond { text, .. } => assert!(text.len() <= 8192),
             TargetStep::FullFeature(agreed) => {
                 let proven = agreed.identity.authentication;

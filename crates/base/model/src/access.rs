@@ -1,6 +1,6 @@
 //! Who may see what.
 
-use crate::{Balance, Iqn, Name, Network, Portal, PortalGroupPolicy, Secret, VolumeId, VolumeName};
+use crate::{AuthPolicy, Balance, Iqn, Name, Network, Portal, PortalGroupPolicy, Proof, VolumeId, VolumeName};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -15,6 +15,8 @@ pub struct Access {
     pub portal_groups: BTreeMap<u16, PortalGroupPolicy>,
     /// How sessions are shared out over data portals.
     pub balance: Balance,
+    /// What holds for all logins.
+    pub auth: AuthPolicy,
     /// Who may log in. An initiator that no host names may not, unless a host takes any.
     pub hosts: Vec<Host>,
     /// Which host sees which volume, where.
@@ -39,10 +41,8 @@ pub struct Host {
     pub initiators: Initiators,
     /// Where it may come from; anywhere when empty.
     pub networks: Vec<Network>,
-    /// What it must prove before it is let in.
-    pub chap: Option<Chap>,
-    /// What we prove to it when it asks. Only together with `chap`.
-    pub mutual_chap: Option<Chap>,
+    /// What both sides prove before it is let in.
+    pub proof: Proof,
 }
 
 /// Which initiators are a host.
@@ -52,15 +52,6 @@ pub enum Initiators {
     Any,
     /// These.
     Listed(Vec<Iqn>),
-}
-
-/// A CHAP name and its secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chap {
-    /// CHAP_N.
-    pub user: String,
-    /// What CHAP_R is computed from.
-    pub secret: Secret,
 }
 
 /// One volume, seen by one host through one target under one number.
@@ -136,8 +127,7 @@ mod tests {
             name: name.parse().expect("a name"),
             initiators,
             networks: networks.iter().map(|text| text.parse().expect("a network")).collect(),
-            chap: None,
-            mutual_chap: None,
+            proof: Proof::default(),
         }
     }
 

@@ -53,6 +53,7 @@ catalogue! {
     1109 SCRUB_UNKNOWN         NotFound    "No scrub runs.";
     1110 SNAPSHOT_UNKNOWN      NotFound    "No snapshot has this name.";
     1111 PORTAL_GROUP_UNKNOWN  NotFound    "No portal is of this group.";
+    1112 SESSION_UNKNOWN       NotFound    "No session has this number.";
 
     1201 NAME_TAKEN            Refused     "Something else has this name.";
     1202 IQN_TAKEN             Refused     "Another host has this initiator name.";
@@ -135,6 +136,9 @@ catalogue! {
     1808 DAEMON_UNREACHABLE    Unavailable "No daemon answers.";
     1809 UNCONFIRMED           Refused     "A destructive command was not confirmed.";
     1810 IO_FAILED             Unavailable "The operating system refused.";
+    1811 KEY_MISSING           Unavailable "The key that the stored secrets are sealed with is not there.";
+    1812 KEY_WRONG             Unavailable "The stored secrets are sealed with another key.";
+    1813 KEY_UNUSABLE          Unavailable "The file of the key cannot be used.";
     1901 INTERNAL              Internal    "Blockyard has a bug.";
 }
 

@@ -302,6 +302,24 @@ pub enum Order {
     Snapshots,
     /// Who is logged in → `Report::Sessions`.
     Sessions,
+    /// One session in all detail → `Report::Session`.
+    Session {
+        /// Which: its TSIH.
+        id: u32,
+    },
+    /// End a session: its initiator is asked to log out, and cut off when it does not in five seconds → `Report::SessionEnd`. It may
+    /// log in again.
+    EndSession {
+        /// Which: its TSIH.
+        id: u32,
+        /// True to cut it off at once.
+        now: bool,
+    },
+    /// How long commands of a volume took since it was opened → `Report::Latencies`.
+    Latencies {
+        /// Which.
+        volume: VolumeName,
+    },
     /// Who was not let in lately → `Report::Refused`.
     RefusedLogins,
     /// Where we listen → `Report::Portals`.

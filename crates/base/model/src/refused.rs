@@ -17,6 +17,9 @@ pub struct RefusedLogin {
     pub why: RefusedWhy,
     /// What it was told: class and detail of RFC 7143 §11.13.5 in words.
     pub status: String,
+    /// For how many milliseconds its answer was held back, because it has failed often.
+    #[serde(default)]
+    pub held_back_ms: u64,
     /// How often.
     pub times: u64,
     /// When it was the last time.
@@ -34,8 +37,20 @@ pub enum RefusedWhy {
         /// The host.
         host: Name,
     },
-    /// It did not prove who it is: another CHAP name or secret, another algorithm, or none.
+    /// It did not prove who it is.
     NotProven {
+        /// The host that it says to be.
+        host: Name,
+        /// What was wrong, as a sentence without its end.
+        how: String,
+    },
+    /// It did not prove what discovery asks for.
+    DiscoveryNotProven {
+        /// What was wrong, as a sentence without its end.
+        how: String,
+    },
+    /// Too many have failed to prove themselves as this host, or from there, and another proof was being judged.
+    HeldBack {
         /// The host that it says to be.
         host: Name,
     },
@@ -58,7 +73,11 @@ impl RefusedLogin {
         match &self.why {
             RefusedWhy::UnknownInitiator => "no host has this initiator".to_owned(),
             RefusedWhy::WrongAddress { host } => format!("host {host} may not come from {}", self.address),
-            RefusedWhy::NotProven { host } => format!("it did not prove to be host {host}"),
+            RefusedWhy::NotProven { host, how } => format!("it did not prove to be host {host}: {how}"),
+            RefusedWhy::DiscoveryNotProven { how } => format!("it did not prove what discovery asks for: {how}"),
+            RefusedWhy::HeldBack { host } => {
+                format!("too many have failed to prove to be host {host}, or from there; they are judged one at a time")
+            }
             RefusedWhy::UnknownTarget => format!("there is no target {target}"),
             RefusedWhy::NothingShown { host } => format!("host {host} sees nothing in target {target}"),
             RefusedWhy::Other => self.status.clone(),
@@ -72,11 +91,16 @@ impl RefusedLogin {
         match &self.why {
             RefusedWhy::UnknownInitiator => format!("blockyard host add NAME --initiator {initiator}"),
             RefusedWhy::WrongAddress { host } => format!("blockyard host change {host} --address {}", self.address),
-            RefusedWhy::NotProven { host } => {
+            RefusedWhy::DiscoveryNotProven { .. } => {
+                "set the same CHAP name and secret for discovery there and with blockyard auth discovery --chap-secret-file FILE"
+                    .to_owned()
+            }
+            RefusedWhy::NotProven { host, .. } => {
                 format!(
                     "set the same CHAP name and secret there and with blockyard host change {host} --chap-secret-file FILE"
                 )
             }
+            RefusedWhy::HeldBack { .. } => "wait, and see blockyard event list for who guesses".to_owned(),
             RefusedWhy::UnknownTarget => "log in to one of blockyard target list".to_owned(),
             RefusedWhy::NothingShown { host } => format!("blockyard present VOLUME {host}"),
             RefusedWhy::Other => "see blockyard event list".to_owned(),

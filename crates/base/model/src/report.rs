@@ -1,8 +1,8 @@
 //! What the data plane answers.
 
 use crate::{
-    DiskReport, EngineReport, PoolCheck, PoolReport, PortalReport, Raised, RefusedLogin, SessionReport, SnapshotReport,
-    VolumeReport,
+    DiskReport, EngineReport, LatencyReport, PoolCheck, PoolReport, PortalReport, Raised, RefusedLogin, SessionDetail,
+    SessionEnd, SessionReport, SnapshotReport, VolumeReport,
 };
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
@@ -36,6 +36,12 @@ pub enum Report {
     Refused(Vec<RefusedLogin>),
     /// All sessions.
     Sessions(Vec<SessionReport>),
+    /// One session.
+    Session(Box<SessionDetail>),
+    /// How a session has ended.
+    SessionEnd(SessionEnd),
+    /// How long commands took.
+    Latencies(Vec<LatencyReport>),
     /// The data plane itself.
     Engine(EngineReport),
     /// What has happened, in order; at least one thing.

@@ -1,9 +1,24 @@
 //! Who is connected, and where.
 
-use crate::{Name, Size};
+use crate::{LatencyReport, Name, Refusal, Size, code};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// The number of a session: its TSIH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionNumber(pub u32);
+
+impl FromStr for SessionNumber {
+    type Err = Refusal;
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        text.parse().map(Self).map_err(|_| {
+            let message = format!("\"{text}\" is not the number of a session");
+            Refusal::new(code::REQUEST_INVALID, message, "blockyard session list shows them")
+        })
+    }
+}
 
 /// One session as it is now, told by the data path itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +59,37 @@ pub struct SessionReport {
     pub written_bytes: u64,
     /// For how many seconds it has been logged in.
     pub connected_seconds: u64,
+}
+
+/// One session in all detail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionDetail {
+    /// What the list of sessions says of it.
+    #[serde(flatten)]
+    pub session: SessionReport,
+    /// Where its commands are numbered just now; none while it does not answer.
+    pub window: Option<CommandWindow>,
+    /// How long its commands took, seen from its connection.
+    pub latencies: Vec<LatencyReport>,
+}
+
+/// The window of command numbers. *Source*: RFC 7143 §4.2.2.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandWindow {
+    /// The number of the next command that is awaited.
+    pub exp_cmd_sn: u32,
+    /// The highest that is taken.
+    pub max_cmd_sn: u32,
+}
+
+/// How a session has ended that an operator ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionEnd {
+    /// The initiator has logged out, as it was asked to.
+    LoggedOut,
+    /// Its connection was cut off.
+    CutOff,
 }
 
 /// What a session is for.

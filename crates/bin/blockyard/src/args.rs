@@ -1,20 +1,24 @@
 //! The command line: noun, then verb.
 
+mod auth;
 mod disk;
 mod event;
 mod host;
 mod pool;
 mod portal;
 mod serve;
+mod session;
 mod snapshot;
 mod volume;
 
+pub use auth::{AuthCommand, ChapOptions};
 pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
-pub use host::{ChapOptions, GroupCommand, HostCommand, TargetCommand};
+pub use host::{GroupCommand, HostCommand, TargetCommand};
 pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
 pub use serve::{IoChoice, ServeOptions};
+pub use session::SessionCommand;
 pub use snapshot::{LockOptions, SnapshotCommand, Until};
 pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand, VolumeSettingOptions};
 
@@ -90,7 +94,7 @@ pub enum Command {
     /// Pools: create, list, show, set, scrub, export, import, destroy
     #[command(subcommand, after_help = "Example:\n  blockyard pool show tank")]
     Pool(PoolCommand),
-    /// Volumes: create, list, show, set, resize, clone, rollback, delete
+    /// Volumes: create, list, show, set, resize, latency, clone, rollback, delete
     #[command(subcommand, after_help = "Example:\n  blockyard volume list")]
     Volume(VolumeCommand),
     /// Snapshots: create, list, lock, delete
@@ -102,6 +106,9 @@ pub enum Command {
     /// Groups of hosts: add, list, join, leave, remove
     #[command(subcommand, after_help = "Example:\n  blockyard group add cluster web db")]
     Group(GroupCommand),
+    /// Authentication: show, weakest, discovery
+    #[command(subcommand, after_help = "Example:\n  blockyard auth show")]
+    Auth(AuthCommand),
     /// Targets: add, list, remove; one is there from the start
     #[command(subcommand, after_help = "Example:\n  blockyard target list")]
     Target(TargetCommand),
@@ -119,9 +126,9 @@ pub enum Command {
     /// Presentations: list
     #[command(subcommand, after_help = "Example:\n  blockyard presentation list")]
     Presentation(PresentationCommand),
-    /// Sessions: list
+    /// Sessions: list, show, kill
     #[command(subcommand, after_help = "Example:\n  blockyard session list")]
-    Session(ListCommand),
+    Session(SessionCommand),
     /// Portals: list, add, set, drain, resume, remove, balance
     #[command(subcommand, after_help = "Example:\n  blockyard portal list")]
     Portal(PortalCommand),
@@ -134,19 +141,6 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
-}
-
-/// Nouns that can only be looked at.
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub enum ListCommand {
-    /// List them
-    #[command(
-        visible_alias = "ls",
-        after_help = "Example:
-  blockyard session list -o json
-  blockyard session list --no-headers"
-    )]
-    List,
 }
 
 /// A setting and its value, as `KEY=VALUE`.

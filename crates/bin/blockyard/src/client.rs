@@ -61,6 +61,11 @@ impl Client {
         self.send(Method::DELETE, path, None).map(|_| ())
     }
 
+    /// What `DELETE path` answers under `key`.
+    pub fn delete_for(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
+        self.send(Method::DELETE, path, None).map(|whole| Answer { whole, key })
+    }
+
     fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Value, Failure> {
         let (status, body) = self.runtime.block_on(self.exchange(method, path, body))?;
         if status.is_success() {

@@ -1,9 +1,11 @@
 //! What each command asks the daemon, and how it prints the answer.
 
+mod auth;
 mod disks;
 mod events;
 mod groups;
 mod hosts;
+mod latency;
 mod pools;
 mod portals;
 mod presentations;
@@ -35,12 +37,13 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Snapshot(command) => snapshots::run(&desk, command),
         Command::Host(command) => hosts::run(&desk, command),
         Command::Group(command) => groups::run(&desk, command),
+        Command::Auth(command) => auth::run(&desk, command),
         Command::Target(command) => hosts::run_target(&desk, command),
         Command::Present(options) => presentations::present(&desk, options),
         Command::Unpresent(options) => presentations::unpresent(&desk, &options),
         Command::Presentation(_) => presentations::list(&desk),
         Command::Event(command) => events::run(&desk, command),
-        Command::Session(_) => sessions::list(&desk),
+        Command::Session(command) => sessions::run(&desk, &command),
         Command::Portal(command) => portals::run(&desk, command),
         Command::Status { check } => status::status(&desk, check),
         Command::Serve(_) | Command::Completion { .. } => unreachable!("these need no daemon and run before"),

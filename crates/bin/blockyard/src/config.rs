@@ -2,7 +2,7 @@
 
 use crate::args::{IoChoice, ServeOptions};
 use crate::failure::Failure;
-use control::Settings;
+use control::{KeyFile, Settings};
 use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, code};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -19,6 +19,7 @@ const TARGET_BASE: &str = "iqn.2026-11.io.blockyard";
 #[serde(deny_unknown_fields, default)]
 struct File {
     state_dir: Option<PathBuf>,
+    key_file: Option<PathBuf>,
     socket: Option<PathBuf>,
     node: Option<Name>,
     target_base: Option<String>,
@@ -42,6 +43,8 @@ struct PortalEntry {
 pub struct Config {
     /// What control needs.
     pub settings: Settings,
+    /// Where the key of the stored secrets is.
+    pub key: KeyFile,
     /// How many shards; none for one per core.
     pub shards: Option<u16>,
     /// How disks and sockets are driven.
@@ -67,6 +70,8 @@ impl Config {
         };
         let by_id = || vec![PathBuf::from("/dev/disk/by-id")];
         let state_dir = options.state_dir.clone().or(file.state_dir).unwrap_or_else(|| "/var/lib/blockyard".into());
+        let key_path = options.key_file.clone().or(file.key_file);
+        let key = KeyFile { path: key_path.as_deref().map(absolute).transpose()?, forget: options.forget_secrets };
         let settings = Settings {
             state_dir: absolute(&state_dir)?,
             socket: absolute(&socket.or(file.socket).unwrap_or_else(default_socket))?,
@@ -77,6 +82,7 @@ impl Config {
         };
         let config = Self {
             settings,
+            key,
             shards: options.shards.or(file.shards),
             io: options.io.or(file.io).unwrap_or_default(),
             buffers: file.buffers.unwrap_or(Size::mib(256)),

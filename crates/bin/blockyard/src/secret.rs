@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use control::request::SecretText;
 use model::{Refusal, code};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The longest secret file that is read; a secret is 255 bytes at most.
@@ -11,11 +12,11 @@ const FILE_BYTES_MAX: u64 = 4096;
 
 /// The secret of `file` (`-` is standard input) or of the environment variable `variable`, if either is given.
 ///
-/// One line break at the end of a file is not part of the secret.
-pub fn read(file: Option<&Path>, variable: &str) -> Result<Option<SecretText>, Failure> {
+/// One line break at the end of a file is not part of the secret. What is `encoded` is a constant of RFC 7143 §6.1.
+pub fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result<Option<SecretText>, Failure> {
+    let plain = |bytes: &[u8]| if encoded { decoded(bytes) } else { Ok(SecretText::of(bytes)) };
     let Some(path) = file else {
-        use std::os::unix::ffi::OsStrExt;
-        return Ok(std::env::var_os(variable).map(|secret| SecretText::of(secret.as_bytes())));
+        return std::env::var_os(variable).map(|secret| plain(secret.as_bytes())).transpose();
     };
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
@@ -30,5 +31,49 @@ pub fn read(file: Option<&Path>, variable: &str) -> Result<Option<SecretText>, F
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
-    Ok(Some(SecretText::of(&bytes)))
+    plain(&bytes).map(Some)
+}
+
+/// The secret that a constant says.
+fn decoded(constant: &[u8]) -> Result<SecretText, Failure> {
+    let bytes = std::str::from_utf8(constant).ok().and_then(|text| iscsi::text::binary(text.trim_end()));
+    let bytes = bytes.ok_or_else(|| {
+        let message = "the secret is neither a 0x nor a 0b constant";
+        Refusal::new(code::SECRET_INVALID, message, "write 0x and hexadecimal digits, or 0b and base64")
+    })?;
+    Ok(SecretText::of(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_from(bytes: &[u8], encoded: bool) -> Result<Vec<u8>, Failure> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), bytes).expect("writes");
+        let text = read(Some(file.path()), "BLOCKYARD_NO_SUCH_VARIABLE", encoded)?.expect("a file was named");
+        Ok(text.secret().expect("long enough").expose().to_vec())
+    }
+
+    #[test]
+    fn secrets_of_any_bytes_come_as_they_stand_in_the_file() {
+        for secret in [
+            &b"# blanks and \" quotes"[..],
+            b"nul\0 inside and \xff\xfe",
+            b"0x00112233445566778899aabb",
+            b" \t\r blanks \n\n",
+        ] {
+            assert_eq!(read_from(secret, false).expect("is read"), secret.strip_suffix(b"\n").unwrap_or(secret));
+        }
+    }
+
+    #[test]
+    fn secrets_that_are_encoded_are_decoded_and_nothing_else_is_taken_for_it() {
+        let bytes: Vec<u8> = (0..12).collect();
+        assert_eq!(read_from(b"0x000102030405060708090a0b\n", true).expect("is read"), bytes);
+        assert_eq!(read_from(b"0bAAECAwQFBgcICQoL", true).expect("is read"), bytes);
+        for wrong in [&b"plain text is no constant"[..], b"0xgg", b"0b!", b"\xff"] {
+            assert!(read_from(wrong, true).is_err());
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Fail
 
 async fn run(config: Config) -> Result<(), Refusal> {
     // The store goes first: whoever has it has the disks.
-    let store = Store::open(&config.settings.state_dir)?;
+    let store = Store::open_with(&config.settings.state_dir, &config.key)?;
     let listening = control::listen(&config.settings.socket)?;
     let stop = stop_signal()?;
     let node = store.identity(&config.settings.node)?;

@@ -13,8 +13,8 @@ use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::Isid;
 use iscsi::{DigestOffer, IscsiName, Offer};
 use model::{
-    Access, Chap, DiskCounters, DiskName, Host as ModelHost, Initiators, Name, Order, PoolReport, Portal, PortalPolicy,
-    Presentation, Refusal, Report, Secret, SessionReport, Target, VolumeId, VolumeName,
+    Access, Chap, Demand, DiskCounters, DiskName, Host as ModelHost, Initiators, Name, Order, PoolReport, Portal,
+    PortalPolicy, Presentation, Proof, Refusal, Report, Secret, SessionReport, Target, VolumeId, VolumeName,
 };
 use shard::World;
 use sim::{NetworkFaults, Sim};
@@ -336,15 +336,17 @@ impl Stage {
     fn access(&self, volumes: &[Presented]) -> Access {
         let chap = |user: &str, secret: &[u8]| {
             let secret = Secret::new(secret.to_vec()).expect("it is long enough");
-            Chap { user: user.to_owned(), secret }
+            Chap { user: user.to_owned(), secret, demand: Demand::Required }
         };
         let name = |text: &str| -> Name { text.parse().expect("this is a name") };
         let host = ModelHost {
             name: name("hosts"),
             initiators: Initiators::Any,
             networks: Vec::new(),
-            chap: (self.protection != Protection::None).then(|| chap("host", HOST_SECRET)),
-            mutual_chap: (self.protection == Protection::Mutual).then(|| chap("target", TARGET_SECRET)),
+            proof: Proof {
+                own: (self.protection != Protection::None).then(|| chap("host", HOST_SECRET)),
+                mutual: (self.protection == Protection::Mutual).then(|| chap("target", TARGET_SECRET)),
+            },
         };
         let presentation = |volume: &Presented| Presentation {
             volume: volume.name.clone(),

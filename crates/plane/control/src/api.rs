@@ -8,10 +8,10 @@ mod problem;
 pub use problem::Problem;
 
 use crate::request::{
-    AddGroup, AddLog, AddMember, Events, Explain, GroupChange, GrowPool, HostChange, ImportPool, Locate, LockSnapshot,
-    NewClone, NewCopy, NewDisk, NewHost, NewHostGroup, NewPool, NewPortal, NewPresentation, NewSnapshots, NewSpare,
-    NewTarget, NewVolume, PoolSettings, PortalGroupSettings, PortalSettings, RemoveLog, RemovePortal, Replace, Resize,
-    RollBack, SetBalance, StartScrub, Unpresent, VolumeChange, VolumeSettings,
+    AddGroup, AddLog, AddMember, EndSession, Events, Explain, GroupChange, GrowPool, HostChange, ImportPool, Locate,
+    LockSnapshot, NewClone, NewCopy, NewDisk, NewHost, NewHostGroup, NewPool, NewPortal, NewPresentation, NewSnapshots,
+    NewSpare, NewTarget, NewVolume, PoolSettings, PortalGroupSettings, PortalSettings, RemoveLog, RemovePortal,
+    Replace, Resize, RollBack, SetAuth, SetBalance, StartScrub, Unpresent, VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -20,7 +20,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use body::{Asked, Body, Named};
-use model::{DiskName, Name, PortalAddress, PortalGroupTag, Refusal, SnapshotName, VolumeName, code};
+use model::{DiskName, Name, PortalAddress, PortalGroupTag, Refusal, SessionNumber, SnapshotName, VolumeName, code};
 use serde::Serialize;
 use std::future::Future;
 use std::sync::Arc;
@@ -67,6 +67,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/copies/{*name}", axum::routing::delete(cancel_copy))
         .route("/rollbacks", post(roll_back))
         .route("/reservations/{*name}", axum::routing::delete(clear_reservations))
+        .route("/auth", get(auth).patch(set_auth))
         .route("/hosts", get(hosts).post(add_host))
         .route("/hosts/{name}", patch(change_host).delete(remove_host))
         .route("/hosts/{name}/explain", get(explain))
@@ -77,6 +78,8 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/targets/{name}", axum::routing::delete(remove_target))
         .route("/presentations", get(presentations).post(present).delete(unpresent))
         .route("/sessions", get(sessions))
+        .route("/sessions/{id}", get(session).delete(end_session))
+        .route("/latencies/{*name}", get(latencies))
         .route("/portals", get(portals).post(add_portal))
         .route("/portals/{address}", patch(set_portal).delete(remove_portal))
         .route("/portals/{address}/drain", post(drain_portal))
@@ -301,6 +304,14 @@ async fn roll_back(State(control): Shared, Body(request): Body<RollBack>) -> Ans
     answer("volume", to_its_end(async move { control.roll_back(request).await }).await?)
 }
 
+async fn auth(State(control): Shared) -> Answer {
+    answer("auth", control.auth())
+}
+
+async fn set_auth(State(control): Shared, Body(request): Body<SetAuth>) -> Answer {
+    answer("auth", to_its_end(async move { control.set_auth(request).await }).await?)
+}
+
 async fn hosts(State(control): Shared) -> Answer {
     answer("hosts", control.hosts())
 }
@@ -371,6 +382,22 @@ async fn unpresent(State(control): Shared, Asked(request): Asked<Unpresent>) -> 
 
 async fn sessions(State(control): Shared) -> Answer {
     answer("sessions", control.sessions().await?)
+}
+
+async fn session(State(control): Shared, Named(id): Named<SessionNumber>) -> Answer {
+    answer("session", control.session(id.0).await?)
+}
+
+async fn end_session(
+    State(control): Shared,
+    Named(id): Named<SessionNumber>,
+    Asked(request): Asked<EndSession>,
+) -> Answer {
+    answer("ended", to_its_end(async move { control.end_session(id.0, request.now).await }).await?)
+}
+
+async fn latencies(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {
+    answer("latencies", control.latencies(&name).await?)
 }
 
 async fn portals(State(control): Shared) -> Answer {

@@ -3,7 +3,8 @@
 //! Every change takes its turn, checks what only control knows, tells the data plane where disks are
 //! concerned, commits, and then answers.
 
-pub(crate) mod care;
+pub(crate) mod auth;
+mod care;
 pub(crate) mod copies;
 pub(crate) mod disks;
 pub(crate) mod explain;

@@ -150,11 +150,11 @@ impl State {
     }
 }
 
-/// Sixteen bytes that nobody can predict.
+/// Bytes that nobody can predict.
 ///
 /// *Errors*: the operating system has none to give.
-pub(crate) fn random() -> Result<[u8; 16], Refusal> {
-    let mut bytes = [0; 16];
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Refusal> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no random numbers: {error}"), "repair the system")
     })?;

@@ -1,8 +1,8 @@
 //! Asking the data plane.
 
 use model::{
-    Call, DiskReport, EngineReport, Order, PoolCheck, PoolReport, PortalReport, Refusal, RefusedLogin, Report,
-    SessionReport, SnapshotReport, VolumeReport, code,
+    Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Refusal, RefusedLogin,
+    Report, SessionDetail, SessionEnd, SessionReport, SnapshotReport, VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -72,6 +72,12 @@ impl Engine {
         refused: Refused(Vec<RefusedLogin>);
         /// As [`Engine::ask`], for orders that are answered with sessions.
         sessions: Sessions(Vec<SessionReport>);
+        /// As [`Engine::ask`], for `Order::Session`.
+        session: Session(Box<SessionDetail>);
+        /// As [`Engine::ask`], for `Order::EndSession`.
+        session_end: SessionEnd(SessionEnd);
+        /// As [`Engine::ask`], for `Order::Latencies`.
+        latencies: Latencies(Vec<LatencyReport>);
         /// As [`Engine::ask`], for `Order::CheckPool`.
         check: Check(PoolCheck);
         /// As [`Engine::ask`], for orders that are answered with text.

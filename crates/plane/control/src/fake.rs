@@ -11,10 +11,11 @@ mod snapshots;
 use crate::Engine;
 use label::OnDisk;
 use model::{
-    Access, CacheReport, Call, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState, EngineReport, EventCode,
-    MemberState, Name, Order, PoolCheck, PoolReport, PortalPolicy, PortalReport, PortalState, Raised, Refusal,
-    RefusedLogin, Report, ScrubState, SessionReport, Size, SnapshotName, SnapshotReport, Subject, VolumeCounters,
-    VolumeName, VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
+    Access, CacheReport, Call, CommandWindow, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState,
+    EngineReport, EventCode, LatencyReport, MemberState, Name, Order, PoolCheck, PoolReport, PortalPolicy,
+    PortalReport, PortalState, Raised, Refusal, RefusedLogin, Report, ScrubState, SessionDetail, SessionEnd,
+    SessionReport, Size, SnapshotName, SnapshotReport, Subject, VolumeCounters, VolumeName, VolumePolicy, VolumeReport,
+    VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -209,6 +210,7 @@ impl Fake {
             Order::Pools => Ok(Report::Pools(self.advance())),
             Order::Volumes => Ok(Report::Volumes(self.volumes())),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
+            Order::Session { .. } | Order::EndSession { .. } | Order::Latencies { .. } => self.obey_of_sessions(order),
             Order::RefusedLogins => Ok(Report::Refused(self.refused.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
@@ -285,6 +287,27 @@ impl Fake {
     fn close_disk(&mut self, disk: &DiskName) -> Report {
         self.disks.remove(disk);
         Report::Done
+    }
+
+    fn obey_of_sessions(&mut self, order: &Order) -> Result<Report, Refusal> {
+        match order {
+            Order::Session { id } => self.session(*id).map(|detail| Report::Session(Box::new(detail))),
+            Order::EndSession { id, .. } => {
+                self.session(*id)?;
+                self.sessions.retain(|session| session.id != *id);
+                Ok(Report::SessionEnd(SessionEnd::LoggedOut))
+            }
+            Order::Latencies { .. } => Ok(Report::Latencies(latencies())),
+            _ => unreachable!("{order:?} is not of sessions"),
+        }
+    }
+
+    fn session(&self, id: u32) -> Result<SessionDetail, Refusal> {
+        let session = self.sessions.iter().find(|session| session.id == id).cloned();
+        let window = Some(CommandWindow { exp_cmd_sn: 1_250_001, max_cmd_sn: 1_250_128 });
+        session.map(|session| SessionDetail { session, window, latencies: latencies() }).ok_or_else(|| {
+            Refusal::new(code::SESSION_UNKNOWN, format!("there is no session {id}"), "see blockyard session list")
+        })
     }
 
     fn obey_of_portals(&mut self, order: &Order) -> Result<Report, Refusal> {
@@ -396,4 +419,16 @@ impl OnDisk {
             }
         }
     }
+}
+
+fn latencies() -> Vec<LatencyReport> {
+    let of = |operation: &str, commands, [p50_us, p99_us, p999_us, longest_us]: [u64; 4]| LatencyReport {
+        operation: operation.to_owned(),
+        commands,
+        p50_us,
+        p99_us,
+        p999_us,
+        longest_us,
+    };
+    vec![of("READ (10)", 1_000_000, [95, 319, 1_151, 20_411]), of("WRITE (10)", 250_000, [239, 895, 2_303, 41_007])]
 }

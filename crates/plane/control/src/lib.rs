@@ -41,8 +41,8 @@ pub use event_log::{EVENTS_KEPT, Wanted};
 pub use server::{Listening, listen, serve};
 pub use settings::Settings;
 pub use state::State;
-pub use store::{Store, VERSIONS_KEPT};
-pub use view::{HostGroupReport, HostReport, PresentationReport, TargetReport};
+pub use store::{KeyFile, Store, VERSIONS_KEPT};
+pub use view::{AuthReport, HostGroupReport, HostReport, PresentationReport, ProofReport, TargetReport};
 
 #[cfg(test)]
 mod tests;

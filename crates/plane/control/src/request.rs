@@ -1,12 +1,16 @@
 //! What the API is asked: the bodies of its requests.
 
+mod chap;
+
+pub use chap::{NewChap, SecretText, SetAuth, SetDiscovery};
+pub(crate) use chap::{from_hex, to_hex};
+
 use model::{
-    Balance, CopySource, DiskName, EventSeverity, Iqn, Level, Name, Network, PortalAddress, Provision, Refusal, Secret,
-    Size, SnapshotLock, SnapshotName, Timestamp, VolumeName, code,
+    Balance, CopySource, DiskName, EventSeverity, Iqn, Level, Name, Network, PortalAddress, Provision, Size,
+    SnapshotLock, SnapshotName, Timestamp, VolumeName,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Know a disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -395,30 +399,6 @@ pub struct GroupChange {
     pub leave: Vec<Name>,
 }
 
-/// A CHAP name and secret.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewChap {
-    /// CHAP_N; the host's name when absent (the node's name for what we prove).
-    #[serde(default)]
-    pub user: Option<String>,
-    /// The secret.
-    pub secret: SecretText,
-}
-
-/// A secret on its way to the daemon: as text, or as `{"hex": "…"}` when it is no text.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum SecretText {
-    /// The secret's bytes are this text's.
-    Text(String),
-    /// The secret's bytes in hexadecimal.
-    Hex {
-        /// Two digits a byte.
-        hex: String,
-    },
-}
-
 /// Serve another target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -474,6 +454,15 @@ pub struct SetBalance {
     pub by: Balance,
 }
 
+/// End a session.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndSession {
+    /// True to cut it off without asking its initiator to log out first.
+    #[serde(default)]
+    pub now: bool,
+}
+
 /// Which events.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -525,66 +514,4 @@ pub struct Unpresent {
     /// Only through this target; through every target when absent.
     #[serde(default)]
     pub target: Option<Name>,
-}
-
-impl SecretText {
-    /// The form in which these bytes travel.
-    #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Self::Text(text.to_owned()),
-            Err(_) => Self::Hex { hex: to_hex(bytes) },
-        }
-    }
-
-    /// The secret.
-    ///
-    /// *Errors*: too short, too long, or no hexadecimal.
-    pub fn secret(self) -> Result<Secret, Refusal> {
-        let bytes = match self {
-            Self::Text(text) => text.into_bytes(),
-            Self::Hex { hex } => from_hex(&hex).ok_or_else(|| {
-                Refusal::new(code::SECRET_INVALID, "the secret is no hexadecimal", "write two digits a byte")
-            })?,
-        };
-        Secret::new(bytes)
-    }
-}
-
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretText(…)")
-    }
-}
-
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u32>> = text.chars().map(|c| c.to_digit(16)).collect();
-    let (pairs, odd) = digits.as_ref()?.as_chunks::<2>();
-    let byte = |[high, low]: &[u32; 2]| u8::try_from(high * 16 + low).ok();
-    if odd.is_empty() { pairs.iter().map(byte).collect() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secret_text_carries_any_bytes() {
-        for bytes in [b"twelve bytes".to_vec(), vec![0xff; 16], b"nul\0 # \"quoted\"".to_vec()] {
-            let json = serde_json::to_string(&SecretText::of(&bytes)).expect("json");
-            let back: SecretText = serde_json::from_str(&json).expect("own json");
-            assert_eq!(back.secret().expect("long enough").expose(), bytes);
-        }
-    }
-
-    #[test]
-    fn hex_refuses_halves_and_other_letters() {
-        assert_eq!(from_hex("0aFf"), Some(vec![10, 255]));
-        assert_eq!(from_hex("0aF"), None);
-        assert_eq!(from_hex("0g"), None);
-    }
 }

@@ -1,9 +1,9 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
 use model::{
-    Access, Backend, Balance, Chap, DiskId, DiskIdentity, DiskName, Host, Initiators, Iqn, Name, Network, NodeId,
-    PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy, Presentation, ScrubReport, Secret, Size, Target,
-    Timestamp, VolumeId, VolumeName, VolumePolicy,
+    Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, Host,
+    Initiators, Iqn, Name, Network, NodeId, PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy, Presentation,
+    Proof, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,9 @@ pub struct State {
     pub pending: BTreeMap<PoolId, PendingRecord>,
     /// Volumes that have no pool to remember them.
     pub volumes: BTreeMap<VolumeName, VolumeRecord>,
+    /// What holds for the logins of all hosts.
+    #[serde(default)]
+    pub auth: AuthRecord,
     /// Hosts.
     pub hosts: BTreeMap<Name, HostRecord>,
     /// Groups of hosts that see the same volumes; their names are no host's.
@@ -159,7 +162,24 @@ pub struct HostRecord {
     pub initiators: Vec<Iqn>,
     /// Where it may come from; anywhere when empty.
     pub networks: Vec<Network>,
-    /// What it must prove.
+    /// What is proven before it is let in.
+    #[serde(flatten)]
+    pub proof: ProofRecord,
+}
+
+/// What holds for the logins of all hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthRecord {
+    /// The weakest hash function of CHAP that is spoken.
+    pub weakest: ChapAlgorithm,
+    /// What discovery sessions prove; what their host proves otherwise when absent.
+    pub discovery: Option<ProofRecord>,
+}
+
+/// What is proven with CHAP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProofRecord {
+    /// What the initiator proves.
     pub chap: Option<ChapRecord>,
     /// What we prove.
     pub mutual_chap: Option<ChapRecord>,
@@ -173,6 +193,9 @@ pub struct ChapRecord {
     /// The secret, in hexadecimal: it may be any bytes.
     #[serde(with = "secret_hex")]
     pub secret: Secret,
+    /// Whether a login goes without it, where that was said.
+    #[serde(default)]
+    pub demand: Option<Demand>,
 }
 
 /// A target.
@@ -213,6 +236,10 @@ impl State {
             portals: portals.iter().map(portal).collect(),
             portal_groups: self.portal_groups.clone(),
             balance: self.balance,
+            auth: AuthPolicy {
+                weakest: self.auth.weakest,
+                discovery: self.auth.discovery.as_ref().map(ProofRecord::proof),
+            },
             hosts: self.hosts.iter().map(|(name, record)| record.host(name)).collect(),
             presentations: self
                 .hosts
@@ -256,13 +283,26 @@ impl State {
 
 impl HostRecord {
     fn host(&self, name: &Name) -> Host {
-        let chap = |record: &ChapRecord| Chap { user: record.user.clone(), secret: record.secret.clone() };
         Host {
             name: name.clone(),
             initiators: if self.any { Initiators::Any } else { Initiators::Listed(self.initiators.clone()) },
             networks: self.networks.clone(),
-            chap: self.chap.as_ref().map(chap),
-            mutual_chap: self.mutual_chap.as_ref().map(chap),
+            proof: self.proof.proof(),
+        }
+    }
+}
+
+impl ProofRecord {
+    /// What the initiator proves must be, what we prove is for who asks, where nothing else was said.
+    pub(crate) fn proof(&self) -> Proof {
+        let chap = |record: &ChapRecord, usual: Demand| Chap {
+            user: record.user.clone(),
+            secret: record.secret.clone(),
+            demand: record.demand.unwrap_or(usual),
+        };
+        Proof {
+            own: self.chap.as_ref().map(|own| chap(own, Demand::Required)),
+            mutual: self.mutual_chap.as_ref().map(|ours| chap(ours, Demand::Offered)),
         }
     }
 }
@@ -282,18 +322,19 @@ impl PresentationRecord {
     }
 }
 
-/// Secrets in the store's own file, and only there.
+/// Secrets on their way to the store, which seals them.
 mod secret_hex {
     use model::Secret;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
+    use zeroize::Zeroizing;
 
     pub fn serialize<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&crate::request::to_hex(secret.expose()))
+        serializer.serialize_str(&Zeroizing::new(crate::request::to_hex(secret.expose())))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let text = Zeroizing::new(String::deserialize(deserializer)?);
         let bytes = crate::request::from_hex(&text).ok_or_else(|| D::Error::custom("a secret is hexadecimal"))?;
         Secret::new(bytes).map_err(D::Error::custom)
     }

@@ -4,20 +4,26 @@
 //! largest array that we serve is some hundred kilobytes, so a change writes it whole: what is read
 //! back is one value that once was true, never a mixture.
 
+mod upgrade;
+mod vault;
+
 use crate::State;
 use crate::control::random;
 use model::{Event, Name, NodeId, NodeIdentity, Refusal, code};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use vault::Vault;
 
 /// How many versions of the state are kept, the present one among them.
 pub const VERSIONS_KEPT: u64 = 32;
 
 /// The form of the state. Raised when an older daemon would misread it.
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 
 /// Facts about the file: `schema`.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -31,30 +37,78 @@ const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
 /// The file's name in the state directory.
 const FILE: &str = "state.redb";
 
+/// The name of the key's file in the state directory, unless it is elsewhere.
+const KEY_FILE: &str = "node.key";
+
 /// Memory for the file's pages.
 const CACHE_BYTES: usize = 1 << 20;
+
+/// Where the key of the secrets is.
+#[derive(Clone, Debug, Default)]
+pub struct KeyFile {
+    /// Its file; `node.key` in the state directory when absent.
+    pub path: Option<PathBuf>,
+    /// True when secrets that it cannot open are to be forgotten. Whoever should prove one stays outside until it is set anew.
+    pub forget: bool,
+}
 
 /// The state in its file. While it lives no other daemon can open the same directory.
 pub struct Store {
     path: PathBuf,
     database: Database,
+    vault: Vault,
     current: Mutex<(u64, Arc<State>)>,
 }
 
 impl Store {
-    /// The state of `dir` is read, and nobody else can open it until this is dropped.
+    /// The state of `dir` is read, and nobody else can open it until this is dropped. Its secrets are sealed with the key in
+    /// `node.key` there.
     ///
     /// A directory or a file that is not there is made, readable by its owner alone.
     ///
-    /// *Errors*: another daemon has it, a newer version wrote it, it is damaged, or the operating system refuses.
+    /// *Errors*: another daemon has it, a newer version wrote it, it is damaged, its key is missing or another one, or the
+    /// operating system refuses.
     pub fn open(dir: &Path) -> Result<Self, Refusal> {
+        Self::open_with(dir, &KeyFile::default())
+    }
+
+    /// As [`Store::open`], with the key elsewhere.
+    pub fn open_with(dir: &Path, key: &KeyFile) -> Result<Self, Refusal> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| unwritable(dir, &e))?;
         let path = dir.join(FILE);
         let file = open_private(&path).map_err(|e| unwritable(&path, &e))?;
-        let database = Builder::new().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| unopened(&path, &e))?;
+        let old = file.try_clone().map_err(|e| unwritable(&path, &e))?;
+        let database = open_database(file, &path)?;
         sync_dir(dir).map_err(|e| unwritable(dir, &e))?;
-        let (version, state) = read(&database, &path)?;
-        Ok(Self { path, database, current: Mutex::new((version, Arc::new(state))) })
+        let Stored { schema, version, mut state } = read(&database, &path)?;
+        let key_path = key.path.clone().unwrap_or_else(|| dir.join(KEY_FILE));
+        let sealed_with = vault::keys_of(&mut state)?;
+        let vault = match Vault::load(&key_path)? {
+            Some(vault) => vault,
+            None if sealed_with.is_empty() || key.forget => Vault::make(&key_path)?,
+            None => return Err(key_missing(&key_path, &sealed_with)),
+        };
+        if key.forget {
+            for place in vault.forget(&mut state)? {
+                tracing::warn!(%place, "its secret is forgotten; set a new one");
+            }
+        } else {
+            vault.open(&mut state)?;
+        }
+        let database = match schema {
+            Some(schema) if schema < SCHEMA => upgrade::rewrite(database, old, &path, &vault)?,
+            _ => database,
+        };
+        let state = match state {
+            Value::Null => State::default(),
+            state => serde_json::from_value(state).map_err(|e| damaged(&path, &e))?,
+        };
+        let store = Self { path, database, vault, current: Mutex::new((version, Arc::new(state))) };
+        if key.forget && version > 0 {
+            let state = State::clone(&store.state());
+            store.write_version(version + 1, state)?;
+        }
+        Ok(store)
     }
 
     /// Who the node `name` is: the same from the first start in this directory on.
@@ -87,14 +141,11 @@ impl Store {
     ///
     /// *Errors*: it could not be written; the state is then what it was. *Durability*: it survives power loss.
     pub fn commit(&self, next: State) -> Result<(), Refusal> {
-        let mut current = self.current();
-        if *current.1 == next {
-            return Ok(());
-        }
-        let version = current.0 + 1;
-        write(&self.database, version, &next).map_err(|e| unwritable(&self.path, &e))?;
-        *current = (version, Arc::new(next));
-        Ok(())
+        let (version, unchanged) = {
+            let current = self.current();
+            (current.0 + 1, *current.1 == next)
+        };
+        if unchanged { Ok(()) } else { self.write_version(version, next) }
     }
 
     /// The versions that are kept, oldest first.
@@ -141,12 +192,20 @@ impl Store {
         write().map_err(|e| unwritable(&self.path, &*e))
     }
 
+    fn write_version(&self, version: u64, next: State) -> Result<(), Refusal> {
+        let mut json = serde_json::to_value(&next).map_err(|e| unwritable(&self.path, &e))?;
+        self.vault.seal(&mut json)?;
+        let mut current = self.current();
+        write(&self.database, version, &json).map_err(|e| unwritable(&self.path, &e))?;
+        *current = (version, Arc::new(next));
+        Ok(())
+    }
+
     fn current(&self) -> MutexGuard<'_, (u64, Arc<State>)> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Opens or makes a file that its owner alone may read, also one that was made otherwise.
 /// What only this daemon can have: its boot of the machine, and the file there that it holds the lock of. Where nobody tells
 /// which boot it is, a new one each time.
 fn seat(path: &Path) -> Result<[u8; 16], Refusal> {
@@ -159,6 +218,7 @@ fn seat(path: &Path) -> Result<[u8; 16], Refusal> {
     Ok(seat)
 }
 
+/// Opens or makes a file that its owner alone may read, also one that was made otherwise.
 fn open_private(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
@@ -170,8 +230,21 @@ pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The latest version and its number; an empty state with number 0 when there is none.
-fn read(database: &Database, path: &Path) -> Result<(u64, State), Refusal> {
+fn open_database(file: File, path: &Path) -> Result<Database, Refusal> {
+    Builder::new().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| unopened(path, &e))
+}
+
+/// What a database holds.
+struct Stored {
+    /// The form of it, when anything was ever written.
+    schema: Option<u64>,
+    /// The number of the latest version; 0 when there is none.
+    version: u64,
+    /// The latest version, as it is written; null when there is none.
+    state: Value,
+}
+
+fn read(database: &Database, path: &Path) -> Result<Stored, Refusal> {
     let rows = || -> Result<_, redb::Error> {
         let transaction = database.begin_read()?;
         let schema = match transaction.open_table(META) {
@@ -194,12 +267,13 @@ fn read(database: &Database, path: &Path) -> Result<(u64, State), Refusal> {
             "start the version that wrote it, or a newer one",
         ));
     }
-    let Some((version, json)) = latest else { return Ok((0, State::default())) };
+    let Some((version, json)) = latest else { return Ok(Stored { schema, version: 0, state: Value::Null }) };
     let state = serde_json::from_slice(&json).map_err(|e| damaged(path, &e))?;
-    Ok((version, state))
+    Ok(Stored { schema, version, state })
 }
 
-fn write(database: &Database, version: u64, state: &State) -> Result<(), Box<dyn std::error::Error>> {
+/// `state`, whose secrets are sealed, is the version.
+fn write(database: &Database, version: u64, state: &Value) -> Result<(), Box<dyn std::error::Error>> {
     let json = serde_json::to_vec(state)?;
     let transaction = database.begin_write()?;
     {
@@ -210,6 +284,15 @@ fn write(database: &Database, version: u64, state: &State) -> Result<(), Box<dyn
     }
     transaction.commit()?;
     Ok(())
+}
+
+fn key_missing(path: &Path, sealed_with: &BTreeSet<String>) -> Refusal {
+    let keys: Vec<&str> = sealed_with.iter().map(String::as_str).collect();
+    Refusal::new(
+        code::KEY_MISSING,
+        format!("the secrets are sealed with key {}, and there is no {}", keys.join(", "), path.display()),
+        "put it back, name it with key_file, or start once with --forget-secrets and set new CHAP secrets",
+    )
 }
 
 fn unopened(path: &Path, error: &DatabaseError) -> Refusal {

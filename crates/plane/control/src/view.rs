@@ -3,14 +3,16 @@
 use crate::Control;
 use crate::change::disks::missing;
 use crate::change::{pools, volumes};
-use crate::state::{ChapRecord, HostRecord, PresentationRecord};
+use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord};
 use model::{
-    DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, MemberReport, Name, Network, Order,
-    PoolReport, PoolState, PortalPolicy, PortalReport, PortalState, Refusal, RefusedLogin, SessionReport, Size,
-    SpareReport, VolumeCounters, VolumeId, VolumeName, VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
+    ChapAlgorithm, Demand, DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, LatencyReport,
+    MemberReport, Name, Network, Order, PoolReport, PoolState, PortalPolicy, PortalReport, PortalState, Refusal,
+    RefusedLogin, SessionDetail, SessionEnd, SessionReport, Size, SpareReport, VolumeCounters, VolumeId, VolumeName,
+    VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::SocketAddr;
 
 /// A host, without its secrets.
@@ -24,12 +26,35 @@ pub struct HostReport {
     pub initiators: Vec<Iqn>,
     /// Where it may come from; anywhere when empty.
     pub networks: Vec<Network>,
-    /// The CHAP name that it must prove; none when it need not.
-    pub chap_user: Option<String>,
-    /// The CHAP name that we prove; none when we do not.
-    pub mutual_chap_user: Option<String>,
+    /// What is proven before it is let in.
+    #[serde(flatten)]
+    pub proof: ProofReport,
     /// How many volumes it sees.
     pub presentations: u32,
+}
+
+/// What is proven at a login, without secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProofReport {
+    /// The CHAP name that the initiator must prove; none when it need not.
+    pub chap_user: Option<String>,
+    /// Whether it goes without.
+    #[serde(default)]
+    pub chap_demand: Option<Demand>,
+    /// The CHAP name that we prove; none when we do not.
+    pub mutual_chap_user: Option<String>,
+    /// Whether it goes without.
+    #[serde(default)]
+    pub mutual_chap_demand: Option<Demand>,
+}
+
+/// What holds for the logins of all hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthReport {
+    /// The weakest hash function of CHAP that is spoken.
+    pub weakest: ChapAlgorithm,
+    /// What discovery sessions prove; what their host proves for other sessions when absent.
+    pub discovery: Option<ProofReport>,
 }
 
 /// A group of hosts that see the same volumes.
@@ -240,6 +265,27 @@ impl Control {
         self.engine.sessions(Order::Sessions).await
     }
 
+    /// One session in all detail.
+    ///
+    /// *Errors*: there is none of this number.
+    pub async fn session(&self, id: u32) -> Result<SessionDetail, Refusal> {
+        Ok(*self.engine.session(Order::Session { id }).await?)
+    }
+
+    /// The session is over: its initiator was asked to log out first, unless `now`.
+    ///
+    /// *Errors*: there is none of this number.
+    pub async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
+        self.engine.session_end(Order::EndSession { id, now }).await
+    }
+
+    /// How long commands of the volume took since it was opened.
+    ///
+    /// *Errors*: there is none of this name, or it is not open.
+    pub async fn latencies(&self, volume: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
+        self.engine.latencies(Order::Latencies { volume: volume.clone() }).await
+    }
+
     /// Where we listen, and where we should but cannot.
     pub async fn portal_reports(&self) -> Result<Vec<PortalReport>, Refusal> {
         let mut portals = self.engine.portals(Order::Portals).await?;
@@ -269,8 +315,8 @@ impl Control {
             groups: record.groups.clone(),
             read_only: record.read_only,
             portals: portals.into_iter().map(|(address, _)| address).collect(),
-            chap_user: host.and_then(|host| host.chap.as_ref()).map(user),
-            mutual_chap_user: host.and_then(|host| host.mutual_chap.as_ref()).map(user),
+            chap_user: host.and_then(|host| host.proof.chap.as_ref()).map(user),
+            mutual_chap_user: host.and_then(|host| host.proof.mutual_chap.as_ref()).map(user),
         }
     }
 }
@@ -282,9 +328,40 @@ impl HostReport {
             any: record.any,
             initiators: record.initiators.clone(),
             networks: record.networks.clone(),
-            chap_user: record.chap.as_ref().map(user),
-            mutual_chap_user: record.mutual_chap.as_ref().map(user),
+            proof: ProofReport::of(&record.proof),
             presentations: count(presentations),
+        }
+    }
+}
+
+impl ProofReport {
+    pub(crate) fn of(record: &ProofRecord) -> Self {
+        let proof = record.proof();
+        Self {
+            chap_user: record.chap.as_ref().map(user),
+            chap_demand: proof.own.map(|own| own.demand),
+            mutual_chap_user: record.mutual_chap.as_ref().map(user),
+            mutual_chap_demand: proof.mutual.map(|ours| ours.demand),
+        }
+    }
+}
+
+impl AuthReport {
+    pub(crate) fn of(record: &AuthRecord) -> Self {
+        Self { weakest: record.weakest, discovery: record.discovery.as_ref().map(ProofReport::of) }
+    }
+}
+
+impl fmt::Display for ProofReport {
+    /// As what an initiator does: `proves itself as web`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(user) = &self.chap_user else { return f.write_str("is believed without proof") };
+        let may = if self.chap_demand == Some(Demand::Offered) { "may prove" } else { "proves" };
+        write!(f, "{may} itself as {user}")?;
+        match (&self.mutual_chap_user, self.mutual_chap_demand) {
+            (Some(ours), Some(Demand::Required)) => write!(f, " and must check us as {ours}"),
+            (Some(ours), _) => write!(f, " and may check us as {ours}"),
+            (None, _) => Ok(()),
         }
     }
 }

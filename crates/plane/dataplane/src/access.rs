@@ -355,8 +355,7 @@ mod tests {
             name: name.parse().expect("a name"),
             initiators: Initiators::Any,
             networks: Vec::new(),
-            chap: None,
-            mutual_chap: None,
+            proof: model::Proof::default(),
         };
         let target = |name: &str| Target {
             name: name.parse().expect("a name"),

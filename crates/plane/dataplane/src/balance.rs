@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// How long a session that was sent to a portal counts there before it has logged in.
 const PROMISE: Duration = Duration::from_secs(10);
+/// The most sessions that are waited for; of more, the oldest are not any longer.
+const PROMISES_MAX: usize = 4096;
 /// The shortest time over which bytes are counted.
 const WINDOW: Duration = Duration::from_secs(5);
 
@@ -52,7 +54,8 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// The portal for a session of `nexus`, which counts there from now on.
+    /// The portal for a session of `nexus`, which counts there from now on. Only for whoever is proven: strangers must not
+    /// count anywhere.
     pub fn choose(
         &mut self,
         nexus: &NexusName,
@@ -80,6 +83,10 @@ impl Balancer {
             (at(true), !candidate.is_near, load, count, Reverse(candidate.weight), address)
         });
         let address = best?.address;
+        // A host that is believed without proof may still be a stranger: what it is promised has a bound.
+        if self.promises.len() >= PROMISES_MAX {
+            self.promises.remove(0);
+        }
         self.promises.push(Promise { nexus: nexus.clone(), portal: address, until: now + PROMISE });
         Some(address)
     }

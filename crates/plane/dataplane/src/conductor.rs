@@ -8,6 +8,7 @@ mod openings;
 mod pools;
 mod portals;
 mod questions;
+mod sessions;
 mod snapshots;
 mod volumes;
 
@@ -114,11 +115,14 @@ pub struct Facts {
 
 fn is_question(order: &Order) -> bool {
     use Order::{
-        CheckPool, Disks, DumpPool, NextEvents, Pools, Portals, RefusedLogins, Sessions, Snapshots, Status, Volumes,
+        CheckPool, Disks, DumpPool, EndSession, Latencies, NextEvents, Pools, Portals, RefusedLogins, Session,
+        Sessions, Snapshots, Status, Volumes,
     };
+    // A session may take its time to end; nothing else waits for that.
+    let of_sessions = matches!(order, Session { .. } | EndSession { .. } | Latencies { .. });
     let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
     let lists = matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins);
-    looks || lists || matches!(order, Status | NextEvents)
+    looks || lists || of_sessions || matches!(order, Status | NextEvents)
 }
 
 impl<W: World> Conductor<W> {

@@ -10,13 +10,14 @@ mod gate;
 mod management;
 mod paths;
 
-use crate::registry::{LoginPlace, Notice, SessionId};
+use crate::registry::{LoginPlace, Notice, ProofTurn, SessionId};
 use crate::seat::Seat;
 use crate::session::{Ends, Session};
 use crate::unit::{self, Done, Ran};
+use iscsi::LoginQuestion;
 use iscsi::target::{self, Event, TargetRecord};
 use management::Managed;
-use model::RefusedWhy;
+use model::{CommandWindow, RefusedWhy};
 pub use paths::Joiner;
 use paths::Path;
 use shard::mailbox::{self, Receiver, Sender};
@@ -66,11 +67,14 @@ struct Connection<W: World, S, F: Future> {
     notices: Receiver<Notice>,
     /// Dropped when nothing of us runs any more, for others to see.
     gone: Vec<Sender<()>>,
-    /// Who asks to be let in, as far as it was said.
-    asker: Option<String>,
-    /// The target that was asked for, and why the asker may not come in, once that is judged.
-    asked_for: Option<String>,
+    /// Who asks to be let in, to what, as far as it was said.
+    asker: Option<LoginQuestion>,
+    /// Why the asker may not come in, once that is judged.
     why: Option<RefusedWhy>,
+    /// Held while a proof is judged, or its answer is held back.
+    turn: Option<ProofTurn>,
+    /// Until when the answer to a wrong proof is held back.
+    penalty: Option<Pin<Box<Sleep>>>,
     /// What the registry gave to the login that is under way, or the session that it joins.
     admitted: Option<SessionId>,
     timer: Option<(Time, Pin<Box<Sleep>>)>,
@@ -112,8 +116,9 @@ where
             notices,
             gone: Vec::new(),
             asker: None,
-            asked_for: None,
             why: None,
+            turn: None,
+            penalty: None,
             admitted: None,
             timer: None,
             seat,
@@ -124,6 +129,7 @@ where
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..TURNS_IN_A_ROW {
             let mut progress = self.take_notices(cx);
+            progress |= self.sit_out_penalty(cx);
             progress |= self.finish_commands(cx);
             if self.poll_predecessors(cx) {
                 progress |= self.handle_events();
@@ -145,7 +151,8 @@ where
 
     /// Nothing more comes or goes, and whatever was started has ended: a write is never left half-way.
     fn is_over(&self) -> bool {
-        self.machine.is_over() && self.running.is_empty() && self.errands == 0 && self.managing == 0
+        let is_closed = self.machine.is_over() && self.penalty.is_none();
+        is_closed && self.running.is_empty() && self.errands == 0 && self.managing == 0
     }
 
     fn handle_events(&mut self) -> Progress {
@@ -157,7 +164,8 @@ where
             match event {
                 Event::Command(command) => self.start(command),
                 Event::TaskManagement(request) => self.manage(request),
-                Event::Login(question) => self.answer_login(&question),
+                Event::Login(question) => self.answer_login(question),
+                Event::Proven => self.answer_proven(),
                 Event::FullFeature(facts) => self.enter_full_feature(&facts),
                 Event::SendTargets { task, which } => {
                     let records = self.targets(&which);
@@ -166,7 +174,9 @@ where
                 Event::Closed(reason) => {
                     tracing::debug!(peer = %self.ends.peer, %reason, "the connection is over");
                     self.tell_of_refusal(reason);
-                    self.place = None;
+                    if self.penalty.is_none() {
+                        (self.place, self.turn) = (None, None);
+                    }
                 }
             }
         }
@@ -179,8 +189,23 @@ where
         self.predecessors.is_empty()
     }
 
+    /// Whoever guesses waits, and has its place so long, also when it does not want the answer any more.
+    fn sit_out_penalty(&mut self, cx: &mut Context<'_>) -> Progress {
+        let over = self.penalty.as_mut().is_some_and(|penalty| penalty.as_mut().poll(cx).is_ready());
+        if over {
+            (self.penalty, self.place, self.turn) = (None, None, None);
+        }
+        over
+    }
+
     fn take_notices(&mut self, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
+        if self.place.as_ref().is_some_and(|place| place.ends.poll_receive(cx).is_ready()) {
+            tracing::info!(peer = %self.ends.peer, "a login that was not going on made room for another");
+            self.place = None;
+            self.break_off();
+            progress = true;
+        }
         while let Poll::Ready(Some(notice)) = self.notices.poll_receive(cx) {
             progress = true;
             match notice {
@@ -194,6 +219,12 @@ where
                     if self.machine.is_over() {
                         self.gone.push(gone);
                     }
+                }
+                Notice::TellWindow { tell } => {
+                    // Whoever asked may have stopped to wait.
+                    let _ = self.machine.window().map(|(expected, maximum)| {
+                        tell.send(CommandWindow { exp_cmd_sn: expected.0, max_cmd_sn: maximum.0 })
+                    });
                 }
                 Notice::MoveAway { within } => self.machine.request_logout(within, self.seat.world.now()),
                 Notice::AccessChanged { applied } => {

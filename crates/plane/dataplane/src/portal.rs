@@ -49,7 +49,7 @@ async fn accept_until_closed<W: World>(
         });
         match accepted.await {
             None => return,
-            Some(Ok(stream)) => match seat.registry.begin_login(stream.peer_address().ip()) {
+            Some(Ok(stream)) => match seat.registry.begin_login(stream.peer_address().ip(), seat.world.now()) {
                 Some(place) => deal(&seat, stream, place, &next),
                 // Dropped: the peer sees a reset, and a place is free again when another login ends.
                 None => tracing::warn!(peer = %stream.peer_address(), "too many logins under way; connection closed"),

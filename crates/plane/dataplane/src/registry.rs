@@ -3,11 +3,14 @@
 use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
 use crate::connection::Joiner;
+use crate::guesses::{Guesses, Penalty};
+use crate::latency::Latencies;
 use crate::limits::Limits;
+use crate::logins::{Bounds, Logins};
 use iscsi::chap::Authentication;
-use model::{Balance, RefusedLogin};
+use model::{Balance, CommandWindow, RefusedLogin};
 use shard::Time;
-use shard::mailbox::Sender;
+use shard::mailbox::{Receiver, Sender};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +33,7 @@ pub struct NexusName {
 }
 
 /// What a session counts; read by whoever reports, written by its connection alone.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Counters {
     /// Commands answered.
     pub commands: AtomicU64,
@@ -38,6 +41,8 @@ pub struct Counters {
     pub read_bytes: AtomicU64,
     /// Data-out bytes received.
     pub written_bytes: AtomicU64,
+    /// How long commands took.
+    pub latencies: Latencies,
 }
 
 impl Counters {
@@ -153,6 +158,11 @@ pub enum Notice {
         /// How long it may take.
         within: Duration,
     },
+    /// Say where commands are numbered just now.
+    TellWindow {
+        /// To whom.
+        tell: Sender<CommandWindow>,
+    },
     /// The access table has changed. `applied` is dropped when the session goes by the new one.
     AccessChanged {
         /// Dropped when the session goes by the new table.
@@ -166,8 +176,8 @@ pub struct Registry(Arc<Mutex<Table>>);
 
 struct Table {
     sessions: BTreeMap<SessionId, Entry>,
-    logins: BTreeMap<IpAddr, usize>,
-    login_count: usize,
+    logins: Logins,
+    guesses: Guesses,
     next_session: u64,
     next_tsih: u16,
     ended: Totals,
@@ -183,6 +193,15 @@ const REFUSED_MAX: usize = 256;
 /// The place of one login under way; given back when dropped.
 pub struct LoginPlace {
     registry: Registry,
+    id: u64,
+    /// Ends when the login has to make room for others.
+    pub ends: Receiver<()>,
+}
+
+/// A proof that is being judged, or whose answer is held back; over when dropped.
+pub struct ProofTurn {
+    registry: Registry,
+    initiator: String,
     address: IpAddr,
 }
 
@@ -190,11 +209,11 @@ impl Registry {
     /// An empty table with the bounds of `limits`.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        let (sessions, logins) = (BTreeMap::new(), BTreeMap::new());
+        let bounds = Bounds { all: limits.logins_max, per_address: limits.logins_per_address_max };
         Self(Arc::new(Mutex::new(Table {
-            sessions,
-            logins,
-            login_count: 0,
+            sessions: BTreeMap::new(),
+            logins: Logins::new(bounds),
+            guesses: Guesses::default(),
             next_session: 1,
             next_tsih: 1,
             ended: Totals::default(),
@@ -204,17 +223,18 @@ impl Registry {
         })))
     }
 
-    /// Takes a place for a login from `address`, or `None` when it has, or all have, too many.
+    /// Takes a place for a login from `address`, or `None` when there are too many and none makes room.
     #[must_use]
-    pub fn begin_login(&self, address: IpAddr) -> Option<LoginPlace> {
-        let mut table = self.lock();
-        let here = table.logins.get(&address).copied().unwrap_or(0);
-        if table.login_count >= table.limits.logins_max || here >= table.limits.logins_per_address_max {
-            return None;
-        }
-        table.login_count += 1;
-        table.logins.insert(address, here + 1);
-        Some(LoginPlace { registry: self.clone(), address })
+    pub fn begin_login(&self, address: IpAddr, now: Time) -> Option<LoginPlace> {
+        let (id, ends) = self.lock().logins.begin(address.to_canonical(), now)?;
+        Some(LoginPlace { registry: self.clone(), id, ends })
+    }
+
+    /// A proof of `initiator` from `address` is judged from now on, or `None` when too many have failed and another is judged.
+    #[must_use]
+    pub fn begin_proof(&self, initiator: &str, address: IpAddr, now: Time) -> Option<ProofTurn> {
+        let goes = self.lock().guesses.begin(initiator, address, now);
+        goes.then(|| ProofTurn { registry: self.clone(), initiator: initiator.to_owned(), address })
     }
 
     /// A session identifier and a TSIH that no live session of the same initiator has, or `None` when the daemon is full.
@@ -357,15 +377,39 @@ impl Table {
     }
 }
 
+impl LoginPlace {
+    /// The login has said who it is.
+    pub fn asked(&self) {
+        self.registry.lock().logins.asked(self.id);
+    }
+
+    /// The place is kept until it is dropped, whoever needs one.
+    pub fn hold(&self) {
+        self.registry.lock().logins.hold(self.id);
+    }
+}
+
 impl Drop for LoginPlace {
     fn drop(&mut self) {
-        let mut table = self.registry.lock();
-        table.login_count -= 1;
-        if let Some(here) = table.logins.get_mut(&self.address) {
-            *here -= 1;
-            if *here == 0 {
-                table.logins.remove(&self.address);
-            }
-        }
+        self.registry.lock().logins.end(self.id);
+    }
+}
+
+impl ProofTurn {
+    /// The proof was wrong, and this is what it costs.
+    #[must_use]
+    pub fn failed(&self, now: Time) -> Penalty {
+        self.registry.lock().guesses.failed(&self.initiator, self.address, now)
+    }
+
+    /// The proof was right.
+    pub fn succeeded(&self, now: Time) {
+        self.registry.lock().guesses.succeeded(&self.initiator, self.address, now);
+    }
+}
+
+impl Drop for ProofTurn {
+    fn drop(&mut self) {
+        self.registry.lock().guesses.end(&self.initiator, self.address);
     }
 }

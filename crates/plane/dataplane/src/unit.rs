@@ -15,17 +15,19 @@ pub use reservations::clear_reservations;
 use reservations::{Conflicts, PoolCatalog, ReservationKeeper};
 pub use store::Store;
 
+use crate::latency::Latencies;
 use crate::seat::Seat;
 use block::IoError;
 use iscsi::TaskId;
 use model::{
-    Backend, Size, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
+    Backend, LatencyReport, Size, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState,
+    WritePolicy,
 };
 use scsi::{
     InitiatorPort, KeptReservations, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort,
     TaskManagement,
 };
-use shard::World;
+use shard::{Time, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -43,10 +45,20 @@ pub struct Unit<W: World> {
     store: Rc<Store<W>>,
     world: W,
     meter: Rc<Meter>,
+    latencies: Latencies,
     /// Who reaches the unit.
     nexuses: RefCell<BTreeSet<NexusId>>,
     policy: Cell<VolumePolicy>,
     conflicts: Conflicts,
+}
+
+/// Which operation a command is, and when all of it was there.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// The operation code.
+    pub operation_code: u8,
+    /// When it began.
+    pub began: Time,
 }
 
 /// A command on its way through a unit.
@@ -59,6 +71,8 @@ pub struct Ran {
     pub command: scsi::Command,
     /// True when the initiator expects data: then the residual is counted from what it gets.
     pub reads: bool,
+    /// Since when.
+    pub clock: Clock,
 }
 
 /// A command that has ended.
@@ -71,12 +85,14 @@ pub struct Done {
     pub written: u64,
     /// Data-out bytes that its CDB names: what the residual of a command that does not read is counted from.
     pub needed: Option<u64>,
+    /// Since when it ran.
+    pub clock: Clock,
 }
 
 /// Runs a command on its unit.
 pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
-    let Ran { task, nexus, command, reads } = ran;
-    let _metered = unit.meter.begin(&unit.world);
+    let Ran { task, nexus, command, reads, clock } = ran;
+    let _metered = unit.meter.begin(&unit.world, &unit.latencies, clock.operation_code);
     let written = command.data_out.len() as u64;
     let judged = if reads { None } else { scsi::judge(command.cdb, &unit.logical_unit.shape()).ok() };
     let needed = judged.filter(|need| need.data_in == 0).map(|need| need.data_out);
@@ -85,13 +101,13 @@ pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     if outcome.status == Status::ReservationConflict {
         unit.tell_of_conflict(nexus, cdb);
     }
-    Done { task, outcome, written, needed }
+    Done { task, outcome, written, needed, clock }
 }
 
 /// Answers a command for a unit that is not there any more.
 pub fn absent(ran: Ran) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);
-    Done { task: ran.task, outcome, written: 0, needed: None }
+    Done { task: ran.task, outcome, written: 0, needed: None, clock: ran.clock }
 }
 
 impl<W: World> Unit<W> {
@@ -111,9 +127,9 @@ impl<W: World> Unit<W> {
             .with_keeper(keeper)
             .with_neighbours(Rc::new(Neighbourhood::new(seat)));
         let world = seat.world.clone();
-        let (meter, nexuses, policy) = Default::default();
+        let (meter, latencies, nexuses, policy) = Default::default();
         let conflicts = Conflicts::told_to(seat.events.clone());
-        Self { id, name, backend, logical_unit, store, world, meter, nexuses, policy, conflicts }
+        Self { id, name, backend, logical_unit, store, world, meter, latencies, nexuses, policy, conflicts }
     }
 
     /// The unit's commands are counted by `meter`, with those of others.
@@ -253,6 +269,11 @@ impl<W: World> Unit<W> {
     /// The device under the unit.
     pub fn store(&self) -> &Store<W> {
         &self.store
+    }
+
+    /// How long its commands took.
+    pub fn latencies(&self) -> Vec<LatencyReport> {
+        self.latencies.report()
     }
 
     /// How the unit is.

@@ -1,6 +1,7 @@
 //! Why a connection ended, in the words that a log repeats.
 
-use crate::{LoginStatus, Violation};
+use crate::Violation;
+use crate::login::{LoginStatus, Unproven};
 use std::fmt;
 
 /// Why a connection ended.
@@ -14,6 +15,8 @@ pub enum CloseReason {
     Violation(Violation),
     /// The login was refused.
     LoginRefused(LoginStatus),
+    /// The login was refused with [`LoginStatus::AuthenticationFailure`].
+    Unproven(Unproven),
     /// The login took too long.
     LoginTimeout,
     /// The peer did not answer a ping.
@@ -37,6 +40,7 @@ impl fmt::Display for CloseReason {
             Self::PeerClosed => f.write_str("the peer closed the connection"),
             Self::Violation(violation) => write!(f, "the peer broke the protocol: {violation}"),
             Self::LoginRefused(status) => write!(f, "the login was refused: {status}"),
+            Self::Unproven(why) => write!(f, "the login was refused: {}; {why}", LoginStatus::AuthenticationFailure),
             Self::LoginTimeout => f.write_str("the login took too long"),
             Self::PeerSilent => f.write_str("the peer did not answer a ping"),
             Self::OutputStuck => f.write_str("the peer did not read"),

@@ -12,6 +12,7 @@ mod initiator;
 mod question;
 mod status;
 mod target;
+mod unproven;
 
 #[cfg(test)]
 mod tests;
@@ -19,4 +20,5 @@ mod tests;
 pub use initiator::{InitiatorAuth, InitiatorConfig, InitiatorLogin, InitiatorStep};
 pub use question::{Grant, LoginQuestion, NoSession};
 pub use status::LoginStatus;
-pub use target::{TargetConfig, TargetLogin, TargetStep};
+pub use target::{Fault, TargetConfig, TargetLogin, TargetStep};
+pub use unproven::Unproven;

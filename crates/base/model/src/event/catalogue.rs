@@ -95,6 +95,7 @@ catalogue! {
 
     401 LOGIN_REFUSED      Warning  "An initiator was not let in.";
     402 PORTAL_UNUSABLE    Critical "A portal could not be opened.";
+    403 GUESSING           Warning  "Somebody fails to prove itself again and again, and may guess a secret.";
     411 RESERVED           Info     "A host was refused because another has reserved the volume.";
     412 RESERVATIONS_CLEARED Warning "An operator has taken back what hosts had reserved.";
 

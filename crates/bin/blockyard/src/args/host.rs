@@ -1,8 +1,8 @@
 //! `blockyard host …`, `blockyard group …` and `blockyard target …`
 
-use clap::{Args, Subcommand};
+use super::ChapOptions;
+use clap::Subcommand;
 use model::{Iqn, Name, Network, VolumeName};
-use std::path::PathBuf;
 
 /// What can be done with hosts.
 #[derive(Debug, Subcommand)]
@@ -13,7 +13,8 @@ pub enum HostCommand {
     /// Know a host: its initiators, and what it must prove
     #[command(
         after_help = "Secrets never stand on the command line: they are read from a file, from standard input (-), or
-from BLOCKYARD_CHAP_SECRET and BLOCKYARD_MUTUAL_SECRET.
+from BLOCKYARD_CHAP_SECRET and BLOCKYARD_MUTUAL_SECRET. They may be any 12 to 255 bytes; one line break at the end is not
+part of them. With --encoded they are written as 0x… or 0b….
 
 Example:
   blockyard host add web --initiator iqn.1993-08.org.debian:01:abc123
@@ -43,6 +44,7 @@ Example:
 Example:
   blockyard host change web --add-initiator iqn.1993-08.org.debian:01:def456
   blockyard host change web --address 10.0.0.0/24 --chap-secret-file /root/web.secret
+  blockyard host change web --mutual required
   blockyard host change web --anywhere --no-chap"
     )]
     Change {
@@ -88,23 +90,6 @@ Example:
         /// Which
         name: Name,
     },
-}
-
-/// What each side proves.
-#[derive(Debug, Args)]
-pub struct ChapOptions {
-    /// The CHAP name it must prove [default: the host's name]
-    #[arg(long, value_name = "NAME")]
-    pub chap_user: Option<String>,
-    /// The file of the CHAP secret it must prove
-    #[arg(long, value_name = "FILE")]
-    pub chap_secret_file: Option<PathBuf>,
-    /// The CHAP name we prove [default: the node's name]
-    #[arg(long, value_name = "NAME")]
-    pub mutual_user: Option<String>,
-    /// The file of the CHAP secret we prove
-    #[arg(long, value_name = "FILE")]
-    pub mutual_secret_file: Option<PathBuf>,
 }
 
 /// What can be done with groups of hosts.

@@ -17,6 +17,12 @@ pub struct ServeOptions {
     /// Where the state is kept [default: /var/lib/blockyard]
     #[arg(long, value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
+    /// Where the key of the stored secrets is [default: node.key in the folder of the state]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Start though the key of the stored secrets is lost: hosts that prove something stay outside until it is set anew
+    #[arg(long)]
+    pub forget_secrets: bool,
     /// Where to serve iSCSI, an address with or without a port; may be repeated [default: 0.0.0.0:3260]
     #[arg(long = "portal", value_name = "ADDRESS")]
     pub portals: Vec<PortalAddress>,

@@ -152,6 +152,17 @@ With back-volatile a power cut loses what was written and not flushed, as with t
         /// Its new size
         size: Size,
     },
+    /// Show how long the commands of hosts take, for each operation, since the volume was opened
+    #[command(
+        after_help = "From when all of a command is there to its answer. Each time is at most an eighth more than it was.
+
+Example:
+  blockyard volume latency tank/vm1"
+    )]
+    Latency {
+        /// Which
+        name: VolumeName,
+    },
     /// Delete a volume and everything on it
     #[command(after_help = "Example:\n  blockyard volume delete tank/vm1 --yes")]
     Delete {

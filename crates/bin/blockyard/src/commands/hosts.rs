@@ -8,7 +8,7 @@ use crate::output::Rows;
 use crate::secret;
 use control::request::{HostChange, NewChap, NewHost, NewTarget, SecretText};
 use control::{Explanation, HostReport, Point, TargetReport};
-use model::{Name, RefusedLogin, VolumeName};
+use model::{Demand, Name, RefusedLogin, VolumeName};
 use std::path::Path;
 
 pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
@@ -35,7 +35,7 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
                 HostChange { add_initiators, remove_initiators, networks, chap, mutual_chap, no_chap, no_mutual_chap };
             let answer = desk.client.patch(&format!("/hosts/{name}"), &change, "host")?;
             let host: HostReport = answer.decode()?;
-            desk.out.done(&answer, &format!("host {name} is changed, it {}", proof(&host)))
+            desk.out.done(&answer, &format!("host {name} is changed, it {}", host.proof))
         }
         HostCommand::Refused => refused(desk),
         HostCommand::Explain { host, volume } => explain(desk, &host, &volume),
@@ -46,44 +46,27 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
     }
 }
 
-/// What the host proves, and what we prove.
-fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewChap>), Failure> {
-    let ChapOptions { chap_user, chap_secret_file, mutual_user, mutual_secret_file } = options;
+/// What the initiator proves, and what we prove.
+pub fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewChap>), Failure> {
+    let ChapOptions { chap_user, chap_secret_file, chap, mutual_user, mutual_secret_file, mutual, encoded } = options;
     let from_input = [&chap_secret_file, &mutual_secret_file].map(|file| file.as_deref() == Some(Path::new("-")));
     if from_input == [true, true] {
         let sentence = "standard input cannot hold both secrets; put one of them into a file";
         return Err(Failure::Usage(sentence.to_owned()));
     }
-    let own = secret::read(chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET")?;
-    let mutual = secret::read(mutual_secret_file.as_deref(), "BLOCKYARD_MUTUAL_SECRET")?;
-    let own = chap(chap_user, own, "--chap-user needs --chap-secret-file")?;
-    Ok((own, chap(mutual_user, mutual, "--mutual-user needs --mutual-secret-file")?))
-}
-
-/// A CHAP name with its secret, or neither.
-fn chap(user: Option<String>, secret: Option<SecretText>, lone: &str) -> Result<Option<NewChap>, Failure> {
-    match (user, secret) {
-        (user, Some(secret)) => Ok(Some(NewChap { user, secret })),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(Failure::Usage(format!("{lone}; name a file that holds the secret alone"))),
-    }
+    let own = secret::read(chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", encoded)?;
+    let ours = secret::read(mutual_secret_file.as_deref(), "BLOCKYARD_MUTUAL_SECRET", encoded)?;
+    let given = |user: Option<String>, secret: Option<SecretText>, demand: Option<Demand>| {
+        (user.is_some() || secret.is_some() || demand.is_some()).then_some(NewChap { user, secret, demand })
+    };
+    Ok((given(chap_user, own, chap), given(mutual_user, ours, mutual)))
 }
 
 fn add(desk: &Desk, request: &NewHost) -> Result<(), Failure> {
     let answer = desk.client.post("/hosts", request, "host")?;
     let host: HostReport = answer.decode()?;
-    let name = &host.name;
-    let proof = proof(&host);
+    let HostReport { name, proof, .. } = &host;
     desk.out.done(&answer, &format!("host {name} added, it {proof}; next: blockyard present VOLUME {name}"))
-}
-
-/// How the host is believed.
-fn proof(host: &HostReport) -> String {
-    match (&host.chap_user, &host.mutual_chap_user) {
-        (Some(user), Some(ours)) => format!("proves itself as {user} and checks us as {ours}"),
-        (Some(user), None) => format!("proves itself as {user}"),
-        (None, _) => "is believed without proof".to_owned(),
-    }
 }
 
 fn refused(desk: &Desk) -> Result<(), Failure> {
@@ -95,7 +78,10 @@ fn refused(desk: &Desk) -> Result<(), Failure> {
             login.times.to_string(),
             login.address.to_string(),
             or_dash(login.initiator.as_ref()),
-            login.reason(),
+            match login.held_back_ms {
+                0 => login.reason(),
+                ms => format!("{}; held back {} ms", login.reason(), ms),
+            },
             login.remedy(),
         ]
     };
@@ -126,8 +112,8 @@ fn list(desk: &Desk) -> Result<(), Failure> {
             host.name.to_string(),
             if host.any { "any".to_owned() } else { joined(&host.initiators) },
             if host.networks.is_empty() { "anywhere".to_owned() } else { joined(&host.networks) },
-            or_dash(host.chap_user.as_ref()),
-            or_dash(host.mutual_chap_user.as_ref()),
+            or_dash(host.proof.chap_user.as_ref()),
+            or_dash(host.proof.mutual_chap_user.as_ref()),
             host.presentations.to_string(),
         ]
     };

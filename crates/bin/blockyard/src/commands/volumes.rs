@@ -76,6 +76,7 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             let rescan = "hosts were told; on Linux run: iscsiadm -m session --rescan";
             desk.out.done(&answer, &format!("volume {name} has {}; {rescan}", volume.size))
         }
+        VolumeCommand::Latency { name } => super::latency::of_volume(desk, &name),
         VolumeCommand::Delete { name, yes } => {
             confirm::destruction("volume", &name, yes)?;
             desk.client.delete(&format!("/volumes/{name}"))?;

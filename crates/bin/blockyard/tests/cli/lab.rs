@@ -149,6 +149,7 @@ fn refused() -> RefusedLogin {
         target: Some("iqn.2026-11.io.blockyard:array1".to_owned()),
         why: RefusedWhy::UnknownInitiator,
         status: "authorization failure (0202)".to_owned(),
+        held_back_ms: 0,
         times: 12,
         last: Timestamp::from_unix(1_795_000_000),
     }

@@ -157,9 +157,17 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "host add db --any --chap-user db",
-            2,
-            "--chap-user needs --chap-secret-file; name a file that holds the secret alone",
+            1,
+            "CHAP as db has no secret; name a file that holds the secret alone with --chap-secret-file or --mutual-secret-file (BY-1605)",
         ),
+        ("auth weakest md4", 2, "\"md4\" is no hash function of CHAP; write md5, sha-1, sha-256 or sha3-256 (BY-1010)"),
+        (
+            "auth discovery",
+            1,
+            "nothing is given that discovery should prove; give its CHAP secret, or say --open or --as-host (BY-1605)",
+        ),
+        ("session show 7", 1, "there is no session 7; see blockyard session list (BY-1112)"),
+        ("session kill 7 --now", 1, "there is no session 7; see blockyard session list (BY-1112)"),
         (
             "host add db",
             2,
@@ -325,7 +333,11 @@ fn json_has_stable_keys_and_integer_bytes() {
             "backend block_bytes cache copy counters id name policy reservation size space state",
         ),
         ("snapshots", &["snapshot", "list"], "cloned created frees id lock mapped name set size state"),
-        ("hosts", &["host", "list"], "any chap_user initiators mutual_chap_user name networks presentations"),
+        (
+            "hosts",
+            &["host", "list"],
+            "any chap_demand chap_user initiators mutual_chap_demand mutual_chap_user name networks presentations",
+        ),
         ("targets", &["target", "list"], "iqn name presentations"),
         (
             "presentations",
@@ -381,7 +393,7 @@ fn secrets_come_from_files_and_the_environment_and_are_never_shown() {
     let said = lab.good(&[add.as_slice(), &files].concat());
     assert_eq!(
         said,
-        "host web added, it proves itself as web and checks us as us; next: blockyard present VOLUME web\n"
+        "host web added, it proves itself as web and may check us as us; next: blockyard present VOLUME web\n"
     );
     let everything = lab.good(&["host", "list", "-o", "json"]);
     assert!(!everything.contains("a host's secret") && !everything.contains("ffff"), "{everything}");

@@ -2,8 +2,9 @@
 
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
-    Access, Backend, Call, Chap, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy,
-    Presentation, Raised, RefusedLogin, Report, Secret, SessionReport, Size, Target, VolumeId, VolumeName, VolumeSpec,
+    Access, Backend, Call, Chap, Demand, Host, Initiators, LatencyReport, Name, NodeId, NodeIdentity, Order, Portal,
+    PortalPolicy, Presentation, Proof, Raised, Refusal, RefusedLogin, Report, Secret, SessionDetail, SessionEnd,
+    SessionReport, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -85,6 +86,30 @@ impl Array {
         }
     }
 
+    /// One session in all detail.
+    pub async fn session(&self, id: u32) -> SessionDetail {
+        match self.order(Order::Session { id }).await {
+            Report::Session(detail) => *detail,
+            other => panic!("Session was answered with {other:?}"),
+        }
+    }
+
+    /// How a session has ended, or the refusal.
+    pub async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
+        match self.try_order(Order::EndSession { id, now }).await? {
+            Report::SessionEnd(end) => Ok(end),
+            other => panic!("EndSession was answered with {other:?}"),
+        }
+    }
+
+    /// How long commands of LUN 0 took.
+    pub async fn latencies(&self) -> Vec<LatencyReport> {
+        match self.order(Order::Latencies { volume: VolumeName::bare(name("v0")) }).await {
+            Report::Latencies(told) => told,
+            other => panic!("Latencies was answered with {other:?}"),
+        }
+    }
+
     pub async fn hide_the_second_volume(&self) {
         self.order(Order::SetAccess(access(&[0]))).await;
     }
@@ -93,11 +118,22 @@ impl Array {
         self.order(Order::SetAccess(access(&[0, 1]))).await;
     }
 
+    /// The table with all volumes is changed, and goes.
+    pub async fn edit_access(&self, edit: impl FnOnce(&mut Access)) {
+        let mut table = access(&[0, 1]);
+        edit(&mut table);
+        self.order(Order::SetAccess(table)).await;
+    }
+
     async fn order(&self, order: Order) -> Report {
+        self.try_order(order).await.unwrap()
+    }
+
+    async fn try_order(&self, order: Order) -> Result<Report, Refusal> {
         let (tell, told) = mailbox::channel();
         let call = Call::new(order, move |answer| drop(tell.send(answer)));
         assert!(self.orders.send(call).is_ok(), "the data plane runs");
-        told.receive().await.expect("every order is answered").unwrap()
+        told.receive().await.expect("every order is answered")
     }
 }
 
@@ -115,18 +151,23 @@ fn volume(lun: u8, backend: Backend) -> VolumeSpec {
     }
 }
 
+/// A CHAP name and secret.
+pub fn chap(user: &str, secret: &[u8], demand: Demand) -> Chap {
+    Chap { user: user.to_owned(), secret: Secret::new(secret.to_vec()).unwrap(), demand }
+}
+
 /// All hosts see the volumes of `luns`.
 fn access(luns: &[u8]) -> Access {
-    let chap =
-        |user: &str, secret: &[u8]| Chap { user: user.to_owned(), secret: Secret::new(secret.to_vec()).unwrap() };
     let host = |text: &str| {
         let proves = text != OPEN;
         Host {
             name: name(text),
             initiators: Initiators::Listed(vec![initiator(text).parse().unwrap()]),
             networks: Vec::new(),
-            chap: proves.then(|| chap(text, HOST_SECRET)),
-            mutual_chap: proves.then(|| chap("array", ARRAY_SECRET)),
+            proof: Proof {
+                own: proves.then(|| chap(text, HOST_SECRET, Demand::Required)),
+                mutual: proves.then(|| chap("array", ARRAY_SECRET, Demand::Offered)),
+            },
         }
     };
     let hosts: Vec<Host> = ["web", "other", OPEN].map(host).into();

@@ -32,6 +32,8 @@ pub struct Login {
     pub unproven: bool,
     /// The session that it joins.
     pub joins: Option<Joins>,
+    /// What it proves, and what the array must prove.
+    pub secrets: [&'static [u8]; 2],
 }
 
 /// One connection more of a session.
@@ -46,7 +48,8 @@ pub struct Joins {
 impl Login {
     /// With CHAP both ways, unless the host needs none.
     pub fn of(host: &'static str, isid: u8) -> Self {
-        Self { host, isid, target: Some(TARGET), mutual: true, unproven: false, joins: None }
+        let secrets = [HOST_SECRET, ARRAY_SECRET];
+        Self { host, isid, target: Some(TARGET), mutual: true, unproven: false, joins: None, secrets }
     }
 
     pub fn initiator(&self) -> String {
@@ -64,8 +67,9 @@ impl Login {
         let credential =
             |name: &str, secret: &[u8]| Credential { name: name.to_owned(), secret: Secret::new(secret).unwrap() };
         if self.host != OPEN && !self.unproven {
-            let array = self.mutual.then(|| credential("array", ARRAY_SECRET));
-            login.auth = InitiatorAuth::chap(credential(self.host, HOST_SECRET), array, Algorithm::Md5).unwrap();
+            let [own, array] = self.secrets;
+            let array = self.mutual.then(|| credential("array", array));
+            login.auth = InitiatorAuth::chap(credential(self.host, own), array, Algorithm::Md5).unwrap();
         }
         Config::new(login)
     }
@@ -140,10 +144,14 @@ impl Host {
         }
     }
 
+    /// True when the login has succeeded.
+    pub async fn is_let_in(world: &Sim, login: &Login) -> bool {
+        matches!(Self::knock(world, login, portal()).await.next().await, Event::FullFeature(_))
+    }
+
     /// The login was refused.
     pub async fn refused(world: &Sim, login: &Login) {
-        let met = Self::knock(world, login, portal()).await.next().await;
-        assert!(!matches!(met, Event::FullFeature(_)), "{} was let in", login.host);
+        assert!(!Self::is_let_in(world, login).await, "{} was let in", login.host);
     }
 
     async fn knock(world: &Sim, login: &Login, portal: SocketAddr) -> Self {

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod array;
+mod auth;
 mod care;
 mod connections;
 mod copies;
@@ -25,7 +26,7 @@ mod reservations;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};
-use model::{RefusedWhy, SessionKind, SessionReport, event};
+use model::{RefusedWhy, SessionEnd, SessionKind, SessionReport, code, event};
 use shard::World;
 use sim::{DiskFaults, Sim};
 use std::time::Duration;
@@ -92,12 +93,14 @@ fn initiator_that_was_refused_is_listed_with_the_reason_until_it_comes_in() {
         let unproven = Login { host: "web", unproven: true, ..Login::of(OPEN, 1) };
         Host::refused(sim, &unproven).await;
         let told = array.refused().await;
+        let how =
+            "it offers no method of AuthMethod that is taken here: CHAP has to be set up on both sides, or on none";
+        let how = how.to_owned();
         let whys: Vec<_> = told.iter().map(|login| (login.initiator.clone(), login.why.clone(), login.times)).collect();
-        let web = "web".parse().unwrap();
         assert_eq!(
             whys,
             [
-                (Some(unproven.initiator()), RefusedWhy::NotProven { host: web }, 1),
+                (Some(unproven.initiator()), RefusedWhy::NotProven { host: "web".parse().unwrap(), how }, 1),
                 (Some(elsewhere.initiator()), RefusedWhy::UnknownTarget, 1),
                 (Some(stranger.initiator()), RefusedWhy::UnknownInitiator, 3),
             ]
@@ -199,5 +202,57 @@ fn session_that_is_reinstated_again_and_again_leaves_one() {
         for mut host in hosts {
             host.until_closed().await;
         }
+    });
+}
+
+#[test]
+fn session_is_shown_with_its_window_and_how_long_its_commands_took() {
+    play(8, async |sim, array| {
+        let mut host = Host::login(sim, &Login::of("web", 1)).await;
+        host.take_attention().await;
+        let id = array.sessions().await[0].id;
+        let before = array.session(id).await.window.unwrap();
+        array.disk.set_faults(DiskFaults { latency: SLOW..=SLOW, ..DiskFaults::default() });
+        host.write(0, 1).await;
+        array.disk.set_faults(DiskFaults::default());
+        for block in 0..10 {
+            host.read(block).await;
+        }
+        let told = array.session(id).await;
+        let after = told.window.unwrap();
+        assert_eq!(after.exp_cmd_sn, before.exp_cmd_sn + 11);
+        assert_eq!(after.max_cmd_sn - after.exp_cmd_sn, before.max_cmd_sn - before.exp_cmd_sn);
+        assert_eq!((told.session.mutual, told.session.luns.as_slice()), (true, &[0, 1][..]));
+        for latencies in [told.latencies, array.latencies().await] {
+            let of = |name: &str| latencies.iter().find(|one| one.operation == name).unwrap();
+            assert_eq!((of("READ (10)").commands, of("WRITE (10)").commands), (10, 1));
+            let slow = u64::try_from(SLOW.as_micros()).unwrap();
+            assert!(of("WRITE (10)").longest_us >= slow && of("READ (10)").longest_us < slow, "{latencies:?}");
+        }
+    });
+}
+
+#[test]
+fn session_that_is_killed_may_log_out_first_and_is_cut_off_when_it_does_not() {
+    play(9, async |sim, array| {
+        assert_eq!(array.end_session(77, true).await.unwrap_err().code, code::SESSION_UNKNOWN);
+        let mut polite = Host::login(sim, &Login::of("web", 1)).await;
+        polite.take_attention().await;
+        let id = array.sessions().await[0].id;
+        let (ended, within) =
+            futures_util::future::join(array.end_session(id, false), polite.log_out_when_asked()).await;
+        assert_eq!((ended.unwrap(), within), (SessionEnd::LoggedOut, 5));
+
+        for now in [false, true] {
+            let mut deaf = Host::login(sim, &Login::of("web", 2)).await;
+            deaf.take_attention().await;
+            let (id, since) = (array.sessions().await[0].id, sim.now());
+            assert_eq!(array.end_session(id, now).await.unwrap(), SessionEnd::CutOff);
+            let took = sim.now().since(since).as_secs();
+            assert!(if now { took == 0 } else { took == 4 }, "{took} s");
+            assert_eq!(deaf.until_closed().await.len(), usize::from(!now), "it was asked, or was not");
+            assert!(array.sessions().await.is_empty());
+        }
+        assert!(Host::is_let_in(sim, &Login::of("web", 2)).await, "it may log in again");
     });
 }

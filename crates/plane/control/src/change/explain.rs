@@ -4,9 +4,10 @@ use crate::Control;
 use crate::change::hosts::unknown_host;
 use crate::change::volumes;
 use crate::state::{PresentationRecord, State};
+use crate::view::ProofReport;
 use model::{
-    Name, PortalPolicy, PortalReport, PortalState, Refusal, SessionReport, VolumeName, VolumeReport, VolumeState,
-    is_shown_in,
+    ChapAlgorithm, Demand, Name, PortalPolicy, PortalReport, PortalState, Refusal, SessionReport, VolumeName,
+    VolumeReport, VolumeState, is_shown_in,
 };
 use serde::{Deserialize, Serialize};
 
@@ -128,15 +129,17 @@ fn of_proof(state: &State, host: &Name) -> Vec<Point> {
         [] => "from anywhere".to_owned(),
         some => format!("from {} only", some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
     };
-    let proof = match (&record.chap, &record.mutual_chap) {
-        (None, _) => Point::note(format!("host {host} is believed without proof"), "consider a CHAP secret"),
-        (Some(own), None) => Point::good(format!("it must prove to be {} by CHAP", own.user)),
-        (Some(own), Some(ours)) => Point::good(format!(
-            "it must prove to be {} by CHAP, and may ask us to prove to be {}",
-            own.user, ours.user
-        )),
+    let told = ProofReport::of(&record.proof);
+    let sentence = format!("host {host} {told}");
+    let proof = match told.chap_demand {
+        None => Point::note(sentence, "consider a CHAP secret"),
+        Some(Demand::Offered) => Point::note(sentence, format!("blockyard host change {host} --chap required")),
+        Some(Demand::Required) => Point::good(sentence),
     };
-    vec![Point::good(format!("host {host} is {who}, {from}")), proof]
+    let weakest = state.auth.weakest;
+    let hash = (told.chap_user.is_some() && weakest > ChapAlgorithm::Md5)
+        .then(|| Point::good(format!("hash functions weaker than {weakest} are not spoken")));
+    [Point::good(format!("host {host} is {who}, {from}")), proof].into_iter().chain(hash).collect()
 }
 
 /// Whether it is logged in where the volume is seen. Not to be is no fault of ours.

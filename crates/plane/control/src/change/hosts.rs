@@ -1,8 +1,9 @@
 //! Hosts and targets: known, forgotten.
 
 use crate::Control;
-use crate::request::{HostChange, NewChap, NewHost, NewTarget};
-use crate::state::{ChapRecord, HostRecord, State, TargetRecord};
+use crate::change::auth::{ProofChange, admit_proofs};
+use crate::request::{HostChange, NewHost, NewTarget};
+use crate::state::{HostRecord, ProofRecord, State, TargetRecord};
 use crate::view::{HostReport, TargetReport};
 use model::{Iqn, Name, Refusal, code};
 
@@ -22,12 +23,13 @@ impl Control {
                 "choose another name, or remove it first with blockyard host remove",
             ));
         }
+        let NewHost { chap, mutual_chap, .. } = request;
+        let change = ProofChange { chap, mutual_chap, ..ProofChange::default() };
         let record = HostRecord {
             any: request.any,
             initiators: request.initiators,
             networks: request.networks,
-            chap: request.chap.map(|own| chap(own, &name)).transpose()?,
-            mutual_chap: request.mutual_chap.map(|ours| chap(ours, &self.settings.node)).transpose()?,
+            proof: ProofRecord::default().changed(change, name.as_str(), self.settings.node.as_str())?,
         };
         admit_host(&state, &name, &record)?;
         let report = HostReport::of(&name, &record, 0);
@@ -53,18 +55,9 @@ impl Control {
         record.initiators.retain(|initiator| !change.remove_initiators.contains(initiator));
         record.initiators.extend(change.add_initiators);
         record.networks = change.networks.unwrap_or(record.networks);
-        if change.no_chap {
-            (record.chap, record.mutual_chap) = (None, None);
-        }
-        if change.no_mutual_chap {
-            record.mutual_chap = None;
-        }
-        if let Some(own) = change.chap {
-            record.chap = Some(chap(own, name)?);
-        }
-        if let Some(ours) = change.mutual_chap {
-            record.mutual_chap = Some(chap(ours, &self.settings.node)?);
-        }
+        let HostChange { chap, mutual_chap, no_chap, no_mutual_chap, .. } = change;
+        let change = ProofChange { chap, mutual_chap, no_chap, no_mutual_chap };
+        record.proof = record.proof.changed(change, name.as_str(), self.settings.node.as_str())?;
         admit_host(&state, name, &record)?;
         let report = HostReport::of(name, &record, state.seen_by(name).count());
         self.commit_access(&turn, |state| {
@@ -154,13 +147,6 @@ impl Control {
     }
 }
 
-/// What was given for one direction of CHAP.
-fn chap(given: NewChap, default_user: &Name) -> Result<ChapRecord, Refusal> {
-    let user = given.user.unwrap_or_else(|| default_user.to_string());
-    admit_user(&user)?;
-    Ok(ChapRecord { user, secret: given.secret.secret()? })
-}
-
 /// Admits `name` as this host beside the others that there are.
 fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Result<(), Refusal> {
     let others = state.hosts.iter().filter(|(other, _)| *other != name);
@@ -195,28 +181,9 @@ fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Result<(), Ref
             return Err(Refusal::new(code::IQN_TAKEN, message, "name each initiator once"));
         }
     }
-    match (&record.chap, &record.mutual_chap) {
-        (None, Some(_)) => Err(Refusal::new(
-            code::CHAP_INVALID,
-            format!("host {name} is to check us without being checked"),
-            "give its own CHAP secret as well as the mutual one",
-        )),
-        (Some(own), Some(mutual)) if own.secret == mutual.secret => Err(Refusal::new(
-            code::SECRETS_EQUAL,
-            format!("host {name} has the same CHAP secret in both directions"),
-            "give two different ones, or each side could answer with the other's own challenge",
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Admits a CHAP name: 1 to 255 bytes of text, which is what one login key carries.
-fn admit_user(user: &str) -> Result<(), Refusal> {
-    if (1..=255).contains(&user.len()) && !user.contains('\0') {
-        return Ok(());
-    }
-    let message = format!("a CHAP name of {} bytes is not possible", user.len());
-    Err(Refusal::new(code::CHAP_INVALID, message, "use 1 to 255 bytes of text"))
+    let mut next = State::clone(state);
+    next.hosts.insert(name.clone(), record.clone());
+    admit_proofs(&next)
 }
 
 pub fn unknown_host(name: &Name) -> Refusal {

@@ -54,6 +54,8 @@ fn copy_all(from: &Path, to: &Path) {
             file.take(if whole { u64::MAX } else { 64 << 10 }).read_to_end(&mut front).expect("reads");
             fs::write(&target, &front).expect("writes");
             fs::File::options().write(true).open(&target).expect("opens").set_len(size).expect("sized");
+            let mode = entry.metadata().expect("a mode").permissions();
+            fs::set_permissions(&target, mode).expect("as it was");
         }
     }
 }

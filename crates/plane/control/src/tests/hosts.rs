@@ -2,9 +2,10 @@
 
 use super::{Array, new_host, new_presentation, new_volume};
 use crate::request::{
-    GroupChange, HostChange, NewBackend, NewChap, NewHostGroup, NewPresentation, NewVolume, SecretText,
+    GroupChange, HostChange, NewBackend, NewChap, NewHostGroup, NewPresentation, NewVolume, SecretText, SetAuth,
+    SetDiscovery,
 };
-use model::{Code, Initiators, Iqn, Name, Refusal, Size, code};
+use model::{ChapAlgorithm, Code, Demand, Initiators, Iqn, Name, Refusal, Size, code};
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -99,7 +100,7 @@ async fn group_does_not_show_a_host_two_volumes_under_one_number_or_one_volume_t
 async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
     let array = furnished(&[]).await;
     let control = &array.control;
-    let secret = |text: &str| Some(NewChap { user: None, secret: SecretText::Text(text.to_owned()) });
+    let secret = |text: &str| Some(NewChap { secret: Some(SecretText::Text(text.to_owned())), ..NewChap::default() });
     let change = HostChange {
         add_initiators: vec![iqn("web2")],
         networks: Some(vec!["10.0.0.0/8".parse().expect("a network")]),
@@ -107,7 +108,10 @@ async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
         ..HostChange::default()
     };
     let report = control.change_host(&name("web"), change).await.expect("changed");
-    assert_eq!((report.initiators.len(), report.networks.len(), report.chap_user.as_deref()), (2, 1, Some("web")));
+    assert_eq!(
+        (report.initiators.len(), report.networks.len(), report.proof.chap_user.as_deref()),
+        (2, 1, Some("web"))
+    );
     let told = array.access().hosts.into_iter().find(|host| host.name == name("web")).expect("known");
     assert_eq!(told.initiators, Initiators::Listed(vec![iqn("web"), iqn("web2")]));
     let before = array.access();
@@ -132,7 +136,7 @@ async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
         ..HostChange::default()
     };
     let report = control.change_host(&name("web"), change).await.expect("changed");
-    assert_eq!((report.initiators, report.networks.len(), report.chap_user), (vec![iqn("web2")], 0, None));
+    assert_eq!((report.initiators, report.networks.len(), report.proof.chap_user), (vec![iqn("web2")], 0, None));
 }
 
 #[tokio::test]
@@ -167,4 +171,59 @@ async fn explanation_names_every_reason_for_and_against() {
     let told = control.explain(&name("mail"), &volume).await.expect("both are known");
     assert!(!told.sees && told.points.iter().any(|point| point.sentence.starts_with("no portal")), "{told:?}");
     assert_eq!(code_of(control.explain(&name("none"), &volume).await), Some(code::HOST_UNKNOWN));
+}
+
+#[tokio::test]
+async fn discovery_has_a_proof_of_its_own_until_it_is_that_of_the_host_again() {
+    let array = furnished(&[]).await;
+    let control = &array.control;
+    let chap = |text: &str| Some(NewChap { secret: Some(SecretText::Text(text.to_owned())), ..NewChap::default() });
+    let own = |chap, mutual_chap| SetAuth {
+        weakest: None,
+        discovery: Some(SetDiscovery::Own { chap, mutual_chap, no_mutual_chap: false }),
+    };
+    let report = control.set_auth(own(chap("what discovery proves"), chap("what we prove"))).await.expect("set");
+    let told = report.discovery.expect("it has its own");
+    assert_eq!(told.to_string(), "proves itself as discovery and may check us as node1");
+    assert_eq!(
+        array.access().auth.discovery.expect("told").own.expect("one").secret.expose(),
+        b"what discovery proves"
+    );
+    let weakest = SetAuth { weakest: Some(ChapAlgorithm::Sha256), discovery: None };
+    control.set_auth(weakest).await.expect("set");
+    assert_eq!(array.access().auth.weakest, ChapAlgorithm::Sha256);
+
+    let before = array.access();
+    let stolen = HostChange { chap: chap("what we prove"), ..HostChange::default() };
+    assert_eq!(code_of(control.change_host(&name("web"), stolen).await), Some(code::SECRETS_EQUAL));
+    assert_eq!(
+        code_of(control.set_auth(own(chap("what we prove"), None)).await),
+        Some(code::SECRETS_EQUAL),
+        "it would be proven in both directions"
+    );
+    assert_eq!(array.access(), before);
+
+    let array = array.restarted().await;
+    assert_eq!(array.access().auth, before.auth);
+    let control = &array.control;
+    control.set_auth(SetAuth { weakest: None, discovery: Some(SetDiscovery::Host {}) }).await.expect("set");
+    assert_eq!(array.access().auth.discovery, None);
+    assert_eq!(code_of(control.set_auth(own(None, None)).await), Some(code::CHAP_INVALID));
+}
+
+#[tokio::test]
+async fn demand_changes_without_the_secret_being_told_again() {
+    let array = furnished(&[]).await;
+    let control = &array.control;
+    let demand = |demand| Some(NewChap { demand: Some(demand), ..NewChap::default() });
+    let change = HostChange { chap: demand(Demand::Offered), ..HostChange::default() };
+    assert_eq!(code_of(control.change_host(&name("web"), change.clone()).await), Some(code::CHAP_INVALID));
+    let secret = NewChap { secret: Some(SecretText::Text("secret of the host".to_owned())), ..NewChap::default() };
+    let given = HostChange { chap: Some(secret), ..HostChange::default() };
+    control.change_host(&name("web"), given).await.expect("it has a secret");
+    let report = control.change_host(&name("web"), change).await.expect("changed");
+    assert_eq!(report.proof.to_string(), "may prove itself as web");
+    let told = array.access().hosts.into_iter().find(|host| host.name == name("web")).expect("known");
+    let own = told.proof.own.expect("it still has one");
+    assert_eq!((own.secret.expose(), own.demand), (&b"secret of the host"[..], Demand::Offered));
 }

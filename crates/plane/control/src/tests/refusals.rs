@@ -201,7 +201,7 @@ async fn host_that_does_not_fit_is_refused() {
     let control = &array.control;
     control.add_host(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
     let before = control.state();
-    let secret = |text: &str| NewChap { user: None, secret: SecretText::Text(text.to_owned()) };
+    let secret = |text: &str| NewChap { secret: Some(SecretText::Text(text.to_owned())), ..NewChap::default() };
 
     refused(control.add_host(new_host("web", &["iqn.2001-04.com.example:x"])).await, code::NAME_TAKEN);
     let stolen = control.add_host(new_host("thief", &["IQN.2001-04.com.Example:WEB"])).await;

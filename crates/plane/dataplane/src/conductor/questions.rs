@@ -26,6 +26,9 @@ impl<W: World> Conductor<W> {
                 Report::Text(self.at(home, move |seat| crate::pool::dump(seat, pool)).await?)
             }
             Order::Sessions => Report::Sessions(self.session_reports()),
+            Order::Session { id } => Report::Session(Box::new(self.session_detail(*id).await?)),
+            Order::EndSession { id, now } => Report::SessionEnd(self.end_session(*id, *now).await?),
+            Order::Latencies { volume } => Report::Latencies(self.latencies(volume).await?),
             Order::Portals => Report::Portals(self.portal_reports()),
             Order::RefusedLogins => Report::Refused(self.seat.registry.refused()),
             Order::NextEvents => Report::Events(self.seat.events.next().await),
@@ -71,7 +74,7 @@ impl<W: World> Conductor<W> {
     }
 }
 
-fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now: shard::Time) -> SessionReport {
+pub(super) fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now: shard::Time) -> SessionReport {
     let target = Some(entry.nexus.target.clone()).filter(|name| !name.is_empty());
     let host = view.access.hosts.iter().find(|host| host.name.as_str() == entry.host);
     let luns = match (target.as_deref().and_then(|name| view.target_of(name)), host) {

@@ -100,7 +100,7 @@ impl<W: World> Conductor<W> {
         reports
     }
 
-    fn volume_home(&self, name: &VolumeName) -> Result<VolumeHome, Refusal> {
+    pub(super) fn volume_home(&self, name: &VolumeName) -> Result<VolumeHome, Refusal> {
         self.admit_whole(name)?;
         self.volumes.borrow().get(name).copied().ok_or_else(|| {
             let hint = "`blockyard volume list` shows the volumes";

@@ -1,18 +1,22 @@
 //! Who may come in, and what they may hear of.
 
 use super::{Connection, TargetRecord};
-use crate::access::{AccessView, Place};
+use crate::access::Place;
 use crate::registry::NexusName;
 use crate::session::Session;
 use crate::unit::{Done, Ran, Unit};
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
 use iscsi::pdu::Tsih;
 use iscsi::target::SendTargets;
-use iscsi::{CloseReason, Grant, IscsiName, LoginQuestion, LoginStatus, Negotiated, NoSession, SessionType};
-use model::{Chap, Host, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
+use iscsi::{CloseReason, Grant, IscsiName, LoginQuestion, LoginStatus, Negotiated, NoSession, SessionType, Unproven};
+use model::{Chap, ChapAlgorithm, Demand, Proof, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
 use shard::World;
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// From so many failures on, and at each doubling, it is an event that somebody may guess.
+const GUESSING_FROM: u32 = 5;
 
 impl<W, S, F> Connection<W, S, F>
 where
@@ -20,47 +24,112 @@ where
     S: Fn(Rc<Unit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
-    pub(super) fn answer_login(&mut self, question: &LoginQuestion) {
+    pub(super) fn answer_login(&mut self, question: LoginQuestion) {
         let now = self.seat.world.now();
-        self.asker = Some(question.initiator_name.as_str().to_owned());
-        self.asked_for = question.target_name.as_ref().map(|name| name.as_str().to_owned());
-        match self.judge_login(question) {
-            Ok(grant) => self.machine.grant(grant, now),
-            Err(status) => {
-                let (peer, initiator) = (self.ends.peer, question.initiator_name.as_str());
-                let target = question.target_name.as_ref().map_or("discovery", IscsiName::as_str);
-                tracing::warn!(%peer, initiator, target, %status, "login refused");
-                self.machine.refuse(status, now);
-            }
+        if let Some(place) = &self.place {
+            place.asked();
         }
+        let judged = self.judge_login(&question);
+        if let Err(status) = judged {
+            let (peer, initiator) = (self.ends.peer, question.initiator_name.as_str());
+            let target = question.target_name.as_ref().map_or("discovery", IscsiName::as_str);
+            tracing::warn!(%peer, initiator, target, %status, "login refused");
+        }
+        self.asker = Some(question);
+        match judged {
+            Ok(grant) => self.machine.grant(grant, now),
+            Err(status) => self.machine.refuse(status, now),
+        }
+    }
+
+    /// Who asked is who it says: it gets a session, here or elsewhere.
+    pub(super) fn answer_proven(&mut self) {
+        let question = self.asker.clone().expect("who is proven has asked");
+        if let Some(turn) = self.turn.take() {
+            turn.succeeded(self.seat.world.now());
+        }
+        let session = match question.tsih {
+            Tsih(0) => self.place(&question),
+            tsih => self.find(&question, tsih).map_err(NoSession::from),
+        };
+        self.machine.place(session, self.seat.world.now());
     }
 
     /// Somebody was not let in, which may be a mistake that an operator can mend.
     pub(super) fn tell_of_refusal(&mut self, reason: CloseReason) {
-        let CloseReason::LoginRefused(status) = reason else { return };
-        if status == LoginStatus::TargetMovedTemporarily {
-            return;
-        }
-        if matches!(self.why, Some(RefusedWhy::NotProven { .. })) && status != LoginStatus::AuthenticationFailure {
-            self.why = None;
-        }
+        let status = match reason {
+            CloseReason::LoginRefused(LoginStatus::TargetMovedTemporarily) => return,
+            CloseReason::LoginRefused(status) => status,
+            CloseReason::Unproven(_) => LoginStatus::AuthenticationFailure,
+            _ => return,
+        };
+        let unproven = match reason {
+            CloseReason::Unproven(why) => Some(self.unproven(why)),
+            _ => None,
+        };
+        let held_back = match reason {
+            CloseReason::Unproven(Unproven::WrongProof) => self.punish(),
+            _ => Duration::ZERO,
+        };
         let address = self.ends.peer.ip().to_canonical();
-        let asker = self.asker.clone().unwrap_or_else(|| address.to_string());
+        let initiator = self.asker.as_ref().map(|asker| asker.initiator_name.as_str().to_owned());
+        let target = self.asker.as_ref().and_then(|asker| asker.target_name.as_ref());
         let login = RefusedLogin {
-            initiator: self.asker.clone(),
+            initiator: initiator.clone(),
             address,
-            target: self.asked_for.clone(),
-            why: self.why.clone().unwrap_or(RefusedWhy::Other),
+            target: target.map(|name| name.as_str().to_owned()),
+            why: self.why.clone().or(unproven).unwrap_or(RefusedWhy::Other),
             status: status.to_string(),
+            held_back_ms: u64::try_from(held_back.as_millis()).unwrap_or(u64::MAX),
             times: 1,
             last: Timestamp::from_unix(self.seat.world.unix_seconds()),
         };
+        let asker = initiator.unwrap_or_else(|| address.to_string());
         let sentence = match login.why {
             RefusedWhy::Other => format!("initiator {asker} at {address} was not let in: {status}"),
             _ => format!("initiator {asker} at {address} was not let in: {}; {status}", login.reason()),
         };
         self.seat.registry.refuse(login);
         self.seat.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
+    }
+
+    /// The proof was wrong: perhaps somebody guesses. How long the answer is held back.
+    fn punish(&mut self) -> Duration {
+        let now = self.seat.world.now();
+        let (Some(turn), Some(asker)) = (&self.turn, &self.asker) else { return Duration::ZERO };
+        let penalty = turn.failed(now);
+        let (initiator, address) = (asker.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
+        if penalty.failures >= GUESSING_FROM
+            && (penalty.failures / GUESSING_FROM).is_power_of_two()
+            && penalty.failures % GUESSING_FROM == 0
+        {
+            let sentence = format!(
+                "initiator {initiator}, or others at {address}, failed to prove themselves {} times; answers to such are held back",
+                penalty.failures
+            );
+            self.seat.raise(event::GUESSING, Subject::new(SubjectKind::Host, &initiator), sentence);
+        }
+        if !penalty.hold.is_zero() {
+            self.penalty = Some(Box::pin(self.seat.world.sleep_until(now + penalty.hold)));
+            if let Some(place) = &self.place {
+                place.hold();
+            }
+        }
+        penalty.hold
+    }
+
+    /// What was to be proven, and was not.
+    fn unproven(&self, why: Unproven) -> RefusedWhy {
+        let view = self.seat.access.borrow();
+        let how = why.to_string();
+        let Some(asker) = &self.asker else { return RefusedWhy::Other };
+        if asker.session_type == SessionType::Discovery && view.access.auth.discovery.is_some() {
+            return RefusedWhy::DiscoveryNotProven { how };
+        }
+        match view.host_of(asker.initiator_name.as_str(), self.ends.peer.ip()) {
+            Some(host) => RefusedWhy::NotProven { host: host.name.clone(), how },
+            None => RefusedWhy::Other,
+        }
     }
 
     fn judge_login(&mut self, question: &LoginQuestion) -> Result<Grant, LoginStatus> {
@@ -83,22 +152,30 @@ where
                 return Err(LoginStatus::AuthorizationFailure);
             }
         }
-        // What is refused from here on for want of a proof is this host's.
-        self.why = host.chap.is_some().then(|| RefusedWhy::NotProven { host: host.name.clone() });
-        let auth = auth_of(host).map_err(|why| {
-            tracing::error!(host = %host.name, %why, "the host's CHAP settings cannot be used");
+        let policy = &view.access.auth;
+        let proof = match question.session_type {
+            SessionType::Discovery => policy.discovery.as_ref().unwrap_or(&host.proof),
+            SessionType::Normal => &host.proof,
+        };
+        let auth = auth_of(proof, policy.weakest).map_err(|why| {
+            tracing::error!(host = %host.name, %why, "the CHAP settings cannot be used");
             LoginStatus::TargetError
         })?;
+        if auth.chap().is_some() {
+            let (initiator, address) = (question.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
+            self.turn = self.seat.registry.begin_proof(initiator, address, self.seat.world.now());
+            if self.turn.is_none() {
+                self.why = Some(RefusedWhy::HeldBack { host: host.name.clone() });
+                return Err(LoginStatus::ServiceUnavailable);
+            }
+        }
         let portal_group_tag = view.policy_at(self.ends.portal).tag;
-        let session = match question.tsih {
-            Tsih(0) => self.place(&view, question),
-            tsih => self.find(&view, question, tsih).map_err(NoSession::from),
-        };
-        Ok(Grant { auth, session, portal_group_tag, target_alias: None })
+        Ok(Grant { auth, portal_group_tag, target_alias: None })
     }
 
     /// The session that is asked for is there, is the asker's, and takes connections here.
-    fn find(&mut self, view: &AccessView, question: &LoginQuestion, tsih: Tsih) -> Result<Tsih, LoginStatus> {
+    fn find(&mut self, question: &LoginQuestion, tsih: Tsih) -> Result<Tsih, LoginStatus> {
+        let view = self.seat.access.borrow().clone();
         let found = self.seat.registry.find(&nexus_of(question), tsih.0).ok_or(LoginStatus::SessionDoesNotExist)?;
         let (id, entry) = found;
         // All connections of a session are within one portal group (RFC 7143 §4.1.1).
@@ -110,7 +187,8 @@ where
     }
 
     /// A new session here, or the portal that it belongs to.
-    fn place(&mut self, view: &AccessView, question: &LoginQuestion) -> Result<Tsih, NoSession> {
+    fn place(&mut self, question: &LoginQuestion) -> Result<Tsih, NoSession> {
+        let view = self.seat.access.borrow().clone();
         if question.session_type != SessionType::Normal {
             return self.admit();
         }
@@ -177,13 +255,21 @@ fn nexus_of(question: &LoginQuestion) -> NexusName {
     }
 }
 
-fn auth_of(host: &Host) -> Result<Auth, String> {
-    let Some(chap) = &host.chap else { return Ok(Auth::None) };
-    let mutual = match &host.mutual_chap {
-        Some(own) => Mutual::Offered(credential(own)?),
+fn auth_of(proof: &Proof, weakest: ChapAlgorithm) -> Result<Auth, String> {
+    let Some(own) = &proof.own else { return Ok(Auth::None) };
+    let mutual = match &proof.mutual {
+        Some(ours) if ours.demand == Demand::Required => Mutual::Required(credential(ours)?),
+        Some(ours) => Mutual::Offered(credential(ours)?),
         None => Mutual::Never,
     };
-    let policy = ChapPolicy::new(true, vec![credential(chap)?], mutual, Algorithm::Md5);
+    let weakest = match weakest {
+        ChapAlgorithm::Md5 => Algorithm::Md5,
+        ChapAlgorithm::Sha1 => Algorithm::Sha1,
+        ChapAlgorithm::Sha256 => Algorithm::Sha256,
+        ChapAlgorithm::Sha3_256 => Algorithm::Sha3_256,
+    };
+    let required = own.demand == Demand::Required;
+    let policy = ChapPolicy::new(required, vec![credential(own)?], mutual, weakest);
     Ok(Auth::Chap(Box::new(policy.map_err(|why| why.to_string())?)))
 }
 

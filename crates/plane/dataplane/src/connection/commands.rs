@@ -2,7 +2,7 @@
 
 use super::{Connection, Progress};
 use crate::seat::{Errand, Letter};
-use crate::unit::{self, Done, Ran, Unit};
+use crate::unit::{self, Clock, Done, Ran, Unit};
 use iscsi::pdu::TaskAttribute;
 use iscsi::target::{Command, Response};
 use scsi::{Outcome, Status};
@@ -24,6 +24,8 @@ where
     pub(super) fn start(&mut self, command: Command) {
         let Some(session) = self.session.as_mut() else { return };
         let task = command.task;
+        let clock =
+            Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began: self.seat.world.now() };
         let reads = command.expected_data_in_bytes > 0;
         let written = command.data_out.len() as u64;
         let entry = session.find(command.lun.0);
@@ -38,23 +40,26 @@ where
                 }
                 None => scsi::absent::execute(cdb, &luns),
             };
-            self.respond(Done { task, outcome, written, needed: None });
+            self.respond(Done { task, outcome, written, needed: None, clock });
             return;
         };
         let command = scsi_command(command);
         if entry.home != self.seat.index {
-            let errand = Errand { unit: entry.unit, ran: Ran { task, nexus, command, reads }, back: self.back.clone() };
+            let ran = Ran { task, nexus, command, reads, clock };
+            let errand = Errand { unit: entry.unit, ran, back: self.back.clone() };
             self.errands += 1;
             self.seat.post(entry.home, Letter::Execute(errand));
             return;
         }
         match self.seat.unit(entry.unit) {
             Some(unit) => {
-                if let Poll::Ready(done) = self.running.start((self.run)(unit, Ran { task, nexus, command, reads })) {
+                if let Poll::Ready(done) =
+                    self.running.start((self.run)(unit, Ran { task, nexus, command, reads, clock }))
+                {
                     self.respond(done);
                 }
             }
-            None => self.respond(unit::absent(Ran { task, nexus, command, reads })),
+            None => self.respond(unit::absent(Ran { task, nexus, command, reads, clock })),
         }
     }
 
@@ -79,13 +84,15 @@ where
     }
 
     fn respond(&mut self, done: Done) {
-        let Done { task, outcome, written, needed } = done;
+        let Done { task, outcome, written, needed, clock } = done;
         if outcome.status == Status::TaskAborted {
             self.machine.abort(task);
             return;
         }
         if let Some(session) = &self.session {
             session.counters.count(outcome.data_in.len() as u64, written);
+            let took = self.seat.world.now().since(clock.began);
+            session.counters.latencies.record(clock.operation_code, took);
         }
         self.machine.respond(task, Response { transfer_bytes: needed, ..response(outcome) });
     }

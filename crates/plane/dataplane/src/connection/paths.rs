@@ -64,6 +64,9 @@ where
     /// Sends what waits on each connection, and lets go of those that are over.
     pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
+        if self.penalty.is_some() {
+            return progress;
+        }
         for slot in 0..self.paths.len() {
             progress |= self.send_on(slot, cx);
             if self.paths[slot].is_some() && self.machine.is_closed(slot) {

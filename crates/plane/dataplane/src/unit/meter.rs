@@ -1,5 +1,6 @@
 //! What the commands of hosts meet: how many there are, and how long they take.
 
+use crate::latency::Latencies;
 use shard::{Time, World};
 use std::cell::Cell;
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub struct Meter(Cell<HostLoad>);
 pub struct Metered<'a, W: World> {
     world: &'a W,
     meter: &'a Meter,
+    latencies: &'a Latencies,
+    operation_code: u8,
     began: Time,
 }
 
@@ -32,18 +35,19 @@ impl Meter {
         self.0.get()
     }
 
-    /// A command begins.
-    pub fn begin<'a, W: World>(&'a self, world: &'a W) -> Metered<'a, W> {
+    /// A command begins; how long it takes is counted among `latencies`, too.
+    pub fn begin<'a, W: World>(&'a self, world: &'a W, latencies: &'a Latencies, operation_code: u8) -> Metered<'a, W> {
         let load = self.0.get();
         self.0.set(HostLoad { begun: load.begun + 1, ..load });
-        Metered { world, meter: self, began: world.now() }
+        Metered { world, meter: self, latencies, operation_code, began: world.now() }
     }
 }
 
 impl<W: World> Drop for Metered<'_, W> {
     fn drop(&mut self) {
         let load = self.meter.0.get();
-        let took = load.took + self.world.now().since(self.began);
-        self.meter.0.set(HostLoad { ended: load.ended + 1, took, ..load });
+        let took = self.world.now().since(self.began);
+        self.latencies.record(self.operation_code, took);
+        self.meter.0.set(HostLoad { ended: load.ended + 1, took: load.took + took, ..load });
     }
 }

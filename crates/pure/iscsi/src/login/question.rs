@@ -30,9 +30,6 @@ pub struct LoginQuestion {
 pub struct Grant {
     /// What has to be proven first.
     pub auth: Auth,
-    /// The session's handle, never zero; or why there is none. The reason is told only after the
-    /// authentication, so that a stranger learns nothing of the sessions of others, and of no other portals.
-    pub session: Result<Tsih, NoSession>,
     /// The portal group of the portal over which the login came.
     pub portal_group_tag: u16,
     /// What the target is called for people, without control characters; told after the authentication.

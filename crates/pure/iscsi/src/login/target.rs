@@ -4,7 +4,7 @@ mod security;
 
 use super::declarations::Declarations;
 use super::dialogue::{Dialogue, answer_out_of_place};
-use super::{Grant, LoginQuestion, LoginStatus, NoSession};
+use super::{Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
 use crate::Violation;
 use crate::negotiation::{Key, Negotiated, Offer, OfferError, Parley, Role};
 use crate::pdu::{Bhs, CmdSn, InitiatorPdu, LoginRequest, LoginResponse, Opcode, Stage, StatSn, Transit, Tsih};
@@ -48,15 +48,27 @@ pub enum TargetStep {
     },
     /// Answer this with [`TargetLogin::grant`] or [`TargetLogin::refuse`].
     Ask(LoginQuestion),
+    /// Whoever asked has proven what it had to: answer with [`TargetLogin::place`]. A stranger takes up no place, and
+    /// learns nothing of the sessions of others and of no other portals.
+    Proven,
     /// Full feature phase has begun with these parameters, once the response before is sent.
     FullFeature(Box<Negotiated>),
     /// The login has failed: close the connection once the response before, if there is one, is sent.
     Failed {
         /// What the initiator was told; a connection that never began to log in is told nothing.
         status: LoginStatus,
-        /// The rule that was broken, when it was one of the protocol's.
-        violation: Option<Violation>,
+        /// What is behind the status, where more is known.
+        fault: Option<Fault>,
     },
+}
+
+/// Why a login fails, closer than its status says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A rule of the protocol was broken.
+    Violation(Violation),
+    /// What had to be proven was not.
+    Unproven(Unproven),
 }
 
 /// A login under way. Feed it PDUs, and do what [`TargetLogin::poll`] says until it says nothing.
@@ -81,6 +93,8 @@ enum Phase {
     Asked { question: LoginQuestion, text: Vec<u8> },
     /// Granted.
     Talking(Box<Talk>),
+    /// Proven; the session is with those who know.
+    Placing(Box<Talk>),
     /// Nothing is waited for: the login is over, or in the midst of a step.
     Over,
 }
@@ -91,15 +105,25 @@ struct Talk {
     stage: Stage,
     question: LoginQuestion,
     grant: Grant,
+    /// The session's handle, once there is one.
+    session: Option<Tsih>,
     security: Security,
     parley: Parley,
+}
+
+/// How far a request got.
+enum Progress {
+    /// It has its response.
+    Responded,
+    /// Its response waits for the session.
+    Waits,
 }
 
 /// Why a login fails.
 #[derive(Debug)]
 struct Failure {
     status: LoginStatus,
-    violation: Option<Violation>,
+    fault: Option<Fault>,
     /// Where it is to be tried instead.
     elsewhere: Option<String>,
 }
@@ -131,8 +155,8 @@ impl TargetLogin {
             Ok(InitiatorPdu::Login(request)) => self.handle_request(request, text),
             Err(violation) if Opcode::of(header) == Ok(Opcode::LoginRequest) => Err(violation.into()),
             Ok(_) | Err(_) => {
-                let violation = Some(Violation::LoginExpected);
-                Err(Failure { violation, ..LoginStatus::InvalidDuringLogin.into() })
+                let fault = Some(Fault::Violation(Violation::LoginExpected));
+                Err(Failure { fault, ..LoginStatus::InvalidDuringLogin.into() })
             }
         };
         if let Err(failure) = handled {
@@ -146,10 +170,7 @@ impl TargetLogin {
     }
 
     /// The login goes on as `grant` says. Without effect unless a question is open.
-    ///
-    /// *Panics*: when the granted session has the handle zero, which means none.
     pub fn grant(&mut self, grant: Grant) {
-        assert!(grant.session != Ok(Tsih(0)), "a session's handle is not zero");
         let (question, text, request) = match (std::mem::replace(&mut self.phase, Phase::Over), self.request) {
             (Phase::Asked { question, text }, Some(request)) => (question, text, request),
             (phase, _) => {
@@ -167,9 +188,32 @@ impl TargetLogin {
                 .joining(request.tsih != Tsih(0)),
             question,
             grant,
+            session: None,
         });
         let handled = self.handle_text(&mut talk, &request, &text).and_then(|()| self.respond(&mut talk, &request));
         self.settle(talk, handled);
+    }
+
+    /// Whoever has proven itself has this session, or none here. Without effect unless that was asked.
+    ///
+    /// *Panics*: when the session has the handle zero, which means none.
+    pub fn place(&mut self, session: Result<Tsih, NoSession>) {
+        assert!(session != Ok(Tsih(0)), "a session's handle is not zero");
+        let (mut talk, request) = match (std::mem::replace(&mut self.phase, Phase::Over), self.request) {
+            (Phase::Placing(talk), Some(request)) => (talk, request),
+            (phase, _) => {
+                self.phase = phase;
+                return;
+            }
+        };
+        match session {
+            Ok(tsih) => {
+                talk.session = Some(tsih);
+                let handled = self.respond(&mut talk, &request);
+                self.settle(talk, handled);
+            }
+            Err(why) => self.fail(why.into()),
+        }
     }
 
     /// The login ends with `status`. Without effect when it is over.
@@ -185,8 +229,8 @@ impl TargetLogin {
     fn handle_request(&mut self, request: LoginRequest, text: &[u8]) -> Result<(), Failure> {
         let before = self.request.replace(request);
         if request.version_min > 0 {
-            let violation = Some(Violation::VersionUnknown);
-            return Err(Failure { violation, ..LoginStatus::UnsupportedVersion.into() });
+            let fault = Some(Fault::Violation(Violation::VersionUnknown));
+            return Err(Failure { fault, ..LoginStatus::UnsupportedVersion.into() });
         }
         if before.is_some_and(|before| !same_login(&before, &request)) {
             return Err(Violation::LoginIdentifiersChanged.into());
@@ -201,7 +245,7 @@ impl TargetLogin {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Arriving => self.arrive(&request, text),
             Phase::Talking(talk) => self.talk(talk, &request, text),
-            Phase::Asked { .. } | Phase::Over => Err(Violation::LoginOutOfTurn.into()),
+            Phase::Asked { .. } | Phase::Placing(_) | Phase::Over => Err(Violation::LoginOutOfTurn.into()),
         }
     }
 
@@ -266,29 +310,32 @@ impl TargetLogin {
         Ok(())
     }
 
-    /// The response to `request`, which leaves the stage when both sides are ready to.
-    fn respond(&mut self, talk: &mut Talk, request: &LoginRequest) -> Result<(), Failure> {
+    /// The response to `request`, which leaves the stage when both sides are ready to. Whoever leaves its first stage has
+    /// proven what it had to, and waits for its session first.
+    fn respond(&mut self, talk: &mut Talk, request: &LoginRequest) -> Result<Progress, Failure> {
         let ready = talk.is_ready() && !self.dialogue.is_listening();
         let asked = request.transit.next.filter(|_| ready);
-        if asked.is_some() {
-            // Only who is proven learns what became of the session that it wants to join.
-            talk.grant.session.clone()?;
-        }
-        let Some(Stage::FullFeature) = asked else {
-            if let Some(next) = self.push_response(request, asked, request.tsih) {
-                talk.stage = next;
-                self.dialogue.enter_stage();
+        let tsih = match (asked, talk.session) {
+            (Some(_), None) => {
+                self.steps.push_back(TargetStep::Proven);
+                return Ok(Progress::Waits);
             }
-            return Ok(());
+            (Some(Stage::FullFeature), Some(tsih)) => tsih,
+            _ => {
+                if let Some(next) = self.push_response(request, asked, request.tsih) {
+                    talk.stage = next;
+                    self.dialogue.enter_stage();
+                }
+                return Ok(Progress::Responded);
+            }
         };
-        let tsih = talk.grant.session.clone()?;
         let identity = talk.question.clone().into_identity(talk.security.authentication(), tsih, request.cmd_sn);
         let negotiated = talk.parley.finish(identity)?;
         if self.push_response(request, asked, tsih).is_some() {
             self.steps.push_back(TargetStep::FullFeature(Box::new(negotiated)));
             talk.stage = Stage::FullFeature;
         }
-        Ok(())
+        Ok(Progress::Responded)
     }
 
     /// The next part of the answers leaves, and with the last of them the stage, when it is time: the stage to
@@ -303,15 +350,16 @@ impl TargetLogin {
         next
     }
 
-    fn settle(&mut self, talk: Box<Talk>, handled: Result<(), Failure>) {
+    fn settle(&mut self, talk: Box<Talk>, handled: Result<Progress, Failure>) {
         match handled {
             Err(failure) => self.fail(failure),
-            Ok(()) if talk.stage == Stage::FullFeature => self.is_over = true,
-            Ok(()) => self.phase = Phase::Talking(talk),
+            Ok(Progress::Waits) => self.phase = Phase::Placing(talk),
+            Ok(Progress::Responded) if talk.stage == Stage::FullFeature => self.is_over = true,
+            Ok(Progress::Responded) => self.phase = Phase::Talking(talk),
         }
     }
 
-    fn fail(&mut self, Failure { status, violation, elsewhere }: Failure) {
+    fn fail(&mut self, Failure { status, fault, elsewhere }: Failure) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -325,7 +373,7 @@ impl TargetLogin {
             }
             self.steps.push_back(TargetStep::Respond { response, text: text.take(LOGIN_SEGMENT_BYTES_MAX).text });
         }
-        self.steps.push_back(TargetStep::Failed { status, violation });
+        self.steps.push_back(TargetStep::Failed { status, fault });
     }
 }
 
@@ -369,13 +417,19 @@ fn response_to(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
 impl From<Violation> for Failure {
     /// Whatever rule of the protocol an initiator breaks, it is told that it erred.
     fn from(violation: Violation) -> Self {
-        Self { violation: Some(violation), ..LoginStatus::InitiatorError.into() }
+        Self { fault: Some(Fault::Violation(violation)), ..LoginStatus::InitiatorError.into() }
     }
 }
 
 impl From<LoginStatus> for Failure {
     fn from(status: LoginStatus) -> Self {
-        Self { status, violation: None, elsewhere: None }
+        Self { status, fault: None, elsewhere: None }
+    }
+}
+
+impl From<Unproven> for Failure {
+    fn from(why: Unproven) -> Self {
+        Self { fault: Some(Fault::Unproven(why)), ..LoginStatus::AuthenticationFailure.into() }
     }
 }
 

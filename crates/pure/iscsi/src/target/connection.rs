@@ -5,8 +5,8 @@ use super::full_feature::{FullFeature, Placement};
 use super::link::Link;
 use super::login::LoginPhase;
 use super::{CloseReason, Config};
-use crate::login::{Grant, LoginStatus};
-use crate::pdu::{Bhs, StatSn};
+use crate::login::{Grant, LoginStatus, NoSession};
+use crate::pdu::{Bhs, StatSn, Tsih};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::timers::{Due, Pulse, Timers};
@@ -164,6 +164,15 @@ impl Connection {
     pub(crate) fn grant(&mut self, shared: &mut Shared, grant: Grant) {
         if let Phase::Login(login) = &mut self.core.phase {
             let negotiated = login.grant(&mut self.core.link, &mut shared.events, grant);
+            self.core.finish_login(shared, negotiated);
+            self.apply_receive_limits();
+        }
+    }
+
+    /// Whoever has proven itself has this session, or none here.
+    pub(crate) fn place(&mut self, shared: &mut Shared, session: Result<Tsih, NoSession>) {
+        if let Phase::Login(login) = &mut self.core.phase {
+            let negotiated = login.place(&mut self.core.link, &mut shared.events, session);
             self.core.finish_login(shared, negotiated);
             self.apply_receive_limits();
         }

@@ -18,6 +18,8 @@ pub enum Event {
     /// Somebody asks to log in; answered with [`Connection::grant`](crate::target::Connection::grant) or
     /// [`Connection::refuse`](crate::target::Connection::refuse). Nothing else happens before.
     Login(LoginQuestion),
+    /// Who asked has proven what it had to; answered with [`Connection::place`](crate::target::Connection::place).
+    Proven,
     /// The login succeeded. Another connection with the same initiator name, ISID, target name and portal
     /// group is reinstated by this one: the driver closes it (RFC 7143 §6.3.5).
     FullFeature(Box<Negotiated>),

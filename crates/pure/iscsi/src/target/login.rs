@@ -2,8 +2,8 @@
 
 use super::event::Event;
 use super::link::Link;
-use crate::login::{Grant, LoginStatus, TargetLogin, TargetStep};
-use crate::pdu::SegmentLengths;
+use crate::login::{Fault, Grant, LoginStatus, NoSession, TargetLogin, TargetStep};
+use crate::pdu::{SegmentLengths, Tsih};
 use crate::receive::Head;
 use crate::{CloseReason, Negotiated, Violation};
 use std::collections::VecDeque;
@@ -51,6 +51,16 @@ impl LoginPhase {
         self.advance(link, events)
     }
 
+    pub(crate) fn place(
+        &mut self,
+        link: &mut Link,
+        events: &mut VecDeque<Event>,
+        session: Result<Tsih, NoSession>,
+    ) -> Option<Box<Negotiated>> {
+        self.login.place(session);
+        self.advance(link, events)
+    }
+
     pub(crate) fn refuse(&mut self, link: &mut Link, events: &mut VecDeque<Event>, status: LoginStatus) {
         self.login.refuse(status);
         let _ = self.advance(link, events);
@@ -67,10 +77,13 @@ impl LoginPhase {
                     link.transmit.push(&header, &text);
                 }
                 TargetStep::Ask(question) => events.push_back(Event::Login(question)),
+                TargetStep::Proven => events.push_back(Event::Proven),
                 TargetStep::FullFeature(negotiated) => return Some(negotiated),
-                TargetStep::Failed { status, violation } => {
-                    link.close(violation.map_or(CloseReason::LoginRefused(status), CloseReason::Violation));
-                }
+                TargetStep::Failed { status, fault } => link.close(match fault {
+                    None => CloseReason::LoginRefused(status),
+                    Some(Fault::Violation(violation)) => CloseReason::Violation(violation),
+                    Some(Fault::Unproven(why)) => CloseReason::Unproven(why),
+                }),
             }
         }
         None

@@ -5,8 +5,8 @@ use super::event::{Event, Gate, Response, TargetRecord};
 #[cfg(test)]
 use super::full_feature::FullFeature;
 use super::{CloseReason, Config};
-use crate::login::{Grant, LoginStatus};
-use crate::pdu::{AsyncEvent, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest};
+use crate::login::{Grant, LoginStatus, NoSession};
+use crate::pdu::{AsyncEvent, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
 use crate::session::TaskId;
 use crate::transmit::Gathered;
 use shard::Time;
@@ -166,6 +166,14 @@ impl Session {
         self.settle(now);
     }
 
+    /// Whoever has proven itself has this session, or none here.
+    ///
+    /// *Panics*: when the session has the handle zero, which means none.
+    pub fn place(&mut self, session: Result<Tsih, NoSession>, now: Time) {
+        self.connections[0].place(&mut self.shared, session);
+        self.settle(now);
+    }
+
     /// The login ends with `status`.
     pub fn refuse(&mut self, status: LoginStatus, now: Time) {
         self.connections[0].refuse(&mut self.shared, status);
@@ -233,6 +241,13 @@ impl Session {
             full_feature.send_async(connection.link(), Lun(0), AsyncEvent::LogoutRequested { within_s }, &[]);
             connection.set_deadline(now + within, CloseReason::LogoutOverdue);
         }
+    }
+
+    /// The next CmdSN that is awaited and the highest that is taken; none before full feature phase.
+    #[must_use]
+    pub fn window(&self) -> Option<(CmdSn, CmdSn)> {
+        let window = &self.shared.full_feature.as_deref()?.session.window;
+        Some((window.expected(), window.maximum()))
     }
 
     /// The session is over at once; what was not sent is forgotten.

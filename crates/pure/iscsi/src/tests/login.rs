@@ -35,7 +35,7 @@ fn grant() -> Grant {
     let mutual = Mutual::Required(credential("disk", "secret of disk"));
     let accepted = vec![credential("host", "secret of host")];
     let policy = ChapPolicy::new(true, accepted, mutual, Algorithm::Sha256).expect("a policy");
-    Grant { auth: Auth::Chap(Box::new(policy)), session: Ok(Tsih(9)), portal_group_tag: 1, target_alias: None }
+    Grant { auth: Auth::Chap(Box::new(policy)), portal_group_tag: 1, target_alias: None }
 }
 
 struct Whole {
@@ -98,6 +98,7 @@ impl Whole {
                         Err(status) => self.target.refuse(status, Time(0)),
                     }
                 }
+                target::Event::Proven => self.target.place(Ok(Tsih(9)), Time(0)),
                 target::Event::FullFeature(agreed) => {
                     let proven = agreed.identity.authentication.expect("CHAP was required");
                     let both = if proven.mutual { "both ways" } else { "one way" };

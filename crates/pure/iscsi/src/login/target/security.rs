@@ -2,8 +2,8 @@
 //!
 //! Whatever is missing, wrong, short, empty or repeated fails the authentication; there is no second try.
 
-use crate::LoginStatus;
 use crate::chap::{Algorithm, Auth, Authentication, Challenge, ChapPolicy, Mutual};
+use crate::login::Unproven;
 use crate::text::{self, TextWriter};
 
 /// The keys of this stage that an initiator sends.
@@ -46,8 +46,8 @@ impl Security {
 
     /// The security keys among `pairs` are acted on; answers wait in `answers`.
     ///
-    /// *Errors*: [`LoginStatus::AuthenticationFailure`].
-    pub(super) fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut TextWriter) -> Result<(), LoginStatus> {
+    /// *Errors*: what is not proven.
+    pub(super) fn handle(&mut self, pairs: &[(&str, &str)], answers: &mut TextWriter) -> Result<(), Unproven> {
         let said = Said::parse(pairs)?;
         let next = match (&self.state, said.0) {
             (State::Open | State::Done(_), [None, None, None, None, None, None]) => return Ok(()),
@@ -60,7 +60,7 @@ impl Security {
                 let mutual = self.prove_ourselves(challenge, identifier, theirs, answers)?;
                 State::Done(Some(Authentication { name, algorithm: challenge.algorithm(), mutual }))
             }
-            _ => return Err(LoginStatus::AuthenticationFailure),
+            _ => return Err(Unproven::KeysMalformed),
         };
         self.state = next;
         Ok(())
@@ -85,22 +85,22 @@ impl Security {
 
     /// Leaving the stage may be asked for: not before a method is agreed on when a proof is due.
     ///
-    /// *Errors*: [`LoginStatus::AuthenticationFailure`].
-    pub(super) fn permit_transit(&self) -> Result<(), LoginStatus> {
+    /// *Errors*: what is not proven.
+    pub(super) fn permit_transit(&self) -> Result<(), Unproven> {
         // In the midst of CHAP the request is only early, and answered without transit.
         let nothing_said = matches!(self.state, State::Open);
-        if nothing_said && !self.is_done() { Err(LoginStatus::AuthenticationFailure) } else { Ok(()) }
+        if nothing_said && !self.is_done() { Err(Unproven::NoMethod) } else { Ok(()) }
     }
 
     /// The operational stage may be entered: everything due is proven.
     ///
-    /// *Errors*: [`LoginStatus::AuthenticationFailure`], for who skipped this stage.
-    pub(super) fn permit_operational(&self) -> Result<(), LoginStatus> {
-        if self.is_done() { Ok(()) } else { Err(LoginStatus::AuthenticationFailure) }
+    /// *Errors*: what is not proven, for who skipped this stage.
+    pub(super) fn permit_operational(&self) -> Result<(), Unproven> {
+        if self.is_done() { Ok(()) } else { Err(Unproven::NoMethod) }
     }
 
     /// The first method of the list that we speak with this initiator. Source: RFC 7143 §6.2.1, §12.1.
-    fn choose_method(&self, methods: &str, answers: &mut TextWriter) -> Result<State, LoginStatus> {
+    fn choose_method(&self, methods: &str, answers: &mut TextWriter) -> Result<State, Unproven> {
         for method in text::list(methods) {
             let next = match method {
                 "CHAP" if self.auth.chap().is_some() => State::Algorithm,
@@ -110,13 +110,12 @@ impl Security {
             answers.push("AuthMethod", method);
             return Ok(next);
         }
-        Err(LoginStatus::AuthenticationFailure)
+        Err(Unproven::NoMethod)
     }
 
-    fn challenge(&self, algorithms: &str, answers: &mut TextWriter) -> Result<State, LoginStatus> {
+    fn challenge(&self, algorithms: &str, answers: &mut TextWriter) -> Result<State, Unproven> {
         let offered = text::list(algorithms).filter_map(|number| Algorithm::of(text::number(number)?));
-        let algorithm =
-            Algorithm::choose(offered, self.policy()?.weakest()).ok_or(LoginStatus::AuthenticationFailure)?;
+        let algorithm = Algorithm::choose(offered, self.policy()?.weakest()).ok_or(Unproven::NoAlgorithm)?;
         let challenge = Challenge::new(algorithm, &self.random);
         answers.push("CHAP_A", algorithm as u8);
         answers.push("CHAP_I", challenge.identifier());
@@ -125,10 +124,10 @@ impl Security {
     }
 
     /// The name that the response proves.
-    fn verify(&self, challenge: &Challenge, name: &str, response: &str) -> Result<String, LoginStatus> {
-        let response = text::binary(response).ok_or(LoginStatus::AuthenticationFailure)?;
+    fn verify(&self, challenge: &Challenge, name: &str, response: &str) -> Result<String, Unproven> {
+        let response = text::binary(response).ok_or(Unproven::WrongProof)?;
         let proven = challenge.verify(self.policy()?.accepted(), name, &response);
-        proven.map(|credential| credential.name.clone()).ok_or(LoginStatus::AuthenticationFailure)
+        proven.map(|credential| credential.name.clone()).ok_or(Unproven::WrongProof)
     }
 
     /// The initiator's own challenge is solved, if it poses one and we can; one that must pose one does.
@@ -139,23 +138,21 @@ impl Security {
         identifier: Option<&str>,
         challenge: Option<&str>,
         answers: &mut TextWriter,
-    ) -> Result<bool, LoginStatus> {
+    ) -> Result<bool, Unproven> {
         let policy = self.policy()?;
         let (identifier, challenge) = match (identifier, challenge) {
             (None, None) if matches!(policy.mutual(), Mutual::Required(_)) => {
-                return Err(LoginStatus::AuthenticationFailure);
+                return Err(Unproven::NotMutual);
             }
             (None, None) => return Ok(false),
             (Some(identifier), Some(challenge)) => (text::number(identifier), text::binary(challenge)),
-            _ => return Err(LoginStatus::AuthenticationFailure),
+            _ => return Err(Unproven::KeysMalformed),
         };
+        let own = policy.mutual().credential().ok_or(Unproven::MutualUnknown)?;
         let identifier = identifier.and_then(|number| u8::try_from(number).ok());
-        let (Some(identifier), Some(challenge), Some(own)) = (identifier, challenge, policy.mutual().credential())
-        else {
-            return Err(LoginStatus::AuthenticationFailure);
-        };
+        let (Some(identifier), Some(challenge)) = (identifier, challenge) else { return Err(Unproven::KeysMalformed) };
         if ours.is_reflected_by(&challenge) {
-            return Err(LoginStatus::AuthenticationFailure);
+            return Err(Unproven::Reflected);
         }
         let response = ours.algorithm().respond(identifier, &own.secret, &challenge);
         answers.push("CHAP_N", &own.name);
@@ -163,21 +160,21 @@ impl Security {
         Ok(true)
     }
 
-    fn policy(&self) -> Result<&ChapPolicy, LoginStatus> {
-        self.auth.chap().ok_or(LoginStatus::AuthenticationFailure)
+    fn policy(&self) -> Result<&ChapPolicy, Unproven> {
+        self.auth.chap().ok_or(Unproven::NoMethod)
     }
 }
 
 impl<'a> Said<'a> {
-    /// *Errors*: [`LoginStatus::AuthenticationFailure`] when a key comes twice.
-    fn parse(pairs: &[(&'a str, &'a str)]) -> Result<Self, LoginStatus> {
+    /// *Errors*: a key comes twice.
+    fn parse(pairs: &[(&'a str, &'a str)]) -> Result<Self, Unproven> {
         let mut said = Self::default();
         for &(name, value) in pairs {
             let Some(slot) = KEYS.iter().zip(&mut said.0).find_map(|(key, slot)| (*key == name).then_some(slot)) else {
                 continue;
             };
             if slot.replace(value).is_some() {
-                return Err(LoginStatus::AuthenticationFailure);
+                return Err(Unproven::KeysMalformed);
             }
         }
         Ok(said)

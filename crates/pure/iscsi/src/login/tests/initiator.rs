@@ -264,10 +264,10 @@ fn carry(
             match step {
                 TargetStep::Ask(_) => target.grant(crate::login::Grant {
                     auth: auth.clone(),
-                    session: Ok(Tsih(3)),
                     portal_group_tag: 2,
                     target_alias: Some("an alias".to_owned()),
                 }),
+                TargetStep::Proven => target.place(Ok(Tsih(3))),
                 TargetStep::Respond { response, text } => {
                     LoginResponse { stat_sn, ..response }.emit(SegmentLengths::data(text.len()), &mut header);
                     stat_sn = stat_sn.next();

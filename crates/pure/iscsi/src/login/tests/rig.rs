@@ -6,7 +6,7 @@
 //! refuses is written as the status, and what text it has. Blanks part the pairs; `~` stands for a blank in a value.
 
 use crate::chap::{Algorithm, Auth, Challenge, ChapPolicy, Credential, Mutual, Secret};
-use crate::login::{Grant, LoginStatus, TargetConfig, TargetLogin, TargetStep};
+use crate::login::{Grant, LoginStatus, NoSession, TargetConfig, TargetLogin, TargetStep};
 use crate::pdu::{
     BHS_BYTES, Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, StatSn, Transit, Tsih,
 };
@@ -25,6 +25,7 @@ pub(super) const RANDOM: [u8; 32] = *b"0123456789abcdefghijklmnopqrstuv";
 pub(super) struct Rig {
     pub(super) login: TargetLogin,
     pub(super) grant: Result<Grant, LoginStatus>,
+    pub(super) session: Result<Tsih, NoSession>,
     pub(super) tsih: Tsih,
     pub(super) negotiated: Option<Negotiated>,
     /// Bytes of text that went out.
@@ -38,10 +39,11 @@ impl Rig {
     }
 
     pub(super) fn with(config: &TargetConfig, auth: Auth) -> Self {
-        let grant = Grant { auth, session: Ok(Tsih(9)), portal_group_tag: 1, target_alias: None };
+        let grant = Grant { auth, portal_group_tag: 1, target_alias: None };
         Self {
             login: TargetLogin::new(config, RANDOM),
             grant: Ok(grant),
+            session: Ok(Tsih(9)),
             tsih: Tsih(0),
             negotiated: None,
             answered_bytes: 0,
@@ -82,7 +84,10 @@ impl Rig {
         self.login.handle_pdu(header, text);
         let mut lines = Vec::new();
         while let Some(step) = self.login.poll() {
-            lines.push(self.show(step));
+            match step {
+                TargetStep::Proven => self.login.place(self.session.clone()),
+                step => lines.push(self.show(step)),
+            }
         }
         lines
     }
@@ -122,6 +127,7 @@ impl Rig {
                 self.negotiated = Some(*negotiated);
                 "= FULL".to_owned()
             }
+            TargetStep::Proven => unreachable!("answered where it is fed"),
             TargetStep::Failed { status, .. } => {
                 self.ended = Some(status);
                 let (class, detail) = status.codes();

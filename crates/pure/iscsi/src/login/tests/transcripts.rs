@@ -225,9 +225,7 @@ fn refusal_of_the_plane_is_told() {
 #[test]
 fn target_that_has_moved_says_where_to_and_only_to_who_is_proven() {
     let mut rig = Rig::new(chap(true, Mutual::Never, Algorithm::Md5));
-    if let Ok(grant) = &mut rig.grant {
-        grant.session = Err(NoSession::Elsewhere("[fd00::2]:3261".to_owned()));
-    }
+    rig.session = Err(NoSession::Elsewhere("[fd00::2]:3261".to_owned()));
     rig.play(&format!(
         "I SEC {NORMAL} AuthMethod=CHAP
          {ASKED}
@@ -249,9 +247,7 @@ fn session_that_cannot_be_joined_is_told_only_to_who_is_proven() {
         let auth = chap(true, Mutual::Never, Algorithm::Md5);
         let mut rig = Rig::new(auth);
         rig.tsih = Tsih(77);
-        if let Ok(grant) = &mut rig.grant {
-            grant.session = Err(status.into());
-        }
+        rig.session = Err(status.into());
         rig.play(&format!(
             "I SEC {NORMAL} AuthMethod=CHAP
              {ASKED}

@@ -1,0 +1,36 @@
+//! `blockyard auth …`
+
+use super::{Desk, hosts};
+use crate::args::AuthCommand;
+use crate::client::Answer;
+use crate::failure::Failure;
+use control::AuthReport;
+use control::request::{SetAuth, SetDiscovery};
+
+pub fn run(desk: &Desk, command: AuthCommand) -> Result<(), Failure> {
+    let request = match command {
+        AuthCommand::Show => return told(desk, &desk.client.get("/auth", "auth")?),
+        AuthCommand::Weakest { algorithm } => SetAuth { weakest: Some(algorithm), discovery: None },
+        AuthCommand::Discovery { chap, no_mutual, as_host, open } => {
+            let discovery = match (as_host, open) {
+                (true, _) => SetDiscovery::Host {},
+                (_, true) => SetDiscovery::Open {},
+                _ => {
+                    let (chap, mutual_chap) = hosts::both(chap)?;
+                    SetDiscovery::Own { chap, mutual_chap, no_mutual_chap: no_mutual }
+                }
+            };
+            SetAuth { weakest: None, discovery: Some(discovery) }
+        }
+    };
+    told(desk, &desk.client.patch("/auth", &request, "auth")?)
+}
+
+fn told(desk: &Desk, answer: &Answer) -> Result<(), Failure> {
+    let auth: AuthReport = answer.decode()?;
+    let discovery = match &auth.discovery {
+        None => "proves what its host proves for other sessions".to_owned(),
+        Some(own) => own.to_string(),
+    };
+    desk.out.done(answer, &format!("CHAP speaks {} or stronger\ndiscovery {discovery}", auth.weakest))
+}

@@ -1,0 +1,31 @@
+//! How long commands took, as a table.
+
+use super::Desk;
+use crate::failure::Failure;
+use crate::output::Rows;
+use model::{LatencyReport, VolumeName};
+
+/// `blockyard volume latency`
+pub fn of_volume(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/latencies/{name}"), "latencies")?;
+    let latencies: Vec<LatencyReport> = answer.decode()?;
+    desk.out.rows(&answer, &rows(&latencies))
+}
+
+/// One row for each operation.
+pub fn rows(latencies: &[LatencyReport]) -> Rows {
+    let row = |one: &LatencyReport| {
+        let times = [one.p50_us, one.p99_us, one.p999_us, one.longest_us].map(time);
+        [one.operation.clone(), one.commands.to_string()].into_iter().chain(times).collect()
+    };
+    let header = &["OPERATION", "COMMANDS", "P50", "P99", "P99.9", "LONGEST"];
+    Rows { header, rows: latencies.iter().map(row).collect() }
+}
+
+fn time(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} us"),
+        1_000..1_000_000 => format!("{}.{:02} ms", us / 1_000, us % 1_000 / 10),
+        _ => format!("{}.{:02} s", us / 1_000_000, us % 1_000_000 / 10_000),
+    }
+}

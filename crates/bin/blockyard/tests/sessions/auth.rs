@@ -1,0 +1,325 @@
+//! Who has to prove what, to whom: hosts, discovery, and what is not spoken.
+
+use crate::array::{ARRAY_SECRET, HOST_SECRET, OPEN, TARGET, chap, initiator, portal};
+use crate::host::{Host, Login};
+use crate::play;
+use iscsi::pdu::{
+    BHS_BYTES, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, StatSn, Transit, Tsih,
+};
+use model::{ChapAlgorithm, Demand, Proof, RefusedWhy, event};
+use shard::{Stream, StreamOptions, World};
+use sim::{Sim, SimStream};
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::task::Poll;
+use std::time::Duration;
+
+const DISCOVERY_SECRET: &[u8] = b"what discovery proves";
+const OUR_DISCOVERY_SECRET: &[u8] = b"what we prove to it";
+
+/// What the array is set up to want.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wanted {
+    Nothing,
+    OneWay,
+    Mutual,
+}
+
+/// What the host does about it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Does {
+    Given,
+    Missing,
+    Wrong,
+}
+
+const WANTED: [Wanted; 3] = [Wanted::Nothing, Wanted::OneWay, Wanted::Mutual];
+const DEMANDS: [Demand; 2] = [Demand::Required, Demand::Offered];
+
+fn proof(wanted: Wanted, demand: Demand, [own, ours]: [&[u8]; 2]) -> Proof {
+    Proof {
+        own: (wanted != Wanted::Nothing).then(|| chap("web", own, demand)),
+        mutual: (wanted == Wanted::Mutual).then(|| chap("array", ours, demand)),
+    }
+}
+
+/// True when a host that does so gets in. This one goes without a proof where nobody speaks CHAP.
+fn gets_in(wanted: Wanted, demand: Demand, does: Does) -> bool {
+    match (wanted, does) {
+        (Wanted::Nothing, _) => true,
+        (_, Does::Given) => true,
+        (_, Does::Missing) => demand == Demand::Offered,
+        (_, Does::Wrong) => false,
+    }
+}
+
+/// A login of `web` that does so, where this is wanted.
+fn login(wanted: Wanted, does: Does, target: Option<&'static str>, secrets: [&'static [u8]; 2]) -> Login {
+    let own = if does == Does::Wrong { b"another secret of it" } else { secrets[0] };
+    let (mutual, unproven) = (wanted == Wanted::Mutual, does == Does::Missing);
+    Login { target, mutual, unproven, secrets: [own, secrets[1]], ..Login::of("web", 1) }
+}
+
+/// {nothing, one way, mutual} × {required, offered} × {given, missing, wrong}, for sessions and for discovery as the host.
+#[test]
+fn what_a_host_must_prove_is_asked_of_its_sessions_and_of_its_discovery() {
+    play(21, async |sim, array| {
+        for (wanted, demand) in WANTED.iter().flat_map(|&wanted| DEMANDS.map(|demand| (wanted, demand))) {
+            array
+                .edit_access(|access| access.hosts[0].proof = proof(wanted, demand, [HOST_SECRET, ARRAY_SECRET]))
+                .await;
+            for does in [Does::Given, Does::Missing, Does::Wrong] {
+                for target in [Some(TARGET), None] {
+                    let login = login(wanted, does, target, [HOST_SECRET, ARRAY_SECRET]);
+                    let cell = format!("{wanted:?} {demand:?} {does:?} {target:?}");
+                    assert_eq!(Host::is_let_in(sim, &login).await, gets_in(wanted, demand, does), "{cell}");
+                }
+            }
+        }
+    });
+}
+
+/// The same for discovery that has something of its own to prove. What the host proves otherwise is then wrong.
+#[test]
+fn what_discovery_must_prove_is_its_own_and_asked_of_nobody_else() {
+    let own: [&'static [u8]; 2] = [DISCOVERY_SECRET, OUR_DISCOVERY_SECRET];
+    play(22, async move |sim, array| {
+        for (wanted, demand) in WANTED.iter().flat_map(|&wanted| DEMANDS.map(|demand| (wanted, demand))) {
+            array.edit_access(|access| access.auth.discovery = Some(proof(wanted, demand, own))).await;
+            for does in [Does::Given, Does::Missing, Does::Wrong] {
+                let asks = login(wanted, does, None, own);
+                let cell = format!("{wanted:?} {demand:?} {does:?}");
+                assert_eq!(Host::is_let_in(sim, &asks).await, gets_in(wanted, demand, does), "{cell}");
+            }
+            let as_host = login(wanted, Does::Given, None, [HOST_SECRET, ARRAY_SECRET]);
+            let is_in = Host::is_let_in(sim, &as_host).await;
+            assert_eq!(is_in, wanted == Wanted::Nothing, "{wanted:?} {demand:?}: the host's own secret");
+            let session = login(Wanted::Mutual, Does::Given, Some(TARGET), [HOST_SECRET, ARRAY_SECRET]);
+            assert!(Host::is_let_in(sim, &session).await, "{wanted:?} {demand:?}: sessions are not concerned");
+        }
+        let told = array.refused().await;
+        let of_discovery = |why: &RefusedWhy| matches!(why, RefusedWhy::DiscoveryNotProven { .. });
+        assert!(
+            told.iter().any(|login| of_discovery(&login.why) && login.remedy().contains("auth discovery")),
+            "{told:?}"
+        );
+    });
+}
+
+#[test]
+fn mutual_proof_that_is_required_is_not_forgone() {
+    play(23, async |sim, array| {
+        let one_way = Login { mutual: false, ..Login::of("web", 1) };
+        assert!(Host::is_let_in(sim, &one_way).await, "it is offered only");
+        array
+            .edit_access(|access| {
+                let ours = access.hosts[0].proof.mutual.as_mut().unwrap();
+                ours.demand = Demand::Required;
+            })
+            .await;
+        assert!(!Host::is_let_in(sim, &one_way).await);
+        let why = array.refused().await.remove(0).reason();
+        assert!(why.contains("does not ask us to prove ourselves"), "{why}");
+        assert!(Host::is_let_in(sim, &Login::of("web", 1)).await);
+        let distrusts = Login { secrets: [HOST_SECRET, b"not what we prove"], ..Login::of("web", 2) };
+        assert!(!Host::is_let_in(sim, &distrusts).await, "the host finds out that we are not whom it wants");
+    });
+}
+
+#[test]
+fn discovery_with_a_proof_of_its_own_names_only_what_the_host_sees() {
+    play(24, async |sim, array| {
+        array
+            .edit_access(|access| {
+                access.auth.discovery = Some(proof(Wanted::OneWay, Demand::Required, [DISCOVERY_SECRET, ARRAY_SECRET]));
+                access.presentations.retain(|shown| shown.host.as_str() != OPEN);
+            })
+            .await;
+        for (host, sees) in [("web", true), (OPEN, false)] {
+            let asks = raw_login(sim, &initiator(host), DISCOVERY_SECRET).await;
+            assert_eq!(asks, Some((0, 0)), "{host} proves what discovery asks for");
+            let heard = Login { target: None, unproven: true, ..Login::of(host, 1) };
+            assert!(!Host::is_let_in(sim, &heard).await);
+            if sees {
+                let login =
+                    Login { target: None, mutual: false, secrets: [DISCOVERY_SECRET, b""], ..Login::of(host, 1) };
+                let (mut asker, _) = Host::follow(sim, &login, portal()).await;
+                assert_eq!(asker.targets().await.len(), 1);
+            }
+        }
+    });
+}
+
+#[test]
+fn hash_function_that_is_forbidden_is_not_spoken() {
+    play(25, async |sim, array| {
+        for (weakest, offered, status) in [
+            (ChapAlgorithm::Md5, 5, (0, 0)),
+            (ChapAlgorithm::Sha1, 5, (2, 1)),
+            (ChapAlgorithm::Sha1, 6, (0, 0)),
+            (ChapAlgorithm::Sha256, 6, (2, 1)),
+            (ChapAlgorithm::Sha256, 7, (0, 0)),
+            (ChapAlgorithm::Sha3_256, 7, (2, 1)),
+        ] {
+            array.edit_access(|access| access.auth.weakest = weakest).await;
+            let mut knocker = Knocker::connect(sim).await;
+            let names = format!("InitiatorName={}\0SessionType=Normal\0TargetName={TARGET}\0", initiator("web"));
+            assert_eq!(knocker.say(&format!("{names}AuthMethod=CHAP\0")).await.0, (0, 0));
+            assert_eq!(knocker.say(&format!("CHAP_A={offered}\0")).await.0, status, "{weakest} {offered}");
+        }
+        let why = array.refused().await.remove(0).reason();
+        assert!(why.contains("CHAP_A"), "{why}");
+    });
+}
+
+/// A host that guesses: it is answered ever later. Who is right is not, and was never locked out.
+#[test]
+fn guessing_is_answered_ever_later_and_hurts_nobody_else() {
+    play(26, async |sim, array| {
+        let home = Host::login(sim, &Login::of("web", 1)).await;
+        let thief = sim.add_node("10.0.0.66".parse().unwrap());
+        let wrong = |isid| Login { secrets: [b"guess after guess!", ARRAY_SECRET], ..Login::of("web", isid) };
+        let mut took = Vec::new();
+        for isid in 2..12 {
+            let since = sim.now();
+            assert!(!Host::is_let_in(&thief, &wrong(isid)).await);
+            took.push(sim.now().since(since));
+        }
+        assert!(took[..3].iter().all(|took| took.as_millis() < 100), "{took:?}");
+        assert!(took[3..].is_sorted() && took[9].as_secs() >= 10, "{took:?}");
+        let told = array.refused().await;
+        assert_eq!((told[0].times, told[0].held_back_ms), (10, 10_000), "{told:?}");
+        let guesses: Vec<_> =
+            array.events().await.into_iter().filter(|raised| raised.code == event::GUESSING).collect();
+        assert_eq!(guesses.len(), 2, "at five and at ten: {guesses:?}");
+        assert!(guesses[0].sentence.contains("10.0.0.66") && guesses[0].subject.name == initiator("web"));
+
+        // Twenty at once: one is judged, and keeps its turn while its answer is held back.
+        for isid in 20..40 {
+            let (thief, guess) = (thief.clone(), wrong(isid));
+            sim.spawn(async move {
+                let _ = Host::is_let_in(&thief, &guess).await;
+            });
+        }
+        sim.sleep(Duration::from_secs(1)).await;
+        assert!(!Host::is_let_in(&thief, &wrong(50)).await);
+        let told = array.refused().await;
+        assert!(matches!(told[0].why, RefusedWhy::HeldBack { .. }) && told[0].times == 31, "{told:?}");
+        let since = sim.now();
+        drop(home);
+        assert!(Host::is_let_in(sim, &Login::of("web", 1)).await, "from where it was proven before");
+        assert!(Host::is_let_in(&thief, &Login::of("other", 1)).await, "another host there");
+        assert!(sim.now().since(since).as_millis() < 200);
+        sim.sleep(Duration::from_secs(11)).await;
+        assert!(Host::is_let_in(&thief, &Login::of("web", 41)).await, "a right proof from there, in its turn");
+    });
+}
+
+/// Silent connections from one address and from many, more than there are places for: hosts get in as if there were none.
+#[test]
+fn half_open_logins_are_bounded_and_keep_no_host_out() {
+    play(27, async |sim, array| {
+        let mut silent = Vec::new();
+        for last in 100..120 {
+            let flooder = sim.add_node(std::net::IpAddr::from([10, 0, 0, last]));
+            for _ in 0..70 {
+                silent.push(flooder.connect(portal(), StreamOptions::default()).await.unwrap());
+            }
+            sim.sleep(Duration::from_millis(50)).await;
+            let since = sim.now();
+            assert!(Host::is_let_in(sim, &Login::of("web", last)).await);
+            assert!(Host::is_let_in(&flooder, &Login::of("other", last)).await, "also from where the flood comes");
+            assert!(sim.now().since(since).as_millis() < 200);
+        }
+        sim.sleep(Duration::from_millis(50)).await;
+        let mut open = 0;
+        for stream in &silent {
+            open += usize::from(is_open(stream).await);
+        }
+        assert!((900..=1024).contains(&open), "{open} are still under way");
+        // One byte now and then makes no login.
+        for _ in 0..16 {
+            for stream in &silent {
+                let _ = poll_fn(|cx| match stream.poll_write(cx, &[IoSlice::new(&[0x43])]) {
+                    Poll::Pending => Poll::Ready(Ok(0)),
+                    done => done,
+                })
+                .await;
+            }
+            sim.sleep(Duration::from_secs(1)).await;
+        }
+        for stream in &silent {
+            assert!(!is_open(stream).await, "a login takes fifteen seconds at most");
+        }
+        assert_eq!(array.sessions().await.iter().filter(|session| session.target.is_none()).count(), 0);
+    });
+}
+
+/// False when the array has ended the connection.
+async fn is_open(stream: &SimStream) -> bool {
+    poll_fn(|cx| Poll::Ready(stream.poll_read(cx, &mut [0; 1]).is_pending())).await
+}
+
+/// What a discovery login that proves `secret` as `web` with MD5 comes to; nothing when the array says nothing.
+async fn raw_login(sim: &Sim, initiator: &str, secret: &[u8]) -> Option<(u8, u8)> {
+    let mut knocker = Knocker::connect(sim).await;
+    knocker.say(&format!("InitiatorName={initiator}\0SessionType=Discovery\0AuthMethod=CHAP\0")).await;
+    let (_, challenge) = knocker.say("CHAP_A=5\0").await;
+    let value = |key: &str| challenge.split('\0').find_map(|pair| pair.strip_prefix(key)).map(str::to_owned);
+    let (identifier, bytes) = (value("CHAP_I=")?, iscsi::text::binary(&value("CHAP_C=")?)?);
+    let secret = iscsi::chap::Secret::new(secret).unwrap();
+    let response = iscsi::chap::Algorithm::Md5.respond(identifier.parse().ok()?, &secret, &bytes);
+    let response = iscsi::text::hexadecimal(&response);
+    Some(knocker.say(&format!("CHAP_N=web\0CHAP_R={response}\0")).await.0)
+}
+
+/// A login that is spoken by hand, in the security stage.
+struct Knocker {
+    stream: SimStream,
+}
+
+impl Knocker {
+    async fn connect(sim: &Sim) -> Self {
+        Self { stream: sim.connect(portal(), StreamOptions::default()).await.unwrap() }
+    }
+
+    /// The status of the response, and its text.
+    async fn say(&mut self, text: &str) -> ((u8, u8), String) {
+        let request = LoginRequest {
+            transit: Transit::stay(Stage::Security),
+            version_max: 0,
+            version_min: 0,
+            isid: Isid([0x80, 0, 0, 0, 0, 9]),
+            tsih: Tsih(0),
+            initiator_task_tag: InitiatorTaskTag(1),
+            cid: Cid(0),
+            cmd_sn: CmdSn(1),
+            exp_stat_sn: StatSn(0),
+        };
+        let mut pdu = vec![0; BHS_BYTES];
+        request.emit(SegmentLengths::data(text.len()), pdu.first_chunk_mut().unwrap());
+        pdu.extend(text.bytes());
+        pdu.resize(pdu.len().next_multiple_of(4), 0);
+        let mut sent = 0;
+        while sent < pdu.len() {
+            sent += poll_fn(|cx| self.stream.poll_write(cx, &[IoSlice::new(&pdu[sent..])])).await.unwrap();
+        }
+        let header = self.take(BHS_BYTES).await;
+        let len = usize::from(header[6]) << 8 | usize::from(header[7]);
+        let text = self.take(len.next_multiple_of(4)).await;
+        ((header[36], header[37]), String::from_utf8_lossy(&text[..len]).into_owned())
+    }
+
+    async fn take(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        let mut had = 0;
+        while had < len {
+            let got = poll_fn(|cx| match self.stream.poll_read(cx, &mut bytes[had..]) {
+                Poll::Ready(Ok(0)) => panic!("the array has closed the connection"),
+                other => other,
+            });
+            had += got.await.unwrap();
+        }
+        bytes
+    }
+}

@@ -1,0 +1,132 @@
+//! What logins have to prove: of one host, and of discovery.
+
+use crate::Control;
+use crate::request::{NewChap, SetAuth, SetDiscovery};
+use crate::state::{ChapRecord, ProofRecord, State};
+use crate::view::AuthReport;
+use model::{Refusal, code};
+
+/// What is to be different about a proof.
+#[derive(Default)]
+pub(crate) struct ProofChange {
+    pub chap: Option<NewChap>,
+    pub mutual_chap: Option<NewChap>,
+    /// Nothing is proven any more, unless something is given.
+    pub no_chap: bool,
+    /// We prove nothing any more, unless something is given.
+    pub no_mutual_chap: bool,
+}
+
+impl Control {
+    /// What holds for the logins of all hosts.
+    #[must_use]
+    pub fn auth(&self) -> AuthReport {
+        AuthReport::of(&self.state().auth)
+    }
+
+    /// From the next login on this holds; sessions that are there stay.
+    ///
+    /// *Errors*: the CHAP settings do not fit together.
+    pub async fn set_auth(&self, request: SetAuth) -> Result<AuthReport, Refusal> {
+        let turn = self.turn().await;
+        let mut next = State::clone(&self.state());
+        let auth = &mut next.auth;
+        auth.weakest = request.weakest.unwrap_or(auth.weakest);
+        match request.discovery {
+            None => {}
+            Some(SetDiscovery::Host {}) => auth.discovery = None,
+            Some(SetDiscovery::Open {}) => auth.discovery = Some(ProofRecord::default()),
+            Some(SetDiscovery::Own { chap, mutual_chap, no_mutual_chap }) => {
+                let change = ProofChange { chap, mutual_chap, no_mutual_chap, no_chap: false };
+                let before = auth.discovery.take().unwrap_or_default();
+                let node = self.settings.node.as_str();
+                let after = before.changed(change, "discovery", node)?;
+                if after.chap.is_none() {
+                    return Err(Refusal::new(
+                        code::CHAP_INVALID,
+                        "nothing is given that discovery should prove",
+                        "give its CHAP secret, or say --open or --as-host",
+                    ));
+                }
+                auth.discovery = Some(after);
+            }
+        }
+        admit_proofs(&next)?;
+        let auth = next.auth;
+        let report = AuthReport::of(&auth);
+        self.commit_access(&turn, |state| state.auth = auth).await?;
+        Ok(report)
+    }
+}
+
+impl ProofRecord {
+    /// The proof with the change; `own` and `ours` are the CHAP names where none are given.
+    ///
+    /// *Errors*: a CHAP name or a secret is none, or there is no secret.
+    pub(crate) fn changed(self, change: ProofChange, own: &str, ours: &str) -> Result<Self, Refusal> {
+        let chap = if change.no_chap { None } else { self.chap };
+        let mutual_chap = if change.no_chap || change.no_mutual_chap { None } else { self.mutual_chap };
+        Ok(Self {
+            chap: renewed(chap, change.chap, own)?,
+            mutual_chap: renewed(mutual_chap, change.mutual_chap, ours)?,
+        })
+    }
+}
+
+/// One direction of CHAP, as `given` wants it.
+fn renewed(before: Option<ChapRecord>, given: Option<NewChap>, user: &str) -> Result<Option<ChapRecord>, Refusal> {
+    let Some(given) = given else { return Ok(before) };
+    let secret = given.secret.map(crate::request::SecretText::secret).transpose()?;
+    let (known_user, known_secret, known_demand) = match before {
+        Some(before) => (Some(before.user), Some(before.secret), before.demand),
+        None => (None, None, None),
+    };
+    let user = given.user.or(known_user).unwrap_or_else(|| user.to_owned());
+    admit_user(&user)?;
+    let secret = secret.or(known_secret).ok_or_else(|| {
+        Refusal::new(
+            code::CHAP_INVALID,
+            format!("CHAP as {user} has no secret"),
+            "name a file that holds the secret alone with --chap-secret-file or --mutual-secret-file",
+        )
+    })?;
+    Ok(Some(ChapRecord { user, secret, demand: given.demand.or(known_demand) }))
+}
+
+/// Admits what is proven in both directions, by all hosts and in discovery: a secret that we prove is nobody's that is proven to
+/// us, or whoever is asked to prove it could answer our challenge with our own answer to it. *Source*: RFC 7143 §9.2.1.
+pub(crate) fn admit_proofs(state: &State) -> Result<(), Refusal> {
+    let hosts = state.hosts.iter().map(|(name, record)| (format!("host {name}"), &record.proof));
+    let discovery = state.auth.discovery.iter().map(|proof| ("discovery".to_owned(), proof));
+    let proofs: Vec<(String, &ProofRecord)> = hosts.chain(discovery).collect();
+    for (who, proof) in &proofs {
+        let Some(ours) = &proof.mutual_chap else { continue };
+        if proof.chap.is_none() {
+            return Err(Refusal::new(
+                code::CHAP_INVALID,
+                format!("{who} is to check us without being checked"),
+                "give its own CHAP secret as well as the mutual one",
+            ));
+        }
+        let same =
+            |(_, other): &&(String, &ProofRecord)| other.chap.as_ref().is_some_and(|own| own.secret == ours.secret);
+        if let Some((other, _)) = proofs.iter().find(same) {
+            let message = match who == other {
+                true => format!("{who} has the same CHAP secret in both directions"),
+                false => format!("what we would prove to {who} is what {other} proves to us"),
+            };
+            let hint = "give two different ones, or each side could answer with the other's own challenge";
+            return Err(Refusal::new(code::SECRETS_EQUAL, message, hint));
+        }
+    }
+    Ok(())
+}
+
+/// Admits a CHAP name: 1 to 255 bytes of text without control characters, which is what one login key carries.
+fn admit_user(user: &str) -> Result<(), Refusal> {
+    if (1..=255).contains(&user.len()) && !user.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let message = format!("a CHAP name of {} bytes, some of them perhaps no text, is not possible", user.len());
+    Err(Refusal::new(code::CHAP_INVALID, message, "use 1 to 255 bytes of text without control characters"))
+}

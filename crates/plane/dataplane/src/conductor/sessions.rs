@@ -1,0 +1,74 @@
+//! One session: how it is, and its end.
+
+use super::{Conductor, engine_gone, questions};
+use crate::registry::{Entry, Notice, SessionId};
+use futures_util::future::{Either, select};
+use model::{CommandWindow, LatencyReport, Refusal, SessionDetail, SessionEnd, VolumeName, code};
+use shard::World;
+use shard::mailbox;
+use std::pin::pin;
+use std::time::Duration;
+
+/// How long a session may take to say how it is.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+/// How long an initiator may take to log out when it is asked to by an operator.
+const LOGOUT_TIME: Duration = Duration::from_secs(5);
+/// How much sooner we cut it off than its connection would by itself, to know which it was.
+const SOONER: Duration = Duration::from_millis(100);
+/// How often we look whether it has.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl<W: World> Conductor<W> {
+    pub(super) async fn session_detail(&self, id: u32) -> Result<SessionDetail, Refusal> {
+        let (key, entry) = self.session(id)?;
+        let (tell, told) = mailbox::channel();
+        // A session that is just ending says nothing.
+        let _ = entry.notices.send(Notice::TellWindow { tell });
+        let window: Option<CommandWindow> =
+            match select(pin!(told.receive()), pin!(self.seat.world.sleep(ANSWER_TIME))).await {
+                Either::Left((window, _)) => window,
+                Either::Right(_) => None,
+            };
+        let (view, now) = (self.seat.access.borrow().clone(), self.seat.world.now());
+        Ok(SessionDetail {
+            session: questions::session_report(key, &entry, &view, now),
+            window,
+            latencies: entry.counters.latencies.report(),
+        })
+    }
+
+    /// The session is over when this returns, and nothing of it runs any more.
+    pub(super) async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
+        let (key, entry) = self.session(id)?;
+        if !now {
+            let until = self.seat.world.now() + (LOGOUT_TIME - SOONER);
+            let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
+            while self.seat.world.now() < until {
+                self.seat.world.sleep(LOOK).await;
+                if !self.seat.registry.is_here(key) {
+                    return Ok(SessionEnd::LoggedOut);
+                }
+            }
+        }
+        let (gone, is_gone) = mailbox::channel();
+        let _ = entry.notices.send(Notice::Close { gone });
+        is_gone.receive().await;
+        tracing::info!(initiator = entry.nexus.initiator, "a session was ended by an operator");
+        Ok(SessionEnd::CutOff)
+    }
+
+    pub(super) async fn latencies(&self, volume: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
+        let home = self.volume_home(volume)?;
+        let told = self.seat.call(home.home, move |seat| async move {
+            seat.unit(home.id).map(|unit| unit.latencies()).unwrap_or_default()
+        });
+        told.await.ok_or_else(engine_gone)
+    }
+
+    fn session(&self, id: u32) -> Result<(SessionId, Entry), Refusal> {
+        let mut sessions = self.seat.registry.sessions().into_iter();
+        sessions.find(|(_, entry)| u32::from(entry.tsih) == id).ok_or_else(|| {
+            Refusal::new(code::SESSION_UNKNOWN, format!("there is no session {id}"), "see blockyard session list")
+        })
+    }
+}

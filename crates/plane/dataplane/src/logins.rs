@@ -1,0 +1,159 @@
+//! Logins under way: how many there may be, and who makes room when there are too many.
+//!
+//! A login of a well-behaved host takes milliseconds. So the one that goes is the oldest that has said nothing yet, or else the oldest
+//! that has taken long: a flood of silent connections hurts itself.
+
+use shard::Time;
+use shard::mailbox::{self, Receiver, Sender};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long a login that has asked for something is left alone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The bounds of [`Logins`].
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Over all addresses.
+    pub all: usize,
+    /// From one address.
+    pub per_address: usize,
+}
+
+/// All logins under way, by when they began.
+pub struct Logins {
+    bounds: Bounds,
+    under_way: BTreeMap<u64, Login>,
+    counts: BTreeMap<IpAddr, usize>,
+    next: u64,
+}
+
+struct Login {
+    address: IpAddr,
+    since: Time,
+    has_asked: bool,
+    /// True when its place is kept although nothing is waited for.
+    is_held: bool,
+    /// Dropped to end it.
+    _end: Sender<()>,
+}
+
+impl Logins {
+    /// None is under way.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, under_way: BTreeMap::new(), counts: BTreeMap::new(), next: 0 }
+    }
+
+    /// Takes a place for a login from `address`; the receiver hears the end of its channel when it has to make room. `None` when there
+    /// are too many and none that would.
+    pub fn begin(&mut self, address: IpAddr, now: Time) -> Option<(u64, Receiver<()>)> {
+        let here = self.counts.get(&address).copied().unwrap_or(0);
+        if here >= self.bounds.per_address {
+            self.make_room(address, now)?;
+        } else if self.under_way.len() >= self.bounds.all {
+            let busiest = self.counts.iter().max_by_key(|&(_, &count)| count).map(|(&address, _)| address)?;
+            self.make_room(busiest, now)?;
+        }
+        let id = self.next;
+        self.next += 1;
+        let (end, ends) = mailbox::channel();
+        let login = Login { address, since: now, has_asked: false, is_held: false, _end: end };
+        self.under_way.insert(id, login);
+        *self.counts.entry(address).or_default() += 1;
+        Some((id, ends))
+    }
+
+    /// The login has said who it is.
+    pub fn asked(&mut self, id: u64) {
+        if let Some(login) = self.under_way.get_mut(&id) {
+            login.has_asked = true;
+        }
+    }
+
+    /// The login keeps its place until it ends.
+    pub fn hold(&mut self, id: u64) {
+        if let Some(login) = self.under_way.get_mut(&id) {
+            login.is_held = true;
+        }
+    }
+
+    /// The login is over. Without effect when it had to make room.
+    pub fn end(&mut self, id: u64) {
+        let Some(login) = self.under_way.remove(&id) else { return };
+        if let Some(count) = self.counts.get_mut(&login.address) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&login.address);
+            }
+        }
+    }
+
+    fn make_room(&mut self, address: IpAddr, now: Time) -> Option<()> {
+        let here = || self.under_way.iter().filter(|(_, login)| login.address == address && !login.is_held);
+        let silent = here().find(|(_, login)| !login.has_asked);
+        let victim = silent.or_else(|| here().find(|(_, login)| now.since(login.since) >= PATIENCE));
+        let id = victim.map(|(&id, _)| id)?;
+        self.end(id);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    const BOUNDS: Bounds = Bounds { all: 6, per_address: 3 };
+
+    fn address(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time(seconds * 1_000_000_000)
+    }
+
+    fn has_ended(ends: &Receiver<()>) -> bool {
+        ends.receive().now_or_never().is_some()
+    }
+
+    #[test]
+    fn oldest_silent_login_of_an_address_makes_room() {
+        let mut logins = Logins::new(BOUNDS);
+        let places: Vec<_> = (0..3).map(|_| logins.begin(address(1), at(0)).expect("room")).collect();
+        logins.asked(places[0].0);
+        assert!(logins.begin(address(1), at(0)).is_some());
+        assert_eq!(places.iter().map(|(_, ends)| has_ended(ends)).collect::<Vec<_>>(), [false, true, false]);
+        logins.end(places[1].0);
+        assert_eq!(logins.counts[&address(1)], 3, "what made room is not counted twice");
+    }
+
+    #[test]
+    fn login_that_has_asked_makes_room_only_when_it_takes_long() {
+        let mut logins = Logins::new(BOUNDS);
+        for _ in 0..3 {
+            let (id, _) = logins.begin(address(1), at(0)).expect("room");
+            logins.asked(id);
+        }
+        assert!(logins.begin(address(1), at(1)).is_none());
+        assert!(logins.begin(address(1), at(2)).is_some());
+    }
+
+    #[test]
+    fn busiest_address_makes_room_for_others_and_what_is_held_never_does() {
+        let mut logins = Logins::new(BOUNDS);
+        let few: Vec<_> = (0..2).map(|_| logins.begin(address(1), at(0)).expect("room")).collect();
+        let many: Vec<_> = (0..3).map(|_| logins.begin(address(2), at(0)).expect("room")).collect();
+        let other = logins.begin(address(3), at(0)).expect("room");
+        logins.hold(many[0].0);
+        assert!(logins.begin(address(4), at(0)).is_some());
+        assert!(!has_ended(&many[0].1) && has_ended(&many[1].1));
+        assert!(!few.iter().chain([&other]).any(|(_, ends)| has_ended(ends)));
+        assert_eq!(logins.under_way.len(), 6);
+        let mut held = Logins::new(Bounds { all: 1, per_address: 1 });
+        let (id, _ends) = held.begin(address(1), at(0)).expect("room");
+        held.hold(id);
+        assert!(held.begin(address(1), at(9)).is_none() && held.begin(address(2), at(9)).is_none());
+    }
+}
