@@ -17,8 +17,8 @@ fn login_without_authentication_goes_straight_through_both_stages() {
          T SEC>OPS TargetPortalGroupTag=1 AuthMethod=None
          I OPS>FULL HeaderDigest=None,CRC32C InitialR2T=No ImmediateData=Yes MaxBurstLength=16776192 \
              FirstBurstLength=524288 MaxRecvDataSegmentLength=262144 MaxOutstandingR2T=16
-         T OPS>FULL HeaderDigest=None InitialR2T=No ImmediateData=Yes MaxBurstLength=1048576 MaxOutstandingR2T=4 \
-             FirstBurstLength=262144 MaxRecvDataSegmentLength=262144
+         T OPS>FULL HeaderDigest=None InitialR2T=No ImmediateData=Yes MaxBurstLength=1048576 FirstBurstLength=262144 \
+             MaxOutstandingR2T=4 MaxRecvDataSegmentLength=262144
          = FULL"
     ));
     let agreed = rig.negotiated.unwrap();
