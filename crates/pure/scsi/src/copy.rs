@@ -17,7 +17,7 @@ use crate::identity::{Identity, TargetPort};
 use crate::reservation::InitiatorPort;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::unit::LogicalUnit;
-use block::{Extent, Geometry, Lba, Rope, View};
+use block::{Extent, Geometry, Lba, Rope, Run, View};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -47,13 +47,19 @@ impl Neighbour {
     pub const NOT_REACHABLE: Sense = Sense::new(SenseKey::CopyAborted, AdditionalSense::COPY_TARGET_NOT_REACHABLE);
 }
 
-/// Asks a unit for a copy: [`LogicalUnit::copy_read`] and [`LogicalUnit::copy_write`] where it has its home.
+/// Asks a unit for a copy: [`LogicalUnit::copy_read`] and its like, where it has its home.
 pub trait CopyUnit {
     /// The shape of its device; `None` when it is not there any more.
     fn geometry(&self) -> Copying<'_, Option<Geometry>>;
 
     /// What it has in `extent`, for `asker`.
     fn read(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Rope, Sense>>;
+
+    /// The run that `extent` begins with: blocks that have a place, or have none and read as zeros; for `asker`.
+    fn run(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Run, Sense>>;
+
+    /// What it has in `extent` reads as zeros, and has no place where it need not have one; stable.
+    fn discard(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<(), Sense>>;
 
     /// It has `data` from `start` on, by order of `asker`; stable.
     fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>>;

@@ -3,7 +3,7 @@
 use crate::registry::SessionId;
 use crate::seat::Seat;
 use crate::unit::{Unit, identity};
-use block::{BlockDevice, Extent, Geometry, Lba, Rope, View};
+use block::{BlockDevice, Extent, Geometry, Lba, Rope, Run, View};
 use model::VolumeId;
 use scsi::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours, Sense};
 use shard::World;
@@ -76,6 +76,16 @@ impl<W: World> CopyUnit for AtHome<W> {
 
     fn read(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Rope, Sense>> {
         let asked = self.ask(move |unit| async move { unit.logical_unit.copy_read(&asker, extent).await });
+        Box::pin(async move { asked.await.unwrap_or(Err(Neighbour::NOT_REACHABLE)) })
+    }
+
+    fn run(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Run, Sense>> {
+        let asked = self.ask(move |unit| async move { unit.logical_unit.copy_run(&asker, extent).await });
+        Box::pin(async move { asked.await.unwrap_or(Err(Neighbour::NOT_REACHABLE)) })
+    }
+
+    fn discard(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<(), Sense>> {
+        let asked = self.ask(move |unit| async move { unit.logical_unit.copy_discard(&asker, extent).await });
         Box::pin(async move { asked.await.unwrap_or(Err(Neighbour::NOT_REACHABLE)) })
     }
 

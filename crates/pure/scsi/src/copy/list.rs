@@ -114,11 +114,7 @@ fn cscd_of(descriptor: &[u8; CSCD_BYTES], at: usize) -> Result<Cscd, Sense> {
     if code != IDENTIFICATION {
         return Err(Sense::illegal(AdditionalSense::UNSUPPORTED_TARGET_DESCRIPTOR_TYPE));
     }
-    // LU ID TYPE: only logical unit numbers. Initiators look for 24/00 here (libiscsi's suite), though it is in the list.
-    if bits >> 6 != 0 {
-        return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
-    }
-    // Only disks are here.
+    // Only disks are here. LU ID TYPE is ignored where a designator names the unit.
     if bits & 0x1F != 0 {
         return wrong(1, Some(4));
     }

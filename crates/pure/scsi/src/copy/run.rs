@@ -211,24 +211,72 @@ impl<D: BlockDevice> LogicalUnit<D> {
         copied: impl Fn(u64),
     ) -> Result<(), Failure> {
         let Found { from, to, bytes } = found;
-        // Of blocks that overlap, none is overwritten before it was read.
-        let backwards = from.which == to.which && to.start > from.start;
-        let pieces = bytes.div_ceil(PIECE_BYTES);
-        for nth in 0..pieces {
-            let nth = if backwards { pieces - 1 - nth } else { nth };
-            let at = nth * PIECE_BYTES;
-            let here = PIECE_BYTES.min(bytes - at);
-            ticket.check_live()?;
-            let block = |end: &End| end.start.0 + at / u64::from(end.geometry.block_bytes);
-            let extent = Extent::new(block(from), here / u64::from(from.geometry.block_bytes));
-            let data = from.neighbour.unit.read(asker.clone(), extent).await.map_err(third_party)?;
-            ticket.check_live()?;
-            let asker = CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() };
-            to.neighbour.unit.write(asker, Lba(block(to)), data.into_view()).await.map_err(third_party)?;
+        let asker =
+            Asker { reads: asker.clone(), writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() } };
+        if from.which == to.which {
+            // Of blocks that overlap, none is overwritten before it was read.
+            let pieces = bytes.div_ceil(PIECE_BYTES);
+            for nth in 0..pieces {
+                let at = if to.start > from.start { pieces - 1 - nth } else { nth } * PIECE_BYTES;
+                let here = PIECE_BYTES.min(bytes - at);
+                copy_piece(&asker, found, at, here, ticket).await?;
+                copied(here);
+            }
+            return Ok(());
+        }
+        let mut at = 0;
+        while at < *bytes {
+            let here = copy_run(&asker, found, at, ticket).await?;
             copied(here);
+            at += here;
         }
         Ok(())
     }
+}
+
+/// As whom the two ends are asked.
+struct Asker {
+    reads: CopyAsker,
+    writes: CopyAsker,
+}
+
+impl End {
+    /// The blocks of so many bytes behind the first `at`.
+    fn extent(&self, at: u64, bytes: u64) -> Extent {
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        Extent::new(self.start.0 + at / block_bytes, bytes / block_bytes)
+    }
+}
+
+/// Copies `bytes` behind the first `at` of a segment by way of memory.
+async fn copy_piece(asker: &Asker, found: &Found, at: u64, bytes: u64, ticket: &Ticket<'_>) -> Result<(), Failure> {
+    let Found { from, to, .. } = found;
+    ticket.check_live()?;
+    let data = from.neighbour.unit.read(asker.reads.clone(), from.extent(at, bytes)).await.map_err(third_party)?;
+    ticket.check_live()?;
+    let start = to.extent(at, bytes).start;
+    to.neighbour.unit.write(asker.writes.clone(), start, data.into_view()).await.map_err(third_party)?;
+    Ok(())
+}
+
+/// Copies what of a segment begins behind its first `at` bytes and is alike: blocks, or a hole, which the destination then has
+/// too, where discarded blocks of it read as zeros. How many bytes that were.
+async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) -> Result<u64, Failure> {
+    let Found { from, to, bytes } = found;
+    ticket.check_live()?;
+    let run = from.neighbour.unit.run(asker.reads.clone(), from.extent(at, bytes - at)).await.map_err(third_party)?;
+    // In blocks that both have whole; of a run that is shorter than one, all of it is read.
+    let block = u64::from(from.geometry.block_bytes.max(to.geometry.block_bytes));
+    let run_bytes = run.extent.len.bytes(from.geometry.block_bytes);
+    let alike = (run_bytes / block * block).min(bytes - at);
+    if !run.mapped && alike > 0 && to.geometry.discard_zeroes {
+        ticket.check_live()?;
+        to.neighbour.unit.discard(asker.writes.clone(), to.extent(at, alike)).await.map_err(third_party)?;
+        return Ok(alike);
+    }
+    let here = alike.max(block).min(PIECE_BYTES).min(bytes - at);
+    copy_piece(asker, found, at, here, ticket).await?;
+    Ok(here)
 }
 
 fn aborted(code: AdditionalSense) -> Sense {

@@ -36,6 +36,14 @@ impl CopyUnit for House {
         Box::pin(async move { self.0.copy_read(&asker, extent).await })
     }
 
+    fn run(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Run, Sense>> {
+        Box::pin(async move { self.0.copy_run(&asker, extent).await })
+    }
+
+    fn discard(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<(), Sense>> {
+        Box::pin(async move { self.0.copy_discard(&asker, extent).await })
+    }
+
     fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>> {
         Box::pin(async move { self.0.copy_write(&asker, start, data).await })
     }
@@ -43,9 +51,12 @@ impl CopyUnit for House {
 
 /// A unit of this number on the street, filled with it.
 fn move_in(street: &Rc<Street>, number: u8, block_bytes: u32, seers: &[(NexusId, bool)]) -> Bed {
+    move_in_over(street, number, Bench::new(block_bytes, BLOCKS), seers)
+}
+
+fn move_in_over(street: &Rc<Street>, number: u8, bench: Bench, seers: &[(NexusId, bool)]) -> Bed {
     let mut identity = identity();
     (identity.naa[15], identity.uuid[15]) = (number, number);
-    let bench = Bench::new(block_bytes, BLOCKS);
     bench.bytes.borrow_mut().fill(number);
     let unit = LogicalUnit::new(bench, identity, Options::default()).with_neighbours(street.clone());
     for (nexus, relative) in [(HOST, 1), (OTHER, 2)] {
@@ -274,7 +285,6 @@ fn copy_list_that_lies_is_refused_and_nothing_is_copied() {
     assert_eq!(with(&|list| list[8] = 0xFF), (5, 0x1A, 0), "more segments than memory has");
     assert_eq!(with(&|list| list[1] = 0x08), (5, 0x26, 0), "LIST ID USAGE is reserved");
     assert_eq!(with(&|list| list[16] = 0xE0), (5, 0x26, 0x07), "a port of Fibre Channel");
-    assert_eq!(with(&|list| list[17] = 0x80), (5, 0x24, 0), "LU ID TYPE");
     assert_eq!(with(&|list| list[17] = 0x01), (5, 0x26, 0), "a tape");
     assert_eq!(with(&|list| list[17] = 0x20), UNREACHABLE, "NUL");
     assert_eq!(with(&|list| list[21] = 0x13), (5, 0x26, 0), "a designator of a port");
@@ -293,6 +303,10 @@ fn copy_list_that_lies_is_refused_and_nothing_is_copied() {
     let huge = cdb16(0x83, 0, 0, u32::MAX);
     assert_eq!(sense(&run(&one, HOST, &huge, &[])), (5, 0x1A, 0), "refused before any of it comes");
     assert!(holds(&one, 0, BLOCKS, 1) && holds(&two, 0, BLOCKS, 2));
+    let mut ignored = good_list.clone();
+    ignored[17] = 0x80;
+    good(copy(&one, HOST, &ignored));
+    assert!(holds(&two, 8, 8, 1), "LU ID TYPE is ignored");
 }
 
 fn status(unit: &Bed, nexus: NexusId, id: u8) -> Outcome {
@@ -391,4 +405,42 @@ fn unit_without_neighbours_has_nothing_to_copy() {
     let data = Buf::copy_of(&[1; 3]).freeze();
     let asker = CopyAsker { nexus: HOST, initiator: initiator(1), port: (*port(1)).clone(), read_only: false };
     assert!(now(unit.copy_write(&asker, Lba(0), data)).is_err(), "a part of a block");
+}
+
+/// A unit over a thin disk of granules of 8 blocks.
+fn move_in_thin(street: &Rc<Street>, number: u8, granules: usize) -> Bed {
+    let mut bench = Bench::new(512, BLOCKS);
+    bench.thin = Some(Thin::new(8, granules));
+    let unit = move_in_over(street, number, bench, &[(HOST, false)]);
+    unit.device().bytes.borrow_mut().fill(0);
+    unit
+}
+
+#[test]
+fn copy_makes_holes_of_holes_and_reads_none_of_them() {
+    let street = Rc::new(Street::default());
+    let (from, to) = (move_in_thin(&street, 1, 32), move_in_thin(&street, 2, 32));
+    tell(&from, &cdb10(0x2A, 0, 16, 8), &[7; 8 * BLOCK]);
+    tell(&to, &cdb10(0x2A, 0, 0, 64), &[9; 64 * BLOCK]);
+    ops(&from);
+    ops(&to);
+    let segment = segment((0, 1), 64, (0, 0));
+    good(copy(&to, HOST, &list(&[cscd(&from, 3), cscd(&to, 3)], &[segment])));
+    assert!(holds(&to, 0, 16, 0) && holds(&to, 16, 8, 7) && holds(&to, 24, 40, 0) && holds(&to, 64, 8, 0));
+    assert_eq!(ops(&from), [Op::Read(16, 8)]);
+    assert_eq!(thin_of(&to).mapped.borrow().iter().copied().collect::<Vec<_>>(), [2]);
+    assert_eq!(good(status(&to, HOST, 7))[8..12], [0, 0, 0, 32], "holes count as copied");
+}
+
+#[test]
+fn copy_of_holes_respects_reservations_and_says_that_a_pool_is_full() {
+    let street = Rc::new(Street::default());
+    let (from, to) = (move_in_thin(&street, 1, 32), move_in_thin(&street, 2, 1));
+    street.0.borrow_mut().iter_mut().for_each(|(_, seers)| seers.push((OTHER, false)));
+    good(run(&from, OTHER, &[0x16, 0, 0, 0, 0, 0], &[]));
+    assert_eq!(sense(&ask_for_copy(&to, &from, &to)), THIRD_PARTY, "what has a place is not told either");
+    good(run(&from, OTHER, &[0x17, 0, 0, 0, 0, 0], &[]));
+    tell(&from, &cdb10(0x2A, 0, 0, 16), &[7; 16 * BLOCK]);
+    tell(&to, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK]);
+    assert_eq!(sense(&ask_for_copy(&to, &from, &to)), (7, 0x27, 0x07));
 }

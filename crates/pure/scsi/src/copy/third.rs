@@ -7,7 +7,7 @@ use crate::reservation::{Access, ItNexus};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::{Claim, Ticket};
 use crate::unit::LogicalUnit;
-use block::{BlockDevice, Extent, Lba, Rope, View};
+use block::{BlockDevice, Extent, Lba, Rope, Run, View};
 use std::future::poll_fn;
 
 /// No task of a nexus is called so: the tag that iSCSI reserves.
@@ -31,12 +31,39 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub async fn copy_write(&self, asker: &CopyAsker, start: Lba, data: View) -> Result<(), Sense> {
         let extent = self.device().geometry().extent_of(start, data.len());
         let extent = extent.map_err(|_| Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
-        if asker.read_only || self.options.read_only || self.mode.get().software_write_protect {
-            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
-        }
+        self.check_copy_writable(asker)?;
         let part = self.take_part(asker, extent, Access::Writes).await?;
         self.write(start, data, true).await.map_err(sense_of)?;
         part.check_live().map_err(|_| failed())
+    }
+
+    /// The run that `extent`, which is not empty, begins with, as if `asker` had asked GET LBA STATUS.
+    ///
+    /// *Errors*: as [`LogicalUnit::copy_read`].
+    pub async fn copy_run(&self, asker: &CopyAsker, extent: Extent) -> Result<Run, Sense> {
+        let _part = self.take_part(asker, extent, Access::Reads).await?;
+        if !self.tells_space {
+            return Ok(Run { extent, mapped: true });
+        }
+        self.device().run(extent).await.map_err(|error| sense_of(read_failure(error)))
+    }
+
+    /// The blocks of `extent` read as zeros, as if `asker` had written or unmapped them.
+    ///
+    /// *Durability*: stable. *Errors*: as [`LogicalUnit::copy_read`].
+    pub async fn copy_discard(&self, asker: &CopyAsker, extent: Extent) -> Result<(), Sense> {
+        self.check_copy_writable(asker)?;
+        let part = self.take_part(asker, extent, Access::Writes).await?;
+        let discarded = self.discard(extent).await.map_err(sense_of)?;
+        self.make_stable(discarded).await.map_err(sense_of)?;
+        part.check_live().map_err(|_| failed())
+    }
+
+    fn check_copy_writable(&self, asker: &CopyAsker) -> Result<(), Sense> {
+        if asker.read_only || self.options.read_only || self.mode.get().software_write_protect {
+            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
+        }
+        Ok(())
     }
 
     /// Lets a part of a copy in, which holds back what runs alone on its blocks and waits for it, and for nothing else.
