@@ -23,6 +23,9 @@ pub struct Access {
     pub presentations: Vec<Presentation>,
 }
 
+/// The name that stands for every host and for whoever is none. No host and no group is called so.
+pub const EVERYONE: &str = "everyone";
+
 /// A target that hosts log in to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {

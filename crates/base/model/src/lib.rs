@@ -40,7 +40,7 @@ mod time;
 mod volume;
 pub mod volume_policy;
 
-pub use access::{Access, Host, Initiators, Presentation, Target, is_shown_in};
+pub use access::{Access, EVERYONE, Host, Initiators, Presentation, Target, is_shown_in};
 pub use call::{Call, Reply};
 pub use chap::{AuthPolicy, Chap, ChapAlgorithm, Demand, Proof};
 pub use check::{CheckFinding, CheckKind, PoolCheck};

@@ -117,7 +117,9 @@ pub enum Command {
         visible_alias = "map",
         after_help = "Example:
   blockyard present tank/vm1 web
-  blockyard present tank/images web --lun 7 --read-only"
+  blockyard present tank/images web --lun 7 --read-only
+  blockyard present tank/db web --also tank/log --spread 2
+  blockyard present tank/scratch --everyone"
     )]
     Present(PresentOptions),
     /// Show a volume to a host no more

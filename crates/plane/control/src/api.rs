@@ -11,7 +11,7 @@ use crate::request::{
     AddGroup, AddLog, AddMember, EndSession, Events, Explain, GroupChange, GrowPool, HostChange, ImportPool, Locate,
     LockSnapshot, NewClone, NewCopy, NewDisk, NewHost, NewHostGroup, NewPool, NewPortal, NewPresentation, NewSnapshots,
     NewSpare, NewTarget, NewVolume, PoolSettings, PortalGroupSettings, PortalSettings, RemoveLog, RemovePortal,
-    Replace, Resize, RollBack, SetAuth, SetBalance, StartScrub, Unpresent, VolumeChange, VolumeSettings,
+    Replace, Resize, RollBack, SetAuth, SetBalance, Spread, StartScrub, Unpresent, VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -76,6 +76,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/refused", get(refused))
         .route("/targets", get(targets).post(add_target))
         .route("/targets/{name}", axum::routing::delete(remove_target))
+        .route("/presentations/spread", post(spread))
         .route("/presentations", get(presentations).post(present).delete(unpresent))
         .route("/sessions", get(sessions))
         .route("/sessions/{id}", get(session).delete(end_session))
@@ -373,6 +374,10 @@ async fn presentations(State(control): Shared) -> Answer {
 
 async fn present(State(control): Shared, Body(request): Body<NewPresentation>) -> Answer {
     created("presentation", to_its_end(async move { control.present(request).await }).await?)
+}
+
+async fn spread(State(control): Shared, Body(request): Body<Spread>) -> Answer {
+    created("presentations", to_its_end(async move { control.present_spread(request).await }).await?)
 }
 
 async fn unpresent(State(control): Shared, Asked(request): Asked<Unpresent>) -> Answer {

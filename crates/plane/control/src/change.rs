@@ -18,4 +18,5 @@ mod portals;
 pub(crate) mod presentations;
 pub(crate) mod snapshots;
 pub(crate) mod spares;
+mod spread;
 pub(crate) mod volumes;

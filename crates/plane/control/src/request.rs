@@ -503,6 +503,24 @@ pub struct NewPresentation {
     pub groups: Vec<u16>,
 }
 
+/// Show a host one volume through several targets, or several volumes shared out to them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spread {
+    /// The volumes.
+    pub volumes: Vec<VolumeName>,
+    /// The host.
+    pub host: Name,
+    /// Over how many targets.
+    pub targets: u16,
+    /// True when the host may not write.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Through portals of which groups; through all when empty.
+    #[serde(default)]
+    pub groups: Vec<u16>,
+}
+
 /// Which presentation to end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

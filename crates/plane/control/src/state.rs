@@ -1,7 +1,7 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
 use model::{
-    Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, Host,
+    Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE, Host,
     Initiators, Iqn, Name, Network, NodeId, PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy, Presentation,
     Proof, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName, VolumePolicy,
 };
@@ -240,11 +240,13 @@ impl State {
                 weakest: self.auth.weakest,
                 discovery: self.auth.discovery.as_ref().map(ProofRecord::proof),
             },
-            hosts: self.hosts.iter().map(|(name, record)| record.host(name)).collect(),
+            hosts: self.hosts.iter().map(|(name, record)| record.host(name)).chain(self.stranger()).collect(),
             presentations: self
                 .hosts
                 .keys()
-                .flat_map(|host| self.seen_by(host).map(|record| record.presentation(host)))
+                .cloned()
+                .chain(self.stranger().map(|stranger| stranger.name))
+                .flat_map(|host| self.seen_by(&host).map(|record| record.presentation(&host)).collect::<Vec<_>>())
                 .collect(),
         }
     }
@@ -271,8 +273,26 @@ impl State {
         self.hosts.keys().filter(move |host| self.stands_for(who, host))
     }
 
+    /// True when no new host or group can be called so.
+    pub fn is_taken(&self, name: &Name) -> bool {
+        self.hosts.contains_key(name) || self.groups.contains_key(name) || name.as_str() == EVERYONE
+    }
+
+    /// True when the name stands for every host and for whoever is none.
+    pub fn is_everyone(&self, who: &Name) -> bool {
+        who.as_str() == EVERYONE && !self.hosts.contains_key(who) && !self.groups.contains_key(who)
+    }
+
+    /// Whoever is no host, while something is presented to everyone and no host stands for any initiator.
+    fn stranger(&self) -> Option<Host> {
+        let name = &self.presentations.iter().find(|record| self.is_everyone(&record.host))?.host;
+        let nobody_else = self.hosts.values().all(|host| !host.any);
+        let (networks, proof) = Default::default();
+        nobody_else.then(|| Host { name: name.clone(), initiators: Initiators::Any, networks, proof })
+    }
+
     fn stands_for(&self, who: &Name, host: &Name) -> bool {
-        who == host || self.groups.get(who).is_some_and(|group| group.contains(host))
+        who == host || self.is_everyone(who) || self.groups.get(who).is_some_and(|group| group.contains(host))
     }
 
     /// The presentations of a volume.

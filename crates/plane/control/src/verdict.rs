@@ -1,10 +1,12 @@
 //! How everything is, in one sentence: what is so, what it means, what to do.
 
 use crate::Control;
+use crate::state::{PresentationRecord, State};
 use model::{
-    DiskName, DiskReport, DiskState, EngineReport, LogState, MemberReport, MemberState, Order, PoolReport, PoolState,
-    PortalReport, PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
+    DiskName, DiskReport, DiskState, EngineReport, LogState, MemberReport, MemberState, Name, Order, PoolReport,
+    PoolState, PortalReport, PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
 };
+use std::collections::BTreeSet;
 
 impl Control {
     /// How the whole array is.
@@ -22,6 +24,7 @@ impl Control {
             .chain(disks.iter().filter_map(|disk| of_disk(disk, &pools)))
             .chain(volumes.iter().filter_map(of_volume))
             .chain(portals.iter().filter_map(of_portal))
+            .chain(of_openness(&self.state()))
             .collect();
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -78,6 +81,27 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
         ),
     };
     Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })
+}
+
+/// Volumes that whoever reaches a portal sees, each once.
+fn of_openness(state: &State) -> Vec<Problem> {
+    let is_open = |who: &Name| {
+        let any = state.hosts.get(who).filter(|host| host.any && host.networks.is_empty());
+        state.is_everyone(who) || any.is_some_and(|host| host.proof.proof().own.is_none())
+    };
+    let mut seen = BTreeSet::new();
+    let shown = state.presentations.iter().filter(|shown| is_open(&shown.host) && seen.insert(&shown.volume));
+    let problem = |shown: &PresentationRecord| Problem {
+        severity: Severity::Warning,
+        subject: format!("volume {}", shown.volume),
+        state: "open to everyone".to_owned(),
+        meaning: format!(
+            "whoever reaches a portal can {} it, and proves nothing",
+            if shown.read_only { "read" } else { "read and write" }
+        ),
+        action: format!("present it to hosts by name, and run blockyard unpresent {} {}", shown.volume, shown.host),
+    };
+    shown.map(problem).collect()
 }
 
 /// A log device that does not work.

@@ -208,8 +208,18 @@ pub struct VolumeSettingOptions {
 pub struct PresentOptions {
     /// Which volume
     pub volume: VolumeName,
-    /// To which host
-    pub host: Name,
+    /// To which host, or group of hosts
+    #[arg(required_unless_present = "everyone")]
+    pub host: Option<Name>,
+    /// To everyone who reaches a portal, without proof
+    #[arg(long, conflicts_with = "host")]
+    pub everyone: bool,
+    /// One volume through each of N targets, or several (--also) shared out to them: several sessions instead of one
+    #[arg(long, value_name = "N", conflicts_with_all = ["lun", "target"])]
+    pub spread: Option<u16>,
+    /// Another volume to spread; may be repeated
+    #[arg(long = "also", value_name = "VOLUME", requires = "spread")]
+    pub also: Vec<VolumeName>,
     /// Under which number [default: the lowest that is free]
     #[arg(long, value_name = "N")]
     pub lun: Option<u16>,

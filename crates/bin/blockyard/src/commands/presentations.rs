@@ -7,16 +7,45 @@ use crate::connect;
 use crate::failure::Failure;
 use crate::output::Rows;
 use control::PresentationReport;
-use control::request::NewPresentation;
+use control::request::{NewPresentation, Spread};
+use model::EVERYONE;
+use std::collections::BTreeSet;
 
 pub fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failure> {
-    let PresentOptions { volume, host, lun, target, read_only, groups } = options;
-    let request = NewPresentation { volume, host, target, lun, read_only, groups };
-    let answer = desk.client.post("/presentations", &request, "presentation")?;
-    let seen: PresentationReport = answer.decode()?;
+    let PresentOptions { volume, host, everyone: _, spread, also, lun, target, read_only, groups } = options;
+    let host = host.map_or_else(|| EVERYONE.parse(), Ok)?;
+    let (answer, seen) = match spread {
+        Some(targets) => {
+            let volumes = std::iter::once(volume).chain(also).collect();
+            let request = Spread { volumes, host, targets, read_only, groups };
+            let answer = desk.client.post("/presentations/spread", &request, "presentations")?;
+            let seen: Vec<PresentationReport> = answer.decode()?;
+            (answer, seen)
+        }
+        None => {
+            let request = NewPresentation { volume, host, target, lun, read_only, groups };
+            let answer = desk.client.post("/presentations", &request, "presentation")?;
+            let seen = answer.decode()?;
+            (answer, vec![seen])
+        }
+    };
+    let mut text: String = seen.iter().map(told).collect();
+    if seen.iter().any(|seen| seen.host.as_str() == EVERYONE) {
+        text += "warning: whoever reaches a portal sees it, and proves nothing; present it to hosts by name unless that is wanted\n";
+    }
+    // Each target once: a login finds all that it shows.
+    let mut targets = BTreeSet::new();
+    text.extend(seen.iter().filter(|seen| targets.insert(&seen.iqn)).map(connect::lines));
+    if seen.len() > 1 && seen.iter().all(|one| one.volume == seen[0].volume) {
+        text += "\nThe host has several paths to one volume: it needs multipath (multipathd, MPIO).\n";
+    }
+    desk.out.done(&answer, text.trim_end())
+}
+
+fn told(seen: &PresentationReport) -> String {
+    let who = if seen.host.as_str() == EVERYONE { EVERYONE.to_owned() } else { format!("host {}", seen.host) };
     let how = if seen.read_only { ", read-only" } else { "" };
-    let text = format!("host {} sees volume {} as LUN {}{how} of {}", seen.host, seen.volume, seen.lun, seen.iqn);
-    desk.out.done(&answer, &format!("{text}\n{}", connect::lines(&seen).trim_end()))
+    format!("{who} sees volume {} as LUN {}{how} of {}\n", seen.volume, seen.lun, seen.iqn)
 }
 
 pub fn unpresent(desk: &Desk, options: &UnpresentOptions) -> Result<(), Failure> {

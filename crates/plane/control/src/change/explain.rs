@@ -90,8 +90,13 @@ fn of_volume(volume: &VolumeReport) -> Point {
 fn of_presentation(state: &State, host: &Name, shown: &PresentationRecord) -> Point {
     let iqn = state.targets.get(&shown.target).map(|target| target.iqn.to_string()).unwrap_or_default();
     let how = if shown.read_only { "read-only" } else { "read-write" };
+    let sentence = format!("it is LUN {} of {iqn}, {how}", shown.lun);
+    if state.is_everyone(&shown.host) {
+        let remedy = format!("blockyard unpresent {} {}, and present it to hosts by name", shown.volume, shown.host);
+        return Point::note(format!("{sentence}, as it is to everyone who reaches a portal"), remedy);
+    }
     let by = if shown.host == *host { String::new() } else { format!(", as one of group {}", shown.host) };
-    Point::good(format!("it is LUN {} of {iqn}, {how}{by}", shown.lun))
+    Point::good(sentence + &by)
 }
 
 fn of_portals(shown: &PresentationRecord, portals: &[PortalReport]) -> Point {

@@ -15,7 +15,7 @@ impl Control {
     pub async fn add_group_of_hosts(&self, request: NewHostGroup) -> Result<HostGroupReport, Refusal> {
         let turn = self.turn().await;
         let (name, state) = (request.name, self.state());
-        if state.hosts.contains_key(&name) || state.groups.contains_key(&name) {
+        if state.is_taken(&name) {
             let message = format!("there is a host or a group {name} already");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }

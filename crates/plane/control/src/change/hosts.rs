@@ -16,7 +16,7 @@ impl Control {
         let turn = self.turn().await;
         let name = request.name.clone();
         let state = self.state();
-        if state.hosts.contains_key(&name) || state.groups.contains_key(&name) {
+        if state.is_taken(&name) {
             return Err(Refusal::new(
                 code::NAME_TAKEN,
                 format!("there is a host or a group {name} already"),

@@ -59,9 +59,9 @@ impl Control {
 }
 
 /// Admits a presentation that is new, of a host or a group and a target that are there; this is its number.
-fn admit_presentation(state: &State, request: &NewPresentation, target: &Name) -> Result<u16, Refusal> {
+pub(crate) fn admit_presentation(state: &State, request: &NewPresentation, target: &Name) -> Result<u16, Refusal> {
     let who = &request.host;
-    if !state.hosts.contains_key(who) && !state.groups.contains_key(who) {
+    if !state.is_taken(who) {
         return Err(unknown_host(who));
     }
     if !state.targets.contains_key(target) {

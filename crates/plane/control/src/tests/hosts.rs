@@ -3,7 +3,7 @@
 use super::{Array, new_host, new_presentation, new_volume};
 use crate::request::{
     GroupChange, HostChange, NewBackend, NewChap, NewHostGroup, NewPresentation, NewVolume, SecretText, SetAuth,
-    SetDiscovery,
+    SetDiscovery, Spread, Unpresent,
 };
 use model::{ChapAlgorithm, Code, Demand, Initiators, Iqn, Name, Refusal, Size, code};
 
@@ -226,4 +226,68 @@ async fn demand_changes_without_the_secret_being_told_again() {
     let told = array.access().hosts.into_iter().find(|host| host.name == name("web")).expect("known");
     let own = told.proof.own.expect("it still has one");
     assert_eq!((own.secret.expose(), own.demand), (&b"secret of the host"[..], Demand::Offered));
+}
+
+#[tokio::test]
+async fn volume_that_everyone_sees_is_seen_by_hosts_and_strangers_and_warned_of() {
+    let array = furnished(&["a", "b"]).await;
+    let control = &array.control;
+    assert_eq!(
+        code_of(control.add_host(new_host("everyone", &["iqn.2001-04.com.example:x"])).await),
+        Some(code::NAME_TAKEN)
+    );
+    control.present(new_presentation("b", "web")).await.expect("seen");
+    let shown = control.present(new_presentation("a", "everyone")).await.expect("seen");
+    assert_eq!(shown.lun, 1, "free for every host");
+    let access = array.access();
+    let stranger = access.host_of(&iqn("stranger"), "10.9.9.9".parse().expect("an address")).expect("let in");
+    let seen_by = |host: &Name| access.presentations.iter().filter(|shown| shown.host == *host).count();
+    assert_eq!((stranger.name.as_str(), seen_by(&stranger.name)), ("everyone", 1));
+    assert_eq!((seen_by(&name("web")), seen_by(&name("db"))), (2, 1));
+    let status = control.status().await.expect("told");
+    let warned: Vec<_> = status.problems.iter().map(|problem| (&problem.subject[..], &problem.state[..])).collect();
+    assert_eq!(warned, [("volume a", "open to everyone")]);
+    let told = control.explain(&name("db"), &"a".parse().expect("a name")).await.expect("known");
+    assert!(told.sees && told.points.iter().any(|point| point.sentence.contains("everyone")), "{told:?}");
+    let gone = Unpresent { volume: "a".parse().expect("a name"), host: name("everyone"), target: None };
+    control.unpresent(&gone).await.expect("gone");
+    assert!(array.access().host_of(&iqn("stranger"), "10.9.9.9".parse().expect("an address")).is_none());
+}
+
+#[tokio::test]
+async fn volumes_are_spread_over_targets_all_or_none() {
+    let array = furnished(&["a", "b", "c"]).await;
+    let control = &array.control;
+    let spread = |volumes: &[&str], host: &str, targets| Spread {
+        volumes: volumes.iter().map(|text| text.parse().expect("a name")).collect(),
+        host: name(host),
+        targets,
+        read_only: false,
+        groups: Vec::new(),
+    };
+    let seen = control.present_spread(spread(&["a", "b", "c"], "web", 2)).await.expect("seen");
+    let places: Vec<_> = seen.iter().map(|one| (one.volume.to_string(), one.target.to_string(), one.lun)).collect();
+    let place = |volume: &str, target: &str, lun| (volume.to_owned(), target.to_owned(), lun);
+    assert_eq!(places, [place("a", "default", 0), place("b", "default-2", 0), place("c", "default", 1)]);
+    let paths = control.present_spread(spread(&["a"], "db", 3)).await.expect("seen");
+    let iqns: Vec<&str> = paths.iter().map(|one| one.iqn.as_str()).collect();
+    assert_eq!(
+        iqns,
+        [
+            "iqn.2026-11.io.blockyard:node1",
+            "iqn.2026-11.io.blockyard:node1.default-2",
+            "iqn.2026-11.io.blockyard:node1.default-3"
+        ]
+    );
+    let before = control.state();
+    let refused = [
+        (spread(&["b", "a"], "db", 4), code::PRESENTED_ALREADY),
+        (spread(&["b"], "db", 0), code::REQUEST_INVALID),
+        (spread(&["none"], "db", 2), code::VOLUME_UNKNOWN),
+        (spread(&["b"], "nobody", 9), code::HOST_UNKNOWN),
+    ];
+    for (request, expected) in refused {
+        assert_eq!(code_of(control.present_spread(request).await), Some(expected));
+    }
+    assert_eq!(control.state(), before, "no target is left behind, either");
 }

@@ -1,0 +1,77 @@
+//! Presentations through several targets at once: several sessions, where one is the bottleneck.
+
+use crate::Control;
+use crate::boot::DEFAULT_TARGET;
+use crate::change::copies::admit_whole;
+use crate::change::presentations::admit_presentation;
+use crate::change::volumes;
+use crate::request::{NewPresentation, Spread};
+use crate::state::{PresentationRecord, State, TargetRecord};
+use crate::view::PresentationReport;
+use model::{Name, Refusal, code};
+use std::collections::BTreeMap;
+
+/// The most targets that volumes are spread over: each is a session of every host.
+const TARGETS_MAX: u16 = 32;
+
+impl Control {
+    /// The host sees one volume through each of so many targets, or several volumes shared out to them. Targets that are missing are
+    /// served from now on. All of it or nothing.
+    ///
+    /// *Errors*: as [`Control::present`], or so many targets are not possible.
+    pub async fn present_spread(&self, request: Spread) -> Result<Vec<PresentationReport>, Refusal> {
+        let turn = self.turn().await;
+        if !(1..=TARGETS_MAX).contains(&request.targets) {
+            let message = format!("volumes cannot be spread over {} targets", request.targets);
+            return Err(Refusal::new(code::REQUEST_INVALID, message, format!("choose 1 to {TARGETS_MAX}")));
+        }
+        let mut ids = BTreeMap::new();
+        for name in &request.volumes {
+            let volume = self.volume(name).await?.ok_or_else(|| volumes::unknown(name))?;
+            admit_whole(&volume)?;
+            ids.insert(name.clone(), volume.id);
+        }
+        let mut next = State::clone(&self.state());
+        let targets: Vec<Name> =
+            (1..=request.targets).map(|n| self.spread_target(&mut next, n)).collect::<Result<_, _>>()?;
+        let pairs: Vec<_> = match request.volumes.as_slice() {
+            [] => return Err(Refusal::new(code::REQUEST_INVALID, "no volume is named", "name at least one")),
+            [one] => targets.iter().map(|target| (one, target)).collect(),
+            several => several.iter().zip(targets.iter().cycle()).collect(),
+        };
+        let mut records = Vec::new();
+        for (volume, target) in pairs {
+            let one = NewPresentation {
+                volume: volume.clone(),
+                host: request.host.clone(),
+                target: Some(target.clone()),
+                lun: None,
+                read_only: request.read_only,
+                groups: request.groups.clone(),
+            };
+            let lun = admit_presentation(&next, &one, target)?;
+            let NewPresentation { volume, host, read_only, groups, .. } = one;
+            let (volume_id, target) = (ids[&volume], target.clone());
+            let record = PresentationRecord { volume, volume_id, host, target, lun, groups, read_only };
+            next.presentations.push(record.clone());
+            records.push(record);
+        }
+        self.commit_access(&turn, |state| *state = next).await?;
+        Ok(records.iter().map(|record| self.presentation_report(record)).collect())
+    }
+
+    /// The target of this number among those that are spread over: the first is the default one.
+    fn spread_target(&self, state: &mut State, number: u16) -> Result<Name, Refusal> {
+        let name = if number == 1 { DEFAULT_TARGET.to_owned() } else { format!("{DEFAULT_TARGET}-{number}") };
+        let name: Name = name.parse()?;
+        if !state.targets.contains_key(&name) {
+            let iqn = format!("{}:{}.{name}", self.settings.target_base, self.settings.node).parse()?;
+            if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
+                let message = format!("target {other} has the iSCSI name {iqn}");
+                return Err(Refusal::new(code::NAME_TAKEN, message, "remove that target, or spread over fewer"));
+            }
+            state.targets.insert(name.clone(), TargetRecord { iqn });
+        }
+        Ok(name)
+    }
+}
