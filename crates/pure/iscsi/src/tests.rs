@@ -6,6 +6,7 @@ mod data_out;
 mod digests;
 mod initiator;
 mod login;
+mod lossy;
 mod ordering;
 mod pair;
 mod properties;

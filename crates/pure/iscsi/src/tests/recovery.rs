@@ -24,7 +24,7 @@ fn out(tag: u32, transfer_tag: TargetTransferTag, data_sn: u32, offset: u32, is_
     Out { tag, transfer_tag, lun: LUN, data_sn, offset, is_final }
 }
 
-fn snack(kind: SnackType, tag: u32, beg_run: u32, run_length: u32) -> Vec<u8> {
+pub(super) fn snack(kind: SnackType, tag: u32, beg_run: u32, run_length: u32) -> Vec<u8> {
     let header = Snack {
         kind,
         lun: Lun(0),
@@ -39,7 +39,7 @@ fn snack(kind: SnackType, tag: u32, beg_run: u32, run_length: u32) -> Vec<u8> {
     bytes.to_vec()
 }
 
-fn reassign(tag: u32, cmd_sn: u32, referenced: u32, exp_data_sn: u32) -> Vec<u8> {
+pub(super) fn reassign(tag: u32, cmd_sn: u32, referenced: u32, exp_data_sn: u32) -> Vec<u8> {
     let plain = manage(tag, cmd_sn, TaskFunction::TaskReassign, referenced, 0);
     let header = TaskManagementRequest::parse(plain.first_chunk().expect("a header")).expect("a request");
     let mut bytes = [0; 48];
@@ -198,7 +198,7 @@ fn acknowledgement_of_data_that_nobody_asked_for_is_rejected() {
 }
 
 /// A PDU with both digests.
-fn digested(header: &[u8], data: &[u8]) -> Vec<u8> {
+pub(super) fn digested(header: &[u8], data: &[u8]) -> Vec<u8> {
     let mut bytes = header.to_vec();
     bytes.extend_from_slice(&crc32c(header).to_le_bytes());
     if !data.is_empty() {

@@ -67,6 +67,7 @@ pub(super) struct Rig {
     pub(super) cmd_sn: u32,
     /// The connection that is used.
     pub(super) slot: usize,
+    agreed: Negotiated,
 }
 
 impl Rig {
@@ -76,13 +77,13 @@ impl Rig {
 
     pub(super) fn with(config: Config, negotiated: Negotiated) -> Self {
         let now = Time(0);
-        let target = Session::in_full_feature(Rc::new(config), negotiated, now);
-        Self { target, now, cmd_sn: 1, slot: 0 }
+        let target = Session::in_full_feature(Rc::new(config), negotiated.clone(), now);
+        Self { target, now, cmd_sn: 1, slot: 0, agreed: negotiated }
     }
 
     /// Another connection joins the session, and is used from now on.
     pub(super) fn join(&mut self, cid: u16) -> Option<usize> {
-        let agreed = negotiated();
+        let agreed = self.agreed.clone();
         let identity = Identity { cid: Cid(cid), joins: true, ..agreed.identity.clone() };
         let joining = Joining::of(Negotiated { identity, ..agreed });
         self.slot = self.target.join(&joining, self.now)?;
