@@ -1,6 +1,7 @@
 //! The command line: noun, then verb.
 
 mod auth;
+mod conform;
 mod disk;
 mod event;
 mod host;
@@ -12,6 +13,7 @@ mod snapshot;
 mod volume;
 
 pub use auth::{AuthCommand, ChapOptions};
+pub use conform::ConformOptions;
 pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{GroupCommand, HostCommand, TargetCommand};
@@ -137,6 +139,13 @@ pub enum Command {
     /// Events: what has happened
     #[command(subcommand, after_help = "Example:\n  blockyard event list --follow")]
     Event(EventCommand),
+    /// Try an iSCSI target, this one or any other, against the rules of the protocol
+    #[command(after_help = "Example:
+  blockyard conform iscsi://10.0.0.5/iqn.2026-11.io.blockyard:target
+  blockyard conform iscsi://san/iqn.2003-01.org.linux-iscsi:disk/1 --only recovery
+
+Units are read and nothing is written; sessions of other initiators are not touched. Exit code 1 when a rule is broken.")]
+    Conform(ConformOptions),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  blockyard completion bash > /etc/bash_completion.d/blockyard")]
     Completion {

@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod config;
 mod confirm;
+mod conform;
 mod connect;
 mod engine;
 mod failure;
@@ -36,6 +37,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Serve(options) => serve::serve(&options, cli.global.socket),
         Command::Completion { shell } => commands::completion(shell),
+        Command::Conform(options) => conform::run(&options, &cli.global),
         command => commands::run(command, &cli.global),
     }
 }

@@ -44,9 +44,11 @@ impl Output {
 
     /// The answer is printed: as it came for `-o json`, else as these rows.
     pub fn rows(self, answer: &Answer, rows: &Rows) -> Result<(), Failure> {
-        if self.is_json() {
-            return self.json(answer);
-        }
+        if self.is_json() { self.json(answer) } else { self.lines(rows) }
+    }
+
+    /// These rows are printed.
+    pub fn lines(self, rows: &Rows) -> Result<(), Failure> {
         let aligned = self.form == Some(Form::Table) || io::stdout().is_terminal();
         put(&if aligned { self.aligned(rows) } else { self.tabbed(rows) })
     }

@@ -157,3 +157,34 @@ fn daemon_is_alone_ends_well_and_comes_back_after_a_kill() {
     assert!(!dir.join("socket").exists());
     assert_eq!(ask(dir, &["status"]).code, 3);
 }
+
+#[test]
+fn daemon_keeps_every_rule_that_conform_tries() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut daemon = start(dir.path());
+    wait_until_served(dir.path());
+    for arguments in [
+        &["volume", "create", "scratch", "16MiB", "--ram"][..],
+        &["host", "add", "conform", "--initiator", "iqn.2026-11.io.blockyard:conform"],
+        &["present", "scratch", "conform"],
+    ] {
+        assert_eq!(ask(dir.path(), arguments).code, 0, "{arguments:?}");
+    }
+    let cell = |table: &str, column: usize| {
+        let told = ask(dir.path(), &[table, "list", "--no-headers"]).stdout;
+        told.split('\t').nth(column).expect("a cell").trim().to_owned()
+    };
+    let url = format!("iscsi://{}/{}", cell("portal", 0), cell("target", 1));
+    let tried = ask(dir.path(), &["conform", &url]);
+    assert_eq!(tried.code, 0, "{}{}", tried.stdout, tried.stderr);
+    assert!(tried.stderr.contains(" 0 failed, 0 skipped"), "{}{}", tried.stdout, tried.stderr);
+    let wrong = ask(dir.path(), &["conform", &url.replace("iqn.", "iqn.2026-11.nobody:"), "--only", "data"]);
+    assert_eq!(
+        (wrong.code, wrong.stdout.matches("skipped\t").count()),
+        (0, 7),
+        "a target that is not there: {}",
+        wrong.stdout
+    );
+    assert_eq!(ask(dir.path(), &["conform", "nonsense"]).code, 2);
+    end(&mut daemon, Signal::TERM);
+}

@@ -8,8 +8,10 @@ use control::request::{NewPortal, RemovePortal};
 use iscsi::initiator::Event;
 use iscsi::{CloseReason, LoginStatus};
 use model::PortalAddress;
+use shard::World;
 use sim::Sim;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 fn refused(met: Result<Host, Event>) -> LoginStatus {
     match met {
@@ -82,5 +84,22 @@ fn portal_that_closes_takes_its_connections_and_leaves_the_session() {
         node.control.remove_portal(PortalAddress(other), RemovePortal { force: true }).await.unwrap();
         second.until_closed().await;
         assert_eq!(first.another(&login, 2, 3, portal()).await.unwrap().read(5).await, [0x33; 512]);
+    });
+}
+
+/// At level 2 a session outlives its connections; who logs in anew in its place does not wait for that.
+#[test]
+fn session_that_waits_for_a_connection_is_reinstated_at_once() {
+    play(5, async |sim, array| {
+        let login = Login { recovery: 2, ..Login::of(OPEN, 1) };
+        let first = Host::login(sim, &login).await;
+        drop(first);
+        sim.sleep(Duration::from_secs(1)).await;
+        assert_eq!(sessions_of(array, &login.initiator()).await.len(), 1, "its tasks may be asked for");
+        let mut again = Host::login(sim, &login).await;
+        let begun = sim.now();
+        again.take_attention().await;
+        assert!(sim.now().since(begun) < Duration::from_secs(1));
+        assert_eq!(sessions_of(array, &login.initiator()).await.len(), 1);
     });
 }

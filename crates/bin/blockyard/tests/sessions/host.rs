@@ -34,6 +34,8 @@ pub struct Login {
     pub joins: Option<Joins>,
     /// What it proves, and what the array must prove.
     pub secrets: [&'static [u8]; 2],
+    /// The ErrorRecoveryLevel that it offers. Our initiator is at level 0, so nothing may be lost on the way.
+    pub recovery: u8,
 }
 
 /// One connection more of a session.
@@ -49,7 +51,7 @@ impl Login {
     /// With CHAP both ways, unless the host needs none.
     pub fn of(host: &'static str, isid: u8) -> Self {
         let secrets = [HOST_SECRET, ARRAY_SECRET];
-        Self { host, isid, target: Some(TARGET), mutual: true, unproven: false, joins: None, secrets }
+        Self { host, isid, target: Some(TARGET), mutual: true, unproven: false, joins: None, recovery: 0, secrets }
     }
 
     pub fn initiator(&self) -> String {
@@ -61,6 +63,7 @@ impl Login {
         let mut login = InitiatorConfig::new(name(&self.initiator()), self.target.map(name));
         login.isid = Isid([0x80, 0, 0, 0, 0, self.isid]);
         login.offer.connections_max = 8;
+        login.offer.error_recovery_level = self.recovery;
         if let Some(joins) = self.joins {
             (login.tsih, login.cid, login.cmd_sn) = (joins.tsih, Cid(joins.cid), CmdSn(joins.cmd_sn));
         }

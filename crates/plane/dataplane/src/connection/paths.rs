@@ -95,11 +95,9 @@ where
         progress
     }
 
-    /// Nothing more comes or goes on any connection.
+    /// The session is over, also one that waits for a connection to take over its tasks.
     pub(super) fn break_off(&mut self) {
-        for slot in 0..self.paths.len() {
-            self.machine.handle_peer_closed(slot);
-        }
+        self.machine.close();
     }
 
     /// The connections that came in through `portal` end.

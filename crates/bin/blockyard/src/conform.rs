@@ -1,0 +1,70 @@
+//! The door to the checks of a target: `blockyard conform`.
+
+use crate::args::{ConformOptions, Global};
+use crate::failure::Failure;
+use crate::output::{Output, Rows, put};
+use crate::secret;
+use conform::{Aim, CHECKS, Check, Verdict};
+use iscsi::IscsiName;
+use iscsi::chap::{Algorithm, Credential, Secret};
+use iscsi::login::InitiatorAuth;
+use serde_json::json;
+
+const HEADER: &[&str] = &["RESULT", "CHECK", "SECTION", "RULE"];
+
+/// Every check is done, and what it came to is printed as it ends.
+pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
+    let aim = aim_of(options)?;
+    let out = Output::new(global);
+    let chosen: Vec<&Check> = CHECKS.iter().filter(|check| check.name.starts_with(&options.only)).collect();
+    if chosen.is_empty() {
+        return Err(Failure::Usage(format!("no check begins with \"{}\"", options.only)));
+    }
+    let (mut counts, mut report) = ([0; 3], Vec::new());
+    for (number, check) in chosen.into_iter().enumerate() {
+        let verdict = check.run(&aim);
+        let (at, result, why) = match &verdict {
+            Verdict::Passed => (0, "passed", None),
+            Verdict::Failed(how) => (1, "FAILED", Some(how)),
+            Verdict::Skipped(why) => (2, "skipped", Some(why)),
+        };
+        counts[at] += 1;
+        let rule = why.map_or(check.rule.to_owned(), |why| format!("{}: {why}", check.rule));
+        let row = [result, check.name, check.section].map(str::to_owned).into_iter().chain([rule]).collect();
+        match out.is_json() {
+            true => report.push(json!({
+                "check": check.name, "section": check.section, "rule": check.rule,
+                "result": result.to_lowercase(), "why": why,
+            })),
+            false if number == 0 => out.lines(&Rows { header: HEADER, rows: vec![row] })?,
+            false => out.without_headers().lines(&Rows { header: HEADER, rows: vec![row] })?,
+        }
+    }
+    let [passed, failed, skipped] = counts;
+    if out.is_json() {
+        let whole = json!({ "target": aim.to_string(), "passed": passed, "failed": failed, "skipped": skipped, "checks": report });
+        put(&format!("{whole:#}\n"))?;
+    } else if !out.is_quiet() {
+        eprintln!("{aim}: {passed} passed, {failed} failed, {skipped} skipped");
+    }
+    if failed == 0 { Ok(()) } else { Err(Failure::Said) }
+}
+
+fn aim_of(options: &ConformOptions) -> Result<Aim, Failure> {
+    let usage = |why: &dyn ToString| Failure::Usage(why.to_string());
+    let mut aim: Aim = options.url.parse().map_err(|why| usage(&why))?;
+    if let Some(name) = &options.initiator {
+        aim.initiator = IscsiName::parse(name)
+            .map_err(|why| Failure::Usage(format!("\"{name}\" is no initiator's name: {why}")))?;
+    }
+    if let Some(user) = &options.chap_user {
+        let told = secret::read(options.chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET")?;
+        let told = told.ok_or_else(|| {
+            Failure::Usage("a CHAP user needs a secret; name a file with --chap-secret-file".to_owned())
+        })?;
+        let secret = Secret::new(told.secret()?.expose()).map_err(|why| usage(&why))?;
+        let credential = Credential { name: user.clone(), secret };
+        aim.auth = InitiatorAuth::chap(credential, None, Algorithm::Md5).map_err(|why| usage(&why))?;
+    }
+    Ok(aim)
+}

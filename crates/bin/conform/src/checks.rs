@@ -1,0 +1,86 @@
+//! The table of checks.
+
+mod connections;
+mod data;
+mod login;
+mod numbers;
+mod recovery;
+mod requests;
+
+use crate::{Aim, Found};
+
+/// One rule, tried.
+pub struct Check {
+    /// What it is about, then which part of it.
+    pub name: &'static str,
+    /// Where the rule stands in RFC 7143.
+    pub section: &'static str,
+    /// The rule.
+    pub rule: &'static str,
+    pub(crate) play: fn(&Aim) -> Found,
+}
+
+const fn check(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
+    Check { name, section, rule, play }
+}
+
+/// All checks, in the order in which they are done.
+#[rustfmt::skip]
+pub const CHECKS: &[Check] = &[
+    check("login.plain", "6.3", "a login with usual wishes succeeds", login::plain),
+    check("login.all-keys", "13", "every key is answered within what was offered", login::all_keys),
+    check("login.unknown-key", "6.2", "a key that nobody knows is answered NotUnderstood", login::unknown_key),
+    check("login.key-twice", "6.3", "a key that comes twice ends the login", login::key_twice),
+    check("login.stage-skipped", "6.3", "a request to be in full feature phase already is refused", login::stage_skipped),
+    check("login.version", "11.13.5", "a version that nobody speaks is refused with 0205", login::version),
+    check("login.unknown-target", "11.13.5", "a target that is not there is refused with 0203, or a stranger with 0202", login::unknown_target),
+    check("login.unknown-session", "11.13.5", "a session that is not there cannot be joined: 020a", login::unknown_session),
+    check("login.command-first", "6.3", "nothing but a login is taken before a login", login::command_first),
+    check("login.long-segment", "6.2", "a login PDU of 16 MiB is not waited for", login::long_segment),
+    check("login.text-in-parts", "6.2", "text that continues in the next PDU is answered empty, then as one", login::text_in_parts),
+    check("numbers.order", "4.2.2.1", "a command ahead of a hole waits for it", numbers::order),
+    check("numbers.outside", "4.2.2.1", "a command outside the window is ignored in silence", numbers::outside),
+    check("numbers.twice", "4.2.2.1", "a CmdSN that came already is ignored in silence", numbers::twice),
+    check("numbers.immediate", "4.2.2.1", "an immediate command does not advance CmdSN", numbers::immediate),
+    check("data.in-order", "11.7", "Data-In is numbered from zero, without holes, within what the initiator takes", data::in_order),
+    check("data.bursts", "11.7.1", "Data-In ends a sequence with F, within MaxBurstLength", data::bursts),
+    check("data.underflow", "11.4.5.1", "what was expected and not there is counted as underflow", data::underflow),
+    check("data.overflow", "11.4.5.1", "what was there and not expected is counted as overflow, and not sent", data::overflow),
+    check("data.header-digest", "13.1", "header digests are right both ways", data::header_digest),
+    check("data.data-digest", "13.1", "data digests are right both ways", data::data_digest),
+    check("data.wrong-digest", "7.8", "a PDU with a wrong data digest is not acted on", data::wrong_digest),
+    check("requests.ping", "11.18", "a ping is answered with its data", requests::ping),
+    check("requests.ping-unanswered", "11.18", "a NOP-Out without a tag gets no answer", requests::ping_unanswered),
+    check("requests.send-targets", "C", "SendTargets in a session names its target", requests::send_targets),
+    check("requests.text-key", "6.2", "a text key that nobody knows is answered NotUnderstood", requests::text_key),
+    check("requests.absent-lun", "SAM", "a unit that is not there is told: 05/25/00", requests::absent_lun),
+    check("requests.abort-absent", "11.6.1", "ABORT TASK of a task that is not there says so", requests::abort_absent),
+    check("requests.unknown-function", "11.6.1", "a function that nobody knows is not done", requests::unknown_function),
+    check("requests.unknown-opcode", "11.17", "an opcode that nobody knows is rejected", requests::unknown_opcode),
+    check("requests.logout", "11.15", "a logout is answered, and the connection closed", requests::logout),
+    check("requests.logout-other", "11.15.1", "a logout of a connection that is not there says so", requests::logout_other),
+    check("recovery.agreed", "13.20", "an ErrorRecoveryLevel is agreed", recovery::agreed),
+    check("recovery.snack-at-0", "11.16", "a SNACK at level 0 is rejected", recovery::snack_at_0),
+    check("recovery.data", "11.16", "Data-In is sent again as it was", recovery::data),
+    check("recovery.status", "11.16", "a status is sent again with its number", recovery::status),
+    check("recovery.acknowledged", "11.16", "what was acknowledged is not sent again", recovery::acknowledged),
+    check("recovery.wrong-digest", "7.8", "above level 0 a wrong data digest does not cost the connection", recovery::wrong_digest),
+    check("recovery.task-reassign", "11.5.6", "at level 2 an answer goes on over another connection", recovery::task_reassign),
+    check("connections.join", "6.3.1", "a second connection joins the session", connections::join),
+    check("connections.order", "4.2.2.1", "commands of two connections have one order", connections::order),
+    check("connections.stranger", "6.3.1", "a session is not joined under another ISID", connections::stranger),
+    check("connections.reinstated", "6.3.4", "a connection with the number of another takes its place", connections::reinstated),
+    check("connections.session-reinstated", "6.3.5", "a login with the ISID of a session takes its place", connections::session_reinstated),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::CHECKS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_check_has_a_name_of_its_own() {
+        let names: BTreeSet<_> = CHECKS.iter().map(|check| check.name).collect();
+        assert_eq!(names.len(), CHECKS.len());
+    }
+}

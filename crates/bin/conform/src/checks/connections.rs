@@ -1,0 +1,96 @@
+//! Several connections of one session, and sessions that take each other's place.
+
+use super::data::read;
+use crate::session::{Entered, Session};
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::LoginStatus;
+use iscsi::login::InitiatorConfig;
+use iscsi::pdu::{Cid, Isid};
+use std::time::Duration;
+
+/// The wishes of a session's first connection.
+pub(super) fn leading(level: u8) -> impl Fn(&mut InitiatorConfig) {
+    move |config| {
+        config.offer.connections_max = 2;
+        config.offer.error_recovery_level = level;
+        config.offer.outstanding_r2t_max = 1;
+        (config.offer.time2wait_s, config.offer.time2retain_s) = (0, 20);
+        config.isid = Isid([0x80, 0, 0, 0, 0, 0x55]);
+    }
+}
+
+/// A session that may have two connections.
+fn first(aim: &Aim) -> Found<Session> {
+    let mut session = Session::login(aim, leading(0))?;
+    if session.agreed.connections_max < 2 {
+        return Err(Finding::Untried("MaxConnections is 1".to_owned()));
+    }
+    session.ready()?;
+    Ok(session)
+}
+
+/// One connection more, which goes on with the first one's CmdSN.
+pub(super) fn another(aim: &Aim, of: &Session, cid: u16) -> Found<Session> {
+    match enter(aim, of, cid, |_| {})? {
+        Entered::In(session) => Ok(*session),
+        Entered::Refused(status) => Err(Finding::Wrong(format!("it refuses the connection: {status}"))),
+        Entered::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
+    }
+}
+
+fn enter(aim: &Aim, of: &Session, cid: u16, change: impl Fn(&mut InitiatorConfig)) -> Found<Entered> {
+    let (tsih, cmd_sn) = (of.agreed.identity.tsih, of.cmd_sn);
+    Session::enter(aim, |config| {
+        leading(0)(config);
+        (config.tsih, config.cid, config.cmd_sn) = (tsih, Cid(cid), cmd_sn);
+        change(config);
+    })
+}
+
+pub(super) fn join(aim: &Aim) -> Found {
+    let first = first(aim)?;
+    let mut second = another(aim, &first, 1)?;
+    // It is the nexus that has had its unit attentions.
+    read(&mut second).map(drop)
+}
+
+pub(super) fn order(aim: &Aim) -> Found {
+    let mut first = first(aim)?;
+    let mut second = another(aim, &first, 1)?;
+    let ahead = first.read_command(&[0; 6], 0);
+    let mut behind = second.read_command(&[0; 6], 0);
+    (behind.cmd_sn, behind.initiator_task_tag.0) = (ahead.cmd_sn.next(), 0x100);
+    second.send(&behind);
+    second.expect_silence()?;
+    let tag = first.send(&ahead);
+    first.finish(tag)?;
+    second.finish(0x100).map(drop)
+}
+
+pub(super) fn stranger(aim: &Aim) -> Found {
+    let first = first(aim)?;
+    match enter(aim, &first, 1, |config| config.isid = Isid([0x80, 0, 0, 0, 0, 0x66]))? {
+        Entered::In(_) => Err(Finding::Wrong("it let another ISID into the session".to_owned())),
+        Entered::Refused(status) => {
+            ensure(status == LoginStatus::SessionDoesNotExist, || format!("its status is {status}"))
+        }
+        Entered::Closed => Ok(()),
+    }
+}
+
+pub(super) fn reinstated(aim: &Aim) -> Found {
+    let mut first = first(aim)?;
+    let cid = first.agreed.identity.cid.0;
+    let mut again = another(aim, &first, cid)?;
+    read(&mut again)?;
+    let closed = first.wire.is_closed_within(Duration::from_secs(10))?;
+    ensure(closed, || "the connection whose place was taken lives on".to_owned())
+}
+
+pub(super) fn session_reinstated(aim: &Aim) -> Found {
+    let mut old = Session::login(aim, leading(0))?;
+    let mut new = Session::login(aim, leading(0))?;
+    new.ready()?;
+    let closed = old.wire.is_closed_within(Duration::from_secs(10))?;
+    ensure(closed, || "the session whose place was taken lives on".to_owned())
+}

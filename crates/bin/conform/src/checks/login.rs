@@ -1,0 +1,198 @@
+//! How a session begins, and who does not get one.
+
+use crate::session::{Entered, Session};
+use crate::wire::{Heard, Pdu, Wire};
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::login::InitiatorAuth;
+use iscsi::pdu::{
+    Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, LoginResponse, SegmentLengths, Stage, StatSn, TargetPdu,
+    Transit, Tsih,
+};
+use iscsi::{DigestOffer, IscsiName, LoginStatus};
+use std::time::Duration;
+
+/// How long a target may take to close a connection that it does not want.
+const CLOSING: Duration = Duration::from_secs(10);
+
+pub(super) fn plain(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    session.ready()
+}
+
+pub(super) fn all_keys(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |config| {
+        config.offer.header_digest = DigestOffer::Accepted;
+        config.offer.data_digest = DigestOffer::Accepted;
+        config.offer.connections_max = 65_535;
+        config.offer.error_recovery_level = 2;
+        config.offer.outstanding_r2t_max = 65_535;
+        config.offer.burst_bytes_max = 0x00ff_ffff;
+        config.offer.first_burst_bytes_max = 0x00ff_ffff;
+        (config.offer.time2wait_s, config.offer.time2retain_s) = (0, 3600);
+    })?;
+    let agreed = &session.agreed;
+    let one_at_a_time =
+        agreed.error_recovery_level == 0 || !agreed.data_sequence_in_order || agreed.outstanding_r2t_max == 1;
+    ensure(one_at_a_time, || "MaxOutstandingR2T is not 1 above level 0 with data in order (§13.19)".to_owned())?;
+    session.ready()
+}
+
+pub(super) fn unknown_key(aim: &Aim) -> Found {
+    let (response, pdu) = ask(aim, request(Stage::Operational, None), &said(aim, "X-io.blockyard.conform=1\0"))?;
+    admitted(&response)?;
+    let text = String::from_utf8_lossy(&pdu.data).into_owned();
+    ensure(text.contains("X-io.blockyard.conform=NotUnderstood"), || format!("it answered {text:?}"))
+}
+
+pub(super) fn key_twice(aim: &Aim) -> Found {
+    let text = said(aim, "MaxBurstLength=65536\0MaxBurstLength=32768\0");
+    refused(aim, request(Stage::Operational, None), &text, &[LoginStatus::InitiatorError])
+}
+
+pub(super) fn stage_skipped(aim: &Aim) -> Found {
+    let mut wire = Wire::connect(aim)?;
+    let text = said(aim, "");
+    let mut header = emitted(&request(Stage::Operational, None), text.len());
+    // CSG is full feature phase, which is no stage of a login.
+    header[1] = header[1] & !0x0c | 0x0c;
+    wire.send(&header, &text);
+    match wire.listen(CLOSING)? {
+        Heard::Closed => Ok(()),
+        Heard::Silence => Err(Finding::Wrong("it says nothing and keeps the connection".to_owned())),
+        Heard::Pdu(pdu) => match pdu.parse()? {
+            TargetPdu::Login(response) => ensure(response.status != LoginStatus::Success, || "it let us in".to_owned()),
+            other => Err(Finding::Wrong(format!("it said {other:?}"))),
+        },
+    }
+}
+
+pub(super) fn version(aim: &Aim) -> Found {
+    let newer = LoginRequest { version_min: 0x7f, version_max: 0x7f, ..request(Stage::Operational, None) };
+    refused(aim, newer, &said(aim, ""), &[LoginStatus::UnsupportedVersion])
+}
+
+pub(super) fn unknown_target(aim: &Aim) -> Found {
+    let nobody = IscsiName::parse("iqn.2026-11.io.blockyard:there-is-no-such-target").expect("a name");
+    let entered = Session::enter(&Aim { target: nobody, ..aim.clone() }, |_| {})?;
+    met(entered, &[LoginStatus::NotFound, LoginStatus::AuthorizationFailure])
+}
+
+pub(super) fn unknown_session(aim: &Aim) -> Found {
+    let entered = Session::enter(aim, |config| config.tsih = Tsih(0xfffe))?;
+    met(entered, &[LoginStatus::SessionDoesNotExist])
+}
+
+pub(super) fn command_first(aim: &Aim) -> Found {
+    let mut wire = Wire::connect(aim)?;
+    let mut inquiry: Bhs = [0; 48];
+    (inquiry[0], inquiry[1], inquiry[23]) = (0x01, 0xc0, 36);
+    (inquiry[32], inquiry[36]) = (0x12, 36);
+    wire.send(&inquiry, &[]);
+    loop {
+        match wire.listen(CLOSING)? {
+            Heard::Closed => return Ok(()),
+            Heard::Silence => return Err(Finding::Wrong("it keeps the connection".to_owned())),
+            Heard::Pdu(pdu) => match pdu.parse()? {
+                TargetPdu::DataIn(_) | TargetPdu::ScsiResponse(_) => {
+                    return Err(Finding::Wrong("it carried out a command of nobody".to_owned()));
+                }
+                _ => {}
+            },
+        }
+    }
+}
+
+pub(super) fn long_segment(aim: &Aim) -> Found {
+    let mut wire = Wire::connect(aim)?;
+    wire.send_bytes(&emitted(&request(Stage::Operational, None), 0x00ff_fffc));
+    let closed = wire.is_closed_within(CLOSING)?;
+    ensure(closed, || "it waits for 16 MiB of somebody that has proven nothing".to_owned())
+}
+
+pub(super) fn text_in_parts(aim: &Aim) -> Found {
+    needs_no_proof(aim)?;
+    let mut wire = Wire::connect(aim)?;
+    let text = said(aim, "MaxBurstLength=65536\0HeaderDigest=None\0");
+    let (first, second) = text.split_at(text.len() / 2);
+    let begun = request(Stage::Operational, None);
+    let continued = LoginRequest { transit: Transit { continues: true, ..begun.transit }, ..begun };
+    wire.send(&emitted(&continued, first.len()), first);
+    let empty = wire.expect()?;
+    let TargetPdu::Login(response) = empty.parse()? else { return Err(Finding::Wrong("no Login Response".to_owned())) };
+    admitted(&response)?;
+    ensure(empty.data.is_empty() && response.transit.next.is_none(), || {
+        "it answered before the text was whole".to_owned()
+    })?;
+    let rest = LoginRequest { exp_stat_sn: response.stat_sn.next(), ..begun };
+    wire.send(&emitted(&rest, second.len()), second);
+    let whole = wire.expect()?;
+    let text = String::from_utf8_lossy(&whole.data).into_owned();
+    ensure(text.contains("MaxBurstLength=65536"), || format!("it answered {text:?}"))
+}
+
+/// A request in this stage, which asks to go on to `next`.
+fn request(current: Stage, next: Option<Stage>) -> LoginRequest {
+    LoginRequest {
+        transit: Transit { current, next, continues: false },
+        version_max: 0,
+        version_min: 0,
+        isid: Isid([0x80, 0, 0, 0, 0, 0x77]),
+        tsih: Tsih(0),
+        initiator_task_tag: InitiatorTaskTag(0),
+        cid: Cid(0),
+        cmd_sn: CmdSn(1),
+        exp_stat_sn: StatSn(0),
+    }
+}
+
+fn emitted(request: &LoginRequest, text_bytes: usize) -> Bhs {
+    let mut header = [0; 48];
+    request.emit(SegmentLengths::data(text_bytes), &mut header);
+    header
+}
+
+/// Who asks for what, and `more`.
+fn said(aim: &Aim, more: &str) -> Vec<u8> {
+    let (initiator, target) = (aim.initiator.as_str(), aim.target.as_str());
+    format!("InitiatorName={initiator}\0SessionType=Normal\0TargetName={target}\0{more}").into_bytes()
+}
+
+fn needs_no_proof(aim: &Aim) -> Found {
+    match aim.auth {
+        InitiatorAuth::None => Ok(()),
+        _ => Err(Finding::Untried("it is tried without CHAP only".to_owned())),
+    }
+}
+
+/// What the target says to the first request of a login.
+fn ask(aim: &Aim, request: LoginRequest, text: &[u8]) -> Found<(LoginResponse, Pdu)> {
+    needs_no_proof(aim)?;
+    let mut wire = Wire::connect(aim)?;
+    wire.send(&emitted(&request, text.len()), text);
+    let pdu = wire.expect()?;
+    match pdu.parse()? {
+        TargetPdu::Login(response) => Ok((response, pdu)),
+        other => Err(Finding::Wrong(format!("a Login Response was due, and it said {other:?}"))),
+    }
+}
+
+fn admitted(response: &LoginResponse) -> Found {
+    match response.status {
+        LoginStatus::Success => Ok(()),
+        status => Err(Finding::Untried(format!("the login was refused: {status}"))),
+    }
+}
+
+/// The target refuses the request with one of these.
+fn refused(aim: &Aim, request: LoginRequest, text: &[u8], with: &[LoginStatus]) -> Found {
+    let (response, _) = ask(aim, request, text)?;
+    ensure(with.contains(&response.status), || format!("its status is {}", response.status))
+}
+
+fn met(entered: Entered, with: &[LoginStatus]) -> Found {
+    match entered {
+        Entered::In(_) => Err(Finding::Wrong("it let us in".to_owned())),
+        Entered::Closed => Err(Finding::Wrong("it closed the connection without a word".to_owned())),
+        Entered::Refused(status) => ensure(with.contains(&status), || format!("its status is {status}")),
+    }
+}

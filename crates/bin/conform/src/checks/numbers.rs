@@ -1,0 +1,67 @@
+//! The order of commands, and the window.
+
+use crate::session::Session;
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::pdu::ScsiCommand;
+
+const TEST_UNIT_READY: [u8; 6] = [0; 6];
+
+fn ready(aim: &Aim) -> Found<Session> {
+    let mut session = Session::login(aim, |_| {})?;
+    session.ready()?;
+    Ok(session)
+}
+
+pub(super) fn order(aim: &Aim) -> Found {
+    let mut session = ready(aim)?;
+    if session.max_cmd_sn.since(session.cmd_sn) < 1 {
+        return Err(Finding::Untried("its window is one command wide".to_owned()));
+    }
+    let first = session.read_command(&TEST_UNIT_READY, 0);
+    let second = session.read_command(&TEST_UNIT_READY, 0);
+    session.send(&second);
+    session.expect_silence()?;
+    session.send(&first);
+    let mut ended = [false; 2];
+    for _ in 0..2 {
+        let (parsed, _) = session.hear()?;
+        let iscsi::pdu::TargetPdu::ScsiResponse(response) = parsed else {
+            return Err(Finding::Wrong(format!("it said {parsed:?}")));
+        };
+        for (command, ended) in [&first, &second].into_iter().zip(&mut ended) {
+            *ended |= command.initiator_task_tag == response.initiator_task_tag;
+        }
+    }
+    ensure(ended == [true, true], || "not both commands ended".to_owned())
+}
+
+pub(super) fn outside(aim: &Aim) -> Found {
+    let mut session = ready(aim)?;
+    let inside = session.read_command(&TEST_UNIT_READY, 0);
+    let far = ScsiCommand { cmd_sn: session.max_cmd_sn.plus(100), ..inside };
+    session.send(&far);
+    session.expect_silence()?;
+    let tag = session.send(&inside);
+    session.finish(tag).map(drop)
+}
+
+pub(super) fn twice(aim: &Aim) -> Found {
+    let mut session = ready(aim)?;
+    let command = session.read_command(&TEST_UNIT_READY, 0);
+    let tag = session.send(&command);
+    session.finish(tag)?;
+    session.send(&ScsiCommand { exp_stat_sn: session.stat_sn, ..command });
+    session.expect_silence()?;
+    session.ping()
+}
+
+pub(super) fn immediate(aim: &Aim) -> Found {
+    let mut session = ready(aim)?;
+    let before = session.exp_cmd_sn;
+    let command = ScsiCommand { immediate: true, ..session.read_command(&TEST_UNIT_READY, 0) };
+    session.cmd_sn = command.cmd_sn;
+    let tag = session.send(&command);
+    session.finish(tag)?;
+    ensure(session.exp_cmd_sn == before, || "ExpCmdSN went on".to_owned())?;
+    session.read(&TEST_UNIT_READY, 0).map(drop)
+}

@@ -1,0 +1,175 @@
+//! What is asked beside commands.
+
+use crate::session::Session;
+use crate::wire::Heard;
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::pdu::{
+    Bhs, Cid, CmdSn, DataSn, InitiatorTaskTag, LogoutOutcome, LogoutReason, LogoutRequest, Lun, SegmentLengths,
+    TargetPdu, TargetTransferTag, TaskFunction, TaskFunctionOutcome, TaskManagementRequest, TextRequest,
+};
+use std::time::Duration;
+
+pub(super) fn ping(aim: &Aim) -> Found {
+    Session::login(aim, |_| {})?.ping()
+}
+
+pub(super) fn ping_unanswered(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    session.send_nop(InitiatorTaskTag::RESERVED, TargetTransferTag::RESERVED, b"");
+    session.expect_silence()?;
+    session.ping()
+}
+
+/// What a text request is answered.
+fn text(session: &mut Session, asked: &str) -> Found<String> {
+    let request = TextRequest {
+        immediate: true,
+        is_final: true,
+        continues: false,
+        lun: Lun(0),
+        initiator_task_tag: InitiatorTaskTag(session.next_tag()),
+        target_transfer_tag: TargetTransferTag::RESERVED,
+        cmd_sn: session.cmd_sn,
+        exp_stat_sn: session.stat_sn,
+    };
+    let mut header = [0; 48];
+    request.emit(SegmentLengths::data(asked.len()), &mut header);
+    session.wire.send(&header, asked.as_bytes());
+    match session.hear()? {
+        (TargetPdu::Text(_), pdu) => Ok(String::from_utf8_lossy(&pdu.data).into_owned()),
+        (other, _) => Err(Finding::Wrong(format!("a Text Response was due, and it said {other:?}"))),
+    }
+}
+
+pub(super) fn send_targets(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    let told = text(&mut session, "SendTargets=\0")?;
+    ensure(told.contains(aim.target.as_str()), || format!("it answered {told:?}"))
+}
+
+pub(super) fn text_key(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    let told = text(&mut session, "X-io.blockyard.conform=1\0")?;
+    ensure(told.contains("X-io.blockyard.conform=NotUnderstood"), || format!("it answered {told:?}"))
+}
+
+pub(super) fn absent_lun(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    session.ready()?;
+    let luns = session.read(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0], 4096)?.data;
+    let is_there =
+        |number: u16| luns.get(8..).unwrap_or_default().chunks(8).any(|lun| lun.starts_with(&number.to_be_bytes()));
+    let absent = (1..256).rev().find(|&number| !is_there(number));
+    let Some(absent) = absent else { return Err(Finding::Untried("every unit is there".to_owned())) };
+    session.lun = Lun(u64::from(absent) << 48);
+    let done = session.read(&[0; 6], 0)?;
+    let told = (done.sense.get(2).map(|key| key & 0xf), done.sense.get(12), done.sense.get(13));
+    ensure(done.status == 2 && told == (Some(5), Some(&0x25), Some(&0)), || {
+        format!("unit {absent}: status {}, sense {:x?}", done.status, done.sense)
+    })
+}
+
+/// What a function comes to.
+pub(super) fn manage(session: &mut Session, request: &TaskManagementRequest) -> Found<TaskFunctionOutcome> {
+    let mut header = [0; 48];
+    request.emit(SegmentLengths::NONE, &mut header);
+    session.wire.send(&header, &[]);
+    match session.hear()? {
+        (TargetPdu::TaskManagement(response), _) => Ok(response.outcome),
+        (other, _) => {
+            Err(Finding::Wrong(format!("a Task Management Function Response was due, and it said {other:?}")))
+        }
+    }
+}
+
+/// A function that is asked for at once.
+pub(super) fn function(session: &mut Session, function: TaskFunction, referenced: u32) -> TaskManagementRequest {
+    TaskManagementRequest {
+        immediate: true,
+        function,
+        lun: session.lun,
+        initiator_task_tag: InitiatorTaskTag(session.next_tag()),
+        referenced_task_tag: InitiatorTaskTag(referenced),
+        cmd_sn: session.cmd_sn,
+        exp_stat_sn: session.stat_sn,
+        ref_cmd_sn: CmdSn(session.cmd_sn.0.wrapping_sub(1)),
+        exp_data_sn: DataSn(0),
+    }
+}
+
+pub(super) fn abort_absent(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    session.ready()?;
+    let request = function(&mut session, TaskFunction::AbortTask, 0x7777);
+    let outcome = manage(&mut session, &request)?;
+    ensure(outcome == TaskFunctionOutcome::TaskDoesNotExist, || format!("it answered {outcome:?}"))
+}
+
+pub(super) fn unknown_function(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    let request = function(&mut session, TaskFunction::Other(0x7e), 0);
+    let mut header: Bhs = [0; 48];
+    request.emit(SegmentLengths::NONE, &mut header);
+    session.wire.send(&header, &[]);
+    match session.hear()? {
+        (TargetPdu::Reject(_), _) => Ok(()),
+        (TargetPdu::TaskManagement(response), _) => {
+            let done = matches!(response.outcome, TaskFunctionOutcome::Complete | TaskFunctionOutcome::Succeeded);
+            ensure(!done, || "it says that it has done it".to_owned())
+        }
+        (other, _) => Err(Finding::Wrong(format!("it said {other:?}"))),
+    }
+}
+
+pub(super) fn unknown_opcode(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    let mut header: Bhs = [0; 48];
+    (header[0], header[1]) = (0x40 | 0x1e, 0x80);
+    header[24..28].copy_from_slice(&session.cmd_sn.0.to_be_bytes());
+    header[28..32].copy_from_slice(&session.stat_sn.0.to_be_bytes());
+    session.wire.send(&header, &[]);
+    match session.wire.listen(Duration::from_secs(10))? {
+        Heard::Closed => Ok(()),
+        Heard::Silence => Err(Finding::Wrong("it said nothing".to_owned())),
+        Heard::Pdu(pdu) => match pdu.parse()? {
+            TargetPdu::Reject(_) => {
+                ensure(pdu.data.starts_with(&header[..1]), || "its Reject lacks the header".to_owned())
+            }
+            other => Err(Finding::Wrong(format!("it said {other:?}"))),
+        },
+    }
+}
+
+/// What a logout comes to.
+pub(super) fn log_out(session: &mut Session, reason: LogoutReason, cid: u16) -> Found<LogoutOutcome> {
+    let request = LogoutRequest {
+        immediate: true,
+        reason,
+        initiator_task_tag: InitiatorTaskTag(session.next_tag()),
+        cid: Cid(cid),
+        cmd_sn: session.cmd_sn,
+        exp_stat_sn: session.stat_sn,
+    };
+    let mut header = [0; 48];
+    request.emit(SegmentLengths::NONE, &mut header);
+    session.wire.send(&header, &[]);
+    match session.hear()? {
+        (TargetPdu::Logout(response), _) => Ok(response.outcome),
+        (other, _) => Err(Finding::Wrong(format!("a Logout Response was due, and it said {other:?}"))),
+    }
+}
+
+pub(super) fn logout(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    let outcome = log_out(&mut session, LogoutReason::CloseSession, 0)?;
+    ensure(outcome == LogoutOutcome::Closed, || format!("it answered {outcome:?}"))?;
+    let closed = session.wire.is_closed_within(Duration::from_secs(10))?;
+    ensure(closed, || "it keeps the connection".to_owned())
+}
+
+pub(super) fn logout_other(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    let outcome = log_out(&mut session, LogoutReason::CloseConnection, 0x4321)?;
+    ensure(outcome == LogoutOutcome::CidNotFound, || format!("it answered {outcome:?}"))?;
+    session.ping()
+}

@@ -1,0 +1,297 @@
+//! A session that does one thing after the other, and looks at every number on the way.
+
+use crate::wire::{Heard, Pdu, Wire};
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::login::{InitiatorConfig, InitiatorLogin, InitiatorStep};
+use iscsi::pdu::{
+    Bhs, CmdSn, DataIn, InitiatorTaskTag, Lun, NopOut, Residual, ScsiCommand, SegmentLengths, StatSn, TargetPdu,
+    TargetTransferTag, TaskAttribute,
+};
+use iscsi::{LoginStatus, Negotiated};
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
+/// Portals that a login follows from one to the next.
+const MOVES_MAX: usize = 4;
+
+/// A session with one connection in full feature phase.
+pub(crate) struct Session {
+    pub(crate) wire: Wire,
+    pub(crate) agreed: Negotiated,
+    pub(crate) lun: Lun,
+    /// The CmdSN of the next command, the StatSN of the next status, and the last tag that was used.
+    pub(crate) cmd_sn: CmdSn,
+    pub(crate) stat_sn: StatSn,
+    pub(crate) tag: u32,
+    /// ExpCmdSN and MaxCmdSN as the target told them last.
+    pub(crate) exp_cmd_sn: CmdSn,
+    pub(crate) max_cmd_sn: CmdSn,
+}
+
+/// How a login went.
+pub(crate) enum Entered {
+    In(Box<Session>),
+    Refused(LoginStatus),
+    /// The connection closed.
+    Closed,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: u8,
+    pub(crate) data: Vec<u8>,
+    pub(crate) residual: Residual,
+    pub(crate) sense: Vec<u8>,
+    /// Its Data-In PDUs, with their lengths.
+    pub(crate) pieces: Vec<(DataIn, usize)>,
+}
+
+impl Session {
+    /// A login that succeeds, with what `change` makes of the usual wishes.
+    pub(crate) fn login(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Self> {
+        match Self::enter(aim, change)? {
+            Entered::In(session) => Ok(*session),
+            Entered::Refused(status) => Err(Finding::Untried(format!("the login was refused: {status}"))),
+            Entered::Closed => Err(Finding::Wrong("it closed the connection during the login".to_owned())),
+        }
+    }
+
+    /// A login, whatever it comes to.
+    pub(crate) fn enter(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Entered> {
+        let mut config = InitiatorConfig::new(aim.initiator.clone(), Some(aim.target.clone()));
+        config.auth = aim.auth.clone();
+        change(&mut config);
+        let mut portal = aim.portal.clone();
+        for _ in 0..MOVES_MAX {
+            match Self::enter_at(&portal, &config, aim.lun)? {
+                Ok(entered) => return Ok(entered),
+                Err(elsewhere) => portal = elsewhere.split(',').next().unwrap_or_default().to_owned(),
+            }
+        }
+        Err(Finding::Wrong("it sends logins from portal to portal without end".to_owned()))
+    }
+
+    /// The same at one portal; or where it is to be tried instead.
+    fn enter_at(portal: &str, config: &InitiatorConfig, lun: u16) -> Found<Result<Entered, String>> {
+        let mut wire = Wire::connect_to(portal)?;
+        let mut login = InitiatorLogin::new(config.clone(), random()?);
+        let (mut stat_sn, mut numbers) = (StatSn(0), (config.cmd_sn, config.cmd_sn));
+        loop {
+            match login.poll() {
+                Some(InitiatorStep::Request { mut request, text }) => {
+                    request.exp_stat_sn = stat_sn;
+                    let mut header = [0; 48];
+                    request.emit(SegmentLengths::data(text.len()), &mut header);
+                    wire.send(&header, &text);
+                }
+                Some(InitiatorStep::FullFeature(agreed)) => {
+                    (wire.header_digest, wire.data_digest) = (agreed.header_digest, agreed.data_digest);
+                    let (exp_cmd_sn, max_cmd_sn) = numbers;
+                    let (lun, cmd_sn) = (Lun(u64::from(lun) << 48), agreed.identity.cmd_sn);
+                    let session = Self { wire, agreed: *agreed, lun, cmd_sn, stat_sn, tag: 0, exp_cmd_sn, max_cmd_sn };
+                    return Ok(Ok(Entered::In(Box::new(session))));
+                }
+                Some(InitiatorStep::Refused { elsewhere: Some(address), .. }) => return Ok(Err(address)),
+                Some(InitiatorStep::Refused { status, .. }) => return Ok(Ok(Entered::Refused(status))),
+                Some(InitiatorStep::Failed(violation)) => {
+                    return Err(Finding::Wrong(format!("its login breaks a rule: {violation}")));
+                }
+                None => {
+                    let Heard::Pdu(pdu) = wire.listen(Duration::from_secs(10))? else { return Ok(Ok(Entered::Closed)) };
+                    if let TargetPdu::Login(response) = pdu.parse()? {
+                        stat_sn = response.stat_sn.next();
+                        numbers = (response.exp_cmd_sn, response.max_cmd_sn);
+                    }
+                    login.handle_pdu(&pdu.header, &pdu.data);
+                }
+            }
+        }
+    }
+
+    /// A tag that no task has.
+    pub(crate) fn next_tag(&mut self) -> u32 {
+        self.tag += 1;
+        self.tag
+    }
+
+    /// The header of a command that takes the next CmdSN, reads so many bytes and has the next tag.
+    pub(crate) fn read_command(&mut self, cdb: &[u8], bytes: u32) -> ScsiCommand {
+        let mut long = [0; 16];
+        long[..cdb.len()].copy_from_slice(cdb);
+        let cmd_sn = self.cmd_sn;
+        self.cmd_sn = cmd_sn.next();
+        ScsiCommand {
+            immediate: false,
+            is_final: true,
+            read: bytes > 0,
+            write: false,
+            attribute: TaskAttribute::Simple,
+            lun: self.lun,
+            initiator_task_tag: InitiatorTaskTag(self.next_tag()),
+            expected_data_transfer_bytes: bytes,
+            cmd_sn,
+            exp_stat_sn: self.stat_sn,
+            cdb: long,
+        }
+    }
+
+    /// The command is sent.
+    pub(crate) fn send(&mut self, command: &ScsiCommand) -> u32 {
+        let mut header = [0; 48];
+        command.emit(SegmentLengths::NONE, &mut header);
+        self.wire.send(&header, &[]);
+        command.initiator_task_tag.0
+    }
+
+    /// A command that reads, from its beginning to its end.
+    pub(crate) fn read(&mut self, cdb: &[u8], bytes: u32) -> Found<Done> {
+        let command = self.read_command(cdb, bytes);
+        let tag = self.send(&command);
+        self.finish(tag)
+    }
+
+    /// The unit is ready: what it has to say first is said.
+    pub(crate) fn ready(&mut self) -> Found {
+        for _ in 0..8 {
+            let done = self.read(&[0; 6], 0)?;
+            match done.status {
+                0 => return Ok(()),
+                2 if done.sense.get(2).is_some_and(|key| key & 0xf == 6) => {}
+                status => {
+                    let sense = &done.sense;
+                    return Err(Finding::Untried(format!(
+                        "unit {} is not ready: status {status}, sense {sense:x?}",
+                        self.lun.0 >> 48
+                    )));
+                }
+            }
+        }
+        Err(Finding::Wrong("its unit attentions have no end".to_owned()))
+    }
+
+    /// The next PDU that is no ping, looked at.
+    pub(crate) fn hear(&mut self) -> Found<(TargetPdu, Pdu)> {
+        loop {
+            let pdu = self.wire.expect()?;
+            let parsed = self.admit(&pdu)?;
+            if let TargetPdu::NopIn(ping) = parsed
+                && ping.initiator_task_tag.is_reserved()
+            {
+                self.answer_ping(ping.target_transfer_tag);
+                continue;
+            }
+            return Ok((parsed, pdu));
+        }
+    }
+
+    /// Nothing comes for a while but pings.
+    pub(crate) fn expect_silence(&mut self) -> Found {
+        match self.wire.listen(crate::wire::SILENCE)? {
+            Heard::Silence => Ok(()),
+            Heard::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
+            Heard::Pdu(pdu) => match self.admit(&pdu)? {
+                TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => Ok(()),
+                other => Err(Finding::Wrong(format!("it said {other:?}"))),
+            },
+        }
+    }
+
+    /// What the command with this tag came to.
+    pub(crate) fn finish(&mut self, tag: u32) -> Found<Done> {
+        let mut done =
+            Done { status: 0, data: Vec::new(), residual: Residual::None, sense: Vec::new(), pieces: Vec::new() };
+        loop {
+            let (parsed, pdu) = self.hear()?;
+            match parsed {
+                TargetPdu::DataIn(data_in) if data_in.initiator_task_tag.0 == tag => {
+                    done.data.extend_from_slice(&pdu.data);
+                    done.pieces.push((data_in, pdu.data.len()));
+                    if let Some(status) = data_in.status {
+                        return Ok(Done { status: status.status, residual: status.residual, ..done });
+                    }
+                }
+                TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
+                    let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
+                    return Ok(Done { status: response.status, residual: response.residual, sense, ..done });
+                }
+                other => return Err(Finding::Wrong(format!("task {tag} was due, and it said {other:?}"))),
+            }
+        }
+    }
+
+    /// Numbers are as they must be: a status has the next StatSN, and the window never goes back.
+    ///
+    /// Source: RFC 7143 §4.2.2.1, §4.2.2.2.
+    fn admit(&mut self, pdu: &Pdu) -> Found<TargetPdu> {
+        let parsed = pdu.parse()?;
+        if let Some(stat_sn) = counted(&parsed) {
+            ensure(stat_sn == self.stat_sn, || {
+                format!("a status has the StatSN {}, and {} was due", stat_sn.0, self.stat_sn.0)
+            })?;
+            self.stat_sn = stat_sn.next();
+        }
+        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|n| pdu.header[at + n]));
+        let (exp_cmd_sn, max_cmd_sn) = (CmdSn(word(28)), CmdSn(word(32)));
+        ensure(!exp_cmd_sn.precedes(self.exp_cmd_sn), || "ExpCmdSN goes back".to_owned())?;
+        ensure(!max_cmd_sn.precedes(self.max_cmd_sn), || "MaxCmdSN goes back".to_owned())?;
+        (self.exp_cmd_sn, self.max_cmd_sn) = (exp_cmd_sn, max_cmd_sn);
+        Ok(parsed)
+    }
+
+    fn answer_ping(&mut self, target_transfer_tag: TargetTransferTag) {
+        if !target_transfer_tag.is_reserved() {
+            self.send_nop(InitiatorTaskTag::RESERVED, target_transfer_tag, &[]);
+        }
+    }
+
+    /// An immediate NOP-Out.
+    pub(crate) fn send_nop(
+        &mut self,
+        initiator_task_tag: InitiatorTaskTag,
+        target_transfer_tag: TargetTransferTag,
+        data: &[u8],
+    ) {
+        let (lun, cmd_sn, exp_stat_sn) = (Lun(0), self.cmd_sn, self.stat_sn);
+        let nop_out = NopOut { immediate: true, lun, initiator_task_tag, target_transfer_tag, cmd_sn, exp_stat_sn };
+        let mut header: Bhs = [0; 48];
+        nop_out.emit(SegmentLengths::data(data.len()), &mut header);
+        self.wire.send(&header, data);
+    }
+
+    /// The target answers a ping: it is still there, and has said all that it had to.
+    pub(crate) fn ping(&mut self) -> Found {
+        let tag = self.next_tag();
+        self.send_nop(InitiatorTaskTag(tag), TargetTransferTag::RESERVED, b"conform");
+        match self.hear()? {
+            (TargetPdu::NopIn(nop_in), pdu) if nop_in.initiator_task_tag.0 == tag => {
+                ensure(pdu.data == b"conform", || "a ping came back with other data".to_owned())
+            }
+            (other, _) => Err(Finding::Wrong(format!("a ping was due, and it said {other:?}"))),
+        }
+    }
+}
+
+/// The StatSN of a PDU that carries a status.
+pub(crate) fn counted(pdu: &TargetPdu) -> Option<StatSn> {
+    match pdu {
+        TargetPdu::DataIn(p) => p.status.map(|status| status.stat_sn),
+        TargetPdu::R2t(_) => None,
+        TargetPdu::NopIn(p) => (!p.initiator_task_tag.is_reserved()).then_some(p.stat_sn),
+        TargetPdu::ScsiResponse(p) => Some(p.stat_sn),
+        TargetPdu::TaskManagement(p) => Some(p.stat_sn),
+        TargetPdu::Text(p) => Some(p.stat_sn),
+        TargetPdu::Logout(p) => Some(p.stat_sn),
+        TargetPdu::Async(p) => Some(p.stat_sn),
+        TargetPdu::Reject(p) => Some(p.stat_sn),
+        TargetPdu::Login(p) => Some(p.stat_sn),
+    }
+}
+
+/// Bytes that nobody can predict.
+fn random() -> Found<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map(|()| bytes).map_err(|why| Finding::Untried(format!("this machine gives no random bytes: {why}")))
+}

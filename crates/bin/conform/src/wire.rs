@@ -1,0 +1,166 @@
+//! One TCP connection, PDU by PDU, with nothing added and nothing forgiven.
+
+use crate::{Aim, Finding, Found};
+use iscsi::pdu::{Bhs, SegmentLengths, TargetPdu};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long silence is listened to before it is believed.
+pub(crate) const SILENCE: Duration = Duration::from_millis(300);
+/// The longest data segment that is taken.
+const DATA_BYTES_MAX: usize = 1 << 20;
+
+/// A connection.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    /// Which digests PDUs carry from now on, both ways.
+    pub(crate) header_digest: bool,
+    pub(crate) data_digest: bool,
+}
+
+/// A PDU of the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pdu {
+    pub(crate) header: Bhs,
+    pub(crate) data: Vec<u8>,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Pdu(Pdu),
+    Closed,
+    Silence,
+}
+
+impl Pdu {
+    pub(crate) fn parse(&self) -> Found<TargetPdu> {
+        TargetPdu::parse(&self.header)
+            .map_err(|violation| Finding::Wrong(format!("its PDU breaks a rule: {violation}")))
+    }
+}
+
+impl Wire {
+    /// A connection to the portal.
+    pub(crate) fn connect(aim: &Aim) -> Found<Self> {
+        Self::connect_to(&aim.portal)
+    }
+
+    pub(crate) fn connect_to(portal: &str) -> Found<Self> {
+        let unreachable = |why: std::io::Error| Finding::Untried(format!("{portal} cannot be reached: {why}"));
+        let mut last = Finding::Untried(format!("{portal} has no address"));
+        for address in portal.to_socket_addrs().map_err(unreachable)? {
+            match TcpStream::connect_timeout(&address, ANSWER) {
+                Ok(stream) => {
+                    stream.set_nodelay(true).map_err(unreachable)?;
+                    stream.set_write_timeout(Some(ANSWER)).map_err(unreachable)?;
+                    return Ok(Self { stream, header_digest: false, data_digest: false });
+                }
+                Err(error) => last = unreachable(error),
+            }
+        }
+        Err(last)
+    }
+
+    /// A PDU with right digests is sent. A target that has closed the connection is found out by what it says next.
+    pub(crate) fn send(&mut self, header: &Bhs, data: &[u8]) {
+        self.send_bytes(&self.framed(header, data));
+    }
+
+    /// The bytes of a PDU.
+    pub(crate) fn framed(&self, header: &Bhs, data: &[u8]) -> Vec<u8> {
+        let mut bytes = header.to_vec();
+        if self.header_digest {
+            bytes.extend_from_slice(&digest(header));
+        }
+        let from = bytes.len();
+        bytes.extend_from_slice(data);
+        bytes.resize(from + data.len().next_multiple_of(4), 0);
+        if self.data_digest && !data.is_empty() {
+            let digest = digest(&bytes[from..]);
+            bytes.extend_from_slice(&digest);
+        }
+        bytes
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// The next PDU, which is due.
+    pub(crate) fn expect(&mut self) -> Found<Pdu> {
+        match self.listen(ANSWER)? {
+            Heard::Pdu(pdu) => Ok(pdu),
+            Heard::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
+            Heard::Silence => Err(Finding::Wrong(format!("it said nothing for {} s", ANSWER.as_secs()))),
+        }
+    }
+
+    /// What comes within this time.
+    pub(crate) fn listen(&mut self, within: Duration) -> Found<Heard> {
+        let mut header = [0; 48];
+        match self.fill(&mut header, within) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Heard::Closed),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok(Heard::Silence);
+            }
+            Err(_) => return Ok(Heard::Closed),
+        }
+        let lengths = SegmentLengths::parse(&header);
+        if self.header_digest {
+            let told = self.rest(4)?;
+            crate::ensure(told == digest(&header), || "its header digest is wrong".to_owned())?;
+        }
+        crate::ensure(lengths.data_bytes <= DATA_BYTES_MAX, || {
+            format!("it sends {} bytes at once", lengths.data_bytes)
+        })?;
+        let padded = self.rest(lengths.padded_data_bytes())?;
+        if self.data_digest && !padded.is_empty() {
+            let told = self.rest(4)?;
+            crate::ensure(told == digest(&padded), || "its data digest is wrong".to_owned())?;
+        }
+        Ok(Heard::Pdu(Pdu { header, data: padded[..lengths.data_bytes].to_vec() }))
+    }
+
+    /// The target closes the connection, whatever it says before; or says nothing more and keeps it.
+    pub(crate) fn is_closed_within(&mut self, within: Duration) -> Found<bool> {
+        loop {
+            match self.listen(within)? {
+                Heard::Pdu(_) => {}
+                Heard::Closed => return Ok(true),
+                Heard::Silence => return Ok(false),
+            }
+        }
+    }
+
+    fn rest(&mut self, len: usize) -> Found<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        match self.fill(&mut bytes, ANSWER) {
+            Ok(true) => Ok(bytes),
+            _ => Err(Finding::Wrong("a PDU of it has no end".to_owned())),
+        }
+    }
+
+    /// False when the connection ends before the first byte.
+    fn fill(&mut self, bytes: &mut [u8], within: Duration) -> std::io::Result<bool> {
+        let mut at = 0;
+        while at < bytes.len() {
+            self.stream.set_read_timeout(Some(if at == 0 { within } else { ANSWER }))?;
+            match self.stream.read(&mut bytes[at..])? {
+                0 if at == 0 => return Ok(false),
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                len => at += len,
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The CRC32C of some bytes, as PDUs carry it.
+fn digest(bytes: &[u8]) -> [u8; 4] {
+    simd::crc32c::crc32c(bytes).to_le_bytes()
+}
