@@ -18,6 +18,9 @@ const FLOORS: [(&str, &[&str]); 4] = [
 /// The only edges between crates of `base`.
 const BASE_EDGES: [(&str, &str); 1] = [("shard", "block")];
 
+/// Programs that are doors to others: the only edges between crates of `bin`.
+const DOORS: [(&str, &str); 1] = [("blockyard", "conform")];
+
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -81,7 +84,7 @@ fn allowed(user: (&str, &str), used: (&str, &str)) -> bool {
     if user.1 == "base" {
         return BASE_EDGES.contains(&(user.0, used.0));
     }
-    FLOORS.iter().any(|&(floor, below)| floor == user.1 && below.contains(&used.1))
+    FLOORS.iter().any(|&(floor, below)| floor == user.1 && below.contains(&used.1)) || DOORS.contains(&(user.0, used.0))
 }
 
 #[cfg(test)]
@@ -102,7 +105,8 @@ mod tests {
             package("pure", "raid", &["block", "shard"]),
             package("world", "sim", &["block"]),
             package("plane", "dataplane", &["raid", "shard"]),
-            package("bin", "blockyard", &["dataplane", "sim", "raid", "block"]),
+            package("bin", "conform", &["raid"]),
+            package("bin", "blockyard", &["dataplane", "sim", "raid", "block", "conform"]),
         ];
         assert_eq!(judge(&packages), []);
     }
@@ -114,6 +118,7 @@ mod tests {
             ("pure", "raid", "scsi"),
             ("world", "sim", "raid"),
             ("plane", "control", "uring"),
+            ("bin", "conform", "blockyard"),
         ];
         for (floor, name, used) in wrong {
             let packages = [
@@ -121,6 +126,7 @@ mod tests {
                 package("base", "shard", &[]),
                 package("pure", if name == "raid" { "scsi" } else { "raid" }, &[]),
                 package("world", "uring", &[]),
+                package("bin", "blockyard", &[]),
             ];
             let found = judge(&packages);
             assert_eq!(found.len(), 1, "{name} uses {used}: {found:?}");

@@ -201,9 +201,12 @@ impl Play {
         }
         let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         self.exp_cmd_sn = self.exp_cmd_sn.max(word(28));
-        let numbered = !matches!(Opcode::of(header), Ok(Opcode::R2t))
-            && !(Opcode::of(header) == Ok(Opcode::DataIn) && header[1] & 1 == 0)
-            && !(Opcode::of(header) == Ok(Opcode::NopIn) && word(16) == u32::MAX);
+        let numbered = match Opcode::of(header) {
+            Ok(Opcode::R2t) => false,
+            Ok(Opcode::DataIn) => header[1] & 1 == 1,
+            Ok(Opcode::NopIn) => word(16) != u32::MAX,
+            _ => true,
+        };
         let path = &mut self.paths[connection];
         if numbered {
             path.ahead.insert(word(24));
