@@ -58,7 +58,7 @@ fn aim_of(options: &ConformOptions) -> Result<Aim, Failure> {
             .map_err(|why| Failure::Usage(format!("\"{name}\" is no initiator's name: {why}")))?;
     }
     if let Some(user) = &options.chap_user {
-        let told = secret::read(options.chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET")?;
+        let told = secret::read(options.chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", false)?;
         let told = told.ok_or_else(|| {
             Failure::Usage("a CHAP user needs a secret; name a file with --chap-secret-file".to_owned())
         })?;
