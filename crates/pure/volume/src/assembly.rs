@@ -280,6 +280,8 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     let commit = (newest.generation, newest.checksum);
     let behind = candidates.iter().filter(|candidate| !candidate.holds(commit)).map(Candidate::disk);
     let slots = if newest.generation > 1 { 2 } else { 1 };
+    let takes_part = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
+    let mut part = candidates.iter().filter(|candidate| takes_part(candidate.disk()));
     let torn = candidates.iter().filter(|candidate| candidate.member.copies.contains(&false));
     let known = candidates.iter().filter(|candidate| catalog.member(candidate.disk()).is_some());
     let marks = known.filter_map(|candidate| Some((candidate.disk(), candidate.member.owner.clone()?)));
@@ -288,7 +290,7 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         generation: newest.generation,
         body: newest.body.clone(),
         behind: behind.collect(),
-        is_doubtful: candidates.iter().any(|candidate| candidate.member.catalogs.len() < slots),
+        is_doubtful: part.any(|candidate| candidate.member.catalogs.len() < slots),
         marks: marks.collect(),
         torn_labels: torn.map(|candidate| candidate.member.label.clone()).collect(),
         refusal: refusal(&catalog, newest, &candidates, &twins),
