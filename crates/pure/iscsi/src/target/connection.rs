@@ -188,7 +188,7 @@ impl Connection {
     /// The next `len` bytes of output have left.
     pub(crate) fn handle_transmitted(&mut self, full_feature: Option<&mut FullFeature>, len: usize) {
         self.core.link.transmit.handle_transmitted(len);
-        if let Some(full_feature) = full_feature.filter(|_| matches!(self.core.phase, Phase::FullFeature)) {
+        if let Some(full_feature) = full_feature.filter(|_| self.is_live()) {
             full_feature.pump(&mut self.core.link);
         }
         if matches!(self.core.phase, Phase::Closing) && self.output().queued_bytes() == 0 {

@@ -7,8 +7,8 @@ use super::task::{Kind, Progress, Task};
 use super::{CloseReason, Gate};
 use crate::Violation;
 use crate::pdu::{
-    Bhs, Cid, CmdSn, DataSn, InitiatorPdu, LogoutRequest, Opcode, Reject, SegmentLengths, TaskManagementRequest,
-    exp_stat_sn,
+    Bhs, Cid, CmdSn, DataSn, InitiatorPdu, InitiatorTaskTag, LogoutRequest, Opcode, Reject, SegmentLengths,
+    TaskManagementRequest, exp_stat_sn,
 };
 use crate::receive::Head;
 use crate::session::{Session, TaskId};
@@ -28,12 +28,10 @@ pub(crate) struct FullFeature {
     pub(crate) next_text_tag: u32,
     /// What the driver has not heard yet.
     pub(crate) events: VecDeque<Event>,
-    /// The connections by their places.
+    /// What the initiator calls the connections, by their places.
     roster: Vec<Option<Cid>>,
     /// Connections that another one has logged out, and whether their tasks wait for another one.
     pub(crate) ending: Vec<(usize, bool)>,
-    /// Connections that are lost while their tasks wait for another one.
-    pub(super) stranded: Vec<usize>,
     /// Tasks that are to be moved to the connection that asks for it.
     pub(crate) moves: Vec<(TaskId, TaskManagementRequest)>,
     /// What has its turn, on another connection than the one that brought it about.
@@ -87,7 +85,6 @@ impl FullFeature {
             events: VecDeque::new(),
             roster: vec![Some(link.cid)],
             ending: Vec::new(),
-            stranded: Vec::new(),
             moves: Vec::new(),
             ripe: None,
             early: Vec::new(),
@@ -203,15 +200,19 @@ impl FullFeature {
         }
     }
 
-    /// What has its turn on another connection than the one that brought it about.
+    /// What has its turn on another connection than the one that brought it about, whether that is still there or not.
     pub(crate) fn take_ripe(&mut self) -> Option<(usize, Turn)> {
-        let ripe = self.ripe.take().or_else(|| {
-            let expected = self.session.window.expected();
-            let due = self.early.iter().position(|(_, request)| !expected.precedes(request.cmd_sn))?;
+        if self.ripe.is_some() {
+            return self.ripe.take();
+        }
+        let expected = self.session.window.expected();
+        while let Some(due) = self.early.iter().position(|(_, request)| !expected.precedes(request.cmd_sn)) {
             let (id, request) = self.early.remove(due);
-            Some((self.slot_of(id)?, Turn::TaskManagement(id, request)))
-        });
-        ripe.filter(|&(slot, _)| self.is_live(slot) && !self.stranded.contains(&slot))
+            if let Some(slot) = self.slot_of(id) {
+                return Some((slot, Turn::TaskManagement(id, request)));
+            }
+        }
+        None
     }
 
     /// Which connection answers at once when the turn comes.
@@ -241,13 +242,19 @@ impl FullFeature {
         self.session.find(id).and_then(|task| task.slot)
     }
 
+    /// The place of the connection that the task with this tag belongs to.
+    pub(crate) fn slot_of_tag(&self, tag: InitiatorTaskTag) -> Option<usize> {
+        self.session.by_tag(tag).and_then(|id| self.slot_of(id))
+    }
+
     /// The place of the connection that the initiator calls `cid`.
     pub(crate) fn slot_of_connection(&self, cid: Cid) -> Option<usize> {
         self.roster.iter().position(|known| *known == Some(cid))
     }
 
-    /// There is a connection in `slot`.
+    /// There is a connection in `slot`, and no other is called `cid` from now on.
     pub(crate) fn welcome(&mut self, slot: usize, cid: Cid) {
+        self.roster.iter_mut().filter(|known| **known == Some(cid)).for_each(|known| *known = None);
         self.roster.resize(self.roster.len().max(slot + 1), None);
         self.roster[slot] = Some(cid);
     }
@@ -258,7 +265,6 @@ impl FullFeature {
     /// Source: RFC 7143 §7.13.
     pub(crate) fn lose(&mut self, slot: usize) {
         self.roster[slot] = None;
-        self.stranded.retain(|&stranded| stranded != slot);
         for id in self.session.matching(|task| task.slot == Some(slot)) {
             let task = self.session.find_mut(id).expect("it was there a moment ago");
             if task.command().is_some_and(|command| command.progress == Progress::Running) {
@@ -279,13 +285,9 @@ impl FullFeature {
         }
     }
 
-    fn is_live(&self, slot: usize) -> bool {
-        self.roster.get(slot).is_some_and(Option::is_some)
-    }
-
-    /// The places of all other connections.
+    /// The places of all other connections, of those also that are no more.
     pub(crate) fn others(&self, slot: usize) -> impl Iterator<Item = usize> {
-        (0..self.roster.len()).filter(move |&other| other != slot && self.is_live(other))
+        (0..self.roster.len()).filter(move |&other| other != slot)
     }
 
     /// Forgets a task and what it holds.

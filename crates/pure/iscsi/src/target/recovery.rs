@@ -5,7 +5,7 @@
 
 use super::full_feature::FullFeature;
 use super::link::Link;
-use super::sent::What;
+use super::sent::{STATUSES_MAX, What};
 use super::task::{Progress, Responding, Task};
 use crate::Violation;
 use crate::pdu::{
@@ -13,9 +13,6 @@ use crate::pdu::{
 };
 use crate::session::TaskId;
 use block::Buf;
-
-/// Statuses that one SNACK may ask for.
-const STATUSES_MAX: u32 = 1024;
 
 impl FullFeature {
     /// True when connections that are lost leave their tasks for others: ErrorRecoveryLevel 2.
@@ -122,10 +119,9 @@ impl FullFeature {
         let Some((at, mut status)) = link.sent.take(stat_sn) else { return Err(Violation::SnackOfNothing) };
         let mut sent = 0;
         if let What::Answer(answer) = &mut status.what {
-            let has_last = answer.data_in_bytes < answer.data_in_total;
-            sent = answer.data_in_pdus + u32::from(has_last);
+            sent = answer.data_in_pdus_in_all();
             self.send_pdus_again(link, answer, run(snack, answer.data_in_pdus));
-            if has_last && run(snack, sent).last() == Some(answer.data_in_pdus) {
+            if run(snack, sent).last() == Some(answer.data_in_pdus) {
                 self.send_status(link, answer, stat_sn);
             }
         }
@@ -145,7 +141,8 @@ impl FullFeature {
 
     fn send_statuses_again(&mut self, link: &mut Link, from: StatSn, count: u32) -> Result<(), Violation> {
         let count = if count == 0 { link.stat_sn.since(from) } else { count };
-        if count > STATUSES_MAX || !from.precedes(link.stat_sn) {
+        // Of more, the first is not there any more.
+        if count as usize > STATUSES_MAX || !from.precedes(link.stat_sn) {
             return Err(Violation::SnackOfNothing);
         }
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
@@ -175,24 +172,18 @@ impl FullFeature {
         let Some((at, mut status)) = link.sent.take(stat_sn) else { return Err(Violation::SnackOfNothing) };
         if let What::Answer(answer) = &mut status.what {
             begin(answer);
-            self.send_whole(link, answer);
+            self.send_left(link, answer);
             self.send_status(link, answer, stat_sn);
         }
         link.sent.put(at, status);
         Ok(())
     }
 
-    fn send_whole(&self, link: &mut Link, answer: &mut Responding) {
-        while answer.data_in_bytes < answer.data_in_total {
-            self.send_data_in(link, answer);
-            answer.data_in_pdus += 1;
-            answer.data_in_bytes = self.data_in_offset(answer, answer.data_in_pdus);
+    /// All Data-In that is left before the last PDU of an answer.
+    fn send_left(&self, link: &mut Link, answer: &mut Responding) {
+        while self.is_left(answer) {
+            self.send_next_data_in(link, answer);
         }
-    }
-
-    /// The connection in `slot` is lost, and its tasks wait for another one.
-    pub(crate) fn strand(&mut self, slot: usize) {
-        self.stranded.push(slot);
     }
 
     /// A task whose connection, `lost`, is no more belongs to `link` from now on.
@@ -213,6 +204,8 @@ impl FullFeature {
             Some(Progress::Responding) => {
                 if let Some(at) = lost.responding.iter().position(|answer| answer.task == id) {
                     let mut answer = lost.responding.remove(at).expect("it was found there");
+                    // It has no more than was sent.
+                    let data_sn = data_sn.min(answer.data_in_pdus);
                     self.go_back(link, &mut answer, data_sn);
                     link.responding.push_back(answer);
                     self.pump(link);
@@ -221,12 +214,6 @@ impl FullFeature {
             // The driver has it, and answers it here.
             Some(Progress::Running) | None => {}
         }
-    }
-
-    /// Where the task that `tag` names waits for another connection.
-    pub(crate) fn stranded_slot_of(&self, tag: InitiatorTaskTag) -> Option<usize> {
-        let slot = self.session.by_tag(tag).and_then(|id| self.slot_of(id))?;
-        self.stranded.contains(&slot).then_some(slot)
     }
 
     /// Why a task cannot be moved.
@@ -239,12 +226,9 @@ impl FullFeature {
 
     /// An answer whose status went out on a connection that is lost is sent from `data_sn` on, with a status of this one.
     fn answer_elsewhere(&mut self, link: &mut Link, mut answer: Responding, data_sn: u32) {
+        let data_sn = data_sn.min(answer.data_in_pdus_in_all());
         self.go_back(link, &mut answer, data_sn);
-        while self.is_left(&answer) {
-            self.send_data_in(link, &answer);
-            answer.data_in_pdus += 1;
-            answer.data_in_bytes = self.data_in_offset(&answer, answer.data_in_pdus);
-        }
+        self.send_left(link, &mut answer);
         let stat_sn = link.take_stat_sn();
         self.send_status(link, &answer, stat_sn);
         link.keep_answer(stat_sn, answer);

@@ -57,9 +57,7 @@ impl FullFeature {
                 continue;
             }
             if self.is_left(&answer) {
-                self.send_data_in(link, &answer);
-                answer.data_in_bytes += self.data_in_len(&answer, answer.data_in_bytes);
-                answer.data_in_pdus += 1;
+                self.send_next_data_in(link, &mut answer);
                 link.responding.push_front(answer);
             } else {
                 // Its place is open again, and the PDU itself says so.
@@ -84,6 +82,13 @@ impl FullFeature {
         let collapses = answer.response.status == GOOD && !answer.apart;
         let last = answer.data_in_bytes + len == answer.data_in_total;
         len > 0 && !(last && collapses)
+    }
+
+    /// Queues the next Data-In, which is not the last PDU of its task.
+    pub(crate) fn send_next_data_in(&self, link: &mut Link, answer: &mut Responding) {
+        self.send_data_in(link, answer);
+        answer.data_in_bytes += self.data_in_len(answer, answer.data_in_bytes);
+        answer.data_in_pdus += 1;
     }
 
     /// Queues a Data-In that is not the last PDU of its task.
@@ -151,6 +156,11 @@ impl FullFeature {
 }
 
 impl Responding {
+    /// How many Data-In PDUs it has had once its status is sent: the last data rides with that, or came before it.
+    pub(crate) fn data_in_pdus_in_all(&self) -> u32 {
+        self.data_in_pdus + u32::from(self.data_in_bytes < self.data_in_total)
+    }
+
     fn push_data(&self, link: &mut Link, header: &DataIn, len: u32) {
         let mut bytes = [0; 48];
         header.emit(SegmentLengths::data(len as usize), &mut bytes);

@@ -9,7 +9,7 @@ use crate::pdu::{Bhs, InitiatorTaskTag, StatSn};
 use std::collections::VecDeque;
 
 /// Statuses that are kept at most.
-const STATUSES_MAX: usize = 1024;
+pub(super) const STATUSES_MAX: usize = 1024;
 /// Bytes of answers that are kept at most.
 const BYTES_MAX: usize = 32 << 20;
 

@@ -120,12 +120,6 @@ impl Session {
         Some(slot)
     }
 
-    /// How many places there are for connections, live or not.
-    #[must_use]
-    pub fn places(&self) -> usize {
-        self.connections.len()
-    }
-
     /// Where the next received bytes of the connection in `slot` belong.
     ///
     /// Empty while nothing shall be received: more answers wait than may, or the connection is over. Then the
@@ -318,8 +312,12 @@ impl Session {
     fn run_ripe(&mut self) {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         while let Some((slot, turn)) = full_feature.take_ripe() {
-            full_feature.run(self.connections[slot].link(), turn);
-            full_feature.run_held(self.connections[slot].link());
+            let connection = &mut self.connections[slot];
+            // What a connection asked for that is no more is not done, and holds up nobody.
+            if connection.is_live() {
+                full_feature.run(connection.link(), turn);
+            }
+            full_feature.run_held(connection.link());
         }
         for (id, request) in std::mem::take(&mut full_feature.moves) {
             self.reassign(id, &request);
@@ -333,7 +331,8 @@ impl Session {
         let tag = request.referenced_task_tag;
         let answered =
             |connection: &mut Connection| connection.is_stranded() && connection.link().sent.stat_sn_of(tag).is_some();
-        let lost = full_feature.stranded_slot_of(tag).or_else(|| self.connections.iter_mut().position(answered));
+        let holder = full_feature.slot_of_tag(tag).filter(|&slot| self.connections[slot].is_stranded());
+        let lost = holder.or_else(|| self.connections.iter_mut().position(answered));
         let [link, lost] = match lost.map(|lost| self.connections.get_disjoint_mut([own, lost])) {
             Some(Ok(both)) => both.map(Connection::link),
             _ => {
@@ -409,7 +408,6 @@ impl Session {
             let for_good = matches!(reason, CloseReason::LoggedOut | CloseReason::Dropped) || stranded >= STRANDED_MAX;
             if connection.is_live() && full_feature.keeps_tasks() && !for_good {
                 let retained = Duration::from_secs(full_feature.negotiated.time2retain_s.into());
-                full_feature.strand(slot);
                 connection.strand(full_feature, reason, self.now + retained);
             } else if connection.is_open() || for_good {
                 connection.end(reason);

@@ -109,6 +109,16 @@ fn logout_behind_a_hole_is_answered_on_its_own_connection_when_the_hole_closes()
 }
 
 #[test]
+fn request_of_a_connection_that_is_lost_holds_up_nobody() {
+    let mut rig = two();
+    rig.on(1).receive(&logout(2, LogoutReason::CloseConnection, 2));
+    rig.on(0).receive(&command(3, 3, NONE, &[]));
+    rig.target.handle_peer_closed(1);
+    rig.receive(&command(1, 1, NONE, &[]));
+    assert_eq!(tags(rig.events()), [1, 3], "the logout between them is nobody's any more");
+}
+
+#[test]
 fn nothing_new_begins_before_what_a_lost_connection_has_left_is_over() {
     let mut rig = two();
     rig.on(0).receive(&command(1, 1, writes(4), &pattern(4)));
@@ -134,8 +144,8 @@ fn session_ends_with_its_last_connection() {
     assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::PeerClosed)]) && rig.target.is_over());
 }
 
-#[test]
-fn answer_to_a_reset_comes_behind_what_was_said_on_other_connections() {
+/// A reset that is done on one connection, behind an answer that is on its way on the other.
+fn reset_behind_an_answer() -> Rig {
     let mut rig = two();
     rig.on(1).receive(&command(1, 1, NONE, &[]));
     let done = rig.expect_command();
@@ -143,23 +153,21 @@ fn answer_to_a_reset_comes_behind_what_was_said_on_other_connections() {
     rig.on(0).receive(&manage(10, 2, TaskFunction::LogicalUnitReset, 0, 0));
     let request = rig.expect_task_management();
     rig.target.respond_task_management(request.task, Outcome::Complete);
+    rig
+}
+
+#[test]
+fn answer_to_a_reset_comes_behind_what_was_said_on_other_connections() {
+    let mut rig = reset_behind_an_answer();
     assert!(rig.on(0).said().is_empty(), "the answer on the other connection may still be on its way");
     assert_eq!(rig.on(1).said(), ["response 1 status 0 stat 1", "ping max 5"]);
-    let mut pong = nop_out(u32::MAX, 2, true, &[]);
-    pong[28..32].copy_from_slice(&2u32.to_be_bytes());
-    rig.receive(&pong);
+    rig.receive(&acknowledge(2));
     assert_eq!(rig.on(0).said(), ["task management 10 Complete stat 1"]);
 }
 
 #[test]
 fn answer_to_a_reset_does_not_wait_for_a_connection_that_is_lost() {
-    let mut rig = two();
-    rig.on(1).receive(&command(1, 1, NONE, &[]));
-    let done = rig.expect_command();
-    rig.respond(done.task, Response::default());
-    rig.on(0).receive(&manage(10, 2, TaskFunction::LogicalUnitReset, 0, 0));
-    let request = rig.expect_task_management();
-    rig.target.respond_task_management(request.task, Outcome::Complete);
+    let mut rig = reset_behind_an_answer();
     rig.target.handle_peer_closed(1);
     assert_eq!(rig.on(0).said(), ["task management 10 Complete stat 1"]);
 }

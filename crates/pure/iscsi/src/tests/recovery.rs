@@ -47,15 +47,18 @@ pub(super) fn reassign(tag: u32, cmd_sn: u32, referenced: u32, exp_data_sn: u32)
     bytes.to_vec()
 }
 
-/// A ping without an answer that acknowledges statuses before `exp_stat_sn`.
-fn acknowledge(exp_stat_sn: u32) -> Vec<u8> {
-    let mut ping = nop_out(u32::MAX, 1, true, &[]);
-    ping[28..32].copy_from_slice(&exp_stat_sn.to_be_bytes());
-    ping
-}
-
 fn read_of(len: usize) -> Response {
     Response::good(Buf::copy_of(&pattern(len)).into())
+}
+
+/// A session at this level whose first command has read so many bytes; what was said for it.
+fn answered(level: u8, len: u32) -> (Rig, Vec<String>) {
+    let mut rig = rig(level);
+    rig.command(1, reads(len), &[]);
+    let task = rig.expect_command().task;
+    rig.respond(task, read_of(len as usize));
+    let said = rig.said();
+    (rig, said)
 }
 
 #[test]
@@ -126,11 +129,7 @@ fn r2t_that_was_lost_is_sent_again_as_it_was() {
 
 #[test]
 fn data_in_is_sent_again_until_its_status_is_acknowledged() {
-    let mut rig = rig(1);
-    rig.command(1, reads(3000), &[]);
-    let task = rig.expect_command().task;
-    rig.respond(task, read_of(3000));
-    let all = rig.said();
+    let (mut rig, all) = answered(1, 3000);
     assert_eq!(all.len(), 3);
     rig.receive(&snack(SnackType::DataOrR2t, 1, 1, 1));
     assert_eq!(rig.said(), all[1..2]);
@@ -167,11 +166,7 @@ fn status_that_was_lost_is_sent_again_with_what_the_window_is_now() {
 
 #[test]
 fn data_is_cut_anew_where_the_initiator_takes_other_lengths_now() {
-    let mut rig = rig(1);
-    rig.command(1, reads(1500), &[]);
-    let task = rig.expect_command().task;
-    rig.respond(task, read_of(1500));
-    rig.sent();
+    let (mut rig, _) = answered(1, 1500);
     rig.receive(&super::sessions::text(5, 2, TargetTransferTag::RESERVED, false, b"MaxRecvDataSegmentLength=512\0"));
     rig.sent();
     rig.receive(&snack(SnackType::RData, 1, 0, 0));
@@ -311,16 +306,32 @@ fn write_goes_on_where_it_was_when_it_is_moved() {
 
 #[test]
 fn answer_that_was_sent_and_may_be_lost_is_sent_again_where_it_is_moved() {
-    let mut rig = rig(2);
-    rig.command(1, reads(3000), &[]);
-    let task = rig.expect_command().task;
-    rig.respond(task, read_of(3000));
-    rig.sent();
+    let (mut rig, _) = answered(2, 3000);
     rig.target.handle_peer_closed(0);
     rig.join(5);
     rig.receive(&reassign(9, 2, 1, 2));
     let expected = ["task management 9 Complete stat 1", "data-in 1 sn 2 at 2048 len 952 F status 0 stat 2"];
     assert_eq!(rig.said(), expected, "what the initiator has is not sent again");
+}
+
+#[test]
+fn initiator_that_says_it_has_more_than_was_sent_gets_the_status() {
+    let (mut rig, _) = answered(2, 3000);
+    rig.target.handle_peer_closed(0);
+    rig.join(5);
+    rig.receive(&reassign(9, 2, 1, u32::MAX));
+    assert_eq!(rig.said(), ["task management 9 Complete stat 1", "response 1 status 0 stat 2"]);
+}
+
+#[test]
+fn number_of_a_connection_names_the_one_that_has_it_now() {
+    let mut rig = rig(2);
+    rig.target.handle_peer_closed(0);
+    assert_eq!((rig.join(1), rig.join(1)), (Some(1), Some(2)));
+    assert!(rig.target.is_closed(1) && !rig.target.is_closed(2), "each takes the place of the one before");
+    rig.receive(&logout(1, LogoutReason::CloseConnection, 1));
+    assert_eq!(rig.said(), ["logout 9 Closed"]);
+    assert!(rig.target.is_closed(2));
 }
 
 #[test]

@@ -252,6 +252,13 @@ pub(super) fn nop_out(tag: u32, cmd_sn: u32, immediate: bool, data: &[u8]) -> Ve
     pdu(bytes, data)
 }
 
+/// A ping without an answer that acknowledges statuses before `exp_stat_sn`.
+pub(super) fn acknowledge(exp_stat_sn: u32) -> Vec<u8> {
+    let mut ping = nop_out(u32::MAX, 1, true, &[]);
+    ping[28..32].copy_from_slice(&exp_stat_sn.to_be_bytes());
+    ping
+}
+
 /// A task management request, immediate as initiators send them.
 pub(super) fn manage(tag: u32, cmd_sn: u32, function: TaskFunction, referenced: u32, ref_cmd_sn: u32) -> Vec<u8> {
     let header = TaskManagementRequest {
