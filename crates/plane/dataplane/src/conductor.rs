@@ -23,7 +23,7 @@ use model::{
     Access, Call, DiskName, Name, Network, NodeIdentity, Order, PoolId, Refusal, Report, VolumeId, VolumeName, code,
 };
 use openings::Openings;
-use shard::mailbox::{self, Receiver};
+use shard::mailbox::{self, Receiver, Sender};
 use shard::{RangeLocks, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -239,23 +239,18 @@ impl<W: World> Conductor<W> {
             let view = view.clone();
             self.seat.call(home, move |seat| async move { seat.set_access(view) }).await;
         }
-        let (applying, applied) = mailbox::channel();
-        for (_, session) in self.seat.registry.sessions() {
-            // A session that is just ending needs no notice.
-            let _ = session.notices.send(Notice::AccessChanged { applied: applying.clone() });
-        }
-        drop(applying);
-        while applied.receive().await.is_some() {}
+        self.tell_sessions(|applied| Notice::AccessChanged { applied }).await;
     }
 
-    /// Ends the sessions that `which` picks; what they have under way is done when this returns.
-    async fn end_sessions(&self, which: impl Fn(&crate::registry::Entry) -> bool) {
-        let (ending, ended) = mailbox::channel();
-        for (_, session) in self.seat.registry.sessions().into_iter().filter(|(_, session)| which(session)) {
-            let _ = session.notices.send(Notice::Close { gone: ending.clone() });
+    /// Every session has done what it is told: it has dropped what came with the notice.
+    async fn tell_sessions(&self, notice: impl Fn(Sender<()>) -> Notice) {
+        let (telling, told) = mailbox::channel();
+        for (_, session) in self.seat.registry.sessions() {
+            // A session that is just ending needs no notice.
+            let _ = session.notices.send(notice(telling.clone()));
         }
-        drop(ending);
-        while ended.receive().await.is_some() {}
+        drop(telling);
+        while told.receive().await.is_some() {}
     }
 
     async fn stop(&self) -> Result<Report, Refusal> {
@@ -264,7 +259,7 @@ impl<W: World> Conductor<W> {
         }
         self.portals.borrow_mut().clear();
         let patience = self.seat.world.sleep(STOP_PATIENCE);
-        if let Either::Right(_) = select(pin!(self.end_sessions(|_| true)), patience).await {
+        if let Either::Right(_) = select(pin!(self.tell_sessions(|gone| Notice::Close { gone })), patience).await {
             tracing::warn!("some sessions have commands that do not end; stopping without them");
         }
         if let Either::Right(_) = select(pin!(self.end_copies()), self.seat.world.sleep(STOP_PATIENCE)).await {

@@ -8,6 +8,8 @@ use crate::latency::Latencies;
 use crate::limits::Limits;
 use crate::logins::{Bounds, Logins};
 use iscsi::chap::Authentication;
+use iscsi::pdu::Isid;
+use iscsi::{IscsiName, SessionType};
 use model::{Balance, CommandWindow, RefusedLogin};
 use shard::Time;
 use shard::mailbox::{Receiver, Sender};
@@ -30,6 +32,15 @@ pub struct NexusName {
     pub isid: [u8; 6],
     /// The target's name; empty for a discovery session.
     pub target: String,
+}
+
+impl NexusName {
+    /// The nexus of a session that this initiator has, or asks for.
+    #[must_use]
+    pub fn of(initiator: &IscsiName, isid: Isid, kind: SessionType, target: Option<&IscsiName>) -> Self {
+        let target = target.filter(|_| kind == SessionType::Normal).map(IscsiName::as_str).unwrap_or_default();
+        Self { initiator: initiator.as_str().to_owned(), isid: isid.0, target: target.to_owned() }
+    }
 }
 
 /// What a session counts; read by whoever reports, written by its connection alone.

@@ -56,10 +56,9 @@ impl<W: World> Session<W> {
         let counters = Arc::new(Counters::default());
         let identity = &facts.identity;
         let discovery = identity.session_type == SessionType::Discovery;
-        let named = identity.target_name.as_ref().filter(|_| !discovery);
-        let target = named.map(|name| name.as_str().to_owned()).unwrap_or_default();
-        let initiator = identity.initiator_name.as_str().to_owned();
-        let nexus = NexusName { initiator: initiator.clone(), isid: identity.isid.0, target: target.clone() };
+        let (named, kind) = (identity.target_name.as_ref(), identity.session_type);
+        let nexus = NexusName::of(&identity.initiator_name, identity.isid, kind, named);
+        let (initiator, target) = (nexus.initiator.clone(), nexus.target.clone());
         let host = seat.access.borrow().host_of(&initiator, ends.peer.ip()).map(|host| host.name.to_string());
         let entry = Entry {
             nexus,

@@ -8,7 +8,7 @@ use crate::change::volumes;
 use crate::request::{NewPresentation, Unpresent};
 use crate::state::{PresentationRecord, State};
 use crate::view::PresentationReport;
-use model::{Name, Refusal, code};
+use model::{Name, Refusal, VolumeId, code};
 
 /// The largest logical unit number of the flat space method (SAM-5 §4.7.7.4).
 const LUN_MAX: u16 = 16_383;
@@ -23,16 +23,7 @@ impl Control {
         admit_whole(&volume)?;
         let default = || DEFAULT_TARGET.parse().expect("the default target's name is a name");
         let target: Name = request.target.clone().unwrap_or_else(default);
-        let lun = admit_presentation(&self.state(), &request, &target)?;
-        let record = PresentationRecord {
-            volume: request.volume,
-            volume_id: volume.id,
-            host: request.host,
-            target,
-            lun,
-            groups: request.groups,
-            read_only: request.read_only,
-        };
+        let record = admit_presentation(&self.state(), request, volume.id, target)?;
         self.commit_access(&turn, |state| state.presentations.push(record.clone())).await?;
         Ok(self.presentation_report(&record))
     }
@@ -58,8 +49,19 @@ impl Control {
     }
 }
 
-/// Admits a presentation that is new, of a host or a group and a target that are there; this is its number.
-pub(crate) fn admit_presentation(state: &State, request: &NewPresentation, target: &Name) -> Result<u16, Refusal> {
+/// Admits a presentation that is new, of a host or a group and a target that are there.
+pub(crate) fn admit_presentation(
+    state: &State,
+    request: NewPresentation,
+    volume_id: VolumeId,
+    target: Name,
+) -> Result<PresentationRecord, Refusal> {
+    let lun = choose_lun(state, &request, &target)?;
+    let NewPresentation { volume, host, groups, read_only, .. } = request;
+    Ok(PresentationRecord { volume, volume_id, host, target, lun, groups, read_only })
+}
+
+fn choose_lun(state: &State, request: &NewPresentation, target: &Name) -> Result<u16, Refusal> {
     let who = &request.host;
     if !state.is_taken(who) {
         return Err(unknown_host(who));

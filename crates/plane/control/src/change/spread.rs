@@ -6,7 +6,7 @@ use crate::change::copies::admit_whole;
 use crate::change::presentations::admit_presentation;
 use crate::change::volumes;
 use crate::request::{NewPresentation, Spread};
-use crate::state::{PresentationRecord, State, TargetRecord};
+use crate::state::{State, TargetRecord};
 use crate::view::PresentationReport;
 use model::{Name, Refusal, code};
 use std::collections::BTreeMap;
@@ -49,10 +49,7 @@ impl Control {
                 read_only: request.read_only,
                 groups: request.groups.clone(),
             };
-            let lun = admit_presentation(&next, &one, target)?;
-            let NewPresentation { volume, host, read_only, groups, .. } = one;
-            let (volume_id, target) = (ids[&volume], target.clone());
-            let record = PresentationRecord { volume, volume_id, host, target, lun, groups, read_only };
+            let record = admit_presentation(&next, one, ids[volume], target.clone())?;
             next.presentations.push(record.clone());
             records.push(record);
         }

@@ -6,7 +6,6 @@ use crate::portal::OpenPortal;
 use crate::registry::{Entry, Notice, SessionId};
 use model::{PortalReport, PortalState, Refusal, code};
 use shard::World;
-use shard::mailbox;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -51,12 +50,7 @@ impl<W: World> Conductor<W> {
                 "`blockyard portal list` shows them",
             ));
         }
-        let (ending, ended) = mailbox::channel();
-        for (id, _) in self.seat.registry.sessions() {
-            self.seat.registry.tell(id, Notice::Leave { portal: address, gone: ending.clone() });
-        }
-        drop(ending);
-        while ended.receive().await.is_some() {}
+        self.tell_sessions(|gone| Notice::Leave { portal: address, gone }).await;
         Ok(())
     }
 

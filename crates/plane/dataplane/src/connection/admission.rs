@@ -247,12 +247,8 @@ where
 
 /// The nexus that the asker would have, or says that it has.
 fn nexus_of(question: &LoginQuestion) -> NexusName {
-    let named = question.target_name.as_ref().filter(|_| question.session_type == SessionType::Normal);
-    NexusName {
-        initiator: question.initiator_name.as_str().to_owned(),
-        isid: question.isid.0,
-        target: named.map(|name| name.as_str().to_owned()).unwrap_or_default(),
-    }
+    let LoginQuestion { initiator_name, isid, session_type, target_name, .. } = question;
+    NexusName::of(initiator_name, *isid, *session_type, target_name.as_ref())
 }
 
 fn auth_of(proof: &Proof, weakest: ChapAlgorithm) -> Result<Auth, String> {
