@@ -23,6 +23,7 @@ pub mod policy;
 mod pool;
 mod portal;
 mod portal_group;
+mod recording;
 mod refusal;
 mod refused;
 mod report;
@@ -63,6 +64,7 @@ pub use portal::{
     only_fronts,
 };
 pub use portal_group::{GroupAccess, PORTAL_GROUP_SETTINGS, PortalGroupPolicy, PortalGroupReport, PortalGroupTag};
+pub use recording::{Recordable, Recorded, Recordings, Wire, WireEnds};
 pub use refusal::{Kind, Refusal};
 pub use refused::{RefusedLogin, RefusedWhy};
 pub use report::Report;

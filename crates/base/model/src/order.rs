@@ -1,10 +1,11 @@
 //! What control asks of the data plane.
 
 use crate::{
-    Access, Backend, CopySource, DiskId, DiskName, Level, Name, PoolId, Provision, RepairPolicy, Size, SnapshotId,
-    SnapshotLock, SnapshotName, SpacePolicy, VolumeId, VolumeName, VolumePolicy,
+    Access, Backend, CopySource, DiskId, DiskName, Level, Name, PoolId, Provision, Recordable, RepairPolicy, Size,
+    SnapshotId, SnapshotLock, SnapshotName, SpacePolicy, VolumeId, VolumeName, VolumePolicy,
 };
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Do this, then say how it is. Every order is done wholly or refused with nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -306,6 +307,23 @@ pub enum Order {
     Session {
         /// Which: its TSIH.
         id: u32,
+    },
+    /// Record what goes over the wire from now on → `Report::Recording`.
+    Record {
+        /// Whose.
+        what: Recordable,
+        /// For how long.
+        time: Duration,
+    },
+    /// What was recorded since this was asked last, as soon as there is something → `Report::Recorded`.
+    NextRecorded {
+        /// Of which recording.
+        recording: u64,
+    },
+    /// Record no more → `Report::Recorded`, with what was not taken.
+    StopRecording {
+        /// Which; one that does not run is stopped already.
+        recording: u64,
     },
     /// End a session: its initiator is asked to log out, and cut off when it does not in five seconds → `Report::SessionEnd`. It may
     /// log in again.

@@ -1,8 +1,8 @@
 //! What the data plane answers.
 
 use crate::{
-    DiskReport, EngineReport, LatencyReport, PoolCheck, PoolReport, PortalReport, Raised, RefusedLogin, SessionDetail,
-    SessionEnd, SessionReport, SnapshotReport, VolumeReport,
+    DiskReport, EngineReport, LatencyReport, PoolCheck, PoolReport, PortalReport, Raised, Recordings, RefusedLogin,
+    SessionDetail, SessionEnd, SessionReport, SnapshotReport, VolumeReport,
 };
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
@@ -38,6 +38,10 @@ pub enum Report {
     Sessions(Vec<SessionReport>),
     /// One session.
     Session(Box<SessionDetail>),
+    /// A recording has begun; its number.
+    Recording(u64),
+    /// What was recorded.
+    Recorded(Recordings),
     /// How a session has ended.
     SessionEnd(SessionEnd),
     /// How long commands took.

@@ -21,8 +21,13 @@ pub trait World: Clone + 'static {
     /// The monotonic clock.
     fn now(&self) -> Time;
 
-    /// The date, in seconds since 1970: for labels and logs, never for an order of events.
-    fn unix_seconds(&self) -> u64;
+    /// The date, as what has passed since 1970: for labels and logs, never for an order of events.
+    fn unix_time(&self) -> Duration;
+
+    /// The date in whole seconds.
+    fn unix_seconds(&self) -> u64 {
+        self.unix_time().as_secs()
+    }
 
     /// Fills `out` with bytes that nobody can predict (from a seed in simulation).
     fn random(&self, out: &mut [u8]);

@@ -130,7 +130,7 @@ pub enum Command {
     /// Presentations: list
     #[command(subcommand, after_help = "Example:\n  blockyard presentation list")]
     Presentation(PresentationCommand),
-    /// Sessions: list, show, kill
+    /// Sessions: list, show, record, kill
     #[command(subcommand, after_help = "Example:\n  blockyard session list")]
     Session(SessionCommand),
     /// Portals: list, add, set, drain, resume, remove, balance

@@ -3,8 +3,8 @@
 use crate::config::default_socket;
 use crate::failure::Failure;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::{Method, Request, StatusCode};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use model::{Refusal, code};
 use serde::Serialize;
@@ -66,6 +66,28 @@ impl Client {
         self.send(Method::DELETE, path, None).map(|whole| Answer { whole, key })
     }
 
+    /// What `GET path` answers that is no JSON, handed to `take` as it comes; what `take` said when it could not go on.
+    pub fn fetch(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<std::io::Result<()>, Failure> {
+        self.runtime.block_on(async {
+            let mut response = self.ask(Method::GET, path, None).await?;
+            if !response.status().is_success() {
+                let body = response.into_body().collect().await.map_err(|error| gone(&error))?.to_bytes();
+                return Err(refused(&body));
+            }
+            while let Some(frame) = response.frame().await {
+                let frame = frame.map_err(|error| gone(&error))?;
+                if let Some(Err(error)) = frame.data_ref().map(|bytes| take(bytes)) {
+                    return Ok(Err(error));
+                }
+            }
+            Ok(Ok(()))
+        })
+    }
+
     fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Value, Failure> {
         let (status, body) = self.runtime.block_on(self.exchange(method, path, body))?;
         if status.is_success() {
@@ -75,7 +97,7 @@ impl Client {
                 serde_json::from_slice(&body).map_err(|e| garbled(&e))
             };
         }
-        Err(serde_json::from_slice::<Refusal>(&body).map_err(|error| garbled(&error))?.into())
+        Err(refused(&body))
     }
 
     async fn exchange(
@@ -84,13 +106,17 @@ impl Client {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<(StatusCode, Bytes), Failure> {
+        let response = self.ask(method, path, body).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|error| gone(&error))?.to_bytes();
+        Ok((status, body))
+    }
+
+    /// The answer to a request, before its body has come.
+    async fn ask(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Response<Incoming>, Failure> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreachable(&error))?;
-        let gone = |error: hyper::Error| {
-            let message = format!("the daemon went away before it answered: {error}");
-            Refusal::new(code::DAEMON_UNREACHABLE, message, "look at its log and ask again what is so")
-        };
         let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(gone)?;
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error))?;
         // It ends with the exchange; what breaks it breaks the exchange, too.
         tokio::spawn(connection);
         let request = Request::builder()
@@ -100,10 +126,7 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .expect("paths are made of names, which need no escape");
-        let response = sender.send_request(request).await.map_err(gone)?;
-        let status = response.status();
-        let body = response.into_body().collect().await.map_err(gone)?.to_bytes();
-        Ok((status, body))
+        Ok(sender.send_request(request).await.map_err(|error| gone(&error))?)
     }
 
     fn unreachable(&self, error: &std::io::Error) -> Failure {
@@ -136,6 +159,15 @@ fn json(body: &impl Serialize) -> Result<Vec<u8>, Failure> {
         let message = format!("the request cannot be said in JSON: {error}");
         Refusal::new(code::INTERNAL, message, "report this").into()
     })
+}
+
+fn refused(body: &[u8]) -> Failure {
+    serde_json::from_slice::<Refusal>(body).map_or_else(|error| garbled(&error), Failure::from)
+}
+
+fn gone(error: &hyper::Error) -> Refusal {
+    let message = format!("the daemon went away before it answered: {error}");
+    Refusal::new(code::DAEMON_UNREACHABLE, message, "look at its log and ask again what is so")
 }
 
 fn garbled(error: &serde_json::Error) -> Failure {

@@ -10,18 +10,20 @@ pub use problem::Problem;
 use crate::request::{
     AddGroup, AddLog, AddMember, EndSession, Events, Explain, GroupChange, GrowPool, HostChange, ImportPool, Locate,
     LockSnapshot, NewClone, NewCopy, NewDisk, NewHost, NewHostGroup, NewPool, NewPortal, NewPresentation, NewSnapshots,
-    NewSpare, NewTarget, NewVolume, PoolSettings, PortalGroupSettings, PortalSettings, RemoveLog, RemovePortal,
+    NewSpare, NewTarget, NewVolume, PoolSettings, PortalGroupSettings, PortalSettings, Record, RemoveLog, RemovePortal,
     Replace, Resize, RollBack, SetAuth, SetBalance, Spread, StartScrub, Unpresent, VolumeChange, VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use body::{Asked, Body, Named};
 use model::{DiskName, Name, PortalAddress, PortalGroupTag, Refusal, SessionNumber, SnapshotName, VolumeName, code};
 use serde::Serialize;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -80,6 +82,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/presentations", get(presentations).post(present).delete(unpresent))
         .route("/sessions", get(sessions))
         .route("/sessions/{id}", get(session).delete(end_session))
+        .route("/recording", get(record))
         .route("/latencies/{*name}", get(latencies))
         .route("/portals", get(portals).post(add_portal))
         .route("/portals/{address}", patch(set_portal).delete(remove_portal))
@@ -399,6 +402,16 @@ async fn end_session(
     Asked(request): Asked<EndSession>,
 ) -> Answer {
     answer("ended", to_its_end(async move { control.end_session(id.0, request.now).await }).await?)
+}
+
+/// Its body is the file, which ends when the recording does; a reader that goes away ends it.
+async fn record(State(control): Shared, Asked(asked): Asked<Record>) -> Answer {
+    let recording = control.record(asked).await?;
+    let file = futures_util::stream::unfold(recording, async |mut recording| {
+        let bytes = recording.next().await?;
+        Some((Ok::<_, Infallible>(bytes), recording))
+    });
+    Ok(([(CONTENT_TYPE, "application/vnd.tcpdump.pcap")], axum::body::Body::from_stream(file)).into_response())
 }
 
 async fn latencies(State(control): Shared, Named(name): Named<VolumeName>) -> Answer {

@@ -8,7 +8,7 @@ use model::{Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refus
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::MutexGuard;
+use tokio::sync::{MutexGuard, watch};
 
 /// The control plane: the state, the data plane that makes it so, and one change at a time.
 pub struct Control {
@@ -18,6 +18,8 @@ pub struct Control {
     change: tokio::sync::Mutex<()>,
     portals: Mutex<Vec<PortalReport>>,
     pub(crate) events: EventLog,
+    /// True once answers that are long in coming had better end.
+    pub(crate) stopping: watch::Sender<bool>,
     /// How everything was when it was last looked at.
     pub(crate) seen: tokio::sync::Mutex<Seen>,
 }
@@ -35,8 +37,8 @@ pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 impl Control {
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let events = EventLog::open(&store)?;
-        let (change, portals, seen) = Default::default();
-        Ok(Self { settings, store, engine, change, portals, events, seen })
+        let (change, portals, stopping, seen) = Default::default();
+        Ok(Self { settings, store, engine, change, portals, events, stopping, seen })
     }
 
     /// The desired state as it is now.

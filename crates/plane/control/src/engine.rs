@@ -1,8 +1,8 @@
 //! Asking the data plane.
 
 use model::{
-    Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Refusal, RefusedLogin,
-    Report, SessionDetail, SessionEnd, SessionReport, SnapshotReport, VolumeReport, code,
+    Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Recordings, Refusal,
+    RefusedLogin, Report, SessionDetail, SessionEnd, SessionReport, SnapshotReport, VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -41,6 +41,12 @@ impl Engine {
         answer.await.map_err(|_| gone())?
     }
 
+    /// The order is given, and nobody waits for its answer.
+    pub fn tell(&self, order: Order) {
+        // A data plane that is gone has nothing to do any more.
+        let _ = self.0.send(Call::new(order, drop));
+    }
+
     /// As [`Engine::ask`], for orders that are answered with `Report::Done`.
     pub async fn done(&self, order: Order) -> Result<(), Refusal> {
         match self.ask(order).await? {
@@ -76,6 +82,10 @@ impl Engine {
         session: Session(Box<SessionDetail>);
         /// As [`Engine::ask`], for `Order::EndSession`.
         session_end: SessionEnd(SessionEnd);
+        /// As [`Engine::ask`], for `Order::Record`.
+        recording: Recording(u64);
+        /// As [`Engine::ask`], for `Order::NextRecorded`.
+        recorded: Recorded(Recordings);
         /// As [`Engine::ask`], for `Order::Latencies`.
         latencies: Latencies(Vec<LatencyReport>);
         /// As [`Engine::ask`], for `Order::CheckPool`.

@@ -13,9 +13,9 @@ use label::OnDisk;
 use model::{
     Access, CacheReport, Call, CommandWindow, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState,
     EngineReport, EventCode, LatencyReport, MemberState, Name, Order, PoolCheck, PoolReport, PortalPolicy,
-    PortalReport, PortalState, Raised, Refusal, RefusedLogin, Report, ScrubState, SessionDetail, SessionEnd,
-    SessionReport, Size, SnapshotName, SnapshotReport, Subject, VolumeCounters, VolumeName, VolumePolicy, VolumeReport,
-    VolumeSpec, VolumeState, code, event,
+    PortalReport, PortalState, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, ScrubState,
+    SessionDetail, SessionEnd, SessionReport, Size, SnapshotName, SnapshotReport, Subject, VolumeCounters, VolumeName,
+    VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -211,6 +211,9 @@ impl Fake {
             Order::Volumes => Ok(Report::Volumes(self.volumes())),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
             Order::Session { .. } | Order::EndSession { .. } | Order::Latencies { .. } => self.obey_of_sessions(order),
+            Order::Record { .. } | Order::NextRecorded { .. } | Order::StopRecording { .. } => {
+                self.obey_of_sessions(order)
+            }
             Order::RefusedLogins => Ok(Report::Refused(self.refused.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
@@ -296,6 +299,11 @@ impl Fake {
                 self.session(*id)?;
                 self.sessions.retain(|session| session.id != *id);
                 Ok(Report::SessionEnd(SessionEnd::LoggedOut))
+            }
+            Order::Record { what: Recordable::Session(id), .. } => self.session(*id).map(|_| Report::Recording(1)),
+            Order::Record { what: Recordable::From(_), .. } => Ok(Report::Recording(1)),
+            Order::NextRecorded { .. } | Order::StopRecording { .. } => {
+                Ok(Report::Recorded(Recordings { is_over: true, ..Recordings::default() }))
             }
             Order::Latencies { .. } => Ok(Report::Latencies(latencies())),
             _ => unreachable!("{order:?} is not of sessions"),

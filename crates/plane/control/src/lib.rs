@@ -24,6 +24,7 @@ mod engine;
 mod event_log;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+mod recording;
 pub mod request;
 mod search;
 mod server;
@@ -38,6 +39,7 @@ pub use change::explain::{Explanation, Point};
 pub use control::Control;
 pub use engine::Engine;
 pub use event_log::{EVENTS_KEPT, Wanted};
+pub use recording::{Recording, Summary};
 pub use server::{Listening, listen, serve};
 pub use settings::Settings;
 pub use state::State;

@@ -7,7 +7,7 @@ pub(crate) use chap::{from_hex, to_hex};
 
 use model::{
     Balance, CopySource, DiskName, EventSeverity, Iqn, Level, Name, Network, PortalAddress, Provision, Size,
-    SnapshotLock, SnapshotName, Timestamp, VolumeName,
+    SnapshotLock, SnapshotName, Span, Timestamp, VolumeName,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -479,6 +479,24 @@ pub struct Events {
     /// Only so many, the latest.
     #[serde(default)]
     pub limit: Option<usize>,
+}
+
+/// Record what goes over the wire, as a pcapng file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Of the session with this number.
+    #[serde(default)]
+    pub session: Option<u32>,
+    /// Of everyone who comes from this address or network.
+    #[serde(default)]
+    pub from: Option<Network>,
+    /// For how long; a minute when absent.
+    #[serde(default, rename = "for")]
+    pub time: Option<Span>,
+    /// How large the file may become; 64 MiB when absent.
+    #[serde(default, rename = "max")]
+    pub bytes_max: Option<Size>,
 }
 
 /// Show a volume to a host.

@@ -65,10 +65,12 @@ pub async fn serve(
     let owner = listening.owner;
     let tending = tokio::spawn(control.clone().tend());
     let listener = listening.listener.take().expect("a listening socket is served once");
+    let told = control.clone();
     let guarded = api::router(control).layer(middleware::from_fn(move |request, next| admit(owner, request, next)));
     let (stopping, stopped) = tokio::sync::oneshot::channel();
     let stop = async move {
         stop.await;
+        told.stopping.send_replace(true);
         // The receiver lives as long as the select below.
         let _ = stopping.send(());
     };

@@ -115,14 +115,15 @@ pub struct Facts {
 
 fn is_question(order: &Order) -> bool {
     use Order::{
-        CheckPool, Disks, DumpPool, EndSession, Latencies, NextEvents, Pools, Portals, RefusedLogins, Session,
-        Sessions, Snapshots, Status, Volumes,
+        CheckPool, Disks, DumpPool, EndSession, Latencies, NextEvents, NextRecorded, Pools, Portals, Record,
+        RefusedLogins, Session, Sessions, Snapshots, Status, StopRecording, Volumes,
     };
     // A session may take its time to end; nothing else waits for that.
     let of_sessions = matches!(order, Session { .. } | EndSession { .. } | Latencies { .. });
     let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
     let lists = matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins);
-    looks || lists || of_sessions || matches!(order, Status | NextEvents)
+    let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });
+    looks || lists || of_sessions || records || matches!(order, Status | NextEvents)
 }
 
 impl<W: World> Conductor<W> {

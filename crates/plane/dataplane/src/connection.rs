@@ -36,6 +36,7 @@ pub async fn serve<W: World>(seat: Rc<Seat<W>>, stream: W::Stream, place: LoginP
     let mut connection = Connection::new(seat, stream, place, unit::run);
     poll_fn(|cx| connection.poll(cx)).await;
     if let Some(session) = connection.session.take() {
+        connection.seat.recordings.end_of(session.id);
         session.leave().await;
     }
 }
@@ -96,7 +97,7 @@ where
         let mut seed = [0; 32];
         seat.world.random(&mut seed);
         let machine = target::Session::new(seat.target_config.clone(), seed, seat.world.now());
-        let path = Path::new(stream);
+        let path = Path::new(stream, &seat);
         Self {
             ends: path.ends,
             paths: vec![Some(path)],
@@ -220,6 +221,7 @@ where
                         self.gone.push(gone);
                     }
                 }
+                Notice::Record(tape) => self.record(&tape),
                 Notice::TellWindow { tell } => {
                     // Whoever asked may have stopped to wait.
                     let _ = self.machine.window().map(|(expected, maximum)| {

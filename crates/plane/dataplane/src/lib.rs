@@ -21,6 +21,7 @@ mod locate;
 mod logins;
 mod pool;
 mod portal;
+mod recording;
 pub mod registry;
 pub mod seat;
 mod session;

@@ -48,6 +48,10 @@ pub struct Limits {
     pub line_depth: usize,
     /// Bytes of memory that one disk group keeps sums of its blocks in.
     pub sums_bytes_per_group: usize,
+    /// Recordings of what goes over the wire that may run at once.
+    pub recordings_max: usize,
+    /// Bytes of each that may wait to be written down; what comes beyond is not recorded.
+    pub recording_bytes_max: usize,
     /// Events that may wait until somebody asks for them.
     pub events_max: usize,
     /// How long a login may take, in milliseconds.
@@ -82,6 +86,8 @@ impl Limits {
             line_depth: 64,
             sums_bytes_per_group: usize::try_from((budget.buffer_bytes / 16).clamp(4 << 20, 64 << 20))
                 .unwrap_or(4 << 20),
+            recordings_max: 4,
+            recording_bytes_max: 8 << 20,
             events_max: 1024,
             login_ms: 15_000,
             idle_ms: 15_000,

@@ -7,6 +7,7 @@ use crate::guesses::{Guesses, Penalty};
 use crate::latency::Latencies;
 use crate::limits::Limits;
 use crate::logins::{Bounds, Logins};
+use crate::recording::Tape;
 use iscsi::chap::Authentication;
 use iscsi::pdu::Isid;
 use iscsi::{IscsiName, SessionType};
@@ -169,6 +170,8 @@ pub enum Notice {
         /// How long it may take.
         within: Duration,
     },
+    /// Record what comes and goes.
+    Record(Tape),
     /// Say where commands are numbered just now.
     TellWindow {
         /// To whom.

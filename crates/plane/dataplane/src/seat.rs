@@ -5,6 +5,7 @@ use crate::connection;
 use crate::events::Events;
 use crate::limits::Limits;
 use crate::pool::OpenPool;
+use crate::recording::Recordings;
 use crate::registry::{LoginPlace, Registry};
 use crate::unit::{self, Done, Ran, Unit};
 use cache::CacheShard;
@@ -49,6 +50,7 @@ pub struct Ticket<W: World> {
     /// How connections are set up.
     pub stream_options: StreamOptions,
     events: Events,
+    recordings: Recordings,
     inbox: Receiver<Letter<W>>,
     peers: Vec<Sender<Letter<W>>>,
 }
@@ -58,6 +60,7 @@ pub struct Ticket<W: World> {
 pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<Ticket<W>> {
     let registry = Registry::new(limits);
     let events = Events::new(limits.events_max);
+    let recordings = Recordings::new(limits.recordings_max);
     let (peers, inboxes): (Vec<_>, Vec<_>) = (0..limits.shards).map(|_| mailbox::channel()).unzip();
     let ticket = |(index, inbox)| Ticket {
         index,
@@ -65,6 +68,7 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
         registry: registry.clone(),
         stream_options: stream_options.clone(),
         events: events.clone(),
+        recordings: recordings.clone(),
         inbox,
         peers: peers.clone(),
     };
@@ -95,6 +99,8 @@ pub struct Seat<W: World> {
     pub pools: RefCell<BTreeMap<Name, Rc<OpenPool<W>>>>,
     /// What has happened, on all shards.
     pub events: Events,
+    /// What goes over the wire and is recorded, on all shards.
+    pub recordings: Recordings,
     /// What the volumes of pools at home here share of memory, and of the way below.
     pub cache: CacheShard<W>,
     peers: Vec<Sender<Letter<W>>>,
@@ -123,6 +129,7 @@ impl<W: World> Seat<W> {
             pools: RefCell::default(),
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
             events: ticket.events,
+            recordings: ticket.recordings,
             peers: ticket.peers,
         });
         world.spawn(seat.clone().answer_letters(ticket.inbox));

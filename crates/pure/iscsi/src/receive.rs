@@ -85,6 +85,15 @@ struct Placing {
     data_bytes: usize,
 }
 
+/// How far the PDU has come that is on its way in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnderWay<'a> {
+    /// These are all of its bytes that have come, perhaps none.
+    Begun(&'a [u8]),
+    /// So many of its bytes have not come.
+    Left(usize),
+}
+
 /// A header with its additional header segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'a> {
@@ -249,6 +258,21 @@ impl Receive {
             self.offer_bytes = OFFER_BYTES_MIN;
             self.buffer = Vec::new();
         }
+    }
+
+    /// How far the PDU has come that is on its way.
+    pub(crate) fn under_way(&self) -> UnderWay<'_> {
+        let trailer = |data_bytes| self.trailer_bytes(data_bytes);
+        let here = &self.buffer[self.start..self.end];
+        let left = match &self.stage {
+            Stage::Header => return UnderWay::Begun(here),
+            Stage::Asked { data_bytes } => data_bytes + trailer(*data_bytes),
+            Stage::Placing(placing) => placing.end - placing.at + trailer(placing.data_bytes),
+            Stage::Skipping { left, data_bytes, .. } => left + trailer(*data_bytes),
+            Stage::Trailer { data_bytes, .. } => trailer(*data_bytes),
+            Stage::Dropping { left } => *left,
+        };
+        UnderWay::Left(left - here.len().min(left))
     }
 
     /// True when nothing has come behind the last step.

@@ -189,9 +189,9 @@ impl World for Sim {
         self.core.now.get()
     }
 
-    fn unix_seconds(&self) -> u64 {
+    fn unix_time(&self) -> Duration {
         // 1 January 2030, and what has passed since the run began.
-        1_893_456_000 + self.now().since(Time::default()).as_secs()
+        Duration::from_secs(1_893_456_000) + self.now().since(Time::default())
     }
 
     fn random(&self, out: &mut [u8]) {

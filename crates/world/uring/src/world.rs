@@ -126,9 +126,8 @@ impl World for Uring {
         clock::now()
     }
 
-    fn unix_seconds(&self) -> u64 {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since.map_or(0, |since| since.as_secs())
+    fn unix_time(&self) -> Duration {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
     }
 
     fn random(&self, out: &mut [u8]) {

@@ -6,12 +6,27 @@ use crate::client::query;
 use crate::failure::Failure;
 use crate::output::Rows;
 use crate::progress::duration;
-use model::{SessionDetail, SessionEnd, SessionReport, Size};
+use control::Summary;
+use model::{Refusal, SessionDetail, SessionEnd, SessionReport, Size, code};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 pub fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> {
     match *command {
         SessionCommand::List => list(desk),
         SessionCommand::Show { id } => show(desk, id),
+        SessionCommand::Record { id, from, ref to, time, bytes_max } => record(
+            desk,
+            to,
+            &[
+                ("session", said(id)),
+                ("from", said(from)),
+                ("for", said(time)),
+                ("max", bytes_max.map(|size| size.exact())),
+            ],
+        ),
         SessionCommand::Kill { id, now } => {
             let asked = query(&[("now", now.to_string())]);
             let answer = desk.client.delete_for(&format!("/sessions/{id}?{asked}"), "ended")?;
@@ -22,6 +37,51 @@ pub fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> {
             desk.out.done(&answer, &format!("session {id} is over: {how}"))
         }
     }
+}
+
+fn said(value: Option<impl ToString>) -> Option<String> {
+    value.map(|value| value.to_string())
+}
+
+/// The file is there when the recording has ended; a reader of standard output that goes away ends it.
+fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<(), Failure> {
+    let asked: Vec<_> = asked.iter().filter_map(|(key, value)| Some((*key, value.clone()?))).collect();
+    let path = format!("/recording?{}", query(&asked));
+    let unwritable = |error: io::Error| {
+        let message = format!("{} cannot be written: {error}", to.display());
+        Refusal::new(code::IO_FAILED, message, "name a new file, in a folder that has room")
+    };
+    let is_stdout = to == Path::new("-");
+    let mut out = None;
+    let mut end = Vec::new();
+    let saved = desk.client.fetch(&path, |bytes| {
+        if out.is_none() {
+            // Only now: what is refused leaves no file.
+            let file = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
+            out = Some(if is_stdout { Box::new(io::stdout()) as Box<dyn Write> } else { Box::new(file()?) });
+        }
+        end.extend_from_slice(bytes);
+        end.drain(..end.len().saturating_sub(Summary::BYTES));
+        out.as_mut().map_or(Ok(()), |out| out.write_all(bytes).and_then(|()| out.flush()))
+    });
+    match saved? {
+        Err(error) if is_stdout && error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+        saved => saved.map_err(unwritable)?,
+    }
+    let Some(Summary { packets, lost }) = Summary::of(&end) else {
+        let message = format!("the daemon went away; {} ends there", to.display());
+        return Err(Refusal::new(code::DAEMON_UNREACHABLE, message, "look at its log").into());
+    };
+    let missing = if lost == 0 {
+        String::new()
+    } else {
+        format!(", {lost} are missing: they came faster than they were written")
+    };
+    // On standard output is the file.
+    if is_stdout {
+        return Ok(());
+    }
+    desk.out.said(&format!("{packets} packets are in {}{missing}", to.display()))
 }
 
 fn show(desk: &Desk, id: u32) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ mod serve;
 use lab::{Lab, run_in};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn exit_codes_are_done_refused_usage_and_no_daemon() {
@@ -167,6 +168,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "nothing is given that discovery should prove; give its CHAP secret, or say --open or --as-host (BY-1605)",
         ),
         ("session show 7", 1, "there is no session 7; see blockyard session list (BY-1112)"),
+        ("session record 7 --to it", 1, "there is no session 7; see blockyard session list (BY-1112)"),
         ("session kill 7 --now", 1, "there is no session 7; see blockyard session list (BY-1112)"),
         (
             "host add db",
@@ -433,6 +435,25 @@ fn rebuild_is_followed_to_its_end() {
     assert_eq!(lab.run(&["status", "--check"]).code, 0);
     lab.good(&["disk", "fail", "d0"]);
     lab.good(&["disk", "replace", "d0", "d0", "--wait"]);
+}
+
+#[test]
+fn recording_is_a_new_file_for_its_owner_alone_and_a_refusal_leaves_none() {
+    let lab = Lab::new();
+    lab.bad(&["session", "record", "7", "--to", "it"], 1);
+    assert!(!lab.dir.path().join("it").exists());
+    assert_eq!(
+        lab.good(&["session", "record", "1", "--to", "it", "--for", "1s", "--max", "1MiB"]),
+        "0 packets are in it\n"
+    );
+    let meta = fs::metadata(lab.dir.path().join("it")).expect("the file");
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    let there = lab.bad(&["session", "record", "1", "--to", "it"], 1);
+    assert!(there.starts_with("it cannot be written: File exists"), "{there}");
+    assert_eq!(fs::metadata(lab.dir.path().join("it")).expect("the file").len(), meta.len());
+    let neither = lab.bad(&["session", "record", "--to", "other"], 2);
+    assert!(neither.contains("were not provided"), "{neither}");
+    lab.bad(&["session", "record", "1", "--from", "10.0.0.7", "--to", "other"], 2);
 }
 
 #[test]

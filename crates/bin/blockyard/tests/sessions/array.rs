@@ -3,13 +3,14 @@
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
     Access, Backend, Call, Chap, Demand, Host, Initiators, LatencyReport, Name, NodeId, NodeIdentity, Order, Portal,
-    PortalPolicy, Presentation, Proof, Raised, Refusal, RefusedLogin, Report, Secret, SessionDetail, SessionEnd,
-    SessionReport, Size, Target, VolumeId, VolumeName, VolumeSpec,
+    PortalPolicy, Presentation, Proof, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, Secret,
+    SessionDetail, SessionEnd, SessionReport, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
 use sim::{DiskHandle, DiskShape, Sim};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 pub const TARGET: &str = "iqn.2026-11.io.blockyard:sessions";
 pub const HOST_SECRET: &[u8] = b"a secret of the host";
@@ -99,6 +100,30 @@ impl Array {
         match self.try_order(Order::EndSession { id, now }).await? {
             Report::SessionEnd(end) => Ok(end),
             other => panic!("EndSession was answered with {other:?}"),
+        }
+    }
+
+    /// The number of a recording that has begun, or the refusal.
+    pub async fn record(&self, what: Recordable, time: Duration) -> Result<u64, Refusal> {
+        match self.try_order(Order::Record { what, time }).await? {
+            Report::Recording(number) => Ok(number),
+            other => panic!("Record was answered with {other:?}"),
+        }
+    }
+
+    /// What was recorded, when there is something.
+    pub async fn next_recorded(&self, recording: u64) -> Recordings {
+        match self.order(Order::NextRecorded { recording }).await {
+            Report::Recorded(recordings) => recordings,
+            other => panic!("NextRecorded was answered with {other:?}"),
+        }
+    }
+
+    /// What was recorded and not taken.
+    pub async fn stop_recording(&self, recording: u64) -> Recordings {
+        match self.order(Order::StopRecording { recording }).await {
+            Report::Recorded(recordings) => recordings,
+            other => panic!("StopRecording was answered with {other:?}"),
         }
     }
 

@@ -22,6 +22,7 @@ mod offload;
 mod owners;
 mod policies;
 mod portals;
+mod recording;
 mod reservations;
 
 use array::{Array, DISK_BLOCKS, OPEN};

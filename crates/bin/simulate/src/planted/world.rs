@@ -10,6 +10,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A machine whose disks and connections are bent by a bug, or straight.
 #[derive(Clone)]
@@ -39,8 +40,8 @@ impl World for BentWorld {
         self.machine.now()
     }
 
-    fn unix_seconds(&self) -> u64 {
-        self.machine.unix_seconds()
+    fn unix_time(&self) -> Duration {
+        self.machine.unix_time()
     }
 
     fn random(&self, out: &mut [u8]) {

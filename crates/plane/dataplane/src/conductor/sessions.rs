@@ -1,9 +1,12 @@
 //! One session: how it is, and its end.
 
 use super::{Conductor, engine_gone, questions};
+use crate::recording::{Scope, Tape};
 use crate::registry::{Entry, Notice, SessionId};
 use futures_util::future::{Either, select};
-use model::{CommandWindow, LatencyReport, Refusal, SessionDetail, SessionEnd, VolumeName, code};
+use model::{
+    CommandWindow, LatencyReport, Recordable, Recordings, Refusal, SessionDetail, SessionEnd, VolumeName, code,
+};
 use shard::World;
 use shard::mailbox;
 use std::pin::pin;
@@ -55,6 +58,49 @@ impl<W: World> Conductor<W> {
         is_gone.receive().await;
         tracing::info!(initiator = entry.nexus.initiator, "a session was ended by an operator");
         Ok(SessionEnd::CutOff)
+    }
+
+    /// What goes over the wire is recorded from now on; the number of the recording.
+    pub(super) fn record(&self, what: Recordable, time: Duration) -> Result<u64, Refusal> {
+        let scope = match what {
+            Recordable::Session(id) => Scope::Session(self.session(id)?.0),
+            Recordable::From(network) => Scope::From(network),
+        };
+        let tape = Tape::new(scope, self.seat.limits.recording_bytes_max, time, &self.seat.world);
+        let number = self.seat.recordings.begin(tape.clone()).ok_or_else(|| {
+            let message = format!("{} recordings run already", self.seat.limits.recordings_max);
+            Refusal::new(code::LIMIT_REACHED, message, "wait until one has ended, or end one")
+        })?;
+        for (_, entry) in self.seat.registry.sessions() {
+            // A session that is just ending is not recorded.
+            let _ = entry.notices.send(Notice::Record(tape.clone()));
+        }
+        Ok(number)
+    }
+
+    /// What was recorded since this was asked last, as soon as there is something; nothing of one that does not run.
+    pub(super) async fn next_recorded(&self, number: u64) -> Recordings {
+        match self.seat.recordings.find(number) {
+            Some(tape) => {
+                let until = self.seat.world.sleep_until(tape.until());
+                if let Either::Left((told, _)) = select(pin!(tape.next()), pin!(until)).await {
+                    return told;
+                }
+                tape.end();
+                tape.next().await
+            }
+            None => Recordings { is_over: true, ..Recordings::default() },
+        }
+    }
+
+    /// Nothing more is recorded; what was not asked for.
+    pub(super) async fn stop_recording(&self, number: u64) -> Recordings {
+        let tape = self.seat.recordings.find(number);
+        self.seat.recordings.end(number);
+        match tape {
+            Some(tape) => tape.next().await,
+            None => Recordings { is_over: true, ..Recordings::default() },
+        }
     }
 
     pub(super) async fn latencies(&self, volume: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {

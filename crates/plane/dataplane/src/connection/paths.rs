@@ -2,11 +2,15 @@
 
 use super::gate::UnitGate;
 use super::{Connection, Progress};
+use crate::access::canonical;
+use crate::recording::{Recorder, Tape};
 use crate::registry::{Notice, is_at};
+use crate::seat::Seat;
 use crate::session::Ends;
 use crate::unit::{Done, Ran, Unit};
 use iscsi::target::Joining;
 use iscsi::{Gathered, Negotiated};
+use model::WireEnds;
 use shard::{Stream, StreamHandle, World};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,18 +21,32 @@ use std::task::{Context, Poll};
 pub(super) struct Path<W: World> {
     stream: W::Stream,
     pub(super) ends: Ends,
+    recorders: Vec<Recorder>,
 }
 
 /// A connection that has logged in, on its way to the session that it joins.
 pub struct Joiner {
     joining: Joining,
     stream: StreamHandle,
+    recorders: Vec<Recorder>,
 }
 
 impl<W: World> Path<W> {
-    pub(super) fn new(stream: W::Stream) -> Self {
+    /// A connection that has just been made.
+    pub(super) fn new(stream: W::Stream, seat: &Seat<W>) -> Self {
+        let mut path = Self::of(stream, Vec::new());
+        let tapes = seat.recordings.of(path.ends.peer.ip(), None).into_iter();
+        path.recorders = tapes.map(|tape| Recorder::from_the_start(tape, path.wire_ends(), seat.world.now())).collect();
+        path
+    }
+
+    fn of(stream: W::Stream, recorders: Vec<Recorder>) -> Self {
         let ends = Ends { peer: stream.peer_address(), portal: stream.local_address() };
-        Self { stream, ends }
+        Self { stream, ends, recorders }
+    }
+
+    fn wire_ends(&self) -> WireEnds {
+        WireEnds { initiator: canonical(self.ends.peer), portal: canonical(self.ends.portal) }
     }
 }
 
@@ -42,7 +60,10 @@ where
     pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         for slot in 0..self.paths.len() {
-            let Some(path) = &self.paths[slot] else { continue };
+            let Some(path) = &mut self.paths[slot] else { continue };
+            for recorder in &mut path.recorders {
+                recorder.find_heard(self.machine.under_way(slot), self.seat.world.now());
+            }
             let space = self.machine.receive_into(slot);
             if space.is_empty() {
                 continue;
@@ -51,6 +72,7 @@ where
                 Poll::Pending => continue,
                 Poll::Ready(Ok(len)) if len > 0 => {
                     let now = self.seat.world.now();
+                    path.recorders.iter_mut().for_each(|recorder| recorder.heard(&space[..len], now));
                     let mut gate = UnitGate { session: self.session.as_mut(), limits: &self.seat.limits };
                     self.machine.handle_received(slot, len, now, &mut gate);
                 }
@@ -80,10 +102,15 @@ where
 
     fn send_on(&mut self, slot: usize, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
-        while let Some(path) = self.paths[slot].as_ref().filter(|_| self.machine.wants_to_send(slot)) {
+        while let Some(path) = self.paths[slot].as_mut().filter(|_| self.machine.wants_to_send(slot)) {
+            let unsent_bytes = self.machine.unsent_bytes(slot);
+            path.recorders.iter_mut().for_each(|recorder| recorder.find_said(unsent_bytes));
             let mut slices = Gathered::new();
             self.machine.gather(slot, &mut slices);
             let sent = path.stream.poll_write(cx, &slices);
+            if let Poll::Ready(Ok(len)) = sent {
+                path.recorders.iter_mut().for_each(|recorder| recorder.said(&slices, len, self.seat.world.now()));
+            }
             drop(slices);
             match sent {
                 Poll::Pending => break,
@@ -113,10 +140,10 @@ where
     /// meanwhile takes nothing, and the connection closes.
     pub(super) fn hand_over(&mut self, facts: &Negotiated) {
         let joining = self.machine.take_joining();
-        let stream = self.paths[0].take().map(|path| path.stream.into_handle());
-        let (Some(joining), Some(stream), Some(id)) = (joining, stream, self.admitted) else { return };
+        let path = self.paths[0].take().map(|path| (path.stream.into_handle(), path.recorders));
+        let (Some(joining), Some((stream, recorders)), Some(id)) = (joining, path, self.admitted) else { return };
         tracing::info!(peer = %self.ends.peer, cid = facts.identity.cid.0, "one more connection of a session");
-        self.seat.registry.tell(id, Notice::Join(Box::new(Joiner { joining, stream })));
+        self.seat.registry.tell(id, Notice::Join(Box::new(Joiner { joining, stream, recorders })));
     }
 
     /// Another connection has logged in to this session.
@@ -128,9 +155,34 @@ where
         let Some(slot) = self.machine.join(&joiner.joining, self.seat.world.now()) else {
             return tracing::warn!(peer = %stream.peer_address(), "a session has all the connections that it may; connection closed");
         };
+        let peer = stream.peer_address();
         self.paths.resize_with(self.paths.len().max(slot + 1), || None);
-        self.paths[slot] = Some(Path::new(stream));
+        self.paths[slot] = Some(Path::of(stream, joiner.recorders));
+        let session = self.session.as_ref().map(|session| session.id);
+        for tape in self.seat.recordings.of(peer.ip(), session) {
+            self.record_on(slot, &tape);
+        }
         self.note_connections();
+    }
+
+    /// What comes and goes on the connections that the tape is for is recorded from now on.
+    pub(super) fn record(&mut self, tape: &Tape) {
+        for slot in 0..self.paths.len() {
+            self.record_on(slot, tape);
+        }
+    }
+
+    fn record_on(&mut self, slot: usize, tape: &Tape) {
+        let session = self.session.as_ref().map(|session| session.id);
+        let Some(path) = &mut self.paths[slot] else { return };
+        path.recorders.retain(|recorder| !recorder.is_over());
+        if tape.scope().takes(path.ends.peer.ip(), session)
+            && !path.recorders.iter().any(|recorder| recorder.tells(tape))
+        {
+            let (heard, unsent_bytes) = (self.machine.under_way(slot), self.machine.unsent_bytes(slot));
+            let now = self.seat.world.now();
+            path.recorders.push(Recorder::under_way(tape.clone(), path.wire_ends(), heard, unsent_bytes, now));
+        }
     }
 
     fn lose(&mut self, slot: usize, error: Option<std::io::Error>) {

@@ -117,6 +117,10 @@ impl Connection {
         &mut self.core.link
     }
 
+    pub(crate) fn input(&self) -> &Receive {
+        &self.receive
+    }
+
     pub(crate) fn output(&self) -> &crate::transmit::Transmit {
         &self.core.link.transmit
     }

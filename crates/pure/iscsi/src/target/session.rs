@@ -7,6 +7,7 @@ use super::full_feature::FullFeature;
 use super::{CloseReason, Config};
 use crate::login::{Grant, LoginStatus, NoSession};
 use crate::pdu::{AsyncEvent, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
+use crate::receive::UnderWay;
 use crate::session::TaskId;
 use crate::transmit::Gathered;
 use shard::Time;
@@ -74,10 +75,10 @@ impl Session {
         full_feature.map_or((0, 0), |full_feature| (full_feature.session.len(), full_feature.held_bytes))
     }
 
-    /// Bytes that are copied for the wire.
+    /// Bytes that wait to be sent.
     #[cfg(test)]
     pub(crate) fn queued_bytes(&self) -> usize {
-        self.connections.iter().map(|connection| connection.output().queued_bytes()).sum()
+        (0..self.connections.len()).map(|slot| self.unsent_bytes(slot)).sum()
     }
 
     /// Memory of the buffers for input and output.
@@ -264,7 +265,19 @@ impl Session {
     /// True while something waits to be sent on the connection in `slot`.
     #[must_use]
     pub fn wants_to_send(&self, slot: usize) -> bool {
-        self.connections[slot].output().queued_bytes() > 0
+        self.unsent_bytes(slot) > 0
+    }
+
+    /// Bytes that wait to be sent on the connection in `slot`; they end with a PDU.
+    #[must_use]
+    pub fn unsent_bytes(&self, slot: usize) -> usize {
+        self.connections[slot].output().queued_bytes()
+    }
+
+    /// How far the PDU has come that is on its way in on the connection in `slot`.
+    #[must_use]
+    pub fn under_way(&self, slot: usize) -> UnderWay<'_> {
+        self.connections[slot].input().under_way()
     }
 
     /// When [`Session::handle_timeout`] is due.

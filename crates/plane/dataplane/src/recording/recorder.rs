@@ -1,0 +1,157 @@
+//! A connection's side of a recording.
+
+use super::Tape;
+use iscsi::{Redactor, UnderWay};
+use model::{Wire, WireEnds};
+use shard::Time;
+use std::io::IoSlice;
+
+/// Tells one tape what one connection hears and says. What is recorded of a direction begins with a PDU, also behind a gap, so
+/// that whoever reads it finds the next ones.
+pub struct Recorder {
+    tape: Tape,
+    ends: WireEnds,
+    hears: Way,
+    says: Way,
+    now: Time,
+}
+
+struct Way {
+    from_initiator: bool,
+    place: Place,
+    /// Bytes that were not recorded since the last that were.
+    bytes_lost: u64,
+    /// While the login goes on.
+    redactor: Option<Redactor>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    /// Everything is recorded.
+    Records,
+    /// So many bytes belong to a PDU whose beginning was not recorded.
+    Skips(usize),
+    /// Something was lost, and the next PDU is not known yet.
+    Seeks,
+    /// Something of the login was lost, and with it what is secret in the rest.
+    GaveUp,
+}
+
+impl Recorder {
+    /// Of a connection that has just been made.
+    pub fn from_the_start(tape: Tape, ends: WireEnds, now: Time) -> Self {
+        tape.put(now, ends, Wire::Opened);
+        let way = |from_initiator| Way {
+            from_initiator,
+            place: Place::Records,
+            bytes_lost: 0,
+            redactor: Some(Redactor::new()),
+        };
+        Self { tape, ends, hears: way(true), says: way(false), now }
+    }
+
+    /// Of a connection in full feature phase, from the next PDU of each direction on: of the one that is being received so much
+    /// has come, and what waits to be sent are so many bytes.
+    pub fn under_way(tape: Tape, ends: WireEnds, heard: UnderWay<'_>, unsent_bytes: usize, now: Time) -> Self {
+        let way = |from_initiator| Way { from_initiator, place: Place::Seeks, bytes_lost: 0, redactor: None };
+        let mut recorder = Self { tape, ends, hears: way(true), says: way(false), now };
+        recorder.find_heard(heard, now);
+        recorder.find_said(unsent_bytes);
+        recorder
+    }
+
+    /// True for the one that tells `tape`.
+    pub fn tells(&self, tape: &Tape) -> bool {
+        self.tape.is(tape)
+    }
+
+    /// True when nothing more is recorded.
+    pub fn is_over(&self) -> bool {
+        self.tape.is_over()
+    }
+
+    /// Before a receive: of the PDU that is being received so much has come.
+    pub fn find_heard(&mut self, heard: UnderWay<'_>, now: Time) {
+        if !matches!(self.hears.place, Place::Seeks) {
+            return;
+        }
+        match heard {
+            UnderWay::Left(left) => self.hears.place = Place::Skips(left),
+            UnderWay::Begun(begun) => {
+                self.hears.place = Place::Records;
+                self.hears.bytes_lost = self.hears.bytes_lost.saturating_sub(begun.len() as u64);
+                if !begun.is_empty() {
+                    self.heard(begun, now);
+                }
+            }
+        }
+    }
+
+    /// Before a send: so many bytes wait, which end with a PDU.
+    pub fn find_said(&mut self, unsent_bytes: usize) {
+        if matches!(self.says.place, Place::Seeks) {
+            self.says.place = Place::Skips(unsent_bytes);
+        }
+    }
+
+    /// The initiator has sent this.
+    pub fn heard(&mut self, bytes: &[u8], now: Time) {
+        self.now = now;
+        self.hears.take(&self.tape, self.ends, &[IoSlice::new(bytes)], bytes.len(), now);
+    }
+
+    /// We have sent the first `len` bytes of this.
+    pub fn said(&mut self, slices: &[IoSlice<'_>], len: usize, now: Time) {
+        self.now = now;
+        self.says.take(&self.tape, self.ends, slices, len, now);
+    }
+}
+
+impl Way {
+    fn take(&mut self, tape: &Tape, ends: WireEnds, slices: &[IoSlice<'_>], len: usize, now: Time) {
+        let skipped = match self.place {
+            Place::Records => 0,
+            Place::Skips(left) => left.min(len),
+            Place::Seeks | Place::GaveUp => len,
+        };
+        match &mut self.place {
+            Place::Skips(left) if *left > skipped => *left -= skipped,
+            Place::Skips(_) => self.place = Place::Records,
+            Place::Seeks | Place::GaveUp => tape.lose(),
+            Place::Records => {}
+        }
+        self.bytes_lost += skipped as u64;
+        if skipped == len {
+            return;
+        }
+        let mut bytes = copy(slices, skipped, len);
+        if let Some(redactor) = &mut self.redactor {
+            redactor.redact(&mut bytes);
+        }
+        self.redactor.take_if(|redactor| redactor.is_done());
+        let bytes_lost = std::mem::take(&mut self.bytes_lost);
+        let what = Wire::Moved { from_initiator: self.from_initiator, bytes_lost, bytes };
+        if !tape.put(now, ends, what) {
+            self.bytes_lost = bytes_lost + (len - skipped) as u64;
+            self.place = if self.redactor.is_some() { Place::GaveUp } else { Place::Seeks };
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.tape.put(self.now, self.ends, Wire::Closed);
+    }
+}
+
+/// The bytes from `from` to `to` of what lies in `slices`.
+fn copy(slices: &[IoSlice<'_>], from: usize, to: usize) -> Vec<u8> {
+    let mut copied = Vec::with_capacity(to - from);
+    let mut at = 0;
+    for slice in slices {
+        let part = from.clamp(at, at + slice.len()) - at..to.clamp(at, at + slice.len()) - at;
+        copied.extend_from_slice(&slice[part]);
+        at += slice.len();
+    }
+    copied
+}
