@@ -10,6 +10,7 @@ pub mod mailbox;
 pub mod range_lock;
 pub mod signal;
 pub mod slots;
+pub mod spawn;
 pub mod time;
 pub mod world;
 
@@ -18,5 +19,6 @@ pub use group::GroupCommit;
 pub use range_lock::{RangeGuard, RangeLocks};
 pub use signal::{Signal, yield_now};
 pub use slots::Slots;
+pub use spawn::{Spawn, Spawner};
 pub use time::Time;
 pub use world::{DiskFacts, DiskOptions, Listener, Stream, StreamHandle, StreamOptions, World};

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// The most blocks that a whole look reads at once.
 const LOOK_BLOCKS: u64 = 64;
 
+/// How often a command may be gone without an answer because another host has reset the target.
+const SILENCES_MAX: u32 = 2;
+
 impl Unit {
     /// A unit that `oracle` judges, whose commands go to `hot`.
     pub fn new(number: u16, block_bytes: u32, oracle: Oracle, hot: Vec<Range<u64>>) -> Self {
@@ -149,13 +152,17 @@ impl Stage {
     }
 }
 
-/// The data of a command that nothing may hinder; nothing when the session was lost.
+/// The data of a command that nothing may hinder but that another host resets the target; nothing when the session was lost.
 async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initiator::Command) -> Judged<Option<Buf>> {
+    let mut silences = 0;
     loop {
-        let answer = host.within_reason(session.command(command(), |_| ())).await;
-        let mut done = match answer {
+        let mut done = match host.within_patience(session.command(command(), |_| ())).await {
             Some(Answer::Completed(done)) => done,
             Some(Answer::Lost | Answer::Aborted) => return Ok(None),
+            None if silences < SILENCES_MAX => {
+                silences += 1;
+                continue;
+            }
             answer => return Err(format!("a command was answered with {answer:?}")),
         };
         match command::verdict(&done) {

@@ -218,6 +218,8 @@ impl<W: World> OpenPool<W> {
         });
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
+        let world = seat.world.clone();
+        pool.pool.carry_on_with(Rc::new(move |task| world.spawn(task)));
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
         pool
     }
@@ -304,6 +306,7 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     }
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
     pool.end_log().await;
+    pool.pool.rest().await;
     for (number, group) in pool.groups.iter() {
         let number = u16::try_from(number).expect("a pool has at most 64 groups");
         if group.needs_resync.get() || pool.is_fenced() {

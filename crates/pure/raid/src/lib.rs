@@ -44,7 +44,7 @@ pub use geometry::{BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_DEFAULT, Layout, MEMBER
 pub use level::{Level, UnknownLevel};
 pub use member::MemberState;
 pub use open::{LeftOut, OpenError, Opened, RejoinError};
-pub use protect::{Options, Shape, Spawn};
+pub use protect::{Options, Shape};
 pub use rebuild::{RebuildOwner, Rebuilt};
 pub use scrub::{Repair, Scrubbed};
 pub use status::{Counters, MemberStatus, PlanCount, ProtectionStatus, Status};

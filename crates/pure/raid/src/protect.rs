@@ -15,11 +15,9 @@ use crate::sums::cache::Cache;
 use crate::sums::ground::Ground;
 use crate::sums::regions::Regions;
 use block::{Blocks, View};
-use shard::RangeLocks;
+use shard::{RangeLocks, Spawn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 
 /// The identity and the shape of a protected array, as its owner remembers them.
@@ -53,9 +51,6 @@ pub struct Options {
     /// where nobody is absent.
     pub spawn: Option<Spawn>,
 }
-
-/// Starts a task of the shard.
-pub type Spawn = Rc<dyn Fn(Pin<Box<dyn Future<Output = ()>>>)>;
 
 impl Default for Options {
     fn default() -> Self {

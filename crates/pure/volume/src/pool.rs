@@ -33,6 +33,7 @@ use crate::store::Store;
 use crate::volume::Volume;
 use block::BlockDevice;
 use owner::Claim;
+use shard::Spawner;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -64,6 +65,8 @@ pub(crate) struct Shared<D, G> {
     open: RefCell<BTreeMap<Uuid, Weak<Volume<D, G>>>>,
     watch: Watch,
     claim: Claim,
+    /// Carries on with what nobody waits for any more.
+    pub(crate) spawner: Spawner,
 }
 
 impl<D, G> Shared<D, G> {
@@ -91,7 +94,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
             }
         });
         let (open, watch) = (RefCell::default(), Watch::default());
-        Self { store, gates, regrouping: Cell::new(false), open, watch, claim: Claim::default() }
+        let spawner = store.spawner().clone();
+        Self { store, gates, regrouping: Cell::new(false), open, watch, claim: Claim::default(), spawner }
     }
 
     /// Blocks of a slab of each group, in order.

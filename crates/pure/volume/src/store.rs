@@ -3,6 +3,9 @@
 //! A commit writes generation n+1 beside generation n on every member that takes part, flushes it, and is
 //! done when all of them have it. A member that cannot be reached is marked failed, and generation n+2
 //! says so on the others before anybody hears of the commit.
+//!
+//! A commit that nobody waits for any more is carried to its end by a task of its own: it is half written, and its flushes
+//! are those that others of the same disks wait for.
 
 use crate::catalog::{Catalog, MemberState};
 use crate::error::PoolError;
@@ -11,6 +14,7 @@ use crate::slot;
 use block::{BlockDevice, IoError, Stable, View};
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
+use shard::Spawner;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -44,7 +48,8 @@ struct Took<D> {
 
 /// The catalog, and the disks that it lies on.
 pub(crate) struct Store<D> {
-    state: RefCell<State<D>>,
+    state: Rc<RefCell<State<D>>>,
+    spawner: Spawner,
 }
 
 struct State<D> {
@@ -58,6 +63,8 @@ struct State<D> {
     /// Disks that get every commit and are no members yet.
     guests: Vec<Uuid>,
     running: Option<Running<D>>,
+    /// How many wait, and who of them is to be woken.
+    waiters: usize,
     waiting: Vec<Waker>,
     on_failed: OnFailed,
     /// Whose the pool is, as its members say when nobody else has it.
@@ -86,13 +93,19 @@ impl<D: BlockDevice + 'static> Store<D> {
             disks,
             guests: Vec::new(),
             running: None,
+            waiters: 0,
             waiting: Vec::new(),
             on_failed: Rc::new(|_| {}),
             guard: None,
             fenced: None,
             on_fenced: Rc::new(|_| {}),
         };
-        Self { state: RefCell::new(state) }
+        Self { state: Rc::new(RefCell::new(state)), spawner: Spawner::default() }
+    }
+
+    /// Who carries on with what nobody waits for any more, as soon as it is set.
+    pub(crate) fn spawner(&self) -> &Spawner {
+        &self.spawner
     }
 
     /// `on_failed` hears of every disk that a commit could not reach, before the commit goes on without it.
@@ -122,10 +135,9 @@ impl<D: BlockDevice + 'static> Store<D> {
 
     /// The pool is somebody else's: it takes no change any more.
     pub(crate) fn fence(&self, by: Owner) {
+        self.close();
         let on_fenced = {
             let mut state = self.state.borrow_mut();
-            state.lost = true;
-            state.waiting.drain(..).for_each(Waker::wake);
             if state.fenced.replace(by.clone()).is_some() {
                 return;
             }
@@ -192,9 +204,24 @@ impl<D: BlockDevice + 'static> Store<D> {
         self.state.borrow_mut().disks.retain(|(known, _)| *known != id);
     }
 
-    /// Takes no change any more.
+    /// Takes no change any more; a commit that is under way is let go of.
     pub(crate) fn close(&self) {
-        self.state.borrow_mut().lost = true;
+        let running = {
+            let mut state = self.state.borrow_mut();
+            state.lost = true;
+            state.waiting.drain(..).for_each(Waker::wake);
+            state.running.take()
+        };
+        drop(running);
+    }
+
+    /// No commit is under way.
+    pub(crate) async fn rest(&self) {
+        let running = self.state.borrow().running.as_ref().map(|running| running.change);
+        if let Some(change) = running {
+            // Whoever wanted to know how it ends waits beside this.
+            let _: Result<(), PoolError> = self.committed(Change(change)).await;
+        }
     }
 
     /// The disks that are attached, whether they take part or not.
@@ -206,7 +233,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     ///
     /// *Errors*: `CatalogLost` when no disk took it; nothing can be committed any more then.
     pub(crate) async fn committed(&self, change: Change) -> Result<(), PoolError> {
-        let _next = WakeOthers(self);
+        let _waiter = Waiter::new(self);
         poll_fn(|cx| self.poll_committed(change, cx)).await
     }
 
@@ -230,6 +257,10 @@ impl<D: BlockDevice + 'static> Store<D> {
             match polled {
                 Poll::Pending => {
                     let mut state = self.state.borrow_mut();
+                    if state.lost {
+                        // Meanwhile. It is let go of.
+                        continue;
+                    }
                     state.running = Some(running);
                     if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
                         state.waiting.push(cx.waker().clone());
@@ -347,13 +378,34 @@ pub(crate) async fn bring_up<D: BlockDevice>(
     Ok(())
 }
 
-/// Lets another waiter go on when one leaves, done or dropped.
-struct WakeOthers<'a, D>(&'a Store<D>);
+impl<D> Clone for Store<D> {
+    fn clone(&self) -> Self {
+        Self { state: self.state.clone(), spawner: self.spawner.clone() }
+    }
+}
 
-impl<D> Drop for WakeOthers<'_, D> {
+/// Somebody waits. Another waiter goes on when one leaves, done or dropped; after the last of them a task does.
+struct Waiter<'a, D: BlockDevice + 'static>(&'a Store<D>);
+
+impl<'a, D: BlockDevice> Waiter<'a, D> {
+    fn new(store: &'a Store<D>) -> Self {
+        store.state.borrow_mut().waiters += 1;
+        Self(store)
+    }
+}
+
+impl<D: BlockDevice + 'static> Drop for Waiter<'_, D> {
     fn drop(&mut self) {
-        let waiting = std::mem::take(&mut self.0.state.borrow_mut().waiting);
+        let (waiting, is_left) = {
+            let mut state = self.0.state.borrow_mut();
+            state.waiters -= 1;
+            (std::mem::take(&mut state.waiting), state.waiters == 0 && state.running.is_some())
+        };
         waiting.into_iter().for_each(Waker::wake);
+        if is_left {
+            let store = self.0.clone();
+            self.0.spawner.spawn(async move { store.rest().await });
+        }
     }
 }
 

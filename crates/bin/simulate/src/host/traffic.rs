@@ -217,6 +217,14 @@ impl Host {
         });
     }
 
+    /// What `answer` comes to; nothing where a host loses its patience, for another may have cleared the command away.
+    pub async fn within_patience(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+        match select(pin!(answer), self.shared.world.sleep(PATIENCE)).await {
+            Either::Left((answer, _)) => Some(answer),
+            Either::Right(_) => None,
+        }
+    }
+
     /// What `answer` comes to; that nothing comes of it for ever is wrong.
     pub async fn within_reason(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
         let limit = self.shared.world.sleep(ANSWER_TIME_MAX);

@@ -4,9 +4,9 @@ use crate::disk::{Content, Dice, Disk, Rack};
 use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
 use raid::{
     Array, FailureLog, Finding, GrowError, Layout, Level, MemberState, OpenError, Opened, Options, Progress,
-    RebuildOwner, Rebuilt, Repair, Scrubbed, Shape, Spawn,
+    RebuildOwner, Rebuilt, Repair, Scrubbed, Shape,
 };
-use shard::Executor;
+use shard::{Executor, Spawn};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;

@@ -2,9 +2,8 @@
 
 use block::memory::Ram;
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
-use raid::Spawn;
 use shard::time::Timers;
-use shard::{Executor, Time};
+use shard::{Executor, Spawn, Time};
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;

@@ -74,6 +74,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let granules = Granules::new(shapes(&shared, granule_blocks));
         let slab_blocks = shared.slab_blocks();
         let family = Self {
+            commits: super::Turns::new(shared.spawner.clone()),
+            checkpoints: super::Turns::new(shared.spawner.clone()),
             shared,
             families,
             id: record.id,
@@ -95,8 +97,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             eras: super::Eras::default(),
             pages_era: Cell::new(None),
             care: shard::RangeLocks::new(),
-            commits: super::Turns::new(),
-            checkpoints: super::Turns::new(),
             needs: Cell::new(None),
             dirty: Cell::new(0),
         };

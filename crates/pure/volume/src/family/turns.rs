@@ -1,15 +1,18 @@
 //! Work that belongs to nobody in particular, done in turns: whoever waits for a turn drives it, and it goes on
-//! when some of them are dropped, because half a commit cannot be taken back.
+//! when they are dropped, because half a commit cannot be taken back, and may hold what others wait for.
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
+use shard::Spawner;
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// Turns of one kind of work, one at a time.
 pub(crate) struct Turns<E> {
-    state: RefCell<State<E>>,
+    state: Rc<RefCell<State<E>>>,
+    spawner: Spawner,
 }
 
 struct State<E> {
@@ -19,13 +22,17 @@ struct State<E> {
     /// True while the running turn is being polled, and not in its place.
     polled: bool,
     failed: Option<E>,
+    /// How many wait, and who of them is to be woken.
+    waiters: usize,
     waiting: Vec<Waker>,
 }
 
-impl<E: Copy> Turns<E> {
-    pub(crate) fn new() -> Self {
-        let state = State { begun: 0, ended: 0, running: None, polled: false, failed: None, waiting: Vec::new() };
-        Self { state: RefCell::new(state) }
+impl<E: Copy + 'static> Turns<E> {
+    /// A turn that nobody waits for any more is carried to its end by a task of `spawner`'s.
+    pub(crate) fn new(spawner: Spawner) -> Self {
+        let (begun, ended, running, polled, failed) = Default::default();
+        let state = State { begun, ended, running, polled, failed, waiters: 0, waiting: Vec::new() };
+        Self { state: Rc::new(RefCell::new(state)), spawner }
     }
 
     /// A turn that began after this call has ended well.
@@ -33,14 +40,14 @@ impl<E: Copy> Turns<E> {
     /// *Errors*: what a turn failed with, now or ever: nothing is tried again.
     pub(crate) async fn next(&self, start: impl Fn() -> LocalBoxFuture<'static, Result<(), E>>) -> Result<(), E> {
         let needed = self.state.borrow().begun + 1;
-        let _next = WakeOthers(self);
+        let _waiter = Waiter::new(self);
         poll_fn(|cx| self.poll_until(needed, Some(&start), cx)).await
     }
 
     /// No turn is under way.
     pub(crate) async fn rest(&self) {
         let needed = self.state.borrow().begun;
-        let _next = WakeOthers(self);
+        let _waiter = Waiter::new(self);
         // What it failed with is told to those who asked for it.
         let _: Result<(), E> = poll_fn(|cx| self.poll_until(needed, None, cx)).await;
     }
@@ -82,7 +89,11 @@ impl<E: Copy> Turns<E> {
                         state.begun += 1;
                         start()
                     }
-                    (None, None) => unreachable!("a turn that has begun and not ended is running"),
+                    (None, None) => {
+                        // It was abandoned.
+                        state.polled = false;
+                        return Poll::Ready(Ok(()));
+                    }
                 }
             };
             // The state is not borrowed here: the work may look at it.
@@ -115,22 +126,42 @@ impl<E> State<E> {
     }
 }
 
-/// Lets another waiter go on when one leaves, done or dropped.
-struct WakeOthers<'a, E>(&'a Turns<E>);
+impl<E> Clone for Turns<E> {
+    fn clone(&self) -> Self {
+        Self { state: self.state.clone(), spawner: self.spawner.clone() }
+    }
+}
 
-impl<E> Drop for WakeOthers<'_, E> {
+/// Somebody waits. Another waiter goes on when one leaves, done or dropped; after the last of them a task does.
+struct Waiter<'a, E: Copy + 'static>(&'a Turns<E>);
+
+impl<'a, E: Copy> Waiter<'a, E> {
+    fn new(turns: &'a Turns<E>) -> Self {
+        turns.state.borrow_mut().waiters += 1;
+        Self(turns)
+    }
+}
+
+impl<E: Copy + 'static> Drop for Waiter<'_, E> {
     fn drop(&mut self) {
-        let waiting = std::mem::take(&mut self.0.state.borrow_mut().waiting);
+        let (waiting, is_left) = {
+            let mut state = self.0.state.borrow_mut();
+            state.waiters -= 1;
+            (std::mem::take(&mut state.waiting), state.waiters == 0 && state.running.is_some())
+        };
         waiting.into_iter().for_each(Waker::wake);
+        if is_left {
+            let turns = self.0.clone();
+            self.0.spawner.spawn(async move { turns.rest().await });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::FutureExt;
+    use shard::Executor;
     use std::cell::Cell;
-    use std::rc::Rc;
 
     /// Work that takes as many polls as it has `steps` permits for.
     fn work(permits: &Rc<Cell<u32>>, done: &Rc<Cell<u32>>) -> impl Fn() -> LocalBoxFuture<'static, Result<(), u8>> {
@@ -149,7 +180,7 @@ mod tests {
 
     #[test]
     fn turn_goes_on_when_who_began_it_leaves_and_serves_only_those_who_came_before_it() {
-        let (permits, done, turns) = (Rc::default(), Rc::default(), Turns::new());
+        let (permits, done, turns) = (Rc::default(), Rc::default(), Turns::new(Spawner::default()));
         let start = work(&permits, &done);
         let mut first = Box::pin(turns.next(&start));
         assert!((&mut first).now_or_never().is_none());
@@ -164,8 +195,35 @@ mod tests {
     }
 
     #[test]
+    fn turn_that_nobody_waits_for_any_more_ends_by_itself() {
+        let (executor, spawner) = (Rc::new(Executor::new(Box::new(|| {}))), Spawner::default());
+        let starts = executor.clone();
+        spawner.set(Rc::new(move |task| starts.spawn(task)));
+        let (permits, done, turns) = (Rc::default(), Rc::default(), Turns::new(spawner));
+        let start = work(&permits, &done);
+        let mut first = Box::pin(turns.next(&start));
+        assert!((&mut first).now_or_never().is_none());
+        let mut second = Box::pin(turns.next(&start));
+        assert!((&mut second).now_or_never().is_none());
+        drop(first);
+        assert_eq!(executor.task_count(), 0, "somebody waits yet");
+        drop(second);
+        assert_eq!(executor.task_count(), 1);
+        permits.set(2);
+        executor.run_ready();
+        assert_eq!((executor.task_count(), done.get()), (0, 1), "the turn that had begun, and no other");
+        let mut dropped = Box::pin(turns.next(&start));
+        permits.set(0);
+        assert!((&mut dropped).now_or_never().is_none());
+        drop(dropped);
+        turns.abandon();
+        executor.run_ready();
+        assert_eq!((executor.task_count(), done.get()), (0, 1), "it was abandoned");
+    }
+
+    #[test]
     fn turn_that_failed_is_never_tried_again() {
-        let (permits, done, turns) = (Rc::new(Cell::new(9)), Rc::new(Cell::new(2)), Turns::new());
+        let (permits, done, turns) = (Rc::new(Cell::new(9)), Rc::new(Cell::new(2)), Turns::new(Spawner::default()));
         let start = work(&permits, &done);
         assert_eq!(turns.next(&start).now_or_never(), Some(Err(9)));
         assert_eq!(turns.next(&start).now_or_never(), Some(Err(9)));

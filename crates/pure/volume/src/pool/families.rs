@@ -6,6 +6,7 @@ use crate::family::plan::{Cleaning, SpaceEvent, Tended, Thresholds};
 use crate::family::{Family, MapError, PageCache, Tuning};
 use crate::thin::ThinVolume;
 use block::BlockDevice;
+use shard::Spawn;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -129,6 +130,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             tended.more |= one.more;
         }
         Ok(tended)
+    }
+
+    /// Commits that nobody waits for any more are carried to their ends by tasks that `spawn` starts. Without it they rest
+    /// until somebody waits for the next, and so does who waits for what they hold.
+    pub fn carry_on_with(&self, spawn: Spawn) {
+        self.shared.spawner.set(spawn);
+    }
+
+    /// No commit and no checkpoint of a family is under way.
+    pub async fn rest(&self) {
+        for family in self.families.all_open() {
+            family.rest().await;
+        }
     }
 
     /// Nothing goes on that is under way, as when the process ends: what a family has begun holds it. For simulations,

@@ -103,6 +103,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Durability*: when it returns, on the members that answer. A pool that was fenced is left as it is.
     pub async fn release(&self) {
         let Some(own) = self.shared.store.guarded().filter(|_| self.fenced_by().is_none()) else { return };
+        self.shared.store.rest().await;
         self.shared.store.close();
         let mark = Owner { beat: self.shared.claim.beat.get() + 1, released: true, ..own };
         let pool = self.id();

@@ -88,6 +88,23 @@ fn commit_goes_on_when_the_one_who_asked_for_it_is_dropped() {
 }
 
 #[test]
+fn commit_that_nobody_waits_for_any_more_ends_by_itself() {
+    let (store, _, journal) = store(2);
+    let executor = Rc::new(shard::Executor::new(Box::new(|| {})));
+    let starts = executor.clone();
+    store.spawner().set(Rc::new(move |task| starts.spawn(task)));
+    let change = raise_epoch(&store);
+    let mut leader = Box::pin(store.committed(change));
+    assert!((&mut leader).now_or_never().is_none());
+    drop(leader);
+    for _ in 0..100 {
+        executor.run_ready();
+    }
+    assert_eq!((executor.task_count(), writes(&journal)), (0, 2));
+    assert_eq!(store.committed(change).now_or_never(), Some(Ok(())));
+}
+
+#[test]
 fn commit_that_misses_a_disk_fails_it_on_the_others_before_it_is_done() {
     let (store, disks, _) = store(3);
     let heard = Rc::new(Cell::new(Vec::new()));

@@ -1,0 +1,34 @@
+//! Tasks begun by code that does not know its world.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// Starts a task of the shard.
+pub type Spawn = Rc<dyn Fn(Pin<Box<dyn Future<Output = ()>>>)>;
+
+/// Starts tasks once it is known how; its clones know it too.
+#[derive(Clone, Default)]
+pub struct Spawner(Rc<OnceCell<Spawn>>);
+
+impl Spawner {
+    /// Tasks are started by `spawn` from now on. The first to be set stays.
+    pub fn set(&self, spawn: Spawn) {
+        let _ = self.0.set(spawn);
+    }
+
+    /// Starts `task`; drops it while nobody has said how.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        if let Some(spawn) = self.0.get() {
+            spawn(Box::pin(task));
+        }
+    }
+}
+
+impl fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawner").field("is_set", &self.0.get().is_some()).finish()
+    }
+}
