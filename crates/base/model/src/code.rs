@@ -54,6 +54,7 @@ catalogue! {
     1110 SNAPSHOT_UNKNOWN      NotFound    "No snapshot has this name.";
     1111 PORTAL_GROUP_UNKNOWN  NotFound    "No portal is of this group.";
     1112 SESSION_UNKNOWN       NotFound    "No session has this number.";
+    1113 CONNECTION_UNKNOWN    NotFound    "The session has no connection of this number.";
 
     1201 NAME_TAKEN            Refused     "Something else has this name.";
     1202 IQN_TAKEN             Refused     "Another host has this initiator name.";

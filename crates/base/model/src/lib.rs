@@ -71,7 +71,10 @@ pub use report::Report;
 pub use reservation::{RegistrationReport, ReservationKind, ReservationReport};
 pub use scrub::{ScrubReport, ScrubState};
 pub use secret::Secret;
-pub use session::{CommandWindow, SessionDetail, SessionEnd, SessionKind, SessionNumber, SessionReport};
+pub use session::{
+    CommandWindow, ConnectionReport, ConnectionState, SessionDetail, SessionEnd, SessionKind, SessionNumber,
+    SessionReport,
+};
 pub use size::Size;
 pub use snapshot::{SnapshotLock, SnapshotName, SnapshotReport, SnapshotState};
 pub use span::Span;

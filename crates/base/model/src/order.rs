@@ -333,6 +333,14 @@ pub enum Order {
         /// True to cut it off at once.
         now: bool,
     },
+    /// Cut off one connection of a session → `Report::Done`. The others carry on; what it had under way is as the session's
+    /// ErrorRecoveryLevel says.
+    EndConnection {
+        /// Of which session: its TSIH.
+        id: u32,
+        /// Which: its CID.
+        cid: u16,
+    },
     /// How long commands of a volume took since it was opened → `Report::Latencies`.
     Latencies {
         /// Which.

@@ -49,6 +49,9 @@ pub struct SessionReport {
     pub chap_user: Option<String>,
     /// True when we proved who we are, too.
     pub mutual: bool,
+    /// Its connections, the oldest first. What stands above of address, portal and digests is the first one's that is open.
+    #[serde(default)]
+    pub connections: Vec<ConnectionReport>,
     /// What was negotiated, by the keys of RFC 7143 §13.
     pub negotiated: BTreeMap<String, String>,
     /// SCSI commands done.
@@ -59,6 +62,33 @@ pub struct SessionReport {
     pub written_bytes: u64,
     /// For how many seconds it has been logged in.
     pub connected_seconds: u64,
+}
+
+/// One connection of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionReport {
+    /// What the initiator calls it.
+    pub cid: u16,
+    /// Where the initiator is.
+    pub address: SocketAddr,
+    /// The portal that it reached.
+    pub portal: SocketAddr,
+    /// How it is.
+    pub state: ConnectionState,
+    /// True when headers carry a CRC32C.
+    pub header_digest: bool,
+    /// True when data carries a CRC32C.
+    pub data_digest: bool,
+}
+
+/// How a connection of a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionState {
+    /// It is logged in.
+    Open,
+    /// It is gone, and its tasks wait for another one to take them over (ErrorRecoveryLevel 2).
+    Lost,
 }
 
 /// One session in all detail.

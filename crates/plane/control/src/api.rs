@@ -401,7 +401,13 @@ async fn end_session(
     Named(id): Named<SessionNumber>,
     Asked(request): Asked<EndSession>,
 ) -> Answer {
-    answer("ended", to_its_end(async move { control.end_session(id.0, request.now).await }).await?)
+    let end = async move {
+        match request.cid {
+            Some(cid) => control.end_connection(id.0, cid).await,
+            None => control.end_session(id.0, request.now).await,
+        }
+    };
+    answer("ended", to_its_end(end).await?)
 }
 
 /// Its body is the file, which ends when the recording does; a reader that goes away ends it.

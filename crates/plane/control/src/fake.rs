@@ -210,13 +210,9 @@ impl Fake {
             Order::Pools => Ok(Report::Pools(self.advance())),
             Order::Volumes => Ok(Report::Volumes(self.volumes())),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
-            Order::Session { .. } | Order::EndSession { .. } | Order::Latencies { .. } => self.obey_of_sessions(order),
-            Order::Record { .. } | Order::NextRecorded { .. } | Order::StopRecording { .. } => {
-                self.obey_of_sessions(order)
-            }
-            Order::RefusedLogins => Ok(Report::Refused(self.refused.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
+            _ => self.obey_of_sessions(order),
         }
     }
 
@@ -300,12 +296,14 @@ impl Fake {
                 self.sessions.retain(|session| session.id != *id);
                 Ok(Report::SessionEnd(SessionEnd::LoggedOut))
             }
+            Order::EndConnection { id, .. } => self.session(*id).map(|_| Report::Done),
             Order::Record { what: Recordable::Session(id), .. } => self.session(*id).map(|_| Report::Recording(1)),
             Order::Record { what: Recordable::From(_), .. } => Ok(Report::Recording(1)),
             Order::NextRecorded { .. } | Order::StopRecording { .. } => {
                 Ok(Report::Recorded(Recordings { is_over: true, ..Recordings::default() }))
             }
             Order::Latencies { .. } => Ok(Report::Latencies(latencies())),
+            Order::RefusedLogins => Ok(Report::Refused(self.refused.clone())),
             _ => unreachable!("{order:?} is not of sessions"),
         }
     }

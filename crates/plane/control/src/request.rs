@@ -461,6 +461,9 @@ pub struct EndSession {
     /// True to cut it off without asking its initiator to log out first.
     #[serde(default)]
     pub now: bool,
+    /// Cut off only the connection with this CID.
+    #[serde(default)]
+    pub cid: Option<u16>,
 }
 
 /// Which events.

@@ -279,6 +279,14 @@ impl Control {
         self.engine.session_end(Order::EndSession { id, now }).await
     }
 
+    /// One connection of a session is cut off.
+    ///
+    /// *Errors*: there is none of this number.
+    pub async fn end_connection(&self, id: u32, cid: u16) -> Result<SessionEnd, Refusal> {
+        self.engine.done(Order::EndConnection { id, cid }).await?;
+        Ok(SessionEnd::CutOff)
+    }
+
     /// How long commands of the volume took since it was opened.
     ///
     /// *Errors*: there is none of this name, or it is not open.

@@ -115,11 +115,11 @@ pub struct Facts {
 
 fn is_question(order: &Order) -> bool {
     use Order::{
-        CheckPool, Disks, DumpPool, EndSession, Latencies, NextEvents, NextRecorded, Pools, Portals, Record,
-        RefusedLogins, Session, Sessions, Snapshots, Status, StopRecording, Volumes,
+        CheckPool, Disks, DumpPool, EndConnection, EndSession, Latencies, NextEvents, NextRecorded, Pools, Portals,
+        Record, RefusedLogins, Session, Sessions, Snapshots, Status, StopRecording, Volumes,
     };
     // A session may take its time to end; nothing else waits for that.
-    let of_sessions = matches!(order, Session { .. } | EndSession { .. } | Latencies { .. });
+    let of_sessions = matches!(order, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
     let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
     let lists = matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins);
     let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });

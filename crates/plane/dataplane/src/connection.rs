@@ -45,6 +45,8 @@ struct Connection<W: World, S, F: Future> {
     seat: Rc<Seat<W>>,
     /// The connections, in the places that the machine gives them.
     paths: Vec<Option<Path<W>>>,
+    /// Whose they are, or were.
+    path_ends: Vec<Ends>,
     /// Of the leading connection.
     ends: Ends,
     machine: target::Session,
@@ -100,6 +102,7 @@ where
         let path = Path::new(stream, &seat);
         Self {
             ends: path.ends,
+            path_ends: vec![path.ends],
             paths: vec![Some(path)],
             machine,
             session: None,
@@ -221,6 +224,7 @@ where
                         self.gone.push(gone);
                     }
                 }
+                Notice::Cut { cid, .. } => self.cut(cid),
                 Notice::Record(tape) => self.record(&tape),
                 Notice::TellWindow { tell } => {
                     // Whoever asked may have stopped to wait.
@@ -256,6 +260,7 @@ where
         }
         self.timer = None;
         self.machine.handle_timeout(self.seat.world.now());
+        self.note_connections();
         true
     }
 }

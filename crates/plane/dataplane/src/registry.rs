@@ -11,7 +11,7 @@ use crate::recording::Tape;
 use iscsi::chap::Authentication;
 use iscsi::pdu::Isid;
 use iscsi::{IscsiName, SessionType};
-use model::{Balance, CommandWindow, RefusedLogin};
+use model::{Balance, CommandWindow, ConnectionReport, ConnectionState, RefusedLogin};
 use shard::Time;
 use shard::mailbox::{Receiver, Sender};
 use std::collections::BTreeMap;
@@ -94,22 +94,18 @@ pub struct Entry {
     pub nexus: NexusName,
     /// The host that the access table found behind the initiator's name.
     pub host: String,
-    /// Where the initiator is.
+    /// Where the initiator is, by the first connection that is open.
     pub peer: SocketAddr,
-    /// The portal that it reached.
+    /// The portal that this one reached.
     pub portal: SocketAddr,
     /// True when it was sent there, and can be sent elsewhere.
     pub was_sent: bool,
-    /// How many connections it has; the leading one was the first.
-    pub connections: usize,
+    /// Its connections.
+    pub connections: Vec<ConnectionReport>,
     /// The shard that its connection lives on.
     pub shard: usize,
     /// The target's half of the session identifier.
     pub tsih: u16,
-    /// True when headers carry a CRC32C.
-    pub header_digest: bool,
-    /// True when data carries a CRC32C.
-    pub data_digest: bool,
     /// What CHAP has proven; nothing where it was not spoken.
     pub authentication: Option<Authentication>,
     /// The negotiated keys, for people.
@@ -123,10 +119,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// True when the session came in through the portal that listens on `portal`, perhaps a wildcard.
+    /// True when a connection of the session came in through the portal that listens on `portal`, perhaps a wildcard.
     #[must_use]
     pub fn came_through(&self, portal: SocketAddr) -> bool {
-        is_at(self.portal, portal)
+        self.connections.iter().any(|connection| is_at(connection.portal, portal))
     }
 
     /// True for a session that only asks which targets there are.
@@ -169,6 +165,13 @@ pub enum Notice {
     MoveAway {
         /// How long it may take.
         within: Duration,
+    },
+    /// End the connection with this CID.
+    Cut {
+        /// Which.
+        cid: u16,
+        /// Dropped when it has.
+        cut: Sender<()>,
     },
     /// Record what comes and goes.
     Record(Tape),
@@ -346,9 +349,12 @@ impl Registry {
         }
     }
 
-    /// The session has so many connections now.
-    pub fn note_connections(&self, id: SessionId, connections: usize) {
+    /// The session has these connections now.
+    pub fn note_connections(&self, id: SessionId, connections: Vec<ConnectionReport>) {
         if let Some(entry) = self.lock().sessions.get_mut(&id) {
+            if let Some(first) = connections.iter().find(|connection| connection.state == ConnectionState::Open) {
+                (entry.peer, entry.portal) = (first.address, first.portal);
+            }
             entry.connections = connections;
         }
     }

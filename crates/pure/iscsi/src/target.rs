@@ -25,4 +25,4 @@ pub use event::{
     Cdb, Command, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense, TargetRecord, TaskManagement,
     Verdict,
 };
-pub use session::Session;
+pub use session::{ConnectionFacts, Session};

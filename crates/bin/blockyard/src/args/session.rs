@@ -13,8 +13,10 @@ pub enum SessionCommand {
         after_help = "Example:\n  blockyard session list -o json\n  blockyard session list --no-headers"
     )]
     List,
-    /// Show one in all detail: what was negotiated, how it proved itself, how long its commands take
-    #[command(after_help = "Example:\n  blockyard session show 1")]
+    /// Show one in all detail: what was negotiated, how it proved itself, its connections, how long its commands take
+    #[command(
+        after_help = "A connection that is lost keeps its tasks for a while, for another one to take them over (ErrorRecoveryLevel 2).\n\nExample:\n  blockyard session show 1"
+    )]
     Show {
         /// Which, by the number in the list
         id: u32,
@@ -54,7 +56,8 @@ keep it out, take away what it sees with blockyard unpresent.
 
 Example:
   blockyard session kill 1
-  blockyard session kill 1 --now"
+  blockyard session kill 1 --now
+  blockyard session kill 1 --connection 2"
     )]
     Kill {
         /// Which, by the number in the list
@@ -62,5 +65,8 @@ Example:
         /// Do not ask, cut it off
         #[arg(long)]
         now: bool,
+        /// Cut off only one of its connections, by its CID; the others carry on
+        #[arg(long = "connection", value_name = "CID", conflicts_with = "now")]
+        cid: Option<u16>,
     },
 }

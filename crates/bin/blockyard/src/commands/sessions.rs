@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::Rows;
 use crate::progress::duration;
 use control::Summary;
-use model::{Refusal, SessionDetail, SessionEnd, SessionReport, Size, code};
+use model::{ConnectionReport, ConnectionState, Refusal, SessionDetail, SessionEnd, SessionReport, Size, code};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -27,7 +27,11 @@ pub fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> {
                 ("max", bytes_max.map(|size| size.exact())),
             ],
         ),
-        SessionCommand::Kill { id, now } => {
+        SessionCommand::Kill { id, cid: Some(cid), .. } => {
+            let answer = desk.client.delete_for(&format!("/sessions/{id}?cid={cid}"), "ended")?;
+            desk.out.done(&answer, &format!("connection {cid} of session {id} was cut off"))
+        }
+        SessionCommand::Kill { id, now, cid: None } => {
             let asked = query(&[("now", now.to_string())]);
             let answer = desk.client.delete_for(&format!("/sessions/{id}?{asked}"), "ended")?;
             let how = match answer.decode()? {
@@ -114,8 +118,11 @@ fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
         ("window", window),
     ];
     let facts = facts.map(|(name, value)| vec![name.to_owned(), value]).into_iter();
+    let connections: Vec<_> = session.connections.iter().map(connection_row).collect();
     let keys = session.negotiated.into_iter().map(|(key, value)| vec![key, value]);
     desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: facts.chain(keys).collect() })?;
+    desk.out.said("")?;
+    desk.out.rows(&answer, &Rows { header: &["CID", "ADDRESS", "PORTAL", "STATE", "DIGESTS"], rows: connections })?;
     if latencies.is_empty() {
         return Ok(());
     }
@@ -144,25 +151,48 @@ fn list(desk: &Desk) -> Result<(), Failure> {
 }
 
 fn row(session: &SessionReport) -> Vec<String> {
-    let digests = match (session.header_digest, session.data_digest) {
-        (true, true) => "header,data",
-        (true, false) => "header",
-        (false, true) => "data",
-        (false, false) => "-",
+    // Those of the first connection, and how many more there are.
+    let more = match session.connections.len() {
+        0 | 1 => String::new(),
+        all => format!(" +{}", all - 1),
     };
     let mutual = if session.mutual { ", mutual" } else { "" };
     vec![
         session.id.to_string(),
         or_dash(session.host.as_ref()),
-        session.address.to_string(),
-        session.portal.to_string(),
+        format!("{}{more}", session.address),
+        format!("{}{more}", session.portal),
         joined(&session.luns),
         format!("{}{mutual}", session.authentication),
-        digests.to_owned(),
+        digests(session.header_digest, session.data_digest),
         session.commands.to_string(),
         Size::new(session.read_bytes).iec(),
         Size::new(session.written_bytes).iec(),
         duration(session.connected_seconds),
         session.initiator.clone(),
     ]
+}
+
+fn connection_row(connection: &ConnectionReport) -> Vec<String> {
+    let state = match connection.state {
+        ConnectionState::Open => "open",
+        ConnectionState::Lost => "lost",
+    };
+    vec![
+        connection.cid.to_string(),
+        connection.address.to_string(),
+        connection.portal.to_string(),
+        state.to_owned(),
+        digests(connection.header_digest, connection.data_digest),
+    ]
+}
+
+fn digests(header: bool, data: bool) -> String {
+    match (header, data) {
+        (true, true) => "header,data",
+        (true, false) => "header",
+        (false, true) => "data",
+        (false, false) => "-",
+    }
+    .to_owned()
 }

@@ -2,7 +2,9 @@
 
 use control::fake::Fake;
 use control::{Control, Settings, Store};
-use model::{DiskIdentity, RefusedLogin, RefusedWhy, SessionKind, SessionReport, Timestamp};
+use model::{
+    ConnectionReport, ConnectionState, DiskIdentity, RefusedLogin, RefusedWhy, SessionKind, SessionReport, Timestamp,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -155,6 +157,17 @@ fn refused() -> RefusedLogin {
     }
 }
 
+fn connection(cid: u16) -> ConnectionReport {
+    ConnectionReport {
+        cid,
+        address: format!("10.0.0.20:{}", 51514 + cid).parse().expect("an address"),
+        portal: "10.0.0.1:3260".parse().expect("an address"),
+        state: if cid == 0 { ConnectionState::Open } else { ConnectionState::Lost },
+        header_digest: true,
+        data_digest: true,
+    }
+}
+
 fn session() -> SessionReport {
     SessionReport {
         id: 1,
@@ -170,6 +183,7 @@ fn session() -> SessionReport {
         authentication: "CHAP SHA3-256".to_owned(),
         chap_user: Some("web".to_owned()),
         mutual: true,
+        connections: [0, 1].map(connection).into(),
         negotiated: BTreeMap::from([("MaxBurstLength".to_owned(), "262144".to_owned())]),
         commands: 1_250_000,
         read_bytes: 3 << 30,

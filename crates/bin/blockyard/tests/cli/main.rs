@@ -349,7 +349,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "sessions",
             &["session", "list"],
-            "address authentication chap_user commands connected_seconds data_digest header_digest host id initiator kind luns mutual negotiated portal read_bytes target written_bytes",
+            "address authentication chap_user commands connected_seconds connections data_digest header_digest host id initiator kind luns mutual negotiated portal read_bytes target written_bytes",
         ),
         ("portals", &["portal", "list"], "address drained role sessions state tag weight"),
         ("portal_groups", &["portal", "groups"], "access portals preferred sessions tag"),

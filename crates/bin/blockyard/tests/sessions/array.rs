@@ -103,6 +103,11 @@ impl Array {
         }
     }
 
+    /// One connection is over, or the refusal.
+    pub async fn end_connection(&self, id: u32, cid: u16) -> Result<(), Refusal> {
+        self.try_order(Order::EndConnection { id, cid }).await.map(drop)
+    }
+
     /// The number of a recording that has begun, or the refusal.
     pub async fn record(&self, what: Recordable, time: Duration) -> Result<u64, Refusal> {
         match self.try_order(Order::Record { what, time }).await? {

@@ -7,7 +7,7 @@ use crate::{play, sessions_of};
 use control::request::{NewPortal, RemovePortal};
 use iscsi::initiator::Event;
 use iscsi::{CloseReason, LoginStatus};
-use model::PortalAddress;
+use model::{ConnectionState, PortalAddress, code};
 use shard::World;
 use sim::Sim;
 use std::net::SocketAddr;
@@ -84,6 +84,38 @@ fn portal_that_closes_takes_its_connections_and_leaves_the_session() {
         node.control.remove_portal(PortalAddress(other), RemovePortal { force: true }).await.unwrap();
         second.until_closed().await;
         assert_eq!(first.another(&login, 2, 3, portal()).await.unwrap().read(5).await, [0x33; 512]);
+    });
+}
+
+#[test]
+fn connections_of_a_session_are_listed_and_ended_one_by_one() {
+    play(6, async |sim, array| {
+        let login = Login { recovery: 2, ..Login::of(OPEN, 1) };
+        let mut first = Host::login(sim, &login).await;
+        first.take_attention().await;
+        let mut second = first.another(&login, 7, 2, portal()).await.unwrap();
+        second.write(4, 0x21).await;
+        let told = async || {
+            let session = sessions_of(array, &login.initiator()).await.remove(0);
+            let states: Vec<_> = session.connections.iter().map(|one| (one.cid, one.state)).collect();
+            assert!(session.connections.iter().all(|one| one.portal == portal()));
+            (session.id, states, session.address)
+        };
+        let (id, states, address) = told().await;
+        assert_eq!(states, [(0, ConnectionState::Open), (7, ConnectionState::Open)]);
+        let unknown = array.end_connection(id, 1).await;
+        assert_eq!(unknown.unwrap_err().code, code::CONNECTION_UNKNOWN);
+        array.end_connection(id, 0).await.unwrap();
+        first.until_closed().await;
+        let (_, states, now) = told().await;
+        assert_eq!(states, [(0, ConnectionState::Lost), (7, ConnectionState::Open)]);
+        assert_ne!(address, now, "the session is where its first open connection is");
+        assert_eq!(second.read(4).await, [0x21; 512]);
+        for _ in 0..30 {
+            sim.sleep(Duration::from_secs(1)).await;
+            second.read(4).await;
+        }
+        assert_eq!(told().await.1, [(7, ConnectionState::Open)], "nobody has taken its tasks over");
     });
 }
 

@@ -3,7 +3,9 @@
 use super::Conductor;
 use crate::access::AccessView;
 use crate::registry::{Entry, SessionId};
-use model::{EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionKind, SessionReport};
+use model::{
+    ConnectionState, EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionKind, SessionReport,
+};
 use shard::World;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,6 +30,10 @@ impl<W: World> Conductor<W> {
             Order::Sessions => Report::Sessions(self.session_reports()),
             Order::Session { id } => Report::Session(Box::new(self.session_detail(*id).await?)),
             Order::EndSession { id, now } => Report::SessionEnd(self.end_session(*id, *now).await?),
+            Order::EndConnection { id, cid } => {
+                self.end_connection(*id, *cid).await?;
+                Report::Done
+            }
             Order::Latencies { volume } => Report::Latencies(self.latencies(volume).await?),
             Order::Record { what, time } => Report::Recording(self.record(*what, *time)?),
             Order::NextRecorded { recording } => Report::Recorded(self.next_recorded(*recording).await),
@@ -85,6 +91,8 @@ pub(super) fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now
         _ => Vec::new(),
     };
     let proven = entry.authentication.as_ref();
+    let mut open = entry.connections.iter().filter(|connection| connection.state == ConnectionState::Open);
+    let first = open.next().or(entry.connections.first());
     SessionReport {
         id: u32::from(entry.tsih),
         kind: if target.is_some() { SessionKind::Normal } else { SessionKind::Discovery },
@@ -94,11 +102,12 @@ pub(super) fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now
         portal: entry.portal,
         target,
         luns,
-        header_digest: entry.header_digest,
-        data_digest: entry.data_digest,
+        header_digest: first.is_some_and(|connection| connection.header_digest),
+        data_digest: first.is_some_and(|connection| connection.data_digest),
         authentication: proven.map_or_else(|| "none".to_owned(), |proven| format!("CHAP {}", proven.algorithm)),
         chap_user: proven.map(|proven| proven.name.clone()),
         mutual: proven.is_some_and(|proven| proven.mutual),
+        connections: entry.connections.clone(),
         negotiated: entry.negotiated.clone(),
         commands: entry.counters.commands.load(Relaxed),
         read_bytes: entry.counters.read_bytes.load(Relaxed),

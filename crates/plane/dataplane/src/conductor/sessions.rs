@@ -60,6 +60,21 @@ impl<W: World> Conductor<W> {
         Ok(SessionEnd::CutOff)
     }
 
+    /// The connection is over when this returns.
+    pub(super) async fn end_connection(&self, id: u32, cid: u16) -> Result<(), Refusal> {
+        let (_, entry) = self.session(id)?;
+        if !entry.connections.iter().any(|connection| connection.cid == cid) {
+            let message = format!("session {id} has no connection {cid}");
+            return Err(Refusal::new(code::CONNECTION_UNKNOWN, message, format!("see blockyard session show {id}")));
+        }
+        let (cut, is_cut) = mailbox::channel();
+        // A session that is just ending has no connection any more.
+        let _ = entry.notices.send(Notice::Cut { cid, cut });
+        is_cut.receive().await;
+        tracing::info!(initiator = entry.nexus.initiator, cid, "a connection was ended by an operator");
+        Ok(())
+    }
+
     /// What goes over the wire is recorded from now on; the number of the recording.
     pub(super) fn record(&self, what: Recordable, time: Duration) -> Result<u64, Refusal> {
         let scope = match what {

@@ -219,6 +219,7 @@ where
         let (session, predecessors) = Session::enter(&self.seat, id, facts, self.ends, self.tell.clone());
         tracing::info!(peer = %self.ends.peer, initiator = facts.identity.initiator_name.as_str(), "logged in");
         self.session = Some(session);
+        self.note_connections();
         self.predecessors = predecessors;
     }
 

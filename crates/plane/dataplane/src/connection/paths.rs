@@ -8,9 +8,9 @@ use crate::registry::{Notice, is_at};
 use crate::seat::Seat;
 use crate::session::Ends;
 use crate::unit::{Done, Ran, Unit};
-use iscsi::target::Joining;
+use iscsi::target::{ConnectionFacts, Joining};
 use iscsi::{Gathered, Negotiated};
-use model::WireEnds;
+use model::{ConnectionReport, ConnectionState, WireEnds};
 use shard::{Stream, StreamHandle, World};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -157,7 +157,10 @@ where
         };
         let peer = stream.peer_address();
         self.paths.resize_with(self.paths.len().max(slot + 1), || None);
-        self.paths[slot] = Some(Path::of(stream, joiner.recorders));
+        self.path_ends.resize(self.paths.len(), self.ends);
+        let path = Path::of(stream, joiner.recorders);
+        self.path_ends[slot] = path.ends;
+        self.paths[slot] = Some(path);
         let session = self.session.as_ref().map(|session| session.id);
         for tape in self.seat.recordings.of(peer.ip(), session) {
             self.record_on(slot, &tape);
@@ -192,9 +195,25 @@ where
         self.machine.handle_peer_closed(slot);
     }
 
-    fn note_connections(&self) {
-        if let Some(session) = &self.session {
-            self.seat.registry.note_connections(session.id, self.paths.iter().flatten().count());
+    /// The connection with this CID ends.
+    pub(super) fn cut(&mut self, cid: u16) {
+        let found = self.machine.connections().find(|(_, facts)| facts.cid.0 == cid);
+        if let Some((slot, _)) = found {
+            self.machine.handle_peer_closed(slot);
         }
+    }
+
+    /// Whoever asks hears of the connections as they are now.
+    pub(super) fn note_connections(&self) {
+        let Some(session) = &self.session else { return };
+        let report = |(slot, facts): (usize, ConnectionFacts)| ConnectionReport {
+            cid: facts.cid.0,
+            address: self.path_ends[slot].peer,
+            portal: self.path_ends[slot].portal,
+            state: if facts.is_lost { ConnectionState::Lost } else { ConnectionState::Open },
+            header_digest: facts.header_digest,
+            data_digest: facts.data_digest,
+        };
+        self.seat.registry.note_connections(session.id, self.machine.connections().map(report).collect());
     }
 }

@@ -6,7 +6,7 @@ use super::link::Link;
 use super::login::LoginPhase;
 use super::{CloseReason, Config};
 use crate::login::{Grant, LoginStatus, NoSession};
-use crate::pdu::{Bhs, StatSn, Tsih};
+use crate::pdu::{Bhs, Cid, StatSn, Tsih};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::timers::{Due, Pulse, Timers};
@@ -115,6 +115,11 @@ impl Connection {
 
     pub(crate) fn link(&mut self) -> &mut Link {
         &mut self.core.link
+    }
+
+    /// What the initiator calls it.
+    pub(crate) fn cid(&self) -> Cid {
+        self.core.link.cid
     }
 
     pub(crate) fn input(&self) -> &Receive {

@@ -6,7 +6,7 @@ use super::event::{Event, Gate, Response, TargetRecord};
 use super::full_feature::FullFeature;
 use super::{CloseReason, Config};
 use crate::login::{Grant, LoginStatus, NoSession};
-use crate::pdu::{AsyncEvent, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
+use crate::pdu::{AsyncEvent, Cid, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
 use crate::receive::UnderWay;
 use crate::session::TaskId;
 use crate::transmit::Gathered;
@@ -30,6 +30,19 @@ pub struct Session {
     /// When it is looked for data that was asked for and has not come, above error recovery level 0.
     looks_at: Option<Time>,
     now: Time,
+}
+
+/// One connection of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionFacts {
+    /// What the initiator calls it.
+    pub cid: Cid,
+    /// True when headers carry a CRC32C.
+    pub header_digest: bool,
+    /// True when data carries a CRC32C.
+    pub data_digest: bool,
+    /// True when it is gone, and its tasks wait for another one to take them over.
+    pub is_lost: bool,
 }
 
 /// Connections that may wait at once for others to take over their tasks.
@@ -272,6 +285,18 @@ impl Session {
     #[must_use]
     pub fn unsent_bytes(&self, slot: usize) -> usize {
         self.connections[slot].output().queued_bytes()
+    }
+
+    /// The connections in full feature phase, and those whose tasks wait for another one, with their places.
+    pub fn connections(&self) -> impl Iterator<Item = (usize, ConnectionFacts)> {
+        let facts = |(slot, connection): (usize, &Connection)| {
+            let (cid, digests) = (connection.cid(), connection.output().digests);
+            let (header_digest, data_digest) = (digests.header, digests.data);
+            let is_lost = connection.is_stranded();
+            let counts = is_lost || connection.is_live();
+            counts.then_some((slot, ConnectionFacts { cid, header_digest, data_digest, is_lost }))
+        };
+        self.connections.iter().enumerate().filter_map(facts)
     }
 
     /// How far the PDU has come that is on its way in on the connection in `slot`.
