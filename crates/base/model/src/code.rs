@@ -105,6 +105,7 @@ catalogue! {
     1511 SNAPSHOT_LOCKED       Refused     "The snapshot is locked.";
     1512 SNAPSHOT_IN_USE       Refused     "A clone needs the snapshot.";
     1513 POLICY_IMPOSSIBLE     Refused     "The volume cannot have this policy now.";
+    1514 VOLUME_SANITIZED      Refused     "The volume is being sanitized.";
 
     1520 LOG_NOT_LOST          Refused     "The log of the pool is not lost.";
     1521 VOLUME_HELD           Unavailable "The volume does not serve: what it acknowledged last is not on its disks.";

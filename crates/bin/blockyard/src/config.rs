@@ -3,16 +3,21 @@
 use crate::args::{IoChoice, ServeOptions};
 use crate::failure::Failure;
 use control::{KeyFile, Settings};
-use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, code};
+use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, Span, code};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where the daemon's socket is unless told otherwise.
 pub const SOCKET: &str = "/run/blockyard/blockyard.sock";
 
 /// What targets' iSCSI names begin with unless told otherwise.
 const TARGET_BASE: &str = "iqn.2026-11.io.blockyard";
+
+/// How long hosts may be silent, at the least and at the most.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
+const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 /// The file as it is written. A key that is not here is refused.
 #[derive(Debug, Default, Deserialize)]
@@ -28,6 +33,7 @@ struct File {
     buffers: Option<Size>,
     cache: Option<Size>,
     log: Option<String>,
+    silence: Option<Span>,
     disk_search: Option<Vec<PathBuf>>,
     portal: Vec<PortalEntry>,
 }
@@ -55,6 +61,8 @@ pub struct Config {
     pub cache: Option<Size>,
     /// What to log.
     pub log: String,
+    /// How long a host may be silent before its connection is given up; it is asked whether it lives at half of it.
+    pub silence: Span,
 }
 
 impl Config {
@@ -88,6 +96,7 @@ impl Config {
             buffers: file.buffers.unwrap_or(Size::mib(256)),
             cache: options.cache.or(file.cache),
             log: options.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
+            silence: file.silence.unwrap_or(Span::from_millis(30_000)),
         };
         config.admit()?;
         Ok(config)
@@ -105,6 +114,9 @@ impl Config {
         }
         if self.buffers < Size::mib(16) {
             return wrong(format!("buffers of {} are too few", self.buffers), "give at least 16MiB");
+        }
+        if !(SILENCE_MIN..=SILENCE_MAX).contains(&self.silence.duration()) {
+            return wrong(format!("a silence of {} is not possible", self.silence), "give 2s to 10m");
         }
         if self.shards == Some(0) {
             return wrong("0 shards serve nobody".to_owned(), "give at least 1, or leave it out for one per core");

@@ -20,6 +20,8 @@ pub fn start(config: &Config, node: &NodeIdentity) -> Result<(Engine, Shards), R
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let shards = config.shards.map_or_else(cores, usize::from);
     let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes(), cache_bytes: cache_bytes(config) });
+    let half_ms = config.silence.millis() / 2;
+    let limits = Limits { idle_ms: half_ms, answer_ms: half_ms, ..limits };
     let options = Options { io: interface(config.io), ..Options::default() };
     let (post, inbox) = mailbox::channel();
     let mut inbox = Some(inbox);

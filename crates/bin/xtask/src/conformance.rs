@@ -3,6 +3,7 @@
 pub mod expected;
 mod judge;
 mod outcome;
+mod slow;
 
 use crate::child::{output_of, run_within};
 use crate::target::{self, Backing, Kind, Setup};
@@ -51,7 +52,12 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
         setup.unit_bytes = 128 << 20;
         let target = target::start(options.target, &setup)?;
         let urls: Vec<String> = target.units().iter().map(ToString::to_string).collect();
-        run_all(&urls, &names, scratch.path())?
+        let (slow, other) = names.iter().cloned().partition(|name| slow::wants(options.target, name));
+        let (some, more) = std::thread::scope(|scope| {
+            let slow = scope.spawn(|| slow::run(&slow, scratch.path()));
+            (run_all(&urls, &other, scratch.path()), slow.join().expect("it reports its errors"))
+        });
+        some?.into_iter().chain(more?).collect()
     } else {
         run_all(&options.url, &names, scratch.path())?
     };
@@ -93,7 +99,7 @@ fn run_all(urls: &[String], names: &BTreeSet<String>, scratch: &Path) -> Result<
                 scope.spawn(|| -> Result<Vec<(String, Outcome)>> {
                     let mut ended = Vec::new();
                     while let Some(name) = next() {
-                        ended.push((name.clone(), run_one(url, name, scratch)?));
+                        ended.push((name.clone(), run_one(url, name, scratch, TEST_LIMIT)?));
                     }
                     Ok(ended)
                 })
@@ -108,11 +114,15 @@ fn run_all(urls: &[String], names: &BTreeSet<String>, scratch: &Path) -> Result<
 }
 
 /// Runs one test in an empty folder: a name that is also a file would be read as a list of tests.
-fn run_one(url: &str, name: &str, scratch: &Path) -> Result<Outcome> {
+fn run_one(url: &str, name: &str, scratch: &Path, limit: Duration) -> Result<Outcome> {
     let empty = tempfile::tempdir_in(scratch)?;
     let mut command = Command::new(SUITE);
-    command.arg("--dataloss").arg(format!("--test=ALL.{name}")).arg(url).current_dir(empty.path());
-    Ok(Outcome::of(&run_within(&mut command, TEST_LIMIT)?))
+    command
+        .args(["--dataloss", "--allow-sanitize"])
+        .arg(format!("--test=ALL.{name}"))
+        .arg(url)
+        .current_dir(empty.path());
+    Ok(Outcome::of(&run_within(&mut command, limit)?))
 }
 
 /// Prints what is not as expected and the closing line.

@@ -302,6 +302,7 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     pool.stop_work().await;
     let units: Vec<_> = seat.units.borrow().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
     for unit in units {
+        unit.stop_sanitizing().await;
         pool.write_to_the_end(&unit).await;
     }
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));

@@ -193,9 +193,10 @@ impl<W: World> Seat<W> {
     }
 
     /// The unit serves here from now on.
-    pub fn serve(&self, unit: Rc<Unit<W>>) {
+    pub fn serve(self: &Rc<Self>, unit: Rc<Unit<W>>) {
         self.set_port_groups(unit.clone());
-        self.units.borrow_mut().insert(unit.id, unit);
+        self.units.borrow_mut().insert(unit.id, unit.clone());
+        unit.go_on_sanitizing(self);
     }
 
     /// The unit is served through portal groups as the operator says. What a host has begun through a group that loses

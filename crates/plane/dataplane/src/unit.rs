@@ -5,6 +5,7 @@ mod copies;
 mod meter;
 mod policy;
 mod reservations;
+mod sanitize;
 mod store;
 
 pub use alone::{close_alone, open_alone, resize_alone};
@@ -13,6 +14,8 @@ pub use meter::{HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
 pub use reservations::clear_reservations;
 use reservations::{Conflicts, PoolCatalog, ReservationKeeper};
+use sanitize::Sanitation;
+pub use sanitize::Spared;
 pub use store::Store;
 
 use crate::latency::Latencies;
@@ -23,10 +26,7 @@ use model::{
     Backend, LatencyReport, Size, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState,
     WritePolicy,
 };
-use scsi::{
-    InitiatorPort, KeptReservations, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort,
-    TaskManagement,
-};
+use scsi::{InitiatorPort, Kept, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement};
 use shard::{Time, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -50,6 +50,8 @@ pub struct Unit<W: World> {
     nexuses: RefCell<BTreeSet<NexusId>>,
     policy: Cell<VolumePolicy>,
     conflicts: Conflicts,
+    /// How many are there that need its content as it is.
+    spared: Cell<usize>,
 }
 
 /// Which operation a command is, and when all of it was there.
@@ -126,10 +128,18 @@ impl<W: World> Unit<W> {
         let logical_unit = LogicalUnit::new(store.clone(), identity(id), options)
             .with_keeper(keeper)
             .with_neighbours(Rc::new(Neighbourhood::new(seat)));
+        let logical_unit = match backend {
+            // What is ordered must go on after a restart, and a file has no place beside it where that could be kept. What memory
+            // holds is gone then.
+            Backend::File { .. } => logical_unit,
+            Backend::Ram | Backend::Null | Backend::Pool { .. } => {
+                logical_unit.with_sanitizer(Rc::new(Sanitation::new(seat, id)))
+            }
+        };
         let world = seat.world.clone();
-        let (meter, latencies, nexuses, policy) = Default::default();
+        let (meter, latencies, nexuses, policy, spared) = Default::default();
         let conflicts = Conflicts::told_to(seat.events.clone());
-        Self { id, name, backend, logical_unit, store, world, meter, latencies, nexuses, policy, conflicts }
+        Self { id, name, backend, logical_unit, store, world, meter, latencies, nexuses, policy, conflicts, spared }
     }
 
     /// The unit's commands are counted by `meter`, with those of others.
@@ -137,11 +147,11 @@ impl<W: World> Unit<W> {
         Self { meter, ..self }
     }
 
-    /// What hosts reserve of the unit is kept in `pool`, and `kept` is what was kept before.
-    pub fn reserved_in(self, seat: &Rc<Seat<W>>, pool: PoolCatalog<W>, kept: KeptReservations) -> Self {
+    /// What hosts reserve of the unit, and order of it, is kept in `pool`, and `kept` is what was kept before.
+    pub fn reserved_in(self, seat: &Rc<Seat<W>>, pool: PoolCatalog<W>, kept: Kept) -> Self {
         let keeper = Rc::new(ReservationKeeper::new(seat, self.id, Some(pool)));
         let logical_unit = self.logical_unit.with_keeper(keeper);
-        logical_unit.restore_reservations(kept);
+        logical_unit.restore(kept);
         Self { logical_unit, ..self }
     }
 

@@ -14,8 +14,15 @@ use block::Rope;
 const NO_UNIT: u8 = 0x7F;
 
 /// Nothing that reads or writes blocks is asked of a unit that is not there.
-const NO_SHAPE: Shape =
-    Shape { block_bytes: 512, blocks: 0, transfer_bytes_max: 0, unmap: true, atomic_blocks_max: 0, read_only: false };
+const NO_SHAPE: Shape = Shape {
+    block_bytes: 512,
+    blocks: 0,
+    transfer_bytes_max: 0,
+    unmap: true,
+    atomic_blocks_max: 0,
+    sanitize: true,
+    read_only: false,
+};
 
 /// Answers a command to a LUN that does not exist for the nexus, which sees `luns`.
 ///

@@ -15,6 +15,7 @@ mod copy;
 mod failure;
 mod identity;
 mod inquiry;
+mod kept;
 mod lba_status;
 mod log;
 mod lun;
@@ -27,6 +28,7 @@ mod request;
 mod reservation;
 #[cfg(test)]
 mod rig;
+mod sanitize;
 mod sense;
 mod task_set;
 mod threshold;
@@ -42,12 +44,13 @@ pub use command::{
 };
 pub use copy::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours};
 pub use identity::{Identity, Options, Provisioning, TargetPort};
+pub use kept::{Kept, NotUnderstood};
 pub use log::Statistics;
 pub use lun::Lun;
 pub use request::{Shape, judge};
 pub use reservation::{
-    InitiatorPort, Keeper, Keeping, KeptReservations, NotKept, NotReservations, RegistrationStatus, ReservationStatus,
-    ReservationType,
+    InitiatorPort, Keeper, Keeping, NotKept, RegistrationStatus, ReservationStatus, ReservationType,
 };
+pub use sanitize::Sanitizer;
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};
 pub use unit::LogicalUnit;

@@ -30,6 +30,7 @@ pub(crate) enum Verb {
     ReportTargetPortGroups,
     RequestSense,
     Reserve,
+    Sanitize,
     SetTargetPortGroups,
     StartStopUnit,
     SynchronizeCache,
@@ -77,11 +78,13 @@ pub(crate) struct Offered {
     pub unmap: bool,
     /// WRITE ATOMIC.
     pub atomic: bool,
+    /// SANITIZE.
+    pub sanitize: bool,
 }
 
 impl Offered {
     /// Every operation.
-    pub const ALL: Self = Self { unmap: true, atomic: true };
+    pub const ALL: Self = Self { unmap: true, atomic: true, sanitize: true };
 }
 
 /// One row of the table.
@@ -119,6 +122,11 @@ const EVERYWHERE: u16 = 128;
 /// Known only where the device writes atomically.
 const ATOMIC: u16 = 256;
 
+/// Known only where the unit can be sanitized.
+const SANITIZES: u16 = 512;
+/// Served while the unit is being sanitized, and when that has failed (SBC-4, performing a sanitize operation).
+const MEANWHILE: u16 = 1024;
+
 /// FUA_NV of SBC-2: without meaning where every acknowledged block is stable.
 const FUA_NV: (usize, u8) = (1, 0x02);
 /// SYNC_NV of SBC-2.
@@ -135,12 +143,12 @@ use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, Lis
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 60] = [
+pub(crate) static OPERATIONS: [Operation; 63] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
-    row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
+    row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE | MEANWHILE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("WRITE (6)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("INQUIRY", Verb::Inquiry, Always, Answer { at: 3, bytes: 2 }, QUIET | EVERYWHERE, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
+    row("INQUIRY", Verb::Inquiry, Always, Answer { at: 3, bytes: 2 }, QUIET | EVERYWHERE | MEANWHILE, &[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("MODE SELECT (6)", Verb::ModeSelect, Writes, List { at: 4, bytes: 1 }, STANDBY, &[0x15, 0x10, 0, 0, 0xFF, 0], &[]),
     row("RESERVE (6)", Verb::Reserve, Own, Nothing, ALONE, &[0x16, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF), (3, 0xFF), (4, 0xFF)]),
     row("RELEASE (6)", Verb::Release, Own, Nothing, ALONE, &[0x17, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF)]),
@@ -155,6 +163,9 @@ pub(crate) static OPERATIONS: [Operation; 60] = [
     row("SYNCHRONIZE CACHE (10)", Verb::SynchronizeCache, Writes, Nothing, MEDIUM, &[0x35, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[SYNC_NV, GROUP_10]),
     row("WRITE SAME (10)", Verb::WriteSame, Writes, OneBlock, MEDIUM | WRITES, &[0x41, 0x08, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
     row("UNMAP", Verb::Unmap, Writes, List { at: 7, bytes: 2 }, MEDIUM | WRITES | UNMAPS, &[0x42, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
+    row("SANITIZE, OVERWRITE", Verb::Sanitize, Writes, List { at: 7, bytes: 2 }, MEDIUM | WRITES | ACTION | ALONE | SANITIZES, &[0x48, 0xA1, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
+    row("SANITIZE, BLOCK ERASE", Verb::Sanitize, Writes, Nothing, MEDIUM | WRITES | ACTION | ALONE | SANITIZES | UNMAPS, &[0x48, 0xA2, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
+    row("SANITIZE, EXIT FAILURE MODE", Verb::Sanitize, Writes, Nothing, MEDIUM | WRITES | ACTION | ALONE | SANITIZES, &[0x48, 0xBF, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
     row("LOG SENSE", Verb::LogSense, Always, Answer { at: 7, bytes: 2 }, STANDBY, &[0x4D, 0, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("MODE SELECT (10)", Verb::ModeSelect, Writes, List { at: 7, bytes: 2 }, STANDBY, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
     row("RESERVE (10)", Verb::Reserve, Own, Nothing, ALONE, &[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[(2, 0xFF), (3, 0xFF), (7, 0xFF), (8, 0xFF)]),
@@ -187,10 +198,10 @@ pub(crate) static OPERATIONS: [Operation; 60] = [
     row("WRITE ATOMIC (16)", Verb::WriteAtomic, Writes, BlocksOut, MEDIUM | WRITES | ALONE | ATOMIC, &[0x9C, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_16]),
     row("READ CAPACITY (16)", Verb::ReadCapacity16, Persistent, Answer { at: 10, bytes: 4 }, ACTION | STANDBY, &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("GET LBA STATUS (16)", Verb::GetLbaStatus, Reads, Answer { at: 10, bytes: 4 }, MEDIUM | ACTION, &[0x9E, 0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT LUNS", Verb::ReportLuns, Always, Answer { at: 6, bytes: 4 }, QUIET | EVERYWHERE, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT TARGET PORT GROUPS", Verb::ReportTargetPortGroups, Always, Answer { at: 6, bytes: 4 }, ACTION | EVERYWHERE, &[0xA3, 0xEA, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
-    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT LUNS", Verb::ReportLuns, Always, Answer { at: 6, bytes: 4 }, QUIET | EVERYWHERE | MEANWHILE, &[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT TARGET PORT GROUPS", Verb::ReportTargetPortGroups, Always, Answer { at: 6, bytes: 4 }, ACTION | EVERYWHERE | MEANWHILE, &[0xA3, 0xEA, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED OPERATION CODES", Verb::ReportSupportedOperationCodes, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY | MEANWHILE, &[0xA3, 0x0C, 0x87, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", Verb::ReportSupportedTaskManagement, Reads, Answer { at: 6, bytes: 4 }, ACTION | STANDBY | MEANWHILE, &[0xA3, 0x0D, 0x80, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("SET TARGET PORT GROUPS", Verb::SetTargetPortGroups, Writes, List { at: 6, bytes: 4 }, ACTION | ALONE | EVERYWHERE, &[0xA4, 0x0A, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("READ (12)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0xA8, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
     row("WRITE (12)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0xAA, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
@@ -293,13 +304,24 @@ impl Operation {
         self.has(EVERYWHERE)
     }
 
+    pub fn is_sanitize(&self) -> bool {
+        self.verb == Verb::Sanitize
+    }
+
+    /// True when the operation is served while the unit is being sanitized.
+    pub fn is_served_meanwhile(&self) -> bool {
+        self.has(MEANWHILE)
+    }
+
     pub fn runs_alone(&self) -> bool {
         self.has(ALONE)
     }
 
     /// True when the operation exists for a unit that offers so much.
     pub fn is_known(&self, offered: Offered) -> bool {
-        (offered.unmap || !self.has(UNMAPS)) && (offered.atomic || !self.has(ATOMIC))
+        (offered.unmap || !self.has(UNMAPS))
+            && (offered.atomic || !self.has(ATOMIC))
+            && (offered.sanitize || !self.has(SANITIZES))
     }
 
     /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.

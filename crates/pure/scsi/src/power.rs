@@ -32,15 +32,22 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub(crate) fn request_sense(&self, nexus: NexusId, cdb: Cdb) -> Rope {
         let mut sense = match self.nexuses.take(nexus) {
             Some(attention) => attention.sense(),
-            None if self.stopped.get() => {
-                Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED)
-            }
-            None => self.access_sense(nexus).unwrap_or(Sense::new(SenseKey::NoSense, AdditionalSense::NONE)),
+            None => self.state_sense(nexus),
         };
         sense.descriptor_format = cdb.bit(1, 0);
         let mut reply = Reply::new();
         reply.bytes(&sense.emit());
         reply.cut(u64::from(cdb.u8_at(4)))
+    }
+
+    fn state_sense(&self, nexus: NexusId) -> Sense {
+        if let Some(sense) = self.sanitize_sense() {
+            return sense;
+        }
+        if self.stopped.get() {
+            return Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED);
+        }
+        self.access_sense(nexus).unwrap_or(Sense::new(SenseKey::NoSense, AdditionalSense::NONE))
     }
 }
 

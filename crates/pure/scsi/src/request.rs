@@ -7,6 +7,7 @@ use crate::command::DataNeed;
 use crate::copy;
 use crate::operation::{Data, Offered, Operation, Verb};
 use crate::reservation::check_list_length;
+use crate::sanitize;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::Extent;
 
@@ -30,6 +31,8 @@ pub struct Shape {
     pub unmap: bool,
     /// The most blocks of WRITE ATOMIC; it is not offered where there are none.
     pub atomic_blocks_max: u32,
+    /// True when the unit can be sanitized.
+    pub sanitize: bool,
     /// True when the unit never takes writes.
     pub read_only: bool,
 }
@@ -42,7 +45,7 @@ impl Shape {
 
     /// What of the table of operations there is.
     pub(crate) fn offered(&self) -> Offered {
-        Offered { unmap: self.unmap, atomic: self.atomic_blocks_max > 0 }
+        Offered { unmap: self.unmap, atomic: self.atomic_blocks_max > 0, sanitize: self.sanitize }
     }
 
     /// The most blocks that one COMPARE AND WRITE may name: its data holds each of them twice.
@@ -121,6 +124,7 @@ impl Request {
             Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
             Verb::PersistentReserveOut => check_list_length(self.cdb),
             Verb::ExtendedCopy => copy::check_list_length(self.cdb),
+            Verb::Sanitize => sanitize::check_list_length(self.cdb, shape.block_bytes),
             Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
             // Only a write without boundaries is whole.
             Verb::WriteAtomic if self.cdb.u16_at(10) != 0 => Err(Sense::cdb_byte(10)),

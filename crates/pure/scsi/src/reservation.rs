@@ -15,7 +15,6 @@ mod state;
 pub use access::ReservationType;
 pub(crate) use access::{Access, Standing};
 pub use keeper::{Keeper, Keeping, NotKept};
-pub use kept::{KeptReservations, NotReservations};
 pub use nexus::InitiatorPort;
 pub(crate) use nexus::ItNexus;
 pub(crate) use out::check_list_length;
@@ -24,11 +23,12 @@ use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
 use crate::failure::Failure;
 use crate::identity::TargetPort;
-use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::kept::keeping_failure;
 use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent};
 use keeper::Forgetful;
-use state::{Change, State, insufficient};
+use state::Change;
+pub(crate) use state::{State, insufficient};
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -95,7 +95,7 @@ impl Reservations {
         self.state.borrow()
     }
 
-    fn install(&self, state: State) {
+    pub(crate) fn install(&self, state: State) {
         self.state.replace(state);
         self.look_for_restrictions();
     }
@@ -117,6 +117,16 @@ impl Reservations {
         self.state.borrow().standing(nexus)
     }
 
+    /// What of the reservations survives power loss, as bytes.
+    pub(crate) fn kept(&self) -> Vec<u8> {
+        self.state.borrow().kept()
+    }
+
+    /// Has `kept` survive, where anything does.
+    pub(crate) async fn keep(&self, kept: Vec<u8>) -> Result<(), NotKept> {
+        if self.keeper.is_able() { self.keeper.keep(kept).await } else { Ok(()) }
+    }
+
     /// The target ports through which the unit can be reached.
     pub(crate) fn target_ports(&self) -> Vec<TargetPort> {
         self.keeper.target_ports()
@@ -128,11 +138,6 @@ impl<D: BlockDevice> LogicalUnit<D> {
     #[must_use]
     pub fn with_keeper(self, keeper: Rc<dyn Keeper>) -> Self {
         Self { reservations: Reservations::kept_by(keeper), ..self }
-    }
-
-    /// The unit has the reservations that its keeper kept last. Nobody has reached it yet.
-    pub fn restore_reservations(&self, kept: KeptReservations) {
-        self.reservations.install(kept.0);
     }
 
     /// The initiator port from which `nexus` comes, while it is attached.
@@ -200,20 +205,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// What is to survive power loss does, then the change holds, and whom it concerns hears of it.
     async fn commit_reservations(&self, change: Change) -> Result<(), Failure> {
-        self.keep_and_install(change).await.map_err(|why| {
-            let sense = match why {
-                NotKept::Full => insufficient(),
-                NotKept::Gone => Sense::new(SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE),
-            };
-            sense.into()
-        })
+        self.keep_and_install(change).await.map_err(keeping_failure)
     }
 
     async fn keep_and_install(&self, change: Change) -> Result<(), NotKept> {
         let kept = change.after.kept();
         let is_same = kept == self.reservations.state().kept();
         if !is_same {
-            self.reservations.keeper.keep(kept).await?;
+            self.keep_reservations(kept).await?;
         }
         self.reservations.install(change.after);
         self.nexuses.set_standings(|nexus| self.reservations.standing(nexus));

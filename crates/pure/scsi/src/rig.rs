@@ -1,5 +1,6 @@
 //! A logical unit over a small disk of memory that can be made to wait and to fail, for tests.
 
+mod owner;
 mod thin;
 
 use crate::{
@@ -10,6 +11,7 @@ use block::{
     BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written,
 };
 use futures_util::FutureExt;
+pub(crate) use owner::{Owner, Shelf};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -205,7 +207,7 @@ pub(crate) fn thin_of(unit: &LogicalUnit<Bench>) -> &Thin {
 }
 
 pub(crate) fn unit_over(bench: Bench, options: Options) -> LogicalUnit<Bench> {
-    let unit = LogicalUnit::new(bench, identity(), options);
+    let unit = LogicalUnit::new(bench, identity(), options).with_sanitizer(Rc::new(Owner::default()));
     for (nexus, relative) in [(HOST, 1), (OTHER, 2)] {
         unit.attach(nexus, initiator(relative), port(relative));
         let told = run(&unit, nexus, &[0; 6], &[]);

@@ -41,6 +41,7 @@ impl AdditionalSense {
     pub(crate) const TARGET_PORT_IN_STANDBY_STATE: Self = Self(0x04, 0x0B);
     pub(crate) const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self(0x04, 0x0C);
     pub(crate) const LOGICAL_UNIT_OFFLINE: Self = Self(0x04, 0x12);
+    pub(crate) const SANITIZE_IN_PROGRESS: Self = Self(0x04, 0x1B);
     pub(crate) const UNREACHABLE_COPY_TARGET: Self = Self(0x08, 0x04);
     pub(crate) const WRITE_ERROR: Self = Self(0x0C, 0x00);
     pub(crate) const THIRD_PARTY_DEVICE_FAILURE: Self = Self(0x0D, 0x01);
@@ -65,6 +66,8 @@ impl AdditionalSense {
     pub(crate) const WRITE_PROTECTED: Self = Self(0x27, 0x00);
     pub(crate) const SOFTWARE_WRITE_PROTECTED: Self = Self(0x27, 0x02);
     pub(crate) const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);
+    pub(crate) const COMMAND_SEQUENCE_ERROR: Self = Self(0x2C, 0x00);
+    pub(crate) const SANITIZE_COMMAND_FAILED: Self = Self(0x31, 0x03);
     pub(crate) const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self(0x39, 0x00);
     pub(crate) const INTERNAL_TARGET_FAILURE: Self = Self(0x44, 0x00);
     pub(crate) const INVALID_MESSAGE: Self = Self(0x49, 0x00);
@@ -93,6 +96,8 @@ pub struct Sense {
     pub information: Option<u64>,
     /// Which field, for an illegal request.
     pub field: Option<FieldPointer>,
+    /// How much of what keeps the unit from serving is done, in 65,536ths.
+    pub progress: Option<u16>,
     /// True when the nexus is to get it in descriptor format (D_SENSE of the control mode page).
     pub descriptor_format: bool,
 }
@@ -102,7 +107,7 @@ pub type SenseBytes = SmallVec<[u8; 32]>;
 
 impl Sense {
     pub(crate) const fn new(key: SenseKey, code: AdditionalSense) -> Self {
-        Self { key, code, information: None, field: None, descriptor_format: false }
+        Self { key, code, information: None, field: None, progress: None, descriptor_format: false }
     }
 
     pub(crate) const fn illegal(code: AdditionalSense) -> Self {
@@ -163,7 +168,7 @@ impl Sense {
             bytes.extend_from_slice(&[0x00, 0x0A, 0x80, 0]);
             bytes.extend_from_slice(&information.to_be_bytes());
         }
-        if self.field.is_some() {
+        if self.field.is_some() || self.progress.is_some() {
             bytes.extend_from_slice(&[0x02, 0x06, 0, 0]);
             bytes.extend_from_slice(&self.key_specific());
             bytes.push(0);
@@ -172,7 +177,12 @@ impl Sense {
         bytes
     }
 
+    /// SENSE KEY SPECIFIC: a field pointer, or a progress indication.
     fn key_specific(&self) -> [u8; 3] {
+        if let Some(progress) = self.progress {
+            let [high, low] = progress.to_be_bytes();
+            return [0x80, high, low];
+        }
         let Some(FieldPointer { in_cdb, byte, bit }) = self.field else { return [0; 3] };
         let [high, low] = byte.to_be_bytes();
         let pointed = 0x80 | if in_cdb { 0x40 } else { 0 };
@@ -198,6 +208,15 @@ mod tests {
         assert_eq!((fits[0], &fits[3..7]), (0xF0, &[0xFF; 4][..]));
         let large = sense.with_information(0x1_0000_0000).emit();
         assert_eq!((large[0], &large[3..7]), (0x70, &[0; 4][..]));
+    }
+
+    #[test]
+    fn sense_tells_progress_in_both_formats() {
+        let mut sense = Sense::new(SenseKey::NotReady, AdditionalSense::SANITIZE_IN_PROGRESS);
+        sense.progress = Some(0x8001);
+        assert_eq!(sense.emit()[15..], [0x80, 0x80, 0x01]);
+        sense.descriptor_format = true;
+        assert_eq!(sense.emit()[..], [0x72, 2, 4, 0x1B, 0, 0, 0, 8, 2, 6, 0, 0, 0x80, 0x80, 0x01, 0]);
     }
 
     #[test]

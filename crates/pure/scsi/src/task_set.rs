@@ -141,6 +141,21 @@ impl TaskSet {
         .await;
     }
 
+    fn stand_aside(&self, place: usize) {
+        let mut wakers = Vec::new();
+        {
+            let mut tasks = self.tasks.borrow_mut();
+            let claim = &mut tasks.at(place).claim;
+            let restrained = claim.restrains();
+            *claim = Claim { attribute: TaskAttribute::Simple, extent: Extent::default(), alone: false, ..*claim };
+            tasks.restraining -= usize::from(restrained);
+            if tasks.waiting > 0 {
+                tasks.begin_unrestrained(&mut wakers);
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     fn leave(&self, place: usize) {
         let mut wakers = Vec::new();
         {
@@ -296,6 +311,22 @@ impl Ticket<'_> {
     /// True when the task may run.
     pub fn has_begun(&self) -> bool {
         self.set.tasks.borrow_mut().at(self.place).begun
+    }
+
+    /// Is ready when the task was aborted.
+    pub fn poll_aborted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut tasks = self.set.tasks.borrow_mut();
+        let task = tasks.at(self.place);
+        if task.aborted {
+            return Poll::Ready(());
+        }
+        task.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// The task, which has begun, holds nobody back from now on.
+    pub fn stand_aside(&self) {
+        self.set.stand_aside(self.place);
     }
 
     /// Refuses to go on with a task that was aborted.

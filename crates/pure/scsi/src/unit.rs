@@ -12,6 +12,7 @@ use crate::log::{Counters, Statistics};
 use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::reservation::{InitiatorPort, ItNexus, Reservations};
+use crate::sanitize::Sanitize;
 use crate::task_set::{Affected, Claim, TaskSet, Ticket};
 use crate::threshold::Reached;
 use block::{BlockDevice, Extent, Geometry};
@@ -38,6 +39,7 @@ pub struct LogicalUnit<D> {
     pub(crate) reservations: Reservations,
     pub(crate) port_groups: PortGroups,
     pub(crate) copies: Copies,
+    pub(crate) sanitize: Sanitize,
     /// True when the device tells its space: a thin one, with thresholds.
     pub(crate) tells_space: bool,
     pub(crate) reached: Cell<Reached>,
@@ -64,6 +66,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             reservations: Reservations::default(),
             port_groups: PortGroups::default(),
             copies: Copies::default(),
+            sanitize: Sanitize::default(),
             tells_space,
             reached: Cell::default(),
         }
@@ -91,6 +94,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             transfer_bytes_max: self.options.transfer_bytes_max,
             unmap: self.options.provisioning != Provisioning::Full,
             atomic_blocks_max: self.atomic_blocks_max(geometry),
+            sanitize: self.sanitize.is_offered(),
             read_only: self.options.read_only,
         }
     }

@@ -66,7 +66,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 }
 
-fn repeated(pattern: &[u8], times: u64) -> View {
+/// `pattern`, so many times.
+pub(crate) fn repeated(pattern: &[u8], times: u64) -> View {
     let mut piece = Buf::recycled(pattern.len() * times as usize);
     for block in piece.chunks_exact_mut(pattern.len()) {
         block.copy_from_slice(pattern);

@@ -1,13 +1,15 @@
 //! A disk of memory: sparse, and read without copying.
 
 use super::geometry;
-use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Run, Stable, View, Written};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// The unit in which memory is taken and given back.
 /// The longest atomic write.
 const ATOMIC_BYTES_MAX: u32 = 1 << 20;
+/// How many slabs are looked at for one run.
+const RUN_SLABS_MAX: usize = 1 << 16;
+/// The unit in which memory is taken and given back.
 const SLAB_BYTES: usize = 64 << 10;
 /// Slabs that one directory points to: 32 MiB.
 const DIRECTORY_SLABS: usize = 512;
@@ -165,6 +167,21 @@ impl BlockDevice for Ram {
         }
         Ok(Written::attest())
     }
+
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        self.geometry.get().admit(extent)?;
+        let directories = self.directories.borrow();
+        let is_held = |slab: usize| {
+            let directory = directories[slab / DIRECTORY_SLABS].as_ref();
+            directory.is_some_and(|directory| !directory.0[slab % DIRECTORY_SLABS].is_empty())
+        };
+        let mut pieces = self.pieces(extent.start, self.bytes_of(extent)).take(RUN_SLABS_MAX).peekable();
+        let mapped = pieces.peek().is_some_and(|piece| is_held(piece.slab));
+        let alike = pieces.take_while(|piece| is_held(piece.slab) == mapped);
+        let bytes: usize = alike.map(|piece| piece.range.len()).sum();
+        let len = Blocks(bytes as u64 / u64::from(self.geometry.get().block_bytes));
+        Ok(Run { extent: Extent { len, ..extent }, mapped })
+    }
 }
 
 #[cfg(test)]
@@ -218,6 +235,22 @@ mod tests {
         assert_eq!(ram.held_bytes(), SLAB_BYTES);
         let _: Written = now(ram.discard(Extent::new(0, 1 << 28))).expect("on the disk");
         assert_eq!(ram.held_bytes(), 0);
+    }
+
+    #[test]
+    fn ram_tells_which_blocks_take_memory() {
+        let ram = Ram::new(512, Blocks(BLOCKS));
+        let slab = SLAB_BYTES as u64 / 512;
+        let _: Written = now(ram.write(Lba(slab + 3), filled(1, 0))).expect("on the disk");
+        let run = |start| {
+            let run = now(ram.run(Extent::new(start, BLOCKS - start))).expect("on the disk");
+            (run.extent.start.0, run.extent.len.0, run.mapped)
+        };
+        assert_eq!(run(0), (0, slab, false));
+        assert_eq!(run(7), (7, slab - 7, false));
+        assert_eq!(run(slab), (slab, slab, true));
+        assert_eq!(run(2 * slab - 1), (2 * slab - 1, 1, true));
+        assert_eq!(run(2 * slab), (2 * slab, BLOCKS - 2 * slab, false));
     }
 
     #[test]

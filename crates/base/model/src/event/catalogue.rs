@@ -98,6 +98,10 @@ catalogue! {
     403 GUESSING           Warning  "Somebody fails to prove itself again and again, and may guess a secret.";
     411 RESERVED           Info     "A host was refused because another has reserved the volume.";
     412 RESERVATIONS_CLEARED Warning "An operator has taken back what hosts had reserved.";
+    413 SANITIZE_BEGAN     Warning  "A volume is being sanitized by order of a host, or that goes on after a restart.";
+    414 SANITIZE_ENDED     Info     "A volume is sanitized.";
+    415 SANITIZE_FAILED    Critical "A volume could not be sanitized.";
+    416 SANITIZE_REFUSED   Warning  "A host may not sanitize a volume, for snapshots would keep what it held.";
 
     901 NODE_STARTED       Info     "The daemon has started.";
     902 EVENTS_LOST        Warning  "More happened than could be written down.";

@@ -61,6 +61,7 @@ fn config_that_is_nonsense_gets_one_sentence_with_its_line() {
         ("shards = 0", "0 shards serve nobody"),
         ("io = \"magic\"", "FILE line 1: unknown variant `magic`"),
         ("buffers = \"lots\"", "FILE line 1: \"lots\" is not a size"),
+        ("silence = \"1s\"", "a silence of 1s is not possible"),
         ("buffers = \"1MiB\"", "buffers of 1 MiB (1 MB) are too few"),
         ("node = \"Two Words\"", "FILE line 1: \"Two Words\" is not a name"),
         ("target_base = \"storage\"", "target_base \"storage\" begins no iSCSI name"),
@@ -104,4 +105,5 @@ fn config_in_the_manual_loads_and_says_what_holds_without_it() {
     assert_eq!(written.settings.portals, defaults.settings.portals);
     assert_eq!(written.settings.disk_search, defaults.settings.disk_search);
     assert_eq!((written.io, written.buffers, written.log), (defaults.io, defaults.buffers, defaults.log));
+    assert_eq!(written.silence, defaults.silence);
 }

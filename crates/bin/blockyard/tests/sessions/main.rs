@@ -24,6 +24,7 @@ mod policies;
 mod portals;
 mod recording;
 mod reservations;
+mod sanitize;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};

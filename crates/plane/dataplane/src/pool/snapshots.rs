@@ -4,7 +4,7 @@ use super::refusals::refusal;
 use super::volumes::{provisioning, uuid_of};
 use super::{OpenPool, find};
 use crate::seat::Seat;
-use crate::unit::Unit;
+use crate::unit::{Spared, Unit};
 use model::{
     Backend, Name, Provision, Refusal, Size, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState,
     Timestamp, VolumeId, VolumeName, VolumeReport, WritePolicy, code,
@@ -169,10 +169,32 @@ impl<W: World> OpenPool<W> {
         names: impl IntoIterator<Item = &'a VolumeName>,
         work: impl Future<Output = T>,
     ) -> Result<T, Refusal> {
+        let names: Vec<&VolumeName> = names.into_iter().collect();
+        let _spared = self.spare(&names)?;
         let late = self.write_all_through(names).await?;
         let done = work.await;
         self.write_as_before(&late).await;
         Ok(done)
+    }
+
+    /// None of the volumes is being sanitized, or will be while the answer lives.
+    fn spare(&self, names: &[&VolumeName]) -> Result<Vec<Spared<W>>, Refusal> {
+        let spare = |&name: &&VolumeName| {
+            let unit = self.unit(self.volume_id(name)?, name)?;
+            Spared::of(unit).ok_or_else(|| {
+                let message = format!("volume {name} is being sanitized, by order of a host");
+                Refusal::new(code::VOLUME_SANITIZED, message, "wait for the end: blockyard event list tells of it")
+            })
+        };
+        names.iter().map(spare).collect()
+    }
+
+    /// True when something of what the volume holds can be read elsewhere: in a snapshot, or where it is a clone of.
+    pub fn shares_content_of(&self, id: VolumeId) -> bool {
+        let id = uuid_of(id);
+        let families = self.pool.status().families;
+        let volume = families.iter().flat_map(|family| &family.volumes).find(|volume| volume.id == id);
+        volume.is_some_and(|volume| !volume.snapshots.is_empty() || volume.clone_of.is_some())
     }
 
     /// Everything acknowledged is on the disks; the volumes that were not written through before.

@@ -12,7 +12,7 @@ use cache::{CacheShard, PolicedVolume};
 use model::{
     Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, WritePolicy, code,
 };
-use scsi::KeptReservations;
+use scsi::Kept;
 use shard::World;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, Provisioning, Sectors, ThinPlan, ThinStatus, ThinVolume, Uuid, VolumePlan};
@@ -82,7 +82,10 @@ pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Res
     pool.admit_deletion(id, &name)?;
     let unit = seat.units.borrow_mut().remove(&VolumeId::from_bytes(id.into_bytes()));
     let written = match &unit {
-        Some(unit) => unit.write_through().await,
+        Some(unit) => {
+            unit.stop_sanitizing().await;
+            unit.write_through().await
+        }
         None => Ok(()),
     };
     let deleted = pool.pool.delete_volume(id).await;
@@ -255,8 +258,8 @@ impl<W: World> OpenPool<W> {
             return None;
         };
         let name = VolumeName::in_pool(self.name.clone(), own);
-        let Ok(kept) = KeptReservations::parse(&self.pool.reservations(found.id)) else {
-            self.hold_back(found.id, "what hosts have reserved of it cannot be read");
+        let Ok(kept) = Kept::parse(&self.pool.reservations(found.id)) else {
+            self.hold_back(found.id, "what hosts have reserved or ordered of it cannot be read");
             return None;
         };
         let id = VolumeId::from_bytes(found.id.into_bytes());
@@ -265,17 +268,17 @@ impl<W: World> OpenPool<W> {
 
     /// The volume, which is new, serves.
     pub(super) fn show(&self, id: VolumeId, name: VolumeName, backend: Backend, volume: PoolVolume<W>) -> VolumeReport {
-        self.show_kept(id, name, backend, volume, KeptReservations::default())
+        self.show_kept(id, name, backend, volume, Kept::default())
     }
 
-    /// The volume serves, with what hosts have reserved of it.
+    /// The volume serves, with what hosts have reserved and ordered of it.
     fn show_kept(
         &self,
         id: VolumeId,
         name: VolumeName,
         backend: Backend,
         volume: PoolVolume<W>,
-        kept: KeptReservations,
+        kept: Kept,
     ) -> VolumeReport {
         debug_assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
         let block_bytes = volume.logical_block_bytes();

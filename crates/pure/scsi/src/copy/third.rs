@@ -74,6 +74,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let claim = Claim { nexus, tag, attribute, extent, alone: false, is_part: true };
         let ticket = self.tasks.enter_anyway(claim);
         poll_fn(|cx| ticket.poll_begun(cx)).await.map_err(|_| failed())?;
+        if let Some(sense) = self.sanitize_sense() {
+            return Err(sense);
+        }
         if self.stopped.get() {
             return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED));
         }

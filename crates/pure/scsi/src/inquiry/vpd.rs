@@ -56,10 +56,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             EXTENDED_INQUIRY => self.emit_extended_inquiry(&mut reply),
             THIRD_PARTY_COPY => emit_third_party_page(&mut reply),
             BLOCK_LIMITS => self.emit_block_limits(&mut reply),
-            BLOCK_CHARACTERISTICS => {
-                // A rate of 1 is "non-rotating"; 0 says nothing, for disks of any rate may lie below.
-                reply.u16(u16::from(!self.options.rotational)).pad_to(LONG_PAGE_BYTES);
-            }
+            BLOCK_CHARACTERISTICS => self.emit_characteristics(&mut reply),
             BLOCK_PROVISIONING => self.emit_provisioning(&mut reply),
             _ => return Err(Sense::cdb_byte(2)),
         }
@@ -110,6 +107,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
         reply.u64(WRITE_SAME_BLOCKS_MAX);
         // Atomic writes may begin anywhere and have any length up to this one; none has boundaries within.
         reply.u32(shape.atomic_blocks_max).u32(0).u32(0).u32(0).u32(0);
+        reply.pad_to(LONG_PAGE_BYTES);
+    }
+
+    fn emit_characteristics(&self, reply: &mut Reply) {
+        let shape = self.shape();
+        // A rate of 1 is "non-rotating"; 0 says nothing, for disks of any rate may lie below.
+        reply.u16(u16::from(!self.options.rotational)).u8(0);
+        // WABEREQ: a block that was erased can be read before it is written. WACEREQ: there is no cryptographic erase.
+        reply.u8(if shape.sanitize && shape.unmap { 0x40 } else { 0 });
         reply.pad_to(LONG_PAGE_BYTES);
     }
 

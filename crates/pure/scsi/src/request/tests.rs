@@ -7,6 +7,7 @@ const SHAPE: Shape = Shape {
     transfer_bytes_max: 4 << 20,
     unmap: true,
     atomic_blocks_max: 0,
+    sanitize: true,
     read_only: false,
 };
 

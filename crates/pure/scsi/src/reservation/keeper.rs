@@ -21,7 +21,7 @@ pub trait Keeper {
     /// True when [`Keeper::keep`] can be asked: persistence through power loss is offered then.
     fn is_able(&self) -> bool;
 
-    /// `kept` is what [`KeptReservations`](crate::KeptReservations) are read from after any crash from now on; nothing is
+    /// `kept` is what [`Kept`](crate::Kept) is read from after any crash from now on; nothing is
     /// kept when it is empty.
     ///
     /// *Durability*: when it is ready. *Errors*: [`NotKept`].

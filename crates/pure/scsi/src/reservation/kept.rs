@@ -3,28 +3,13 @@
 use super::access::ReservationType;
 use super::nexus::{InitiatorPort, ItNexus, NAME_BYTES_MAX};
 use super::state::{Held, REGISTRATIONS_MAX, Registration, State};
+use crate::kept::{NotUnderstood, Reader};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const VERSION: u8 = 1;
 /// Stands for "no nexus in particular".
 const NOBODY: u32 = u32::MAX;
-
-/// What a keeper has kept, understood.
-#[derive(Debug, Default)]
-pub struct KeptReservations(pub(super) State);
-
-/// The bytes are not what this program keeps. A unit whose reservations cannot be read must not serve: it would let in
-/// whom others have shut out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotReservations;
-
-impl KeptReservations {
-    /// The reservations in `kept`; none in no bytes.
-    pub fn parse(kept: &[u8]) -> Result<Self, NotReservations> {
-        Ok(Self(if kept.is_empty() { State::default() } else { State::restored(kept)? }))
-    }
-}
 
 impl State {
     /// What is to be kept; nothing where nothing is to survive.
@@ -57,32 +42,32 @@ impl State {
     /// The state that [`State::kept`] gave, as it is after power loss: PRgeneration is zero.
     ///
     /// *Errors*: for anything else; memory is bounded by [`REGISTRATIONS_MAX`] and the bytes themselves.
-    pub fn restored(kept: &[u8]) -> Result<Self, NotReservations> {
+    pub fn restored(kept: &[u8]) -> Result<Self, NotUnderstood> {
         let mut rest = Reader(kept);
         if rest.u8()? != VERSION {
-            return Err(NotReservations);
+            return Err(NotUnderstood);
         }
         let (code, port_count, count, holder) = (rest.u8()?, rest.u16()?, rest.u32()? as usize, rest.u32()?);
         if count == 0 || count > REGISTRATIONS_MAX || usize::from(port_count) > count {
-            return Err(NotReservations);
+            return Err(NotUnderstood);
         }
         let mut ports = Vec::new();
         for _ in 0..port_count {
-            ports.push((rest.u16()?, rest.u16()?, rest.name()?));
+            ports.push((rest.u16()?, rest.u16()?, name(&mut rest)?));
         }
         let mut nexuses = Vec::new();
         let mut registrations = BTreeMap::new();
         for _ in 0..count {
             let (key, port) = (rest.u64()?, usize::from(rest.u16()?));
-            let (portal_group_tag, relative_port, target_name) = ports.get(port).ok_or(NotReservations)?.clone();
-            let initiator = InitiatorPort { isid: *rest.array()?, name: rest.name()? };
+            let (portal_group_tag, relative_port, target_name) = ports.get(port).ok_or(NotUnderstood)?.clone();
+            let initiator = InitiatorPort { isid: *rest.array()?, name: name(&mut rest)? };
             let nexus = Rc::new(ItNexus { initiator, target_name, portal_group_tag });
             registrations.insert(nexus.clone(), Registration { key, relative_port });
             nexuses.push(nexus);
         }
         let all_differ = registrations.len() == count && registrations.values().all(|one| one.key != 0);
         if !all_differ || !rest.0.is_empty() {
-            return Err(NotReservations);
+            return Err(NotUnderstood);
         }
         Ok(Self { generation: 0, persists: true, registrations, held: held_of(code, holder, &nexuses)? })
     }
@@ -102,16 +87,16 @@ fn port_of(nexus: &ItNexus) -> (&str, u16) {
     (&nexus.target_name, nexus.portal_group_tag)
 }
 
-fn held_of(code: u8, holder: u32, nexuses: &[Rc<ItNexus>]) -> Result<Option<Held>, NotReservations> {
+fn held_of(code: u8, holder: u32, nexuses: &[Rc<ItNexus>]) -> Result<Option<Held>, NotUnderstood> {
     let holder = match holder {
         NOBODY => None,
-        place => Some(nexuses.get(place as usize).ok_or(NotReservations)?.clone()),
+        place => Some(nexuses.get(place as usize).ok_or(NotUnderstood)?.clone()),
     };
     if code == 0 {
-        return if holder.is_none() { Ok(None) } else { Err(NotReservations) };
+        return if holder.is_none() { Ok(None) } else { Err(NotUnderstood) };
     }
-    let kind = ReservationType::of(code).ok_or(NotReservations)?;
-    if kind.is_held_by_all() == holder.is_none() { Ok(Some(Held { kind, holder })) } else { Err(NotReservations) }
+    let kind = ReservationType::of(code).ok_or(NotUnderstood)?;
+    if kind.is_held_by_all() == holder.is_none() { Ok(Some(Held { kind, holder })) } else { Err(NotUnderstood) }
 }
 
 fn count16(count: usize) -> [u8; 2] {
@@ -127,37 +112,9 @@ fn put_name(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(name.as_bytes());
 }
 
-/// Bytes that are not read yet.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NotReservations> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(NotReservations)?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    fn u8(&mut self) -> Result<u8, NotReservations> {
-        self.array().map(|&[byte]| byte)
-    }
-
-    fn u16(&mut self) -> Result<u16, NotReservations> {
-        self.array().copied().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, NotReservations> {
-        self.array().copied().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, NotReservations> {
-        self.array().copied().map(u64::from_le_bytes)
-    }
-
-    fn name(&mut self) -> Result<String, NotReservations> {
-        let len = usize::from(self.u8()?);
-        let (name, rest) = self.0.split_at_checked(len).ok_or(NotReservations)?;
-        self.0 = rest;
-        let name = std::str::from_utf8(name).map_err(|_| NotReservations)?;
-        if name.is_empty() || name.len() > NAME_BYTES_MAX { Err(NotReservations) } else { Ok(name.to_owned()) }
-    }
+/// An iSCSI name behind its length.
+fn name(rest: &mut Reader<'_>) -> Result<String, NotUnderstood> {
+    let len = usize::from(rest.u8()?);
+    let name = std::str::from_utf8(rest.bytes(len)?).map_err(|_| NotUnderstood)?;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX { Err(NotUnderstood) } else { Ok(name.to_owned()) }
 }

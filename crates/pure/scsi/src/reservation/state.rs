@@ -266,7 +266,7 @@ impl State {
 }
 
 /// 55/04: there is no room for another registration.
-pub(super) fn insufficient() -> Sense {
+pub(crate) fn insufficient() -> Sense {
     Sense::illegal(AdditionalSense::INSUFFICIENT_REGISTRATION_RESOURCES)
 }
 

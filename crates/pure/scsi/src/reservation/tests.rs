@@ -9,9 +9,8 @@ mod reserve;
 
 use super::*;
 use crate::rig::*;
+use crate::sense::AdditionalSense;
 use crate::{Options, Outcome, TaskAttribute};
-use std::cell::Cell;
-use std::future::poll_fn;
 
 pub(super) const THIRD: NexusId = NexusId(3);
 
@@ -28,41 +27,6 @@ pub(super) const APTPL: u8 = 1;
 pub(super) const ALL_TG_PT: u8 = 4;
 pub(super) const SPEC_I_PT: u8 = 8;
 
-/// Keeps what it is given, in memory, and can be out of room or gone.
-#[derive(Default)]
-pub(super) struct Shelf {
-    pub kept: RefCell<Vec<u8>>,
-    pub ports: RefCell<Vec<TargetPort>>,
-    pub refuses: Cell<Option<NotKept>>,
-    /// True while nothing that is to be kept gets there.
-    pub waits: Cell<bool>,
-    pub times: Cell<usize>,
-}
-
-impl Keeper for Shelf {
-    fn is_able(&self) -> bool {
-        true
-    }
-
-    fn keep(&self, kept: Vec<u8>) -> Keeping<'_> {
-        Box::pin(async move {
-            poll_fn(|_| if self.waits.get() { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }).await;
-            self.times.set(self.times.get() + 1);
-            match self.refuses.get() {
-                Some(why) => Err(why),
-                None => {
-                    self.kept.replace(kept);
-                    Ok(())
-                }
-            }
-        })
-    }
-
-    fn target_ports(&self) -> Vec<TargetPort> {
-        self.ports.borrow().clone()
-    }
-}
-
 /// A unit with three nexuses, and where its reservations are kept.
 pub(super) fn shared_unit() -> (LogicalUnit<Bench>, Rc<Shelf>) {
     shared_unit_over(Bench::new(BLOCK as u32, BLOCKS))
@@ -71,7 +35,7 @@ pub(super) fn shared_unit() -> (LogicalUnit<Bench>, Rc<Shelf>) {
 pub(super) fn shared_unit_over(bench: Bench) -> (LogicalUnit<Bench>, Rc<Shelf>) {
     let shelf = Rc::new(Shelf::default());
     let unit = LogicalUnit::new(bench, identity(), Options::default());
-    let unit = unit.with_keeper(shelf.clone());
+    let unit = unit.with_keeper(shelf.clone()).with_sanitizer(Rc::new(Owner::default()));
     [HOST, OTHER, THIRD].into_iter().for_each(|nexus| log_in(&unit, nexus));
     (unit, shelf)
 }

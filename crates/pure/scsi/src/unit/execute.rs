@@ -10,6 +10,7 @@ use crate::lun::Lun;
 use crate::operation::{Operation, Verb};
 use crate::request::Request;
 use crate::reservation::TURN;
+use crate::sanitize::EVERYTHING;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::{Claim, Ticket};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, View, Written};
@@ -83,6 +84,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let (nexus, request, work) = *waited;
         self.check_access(nexus, request.operation)?;
         self.check_reservation(nexus, request.operation.access, request.cdb)?;
+        self.check_sanitize(request.operation)?;
         Ok(work)
     }
 
@@ -121,6 +123,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let operation = operation?;
         self.check_access(nexus, operation)?;
         self.check_reservation(nexus, operation.access, cdb)?;
+        self.check_sanitize(operation)?;
         if self.stopped.get() && operation.needs_medium() {
             return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED).into());
         }
@@ -314,6 +317,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::PersistentReserveOut => self.persistent_reserve_out(&job).await,
             Verb::Reserve => self.reserve(job.nexus),
             Verb::Release => self.release(job.nexus),
+            Verb::Sanitize => self.sanitize(&job, ticket).await,
         }
     }
 }
@@ -327,12 +331,15 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
         Verb::Unmap => geometry.all(),
         Verb::PersistentReserveOut | Verb::Reserve | Verb::Release => TURN,
         Verb::SetTargetPortGroups => ACCESS_TURN,
+        Verb::Sanitize => EVERYTHING,
         // They touch no content.
         Verb::PreFetch | Verb::SynchronizeCache | Verb::GetLbaStatus => Extent::default(),
         _ => request.extent,
     };
+    // SBC-4: SANITIZE is processed as if it came at the head of the queue.
+    let attribute = if request.operation.is_sanitize() { TaskAttribute::HeadOfQueue } else { command.attribute };
     let alone = request.operation.runs_alone();
-    Ok(Claim { nexus, tag: command.tag, attribute: command.attribute, extent, alone, is_part: false })
+    Ok(Claim { nexus, tag: command.tag, attribute, extent, alone, is_part: false })
 }
 
 /// The data that came with a command which needs `need` bytes: as much of it as the initiator has.

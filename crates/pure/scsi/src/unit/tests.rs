@@ -202,7 +202,7 @@ fn read_only_unit_refuses_every_write_and_says_so() {
     let unit = unit_with(Options { read_only: true, provisioning: Provisioning::Thin, ..Options::default() });
     for operation in crate::operation::OPERATIONS.iter().filter(|operation| operation.writes()) {
         let mut cdb = [0; 16];
-        cdb[0] = operation.code();
+        (cdb[0], cdb[1]) = (operation.code(), operation.action().unwrap_or(0));
         assert_eq!(refused(&unit, &cdb, &[0; 2 * BLOCK]), (7, 0x27, 0), "{}", operation.name);
     }
     assert_eq!(refused(&unit, &cdb10(0x41, 0x08, 0, 1), &[]), (7, 0x27, 0));

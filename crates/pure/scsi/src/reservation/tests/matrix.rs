@@ -7,7 +7,7 @@ use crate::operation::OPERATIONS;
 /// RESERVE. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various reservations") and, for
 /// the last, SPC-2; RESERVE and RELEASE have tests of their own.
 #[rustfmt::skip]
-const TABLE: [(&str, bool, bool, bool); 44] = [
+const TABLE: [(&str, bool, bool, bool); 47] = [
     ("TEST UNIT READY", true, true, false),
     ("REQUEST SENSE", true, true, true),
     ("READ (6)", true, false, false),
@@ -28,6 +28,9 @@ const TABLE: [(&str, bool, bool, bool); 44] = [
     ("LOG SENSE", true, true, true),
     ("MODE SELECT (10)", false, false, false),
     ("MODE SENSE (10)", true, false, false),
+    ("SANITIZE, OVERWRITE", false, false, false),
+    ("SANITIZE, BLOCK ERASE", false, false, false),
+    ("SANITIZE, EXIT FAILURE MODE", false, false, false),
     ("EXTENDED COPY (LID1)", false, false, false),
     ("RECEIVE COPY RESULTS, COPY STATUS", true, false, false),
     ("RECEIVE COPY RESULTS, OPERATING PARAMETERS", true, false, false),

@@ -1,0 +1,45 @@
+//! Tests that want a unit which takes its time: a SANITIZE that must still be under way after seconds, aborts and resets.
+
+use super::outcome::Outcome;
+use super::run_one;
+use crate::target::product::{IQN, Launch, Product, make_pool};
+use crate::target::{Kind, Unit, free_portal};
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// It looks four seconds after its beginning, and then once a minute.
+const SLOW: &str = "Sanitize.Reset";
+const LIMIT: Duration = Duration::from_secs(180);
+const DISKS: usize = 4;
+
+/// True for a test that our target is to pass on such a unit.
+pub fn wants(target: Kind, name: &str) -> bool {
+    target == Kind::Blockyard && name == SLOW
+}
+
+/// How the tests ended, one after the other, on a volume of a pool of which little can be written in a second.
+pub fn run(names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, Outcome>> {
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let folder = scratch.join("slow");
+    fs::create_dir(&folder)?;
+    let (portal, iqn) = (free_portal()?, format!("{IQN}:slow"));
+    // The suite's client sleeps for a minute, and answers no pings meanwhile.
+    let config = folder.join("blockyard.toml");
+    fs::write(&config, "silence = \"2m\"\n")?;
+    let arguments = vec!["--config".to_owned(), config.to_string_lossy().into_owned()];
+    let (core, wrapper) = (None, Vec::new());
+    let product = Product::launch(Launch { folder: folder.clone(), portals: vec![portal], core, arguments, wrapper })?;
+    make_pool(&product, &folder, DISKS, "1GiB")?;
+    product.command(&["volume", "create", "tank/slow", "128MiB"])?;
+    product.command(&["volume", "set", "tank/slow", "--bandwidth", "16MiB/s"])?;
+    product.command(&["host", "add", "anyone", "--any"])?;
+    product.command(&["target", "add", "slow", "--iqn", &iqn])?;
+    product.command(&["present", "tank/slow", "anyone", "--target", "slow", "--lun", "0"])?;
+    let url = Unit { portal, iqn, lun: 0 }.to_string();
+    names.iter().map(|name| Ok((name.clone(), run_one(&url, name, scratch, LIMIT)?))).collect()
+}

@@ -1,0 +1,252 @@
+//! SANITIZE (SBC-4): everything that the unit holds is made unreadable, behind the command and whatever becomes of it.
+//!
+//! `order.rs` reads what is asked, and is what survives power loss; `erase.rs` does it. While it is done the unit serves next to
+//! nothing, and when it has failed neither. Who owns the unit says whether it may be, and runs the work ([`Sanitizer`]).
+
+mod erase;
+mod order;
+
+pub(crate) use order::check_list_length;
+pub(crate) use order::{Method, Sanitizing};
+
+use crate::command::Status;
+use crate::failure::Failure;
+use crate::kept::keeping_failure;
+use crate::operation::Operation;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::task_set::Ticket;
+use crate::unit::{Job, LogicalUnit};
+use block::{BlockDevice, Extent, Rope};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// Every block, and every place where tasks wait for their turn.
+pub(crate) const EVERYTHING: Extent = Extent { start: block::Lba(0), len: block::Blocks(u64::MAX) };
+
+const EXIT_FAILURE_MODE: u8 = 0x1F;
+
+/// Who has a unit sanitized.
+pub trait Sanitizer {
+    /// True when nothing that the unit holds would stay readable elsewhere.
+    fn admits(&self) -> bool;
+
+    /// [`LogicalUnit::carry_out_sanitize`] is run from now on, whatever becomes of who asked for it.
+    fn begin(&self);
+}
+
+/// Whether a unit is being sanitized.
+#[derive(Default)]
+pub(crate) struct Sanitize {
+    sanitizer: Option<Rc<dyn Sanitizer>>,
+    state: RefCell<State>,
+    /// False while nothing is to be said: a command looks at this and no further.
+    restricts: Cell<bool>,
+    /// True while the work is done, and true when that is to end.
+    at_work: Cell<bool>,
+    stopping: Cell<bool>,
+    /// Those who wait for an end.
+    watchers: RefCell<Vec<Waker>>,
+}
+
+/// Lives while the work is done.
+struct AtWork<'a>(&'a Sanitize);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.at_work.set(false);
+        self.0.wake();
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    #[default]
+    Idle,
+    Running(Sanitizing),
+    /// `exits` is AUSE: EXIT FAILURE MODE ends it.
+    Failed {
+        exits: bool,
+    },
+}
+
+impl fmt::Debug for Sanitize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sanitize").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Sanitize {
+    pub fn is_offered(&self) -> bool {
+        self.sanitizer.is_some()
+    }
+
+    pub fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// The state is another; who waits for the end looks again.
+    pub fn install(&self, state: State) {
+        self.restricts.set(state != State::Idle);
+        self.state.replace(state);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.watchers.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn begin_work(&self) -> AtWork<'_> {
+        self.at_work.set(true);
+        self.stopping.set(false);
+        AtWork(self)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    async fn stop(&self) {
+        self.stopping.set(true);
+        poll_fn(|cx| {
+            if !self.at_work.get() {
+                return Poll::Ready(());
+            }
+            self.watchers.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// What runs is so far.
+    fn advance(&self, order: &Sanitizing) {
+        self.state.replace(State::Running(order.clone()));
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(*self.state.borrow(), State::Running(_))
+    }
+
+    /// Is ready when nothing is under way, or the task of `ticket` was aborted.
+    async fn ended(&self, ticket: &Ticket<'_>) {
+        poll_fn(|cx| {
+            if !self.is_running() {
+                return Poll::Ready(());
+            }
+            self.watchers.borrow_mut().push(cx.waker().clone());
+            ticket.poll_aborted(cx)
+        })
+        .await;
+    }
+}
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// The unit, which `sanitizer` has sanitized; without one SANITIZE is not known.
+    #[must_use]
+    pub fn with_sanitizer(self, sanitizer: Rc<dyn Sanitizer>) -> Self {
+        let sanitize = Sanitize { sanitizer: Some(sanitizer), ..self.sanitize };
+        Self { sanitize, ..self }
+    }
+
+    /// True while the unit is to be sanitized: someone runs [`LogicalUnit::carry_out_sanitize`].
+    pub fn is_being_sanitized(&self) -> bool {
+        self.sanitize.is_running()
+    }
+
+    /// True when the unit was to be sanitized last, and that has failed.
+    pub fn has_failed_to_be_sanitized(&self) -> bool {
+        matches!(self.sanitize.state(), State::Failed { .. })
+    }
+
+    /// Why the unit does not serve, if it is being sanitized or that has failed.
+    pub(crate) fn sanitize_sense(&self) -> Option<Sense> {
+        if !self.sanitize.restricts.get() {
+            return None;
+        }
+        match &*self.sanitize.state.borrow() {
+            State::Idle => None,
+            State::Running(running) => {
+                let blocks = self.device.geometry().blocks;
+                let sense = Sense::new(SenseKey::NotReady, AdditionalSense::SANITIZE_IN_PROGRESS);
+                Some(Sense { progress: Some(running.progress(blocks)), ..sense })
+            }
+            State::Failed { .. } => Some(failed()),
+        }
+    }
+
+    /// Refuses what is not served while the unit is being sanitized, or when that has failed.
+    ///
+    /// *Errors*: 2/04/1B with the progress; 3/31/03.
+    pub(crate) fn check_sanitize(&self, operation: &Operation) -> Result<(), Sense> {
+        let Some(sense) = self.sanitize_sense() else { return Ok(()) };
+        let retries = operation.is_sanitize() && !self.sanitize.is_running();
+        if retries || operation.is_served_meanwhile() { Ok(()) } else { Err(sense) }
+    }
+
+    pub(crate) async fn sanitize(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
+        let cdb = job.request.cdb;
+        let (action, immediate, exits) = (cdb.u8_at(1) & 0x1F, cdb.bit(1, 7), cdb.bit(1, 5));
+        let is_restricted = self.sanitize.state() == State::Failed { exits: false };
+        if action == EXIT_FAILURE_MODE {
+            // Only another one that succeeds ends what was begun in the restricted completion mode.
+            return if is_restricted { Err(Sense::cdb_bit(1, 4).into()) } else { self.exit_failure_mode().await };
+        }
+        let method = Method::parse(action, &job.whole_data()?, job.geometry.block_bytes)?;
+        if is_restricted && exits {
+            return Err(Sense::cdb_bit(1, 5).into());
+        }
+        self.check_space_for(&method)?;
+        let sanitizer = self.sanitize.sanitizer.as_ref().ok_or(Status::Busy)?;
+        if !sanitizer.admits() {
+            return Err(Sense::illegal(AdditionalSense::COMMAND_SEQUENCE_ERROR).into());
+        }
+        let before = self.sanitize.state();
+        self.sanitize.install(State::Running(Sanitizing::new(method, exits)));
+        if let Err(why) = self.keep().await {
+            self.sanitize.install(before);
+            return Err(keeping_failure(why));
+        }
+        // Others need not wait for the end to hear that there is something to wait for.
+        ticket.stand_aside();
+        sanitizer.begin();
+        if immediate {
+            return Ok(Rope::new());
+        }
+        self.sanitize.ended(ticket).await;
+        match self.sanitize.state() {
+            State::Failed { .. } => Err(failed().into()),
+            State::Idle | State::Running(_) => Ok(Rope::new()),
+        }
+    }
+
+    /// What has failed counts as done, though the unit may hold what it held.
+    async fn exit_failure_mode(&self) -> Result<Rope, Failure> {
+        let before = self.sanitize.state();
+        if before != State::Idle {
+            self.sanitize.install(State::Idle);
+            if let Err(why) = self.keep().await {
+                self.sanitize.install(before);
+                return Err(keeping_failure(why));
+            }
+        }
+        Ok(Rope::new())
+    }
+
+    /// Refuses a pattern that fills blocks which have no place and would get none.
+    fn check_space_for(&self, method: &Method) -> Result<(), Sense> {
+        let Some(space) = self.device.space().filter(|_| !self.keeps_holes(method)) else { return Ok(()) };
+        if space.mapped_bytes.saturating_add(space.free_bytes) < self.device.geometry().bytes() {
+            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED));
+        }
+        Ok(())
+    }
+}
+
+fn failed() -> Sense {
+    Sense::new(SenseKey::MediumError, AdditionalSense::SANITIZE_COMMAND_FAILED)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The work of SANITIZE: block by block, and on from where it was kept last.
+
+use super::{Method, Sanitizing, State};
+use crate::identity::Provisioning;
+use crate::reservation::TURN;
+use crate::unit::LogicalUnit;
+use crate::write_same::repeated;
+use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Stable, Written};
+
+/// How much is written at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+/// How much is given back at a time.
+const DISCARD_BYTES: u64 = 1 << 30;
+/// How often it is kept how far the work is, at the least and for small units: in bytes, and in parts of a pass.
+const KEEP_BYTES: u64 = 1 << 30;
+const KEEP_PARTS: u64 = 64;
+
+/// Why the work has ended before its end.
+enum Halt {
+    /// By order of the unit's owner.
+    Stopped,
+    Failed(IoError),
+}
+
+impl From<IoError> for Halt {
+    fn from(error: IoError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// Does what a SANITIZE has ordered that is under way, if one is: now, or before the unit was restored. Who waits hears of its end.
+    ///
+    /// *Durability*: what it has done, and that it is done or has failed, survives power loss when it returns; where the device is
+    /// gone, a restart goes on.
+    pub async fn carry_out_sanitize(&self) {
+        let State::Running(order) = self.sanitize.state() else { return };
+        let _at_work = self.sanitize.begin_work();
+        let failed = State::Failed { exits: order.exits };
+        let end = match self.erase(order).await {
+            Ok(()) => State::Idle,
+            Err(Halt::Stopped) => return,
+            // When the device is there again, the work goes on.
+            Err(Halt::Failed(error)) if error.kind == IoErrorKind::Gone => return self.sanitize.install(failed),
+            Err(Halt::Failed(_)) => failed.clone(),
+        };
+        let _turn = self.owner_turn(TURN).await;
+        // Nobody hears of an end that a restart would not remember.
+        let kept = self.keep_as(&end).await;
+        self.sanitize.install(if kept.is_ok() { end } else { failed });
+    }
+
+    /// [`LogicalUnit::carry_out_sanitize`] has returned, if it was running. It goes on from there when it is run again.
+    pub async fn stop_sanitizing(&self) {
+        self.sanitize.stop().await;
+    }
+
+    /// True when blocks without a place stay so: they read as what the method leaves.
+    pub(super) fn keeps_holes(&self, method: &Method) -> bool {
+        self.options.provisioning != Provisioning::Full
+            && method.leaves_zeros()
+            && self.reads_zeros_where_unmapped(self.device.geometry())
+    }
+
+    async fn erase(&self, mut order: Sanitizing) -> Result<(), Halt> {
+        while order.pass < order.method.passes() {
+            self.pass(&mut order).await?;
+            (order.pass, order.at) = (order.pass + 1, Lba(0));
+            self.note(&order).await?;
+        }
+        if self.keeps_holes(&order.method) {
+            self.give_back().await?;
+        }
+        Ok(())
+    }
+
+    /// Writes every block once, from where the order stands; a unit that grows meanwhile is written to its new end.
+    async fn pass(&self, order: &mut Sanitizing) -> Result<(), Halt> {
+        let block_bytes = self.device.geometry().block_bytes;
+        let keeps_holes = self.keeps_holes(&order.method);
+        let piece_blocks = PIECE_BYTES / u64::from(block_bytes);
+        let pattern = order.method.block(order.pass, block_bytes as usize);
+        let piece = repeated(&pattern, piece_blocks);
+        let mut kept = order.at;
+        loop {
+            let geometry = self.device.geometry();
+            let rest = Blocks(geometry.blocks.0.saturating_sub(order.at.0));
+            if rest.0 == 0 {
+                return Ok(());
+            }
+            if self.sanitize.is_stopping() {
+                self.note(order).await?;
+                return Err(Halt::Stopped);
+            }
+            let rest = Extent { start: order.at, len: rest };
+            let run =
+                if keeps_holes { self.device.run(rest).await? } else { block::Run { extent: rest, mapped: true } };
+            if run.mapped {
+                let len = run.extent.len.0.min(piece_blocks);
+                let data = piece.slice(..(len * u64::from(block_bytes)) as usize);
+                let _: Written = self.device.write(order.at, data).await?;
+                order.at = order.at + Blocks(len);
+            } else {
+                order.at = run.extent.end();
+            }
+            self.sanitize.advance(order);
+            let apart = (geometry.bytes() / KEEP_PARTS).max(KEEP_BYTES) / u64::from(block_bytes);
+            if order.at.0 - kept.0 >= apart {
+                self.note(order).await?;
+                kept = order.at;
+            }
+        }
+    }
+
+    /// A restart goes on from here.
+    async fn note(&self, order: &Sanitizing) -> Result<(), IoError> {
+        let _: Stable = self.device.flush(Written::attest()).await?;
+        self.sanitize.advance(order);
+        let _turn = self.owner_turn(TURN).await;
+        // What cannot be kept is done once more; when nothing can, the device says so itself.
+        let _ = self.keep().await;
+        Ok(())
+    }
+
+    /// No block has a place any more.
+    async fn give_back(&self) -> Result<(), IoError> {
+        let geometry = self.device.geometry();
+        let most = DISCARD_BYTES / u64::from(geometry.block_bytes);
+        let mut at = Lba(0);
+        while at.0 < geometry.blocks.0 {
+            let extent = Extent { start: at, len: Blocks(most.min(geometry.blocks.0 - at.0)) };
+            let _: Written = self.device.discard(extent).await?;
+            at = extent.end();
+        }
+        self.device.flush(Written::attest()).await.map(drop)
+    }
+}
