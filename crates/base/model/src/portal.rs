@@ -219,6 +219,11 @@ pub struct PortalReport {
 pub enum PortalState {
     /// It listens.
     Open,
+    /// It listens, but hosts cannot reach it.
+    NoLink {
+        /// Why, in words.
+        why: String,
+    },
     /// It is configured, but does not listen.
     Failed {
         /// Why, in words.

@@ -21,4 +21,4 @@ pub use signal::{Signal, yield_now};
 pub use slots::Slots;
 pub use spawn::{Spawn, Spawner};
 pub use time::Time;
-pub use world::{DiskFacts, DiskOptions, Listener, Stream, StreamHandle, StreamOptions, World};
+pub use world::{DiskFacts, DiskOptions, Listener, PathFacts, Stream, StreamHandle, StreamOptions, World};

@@ -122,6 +122,15 @@ impl Default for StreamOptions {
     }
 }
 
+/// What is known of the way between a connection's two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathFacts {
+    /// Bytes of the largest packet that the way takes, as far as it has shown.
+    pub mtu_bytes: u32,
+    /// Bytes of the largest packet that is sent: what the way takes, and the peer has said that it takes (MSS).
+    pub packet_bytes_max: u32,
+}
+
 /// One TCP connection, non-blocking, with Nagle's algorithm off.
 pub trait Stream {
     /// Reads what is there, at most `into.len()` bytes. Zero means that the peer has closed its side.
@@ -142,6 +151,11 @@ pub trait Stream {
 
     /// The peer's address.
     fn peer_address(&self) -> SocketAddr;
+
+    /// What is known of the way to the peer; nothing where nobody knows.
+    fn path(&self) -> Option<PathFacts> {
+        None
+    }
 
     /// Gives up the stream as a value that another shard can take over with [`World::adopt_stream`].
     fn into_handle(self) -> StreamHandle;

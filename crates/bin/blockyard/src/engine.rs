@@ -4,11 +4,11 @@ use crate::args::IoChoice;
 use crate::config::Config;
 use control::Engine;
 use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
-use model::{Call, Network, NodeIdentity, Refusal, Size, code};
+use model::{Call, LocalAddress, NodeIdentity, Refusal, Size, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
 use std::io;
-use uring::{Io, Options, Shard, Uring, interface_addresses, spawn_shard};
+use uring::{Io, Options, Shard, Uring, spawn_shard, watch_addresses};
 
 /// The threads of the data plane.
 pub struct Shards(Vec<Shard<()>>);
@@ -68,7 +68,10 @@ fn launch(
         let stopped = world.stopped();
         let seat = Seat::take(world, ticket);
         match orders {
-            Some((orders, node)) => conduct(seat, orders, Facts { io, node, networks: Box::new(networks) }).await,
+            Some((orders, node)) => {
+                let (addresses, address_changes) = addresses();
+                conduct(seat, orders, Facts { io, node, addresses, address_changes }).await;
+            }
             None => stopped.await,
         }
     })
@@ -82,13 +85,14 @@ fn interface(choice: IoChoice) -> Io {
     }
 }
 
-/// The networks that this machine's addresses are in, now; none while the system does not tell.
-fn networks() -> Vec<Network> {
-    let addresses = interface_addresses().unwrap_or_else(|error| {
-        tracing::warn!(%error, "the addresses of this machine are not known");
+/// The addresses of this machine now, and whenever they change; none where the system does not tell.
+fn addresses() -> (Vec<LocalAddress>, Receiver<Vec<LocalAddress>>) {
+    let (tell, changes) = mailbox::channel();
+    let addresses = watch_addresses(move |addresses| tell.send(addresses).is_ok()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the addresses of this machine and their links are not known");
         Vec::new()
     });
-    addresses.into_iter().filter_map(|(address, prefix)| Network::new(address, prefix)).collect()
+    (addresses, changes)
 }
 
 fn refused(error: &io::Error) -> Refusal {

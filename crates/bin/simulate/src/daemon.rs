@@ -2,7 +2,7 @@
 
 use crate::planted::{BentWorld, Plant};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
-use model::{Call, Network, NodeId, NodeIdentity, Order, Refusal, Report, code};
+use model::{Call, LocalAddress, NodeId, NodeIdentity, Order, Refusal, Report, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
 use sim::Sim;
@@ -41,11 +41,10 @@ impl Daemon {
             let seat = Seat::take(BentWorld::new(machine, plant), ticket);
             seats.push(seat.clone());
             if let Some(orders) = orders {
-                machine.spawn(conduct(
-                    seat,
-                    orders,
-                    Facts { io: "sim".to_owned(), node: node(), networks: Box::new(networks) },
-                ));
+                let (_, address_changes) = mailbox::channel();
+                let facts =
+                    Facts { io: "sim".to_owned(), node: node(), addresses: addresses(machine), address_changes };
+                machine.spawn(conduct(seat, orders, facts));
             }
         }
         Self { post, _seats: Rc::new(Seats(seats)) }
@@ -70,6 +69,7 @@ fn node() -> NodeIdentity {
     NodeIdentity { id: NodeId::from_bytes([1; 16]), name, seat: [2; 16] }
 }
 
-fn networks() -> Vec<Network> {
-    vec!["10.0.0.0/8".parse().expect("this is a network")]
+fn addresses(machine: &Sim) -> Vec<LocalAddress> {
+    let (address, interface) = (machine.address(), "eth0".to_owned());
+    vec![LocalAddress { address, prefix: 8, interface, is_up: true, mtu_bytes: 9000 }]
 }

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shard::Time;
 use smallvec::SmallVec;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ pub struct Client {
     connection: Connection,
     begin: Instant,
     lun: Lun,
+    /// The portal that it is at.
+    pub portal: SocketAddr,
     /// Bytes of a logical block.
     pub block_bytes: u32,
     /// Blocks of the unit.
@@ -35,13 +37,29 @@ pub struct Client {
 }
 
 impl Client {
-    /// Logged in, and the unit has told its capacity. `number` makes the initiator one of its own.
+    /// Logged in, at the unit's portal or where that has sent us, and the unit has told its capacity. `number` makes the
+    /// initiator one of its own.
     pub fn log_in(unit: &Unit, number: u8) -> Result<Self> {
+        let mut portal = unit.portal;
+        for _ in 0..4 {
+            let mut client = Self::knock(unit, portal, number)?;
+            match client.await_full_feature()? {
+                None => {
+                    client.read_capacity()?;
+                    return Ok(client);
+                }
+                Some(elsewhere) => portal = elsewhere.parse().with_context(|| format!("sent to \"{elsewhere}\""))?,
+            }
+        }
+        bail!("we are sent from portal to portal")
+    }
+
+    fn knock(unit: &Unit, portal: SocketAddr, number: u8) -> Result<Self> {
         let name = |text: &str| IscsiName::parse(text).with_context(|| format!("\"{text}\" is no iSCSI name"));
         let initiator = name(&format!("iqn.2026-11.io.blockyard:xtask.client{number}"))?;
         let mut login = InitiatorConfig::new(initiator, Some(name(&unit.iqn)?));
         login.isid = Isid([0x80, 0, 0, 0, 0, number]);
-        let socket = TcpStream::connect_timeout(&unit.portal, Duration::from_secs(10))?;
+        let socket = TcpStream::connect_timeout(&portal, Duration::from_secs(10))?;
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
         // The machine's default may be meant for long lines; where there is no cubic, it stays.
@@ -49,10 +67,7 @@ impl Client {
         let begin = Instant::now();
         let connection = Connection::new(Rc::new(Config::new(login)), random()?, Time(0));
         let lun = Lun(u64::from(unit.lun) << 48);
-        let mut client = Self { socket, connection, begin, lun, block_bytes: 0, blocks: 0 };
-        client.await_full_feature()?;
-        client.read_capacity()?;
-        Ok(client)
+        Ok(Self { socket, connection, begin, lun, portal, block_bytes: 0, blocks: 0 })
     }
 
     /// Sends a READ (16) in the next turn.
@@ -112,11 +127,13 @@ impl Client {
         self.connection.submit(command).ok().context("the session takes no command")
     }
 
-    fn await_full_feature(&mut self) -> Result<()> {
+    /// Nothing once we are in, or the portal that we are sent to.
+    fn await_full_feature(&mut self) -> Result<Option<String>> {
         let until = Instant::now() + ANSWER_LIMIT;
         while Instant::now() < until {
             match self.connection.poll_event() {
-                Some(Event::FullFeature(_)) => return Ok(()),
+                Some(Event::FullFeature(_)) => return Ok(None),
+                Some(Event::Moved(elsewhere)) => return Ok(Some(elsewhere)),
                 Some(Event::Closed(reason)) => bail!("no login: {reason:?}"),
                 Some(_) => {}
                 None => self.turn(Duration::from_secs(1))?,

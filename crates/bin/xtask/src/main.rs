@@ -1,4 +1,4 @@
-//! What CI and developers run: `cargo xtask tidy`, `conformance`, `power-cut`, `vm`, `bench`.
+//! What CI and developers run: `cargo xtask tidy`, `conformance`, `power-cut`, `links`, `vm`, `bench`.
 //!
 //! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
 //! not go well.
@@ -7,6 +7,7 @@ mod bench;
 mod child;
 mod client;
 mod conformance;
+mod links;
 mod power_cut;
 mod random;
 mod target;
@@ -35,6 +36,8 @@ enum Task {
     PowerCut(power_cut::Options),
     /// Measures our target and tgtd in turn with the same client
     Bench(bench::Options),
+    /// Takes links below portals down and back, between network namespaces
+    Links(links::Options),
     /// Boots Debian's kernel and lets its initiator use a target of ours
     Vm(vm::Options),
 }
@@ -56,6 +59,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Conformance(options) => conformance::run(&workspace::root(), &options),
         Task::PowerCut(options) => power_cut::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Links(options) => links::run(&options),
         Task::Vm(options) => vm::run(&options),
         Task::Tidy => tidy::run(&workspace::root()),
     }

@@ -214,12 +214,19 @@ fn of_volume(volume: &VolumeReport) -> Option<Problem> {
 }
 
 fn of_portal(portal: &PortalReport) -> Option<Problem> {
-    let PortalState::Failed { why } = &portal.state else { return None };
+    let (severity, state, why, action) = match &portal.state {
+        PortalState::Open => return None,
+        PortalState::NoLink { why } => (Severity::Warning, "without a link", why, "mend its link"),
+        PortalState::Failed { why } => {
+            let action = "free the address or correct the configuration, and start the daemon again";
+            (Severity::Critical, "not listening", why, action)
+        }
+    };
     Some(Problem {
-        severity: Severity::Critical,
+        severity,
         subject: format!("portal {}", portal.address),
-        state: "not listening".to_owned(),
+        state: state.to_owned(),
         meaning: format!("{why}, so no host reaches us there"),
-        action: "free the address or correct the configuration, and start the daemon again".to_owned(),
+        action: action.to_owned(),
     })
 }

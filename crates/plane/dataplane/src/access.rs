@@ -1,8 +1,9 @@
 //! Who may see what, as the shards use it: one snapshot, the same on every shard, replaced whole.
 
 use crate::balance::Candidate;
+use crate::links::Links;
 use model::{
-    Access, GroupAccess, Host, Iqn, Network, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
+    Access, GroupAccess, Host, Iqn, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
     VolumeId, only_fronts,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +16,8 @@ pub struct AccessView {
     pub access: Access,
     /// The home shard of every open volume.
     pub homes: BTreeMap<VolumeId, usize>,
-    /// The networks that this machine's addresses are in.
-    pub networks: Vec<Network>,
+    /// This machine's addresses, and their links.
+    pub links: Links,
 }
 
 /// Where a logical unit of a session is.
@@ -151,7 +152,7 @@ impl AccessView {
             return Place::Here;
         }
         let portals = self.reachable(reached, peer);
-        let near = |ours: IpAddr| self.networks.iter().any(|it| it.contains(ours) && it.contains(peer));
+        let near = |ours: IpAddr| self.links.are_near(ours, peer);
         let of = |takes: fn(&PortalPolicy) -> bool| -> Vec<Candidate> {
             let fits = |policy: &PortalPolicy| policy.tag == own.tag && takes(policy);
             let some = portals.iter().filter(|(address, policy)| fits(policy) && *address != canonical(reached));
@@ -167,19 +168,22 @@ impl AccessView {
         }
     }
 
-    /// The portals that sessions are sent to, for any peer, by their groups.
+    /// The portals that sessions are sent to and that have a link, for any peer, by their groups.
     #[must_use]
     pub fn data_portals(&self) -> BTreeMap<u16, Vec<Candidate>> {
         let mut groups: BTreeMap<u16, Vec<Candidate>> = BTreeMap::new();
         for portal in self.access.portals.iter().filter(|portal| portal.policy.takes_sessions()) {
+            if self.links.missing_at(portal.address.ip()).is_some() {
+                continue;
+            }
             let (address, weight) = (canonical(portal.address), portal.policy.weight);
             groups.entry(portal.policy.tag).or_default().push(Candidate { address, weight, is_near: false });
         }
         groups
     }
 
-    /// The portals that share the reached address, or whose network also holds it or the peer's own. Of another one we
-    /// cannot tell: a dead address costs a host minutes at boot.
+    /// The portals that share the reached address, or whose network also holds it or the peer's own, and that have a link. Of
+    /// another one we cannot tell: a dead address costs a host minutes at boot.
     fn reachable(&self, reached: SocketAddr, peer: IpAddr) -> Vec<(SocketAddr, PortalPolicy)> {
         let (reached, peer) = (canonical(reached), peer.to_canonical());
         let mut portals = Vec::new();
@@ -187,10 +191,8 @@ impl AccessView {
             let ours = portal.address.ip().to_canonical();
             if ours.is_unspecified() || ours == reached.ip() {
                 portals.push((SocketAddr::new(reached.ip(), portal.address.port()), portal.policy));
-            } else if self
-                .networks
-                .iter()
-                .any(|network| network.contains(ours) && (network.contains(reached.ip()) || network.contains(peer)))
+            } else if self.links.missing_at(ours).is_none()
+                && (self.links.are_near(ours, reached.ip()) || self.links.are_near(ours, peer))
             {
                 portals.push((portal.address, portal.policy));
             }
@@ -230,16 +232,24 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Initiators, VolumeName};
+    use model::{Initiators, LocalAddress, VolumeName};
 
     fn portal(address: &str) -> Portal {
         Portal { address: address.parse().expect("an address"), policy: PortalPolicy::default() }
     }
 
-    fn view(portals: &[&str], networks: &[&str]) -> AccessView {
-        let access = Access { portals: portals.iter().map(|text| portal(text)).collect(), ..Access::default() };
-        let networks = networks.iter().map(|text| text.parse().expect("a network")).collect();
-        AccessView { access, networks, ..AccessView::default() }
+    /// These portals, each with a link in a network of its own size.
+    fn view(portals: &[&str]) -> AccessView {
+        let portals: Vec<Portal> = portals.iter().map(|text| portal(text)).collect();
+        let local = |portal: &Portal| LocalAddress {
+            address: portal.address.ip(),
+            prefix: if portal.address.is_ipv4() { 24 } else { 64 },
+            interface: "eth0".to_owned(),
+            is_up: true,
+            mtu_bytes: 1500,
+        };
+        let links = Links(portals.iter().map(local).collect());
+        AccessView { access: Access { portals, ..Access::default() }, links, ..AccessView::default() }
     }
 
     fn named(view: &AccessView, reached: &str, peer: &str) -> Vec<String> {
@@ -250,7 +260,7 @@ mod tests {
     #[test]
     fn portals_that_the_asker_cannot_reach_are_not_named() {
         let portals = ["127.0.0.1:3260", "10.0.0.1:3260", "10.0.0.2:3260", "10.0.1.1:3260", "[fd00::1]:3260"];
-        let view = view(&portals, &["127.0.0.0/8", "10.0.0.0/24", "10.0.1.0/24", "fd00::/64"]);
+        let view = view(&portals);
         assert_eq!(named(&view, "10.0.0.2:3260", "10.0.0.9"), ["10.0.0.2:3260", "10.0.0.1:3260"]);
         assert_eq!(named(&view, "10.0.0.1:3260", "10.0.1.9"), ["10.0.0.1:3260", "10.0.0.2:3260", "10.0.1.1:3260"]);
         assert_eq!(named(&view, "10.0.1.1:3260", "172.16.0.1"), ["10.0.1.1:3260"], "routed from afar");
@@ -260,7 +270,7 @@ mod tests {
 
     #[test]
     fn wildcard_portal_is_named_by_the_address_that_was_reached() {
-        let view = view(&["0.0.0.0:3261", "0.0.0.0:3260"], &[]);
+        let view = view(&["0.0.0.0:3261", "0.0.0.0:3260"]);
         assert_eq!(named(&view, "10.1.2.3:3261", "10.9.9.9"), ["10.1.2.3:3261", "10.1.2.3:3260"]);
         assert_eq!(named(&view, "[::ffff:10.1.2.3]:3260", "10.9.9.9"), ["10.1.2.3:3260", "10.1.2.3:3261"]);
     }
@@ -277,9 +287,8 @@ mod tests {
     fn session_stays_unless_its_portal_is_a_front_or_drained() {
         use PortalRole::{Data, Front, Plain};
         let portals = ["10.0.0.1:3260", "10.0.0.2:3260", "10.0.1.1:3260"];
-        let networks = ["10.0.0.0/24", "10.0.1.0/24"];
         let place = |roles: &[(PortalRole, bool)], reached: &str, peer: &str| {
-            let view = with_roles(view(&portals, &networks), roles);
+            let view = with_roles(view(&portals), roles);
             match view.place_for(reached.parse().expect("an address"), peer.parse().expect("an address")) {
                 Place::Here => vec!["here".to_owned()],
                 Place::Nowhere => Vec::new(),
@@ -305,12 +314,37 @@ mod tests {
     #[test]
     fn front_portal_is_all_that_hosts_are_told_of() {
         use PortalRole::{Data, Front};
-        let view = view(&["10.0.0.1:3260", "10.0.0.2:3260", "10.0.1.1:3260"], &["10.0.0.0/24", "10.0.1.0/24"]);
+        let view = view(&["10.0.0.1:3260", "10.0.0.2:3260", "10.0.1.1:3260"]);
         let fronted = with_roles(view.clone(), &[(Front, false), (Data, false), (Data, false)]);
         assert_eq!(named(&fronted, "10.0.0.2:3260", "10.0.0.9"), ["10.0.0.1:3260"]);
         assert_eq!(named(&fronted, "10.0.1.1:3260", "10.0.1.9"), ["10.0.1.1:3260"], "it cannot reach the front");
         let drained = with_roles(view, &[(Data, true), (Data, false), (Data, false)]);
         assert_eq!(named(&drained, "10.0.0.1:3260", "10.0.0.9"), ["10.0.0.2:3260"]);
+    }
+
+    #[test]
+    fn portal_without_a_link_is_told_to_nobody_and_takes_no_session() {
+        use PortalRole::{Data, Front};
+        let roles = [(Front, false), (Data, false), (Data, false)];
+        let whole = with_roles(view(&["10.0.0.1:3260", "10.0.0.2:3260", "10.0.0.3:3260"]), &roles);
+        let sent =
+            |view: &AccessView| match view.place_for("10.0.0.1:3260".parse().unwrap(), "10.0.0.9".parse().unwrap()) {
+                Place::OneOf(some) => some.iter().map(|one| one.address.ip().to_string()).collect(),
+                _ => Vec::new(),
+            };
+        let ends = |view: &AccessView| view.data_portals().into_values().flatten().count();
+        assert_eq!((sent(&whole), ends(&whole)), (vec!["10.0.0.2".to_owned(), "10.0.0.3".to_owned()], 2));
+        let mut down = whole.clone();
+        down.links.0[1].is_up = false;
+        assert_eq!((sent(&down), ends(&down)), (vec!["10.0.0.3".to_owned()], 1));
+        let mut gone = down.clone();
+        gone.links.0.remove(2);
+        assert_eq!((sent(&gone), ends(&gone)), (vec![], 0), "the front serves");
+        let mut dark = whole;
+        dark.links.0[0].is_up = false;
+        assert_eq!(named(&dark, "10.0.0.2:3260", "10.0.0.9"), ["10.0.0.2:3260", "10.0.0.3:3260"], "without its front");
+        dark.links.0.clear();
+        assert_eq!(named(&dark, "10.0.0.1:3260", "10.0.0.9"), ["10.0.0.1:3260"], "where nobody knows, it is believed");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod copies;
 mod disks;
+mod links;
 mod openings;
 mod pools;
 mod portals;
@@ -13,6 +14,7 @@ mod snapshots;
 mod volumes;
 
 use crate::access::AccessView;
+use crate::links::Links;
 use crate::portal::OpenPortal;
 use crate::registry::Notice;
 use crate::seat::Seat;
@@ -20,7 +22,8 @@ use copies::Copies;
 use disks::KnownDisk;
 use futures_util::future::{Either, select};
 use model::{
-    Access, Call, DiskName, Name, Network, NodeIdentity, Order, PoolId, Refusal, Report, VolumeId, VolumeName, code,
+    Access, Call, DiskName, LocalAddress, Name, NodeIdentity, Order, PoolId, Refusal, Report, VolumeId, VolumeName,
+    code,
 };
 use openings::Openings;
 use shard::mailbox::{self, Receiver, Sender};
@@ -48,7 +51,7 @@ pub struct Conductor<W: World> {
     access: RefCell<Access>,
     /// One view is published at a time, so that nobody gets an older one last.
     publishing: RangeLocks,
-    networks: Box<dyn Fn() -> Vec<Network>>,
+    links: RefCell<Links>,
     next_home: Cell<usize>,
     next_connection: Rc<Cell<usize>>,
     /// Counts tables of access, so that sessions are shared out by the newest alone.
@@ -77,7 +80,9 @@ struct VolumeHome {
 
 /// Answers the calls of `inbox` until an order to stop is done, or every sender is gone.
 pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: Facts) {
-    let conductor = Rc::new(Conductor::new(seat.clone(), facts));
+    let Facts { io, node, addresses, address_changes } = facts;
+    let conductor = Rc::new(Conductor::new(seat.clone(), io, node, Links(addresses)));
+    seat.world.spawn(conductor.clone().watch_links(address_changes));
     let (queue, changes) = mailbox::channel::<Call>();
     let worker = conductor.clone();
     seat.world.spawn(async move {
@@ -109,8 +114,10 @@ pub struct Facts {
     pub io: String,
     /// Who this node is.
     pub node: NodeIdentity,
-    /// The networks that this machine's addresses are in, now.
-    pub networks: Box<dyn Fn() -> Vec<Network>>,
+    /// The addresses of this machine now; none where nobody knows.
+    pub addresses: Vec<LocalAddress>,
+    /// All of them again, whenever something about them has changed.
+    pub address_changes: Receiver<Vec<LocalAddress>>,
 }
 
 fn is_question(order: &Order) -> bool {
@@ -127,7 +134,7 @@ fn is_question(order: &Order) -> bool {
 }
 
 impl<W: World> Conductor<W> {
-    fn new(seat: Rc<Seat<W>>, facts: Facts) -> Self {
+    fn new(seat: Rc<Seat<W>>, io: String, node: NodeIdentity, links: Links) -> Self {
         Self {
             started: seat.world.now(),
             seat,
@@ -139,13 +146,13 @@ impl<W: World> Conductor<W> {
             publishing: RangeLocks::new(),
             portals: RefCell::default(),
             access: RefCell::default(),
-            networks: facts.networks,
-            node: facts.node,
+            links: RefCell::new(links),
+            node,
             next_home: Cell::new(0),
             next_connection: Rc::default(),
             sharing: Cell::default(),
             stopped: Cell::new(false),
-            io: facts.io,
+            io,
         }
     }
 
@@ -235,7 +242,7 @@ impl<W: World> Conductor<W> {
         let _one = self.publishing.exclusive(0..1).await;
         let homes = self.volumes.borrow().values().filter(|it| it.serves).map(|it| (it.id, it.home)).collect();
         let access = self.access.borrow().clone();
-        let view = Arc::new(AccessView { access, homes, networks: (self.networks)() });
+        let view = Arc::new(AccessView { access, homes, links: self.links.borrow().clone() });
         for home in 0..self.seat.limits.shards {
             let view = view.clone();
             self.seat.call(home, move |seat| async move { seat.set_access(view) }).await;

@@ -8,6 +8,7 @@ mod admission;
 mod commands;
 mod gate;
 mod management;
+mod mtu;
 mod paths;
 
 use crate::registry::{LoginPlace, Notice, ProofTurn, SessionId};
@@ -261,6 +262,7 @@ where
         self.timer = None;
         self.machine.handle_timeout(self.seat.world.now());
         self.note_connections();
+        self.look_at_ways();
         true
     }
 }

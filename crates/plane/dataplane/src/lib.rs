@@ -17,6 +17,7 @@ pub mod guesses;
 mod inspect;
 mod latency;
 mod limits;
+mod links;
 mod locate;
 mod logins;
 mod pool;
@@ -29,4 +30,5 @@ mod unit;
 
 pub use conductor::{Facts, conduct};
 pub use limits::{Budget, Limits};
+pub use links::{Links, NoLink};
 pub use seat::{Seat, Ticket, tickets};

@@ -12,6 +12,7 @@ mod clock;
 mod disk;
 mod flight;
 mod launch;
+mod links;
 mod net;
 mod operation;
 mod options;
@@ -23,8 +24,8 @@ mod world;
 
 pub use disk::Disk;
 pub use launch::{Shard, run, spawn_shard};
+pub use links::watch_addresses;
 pub use net::{TcpListener, TcpStream};
 pub use options::{Io, Options};
 pub use stop::Stop;
-pub use sys::interfaces::interface_addresses;
 pub use world::Uring;

@@ -2,3 +2,4 @@
 
 pub(crate) mod interfaces;
 pub(crate) mod ring;
+pub(crate) mod tcp_info;

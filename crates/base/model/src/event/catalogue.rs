@@ -96,6 +96,9 @@ catalogue! {
     401 LOGIN_REFUSED      Warning  "An initiator was not let in.";
     402 PORTAL_UNUSABLE    Critical "A portal could not be opened.";
     403 GUESSING           Warning  "Somebody fails to prove itself again and again, and may guess a secret.";
+    404 PORTAL_LINK_DOWN   Warning  "Hosts cannot reach a portal, because its link is down or its address is gone.";
+    405 PORTAL_LINK_UP     Info     "The link of a portal is back.";
+    406 PATH_MTU           Warning  "The way to a host takes smaller packets than a portal's interface sends.";
     411 RESERVED           Info     "A host was refused because another has reserved the volume.";
     412 RESERVATIONS_CLEARED Warning "An operator has taken back what hosts had reserved.";
     413 SANITIZE_BEGAN     Warning  "A volume is being sanitized by order of a host, or that goes on after a restart.";

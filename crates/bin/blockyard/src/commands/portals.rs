@@ -104,6 +104,7 @@ fn list(desk: &Desk) -> Result<(), Failure> {
     let row = |portal: &PortalReport| {
         let policy = &portal.policy;
         let state = match &portal.state {
+            PortalState::NoLink { why } => format!("no link: {why}"),
             PortalState::Failed { why } => format!("failed: {why}"),
             PortalState::Open if !policy.drained => "open".to_owned(),
             PortalState::Open if portal.sessions > 0 => "draining".to_owned(),

@@ -52,7 +52,8 @@ impl Array {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
             let seat = Seat::take(machine.clone(), ticket);
             if let Some(inbox) = inbox {
-                let facts = Facts { io: "sim".to_owned(), node: identity(1), networks: Box::new(Vec::new) };
+                let (_, address_changes) = mailbox::channel();
+                let facts = Facts { io: "sim".to_owned(), node: identity(1), addresses: Vec::new(), address_changes };
                 machine.spawn(conduct(seat, inbox, facts));
             }
         }

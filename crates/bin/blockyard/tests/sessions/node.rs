@@ -80,7 +80,9 @@ impl Node {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
             let seat = Seat::take(machine.clone(), ticket);
             if let Some(inbox) = inbox {
-                let facts = Facts { io: "sim".to_owned(), node: identity(number), networks: Box::new(Vec::new) };
+                let (_, address_changes) = mailbox::channel();
+                let facts =
+                    Facts { io: "sim".to_owned(), node: identity(number), addresses: Vec::new(), address_changes };
                 machine.spawn(conduct(seat, inbox, facts));
             }
         }

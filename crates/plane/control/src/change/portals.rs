@@ -49,7 +49,7 @@ impl Control {
             let hint = format!("move them with blockyard portal drain {address}, or cut them off with --force");
             return Err(Refusal::new(code::PORTAL_IN_USE, message, hint));
         }
-        if state == PortalState::Open {
+        if !matches!(state, PortalState::Failed { .. }) {
             self.engine.done(Order::ClosePortal { address }).await?;
         }
         self.forget_portal(address);

@@ -2,6 +2,7 @@
 
 use super::Conductor;
 use crate::access::{Place, canonical};
+use crate::links::Links;
 use crate::portal::OpenPortal;
 use crate::registry::{Entry, Notice, SessionId};
 use model::{PortalReport, PortalState, Refusal, code};
@@ -37,6 +38,7 @@ impl<W: World> Conductor<W> {
         })?;
         let address = portal.address;
         self.portals.borrow_mut().insert(address, portal);
+        self.tell_of_link(address, &Links::default());
         let policy = self.seat.access.borrow().policy_at(address);
         Ok(PortalReport { address, policy, state: PortalState::Open, sessions: 0 })
     }

@@ -76,7 +76,10 @@ impl<W: World> Conductor<W> {
             .map(|&address| PortalReport {
                 address,
                 policy: view.policy_at(address),
-                state: PortalState::Open,
+                state: match self.links.borrow().missing_at(address.ip()) {
+                    Some(why) => PortalState::NoLink { why: why.to_string() },
+                    None => PortalState::Open,
+                },
                 sessions: u32::try_from(count(address)).unwrap_or(u32::MAX),
             })
             .collect()

@@ -220,6 +220,7 @@ where
         tracing::info!(peer = %self.ends.peer, initiator = facts.identity.initiator_name.as_str(), "logged in");
         self.session = Some(session);
         self.note_connections();
+        self.look_at_ways();
         self.predecessors = predecessors;
     }
 

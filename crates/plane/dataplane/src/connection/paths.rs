@@ -19,9 +19,11 @@ use std::task::{Context, Poll};
 
 /// One TCP connection of a session.
 pub(super) struct Path<W: World> {
-    stream: W::Stream,
+    pub(super) stream: W::Stream,
     pub(super) ends: Ends,
     recorders: Vec<Recorder>,
+    /// The size of packets that was told of last.
+    pub(super) told_mtu_bytes: Option<u32>,
 }
 
 /// A connection that has logged in, on its way to the session that it joins.
@@ -42,7 +44,7 @@ impl<W: World> Path<W> {
 
     fn of(stream: W::Stream, recorders: Vec<Recorder>) -> Self {
         let ends = Ends { peer: stream.peer_address(), portal: stream.local_address() };
-        Self { stream, ends, recorders }
+        Self { stream, ends, recorders, told_mtu_bytes: None }
     }
 
     fn wire_ends(&self) -> WireEnds {
@@ -161,6 +163,7 @@ where
         let path = Path::of(stream, joiner.recorders);
         self.path_ends[slot] = path.ends;
         self.paths[slot] = Some(path);
+        self.look_at_ways();
         let session = self.session.as_ref().map(|session| session.id);
         for tape in self.seat.recordings.of(peer.ip(), session) {
             self.record_on(slot, &tape);

@@ -3,10 +3,11 @@
 use super::setup::{configure, new_socket};
 use super::socket::Socket;
 use crate::operation::Interest;
+use crate::sys::tcp_info::path_of;
 use crate::world::Inner;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
-use shard::{Stream, StreamHandle, StreamOptions};
+use shard::{PathFacts, Stream, StreamHandle, StreamOptions};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -15,6 +16,9 @@ use std::task::{Context, Poll};
 
 /// Pieces that one call takes (UIO_MAXIOV); the rest is a later call.
 const PIECES_MAX: usize = 1024;
+/// Headers of a packet, without options.
+const IPV4_TCP_BYTES: u32 = 40;
+const IPV6_TCP_BYTES: u32 = 60;
 
 /// One TCP connection on one shard.
 pub struct TcpStream {
@@ -96,6 +100,11 @@ impl Stream for TcpStream {
 
     fn peer_address(&self) -> SocketAddr {
         self.peer
+    }
+
+    fn path(&self) -> Option<PathFacts> {
+        let is_wide = self.peer.is_ipv6() && self.peer.ip().to_canonical().is_ipv6();
+        path_of(self.socket.fd(), if is_wide { IPV6_TCP_BYTES } else { IPV4_TCP_BYTES }).ok()
     }
 
     fn into_handle(self) -> StreamHandle {

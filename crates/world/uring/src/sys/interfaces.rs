@@ -1,12 +1,24 @@
 //! The addresses of this machine's network interfaces.
 
+use model::LocalAddress;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Every address of this machine with the length of its network's prefix.
+/// What an interface must be to have a link: administratively up, and with its carrier.
+const LINKED: libc::c_int = libc::IFF_UP | libc::IFF_RUNNING;
+
+/// Every address of this machine, in order.
 ///
 /// *Errors*: what the operating system says.
-pub fn interface_addresses() -> io::Result<Vec<(IpAddr, u8)>> {
+pub(crate) fn interface_addresses() -> io::Result<Vec<LocalAddress>> {
+    // Any socket does to ask of an interface.
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let mut mtus: BTreeMap<CString, u32> = BTreeMap::new();
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is a place for one pointer; on success it heads a list that is ours to free.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
@@ -18,13 +30,36 @@ pub fn interface_addresses() -> io::Result<Vec<(IpAddr, u8)>> {
         // SAFETY: `next` is a node of the list, which is not freed before the loop has ended.
         let node = unsafe { &*next };
         if let (Some(address), Some(mask)) = (ip_of(node.ifa_addr), ip_of(node.ifa_netmask)) {
-            found.push((address, prefix_of(mask)));
+            // SAFETY: every node has a name that ends, and is not freed before the loop has ended.
+            let name = unsafe { CStr::from_ptr(node.ifa_name) };
+            let mtu_bytes = *mtus.entry(name.to_owned()).or_insert_with(|| mtu_of(&socket, name).unwrap_or(0));
+            found.push(LocalAddress {
+                address,
+                prefix: prefix_of(mask),
+                interface: name.to_string_lossy().into_owned(),
+                is_up: node.ifa_flags & LINKED.cast_unsigned() == LINKED.cast_unsigned(),
+                mtu_bytes,
+            });
         }
         next = node.ifa_next;
     }
     // SAFETY: `first` came from getifaddrs, is freed once, and no node of it is used any more.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
+}
+
+/// Bytes of the largest packet that the interface sends, while it is there.
+fn mtu_of(socket: &OwnedFd, interface: &CStr) -> Option<u32> {
+    let name = interface.to_bytes_with_nul();
+    // SAFETY: an interface request is bytes and numbers, for which zeros are values.
+    let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
+    request.ifr_name.get_mut(..name.len())?.iter_mut().zip(name).for_each(|(to, from)| *to = *from as libc::c_char);
+    // SAFETY: the request is a live value with a name that ends; the kernel writes its MTU into it.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) } != 0 {
+        return None;
+    }
+    // SAFETY: the call has succeeded, so the union holds the MTU.
+    u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
 }
 
 fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
@@ -62,6 +97,8 @@ mod tests {
     #[test]
     fn interface_addresses_include_loopback_with_its_prefix() {
         let addresses = interface_addresses().expect("the kernel lists its interfaces");
-        assert!(addresses.contains(&(IpAddr::V4(Ipv4Addr::LOCALHOST), 8)), "{addresses:?}");
+        let lo = addresses.iter().find(|it| it.address == IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("there is loopback");
+        assert_eq!((lo.prefix, lo.interface.as_str(), lo.is_up), (8, "lo", true));
+        assert!(lo.mtu_bytes >= 1280, "{lo:?}");
     }
 }

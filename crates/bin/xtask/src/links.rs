@@ -1,0 +1,239 @@
+//! Portals whose links go down, whose addresses go, and whose packets are too large for the way: real links between network
+//! namespaces, a daemon in one, our initiator in the other.
+
+use crate::child::output_of;
+use crate::client::Client;
+use crate::target::Unit;
+use crate::target::product::{IQN, Launch, Product};
+use anyhow::{Context, Result, bail, ensure};
+use block::Buf;
+use clap::Args;
+use iscsi::initiator::DataIn;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How soon a change of the links must be noticed.
+const NOTICED: Duration = Duration::from_secs(3);
+/// How soon a way that has become narrower must be noticed: when the session's timer looks.
+const LOOKED: Duration = Duration::from_secs(40);
+/// Links between the two: the front's, and one for each data portal.
+const LINKS: usize = 3;
+
+#[derive(Args)]
+pub struct Options {
+    /// This process is already in a network namespace of its own
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+/// True when every link that goes and comes back is noticed, and sessions go where they should.
+pub fn run(options: &Options) -> Result<bool> {
+    if options.inside {
+        return inside();
+    }
+    ensure!(rustix::process::geteuid().is_root(), "network namespaces need root: sudo cargo xtask links");
+    let status = Command::new("unshare")
+        .arg("--net")
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside")
+        .status()
+        .context("cannot start unshare")?;
+    Ok(status.success())
+}
+
+/// The daemon's namespace, gone when this is dropped.
+struct Namespace(String);
+
+impl Namespace {
+    /// A namespace with a link to ours for each portal, `t0` there and `h0` here, in a network of its own.
+    fn linked() -> Result<Self> {
+        let there = Self(format!("blockyard-links-{}", std::process::id()));
+        ip(&format!("netns add {}", there.0))?;
+        ip("link set lo up")?;
+        there.ip("link set lo up")?;
+        for link in 0..LINKS {
+            ip(&format!("link add h{link} type veth peer name t{link} netns {}", there.0))?;
+            ip(&format!("address add 10.77.{link}.2/24 dev h{link}"))?;
+            ip(&format!("link set h{link} up"))?;
+            there.raise(link)?;
+        }
+        Ok(there)
+    }
+
+    /// Its end of the link is up, and has its address. One network holds all portals, or nobody could be sent from one to
+    /// another; still each has a link of its own.
+    fn raise(&self, link: usize) -> Result<()> {
+        self.ip(&format!("address replace 10.77.{link}.1/16 dev t{link} noprefixroute"))?;
+        self.ip(&format!("link set t{link} up"))?;
+        self.ip(&format!("route replace 10.77.{link}.0/24 dev t{link} src 10.77.{link}.1"))
+    }
+
+    fn ip(&self, line: &str) -> Result<()> {
+        ip(&format!("-n {} {line}", self.0))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // What is left of it is in the way of nobody.
+        let _ = ip(&format!("netns delete {}", self.0));
+    }
+}
+
+fn ip(line: &str) -> Result<()> {
+    output_of(Command::new("ip").args(line.split(' ')), Duration::from_secs(10)).map(drop)
+}
+
+/// The portal at the other end of a link.
+fn portal(link: usize) -> SocketAddr {
+    let link = u8::try_from(link).expect("few links");
+    SocketAddr::new(IpAddr::from([10, 77, link, 1]), 3260)
+}
+
+fn inside() -> Result<bool> {
+    let there = Namespace::linked()?;
+    let folder = tempfile::tempdir()?;
+    let array = Array::start(&there, folder.path())?;
+    let played = play(&there, &array);
+    if played.is_err() {
+        eprintln!("{}", array.0.last_words());
+    }
+    played?;
+    println!("links: all noticed");
+    Ok(true)
+}
+
+fn play(there: &Namespace, array: &Array) -> Result<()> {
+    let _both = [array.session(1, 1)?, array.session(2, 2)?];
+    said("sessions are shared out over the links");
+
+    there.ip("link set t1 down")?;
+    array.await_state(1, "no link: t1 is down")?;
+    array.await_event("BY-E404", "10.77.1.1")?;
+    let third = array.session(3, 2)?;
+    said("a link that is down is noticed, and takes no new session");
+
+    ip("link set h2 down")?;
+    array.await_state(2, "no link: t2 is down")?;
+    let _fourth = array.session(4, 0)?;
+    said("so is one whose other end is down; the front serves when no data portal can");
+
+    ip("link set h2 up")?;
+    there.raise(1)?;
+    array.await_state(1, "open")?;
+    array.await_state(2, "open")?;
+    array.await_event("BY-E405", "10.77.1.1")?;
+    let _fifth = array.session(5, 1)?;
+    said("links that are back take sessions again");
+
+    there.ip("address delete 10.77.2.1/16 dev t2")?;
+    array.await_state(2, "no link: no interface")?;
+    drop(third);
+    let _sixth = array.session(6, 1)?;
+    there.raise(2)?;
+    array.await_state(2, "open")?;
+    said("an address that is gone, and back, is the same");
+
+    ip("link set h1 mtu 1400")?;
+    let _small = array.session_at(7, 1)?;
+    array.await_event(
+        "BY-E406",
+        "takes packets of at most 1400 bytes, and t1 of portal 10.77.1.1:3260 has an MTU of 1500",
+    )?;
+    said("a host that takes smaller packets is named");
+
+    // Our end of the link speaks with another address, and the way to that is narrow.
+    ip("address add 10.77.9.2/32 dev h2")?;
+    ip("route add 10.77.2.1/32 dev h2 src 10.77.9.2")?;
+    there.ip("route add 10.77.9.0/24 via 10.77.2.2 mtu 1300")?;
+    let mut far = array.session_at(8, 2)?;
+    array.await_event("BY-E406", "at 10.77.9.2 takes packets of at most 1300 bytes")?;
+    there.ip("route change 10.77.9.0/24 via 10.77.2.2 mtu 1200")?;
+    let until = Instant::now() + LOOKED;
+    while !array.has_event("BY-E406", "at 10.77.9.2 takes packets of at most 1200 bytes")? {
+        ensure!(Instant::now() < until, "a way that has become narrower was not noticed");
+        let bytes = usize::try_from(far.block_bytes)? * 64;
+        far.read(0, 64, DataIn::Into(Buf::zeroed(bytes)))?;
+        far.await_completion()?;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    said("a narrow way is named, also one that becomes so");
+    Ok(())
+}
+
+fn said(what: &str) {
+    println!("  ok  {what}");
+}
+
+/// The daemon, with a front portal and two for data.
+struct Array(Product);
+
+impl Array {
+    fn start(there: &Namespace, folder: &std::path::Path) -> Result<Self> {
+        let wrapper = ["ip", "netns", "exec", &there.0].map(str::to_owned).into();
+        let arguments = vec!["--shards".to_owned(), "2".to_owned()];
+        let folder = folder.to_path_buf();
+        let product = Product::launch(Launch { folder, portals: vec![portal(0)], core: None, arguments, wrapper })?;
+        for line in [
+            "portal set 10.77.0.1 role=front",
+            "portal add 10.77.1.1 role=data",
+            "portal add 10.77.2.1 role=data",
+            "volume create v 8MiB --ram",
+            "host add anyone --any",
+            &format!("target add t --iqn {IQN}:links"),
+            "present v anyone --target t --lun 0",
+        ] {
+            product.command(&line.split(' ').collect::<Vec<_>>())?;
+        }
+        Ok(Self(product))
+    }
+
+    /// A session that logs in at the front, and is where it should be.
+    fn session(&self, number: u8, link: usize) -> Result<Client> {
+        let client = self.log_in(number, 0)?;
+        let at = client.portal;
+        ensure!(at == portal(link), "session {number} is at {at}, not at {}", portal(link));
+        Ok(client)
+    }
+
+    /// A session that logs in at a data portal.
+    fn session_at(&self, number: u8, link: usize) -> Result<Client> {
+        self.log_in(number, link)
+    }
+
+    fn log_in(&self, number: u8, link: usize) -> Result<Client> {
+        Client::log_in(&Unit { portal: portal(link), iqn: format!("{IQN}:links"), lun: 0 }, number)
+    }
+
+    fn await_state(&self, link: usize, state: &str) -> Result<()> {
+        let address = portal(link).to_string();
+        let until = Instant::now() + NOTICED;
+        loop {
+            let list = self.0.command(&["portal", "list", "--no-headers"])?;
+            let line = list.lines().find(|line| line.starts_with(&address)).context("the portal is listed")?;
+            if line.split('\t').next_back().is_some_and(|said| said.starts_with(state)) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < until, "portal {address} should be \"{state}\": {line}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn await_event(&self, code: &str, what: &str) -> Result<()> {
+        let until = Instant::now() + NOTICED;
+        while Instant::now() < until {
+            if self.has_event(code, what)? {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bail!("there is no event {code} with \"{what}\":\n{}", self.0.command(&["event", "list"])?)
+    }
+
+    fn has_event(&self, code: &str, what: &str) -> Result<bool> {
+        let events = self.0.command(&["event", "list", "--no-headers"])?;
+        Ok(events.lines().any(|line| line.contains(code) && line.contains(what)))
+    }
+}

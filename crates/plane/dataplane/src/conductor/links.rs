@@ -1,0 +1,41 @@
+//! Links below portals that go down and come back.
+
+use super::Conductor;
+use crate::links::Links;
+use model::{LocalAddress, Subject, SubjectKind, event};
+use shard::World;
+use shard::mailbox::Receiver;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+impl<W: World> Conductor<W> {
+    /// Goes by the links as they are told of. New sessions are not sent to a portal without a link. Those that are there stay: they
+    /// cannot be asked over a dead link, may survive a short one, and end by their own timers.
+    pub(super) async fn watch_links(self: Rc<Self>, changes: Receiver<Vec<LocalAddress>>) {
+        while let Some(addresses) = changes.receive().await {
+            let before = self.links.replace(Links(addresses));
+            let portals: Vec<SocketAddr> = self.portals.borrow().keys().copied().collect();
+            portals.into_iter().for_each(|portal| self.tell_of_link(portal, &before));
+            self.publish_access().await;
+            self.share_out();
+        }
+    }
+
+    /// A portal that has a link where it had none `before`, or none where it had one, is an event.
+    pub(super) fn tell_of_link(&self, portal: SocketAddr, before: &Links) {
+        let now = self.links.borrow().missing_at(portal.ip());
+        let subject = Subject::new(SubjectKind::Portal, &portal);
+        match (before.missing_at(portal.ip()).is_some(), now) {
+            (false, Some(why)) => {
+                let sentence =
+                    format!("hosts cannot reach portal {portal}: {why}; no session is sent there until that is mended");
+                self.seat.raise(event::PORTAL_LINK_DOWN, subject, sentence);
+            }
+            (true, None) => {
+                let sentence = format!("portal {portal} has its link back, and takes sessions again");
+                self.seat.raise(event::PORTAL_LINK_UP, subject, sentence);
+            }
+            _ => {}
+        }
+    }
+}

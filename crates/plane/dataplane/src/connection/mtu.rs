@@ -1,0 +1,89 @@
+//! Packets that are smaller on the way than at our portal.
+
+use super::Connection;
+use crate::access::canonical;
+use crate::unit::{Done, Ran, Unit};
+use model::{LocalAddress, Subject, SubjectKind, event};
+use shard::{PathFacts, Stream, World};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// From here on it is no wire: loopback has 65,536.
+const WIRE_BYTES_MAX: u32 = 65_000;
+
+impl<W, S, F> Connection<W, S, F>
+where
+    W: World,
+    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    F: Future<Output = Done>,
+{
+    /// A way that takes smaller packets than the portal's interface sends is an event, once for each connection and size.
+    pub(super) fn look_at_ways(&mut self) {
+        let view = self.seat.access.borrow().clone();
+        let host = self.session.as_ref().map(|session| session.initiator().to_owned()).unwrap_or_default();
+        for path in self.paths.iter_mut().flatten() {
+            let (portal, peer) = (canonical(path.ends.portal), canonical(path.ends.peer));
+            let Some((local, way)) = view.links.at(portal.ip()).zip(path.stream.path()) else { continue };
+            let Some((bytes, why)) = narrower(local, way) else { continue };
+            if path.told_mtu_bytes.replace(bytes) != Some(bytes) {
+                let sentence = sentence(&host, peer, portal, local, bytes, why);
+                self.seat.raise(event::PATH_MTU, Subject::new(SubjectKind::Portal, &portal), sentence);
+            }
+        }
+    }
+}
+
+/// Who it is that takes only smaller packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Narrow {
+    Way,
+    Host,
+}
+
+/// The size of packets where it is below what `local` sends, and who it is that takes no larger ones.
+fn narrower(local: &LocalAddress, way: PathFacts) -> Option<(u32, Narrow)> {
+    let ours = local.mtu_bytes;
+    if ours == 0 || ours > WIRE_BYTES_MAX {
+        return None;
+    }
+    if way.mtu_bytes < ours {
+        return Some((way.mtu_bytes, Narrow::Way));
+    }
+    (way.packet_bytes_max < ours).then_some((way.packet_bytes_max, Narrow::Host))
+}
+
+fn sentence(host: &str, peer: SocketAddr, portal: SocketAddr, local: &LocalAddress, bytes: u32, why: Narrow) -> String {
+    let (interface, ours, peer) = (&local.interface, local.mtu_bytes, peer.ip());
+    let who = match why {
+        Narrow::Way => format!("the way to {host} at {peer} takes packets of at most {bytes} bytes"),
+        Narrow::Host => format!("{host} at {peer} takes packets of at most {bytes} bytes"),
+    };
+    format!(
+        "{who}, and {interface} of portal {portal} has an MTU of {ours}: set the same on the host, on {interface} and on \
+         everything between them"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn way_is_narrower_only_when_it_takes_less_than_we_send() {
+        let local = |mtu_bytes| LocalAddress {
+            address: "10.0.0.1".parse().expect("an address"),
+            prefix: 24,
+            interface: "eth1".to_owned(),
+            is_up: true,
+            mtu_bytes,
+        };
+        let way = |mtu_bytes, packet_bytes_max| PathFacts { mtu_bytes, packet_bytes_max };
+        assert_eq!(narrower(&local(9000), way(9000, 9000)), None);
+        assert_eq!(narrower(&local(9000), way(1500, 1500)), Some((1500, Narrow::Way)));
+        assert_eq!(narrower(&local(9000), way(9000, 1500)), Some((1500, Narrow::Host)));
+        assert_eq!(narrower(&local(1500), way(1500, 1500)), None, "a host may take more than we send");
+        assert_eq!(narrower(&local(65_536), way(65_535, 65_535)), None);
+        assert_eq!(narrower(&local(0), way(1500, 1500)), None, "it is not known");
+    }
+}
