@@ -2,10 +2,11 @@
 //!
 //! Each check makes connections of its own and says what it found: that the target keeps the rule, that it breaks it and how, or
 //! that the rule cannot be tried with this target. Nothing is written to its units, and nobody else is disturbed: checks
-//! that reset or write are not here.
+//! that reset or write are not here. [`ready`] asks a unit for what those need who are to use it.
 
 mod aim;
 mod checks;
+pub mod ready;
 mod session;
 mod wire;
 
