@@ -1,6 +1,6 @@
 //! The door to the checks of a target: `blockyard conform`.
 
-use crate::args::{AimOptions, ConformOptions, Global};
+use crate::args::{ConformOptions, Global};
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use crate::secret;
@@ -14,9 +14,16 @@ const HEADER: &[&str] = &["RESULT", "CHECK", "SECTION", "RULE"];
 
 /// Every check is done, and what it came to is printed as it ends.
 pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
-    let aim = aim_of(&options.aim)?;
+    let aim = aim_of(options)?;
     let out = Output::new(global);
-    let chosen: Vec<&Check> = CHECKS.iter().filter(|check| check.name.starts_with(&options.only)).collect();
+    let chosen = || CHECKS.iter().filter(|check| check.name.starts_with(&options.only));
+    let left_out = chosen().filter(|check| check.destroys && !options.destructive).count();
+    let chosen: Vec<&Check> = chosen().filter(|check| options.destructive || !check.destroys).collect();
+    if chosen.is_empty() && left_out > 0 {
+        return Err(Failure::Usage(
+            "these checks write to the unit; with --destructive they are done, and what is there is lost".to_owned(),
+        ));
+    }
     if chosen.is_empty() {
         return Err(Failure::Usage(format!("no check begins with \"{}\"", options.only)));
     }
@@ -46,12 +53,16 @@ pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
         put(&format!("{whole:#}\n"))?;
     } else if !out.is_quiet() {
         eprintln!("{aim}: {passed} passed, {failed} failed, {skipped} skipped");
+        if left_out > 0 {
+            eprintln!(
+                "{left_out} checks that write to the unit, reset or reserve it were left out; --destructive does them"
+            );
+        }
     }
     if failed == 0 { Ok(()) } else { Err(Failure::Said) }
 }
 
-/// The unit that is meant.
-pub fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
+fn aim_of(options: &ConformOptions) -> Result<Aim, Failure> {
     let usage = |why: &dyn ToString| Failure::Usage(why.to_string());
     let mut aim: Aim = options.url.parse().map_err(|why| usage(&why))?;
     if let Some(name) = &options.initiator {

@@ -6,6 +6,9 @@ mod login;
 mod numbers;
 mod recovery;
 mod requests;
+mod reservations;
+mod resets;
+mod writes;
 
 use crate::{Aim, Found};
 
@@ -17,11 +20,17 @@ pub struct Check {
     pub section: &'static str,
     /// The rule.
     pub rule: &'static str,
+    /// True when it writes to the unit, resets it or reserves it.
+    pub destroys: bool,
     pub(crate) play: fn(&Aim) -> Found,
 }
 
 const fn check(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
-    Check { name, section, rule, play }
+    Check { name, section, rule, destroys: false, play }
+}
+
+const fn destructive(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
+    Check { name, section, rule, destroys: true, play }
 }
 
 /// All checks, in the order in which they are done.
@@ -38,6 +47,7 @@ pub const CHECKS: &[Check] = &[
     check("login.command-first", "6.3", "nothing but a login is taken before a login", login::command_first),
     check("login.long-segment", "6.2", "a login PDU of 16 MiB is not waited for", login::long_segment),
     check("login.text-in-parts", "6.2", "text that continues in the next PDU is answered empty, then as one", login::text_in_parts),
+    check("login.redirect", "11.13.5", "where a login is sent elsewhere, it goes on there", login::redirect),
     check("numbers.order", "4.2.2.1", "a command ahead of a hole waits for it", numbers::order),
     check("numbers.outside", "4.2.2.1", "a command outside the window is ignored in silence", numbers::outside),
     check("numbers.twice", "4.2.2.1", "a CmdSN that came already is ignored in silence", numbers::twice),
@@ -71,6 +81,25 @@ pub const CHECKS: &[Check] = &[
     check("connections.stranger", "6.3.1", "a session is not joined under another ISID", connections::stranger),
     check("connections.reinstated", "6.3.4", "a connection with the number of another takes its place", connections::reinstated),
     check("connections.session-reinstated", "6.3.5", "a login with the ISID of a session takes its place", connections::session_reinstated),
+    destructive("writes.immediate", "4.2.5.2", "data in the command is written", writes::immediate),
+    destructive("writes.unsolicited", "4.2.5.2", "data that was not asked for is taken up to FirstBurstLength, the rest is asked for", writes::unsolicited),
+    destructive("writes.solicited", "11.8", "R2Ts are numbered from zero, within MaxBurstLength, one after the other", writes::solicited),
+    destructive("writes.underflow", "11.4.5.1", "what was offered and not wanted is counted as underflow", writes::underflow),
+    destructive("writes.overflow", "11.4.5.1", "what was wanted and not offered is counted as overflow", writes::overflow),
+    destructive("writes.lost-data", "7.2", "at level 1 lost Data-Out is asked for again, or the command fails: it is never made up", writes::lost_data),
+    destructive("writes.wrong-digest", "7.8", "at level 1 Data-Out with a wrong digest is asked for again, or the command fails", writes::wrong_digest),
+    destructive("resets.abort-task", "11.6.1", "a write that is aborted has no answer", resets::abort_task),
+    destructive("resets.abort-task-set", "11.6.1", "ABORT TASK SET ends the session's own tasks", resets::abort_task_set),
+    destructive("resets.unit", "11.6.1", "LOGICAL UNIT RESET is told to everybody: 06/29", resets::unit),
+    destructive("resets.clear-task-set", "11.6.1", "CLEAR TASK SET ends others' tasks, and tells them: 06/2F/00", resets::clear_task_set),
+    destructive("reservations.register", "SPC-4 5.13", "only who is registered may reserve", reservations::register),
+    destructive("reservations.write-exclusive", "SPC-4 5.13", "others read and do not write", reservations::write_exclusive),
+    destructive("reservations.exclusive-access", "SPC-4 5.13", "others neither read nor write", reservations::exclusive_access),
+    destructive("reservations.write-exclusive-registrants", "SPC-4 5.13", "who is registered writes, others read", reservations::write_exclusive_registrants),
+    destructive("reservations.exclusive-access-registrants", "SPC-4 5.13", "who is registered has access, others have none", reservations::exclusive_access_registrants),
+    destructive("reservations.write-exclusive-all", "SPC-4 5.13", "all who are registered hold it; others read", reservations::write_exclusive_all),
+    destructive("reservations.exclusive-access-all", "SPC-4 5.13", "all who are registered hold it; others have no access", reservations::exclusive_access_all),
+    destructive("reservations.preempt", "SPC-4 5.13.11.2", "who is preempted is told: 06/2A/05", reservations::preempt),
 ];
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! Checks of any iSCSI target, ours or another's, by what it says on the wire.
 //!
 //! Each check makes connections of its own and says what it found: that the target keeps the rule, that it breaks it and how, or
-//! that the rule cannot be tried with this target. Nothing is written to its units, and nobody else is disturbed: checks
-//! that reset or write are not here. [`ready`] asks a unit for what those need who are to use it.
+//! that the rule cannot be tried with this target. Most write nothing to its units and disturb nobody else; those that write, reset
+//! or reserve say so, and are done only by who allows it.
 
 mod aim;
 mod checks;
-pub mod ready;
 mod session;
 mod wire;
 

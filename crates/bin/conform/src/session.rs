@@ -67,10 +67,18 @@ impl Session {
         for _ in 0..MOVES_MAX {
             match Self::enter_at(&portal, &config, aim.lun)? {
                 Ok(entered) => return Ok(entered),
-                Err(elsewhere) => portal = elsewhere.split(',').next().unwrap_or_default().to_owned(),
+                Err(elsewhere) => portal = first_of(&elsewhere),
             }
         }
         Err(Finding::Wrong("it sends logins from portal to portal without end".to_owned()))
+    }
+
+    /// Where the portal sends a login, if it does.
+    pub(crate) fn elsewhere(aim: &Aim) -> Found<Option<String>> {
+        let mut config = InitiatorConfig::new(aim.initiator.clone(), Some(aim.target.clone()));
+        config.auth = aim.auth.clone();
+        let entered = Self::enter_at(&aim.portal, &config, aim.lun)?;
+        Ok(entered.err().map(|elsewhere| first_of(&elsewhere)))
     }
 
     /// The same at one portal; or where it is to be tried instead.
@@ -89,7 +97,7 @@ impl Session {
                 Some(InitiatorStep::FullFeature(agreed)) => {
                     (wire.header_digest, wire.data_digest) = (agreed.header_digest, agreed.data_digest);
                     let (exp_cmd_sn, max_cmd_sn) = numbers;
-                    let (lun, cmd_sn) = (Lun(u64::from(lun) << 48), agreed.identity.cmd_sn);
+                    let (lun, cmd_sn) = (Lun(scsi::Lun::of(lun).0), agreed.identity.cmd_sn);
                     let session = Self { wire, agreed: *agreed, lun, cmd_sn, stat_sn, tag: 0, exp_cmd_sn, max_cmd_sn };
                     return Ok(Ok(Entered::In(Box::new(session))));
                 }
@@ -137,11 +145,22 @@ impl Session {
         }
     }
 
+    /// The same of one that writes so many bytes, and sends them `unasked` or waits for R2Ts.
+    pub(crate) fn write_command(&mut self, cdb: &[u8], bytes: u32, unasked: bool) -> ScsiCommand {
+        let command = self.read_command(cdb, 0);
+        ScsiCommand { is_final: !unasked, write: true, expected_data_transfer_bytes: bytes, ..command }
+    }
+
     /// The command is sent.
     pub(crate) fn send(&mut self, command: &ScsiCommand) -> u32 {
+        self.send_with(command, &[])
+    }
+
+    /// The command is sent with immediate data.
+    pub(crate) fn send_with(&mut self, command: &ScsiCommand, data: &[u8]) -> u32 {
         let mut header = [0; 48];
-        command.emit(SegmentLengths::NONE, &mut header);
-        self.wire.send(&header, &[]);
+        command.emit(SegmentLengths::data(data.len()), &mut header);
+        self.wire.send(&header, data);
         command.initiator_task_tag.0
     }
 
@@ -271,6 +290,11 @@ impl Session {
             (other, _) => Err(Finding::Wrong(format!("a ping was due, and it said {other:?}"))),
         }
     }
+}
+
+/// The portal of a TargetAddress, without its group.
+fn first_of(address: &str) -> String {
+    address.split(',').next().unwrap_or_default().to_owned()
 }
 
 /// The StatSN of a PDU that carries a status.

@@ -5,7 +5,7 @@ use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
 use crate::seat::{Letter, Seat};
 use iscsi::{Negotiated, SessionType};
 use model::VolumeId;
-use scsi::{InitiatorPort, NexusId};
+use scsi::{Incoming, InitiatorPort, NexusId, Waiting};
 use shard::World;
 use shard::mailbox::{self, Receiver, Sender};
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ pub struct Session<W: World> {
     tag: u16,
     luns: LunMap,
     access_epoch: u64,
-    /// The units that know this nexus, and their homes.
-    attached: BTreeMap<VolumeId, usize>,
+    /// The units that know this nexus, their homes, and our commands for them that wait for data.
+    attached: BTreeMap<VolumeId, (usize, Arc<Incoming>)>,
 }
 
 /// The addresses of a connection's two ends.
@@ -120,6 +120,12 @@ impl<W: World> Session<W> {
         Some(entry)
     }
 
+    /// A command for the unit under `lun` waits for its data from now on.
+    pub fn enrol(&mut self, lun: u64) -> Option<Waiting> {
+        let unit = self.find(lun)?.unit;
+        self.attached.get(&unit).map(|(_, incoming)| incoming.enter())
+    }
+
     /// What CDBs for the unit are judged against; unknown where the unit has its home on another shard.
     pub fn shape(&self, entry: LunEntry) -> Option<scsi::Shape> {
         if entry.home == self.seat.index { self.seat.unit(entry.unit).map(|unit| unit.shape()) } else { None }
@@ -142,7 +148,7 @@ impl<W: World> Session<W> {
     /// The initiator has read the list of units, and need not be told that it changed.
     pub fn inventory_reported(&self) {
         let nexus = self.nexus();
-        for (&unit, &home) in &self.attached {
+        for (&unit, &(home, _)) in &self.attached {
             let entry = LunEntry { unit, home, read_only: false };
             self.at_home(entry, move |unit| unit.inventory_reported(nexus));
         }
@@ -172,7 +178,7 @@ impl<W: World> Session<W> {
     /// Units whose nexus this was forget it.
     pub async fn leave(self) {
         let nexus = self.nexus();
-        for (unit, home) in self.attached {
+        for (unit, (home, _)) in self.attached {
             self.seat
                 .call(home, move |seat| async move {
                     if let Some(unit) = seat.unit(unit) {
@@ -188,19 +194,20 @@ impl<W: World> Session<W> {
         let nexus = self.nexus();
         let initiator = InitiatorPort { name: self.initiator.clone(), isid: self.isid };
         let port = target_port(&self.target, self.tag);
-        self.at_home(entry, move |unit| unit.attach(nexus, initiator, port, entry.read_only));
-        self.attached.insert(entry.unit, entry.home);
+        let incoming = Arc::new(Incoming::default());
+        self.attached.insert(entry.unit, (entry.home, incoming.clone()));
+        self.at_home(entry, move |unit| unit.attach(nexus, initiator, port, incoming, entry.read_only));
     }
 
     /// Units that are still seen report that the inventory has changed; those that are not forget the nexus.
     fn tell_of_inventory(&mut self) {
         let nexus = self.nexus();
         let seen: BTreeMap<VolumeId, LunEntry> = self.luns.values().map(|&entry| (entry.unit, entry)).collect();
-        for (unit, home) in std::mem::take(&mut self.attached) {
+        for (unit, (home, incoming)) in std::mem::take(&mut self.attached) {
             match seen.get(&unit) {
                 Some(&entry) => {
                     self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
-                    self.attached.insert(unit, home);
+                    self.attached.insert(unit, (home, incoming));
                 }
                 None => {
                     let entry = LunEntry { unit, home, read_only: true };

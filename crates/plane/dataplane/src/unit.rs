@@ -26,12 +26,15 @@ use model::{
     Backend, LatencyReport, Size, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState,
     WritePolicy,
 };
-use scsi::{InitiatorPort, Kept, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement};
+use scsi::{
+    Incoming, InitiatorPort, Kept, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement,
+};
 use shard::{Time, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A logical unit at home on this shard.
 pub struct Unit<W: World> {
@@ -161,9 +164,17 @@ impl<W: World> Unit<W> {
     }
 
     /// `nexus` reaches the unit from `initiator` through `port` from now on.
-    pub fn attach(&self, nexus: NexusId, initiator: InitiatorPort, port: TargetPort, read_only: bool) {
+    pub fn attach(
+        &self,
+        nexus: NexusId,
+        initiator: InitiatorPort,
+        port: TargetPort,
+        incoming: Arc<Incoming>,
+        read_only: bool,
+    ) {
         self.nexuses.borrow_mut().insert(nexus);
         self.logical_unit.attach(nexus, initiator, Rc::new(port));
+        self.logical_unit.set_incoming(nexus, incoming);
         self.logical_unit.set_read_only(nexus, read_only);
     }
 

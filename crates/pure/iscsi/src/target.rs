@@ -22,7 +22,7 @@ pub use crate::close::CloseReason;
 pub use config::Config;
 pub use connection::Joining;
 pub use event::{
-    Cdb, Command, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense, TargetRecord, TaskManagement,
-    Verdict,
+    Cdb, Command, Enrolment, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense, TargetRecord,
+    TaskManagement, Verdict,
 };
 pub use session::{ConnectionFacts, Session};

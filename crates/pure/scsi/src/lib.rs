@@ -14,6 +14,7 @@ mod compare;
 mod copy;
 mod failure;
 mod identity;
+mod incoming;
 mod inquiry;
 mod kept;
 mod lba_status;
@@ -44,6 +45,7 @@ pub use command::{
 };
 pub use copy::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours};
 pub use identity::{Identity, Options, Provisioning, TargetPort};
+pub use incoming::{Incoming, Waiting};
 pub use kept::{Kept, NotUnderstood};
 pub use log::Statistics;
 pub use lun::Lun;

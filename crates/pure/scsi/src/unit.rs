@@ -6,13 +6,14 @@ mod nexus;
 use crate::alua::PortGroups;
 use crate::attention::UnitAttention;
 use crate::command::{ManagementOutcome, NexusId, TaskAttribute, TaskManagement, TaskTag};
-use crate::copy::{Copies, Tokens};
+use crate::copy::Copies;
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
+use crate::incoming::Incoming;
 use crate::log::{Counters, Statistics};
 use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::reservation::{InitiatorPort, ItNexus, Reservations};
-use crate::sanitize::{EVERYTHING, Sanitize};
+use crate::sanitize::Sanitize;
 use crate::task_set::{Affected, Claim, TaskSet, Ticket};
 use crate::threshold::Reached;
 use block::{BlockDevice, Extent, Geometry};
@@ -21,6 +22,7 @@ use nexus::Nexuses;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The device server and the task set of one logical unit (SAM-5, logical unit), over any block device.
 ///
@@ -39,7 +41,6 @@ pub struct LogicalUnit<D> {
     pub(crate) reservations: Reservations,
     pub(crate) port_groups: PortGroups,
     pub(crate) copies: Copies,
-    pub(crate) tokens: Tokens,
     pub(crate) sanitize: Sanitize,
     /// True when the device tells its space: a thin one, with thresholds.
     pub(crate) tells_space: bool,
@@ -67,7 +68,6 @@ impl<D: BlockDevice> LogicalUnit<D> {
             reservations: Reservations::default(),
             port_groups: PortGroups::default(),
             copies: Copies::default(),
-            tokens: Tokens::default(),
             sanitize: Sanitize::default(),
             tells_space,
             reached: Cell::default(),
@@ -115,6 +115,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.attach(nexus, name, port, standing);
     }
 
+    /// Commands of `nexus` that wait for their data are counted in `incoming`: what clears its tasks clears these.
+    pub fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
+        self.nexuses.set_incoming(nexus, incoming);
+    }
+
     /// `nexus` may not write from now on, or may again; others are not concerned.
     pub fn set_read_only(&self, nexus: NexusId, read_only: bool) {
         self.nexuses.set_read_only(nexus, read_only);
@@ -151,7 +156,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
                 Affected::All
             }
         };
-        let cleared = self.tasks.nexuses();
+        let mut cleared = self.tasks.nexuses();
+        if matches!(affected, Affected::All) {
+            // Its own that wait were dropped by whoever received them.
+            cleared.extend(self.nexuses.clear_incoming(|other| other != nexus));
+        }
         let found = self.tasks.abort(affected);
         match function {
             TaskManagement::AbortTask(_) if !found => return ManagementOutcome::TaskDoesNotExist,
@@ -185,7 +194,6 @@ impl<D: BlockDevice> LogicalUnit<D> {
     ///
     /// Hosts do not forget what they have cached because of it: the caller sees to it that nobody has the unit in use.
     pub fn medium_may_have_changed(&self) {
-        self.tokens.cancel(EVERYTHING);
         self.nexuses.establish_for_all(UnitAttention::MediumMayHaveChanged);
     }
 

@@ -25,7 +25,7 @@ pub(super) fn read_cdb(session: &mut Session) -> Found<[u8; 10]> {
     Ok([0x28, 0, 0, 0, 0, 0, 0, high, low, 0])
 }
 
-fn block_bytes(session: &mut Session) -> Found<u32> {
+pub(super) fn block_bytes(session: &mut Session) -> Found<u32> {
     let capacity = session.read(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8)?;
     let word =
         |at: usize| capacity.data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);

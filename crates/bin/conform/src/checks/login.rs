@@ -19,6 +19,13 @@ pub(super) fn plain(aim: &Aim) -> Found {
     session.ready()
 }
 
+pub(super) fn redirect(aim: &Aim) -> Found {
+    let Some(portal) = Session::elsewhere(aim)? else {
+        return Err(Finding::Untried("this portal sends nobody elsewhere".to_owned()));
+    };
+    Session::login(&Aim { portal, ..aim.clone() }, |_| {})?.ready()
+}
+
 pub(super) fn all_keys(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |config| {
         config.offer.header_digest = DigestOffer::Accepted;

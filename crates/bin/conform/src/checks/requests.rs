@@ -61,7 +61,7 @@ pub(super) fn absent_lun(aim: &Aim) -> Found {
         |number: u16| luns.get(8..).unwrap_or_default().chunks(8).any(|lun| lun.starts_with(&number.to_be_bytes()));
     let absent = (1..256).rev().find(|&number| !is_there(number));
     let Some(absent) = absent else { return Err(Finding::Untried("every unit is there".to_owned())) };
-    session.lun = Lun(u64::from(absent) << 48);
+    session.lun = Lun(scsi::Lun::of(absent).0);
     let done = session.read(&[0; 6], 0)?;
     let told = (done.sense.get(2).map(|key| key & 0xf), done.sense.get(12), done.sense.get(13));
     ensure(done.status == 2 && told == (Some(5), Some(&0x25), Some(&0)), || {

@@ -5,7 +5,7 @@ use crate::seat::{Errand, Letter};
 use crate::unit::{self, Clock, Done, Ran, Unit};
 use iscsi::pdu::TaskAttribute;
 use iscsi::target::{Command, Response};
-use scsi::{Outcome, Status};
+use scsi::{Outcome, Status, Waiting};
 use shard::World;
 use std::future::Future;
 use std::rc::Rc;
@@ -24,6 +24,12 @@ where
     pub(super) fn start(&mut self, command: Command) {
         let Some(session) = self.session.as_mut() else { return };
         let task = command.task;
+        let waiting = command.enrolment.as_ref().and_then(|enrolment| enrolment.downcast_ref::<Waiting>());
+        if waiting.is_some_and(Waiting::is_cleared) {
+            // Another initiator has cleared the task set meanwhile: it is over, and has no answer (SAM-5, TAS is zero).
+            self.machine.abort(task);
+            return;
+        }
         let clock =
             Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began: self.seat.world.now() };
         let reads = command.expected_data_in_bytes > 0;

@@ -4,7 +4,7 @@ use super::commands::response;
 use crate::limits::Limits;
 use crate::session::Session;
 use iscsi::pdu::Lun;
-use iscsi::target::{Gate, Response, Verdict};
+use iscsi::target::{Enrolment, Gate, Response, Verdict};
 use scsi::Status;
 use shard::World;
 
@@ -32,6 +32,10 @@ impl<W: World> Gate for UnitGate<'_, W> {
             return Verdict::Refuse(Response::status(Status::TaskSetFull.code()));
         }
         Verdict::Take
+    }
+
+    fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
+        self.session.as_mut()?.enrol(lun.0).map(|waiting| Box::new(waiting) as Enrolment)
     }
 }
 

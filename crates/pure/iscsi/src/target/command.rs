@@ -255,6 +255,9 @@ impl FullFeature {
                 command.buf = Some(Buf::recycled(total as usize));
                 command.held_bytes = total as usize;
                 self.held_bytes = held;
+                if total > immediate_bytes {
+                    command.enrolment = gate.enrol(header.lun);
+                }
             }
             None => {}
         }
@@ -274,6 +277,7 @@ impl FullFeature {
             data_out: command.buf.take().map_or_else(View::default, Buf::freeze),
             expected_data_out_bytes: command.expected_out_bytes,
             expected_data_in_bytes: command.expected_in_bytes,
+            enrolment: command.enrolment.take(),
         }));
     }
 
@@ -337,6 +341,7 @@ impl CommandTask {
             stale: false,
             buf: None,
             progress: Progress::Receiving,
+            enrolment: None,
             refusal: None,
         })
     }

@@ -7,6 +7,7 @@ use crate::session::TaskId;
 use crate::target::CloseReason;
 use block::{Rope, View};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::net::SocketAddr;
 
 /// The bytes of a command descriptor block: 16, or more when an additional header carries the rest.
@@ -63,6 +64,8 @@ pub struct Command {
     pub expected_data_out_bytes: u32,
     /// How many bytes the initiator expects to get. The CDB may say otherwise.
     pub expected_data_in_bytes: u32,
+    /// What the gate gave it to wait with.
+    pub enrolment: Option<Enrolment>,
 }
 
 /// A task management function to carry out.
@@ -146,7 +149,16 @@ impl Response {
 pub trait Gate {
     /// Says whether the command may bring its data.
     fn judge(&mut self, lun: Lun, cdb: &[u8], expected_data_out_bytes: u32, expected_data_in_bytes: u32) -> Verdict;
+
+    /// A command that was taken waits for data from now on. What this returns lives as long as it waits, and is handed out with it.
+    fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
+        let _ = lun;
+        None
+    }
 }
+
+/// Something of the driver's own, see [`Gate::enrol`].
+pub type Enrolment = Box<dyn Any>;
 
 /// What a [`Gate`] says.
 #[derive(Debug)]

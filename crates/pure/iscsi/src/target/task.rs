@@ -1,7 +1,7 @@
 //! A task of the target, from its header to its last response.
 
 use super::data_out::DataOut;
-use super::event::{Cdb, Response, SendTargets};
+use super::event::{Cdb, Enrolment, Response, SendTargets};
 use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, Residual, TargetTransferTag, TaskAttribute};
 use crate::session::TaskId;
 use crate::session::tasks::Tagged;
@@ -50,6 +50,8 @@ pub(crate) struct CommandTask {
     /// being received into it.
     pub(crate) buf: Option<Buf>,
     pub(crate) progress: Progress,
+    /// What the gate gave it to wait with.
+    pub(crate) enrolment: Option<Enrolment>,
     /// The gate's answer, while the command is refused and waits for data that it announced.
     pub(crate) refusal: Option<Box<Response>>,
 }

@@ -134,7 +134,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let tasks_of = |(nexus, ())| {
             if nexus == job.nexus { Affected::OthersOf(nexus, job.tag) } else { Affected::OfNexus(nexus) }
         };
-        let affected: Vec<Affected> = self.nexuses.called(&preempted).into_iter().map(tasks_of).collect();
+        let preempted = self.nexuses.called(&preempted);
+        self.nexuses.clear_incoming(|one| one != job.nexus && preempted.iter().any(|&(nexus, ())| nexus == one));
+        let affected: Vec<Affected> = preempted.into_iter().map(tasks_of).collect();
         for &affected in &affected {
             self.tasks.abort(affected);
         }

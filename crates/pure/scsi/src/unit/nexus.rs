@@ -3,10 +3,12 @@
 use crate::attention::{Pending, UnitAttention};
 use crate::command::NexusId;
 use crate::identity::TargetPort;
+use crate::incoming::Incoming;
 use crate::reservation::{InitiatorPort, ItNexus, Standing};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Who reaches the unit.
 #[derive(Debug, Default)]
@@ -25,12 +27,13 @@ struct Known {
     standing: Standing,
     pending: Pending,
     read_only: bool,
+    incoming: Option<Arc<Incoming>>,
 }
 
 impl Nexuses {
     pub fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: Standing) {
         self.detach(nexus);
-        let known = Known { port, name, standing, pending: Pending::default(), read_only: false };
+        let known = Known { port, name, standing, pending: Pending::default(), read_only: false, incoming: None };
         self.known.borrow_mut().insert(nexus, known);
         self.establish(nexus, UnitAttention::PowerOn);
     }
@@ -47,6 +50,21 @@ impl Nexuses {
             let before = std::mem::replace(&mut known.read_only, read_only);
             self.readers.set(self.readers.get() + usize::from(read_only) - usize::from(before));
         }
+    }
+
+    /// Commands of `nexus` that wait for their data are counted there.
+    pub fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
+        if let Some(known) = self.known.borrow_mut().get_mut(&nexus) {
+            known.incoming = Some(incoming);
+        }
+    }
+
+    /// Commands of those that `concerned` picks which wait for their data are cleared; those who had some.
+    pub fn clear_incoming(&self, concerned: impl Fn(NexusId) -> bool) -> BTreeSet<NexusId> {
+        let known = self.known.borrow();
+        let some = known.iter().filter_map(|(&nexus, known)| Some((nexus, known.incoming.as_ref()?)));
+        let cleared = some.filter(|&(nexus, incoming)| concerned(nexus) && incoming.is_any());
+        cleared.inspect(|(_, incoming)| incoming.clear()).map(|(nexus, _)| nexus).collect()
     }
 
     /// True when `nexus` may not write.

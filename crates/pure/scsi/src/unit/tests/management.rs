@@ -76,6 +76,26 @@ fn clear_task_set_tells_others_whose_tasks_were_cleared() {
 }
 
 #[test]
+fn commands_that_wait_for_their_data_are_cleared_by_others_and_not_by_their_own() {
+    for (function, told) in
+        [(TaskManagement::ClearTaskSet, (6, 0x2F, 0)), (TaskManagement::LogicalUnitReset, (6, 0x29, 3))]
+    {
+        let unit = unit();
+        let [own, other] = [Arc::new(Incoming::default()), Arc::new(Incoming::default())];
+        unit.set_incoming(HOST, own.clone());
+        unit.set_incoming(OTHER, other.clone());
+        let [mine, theirs] = [own.enter(), other.enter()];
+        now(unit.manage(HOST, function));
+        assert!(theirs.is_cleared() && !mine.is_cleared(), "its own were dropped by whoever received them");
+        assert!(!other.enter().is_cleared(), "what comes later is not concerned");
+        assert_eq!(sense(&run(&unit, OTHER, &[0; 6], &[])), told);
+        drop(theirs);
+        now(unit.manage(HOST, TaskManagement::ClearTaskSet));
+        good(run(&unit, OTHER, &[0; 6], &[]));
+    }
+}
+
+#[test]
 fn reset_starts_the_unit_restores_mode_parameters_and_tells_every_nexus() {
     for function in [TaskManagement::LogicalUnitReset, TaskManagement::TargetReset] {
         let unit = unit();

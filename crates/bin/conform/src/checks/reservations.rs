@@ -1,0 +1,165 @@
+//! Persistent reservations: who may do what, type by type.
+
+use super::resets::{pair, told};
+use super::writes::cdb;
+use crate::session::{Done, Session};
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::pdu::{Isid, TargetPdu};
+
+const GOOD: u8 = 0;
+const CONFLICT: u8 = 0x18;
+const REGISTER_AND_IGNORE: u8 = 6;
+const RESERVE: u8 = 1;
+const CLEAR: u8 = 3;
+const PREEMPT: u8 = 4;
+
+const WRITE_EXCLUSIVE: u8 = 1;
+const EXCLUSIVE_ACCESS: u8 = 3;
+const WRITE_EXCLUSIVE_REGISTRANTS: u8 = 5;
+const EXCLUSIVE_ACCESS_REGISTRANTS: u8 = 6;
+const WRITE_EXCLUSIVE_ALL: u8 = 7;
+const EXCLUSIVE_ACCESS_ALL: u8 = 8;
+
+/// Keys of who holds the reservation, and who is registered beside.
+const HOLDER: u64 = 0x686f_6c64;
+const BESIDE: u64 = 0x6265_7369;
+
+/// What somebody may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct May {
+    read: bool,
+    write: bool,
+}
+
+const ALL: May = May { read: true, write: true };
+const READ: May = May { read: true, write: false };
+const NOTHING: May = May { read: false, write: false };
+
+/// PERSISTENT RESERVE OUT with the service action, the type and both keys.
+fn reserve_out(session: &mut Session, action: u8, kind: u8, key: u64, action_key: u64) -> Found<Done> {
+    let mut parameters = [0; 24];
+    parameters[..8].copy_from_slice(&key.to_be_bytes());
+    parameters[8..16].copy_from_slice(&action_key.to_be_bytes());
+    let command = session.write_command(&[0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0], 24, false);
+    write(session, &command, &parameters)
+}
+
+/// A command with a little data, sent with it or when it is asked for.
+fn write(session: &mut Session, command: &iscsi::pdu::ScsiCommand, data: &[u8]) -> Found<Done> {
+    let tag = if session.agreed.immediate_data { session.send_with(command, data) } else { session.send(command) };
+    loop {
+        let (parsed, pdu) = session.hear()?;
+        match parsed {
+            TargetPdu::R2t(r2t) if r2t.initiator_task_tag.0 == tag => super::writes::give(session, &r2t, data),
+            TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
+                let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
+                let (status, residual) = (response.status, response.residual);
+                return Ok(Done { status, data: Vec::new(), residual, sense, pieces: Vec::new() });
+            }
+            other => return Err(Finding::Wrong(format!("task {tag} was due, and it said {other:?}"))),
+        }
+    }
+}
+
+fn expect(what: &str, done: &Done, status: u8) -> Found {
+    ensure(done.status == status, || format!("{what} ended with status {}, sense {:x?}", done.status, done.sense))
+}
+
+/// Nobody holds anything any more, and nobody is registered.
+fn clear(session: &mut Session) -> Found {
+    let done = reserve_out(session, REGISTER_AND_IGNORE, 0, 0, HOLDER)?;
+    if done.status == 2 && done.sense.get(2).is_some_and(|key| key & 0xf == 5) {
+        return Err(Finding::Untried("it knows no persistent reservations".to_owned()));
+    }
+    expect("REGISTER AND IGNORE EXISTING KEY", &done, GOOD)?;
+    expect("CLEAR", &reserve_out(session, CLEAR, 0, HOLDER, 0)?, GOOD)
+}
+
+/// What the session can do with the unit.
+fn may(session: &mut Session) -> Found<May> {
+    session.ready()?;
+    let allowed = |what: &str, done: &Done| match done.status {
+        GOOD => Ok(true),
+        CONFLICT => Ok(false),
+        status => Err(Finding::Wrong(format!("{what} ended with status {status}, sense {:x?}", done.sense))),
+    };
+    let block = super::data::block_bytes(session)?;
+    let cdb_read = cdb(session, 0x28, block)?;
+    let read = session.read(&cdb_read, block)?;
+    let cdb_write = cdb(session, 0x2a, block)?;
+    let command = session.write_command(&cdb_write, block, false);
+    let written = write(session, &command, &vec![0; block as usize])?;
+    Ok(May { read: allowed("READ (10)", &read)?, write: allowed("WRITE (10)", &written)? })
+}
+
+/// Under a reservation of the type, somebody beside who is registered may do the one, and a stranger the other.
+fn matrix(aim: &Aim, kind: u8, registered: May, stranger: May) -> Found {
+    let [mut holder, mut beside] = pair(aim)?;
+    let mut third = Session::login(aim, |config| config.isid = Isid([0x80, 0, 0, 0, 0x70, 3]))?;
+    third.ready()?;
+    clear(&mut holder)?;
+    let result = (|| {
+        for (session, key) in [(&mut holder, HOLDER), (&mut beside, BESIDE)] {
+            session.ready()?;
+            expect("REGISTER", &reserve_out(session, REGISTER_AND_IGNORE, 0, 0, key)?, GOOD)?;
+        }
+        expect("RESERVE", &reserve_out(&mut holder, RESERVE, kind, HOLDER, 0)?, GOOD)?;
+        for (who, session, due) in [
+            ("the holder", &mut holder, ALL),
+            ("a registrant", &mut beside, registered),
+            ("a stranger", &mut third, stranger),
+        ] {
+            let may = may(session)?;
+            ensure(may == due, || format!("{who} has {may:?}, and {due:?} is due"))?;
+        }
+        Ok(())
+    })();
+    // The unit is left as it was found, whatever came out.
+    let cleared = holder.ready().and_then(|()| clear(&mut holder));
+    result.and(cleared)
+}
+
+pub(super) fn register(aim: &Aim) -> Found {
+    let [mut session, _] = pair(aim)?;
+    clear(&mut session)?;
+    let done = reserve_out(&mut session, RESERVE, WRITE_EXCLUSIVE, HOLDER, 0)?;
+    expect("RESERVE by who is not registered", &done, CONFLICT)
+}
+
+pub(super) fn write_exclusive(aim: &Aim) -> Found {
+    matrix(aim, WRITE_EXCLUSIVE, READ, READ)
+}
+
+pub(super) fn exclusive_access(aim: &Aim) -> Found {
+    matrix(aim, EXCLUSIVE_ACCESS, NOTHING, NOTHING)
+}
+
+pub(super) fn write_exclusive_registrants(aim: &Aim) -> Found {
+    matrix(aim, WRITE_EXCLUSIVE_REGISTRANTS, ALL, READ)
+}
+
+pub(super) fn exclusive_access_registrants(aim: &Aim) -> Found {
+    matrix(aim, EXCLUSIVE_ACCESS_REGISTRANTS, ALL, NOTHING)
+}
+
+pub(super) fn write_exclusive_all(aim: &Aim) -> Found {
+    matrix(aim, WRITE_EXCLUSIVE_ALL, ALL, READ)
+}
+
+pub(super) fn exclusive_access_all(aim: &Aim) -> Found {
+    matrix(aim, EXCLUSIVE_ACCESS_ALL, ALL, NOTHING)
+}
+
+pub(super) fn preempt(aim: &Aim) -> Found {
+    let [mut holder, mut beside] = pair(aim)?;
+    clear(&mut holder)?;
+    for (session, key) in [(&mut holder, HOLDER), (&mut beside, BESIDE)] {
+        session.ready()?;
+        expect("REGISTER", &reserve_out(session, REGISTER_AND_IGNORE, 0, 0, key)?, GOOD)?;
+    }
+    expect("RESERVE", &reserve_out(&mut holder, RESERVE, WRITE_EXCLUSIVE, HOLDER, 0)?, GOOD)?;
+    expect("PREEMPT", &reserve_out(&mut beside, PREEMPT, WRITE_EXCLUSIVE, BESIDE, HOLDER)?, GOOD)?;
+    let result = told(&mut holder, 0x2a, Some(5));
+    let cleared = beside.ready().and_then(|()| clear(&mut beside));
+    result.and(cleared)
+}

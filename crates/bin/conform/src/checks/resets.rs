@@ -1,0 +1,84 @@
+//! Tasks that are taken back, one's own and others'.
+
+use super::requests::{function, manage};
+use super::writes::{cdb, give};
+use crate::session::{Done, Session};
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::pdu::{Isid, R2t, TargetPdu, TaskFunction, TaskFunctionOutcome};
+
+/// Two sessions of different ports, both ready.
+pub(super) fn pair(aim: &Aim) -> Found<[Session; 2]> {
+    let login = |number: u8| {
+        let mut session = Session::login(aim, |config| config.isid = Isid([0x80, 0, 0, 0, 0x70, number]))?;
+        session.ready()?;
+        Ok(session)
+    };
+    Ok([login(1)?, login(2)?])
+}
+
+/// A write that waits for its data: what it is asked for.
+fn waiting_write(session: &mut Session) -> Found<R2t> {
+    let cdb = cdb(session, 0x2a, 4096)?;
+    let command = session.write_command(&cdb, 4096, false);
+    let tag = session.send(&command);
+    match session.hear()? {
+        (TargetPdu::R2t(r2t), _) if r2t.initiator_task_tag.0 == tag => Ok(r2t),
+        (other, _) => Err(Finding::Wrong(format!("an R2T was due, and it said {other:?}"))),
+    }
+}
+
+fn complete(session: &mut Session, task_function: TaskFunction, referenced: u32) -> Found {
+    let request = function(session, task_function, referenced);
+    match manage(session, &request)? {
+        TaskFunctionOutcome::Complete => Ok(()),
+        TaskFunctionOutcome::FunctionNotSupported => Err(Finding::Untried("it does not know the function".to_owned())),
+        outcome => Err(Finding::Wrong(format!("it answered {outcome:?}"))),
+    }
+}
+
+/// The next command is told a unit attention with this additional sense code, and this qualifier where one is due.
+pub(super) fn told(session: &mut Session, code: u8, qualifier: Option<u8>) -> Found {
+    let Done { status, sense, .. } = session.read(&[0; 6], 0)?;
+    let (key, asc, ascq) = (sense.get(2).map(|key| key & 0xf), sense.get(12), sense.get(13));
+    let is_it = status == 2 && key == Some(6) && asc == Some(&code) && qualifier.is_none_or(|due| ascq == Some(&due));
+    ensure(is_it, || format!("06/{code:02x} was due, and it said status {status}, sense {sense:x?}"))
+}
+
+pub(super) fn abort_task(aim: &Aim) -> Found {
+    let [mut session, _] = pair(aim)?;
+    let asked = waiting_write(&mut session)?;
+    complete(&mut session, TaskFunction::AbortTask, asked.initiator_task_tag.0)?;
+    session.expect_silence()?;
+    session.ready()
+}
+
+pub(super) fn abort_task_set(aim: &Aim) -> Found {
+    let [mut session, mut other] = pair(aim)?;
+    waiting_write(&mut session)?;
+    complete(&mut session, TaskFunction::AbortTaskSet, u32::MAX)?;
+    session.expect_silence()?;
+    let done = other.read(&[0; 6], 0)?;
+    ensure(done.status == 0, || format!("another session was told status {}, sense {:x?}", done.status, done.sense))
+}
+
+pub(super) fn unit(aim: &Aim) -> Found {
+    let [mut session, mut other] = pair(aim)?;
+    complete(&mut session, TaskFunction::LogicalUnitReset, u32::MAX)?;
+    told(&mut session, 0x29, None)?;
+    told(&mut other, 0x29, None)?;
+    other.ready()
+}
+
+pub(super) fn clear_task_set(aim: &Aim) -> Found {
+    let [mut session, mut other] = pair(aim)?;
+    let cdb = cdb(&mut session, 0x28, 4096)?;
+    let before = session.read(&cdb, 4096)?.data;
+    let asked = waiting_write(&mut other)?;
+    complete(&mut session, TaskFunction::ClearTaskSet, u32::MAX)?;
+    // What it waited for it hears no more of; the next command says why.
+    told(&mut other, 0x2f, Some(0))?;
+    give(&mut other, &asked, &before.iter().map(|byte| !byte).collect::<Vec<_>>());
+    session.expect_silence()?;
+    let after = session.read(&cdb, 4096)?.data;
+    ensure(before == after, || "the data of a write that was cleared is written".to_owned())
+}

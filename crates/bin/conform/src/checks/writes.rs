@@ -1,0 +1,225 @@
+//! Data that is written: how it gets there, and what becomes of it on bad lines.
+
+use super::data::block_bytes;
+use crate::session::{Done, Session};
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::DigestOffer;
+use iscsi::login::InitiatorConfig;
+use iscsi::pdu::{
+    DataOut, DataSn, InitiatorTaskTag, R2t, RejectReason, Residual, SegmentLengths, TargetPdu, TargetTransferTag,
+};
+
+/// Bytes that are written: several PDUs in several bursts.
+const WRITE_BYTES: u32 = 64 << 10;
+const PDU_BYTES: u32 = 4096;
+
+/// What is done wrong to one PDU of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    None,
+    Lost,
+    Damaged,
+}
+
+/// A session whose unit is ready to be written, with bursts of 16 KiB.
+fn writing(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Session> {
+    let mut session = Session::login(aim, |config| {
+        config.offer.burst_bytes_max = 16 << 10;
+        config.offer.first_burst_bytes_max = 8192;
+        change(config);
+    })?;
+    session.ready()?;
+    Ok(session)
+}
+
+/// Bytes that nobody takes for those of another `seed`.
+fn content(seed: u8, bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 512) as u8 ^ (at as u8).wrapping_mul(31) ^ seed).collect()
+}
+
+/// WRITE (10) or READ (10) of so many bytes from block 0 on.
+pub(super) fn cdb(session: &mut Session, operation_code: u8, bytes: u32) -> Found<[u8; 10]> {
+    let blocks = bytes / block_bytes(session)?;
+    let [high, low] = u16::try_from(blocks).unwrap_or(1).to_be_bytes();
+    Ok([operation_code, 0, 0, 0, 0, 0, 0, high, low, 0])
+}
+
+/// The unit gives back what was written.
+fn holds(session: &mut Session, data: &[u8]) -> Found {
+    let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    let cdb = cdb(session, 0x28, bytes)?;
+    let done = session.read(&cdb, bytes)?;
+    ensure(done.status == 0, || format!("READ (10) ended with status {}, sense {:x?}", done.status, done.sense))?;
+    ensure(done.data == data, || "what is read is not what was written".to_owned())
+}
+
+fn good(done: &Done) -> Found {
+    ensure(done.status == 0, || format!("WRITE (10) ended with status {}, sense {:x?}", done.status, done.sense))
+}
+
+/// Data-Out PDUs of `data[range]`, the first of them with this DataSN; `harm` befalls the second.
+fn send_data(session: &mut Session, tag: u32, asked: Option<&R2t>, data: &[u8], from: u32, harm: Harm) {
+    let pieces = data.chunks(PDU_BYTES as usize).count();
+    for (number, piece) in data.chunks(PDU_BYTES as usize).enumerate() {
+        let data_out = DataOut {
+            is_final: number + 1 == pieces,
+            lun: session.lun,
+            initiator_task_tag: InitiatorTaskTag(tag),
+            target_transfer_tag: asked.map_or(TargetTransferTag::RESERVED, |asked| asked.target_transfer_tag),
+            exp_stat_sn: session.stat_sn,
+            data_sn: DataSn(number as u32),
+            buffer_offset_bytes: from + number as u32 * PDU_BYTES,
+        };
+        let mut header = [0; 48];
+        data_out.emit(SegmentLengths::data(piece.len()), &mut header);
+        let mut bytes = session.wire.framed(&header, piece);
+        match harm {
+            Harm::Lost if number == 1 => continue,
+            Harm::Damaged if number == 1 => {
+                let at = bytes.len() - 8;
+                bytes[at] ^= 1;
+            }
+            _ => {}
+        }
+        session.wire.send_bytes(&bytes);
+    }
+}
+
+/// The data that an R2T asks for.
+pub(super) fn give(session: &mut Session, asked: &R2t, data: &[u8]) {
+    let from = asked.buffer_offset_bytes as usize;
+    let piece = data.get(from..from + asked.desired_data_transfer_bytes as usize).unwrap_or_default();
+    send_data(session, asked.initiator_task_tag.0, Some(asked), piece, asked.buffer_offset_bytes, Harm::None);
+}
+
+/// Answers R2Ts for `data`, of which `sent` bytes are there, until the command ends. `harm` befalls a PDU of the first answer.
+fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, mut harm: Harm) -> Found<Done> {
+    let most = session.agreed.burst_bytes_max;
+    let (mut next, mut due) = (0, sent);
+    let is_harmed = harm != Harm::None;
+    loop {
+        let (parsed, pdu) = session.hear()?;
+        match parsed {
+            TargetPdu::R2t(r2t) if r2t.initiator_task_tag.0 == tag => {
+                let (from, len) = (r2t.buffer_offset_bytes, r2t.desired_data_transfer_bytes);
+                ensure(r2t.r2t_sn.0 == next, || format!("R2TSN {} came where {next} was due", r2t.r2t_sn.0))?;
+                ensure(len > 0 && len <= most, || format!("{len} bytes are asked for, and MaxBurstLength is {most}"))?;
+                // What was lost may be asked for once more.
+                ensure(from == due || is_harmed, || format!("offset {from} is asked for where {due} was due"))?;
+                let piece = data.get(from as usize..(from + len) as usize);
+                let piece =
+                    piece.ok_or(Finding::Wrong(format!("{len} bytes at {from} are asked for of {}", data.len())))?;
+                send_data(session, tag, Some(&r2t), piece, from, std::mem::replace(&mut harm, Harm::None));
+                (next, due) = (next + 1, from + len);
+            }
+            TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
+                let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
+                let (status, residual) = (response.status, response.residual);
+                return Ok(Done { status, data: Vec::new(), residual, sense, pieces: Vec::new() });
+            }
+            TargetPdu::Reject(reject) if is_harmed && reject.reason == RejectReason::DataDigestError => {}
+            other => return Err(Finding::Wrong(format!("an R2T or a response was due, and it said {other:?}"))),
+        }
+    }
+}
+
+pub(super) fn immediate(aim: &Aim) -> Found {
+    let mut session = writing(aim, |config| config.offer.immediate_data = true)?;
+    if !session.agreed.immediate_data {
+        return Err(Finding::Untried("immediate data was not agreed".to_owned()));
+    }
+    let cdb = cdb(&mut session, 0x2a, PDU_BYTES)?;
+    let data = content(1, PDU_BYTES);
+    let command = session.write_command(&cdb, PDU_BYTES, false);
+    let tag = session.send_with(&command, &data);
+    let done = answer(&mut session, tag, &data, PDU_BYTES, Harm::None)?;
+    good(&done)?;
+    holds(&mut session, &data)
+}
+
+pub(super) fn unsolicited(aim: &Aim) -> Found {
+    let mut session = writing(aim, |config| {
+        config.offer.initial_r2t = false;
+        config.offer.immediate_data = true;
+    })?;
+    if session.agreed.initial_r2t {
+        return Err(Finding::Untried("InitialR2T stays Yes".to_owned()));
+    }
+    let cdb = cdb(&mut session, 0x2a, WRITE_BYTES)?;
+    let data = content(2, WRITE_BYTES);
+    let command = session.write_command(&cdb, WRITE_BYTES, true);
+    let immediate = if session.agreed.immediate_data { PDU_BYTES } else { 0 };
+    let first = session.agreed.first_burst_bytes_max.min(WRITE_BYTES);
+    let tag = session.send_with(&command, &data[..immediate as usize]);
+    send_data(&mut session, tag, None, &data[immediate as usize..first as usize], immediate, Harm::None);
+    let done = answer(&mut session, tag, &data, first, Harm::None)?;
+    good(&done)?;
+    holds(&mut session, &data)
+}
+
+/// A write of which nothing is sent unasked.
+fn solicited_with(session: &mut Session, seed: u8, harm: Harm) -> Found<(Done, Vec<u8>)> {
+    let cdb = cdb(session, 0x2a, WRITE_BYTES)?;
+    let data = content(seed, WRITE_BYTES);
+    let command = session.write_command(&cdb, WRITE_BYTES, false);
+    let tag = session.send(&command);
+    Ok((answer(session, tag, &data, 0, harm)?, data))
+}
+
+pub(super) fn solicited(aim: &Aim) -> Found {
+    let mut session = writing(aim, |_| {})?;
+    let (done, data) = solicited_with(&mut session, 3, Harm::None)?;
+    good(&done)?;
+    holds(&mut session, &data)
+}
+
+/// A write of one block for which `bytes` are offered.
+fn offered(aim: &Aim, bytes: impl Fn(u32) -> u32) -> Found<(Session, u32, Done)> {
+    let mut session = writing(aim, |_| {})?;
+    let block = block_bytes(&mut session)?;
+    let cdb = cdb(&mut session, 0x2a, block)?;
+    let data = content(4, bytes(block));
+    let command = session.write_command(&cdb, bytes(block), false);
+    let tag = session.send(&command);
+    let done = answer(&mut session, tag, &data, 0, Harm::None)?;
+    Ok((session, block, done))
+}
+
+pub(super) fn underflow(aim: &Aim) -> Found {
+    let (_, block, done) = offered(aim, |block| 2 * block)?;
+    // It may also refuse to write anything.
+    let expected = [Residual::Underflow(block), Residual::Underflow(2 * block)];
+    ensure(expected.contains(&done.residual), || format!("the residual is {:?}, not {:?}", done.residual, expected[0]))
+}
+
+pub(super) fn overflow(aim: &Aim) -> Found {
+    let (_, block, done) = offered(aim, |block| block / 2)?;
+    let expected = Residual::Overflow(block - block / 2);
+    ensure(done.residual == expected, || format!("the residual is {:?}, not {expected:?}", done.residual))
+}
+
+/// A write of which a PDU comes to harm, at level 1: all of it is there in the end, or it failed.
+fn harmed(aim: &Aim, seed: u8, harm: Harm) -> Found {
+    let mut session = writing(aim, |config| {
+        config.offer.error_recovery_level = 1;
+        config.offer.data_digest = DigestOffer::Preferred;
+    })?;
+    if session.agreed.error_recovery_level == 0 || (harm == Harm::Damaged && !session.wire.data_digest) {
+        return Err(Finding::Untried("level 1 and data digests were not agreed".to_owned()));
+    }
+    let (done, data) = solicited_with(&mut session, seed, harm)?;
+    match done.status {
+        0 => holds(&mut session, &data),
+        // Aborted command, or a status that asks to try again.
+        2 if done.sense.get(2).is_some_and(|key| key & 0xf == 0xb) => Ok(()),
+        status => Err(Finding::Wrong(format!("it ended with status {status}, sense {:x?}", done.sense))),
+    }
+}
+
+pub(super) fn lost_data(aim: &Aim) -> Found {
+    harmed(aim, 5, Harm::Lost)
+}
+
+pub(super) fn wrong_digest(aim: &Aim) -> Found {
+    harmed(aim, 6, Harm::Damaged)
+}

@@ -1,0 +1,55 @@
+//! Commands on their way: those that an initiator has sent, and that wait for their data before the unit sees them.
+//!
+//! To SAM they are in the task set already, so whoever clears it clears them, too: their data may come much later, and would be
+//! written over what somebody else has written since.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The commands of one nexus for one unit that wait for data. Whoever receives them and the unit share it.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    waiting: AtomicU32,
+    /// How often those that waited were cleared.
+    cleared: AtomicU32,
+}
+
+/// A command that waits; dropped when it does not any more.
+#[derive(Debug)]
+pub struct Waiting {
+    incoming: Arc<Incoming>,
+    cleared_before: u32,
+}
+
+impl Incoming {
+    /// One more command waits from now on.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>) -> Waiting {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        Waiting { incoming: self.clone(), cleared_before: self.cleared.load(Ordering::Acquire) }
+    }
+
+    /// True while some wait.
+    pub(crate) fn is_any(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// Those that wait now are never carried out.
+    pub(crate) fn clear(&self) {
+        self.cleared.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Waiting {
+    /// True when somebody has cleared the command away while it waited: it is over, without an answer.
+    #[must_use]
+    pub fn is_cleared(&self) -> bool {
+        self.incoming.cleared.load(Ordering::Acquire) != self.cleared_before
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.incoming.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
