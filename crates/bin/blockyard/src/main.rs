@@ -12,9 +12,9 @@ mod conform;
 mod connect;
 mod engine;
 mod failure;
+mod log;
 mod output;
 mod progress;
-mod ready;
 mod secret;
 mod serve;
 
@@ -39,7 +39,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(options) => serve::serve(&options, cli.global.socket),
         Command::Completion { shell } => commands::completion(shell),
         Command::Conform(options) => conform::run(&options, &cli.global),
-        Command::Ready(options) => ready::run(&options, &cli.global),
         command => commands::run(command, &cli.global),
     }
 }

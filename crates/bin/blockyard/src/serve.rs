@@ -4,17 +4,22 @@ use crate::args::ServeOptions;
 use crate::config::Config;
 use crate::engine;
 use crate::failure::Failure;
+use crate::log;
 use control::{Control, Store};
 use model::{Refusal, code};
-use std::io::IsTerminal;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// For 2,048 sessions of a few connections each, half-open logins, disks and doors.
+const OPEN_FILES_WANTED: u64 = 8192;
+
 /// The daemon has run until it was told to stop, and has stopped cleanly.
 pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {
     let config = Config::load(options, socket)?;
-    start_log(&config.log)?;
+    log::start(&config.log)?;
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no event queue: {error}"), "close other programs")
     })?;
@@ -51,13 +56,18 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Refusal> {
     })
 }
 
-/// Log lines go to stderr, filtered as asked.
-fn start_log(filter: &str) -> Result<(), Failure> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
-        let message = format!("\"{filter}\" is not a log filter: {error}");
-        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,dataplane=debug"))
-    })?;
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
-    Ok(())
+/// As many open files as the system allows: each connection is one, and the usual allowance is far below what there may be.
+fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the number of open files stays as it was");
+    }
+    if let Some(allowed) = limit.current.filter(|&allowed| allowed < OPEN_FILES_WANTED) {
+        tracing::warn!(
+            allowed,
+            wanted = OPEN_FILES_WANTED,
+            "the system allows few open files; raise the hard limit (LimitNOFILE, ulimit -Hn) for all sessions that may be"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 //! Figures of a shared machine wobble; the ratios of interleaved repeats are what counts. Nothing here
 //! passes or fails.
 
-mod measure;
+pub mod measure;
 
 use crate::client::Client;
 use crate::target::{self, Backing, Kind, Setup, Target};
@@ -136,7 +136,7 @@ fn print_idle(contender: &Contender) -> Result<()> {
     println!("idle for {SPAN:?} with two sessions: {used:?} of CPU ({share:.3} %)");
     println!(
         "resident memory: {} MiB, of which {} MiB is the memory unit",
-        measure::resident_mib(pid)?,
+        measure::resident_kib(pid)? >> 10,
         UNIT_BYTES >> 20
     );
     Ok(())

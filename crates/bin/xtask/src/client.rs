@@ -4,14 +4,15 @@ use crate::target::Unit;
 use anyhow::{Context, Result, bail, ensure};
 use block::Rope;
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
-use iscsi::login::InitiatorConfig;
+use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::{Isid, Lun, TaskAttribute};
 use iscsi::{Gathered, IscsiName, TaskId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shard::Time;
 use smallvec::SmallVec;
+use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -36,13 +37,49 @@ pub struct Client {
     pub blocks: u64,
 }
 
+/// Who logs in.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// Makes the initiator one of its own.
+    pub number: u16,
+    /// The address that it comes from, unless the system chooses.
+    pub from: Option<Ipv4Addr>,
+    /// What it proves.
+    pub auth: InitiatorAuth,
+}
+
+impl Caller {
+    /// The name of the initiator.
+    pub fn name(&self) -> String {
+        format!("iqn.2026-11.io.blockyard:xtask.client{}", self.number)
+    }
+
+    /// A connection to the portal, not blocking.
+    pub fn connect(&self, portal: SocketAddr) -> Result<TcpStream> {
+        let socket = Socket::new(Domain::for_address(portal), Type::STREAM, None)?;
+        if let Some(from) = self.from {
+            socket.bind(&SocketAddr::from((from, 0)).into())?;
+        }
+        socket.connect_timeout(&portal.into(), Duration::from_secs(10))?;
+        let socket = TcpStream::from(socket);
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+}
+
 impl Client {
     /// Logged in, at the unit's portal or where that has sent us, and the unit has told its capacity. `number` makes the
     /// initiator one of its own.
-    pub fn log_in(unit: &Unit, number: u8) -> Result<Self> {
+    pub fn log_in(unit: &Unit, number: u16) -> Result<Self> {
+        Self::log_in_as(unit, &Caller { number, ..Caller::default() })
+    }
+
+    /// The same as a certain caller.
+    pub fn log_in_as(unit: &Unit, caller: &Caller) -> Result<Self> {
         let mut portal = unit.portal;
         for _ in 0..4 {
-            let mut client = Self::knock(unit, portal, number)?;
+            let mut client = Self::knock(unit, portal, caller)?;
             match client.await_full_feature()? {
                 None => {
                     client.read_capacity()?;
@@ -54,20 +91,25 @@ impl Client {
         bail!("we are sent from portal to portal")
     }
 
-    fn knock(unit: &Unit, portal: SocketAddr, number: u8) -> Result<Self> {
+    /// Connected; the login goes on with each [`Client::turn`].
+    pub fn knock(unit: &Unit, portal: SocketAddr, caller: &Caller) -> Result<Self> {
         let name = |text: &str| IscsiName::parse(text).with_context(|| format!("\"{text}\" is no iSCSI name"));
-        let initiator = name(&format!("iqn.2026-11.io.blockyard:xtask.client{number}"))?;
-        let mut login = InitiatorConfig::new(initiator, Some(name(&unit.iqn)?));
-        login.isid = Isid([0x80, 0, 0, 0, 0, number]);
-        let socket = TcpStream::connect_timeout(&portal, Duration::from_secs(10))?;
-        socket.set_nodelay(true)?;
-        socket.set_nonblocking(true)?;
+        let mut login = InitiatorConfig::new(name(&caller.name())?, Some(name(&unit.iqn)?));
+        let [high, low] = caller.number.to_be_bytes();
+        login.isid = Isid([0x80, 0, 0, 0, high, low]);
+        login.auth = caller.auth.clone();
+        let socket = caller.connect(portal)?;
         // The machine's default may be meant for long lines; where there is no cubic, it stays.
         let _ = socket2::SockRef::from(&socket).set_tcp_congestion(b"cubic");
         let begin = Instant::now();
         let connection = Connection::new(Rc::new(Config::new(login)), random()?, Time(0));
-        let lun = Lun(u64::from(unit.lun) << 48);
+        let lun = Lun(scsi::Lun::of(unit.lun).0);
         Ok(Self { socket, connection, begin, lun, portal, block_bytes: 0, blocks: 0 })
+    }
+
+    /// True once the connection is over.
+    pub fn is_over(&mut self) -> bool {
+        self.completion().is_err()
     }
 
     /// Sends a READ (16) in the next turn.

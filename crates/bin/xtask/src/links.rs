@@ -191,7 +191,7 @@ impl Array {
     }
 
     /// A session that logs in at the front, and is where it should be.
-    fn session(&self, number: u8, link: usize) -> Result<Client> {
+    fn session(&self, number: u16, link: usize) -> Result<Client> {
         let client = self.log_in(number, 0)?;
         let at = client.portal;
         ensure!(at == portal(link), "session {number} is at {at}, not at {}", portal(link));
@@ -199,11 +199,11 @@ impl Array {
     }
 
     /// A session that logs in at a data portal.
-    fn session_at(&self, number: u8, link: usize) -> Result<Client> {
+    fn session_at(&self, number: u16, link: usize) -> Result<Client> {
         self.log_in(number, link)
     }
 
-    fn log_in(&self, number: u8, link: usize) -> Result<Client> {
+    fn log_in(&self, number: u16, link: usize) -> Result<Client> {
         Client::log_in(&Unit { portal: portal(link), iqn: format!("{IQN}:links"), lun: 0 }, number)
     }
 

@@ -1,4 +1,4 @@
-//! What CI and developers run: `cargo xtask tidy`, `conformance`, `power-cut`, `links`, `vm`, `bench`.
+//! What CI and developers run: `cargo xtask tidy`, `conformance`, `power-cut`, `links`, `crowd`, `vm`, `bench`.
 //!
 //! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
 //! not go well.
@@ -7,6 +7,7 @@ mod bench;
 mod child;
 mod client;
 mod conformance;
+mod crowd;
 mod links;
 mod power_cut;
 mod random;
@@ -34,6 +35,8 @@ enum Task {
     Conformance(conformance::Options),
     /// Kills the daemon under load and judges every block afterwards
     PowerCut(power_cut::Options),
+    /// Fills the target with sessions and units, attacks it, and sees whether those who behave are served
+    Crowd(crowd::Options),
     /// Measures our target and tgtd in turn with the same client
     Bench(bench::Options),
     /// Takes links below portals down and back, between network namespaces
@@ -58,6 +61,7 @@ fn run(task: Task) -> Result<bool> {
     match task {
         Task::Conformance(options) => conformance::run(&workspace::root(), &options),
         Task::PowerCut(options) => power_cut::run(&options),
+        Task::Crowd(options) => crowd::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Links(options) => links::run(&options),
         Task::Vm(options) => vm::run(&options),

@@ -1,7 +1,8 @@
 //! Logins under way: how many there may be, and who makes room when there are too many.
 //!
 //! A login of a well-behaved host takes milliseconds. So the one that goes is the oldest that has said nothing yet, or else the oldest
-//! that has taken long: a flood of silent connections hurts itself.
+//! that has taken long: a flood of silent connections hurts itself. Where there are too many over all, those of the address that
+//! has most go first; of what is held because a secret was guessed, half of all places is the most.
 
 use shard::Time;
 use shard::mailbox::{self, Receiver, Sender};
@@ -50,10 +51,12 @@ impl Logins {
     pub fn begin(&mut self, address: IpAddr, now: Time) -> Option<(u64, Receiver<()>)> {
         let here = self.counts.get(&address).copied().unwrap_or(0);
         if here >= self.bounds.per_address {
-            self.make_room(address, now)?;
+            self.make_room(|login| login.address == address, now)?;
         } else if self.under_way.len() >= self.bounds.all {
             let busiest = self.counts.iter().max_by_key(|&(_, &count)| count).map(|(&address, _)| address)?;
-            self.make_room(busiest, now)?;
+            self.make_room(|login| login.address == busiest, now)
+                .or_else(|| self.make_room(|_| true, now))
+                .or_else(|| self.let_go_of_held())?;
         }
         let id = self.next;
         self.next += 1;
@@ -89,12 +92,21 @@ impl Logins {
         }
     }
 
-    fn make_room(&mut self, address: IpAddr, now: Time) -> Option<()> {
-        let here = || self.under_way.iter().filter(|(_, login)| login.address == address && !login.is_held);
+    /// One of those that `may` go does, if there is one that nobody minds.
+    fn make_room(&mut self, may: impl Fn(&Login) -> bool, now: Time) -> Option<()> {
+        let here = || self.under_way.iter().filter(|(_, login)| may(login) && !login.is_held);
         let silent = here().find(|(_, login)| !login.has_asked);
         let victim = silent.or_else(|| here().find(|(_, login)| now.since(login.since) >= PATIENCE));
         let id = victim.map(|(&id, _)| id)?;
         self.end(id);
+        Some(())
+    }
+
+    /// The oldest place that is held is free, where those are more than half.
+    fn let_go_of_held(&mut self) -> Option<()> {
+        let held = || self.under_way.iter().filter(|(_, login)| login.is_held).map(|(&id, _)| id);
+        let oldest = held().next().filter(|_| held().count() > self.bounds.all / 2)?;
+        self.end(oldest);
         Some(())
     }
 }
@@ -151,9 +163,36 @@ mod tests {
         assert!(!has_ended(&many[0].1) && has_ended(&many[1].1));
         assert!(!few.iter().chain([&other]).any(|(_, ends)| has_ended(ends)));
         assert_eq!(logins.under_way.len(), 6);
-        let mut held = Logins::new(Bounds { all: 1, per_address: 1 });
-        let (id, _ends) = held.begin(address(1), at(0)).expect("room");
-        held.hold(id);
-        assert!(held.begin(address(1), at(9)).is_none() && held.begin(address(2), at(9)).is_none());
+        let mut held = Logins::new(Bounds { all: 2, per_address: 1 });
+        let places: Vec<_> = (1..3).map(|last| held.begin(address(last), at(0)).expect("room")).collect();
+        held.hold(places[0].0);
+        assert!(held.begin(address(1), at(9)).is_none(), "an address does not get around what it is held for");
+    }
+
+    #[test]
+    fn flood_from_many_addresses_leaves_room_for_who_comes_next() {
+        let mut logins = Logins::new(BOUNDS);
+        let mut flood: Vec<_> = (1..6).map(|last| logins.begin(address(last), at(0)).expect("room")).collect();
+        flood.push(logins.begin(address(200), at(0)).expect("room"));
+        logins.asked(flood[5].0);
+        logins.hold(flood[5].0);
+        assert!(logins.begin(address(6), at(0)).is_some(), "also where the address that has most has nothing to give");
+        assert!(has_ended(&flood[0].1));
+    }
+
+    #[test]
+    fn guesses_from_many_addresses_hold_half_of_the_places_at_most() {
+        let mut logins = Logins::new(BOUNDS);
+        let guesses: Vec<_> = (1..7).map(|last| logins.begin(address(last), at(0)).expect("room")).collect();
+        guesses.iter().for_each(|(id, _)| {
+            logins.asked(*id);
+            logins.hold(*id);
+        });
+        for last in 7..10 {
+            let (id, _) = logins.begin(address(last), at(0)).expect("room");
+            logins.asked(id);
+        }
+        assert_eq!(guesses.iter().filter(|(_, ends)| has_ended(ends)).count(), 3);
+        assert!(logins.begin(address(10), at(1)).is_none(), "everybody else has asked just now");
     }
 }

@@ -7,6 +7,11 @@ use std::cell::Cell;
 /// The bytes of the one view of zeros that all reads share.
 const ZERO_BYTES: usize = 1 << 20;
 
+thread_local! {
+    /// One for all devices of a shard: there may be a thousand of them.
+    static ZEROS: View = Buf::resident(ZERO_BYTES).freeze();
+}
+
 /// Reads as zeros without copying; drops what is written.
 #[derive(Debug)]
 pub struct Null {
@@ -18,7 +23,7 @@ impl Null {
     /// A device of `blocks` blocks of `block_bytes` (512 or 4096).
     #[must_use]
     pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
-        Self { geometry: Cell::new(geometry(block_bytes, blocks)), zeros: Buf::resident(ZERO_BYTES).freeze() }
+        Self { geometry: Cell::new(geometry(block_bytes, blocks)), zeros: ZEROS.with(View::clone) }
     }
 
     /// The device has `blocks` blocks from now on.

@@ -95,12 +95,11 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Resident memory of a process in MiB.
-pub fn resident_mib(pid: u32) -> Result<u64> {
+/// Resident memory of a process in KiB.
+pub fn resident_kib(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kib: u64 = line.split_whitespace().next().and_then(|word| word.parse().ok()).context("no VmRSS")?;
-    Ok(kib >> 10)
+    line.split_whitespace().next().and_then(|word| word.parse().ok()).context("no VmRSS")
 }
 
 /// This thread runs on `core` only.

@@ -118,6 +118,11 @@ impl Product {
         self.await_answer()
     }
 
+    /// How many lines the daemon's log has.
+    pub fn log_lines(&self) -> Result<usize> {
+        Ok(fs::read_to_string(self.launch.folder.join("blockyard.log"))?.lines().count())
+    }
+
     /// The end of the daemon's log.
     pub fn last_words(&self) -> String {
         let text = fs::read_to_string(self.launch.folder.join("blockyard.log")).unwrap_or_default();

@@ -1,0 +1,160 @@
+//! The log: to stderr, filtered as asked, and of each cause only a few lines in a second.
+//!
+//! Whoever can make us write a line can make us write a million of them, and fill a disk with them.
+
+use crate::failure::Failure;
+use model::{Refusal, code};
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Lines of one cause in one window.
+const LINES_MAX: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Log lines go to stderr from now on.
+///
+/// *Errors*: a sentence for the operator when `filter` is none.
+pub fn start(filter: &str) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
+        let message = format!("\"{filter}\" is not a log filter: {error}");
+        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,dataplane=debug"))
+    })?;
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    tracing_subscriber::registry().with(filter).with(Brevity::default()).with(lines).init();
+    Ok(())
+}
+
+/// Leaves out what one cause says too often, and says how much that was.
+#[derive(Default)]
+struct Brevity(Mutex<HashMap<Identifier, Cause>>);
+
+/// A place in the code that writes lines.
+struct Cause {
+    /// When its window began.
+    since: Instant,
+    lines: u32,
+    left_out: u64,
+    /// What the last of them said.
+    said: String,
+}
+
+impl Brevity {
+    /// Whether a line of the cause may be written; and what was left out of those whose windows are over.
+    fn count(&self, cause: Identifier, now: Instant, said: impl FnOnce() -> String) -> (bool, Vec<(u64, String)>) {
+        let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left_out = Vec::new();
+        causes.retain(|_, cause| {
+            let is_over = now.saturating_duration_since(cause.since) >= WINDOW;
+            if is_over && cause.left_out > 0 {
+                left_out.push((cause.left_out, std::mem::take(&mut cause.said)));
+            }
+            !is_over
+        });
+        let fresh = || Cause { since: now, lines: 0, left_out: 0, said: String::new() };
+        let cause = causes.entry(cause).or_insert_with(fresh);
+        let admitted = cause.lines < LINES_MAX;
+        if admitted {
+            cause.lines += 1;
+        } else {
+            cause.left_out += 1;
+            if cause.left_out == 1 {
+                cause.said = said();
+            }
+        }
+        (admitted, left_out)
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Brevity {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let (admitted, left_out) = self.count(event.metadata().callsite(), Instant::now(), || message_of(event));
+        for (count, said) in left_out {
+            tracing::warn!(count, said, "lines were left out");
+        }
+        admitted
+    }
+}
+
+/// The words of an event, without its fields.
+fn message_of(event: &Event<'_>) -> String {
+    struct Message(String);
+    impl Visit for Message {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            if field.name() == "message" {
+                let _ = write!(self.0, "{value:?}");
+            }
+        }
+    }
+    let mut message = Message(String::new());
+    event.record(&mut message);
+    message.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::Arc;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn log_of_a_flood_is_short_and_says_what_was_left_out() {
+        let written = Lines::default();
+        let writer = written.clone();
+        let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
+        let subscriber = tracing_subscriber::registry().with(Brevity::default()).with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            for peer in 0..1000 {
+                tracing::warn!(peer, "too many logins");
+            }
+            tracing::warn!("something else");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.matches("too many logins").count(), 10, "{text}");
+        assert_eq!(text.matches("something else").count(), 1);
+    }
+
+    #[test]
+    fn window_that_is_over_tells_what_it_left_out_once() {
+        let (brevity, now) = (Brevity::default(), Instant::now());
+        let cause = || tracing::callsite::Identifier(&CALLSITE);
+        let said = || "half-open".to_owned();
+        let admitted = (0..25).filter(|_| brevity.count(cause(), now, said).0).count();
+        assert_eq!(admitted, 10);
+        assert_eq!(brevity.count(cause(), now + WINDOW / 2, said), (false, Vec::new()));
+        assert_eq!(brevity.count(cause(), now + WINDOW, said), (true, vec![(16, "half-open".to_owned())]));
+        assert_eq!(brevity.count(cause(), now + 2 * WINDOW, said), (true, Vec::new()));
+    }
+
+    struct Here;
+    static CALLSITE: Here = Here;
+
+    impl tracing::callsite::Callsite for Here {
+        fn set_interest(&self, _: tracing::subscriber::Interest) {}
+        fn metadata(&self) -> &tracing::Metadata<'_> {
+            unreachable!("nobody asks what it is")
+        }
+    }
+}

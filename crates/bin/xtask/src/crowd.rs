@@ -1,0 +1,133 @@
+//! As many sessions and units as there may be, and strangers who mean harm: whoever behaves is served all the same.
+//!
+//! The daemon has one core and everybody else the other, so the ratios are of what is left of that one, too.
+
+mod attack;
+mod guests;
+mod steady;
+
+use crate::bench::measure::{resident_kib, stay_on};
+use crate::client::{Caller, Client};
+use crate::target::product::{Launch, Product};
+use crate::target::{Target, Unit, free_portal};
+use anyhow::{Context, Result};
+use attack::Attack;
+use clap::Args;
+use guests::Guests;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::time::{Duration, Instant};
+use steady::Rate;
+
+const SERVER_CORE: usize = 1;
+const CLIENT_CORE: usize = 0;
+/// Sessions that are measured.
+const STEADY: usize = 16;
+/// Where the crowd's sessions may not make the daemon larger by more than this, each.
+const SESSION_KIB_MAX: f64 = 32.0;
+/// What is left to those who behave.
+const SHARE_MIN: f64 = 0.8;
+/// A name that has to prove something, and what it is.
+const GUARDED: u16 = 60_000;
+const SECRET: &str = "a secret that nobody guesses";
+
+#[derive(Args)]
+pub struct Options {
+    /// Sessions of the crowd, each of an initiator of its own; with those who are measured the default is all that there may be
+    #[arg(long, default_value_t = 2048 - STEADY as u16 - 1)]
+    sessions: u16,
+    /// Units of the target
+    #[arg(long, default_value_t = 1024)]
+    units: u16,
+    /// How long each measurement lasts
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+}
+
+/// Prints what came out; false when somebody was not served, or memory was not bounded.
+pub fn run(options: &Options) -> Result<bool> {
+    raise_descriptors()?;
+    stay_on(CLIENT_CORE).context("cannot stay on the clients' core")?;
+    let scratch = tempfile::tempdir()?;
+    let (product, units) = furnish(scratch.path(), options)?;
+    let (pid, span) = (product.pid(), Duration::from_secs(options.seconds));
+    let mut steady: Vec<Client> =
+        (0..STEADY).map(|n| Client::log_in(&units[n % units.len()], n as u16)).collect::<Result<_>>()?;
+    let alone = steady::measure(&mut steady, span)?;
+    let before = resident_kib(pid)?;
+    let guests = Guests::welcome(&units, options.sessions)?;
+    let each = (resident_kib(pid)? - before) as f64 / f64::from(options.sessions);
+    let served = guests.commands;
+    println!("login storm    {} sessions in {:.1?}", options.sessions, guests.logged_in_within);
+    println!("memory         {} MiB before, {each:.1} KiB for each session", before >> 10);
+    let crowded = steady::measure(&mut steady, span)?;
+    let attack = Attack::begin(&units[0]);
+    let attacked = steady::measure(&mut steady, span)?;
+    let peak = resident_kib(pid)?;
+    let begin = Instant::now();
+    let late = Client::log_in(&units[0], 100);
+    let welcome = begin.elapsed();
+    let harm = attack.end()?;
+    println!("attack         {harm}");
+    println!("memory         {} MiB under attack", peak >> 10);
+    println!(
+        "good login     {}",
+        late.as_ref().map_or_else(|error| format!("{error:#}"), |_| format!("in {welcome:.1?}"))
+    );
+    print("alone", &alone, &alone);
+    print("in the crowd", &crowded, &alone);
+    print("under attack", &attacked, &alone);
+    let all_live = guests.leave()?;
+    println!("sessions       {all_live} of {} live; {served} commands of theirs ended with GOOD", options.sessions);
+    let log_lines = product.log_lines()?;
+    println!("log            {log_lines} lines");
+    let well = late.is_ok() && all_live == options.sessions && each <= SESSION_KIB_MAX;
+    let share = attacked.per_second / alone.per_second;
+    println!(
+        "crowd: {}, {share:.2} of the rate is left under attack ({SHARE_MIN} is asked for)",
+        if well { "everybody was served" } else { "somebody was not served, or memory grew" }
+    );
+    Ok(well)
+}
+
+fn print(name: &str, rate: &Rate, alone: &Rate) {
+    let share = rate.per_second / alone.per_second;
+    println!("{name:<14} {:.0} IOPS ({share:.2}), p99 {:?}", rate.per_second, rate.p99);
+}
+
+/// As many descriptors as the system allows.
+fn raise_descriptors() -> Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    Ok(setrlimit(Resource::Nofile, limit)?)
+}
+
+/// A daemon with one target of so many units, for everybody.
+fn furnish(folder: &std::path::Path, options: &Options) -> Result<(Product, Vec<Unit>)> {
+    let portal = free_portal()?;
+    let product = Product::launch(Launch {
+        folder: folder.to_owned(),
+        portals: vec![portal],
+        core: Some(SERVER_CORE),
+        arguments: vec!["--shards".into(), "1".into()],
+        wrapper: Vec::new(),
+    })?;
+    let secret = folder.join("secret");
+    std::fs::write(&secret, SECRET)?;
+    let guarded = Caller { number: GUARDED, ..Caller::default() }.name();
+    product.command(&["host", "add", "anyone", "--any"])?;
+    let secret = secret.to_string_lossy();
+    product.command(&["host", "add", "guarded", "--initiator", &guarded, "--chap-secret-file", &secret])?;
+    let iqn = format!("{}:crowd", crate::target::product::IQN);
+    product.command(&["target", "add", "crowd", "--iqn", &iqn])?;
+    let begin = Instant::now();
+    let mut units = Vec::new();
+    for lun in 0..options.units {
+        let (name, number) = (format!("unit{lun}"), lun.to_string());
+        product.command(&["volume", "create", &name, "64MiB", "--null"])?;
+        product.command(&["present", &name, "anyone", "--target", "crowd", "--lun", &number])?;
+        units.push(Unit { portal, iqn: iqn.clone(), lun });
+    }
+    product.command(&["present", "unit0", "guarded", "--target", "crowd", "--lun", "0"])?;
+    println!("units          {} made and presented in {:.1?}", options.units, begin.elapsed());
+    Ok((product, units))
+}

@@ -1,0 +1,109 @@
+//! Strangers who mean harm: logins that are never ended, or one byte at a time, and guesses of a secret.
+
+use super::{GUARDED, SECRET};
+use crate::client::{Caller, Client};
+use crate::random::Random;
+use crate::target::Unit;
+use anyhow::{Result, anyhow};
+use iscsi::chap::{Algorithm, Credential, Secret};
+use iscsi::login::InitiatorAuth;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_millis(10);
+/// In each tick: new connections that say half of a login, connections that say one byte more, and guesses.
+const KNOCKS: usize = 10;
+const DRIPS: usize = 20;
+const GUESSES: usize = 1;
+/// Connections that are kept, also when the target has closed them.
+const HELD_MAX: usize = 6000;
+const GUESSING_MAX: usize = 1500;
+/// What a login begins with: an immediate Login request that asks for the security stage.
+const LOGIN: [u8; 4] = [0x43, 0x00, 0x00, 0x00];
+
+/// An attack under way.
+pub struct Attack {
+    thread: JoinHandle<Result<Harm>>,
+    end: Arc<AtomicBool>,
+}
+
+/// What was tried.
+#[derive(Default)]
+pub struct Harm {
+    knocks: u64,
+    refused: u64,
+    drips: u64,
+    guesses: u64,
+}
+
+impl fmt::Display for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { knocks, refused, drips, guesses } = self;
+        write!(f, "{knocks} half-open logins ({refused} not even that), {drips} single bytes, {guesses} wrong secrets")
+    }
+}
+
+impl Attack {
+    /// Begins, and goes on until [`Attack::end`].
+    pub fn begin(unit: &Unit) -> Self {
+        let (unit, end) = (unit.clone(), Arc::new(AtomicBool::new(false)));
+        let over = end.clone();
+        Self { thread: thread::spawn(move || attack(&unit, &over)), end }
+    }
+
+    /// What was tried until now.
+    pub fn end(self) -> Result<Harm> {
+        self.end.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| anyhow!("the attack panicked"))?
+    }
+}
+
+fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
+    let (mut harm, mut random) = (Harm::default(), Random::new(7));
+    let (mut held, mut guessing): (VecDeque<TcpStream>, VecDeque<Client>) = Default::default();
+    let wrong = Credential { name: "guarded".into(), secret: Secret::new(SECRET.to_uppercase())? };
+    let wrong = InitiatorAuth::chap(wrong, None, Algorithm::Md5)?;
+    while !over.load(Ordering::Relaxed) {
+        for _ in 0..KNOCKS {
+            let caller = Caller { from: Some(anywhere(&mut random)), ..Caller::default() };
+            harm.knocks += 1;
+            match caller.connect(unit.portal) {
+                Ok(mut socket) => {
+                    // The target may have closed it again.
+                    let _ = socket.write(&LOGIN);
+                    held.push_back(socket);
+                }
+                Err(_) => harm.refused += 1,
+            }
+        }
+        for _ in 0..DRIPS.min(held.len()) {
+            let at = usize::try_from(random.below(held.len() as u64))?;
+            harm.drips += u64::from(held[at].write(&[0]).is_ok());
+        }
+        for _ in 0..GUESSES {
+            let caller = Caller { number: GUARDED, from: Some(anywhere(&mut random)), auth: wrong.clone() };
+            if let Ok(client) = Client::knock(unit, unit.portal, &caller) {
+                harm.guesses += 1;
+                guessing.push_back(client);
+            }
+        }
+        // Whoever is told no is gone; the others wait for their answer.
+        guessing.retain_mut(|client| client.turn(Duration::ZERO).is_ok() && !client.is_over());
+        held.drain(..held.len().saturating_sub(HELD_MAX));
+        guessing.drain(..guessing.len().saturating_sub(GUESSING_MAX));
+        thread::sleep(TICK);
+    }
+    Ok(harm)
+}
+
+/// Some address of this machine.
+fn anywhere(random: &mut Random) -> Ipv4Addr {
+    let mut octet = || u8::try_from(1 + random.below(250)).expect("at most 250");
+    Ipv4Addr::new(127, octet(), octet(), octet())
+}

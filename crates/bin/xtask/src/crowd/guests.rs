@@ -1,0 +1,95 @@
+//! The crowd: sessions that come all at once, do a little each, and stay.
+
+use crate::client::{Caller, Client, ensure_good};
+use crate::target::Unit;
+use anyhow::{Context, Result, anyhow};
+use block::{Buf, Rope};
+use iscsi::initiator::DataIn;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Threads, each with sessions from an address of its own: one address may not have more half-open.
+const THREADS: u16 = 40;
+/// Between two looks for what the target asks of a session that is idle.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Sessions that are there until they leave.
+pub struct Guests {
+    threads: Vec<JoinHandle<Result<u16>>>,
+    leave: Arc<AtomicBool>,
+    /// From the first knock to the last login.
+    pub logged_in_within: Duration,
+    /// Commands that they have had answered by the end, all with GOOD.
+    pub commands: u32,
+}
+
+impl Guests {
+    /// All of them log in at once; each writes and reads a block of its unit.
+    pub fn welcome(units: &[Unit], sessions: u16) -> Result<Self> {
+        let leave = Arc::new(AtomicBool::new(false));
+        let (ready, done) =
+            (Arc::new(Barrier::new(usize::from(THREADS) + 1)), Arc::new(Barrier::new(usize::from(THREADS) + 1)));
+        let threads = (0..THREADS)
+            .map(|thread| {
+                let (units, leave) = (units.to_vec(), leave.clone());
+                let (ready, done) = (ready.clone(), done.clone());
+                let numbers: Vec<u16> = (thread..sessions).step_by(usize::from(THREADS)).collect();
+                thread::spawn(move || {
+                    let clients = log_in(&units, thread, &numbers);
+                    ready.wait();
+                    let served = clients.and_then(|mut clients| use_each(&mut clients).map(|()| clients));
+                    done.wait();
+                    stay(served?, &leave)
+                })
+            })
+            .collect();
+        let begin = Instant::now();
+        ready.wait();
+        let logged_in_within = begin.elapsed();
+        done.wait();
+        Ok(Self { threads, leave, logged_in_within, commands: 4 * u32::from(sessions) })
+    }
+
+    /// How many of them were there to the end.
+    pub fn leave(self) -> Result<u16> {
+        self.leave.store(true, Ordering::Relaxed);
+        let mut live = 0;
+        for thread in self.threads {
+            live += thread.join().map_err(|_| anyhow!("a guest panicked"))??;
+        }
+        Ok(live)
+    }
+}
+
+fn log_in(units: &[Unit], thread: u16, numbers: &[u16]) -> Result<Vec<Client>> {
+    let [high, low] = thread.to_be_bytes();
+    let from = Some(Ipv4Addr::new(127, 1, high, low + 1));
+    let one = |&number: &u16| {
+        let caller = Caller { number: 1000 + number, from, ..Caller::default() };
+        Client::log_in_as(&units[usize::from(number) % units.len()], &caller).with_context(|| format!("guest {number}"))
+    };
+    numbers.iter().map(one).collect()
+}
+
+fn use_each(clients: &mut [Client]) -> Result<()> {
+    for client in clients {
+        client.write(8, Rope::from(Buf::zeroed(client.block_bytes as usize)))?;
+        ensure_good(&client.await_completion()?)?;
+        client.read(8, 1, DataIn::Discard(client.block_bytes))?;
+        ensure_good(&client.await_completion()?)?;
+    }
+    Ok(())
+}
+
+/// Answers what the target asks; how many are there at the end.
+fn stay(mut clients: Vec<Client>, leave: &AtomicBool) -> Result<u16> {
+    while !leave.load(Ordering::Relaxed) {
+        clients.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))?;
+        thread::sleep(LOOK);
+    }
+    use_each(&mut clients)?;
+    Ok(u16::try_from(clients.len())?)
+}
