@@ -13,7 +13,7 @@ mod snapshot;
 mod volume;
 
 pub use auth::{AuthCommand, ChapOptions};
-pub use conform::ConformOptions;
+pub use conform::{AimOptions, ConformOptions, ReadyOptions};
 pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{GroupCommand, HostCommand, TargetCommand};
@@ -146,6 +146,13 @@ pub enum Command {
 
 Units are read and nothing is written; sessions of other initiators are not touched. Exit code 1 when a rule is broken.")]
     Conform(ConformOptions),
+    /// Ask a unit whether it has what a cluster, a hypervisor or a database needs
+    #[command(after_help = "Example:
+  blockyard ready --for windows-cluster iscsi://10.0.0.5/iqn.2026-11.io.blockyard:target
+  blockyard ready --for vmware iscsi://san/iqn.2026-11.io.blockyard:target/3 --initiator iqn.1998-01.com.vmware:esx1
+
+Every line is asked of the running unit, as the host sees it, and nothing is written. Exit code 1 when something is missing.")]
+    Ready(ReadyOptions),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  blockyard completion bash > /etc/bash_completion.d/blockyard")]
     Completion {

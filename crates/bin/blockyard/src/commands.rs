@@ -46,7 +46,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Session(command) => sessions::run(&desk, &command),
         Command::Portal(command) => portals::run(&desk, command),
         Command::Status { check } => status::status(&desk, check),
-        Command::Serve(_) | Command::Conform(_) | Command::Completion { .. } => {
+        Command::Serve(_) | Command::Conform(_) | Command::Ready(_) | Command::Completion { .. } => {
             unreachable!("these need no daemon and run before")
         }
     }

@@ -1,6 +1,6 @@
 //! The door to the checks of a target: `blockyard conform`.
 
-use crate::args::{ConformOptions, Global};
+use crate::args::{AimOptions, ConformOptions, Global};
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use crate::secret;
@@ -14,7 +14,7 @@ const HEADER: &[&str] = &["RESULT", "CHECK", "SECTION", "RULE"];
 
 /// Every check is done, and what it came to is printed as it ends.
 pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
-    let aim = aim_of(options)?;
+    let aim = aim_of(&options.aim)?;
     let out = Output::new(global);
     let chosen = || CHECKS.iter().filter(|check| check.name.starts_with(&options.only));
     let left_out = chosen().filter(|check| check.destroys && !options.destructive).count();
@@ -62,7 +62,8 @@ pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
     if failed == 0 { Ok(()) } else { Err(Failure::Said) }
 }
 
-fn aim_of(options: &ConformOptions) -> Result<Aim, Failure> {
+/// The unit that is meant.
+pub fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
     let usage = |why: &dyn ToString| Failure::Usage(why.to_string());
     let mut aim: Aim = options.url.parse().map_err(|why| usage(&why))?;
     if let Some(name) = &options.initiator {

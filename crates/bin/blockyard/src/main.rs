@@ -15,6 +15,7 @@ mod failure;
 mod log;
 mod output;
 mod progress;
+mod ready;
 mod secret;
 mod serve;
 
@@ -39,6 +40,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(options) => serve::serve(&options, cli.global.socket),
         Command::Completion { shell } => commands::completion(shell),
         Command::Conform(options) => conform::run(&options, &cli.global),
+        Command::Ready(options) => ready::run(&options, &cli.global),
         command => commands::run(command, &cli.global),
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Each check makes connections of its own and says what it found: that the target keeps the rule, that it breaks it and how, or
 //! that the rule cannot be tried with this target. Most write nothing to its units and disturb nobody else; those that write, reset
-//! or reserve say so, and are done only by who allows it.
+//! or reserve say so, and are done only by who allows it. [`ready`] asks a unit for what those need who are to use it.
 
 mod aim;
 mod checks;
+pub mod ready;
 mod session;
 mod wire;
 

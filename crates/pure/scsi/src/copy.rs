@@ -1,16 +1,22 @@
-//! Third-party copy (SPC-4): EXTENDED COPY (LID1), RECEIVE COPY RESULTS and what VPD page 8Fh says of them.
+//! Third-party copy (SPC-4): EXTENDED COPY, tokens, what is received of both, and what VPD page 8Fh says of them.
 //!
 //! The copy manager of a unit copies between units that the asking nexus sees itself, and asks each of them as that nexus: what
 //! is reserved, write-protected or not served for it there stays so. Whatever else there is does not exist here.
 
+mod known;
 mod list;
+mod ranges;
 mod report;
+mod rod;
 mod run;
 mod third;
+mod token;
 
+pub(crate) use known::Copies;
 pub(crate) use list::check_list_length;
+pub(crate) use ranges::check_ranges_length;
 pub(crate) use report::emit_third_party_page;
-pub(crate) use run::Copies;
+pub(crate) use token::Tokens;
 
 use crate::command::NexusId;
 use crate::identity::{Identity, TargetPort};
@@ -21,14 +27,21 @@ use block::{Extent, Geometry, Lba, Rope, Run, View};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What a unit is asked for a copy, on its way.
 pub type Copying<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Knows which units a nexus sees.
+/// What a copy manager needs of the outside: which units a nexus sees, time, and chance.
 pub trait Neighbours {
     /// The units that the nexus sees through its port, each once, the asking one among them.
     fn of(&self, asker: &CopyAsker) -> Vec<Neighbour>;
+
+    /// How long it is since some instant.
+    fn now(&self) -> Duration;
+
+    /// Fills `out` with what nobody can guess.
+    fn random(&self, out: &mut [u8]);
 }
 
 /// A unit that a nexus sees.
@@ -60,6 +73,9 @@ pub trait CopyUnit {
 
     /// What it has in `extent` reads as zeros, and has no place where it need not have one; stable.
     fn discard(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<(), Sense>>;
+
+    /// What `token` stands for, which is one of its own; `deletes` ends it.
+    fn token(&self, asker: CopyAsker, token: Box<[u8; 512]>, deletes: bool) -> Copying<'_, Result<Vec<Extent>, Sense>>;
 
     /// It has `data` from `start` on, by order of `asker`; stable.
     fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>>;

@@ -9,6 +9,7 @@ use crate::sense::{AdditionalSense, Sense};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     CompareAndWrite,
+    CopyOperationAbort,
     ExtendedCopy,
     GetLbaStatus,
     Inquiry,
@@ -18,6 +19,7 @@ pub(crate) enum Verb {
     OrWrite,
     PersistentReserveIn,
     PersistentReserveOut,
+    PopulateToken,
     PreFetch,
     Read,
     ReadCapacity10,
@@ -41,6 +43,7 @@ pub(crate) enum Verb {
     WriteAtomic,
     WriteAndVerify,
     WriteSame,
+    WriteUsingToken,
 }
 
 /// What an operation moves, and where its CDB says how much.
@@ -143,7 +146,7 @@ use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, Lis
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 63] = [
+pub(crate) static OPERATIONS: [Operation; 69] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
     row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE | MEANWHILE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
@@ -184,8 +187,14 @@ pub(crate) static OPERATIONS: [Operation; 63] = [
     row("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x06, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
     row("PERSISTENT RESERVE OUT, REGISTER AND MOVE", Verb::PersistentReserveOut, Keys, List { at: 5, bytes: 4 }, ACTION | ALONE | STANDBY, &[0x5F, 0x07, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[SCOPE_TYPE]),
     row("EXTENDED COPY (LID1)", Verb::ExtendedCopy, Writes, List { at: 10, bytes: 4 }, ACTION, &[0x83, 0x00, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("EXTENDED COPY (LID4)", Verb::ExtendedCopy, Writes, List { at: 10, bytes: 4 }, ACTION, &[0x83, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("POPULATE TOKEN", Verb::PopulateToken, Reads, List { at: 10, bytes: 4 }, MEDIUM | ACTION | ALONE, &[0x83, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("WRITE USING TOKEN", Verb::WriteUsingToken, Writes, List { at: 10, bytes: 4 }, MEDIUM | WRITES | ACTION, &[0x83, 0x11, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("COPY OPERATION ABORT", Verb::CopyOperationAbort, Writes, Nothing, ACTION, &[0x83, 0x1C, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
     row("RECEIVE COPY RESULTS, COPY STATUS", Verb::ReceiveCopyResults, Reads, Answer { at: 10, bytes: 4 }, ACTION, &[0x84, 0x00, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("RECEIVE COPY RESULTS, OPERATING PARAMETERS", Verb::ReceiveCopyResults, Reads, Answer { at: 10, bytes: 4 }, ACTION, &[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("RECEIVE COPY STATUS (LID4)", Verb::ReceiveCopyResults, Reads, Answer { at: 10, bytes: 4 }, ACTION, &[0x84, 0x05, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
+    row("RECEIVE ROD TOKEN INFORMATION", Verb::ReceiveCopyResults, Reads, Answer { at: 10, bytes: 4 }, ACTION, &[0x84, 0x07, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
     row("READ (16)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x88, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
     row("COMPARE AND WRITE", Verb::CompareAndWrite, Writes, BlocksTwice, MEDIUM | WRITES | ALONE, &[0x89, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),
     row("WRITE (16)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x8A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_16]),

@@ -124,6 +124,7 @@ impl Request {
             Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
             Verb::PersistentReserveOut => check_list_length(self.cdb),
             Verb::ExtendedCopy => copy::check_list_length(self.cdb),
+            Verb::PopulateToken | Verb::WriteUsingToken => copy::check_ranges_length(self.cdb),
             Verb::Sanitize => sanitize::check_list_length(self.cdb, shape.block_bytes),
             Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
             // Only a write without boundaries is whole.

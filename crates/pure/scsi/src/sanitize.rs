@@ -202,6 +202,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if !sanitizer.admits() {
             return Err(Sense::illegal(AdditionalSense::COMMAND_SEQUENCE_ERROR).into());
         }
+        self.tokens.cancel(EVERYTHING);
         let before = self.sanitize.state();
         self.sanitize.install(State::Running(Sanitizing::new(method, exits)));
         if let Err(why) = self.keep().await {

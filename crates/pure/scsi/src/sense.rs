@@ -53,6 +53,13 @@ impl AdditionalSense {
     pub(crate) const MISCOMPARE_DURING_VERIFY: Self = Self(0x1D, 0x00);
     pub(crate) const INVALID_OPERATION_CODE: Self = Self(0x20, 0x00);
     pub(crate) const LBA_OUT_OF_RANGE: Self = Self(0x21, 0x00);
+    pub(crate) const UNSUPPORTED_TOKEN_TYPE: Self = Self(0x23, 0x01);
+    pub(crate) const TOKEN_UNKNOWN: Self = Self(0x23, 0x04);
+    pub(crate) const TOKEN_CORRUPT: Self = Self(0x23, 0x05);
+    pub(crate) const TOKEN_EXPIRED: Self = Self(0x23, 0x07);
+    pub(crate) const TOKEN_CANCELLED: Self = Self(0x23, 0x08);
+    pub(crate) const TOKEN_DELETED: Self = Self(0x23, 0x09);
+    pub(crate) const INVALID_TOKEN_LENGTH: Self = Self(0x23, 0x0A);
     pub(crate) const INVALID_FIELD_IN_CDB: Self = Self(0x24, 0x00);
     pub(crate) const LOGICAL_UNIT_NOT_SUPPORTED: Self = Self(0x25, 0x00);
     pub(crate) const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self(0x26, 0x00);
@@ -72,6 +79,7 @@ impl AdditionalSense {
     pub(crate) const INTERNAL_TARGET_FAILURE: Self = Self(0x44, 0x00);
     pub(crate) const INVALID_MESSAGE: Self = Self(0x49, 0x00);
     pub(crate) const INSUFFICIENT_REGISTRATION_RESOURCES: Self = Self(0x55, 0x04);
+    pub(crate) const INSUFFICIENT_RESOURCES_FOR_TOKEN: Self = Self(0x55, 0x0D);
 }
 
 /// Where the wrong field is (SPC-4, field pointer sense key specific data).

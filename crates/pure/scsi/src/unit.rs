@@ -6,14 +6,14 @@ mod nexus;
 use crate::alua::PortGroups;
 use crate::attention::UnitAttention;
 use crate::command::{ManagementOutcome, NexusId, TaskAttribute, TaskManagement, TaskTag};
-use crate::copy::Copies;
+use crate::copy::{Copies, Tokens};
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
 use crate::incoming::Incoming;
 use crate::log::{Counters, Statistics};
 use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::reservation::{InitiatorPort, ItNexus, Reservations};
-use crate::sanitize::Sanitize;
+use crate::sanitize::{EVERYTHING, Sanitize};
 use crate::task_set::{Affected, Claim, TaskSet, Ticket};
 use crate::threshold::Reached;
 use block::{BlockDevice, Extent, Geometry};
@@ -41,6 +41,7 @@ pub struct LogicalUnit<D> {
     pub(crate) reservations: Reservations,
     pub(crate) port_groups: PortGroups,
     pub(crate) copies: Copies,
+    pub(crate) tokens: Tokens,
     pub(crate) sanitize: Sanitize,
     /// True when the device tells its space: a thin one, with thresholds.
     pub(crate) tells_space: bool,
@@ -68,6 +69,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             reservations: Reservations::default(),
             port_groups: PortGroups::default(),
             copies: Copies::default(),
+            tokens: Tokens::default(),
             sanitize: Sanitize::default(),
             tells_space,
             reached: Cell::default(),
@@ -194,6 +196,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     ///
     /// Hosts do not forget what they have cached because of it: the caller sees to it that nobody has the unit in use.
     pub fn medium_may_have_changed(&self) {
+        self.tokens.cancel(EVERYTHING);
         self.nexuses.establish_for_all(UnitAttention::MediumMayHaveChanged);
     }
 

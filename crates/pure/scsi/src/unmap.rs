@@ -23,6 +23,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let mut all: Option<Written> = None;
         for extent in extents {
             ticket.check_live()?;
+            self.tokens.cancel(extent);
             let written = self.device.discard(extent).await;
             if written.as_ref().is_err_and(|error| error.kind == IoErrorKind::NoSpace) {
                 // UNMAP asks and does not demand: where even giving back would take space (a part of a granule

@@ -1,17 +1,15 @@
-//! Trying a target.
+//! Trying a target, and asking a unit whether it is ready.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use conform::ready::Purpose;
 use std::path::PathBuf;
 
-/// Which target is tried, and as whom.
+/// Which unit of which target, and as whom.
 #[derive(Debug, Args)]
-pub struct ConformOptions {
+pub struct AimOptions {
     /// The unit that is read: iscsi://HOST[:PORT]/TARGET[/LUN]
     #[arg(value_name = "URL")]
     pub url: String,
-    /// Also do what writes to the unit, resets it or reserves it: what is there is lost
-    #[arg(long)]
-    pub destructive: bool,
     /// The initiator's name [default: iqn.2026-11.io.blockyard:conform]
     #[arg(long, value_name = "IQN")]
     pub initiator: Option<String>,
@@ -21,7 +19,54 @@ pub struct ConformOptions {
     /// The file with the CHAP secret, or - [default: $BLOCKYARD_CHAP_SECRET]
     #[arg(long, value_name = "FILE", requires = "chap_user")]
     pub chap_secret_file: Option<PathBuf>,
+}
+
+/// Which target is tried.
+#[derive(Debug, Args)]
+pub struct ConformOptions {
+    #[command(flatten)]
+    pub aim: AimOptions,
+    /// Also do what writes to the unit, resets it or reserves it: what is there is lost
+    #[arg(long)]
+    pub destructive: bool,
     /// Only checks whose name begins so
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub only: String,
+}
+
+/// Which unit is asked, and for whom.
+#[derive(Debug, Args)]
+pub struct ReadyOptions {
+    #[command(flatten)]
+    pub aim: AimOptions,
+    /// Who is to use the unit
+    #[arg(long = "for", value_enum, value_name = "USE")]
+    pub purpose: Use,
+}
+
+/// Who is to use a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Use {
+    /// Windows Server Failover Clustering
+    WindowsCluster,
+    /// VMware ESXi with VMFS
+    Vmware,
+    /// Oracle RAC on ASM
+    OracleRac,
+    /// Proxmox VE with LVM on a shared unit
+    Proxmox,
+    /// Pacemaker with fence_scsi or sbd
+    LinuxHa,
+}
+
+impl From<Use> for Purpose {
+    fn from(chosen: Use) -> Self {
+        match chosen {
+            Use::WindowsCluster => Self::WindowsCluster,
+            Use::Vmware => Self::Vmware,
+            Use::OracleRac => Self::OracleRac,
+            Use::Proxmox => Self::Proxmox,
+            Use::LinuxHa => Self::LinuxHa,
+        }
+    }
 }

@@ -197,3 +197,58 @@ fn daemon_keeps_every_rule_that_conform_tries() {
     assert_eq!(ask(dir.path(), &["conform", "nonsense"]).code, 2);
     end(&mut daemon, Signal::TERM);
 }
+
+#[test]
+fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut daemon = start(dir.path());
+    wait_until_served(dir.path());
+    let file = dir.path().join("volume.img").to_string_lossy().into_owned();
+    for arguments in [
+        &["volume", "create", "memory", "16MiB", "--ram"][..],
+        &["volume", "create", "large", "16MiB", "--ram", "--block-size", "4096"],
+        &["volume", "create", "file", "16MiB", "--file", &file],
+        &["host", "add", "conform", "--initiator", "iqn.2026-11.io.blockyard:conform"],
+        &["present", "memory", "conform"],
+        &["present", "large", "conform", "--read-only"],
+        &["present", "file", "conform"],
+    ] {
+        assert_eq!(ask(dir.path(), arguments).code, 0, "{arguments:?}");
+    }
+    let cell = |table: &str, column: usize| {
+        let told = ask(dir.path(), &[table, "list", "--no-headers"]).stdout;
+        told.split('\t').nth(column).expect("a cell").trim().to_owned()
+    };
+    let url = format!("iscsi://{}/{}", cell("portal", 0), cell("target", 1));
+    let missing = |lun: u16, purpose: &str| {
+        let told = ask(dir.path(), &["ready", "--for", purpose, &format!("{url}/{lun}"), "--no-headers"]);
+        let names = |result: &str| {
+            let of = |line: &str| line.split('\t').nth(1).map(str::to_owned);
+            told.stdout.lines().filter(|line| line.starts_with(result)).filter_map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(names("unknown"), Vec::<String>::new(), "{}", told.stdout);
+        let missing = names("MISSING");
+        assert_eq!(told.code, i32::from(!missing.is_empty()), "{}{}", told.stdout, told.stderr);
+        assert!(!told.stdout.is_empty() && told.stdout.lines().count() == names("").len());
+        missing
+    };
+    // A volume of memory has no thresholds, and keeps no reservations.
+    assert_eq!(missing(0, "vmware"), ["thin.thresholds"]);
+    assert_eq!(missing(0, "windows-cluster"), ["reservations.survive"]);
+    assert_eq!(missing(0, "linux-ha"), ["reservations.survive"]);
+    assert_eq!(missing(0, "oracle-rac"), Vec::<String>::new());
+    assert_eq!(missing(0, "proxmox"), Vec::<String>::new());
+    assert_eq!(missing(1, "vmware"), ["unit.writable", "unit.blocks", "thin.thresholds"]);
+    assert_eq!(missing(2, "proxmox"), ["thin.unmap", "thin.zeros"]);
+    let told = ask(dir.path(), &["ready", "--for", "vmware", &format!("{url}/1")]);
+    assert!(
+        told.stdout.contains("its blocks have 4096 bytes\tmake the volume with --block-size 512"),
+        "{}",
+        told.stdout
+    );
+    // A unit that is not there is ready for nobody.
+    let absent = ask(dir.path(), &["ready", "--for", "proxmox", &format!("{url}/9"), "--no-headers"]);
+    assert!(absent.code == 1 && absent.stdout.lines().all(|line| line.starts_with("unknown\t")), "{}", absent.stdout);
+    assert_eq!(ask(dir.path(), &["ready", &url]).code, 2, "for whom?");
+    end(&mut daemon, Signal::TERM);
+}

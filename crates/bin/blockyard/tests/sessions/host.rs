@@ -209,7 +209,12 @@ impl Host {
 
     /// What a command without data out answers, of at most 512 bytes.
     pub async fn ask(&mut self, cdb: &[u8]) -> Result<Vec<u8>, (u8, u8, u8)> {
-        let done = self.command(cdb, None, DataIn::Into(Buf::zeroed(512))).await;
+        self.ask_long(cdb, 512).await
+    }
+
+    /// What a command without data out answers, of at most so many bytes.
+    pub async fn ask_long(&mut self, cdb: &[u8], bytes_max: usize) -> Result<Vec<u8>, (u8, u8, u8)> {
+        let done = self.command(cdb, None, DataIn::Into(Buf::zeroed(bytes_max))).await;
         judge(&done)?;
         Ok(done.data_in.unwrap().to_vec())
     }

@@ -84,3 +84,75 @@ fn host_copies_between_its_own_volumes_and_finds_no_other() {
         });
     }
 }
+
+/// POPULATE TOKEN of 8 blocks from block 0; the token.
+async fn token(host: &mut Host) -> Vec<u8> {
+    let mut list = vec![0, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16];
+    list.extend(0_u64.to_be_bytes());
+    list.extend([0, 0, 0, 8, 0, 0, 0, 0]);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[9], cdb[13]) = (0x83, 0x10, 1, 32);
+    assert_eq!(host.status_of(&cdb, &list).await, GOOD);
+    let mut token = Vec::new();
+    // RECEIVE ROD TOKEN INFORMATION, of which the host asks for as much as it takes at once.
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[5], cdb[12]) = (0x84, 7, 1, 4);
+    token.extend(host.ask_long(&cdb, 1024).await.unwrap());
+    assert_eq!(token.len(), 38 + 512);
+    token.split_off(38)
+}
+
+/// WRITE USING TOKEN of 8 blocks to block 32.
+async fn write_by(host: &mut Host, token: &[u8]) -> Answer {
+    let mut list = vec![0x02, 0x26];
+    list.resize(16, 0);
+    list.extend(token);
+    list.extend([0, 0, 0, 0, 0, 0, 0, 16]);
+    list.extend(32_u64.to_be_bytes());
+    list.extend([0, 0, 0, 8, 0, 0, 0, 0]);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[9], cdb[12], cdb[13]) = (0x83, 0x11, 2, 0x02, 0x28);
+    host.status_of(&cdb, &list).await
+}
+
+/// A host's token copies between its volumes, of whatever pools and shards; nobody else's sees what it stands for.
+#[test]
+fn token_copies_between_volumes_of_its_host_until_it_is_written_and_opens_nothing_to_others() {
+    for shards in [1, 3] {
+        Sim::new(22).run(async move |sim| {
+            let (node, mut web) = furnished(&sim, shards).await;
+            volume(&node, "tank/vm2", "web", 1).await;
+            let initiators = vec![initiator("db").parse().unwrap()];
+            let (networks, chap, mutual_chap) = (Vec::new(), None, None);
+            let db = NewHost { name: name("db"), initiators, any: false, networks, chap, mutual_chap };
+            node.control.add_host(db).await.unwrap();
+            volume(&node, "tank/secret", "db", 0).await;
+            let mut db = Host::login(&sim, &Login { unproven: true, ..Login::of("db", 0) }).await;
+            db.take_attention().await;
+            db.write(0, 0x5E).await;
+            let stolen = token(&mut db).await;
+            assert_eq!(web.test_unit_ready().await, Some((0x3F, 0x0E)));
+            for block in 0..8 {
+                web.write(block, 0x11).await;
+            }
+            let own = token(&mut web).await;
+            web.address(1);
+            web.take_attention().await;
+            assert_eq!(write_by(&mut web, &own).await, GOOD);
+            assert_eq!((web.read(32).await, web.read(39).await), (vec![0x11; 512], vec![0x11; 512]));
+            assert_eq!((web.read(31).await, web.read(40).await), (vec![0; 512], vec![0; 512]));
+            assert_eq!(write_by(&mut web, &stolen).await, (2, Some((5, 0x23, 0x04))), "it does not see the volume");
+            assert_eq!(write_by(&mut db, &own).await, (2, Some((5, 0x23, 0x04))));
+            assert_eq!(db.read(32).await, [0; 512]);
+            web.address(0);
+            web.write(3, 0x22).await;
+            web.address(1);
+            assert_eq!(write_by(&mut web, &own).await, (2, Some((5, 0x23, 0x08))), "its blocks were written");
+            let node = node.restarted(1).await;
+            let mut web = Host::login(&sim, &Login::of(crate::array::OPEN, 0)).await;
+            web.take_attention().await;
+            assert_eq!(write_by(&mut web, &own).await, (2, Some((5, 0x23, 0x04))), "tokens end with the daemon");
+            drop(node);
+        });
+    }
+}

@@ -9,6 +9,7 @@ use scsi::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours, Sense};
 use shard::World;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 /// Knows what the sessions see that reach the units of one shard.
 pub struct Neighbourhood<W: World>(Weak<Seat<W>>);
@@ -41,6 +42,16 @@ impl<W: World> Neighbourhood<W> {
 impl<W: World> Neighbours for Neighbourhood<W> {
     fn of(&self, asker: &CopyAsker) -> Vec<Neighbour> {
         self.seen_by(asker).unwrap_or_default()
+    }
+
+    fn now(&self) -> Duration {
+        self.0.upgrade().map_or(Duration::ZERO, |seat| Duration::from_nanos(seat.world.now().0))
+    }
+
+    fn random(&self, out: &mut [u8]) {
+        if let Some(seat) = self.0.upgrade() {
+            seat.world.random(out);
+        }
     }
 }
 
@@ -86,6 +97,11 @@ impl<W: World> CopyUnit for AtHome<W> {
 
     fn discard(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<(), Sense>> {
         let asked = self.ask(move |unit| async move { unit.logical_unit.copy_discard(&asker, extent).await });
+        Box::pin(async move { asked.await.unwrap_or(Err(Neighbour::NOT_REACHABLE)) })
+    }
+
+    fn token(&self, _: CopyAsker, token: Box<[u8; 512]>, deletes: bool) -> Copying<'_, Result<Vec<Extent>, Sense>> {
+        let asked = self.ask(move |unit| async move { unit.logical_unit.copy_token(&token, deletes) });
         Box::pin(async move { asked.await.unwrap_or(Err(Neighbour::NOT_REACHABLE)) })
     }
 

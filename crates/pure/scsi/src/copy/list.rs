@@ -1,10 +1,18 @@
-//! The parameter list of EXTENDED COPY (LID1) (SPC-4, EXTENDED COPY parameter list).
+//! The parameter lists of EXTENDED COPY (LID1) and (LID4) (SPC-4, EXTENDED COPY parameter data).
 #![warn(clippy::arithmetic_side_effects)]
 
+use super::known::ListId;
 use crate::cdb::Cdb;
 use crate::sense::{AdditionalSense, Sense};
 
 const HEADER_BYTES: usize = 16;
+const LONG_HEADER_BYTES: usize = 48;
+/// PARAMETER LIST FORMAT of EXTENDED COPY (LID4), and what stands where the short form has a descriptor.
+const LONG_FORMAT: u8 = 0x01;
+const LONG_DESCRIPTOR_BYTES: u16 = 0x20;
+const LONG_DESCRIPTOR: u8 = 0xFF;
+const IMMED: u8 = 0x01;
+const G_SENSE: u8 = 0x02;
 const CSCD_BYTES: usize = 32;
 /// A block device to block device segment descriptor.
 const SEGMENT_BYTES: usize = 28;
@@ -37,17 +45,10 @@ pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
 #[derive(Debug)]
 pub(super) struct List {
     pub id: ListId,
+    /// The command does not say what came of it.
+    pub immediate: bool,
     pub cscds: Vec<Cscd>,
     pub segments: Vec<Segment>,
-}
-
-/// Whether and how a copy is known afterwards (LIST ID USAGE).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListId {
-    /// By this number until it is asked for.
-    Kept(u8),
-    /// By nothing.
-    None,
 }
 
 /// A copy source or destination.
@@ -82,27 +83,71 @@ impl List {
         if inline != 0 {
             return Err(Sense::illegal(AdditionalSense::INLINE_DATA_LENGTH_EXCEEDED));
         }
-        let id = match usage >> 3 & 0x03 {
-            0b00 | 0b10 => ListId::Kept(number),
-            0b11 if number == 0 => ListId::None,
-            _ => return Err(Sense::parameter(1, Some(4))),
-        };
-        let all = cscd_bytes.saturating_add(segment_bytes);
-        if all > DESCRIPTOR_BYTES_MAX || !cscd_bytes.is_multiple_of(CSCD_BYTES) {
-            return Err(TOO_SHORT);
+        let id = id_of(usage, number.into())?;
+        let (cscds, segments) = descriptors_of(list, HEADER_BYTES, cscd_bytes, segment_bytes)?;
+        Ok(Self { id, immediate: false, cscds, segments })
+    }
+
+    /// As [`List::parse`], for the long form. *Errors*: 26/00 for G_SENSE, which is not offered, and for another format.
+    pub fn parse_long(list: &[u8]) -> Result<Self, Sense> {
+        let header: &[u8; LONG_HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
+        let [format, usage, d_high, d_low, ..] = *header;
+        let [.., c_high, c_low, s_high, s_low, i_high, i_low] = *header;
+        let (bits, descriptor) = (header[15], header[16]);
+        if format != LONG_FORMAT {
+            return Err(Sense::parameter(0, None));
         }
-        let descriptors = list.get(HEADER_BYTES..).and_then(|rest| rest.get(..all)).ok_or(TOO_SHORT)?;
-        let (cscds, segments) = descriptors.split_at_checked(cscd_bytes).ok_or(TOO_SHORT)?;
-        Ok(Self { id, cscds: cscds_of(cscds)?, segments: segments_of(segments)? })
+        if u16::from_be_bytes([d_high, d_low]) != LONG_DESCRIPTOR_BYTES {
+            return Err(Sense::parameter(2, None));
+        }
+        if bits & G_SENSE != 0 {
+            return Err(Sense::parameter(15, Some(1)));
+        }
+        if descriptor != LONG_DESCRIPTOR {
+            return Err(Sense::parameter(16, None));
+        }
+        if [i_high, i_low] != [0; 2] {
+            return Err(Sense::illegal(AdditionalSense::INLINE_DATA_LENGTH_EXCEEDED));
+        }
+        let id = id_of(usage, number32(header, 20)?)?;
+        let [cscd_bytes, segment_bytes] =
+            [[c_high, c_low], [s_high, s_low]].map(|bytes| u16::from_be_bytes(bytes).into());
+        let (cscds, segments) = descriptors_of(list, LONG_HEADER_BYTES, cscd_bytes, segment_bytes)?;
+        Ok(Self { id, immediate: bits & IMMED != 0, cscds, segments })
     }
 }
 
-fn cscds_of(bytes: &[u8]) -> Result<Vec<Cscd>, Sense> {
+/// LIST ID USAGE.
+fn id_of(usage: u8, number: u32) -> Result<ListId, Sense> {
+    match usage >> 3 & 0x03 {
+        0b00 | 0b10 => Ok(ListId::Kept(number)),
+        0b11 if number == 0 => Ok(ListId::None),
+        _ => Err(Sense::parameter(1, Some(4))),
+    }
+}
+
+/// The descriptors behind a header.
+fn descriptors_of(
+    list: &[u8],
+    header_bytes: usize,
+    cscd_bytes: usize,
+    segment_bytes: usize,
+) -> Result<(Vec<Cscd>, Vec<Segment>), Sense> {
+    let all = cscd_bytes.saturating_add(segment_bytes);
+    if all > DESCRIPTOR_BYTES_MAX || !cscd_bytes.is_multiple_of(CSCD_BYTES) {
+        return Err(TOO_SHORT);
+    }
+    let descriptors = list.get(header_bytes..).and_then(|rest| rest.get(..all)).ok_or(TOO_SHORT)?;
+    let (cscds, segments) = descriptors.split_at_checked(cscd_bytes).ok_or(TOO_SHORT)?;
+    Ok((cscds_of(cscds, header_bytes)?, segments_of(segments)?))
+}
+
+fn cscds_of(bytes: &[u8], header_bytes: usize) -> Result<Vec<Cscd>, Sense> {
     let (descriptors, _) = bytes.as_chunks::<CSCD_BYTES>();
     if descriptors.len() > CSCDS_MAX {
         return Err(Sense::illegal(AdditionalSense::TOO_MANY_TARGET_DESCRIPTORS));
     }
-    let place = |nth: usize| HEADER_BYTES.saturating_add(nth.saturating_mul(CSCD_BYTES));
+    let place = |nth: usize| header_bytes.saturating_add(nth.saturating_mul(CSCD_BYTES));
     descriptors.iter().enumerate().map(|(nth, descriptor)| cscd_of(descriptor, place(nth))).collect()
 }
 

@@ -1,6 +1,9 @@
 //! RECEIVE COPY RESULTS (SPC-4), and the Third-party Copy VPD page.
 
+use super::known::{Known, State};
 use super::list::{BLOCK_TO_BLOCK, CSCDS_MAX, DESCRIPTOR_BYTES_MAX, IDENTIFICATION, SEGMENTS_MAX, SELF};
+use super::ranges::{RANGES_MAX, TRANSFER_BYTES_MAX};
+use super::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, ZERO};
 use crate::cdb::Cdb;
 use crate::command::NexusId;
 use crate::failure::Failure;
@@ -11,30 +14,85 @@ use crate::unit::LogicalUnit;
 use block::{BlockDevice, Rope};
 
 const COPY_STATUS: u8 = 0x00;
+const OPERATING_PARAMETERS: u8 = 0x03;
+const COPY_STATUS_LONG: u8 = 0x05;
 /// One segment has at most so many bytes: 65,535 blocks of 4096.
 const SEGMENT_LENGTH_MAX: u32 = 0xFFFF * 4096;
 /// How many copies may run at once, of one nexus and of all.
 const CONCURRENT_MAX: u8 = 16;
 /// Blocks of 512 bytes, as a power of two.
 const GRANULARITY: u8 = 9;
+/// A ROD type descriptor, and whether tokens of the type are taken and made.
+const ROD_TYPE_BYTES: usize = 64;
+const TOKEN_OUT: u8 = 0x01;
+const TOKEN_IN: u8 = 0x02;
 /// TRANSFER COUNT UNITS: KiB.
 const KIB: u8 = 0x01;
 
+/// COPY OPERATION STATUS: done, failed, done in part, under way, and ended by COPY OPERATION ABORT or another function.
+const DONE: u8 = 0x01;
+const FAILED: u8 = 0x02;
+const DONE_IN_PART: u8 = 0x03;
+const UNDER_WAY: u8 = 0x10;
+const ABORTED: u8 = 0x60;
+/// ESTIMATED STATUS UPDATE DELAY: nothing more comes, and within so many milliseconds.
+const NO_MORE: u32 = 0xFFFF_FFFE;
+const SOON_MS: u32 = 1000;
+/// TRANSFER COUNT UNITS: logical blocks.
+const BLOCKS: u8 = 0xF1;
+
 impl<D: BlockDevice> LogicalUnit<D> {
     pub(crate) fn receive_copy_results(&self, nexus: NexusId, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+        // Of a copy that the nexus did not ask for, nobody tells it.
+        let known = |id: u32| self.copies.known(nexus, id).ok_or(Sense::cdb_byte(2));
         let mut body = Reply::new();
-        if cdb.u8_at(1) & 0x1F == COPY_STATUS {
-            // Of a copy that the nexus did not ask for, nobody tells it.
-            let known = self.copies.known(nexus, cdb.u8_at(2)).ok_or(Sense::cdb_byte(2))?;
-            body.u8(known.state as u8).u16(known.segments).u8(KIB);
-            body.u32(u32::try_from(known.bytes >> 10).unwrap_or(u32::MAX));
-        } else {
-            emit_operating_parameters(&mut body);
+        match cdb.u8_at(1) & 0x1F {
+            COPY_STATUS => {
+                let known = known(cdb.u8_at(2).into())?;
+                let state = match known.state {
+                    State::Running => 0x00,
+                    State::Done | State::DoneInPart => DONE,
+                    State::Failed => FAILED,
+                };
+                body.u8(state).u16(known.segments).u8(KIB);
+                body.u32(u32::try_from(known.bytes >> 10).unwrap_or(u32::MAX));
+            }
+            OPERATING_PARAMETERS => emit_operating_parameters(&mut body),
+            COPY_STATUS_LONG => emit_status(&mut body, &known(cdb.u32_at(2))?, KIB, 1 << 10),
+            _ => {
+                let known = known(cdb.u32_at(2))?;
+                let block_bytes = u64::from(self.device.geometry().block_bytes);
+                emit_status(&mut body, &known, BLOCKS, block_bytes);
+                match &known.token {
+                    Some(token) => body.u32(2 + token.len() as u32).u16(0).bytes(&token[..]),
+                    None => body.u32(0),
+                };
+            }
         }
         let mut reply = Reply::new();
         reply.u32(u32::try_from(body.len()).expect("an answer is short")).bytes(body.as_bytes());
         Ok(reply.cut(allocation))
     }
+}
+
+/// What RECEIVE COPY STATUS (LID4) and RECEIVE ROD TOKEN INFORMATION have in common, with what was moved in `units` of so many bytes.
+fn emit_status(body: &mut Reply, known: &Known, units: u8, unit_bytes: u64) {
+    let status = match (known.state, known.sense) {
+        (State::Running, _) => UNDER_WAY,
+        (State::Done, _) => DONE,
+        (State::DoneInPart, _) => DONE_IN_PART,
+        (State::Failed, Some(_)) => FAILED,
+        (State::Failed, None) => ABORTED,
+    };
+    let (is_under_way, sense) = (known.state == State::Running, known.sense.map(|sense| sense.emit()));
+    let sense = sense.as_deref().unwrap_or_default();
+    let length = u8::try_from(sense.len()).expect("sense data is short");
+    // The status with which the copy ended, as if it had been waited for: GOOD or CHECK CONDITION.
+    let completion = if sense.is_empty() { 0x00 } else { 0x02 };
+    body.u8(known.action).u8(status).u16(0).u32(if is_under_way { SOON_MS } else { NO_MORE });
+    body.u8(completion).u8(length).u8(length).u8(units).u64(known.bytes / unit_bytes);
+    // Segments are counted where there are segments.
+    body.u16(known.segments).bytes(&[0; 6]).bytes(sense);
 }
 
 fn emit_operating_parameters(body: &mut Reply) {
@@ -47,6 +105,11 @@ fn emit_operating_parameters(body: &mut Reply) {
 
 /// The descriptors of VPD page 8Fh.
 pub(crate) fn emit_third_party_page(reply: &mut Reply) {
+    // Block device ROD limits (SBC-3).
+    let mut limits = Reply::new();
+    limits.pad_to(6).u16(RANGES_MAX as u16).u32(INACTIVITY_MAX_S).u32(INACTIVITY_DEFAULT_S);
+    limits.u64(TRANSFER_BYTES_MAX).u64(TRANSFER_BYTES_MAX);
+    emit(reply, 0x0000, &limits);
     let mut commands = Reply::new();
     for code in [0x83_u8, 0x84] {
         let actions: Vec<u8> =
@@ -65,6 +128,7 @@ pub(crate) fn emit_third_party_page(reply: &mut Reply) {
     let mut ids = Reply::new();
     ids.u16(2).u16(SELF);
     emit(reply, 0x000C, &ids);
+    emit_rod_descriptors(reply);
     let mut general = Reply::new();
     general
         .u32(u32::from(CONCURRENT_MAX))
@@ -74,6 +138,24 @@ pub(crate) fn emit_third_party_page(reply: &mut Reply) {
         .u8(0)
         .pad_to(32);
     emit(reply, 0x8001, &general);
+}
+
+/// ROD token features, and the types of ROD tokens.
+fn emit_rod_descriptors(reply: &mut Reply) {
+    let mut features = Reply::new();
+    // REMOTE TOKENS is zero: tokens are of units of the same target.
+    features.u8(0).pad_to(12).u32(INACTIVITY_DEFAULT_S).u32(INACTIVITY_MAX_S).u32(INACTIVITY_MAX_S).pad_to(42).u16(48);
+    // The block ROD device type specific features.
+    features.u8(0).u8(0).u16(44).u16(0).u16(0);
+    features.u64(TRANSFER_BYTES_MAX).u64(TRANSFER_BYTES_MAX).u64(TRANSFER_BYTES_MAX).u64(TRANSFER_BYTES_MAX).pad_to(92);
+    emit(reply, 0x0106, &features);
+    let mut types = Reply::new();
+    types.u16(0).u16(2 * ROD_TYPE_BYTES as u16);
+    for (kind, uses) in [(CHANGE_VULNERABLE, TOKEN_IN | TOKEN_OUT), (ZERO, TOKEN_IN)] {
+        let end = types.len() + ROD_TYPE_BYTES;
+        types.u32(kind).u8(uses).pad_to(end);
+    }
+    emit(reply, 0x0108, &types);
 }
 
 /// One third-party copy descriptor, padded to four bytes.

@@ -1,134 +1,40 @@
-//! EXTENDED COPY (LID1): what the list names is found and looked at, and only then copied, piece by piece.
+//! EXTENDED COPY: what the list names is found and looked at, and only then copied, piece by piece.
 
-use super::list::{Cscd, List, ListId, SELF, Segment};
-use super::{CopyAsker, Neighbour, Neighbours};
-use crate::command::{NexusId, Status};
+use super::known::{ListId, Running, State};
+use super::list::{Cscd, List, SELF, Segment};
+use super::token::TokenBytes;
+use super::{CopyAsker, Neighbour};
+use crate::command::Status;
 use crate::failure::Failure;
 use crate::inquiry::vpd::uuid_designator;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
 use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::rc::Rc;
 
+/// The service action of EXTENDED COPY (LID1).
+const SHORT: u8 = 0x00;
 /// How much is held in memory at a time; between two pieces an abort is noticed, and others have their turn.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Copies of one nexus of which it is known how they ended.
-const KNOWN_MAX: usize = 16;
-
 /// The designator types of units that fit into a CSCD descriptor.
 const NAA: u8 = 0x3;
 const UUID: u8 = 0xA;
 
-/// The copies of one unit's copy manager.
-#[derive(Default)]
-pub(crate) struct Copies {
-    neighbours: Option<Rc<dyn Neighbours>>,
-    known: RefCell<BTreeMap<(NexusId, u8), Known>>,
-}
-
-/// How far a copy is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    pub state: State,
-    pub segments: u16,
-    pub bytes: u64,
-}
-
-/// COPY MANAGER STATUS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum State {
-    Running = 0x00,
-    Done = 0x01,
-    Failed = 0x02,
-}
-
-impl fmt::Debug for Copies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Copies").field("known", &self.known).finish_non_exhaustive()
-    }
-}
-
-impl Copies {
-    pub fn between(neighbours: Rc<dyn Neighbours>) -> Self {
-        Self { neighbours: Some(neighbours), ..Self::default() }
-    }
-
-    fn seen_by(&self, asker: &CopyAsker) -> Vec<Neighbour> {
-        self.neighbours.as_ref().map_or_else(Vec::new, |neighbours| neighbours.of(asker))
-    }
-
-    /// What is known of the copy that `nexus` called `id`.
-    pub(super) fn known(&self, nexus: NexusId, id: u8) -> Option<Known> {
-        self.known.borrow().get(&(nexus, id)).copied()
-    }
-
-    /// `nexus` is gone, and nobody asks for its copies any more.
-    pub fn forget(&self, nexus: NexusId) {
-        self.known.borrow_mut().retain(|&(owner, _), _| owner != nexus);
-    }
-
-    #[cfg(test)]
-    pub fn known_count(&self) -> usize {
-        self.known.borrow().len()
-    }
-
-    /// A copy begins. *Errors*: 00/16 when one that is called so has not ended.
-    fn begin(&self, nexus: NexusId, id: ListId) -> Result<(), Sense> {
-        let ListId::Kept(id) = id else { return Ok(()) };
-        let mut known = self.known.borrow_mut();
-        if known.get(&(nexus, id)).is_some_and(|known| known.state == State::Running) {
-            return Err(Sense::illegal(AdditionalSense::OPERATION_IN_PROGRESS));
-        }
-        let own = |known: &BTreeMap<(NexusId, u8), Known>| known.range((nexus, 0)..=(nexus, u8::MAX)).count();
-        if own(&known) >= KNOWN_MAX {
-            let ended = known.range((nexus, 0)..=(nexus, u8::MAX)).find(|(_, known)| known.state != State::Running);
-            let ended = ended.map(|(&key, _)| key).ok_or(Sense::illegal(AdditionalSense::OPERATION_IN_PROGRESS))?;
-            known.remove(&ended);
-        }
-        known.insert((nexus, id), Known { state: State::Running, segments: 0, bytes: 0 });
-        Ok(())
-    }
-
-    fn note(&self, nexus: NexusId, id: ListId, change: impl FnOnce(&mut Known)) {
-        if let ListId::Kept(id) = id
-            && let Some(known) = self.known.borrow_mut().get_mut(&(nexus, id))
-        {
-            change(known);
-        }
-    }
-}
-
-/// A copy that is dropped before its end has failed.
-struct Running<'a> {
-    copies: &'a Copies,
-    nexus: NexusId,
-    id: ListId,
-    ends_as: State,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.copies.note(self.nexus, self.id, |known| known.state = self.ends_as);
-    }
-}
-
 /// A segment whose ends were found.
-struct Found {
-    from: End,
-    to: End,
-    bytes: u64,
+pub(super) struct Found {
+    pub from: End,
+    pub to: End,
+    pub bytes: u64,
+    /// What must be valid still when blocks were read and are to be written.
+    pub token: Option<TokenBytes>,
 }
 
-struct End {
-    neighbour: Neighbour,
-    which: usize,
-    geometry: Geometry,
-    start: Lba,
+#[derive(Clone)]
+pub(super) struct End {
+    pub neighbour: Neighbour,
+    pub which: usize,
+    pub geometry: Geometry,
+    pub start: Lba,
 }
 
 impl<D: BlockDevice> LogicalUnit<D> {
@@ -137,25 +43,55 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if list.is_empty() {
             return Ok(Rope::new());
         }
-        let list = List::parse(&list)?;
+        let list = match job.request.cdb.u8_at(1) & 0x1F {
+            SHORT => List::parse(&list)?,
+            _ => List::parse_long(&list)?,
+        };
+        let asker = self.copy_asker(job)?;
+        let work = async |running: &Running<'_>| {
+            let seen = self.copies.seen_by(&asker);
+            // Nothing is copied unless everything is there and may be.
+            let mut found = Vec::with_capacity(list.segments.len());
+            for segment in &list.segments {
+                found.push(self.find(&list.cscds, segment, &seen).await?);
+            }
+            for found in &found {
+                self.copy_segment(&asker, found, ticket, |bytes| running.note(|known| known.bytes += bytes)).await?;
+                running.note(|known| known.segments = known.segments.saturating_add(1));
+            }
+            Ok(State::Done)
+        };
+        self.recorded(job, list.id, list.immediate, work).await
+    }
+
+    /// For whom `job` copies.
+    pub(super) fn copy_asker(&self, job: &Job) -> Result<CopyAsker, Status> {
         let (name, port) = self.nexuses.names(job.nexus).ok_or(Status::Busy)?;
         let initiator = name.initiator.clone();
-        let asker = CopyAsker { nexus: job.nexus, initiator, port: (*port).clone(), read_only: false };
-        self.copies.begin(job.nexus, list.id)?;
-        let (copies, nexus, id) = (&self.copies, job.nexus, list.id);
-        let mut running = Running { copies, nexus, id, ends_as: State::Failed };
-        // Nothing is copied unless everything is there and may be.
-        let seen = copies.seen_by(&asker);
-        let mut found = Vec::with_capacity(list.segments.len());
-        for segment in &list.segments {
-            found.push(self.find(&list.cscds, segment, &seen).await?);
+        Ok(CopyAsker { nexus: job.nexus, initiator, port: (*port).clone(), read_only: false })
+    }
+
+    /// Does `work`, of which it is known afterwards under `id` how it ended. A command that need not wait for it (IMMED) ends with
+    /// GOOD whatever came of it.
+    pub(super) async fn recorded(
+        &self,
+        job: &Job,
+        id: ListId,
+        immediate: bool,
+        work: impl AsyncFnOnce(&Running<'_>) -> Result<State, Failure>,
+    ) -> Result<Rope, Failure> {
+        let action = job.request.cdb.u8_at(1) & 0x1F;
+        let mut running = self.copies.begin(job.nexus, id, action, job.tag)?;
+        match work(&running).await {
+            Ok(state) => running.ends_as = state,
+            Err(Failure::Check(sense)) => {
+                running.note(|known| known.sense = Some(sense));
+                if !immediate {
+                    return Err(sense.into());
+                }
+            }
+            Err(failure) => return Err(failure),
         }
-        for found in &found {
-            self.copy_segment(&asker, found, ticket, |bytes| copies.note(nexus, id, |known| known.bytes += bytes))
-                .await?;
-            copies.note(nexus, id, |known| known.segments = known.segments.saturating_add(1));
-        }
-        running.ends_as = State::Done;
         Ok(Rope::new())
     }
 
@@ -175,7 +111,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             let extent = Extent::checked(end.start.0, bytes / block_bytes);
             extent.filter(|&extent| end.geometry.admit(extent).is_ok()).ok_or(aborted(AdditionalSense::NONE))?;
         }
-        Ok(Found { from, to, bytes })
+        Ok(Found { from, to, bytes, token: None })
     }
 
     /// The unit that a segment names, among those that the nexus sees.
@@ -203,14 +139,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(End { neighbour, which, geometry, start: Lba(lba) })
     }
 
-    async fn copy_segment(
+    pub(super) async fn copy_segment(
         &self,
         asker: &CopyAsker,
         found: &Found,
         ticket: &Ticket<'_>,
         copied: impl Fn(u64),
     ) -> Result<(), Failure> {
-        let Found { from, to, bytes } = found;
+        let Found { from, to, bytes, .. } = found;
         let asker =
             Asker { reads: asker.clone(), writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() } };
         if from.which == to.which {
@@ -240,6 +176,14 @@ struct Asker {
     writes: CopyAsker,
 }
 
+impl Found {
+    /// Refuses blocks that were read, if they may not be what the token stands for any more.
+    async fn check_token(&self, asker: &CopyAsker) -> Result<(), Sense> {
+        let Some(token) = &self.token else { return Ok(()) };
+        self.from.neighbour.unit.token(asker.clone(), token.clone(), false).await.map(drop)
+    }
+}
+
 impl End {
     /// The blocks of so many bytes behind the first `at`.
     fn extent(&self, at: u64, bytes: u64) -> Extent {
@@ -254,6 +198,7 @@ async fn copy_piece(asker: &Asker, found: &Found, at: u64, bytes: u64, ticket: &
     ticket.check_live()?;
     let data = from.neighbour.unit.read(asker.reads.clone(), from.extent(at, bytes)).await.map_err(third_party)?;
     ticket.check_live()?;
+    found.check_token(&asker.reads).await?;
     let start = to.extent(at, bytes).start;
     to.neighbour.unit.write(asker.writes.clone(), start, data.into_view()).await.map_err(third_party)?;
     Ok(())
@@ -262,7 +207,7 @@ async fn copy_piece(asker: &Asker, found: &Found, at: u64, bytes: u64, ticket: &
 /// Copies what of a segment begins behind its first `at` bytes and is alike: blocks, or a hole, which the destination then has
 /// too, where discarded blocks of it read as zeros. How many bytes that were.
 async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) -> Result<u64, Failure> {
-    let Found { from, to, bytes } = found;
+    let Found { from, to, bytes, .. } = found;
     ticket.check_live()?;
     let run = from.neighbour.unit.run(asker.reads.clone(), from.extent(at, bytes - at)).await.map_err(third_party)?;
     // In blocks that both have whole; of a run that is shorter than one, all of it is read.
@@ -271,6 +216,7 @@ async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) ->
     let alike = (run_bytes / block * block).min(bytes - at);
     if !run.mapped && alike > 0 && to.geometry.discard_zeroes {
         ticket.check_live()?;
+        found.check_token(&asker.reads).await?;
         to.neighbour.unit.discard(asker.writes.clone(), to.extent(at, alike)).await.map_err(third_party)?;
         return Ok(alike);
     }
@@ -279,12 +225,12 @@ async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) ->
     Ok(here)
 }
 
-fn aborted(code: AdditionalSense) -> Sense {
+pub(super) fn aborted(code: AdditionalSense) -> Sense {
     Sense::new(SenseKey::CopyAborted, code)
 }
 
 /// What a unit said, to whom asked for the copy: that there is no space it hears as from a write of its own.
-fn third_party(sense: Sense) -> Sense {
+pub(super) fn third_party(sense: Sense) -> Sense {
     if sense.code == AdditionalSense::SPACE_ALLOCATION_FAILED {
         return sense;
     }

@@ -1,16 +1,23 @@
+mod long;
+mod tokens;
+
 use super::*;
 use crate::rig::*;
 use crate::{AccessState, Command, Options, Outcome, PortGroup, Status, TaskManagement, TaskTag};
 use block::Buf;
 use futures_util::FutureExt;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::slice;
 
 type Bed = Rc<LogicalUnit<Bench>>;
 
 /// Units beside each other.
 #[derive(Default)]
-struct Street(RefCell<Vec<Lot>>);
+struct Street {
+    lots: RefCell<Vec<Lot>>,
+    now: Cell<Duration>,
+    drawn: Cell<u8>,
+}
 
 /// A unit, and who sees it, perhaps without writing.
 type Lot = (Bed, Vec<(NexusId, bool)>);
@@ -21,7 +28,16 @@ impl Neighbours for Street {
             let &(_, read_only) = seers.iter().find(|(seer, _)| *seer == asker.nexus)?;
             Some(Neighbour { identity: unit.identity().clone(), read_only, unit: Rc::new(House(unit.clone())) })
         };
-        self.0.borrow().iter().filter_map(seen).collect()
+        self.lots.borrow().iter().filter_map(seen).collect()
+    }
+
+    fn now(&self) -> Duration {
+        self.now.get()
+    }
+
+    fn random(&self, out: &mut [u8]) {
+        self.drawn.set(self.drawn.get().wrapping_add(1));
+        out.fill(self.drawn.get());
     }
 }
 
@@ -44,6 +60,10 @@ impl CopyUnit for House {
         Box::pin(async move { self.0.copy_discard(&asker, extent).await })
     }
 
+    fn token(&self, _: CopyAsker, token: Box<[u8; 512]>, deletes: bool) -> Copying<'_, Result<Vec<Extent>, Sense>> {
+        Box::pin(std::future::ready(self.0.copy_token(&token, deletes)))
+    }
+
     fn write(&self, asker: CopyAsker, start: Lba, data: View) -> Copying<'_, Result<(), Sense>> {
         Box::pin(async move { self.0.copy_write(&asker, start, data).await })
     }
@@ -64,7 +84,7 @@ fn move_in_over(street: &Rc<Street>, number: u8, bench: Bench, seers: &[(NexusId
         assert_eq!(sense(&run(&unit, nexus, &[0; 6], &[])), (6, 0x29, 0));
     }
     let unit = Rc::new(unit);
-    street.0.borrow_mut().push((unit.clone(), seers.to_vec()));
+    street.lots.borrow_mut().push((unit.clone(), seers.to_vec()));
     unit
 }
 
@@ -388,13 +408,20 @@ fn operating_parameters_and_third_party_page_say_what_is_kept() {
         rest = &rest[4 + length..];
     }
     let expected = [
-        (0x0001, vec![7, 0x83, 1, 0x00]),
+        (0x0000, vec![0; 4]),
+        (0x0001, vec![13, 0x83, 5, 0x00]),
         (0x0004, vec![0; 4]),
         (0x0008, vec![2, 0x02, 0xE4, 0]),
         (0x000C, vec![0, 2, 0xFF, 0xFF]),
+        (0x0106, vec![0; 4]),
+        (0x0108, vec![0, 0, 0, 128]),
         (0x8001, vec![0, 0, 0, 16]),
     ];
     assert_eq!(kinds, expected);
+    let limits = [&[0, 64][..], &600_u32.to_be_bytes(), &60_u32.to_be_bytes(), &(256_u64 << 20).to_be_bytes()].concat();
+    assert_eq!(page[14..32], limits, "block device ROD limits");
+    let types = page.windows(8).filter(|window| window[..4] == [0, 0x80, 0, 1] || window[..4] == [0xFF, 0xFF, 0, 1]);
+    assert_eq!(types.map(|window| window[4]).collect::<Vec<_>>(), [3, 2], "made and taken; taken");
     assert_eq!(ask(&one, &[0x12, 0, 0, 0, 36, 0])[5] & 0x08, 0x08, "3PC");
 }
 
@@ -436,7 +463,7 @@ fn copy_makes_holes_of_holes_and_reads_none_of_them() {
 fn copy_of_holes_respects_reservations_and_says_that_a_pool_is_full() {
     let street = Rc::new(Street::default());
     let (from, to) = (move_in_thin(&street, 1, 32), move_in_thin(&street, 2, 1));
-    street.0.borrow_mut().iter_mut().for_each(|(_, seers)| seers.push((OTHER, false)));
+    street.lots.borrow_mut().iter_mut().for_each(|(_, seers)| seers.push((OTHER, false)));
     good(run(&from, OTHER, &[0x16, 0, 0, 0, 0, 0], &[]));
     assert_eq!(sense(&ask_for_copy(&to, &from, &to)), THIRD_PARTY, "what has a place is not told either");
     good(run(&from, OTHER, &[0x17, 0, 0, 0, 0, 0], &[]));

@@ -175,7 +175,14 @@ fn emit_port(reply: &mut Reply, port: &TargetPort) {
     // The target port group is the portal group.
     emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x5, &number(port.portal_group_tag));
     emit_designator(reply, Association::TargetPort, CodeSet::Utf8, 0x8, &padded_name(&port_name));
-    emit_designator(reply, Association::TargetDevice, CodeSet::Utf8, 0x8, &padded_name(&port.target_name));
+    reply.bytes(&target_device_designator(port));
+}
+
+/// The designator of the target that a port belongs to.
+pub(crate) fn target_device_designator(port: &TargetPort) -> Vec<u8> {
+    let mut reply = Reply::new();
+    emit_designator(&mut reply, Association::TargetDevice, CodeSet::Utf8, 0x8, &padded_name(&port.target_name));
+    reply.as_bytes().to_vec()
 }
 
 /// A SCSI name string: ended by a zero, and a multiple of four bytes (SPC-4, SCSI name string designator).

@@ -212,6 +212,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub(crate) async fn write(&self, start: Lba, data: View, fua: bool) -> Result<Rope, Failure> {
         let bytes = data.len();
         if bytes > 0 {
+            self.about_to_write(start, bytes);
             // Not by way of `write_blocks`, whose future would hold the data once more.
             let written = self.device.write(start, data).await;
             let written = self.check_written(start, bytes, written)?;
@@ -228,6 +229,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let (extent, data) = (job.request.extent, job.whole_data()?);
         let bytes = data.len();
         if !extent.is_empty() {
+            self.tokens.cancel(extent);
             let written = self.device.write_atomic(extent.start, data).await;
             let written = self.check_changed(extent, written)?;
             if job.request.cdb.bit(1, 3) || !self.mode.get().write_cache {
@@ -240,8 +242,15 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
         let bytes = data.len();
+        self.about_to_write(start, bytes);
         let written = self.device.write(start, data).await;
         self.check_written(start, bytes, written)
+    }
+
+    /// What stands for one of the blocks that `bytes` from `start` on fill is not valid any more.
+    fn about_to_write(&self, start: Lba, bytes: usize) {
+        let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
+        self.tokens.cancel(Extent { start, len: Blocks(blocks) });
     }
 
     /// What the device made of writing `bytes` from `start` on.
@@ -251,6 +260,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
+        self.tokens.cancel(extent);
         let written = self.device.discard(extent).await;
         self.check_changed(extent, written)
     }
@@ -311,6 +321,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::Unmap => self.unmap(&job, ticket).await,
             Verb::ExtendedCopy => self.extended_copy(&job, ticket).await,
             Verb::ReceiveCopyResults => self.receive_copy_results(job.nexus, cdb, allocation),
+            Verb::PopulateToken => self.populate_token(&job).await,
+            Verb::WriteUsingToken => self.write_using_token(&job, ticket).await,
+            Verb::CopyOperationAbort => self.copy_operation_abort(&job).await,
             Verb::CompareAndWrite => self.compare_and_write(&job, ticket).await,
             Verb::OrWrite => self.or_write(&job, ticket).await,
             Verb::PersistentReserveIn => self.persistent_reserve_in(cdb, allocation),
@@ -328,7 +341,7 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
     }
     let extent = match request.operation.verb {
         // Its blocks stand in its list, which is not read yet.
-        Verb::Unmap => geometry.all(),
+        Verb::Unmap | Verb::PopulateToken => geometry.all(),
         Verb::PersistentReserveOut | Verb::Reserve | Verb::Release => TURN,
         Verb::SetTargetPortGroups => ACCESS_TURN,
         Verb::Sanitize => EVERYTHING,

@@ -7,7 +7,7 @@ use crate::operation::OPERATIONS;
 /// RESERVE. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various reservations") and, for
 /// the last, SPC-2; RESERVE and RELEASE have tests of their own.
 #[rustfmt::skip]
-const TABLE: [(&str, bool, bool, bool); 47] = [
+const TABLE: [(&str, bool, bool, bool); 53] = [
     ("TEST UNIT READY", true, true, false),
     ("REQUEST SENSE", true, true, true),
     ("READ (6)", true, false, false),
@@ -32,6 +32,12 @@ const TABLE: [(&str, bool, bool, bool); 47] = [
     ("SANITIZE, BLOCK ERASE", false, false, false),
     ("SANITIZE, EXIT FAILURE MODE", false, false, false),
     ("EXTENDED COPY (LID1)", false, false, false),
+    ("EXTENDED COPY (LID4)", false, false, false),
+    ("POPULATE TOKEN", true, false, false),
+    ("WRITE USING TOKEN", false, false, false),
+    ("COPY OPERATION ABORT", false, false, false),
+    ("RECEIVE COPY STATUS (LID4)", true, false, false),
+    ("RECEIVE ROD TOKEN INFORMATION", true, false, false),
     ("RECEIVE COPY RESULTS, COPY STATUS", true, false, false),
     ("RECEIVE COPY RESULTS, OPERATING PARAMETERS", true, false, false),
     ("READ (16)", true, false, false),

@@ -1,0 +1,50 @@
+//! The door to what users of a unit need: `blockyard ready`.
+
+use crate::args::{Global, ReadyOptions};
+use crate::conform::aim_of;
+use crate::failure::Failure;
+use crate::output::{Output, Rows, put};
+use conform::Verdict;
+use conform::ready::{NEEDS, Purpose};
+use serde_json::json;
+
+const HEADER: &[&str] = &["RESULT", "NEED", "WHAT", "FIX"];
+
+/// Every need is asked about, and what it came to is printed as it ends.
+pub fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure> {
+    let aim = aim_of(&options.aim)?;
+    let out = Output::new(global);
+    let purpose = Purpose::from(options.purpose);
+    let (mut counts, mut report) = ([0; 3], Vec::new());
+    for (number, need) in NEEDS.iter().filter(|need| need.purposes.contains(&purpose)).enumerate() {
+        let verdict = need.ask(&aim);
+        let (at, result, why) = match &verdict {
+            Verdict::Passed => (0, "ready", None),
+            Verdict::Failed(how) => (1, "MISSING", Some(how)),
+            Verdict::Skipped(why) => (2, "unknown", Some(why)),
+        };
+        counts[at] += 1;
+        let what = why.map_or(need.rule.to_owned(), |why| format!("{}: {why}", need.rule));
+        let fix = if at == 1 { need.fix } else { "" };
+        match out.is_json() {
+            true => report.push(json!({
+                "need": need.name, "rule": need.rule, "result": result.to_lowercase(), "why": why, "fix": need.fix,
+            })),
+            false => {
+                let row = vec![result.to_owned(), need.name.to_owned(), what, fix.to_owned()];
+                let out = if number == 0 { out } else { out.without_headers() };
+                out.lines(&Rows { header: HEADER, rows: vec![row] })?;
+            }
+        }
+    }
+    let [ready, missing, unknown] = counts;
+    if out.is_json() {
+        let whole = json!({
+            "target": aim.to_string(), "ready": missing + unknown == 0, "missing": missing, "unknown": unknown, "needs": report,
+        });
+        put(&format!("{whole:#}\n"))?;
+    } else if !out.is_quiet() {
+        eprintln!("{aim}: {ready} ready, {missing} missing, {unknown} unknown");
+    }
+    if missing + unknown == 0 { Ok(()) } else { Err(Failure::Said) }
+}

@@ -1,0 +1,109 @@
+//! What clusters, hypervisors and databases need of a unit that they share: asked of the running unit, and nothing written.
+
+mod needs;
+mod unit;
+
+use crate::session::Session;
+use crate::{Aim, Finding, Found, Verdict};
+use unit::Unit;
+
+/// Who is to use a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Windows Server Failover Clustering, with cluster shared volumes.
+    WindowsCluster,
+    /// VMware ESXi, with VMFS.
+    Vmware,
+    /// Oracle RAC on ASM.
+    OracleRac,
+    /// Proxmox VE, with LVM on a shared unit.
+    Proxmox,
+    /// Pacemaker, with `fence_scsi` or `sbd`.
+    LinuxHa,
+}
+
+use Purpose::{LinuxHa, OracleRac, Proxmox, Vmware, WindowsCluster};
+
+/// Something that is needed of a unit.
+pub struct Need {
+    /// What it is about, then which part of it.
+    pub name: &'static str,
+    /// Who needs it.
+    pub purposes: &'static [Purpose],
+    /// What must be so.
+    pub rule: &'static str,
+    /// What to do where it is not.
+    pub fix: &'static str,
+    play: fn(&mut Unit) -> Found,
+}
+
+const fn need(
+    name: &'static str,
+    purposes: &'static [Purpose],
+    rule: &'static str,
+    fix: &'static str,
+    play: fn(&mut Unit) -> Found,
+) -> Need {
+    Need { name, purposes, rule, fix, play }
+}
+
+const ALL: &[Purpose] = &[WindowsCluster, Vmware, OracleRac, Proxmox, LinuxHa];
+const FENCING: &[Purpose] = &[WindowsCluster, LinuxHa];
+
+const NO_FIX: &str = "the target does not do it: use another one";
+
+/// All needs, in the order in which they are asked about.
+#[rustfmt::skip]
+pub const NEEDS: &[Need] = &[
+    need("unit.reads", ALL, "block 0 can be read", "look at the target's events; ours: blockyard event list", needs::reads),
+    need("unit.writable", ALL, "the host may write", "present the volume without --read-only, and let no host set software write protection", needs::writable),
+    need("unit.blocks", &[Vmware], "blocks have 512 bytes (512n or 512e)", "make the volume with --block-size 512", needs::blocks_of_512),
+    need("unit.transfer", &[OracleRac, Vmware], "one command moves 1 MiB", "raise the target's longest transfer", needs::transfer),
+    need("unit.durable", &[OracleRac, LinuxHa], "a write that was answered survives power loss (WCE is 0)", "blockyard volume set VOLUME --write-policy through, or back with a log device", needs::durable),
+    need("identity.designator", ALL, "page 83h names the unit by NAA, EUI-64 or UUID, the same through two sessions", NO_FIX, needs::designator),
+    need("identity.serial", &[WindowsCluster, Vmware, OracleRac], "page 80h has a serial number", NO_FIX, needs::serial),
+    need("identity.version", &[WindowsCluster], "the unit keeps SPC-3 or later", NO_FIX, needs::version),
+    need("paths.alua", &[WindowsCluster, Vmware, Proxmox, OracleRac], "target port groups are told (ALUA), and this path is active", "blockyard portal group TAG access=optimized", needs::alua),
+    need("paths.reset", &[WindowsCluster, Vmware], "LOGICAL UNIT RESET and ABORT TASK are supported", NO_FIX, needs::reset),
+    need("reservations.actions", FENCING, "PERSISTENT RESERVE OUT registers, reserves, releases, clears, preempts and preempts and aborts", NO_FIX, needs::actions),
+    need("reservations.type", FENCING, "the type Write Exclusive, Registrants Only is supported", NO_FIX, needs::kind),
+    need("reservations.survive", FENCING, "reservations can survive power loss (PTPL_C)", "keep the volume in a pool: what has no pool keeps no reservations", needs::survive),
+    need("reservations.free", FENCING, "no other nexus has reserved the unit", "blockyard volume reservations VOLUME --clear, when no cluster is using it", needs::free),
+    need("vmfs.ats", &[Vmware], "COMPARE AND WRITE of at least one block (ATS)", NO_FIX, needs::compare_and_write),
+    need("vmfs.xcopy", &[Vmware], "EXTENDED COPY (full copy)", NO_FIX, needs::extended_copy),
+    need("vmfs.write-same", &[Vmware], "WRITE SAME (16) (block zeroing)", NO_FIX, needs::write_same),
+    need("thin.unmap", &[Vmware, Proxmox], "UNMAP in granules of at most 1 MiB, which begin at block 0", "make the volume with --thin; file volumes cannot give blocks back", needs::unmap),
+    need("thin.zeros", &[Vmware, Proxmox], "unmapped blocks read as zeros", "make the volume with --thin", needs::zeros),
+    need("thin.thresholds", &[Vmware], "thresholds are told before the pool is full, so that virtual machines are paused and not broken", "make the volume with --thin in a pool", needs::thresholds),
+];
+
+/// Where the fields of a page are is the business of `unit`; a need looks at one of them.
+impl Need {
+    /// The need is asked about.
+    #[must_use]
+    pub fn ask(&self, aim: &Aim) -> Verdict {
+        let asked = Session::login(aim, |_| {}).and_then(|mut session| {
+            session.ready()?;
+            (self.play)(&mut Unit::of(session, aim))
+        });
+        match asked {
+            Ok(()) => Verdict::Passed,
+            Err(Finding::Wrong(how)) => Verdict::Failed(how),
+            Err(Finding::Untried(why)) => Verdict::Skipped(why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_need_has_a_name_of_its_own_and_somebody_who_needs_it() {
+        let names: BTreeSet<_> = NEEDS.iter().map(|need| need.name).collect();
+        assert_eq!(names.len(), NEEDS.len());
+        assert!(NEEDS.iter().all(|need| !need.purposes.is_empty() && !need.fix.is_empty()));
+        assert!(ALL.iter().all(|purpose| NEEDS.iter().any(|need| need.purposes.contains(purpose))));
+    }
+}

@@ -1,0 +1,180 @@
+//! Each need, asked of the unit.
+
+use super::unit::{Answer, Unit};
+use crate::{Finding, Found, ensure};
+
+const MIB: u64 = 1 << 20;
+
+fn wrong(how: impl Into<String>) -> Finding {
+    Finding::Wrong(how.into())
+}
+
+pub(super) fn reads(unit: &mut Unit) -> Found {
+    let bytes = unit.block_bytes()?;
+    let answer = unit.ask("READ (16)", &[0x88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0], bytes)?;
+    ensure(answer.0.len() == bytes as usize, || format!("{} bytes came of a block of {bytes}", answer.0.len()))
+}
+
+pub(super) fn writable(unit: &mut Unit) -> Found {
+    let (_, header) = unit.mode(0x3F, 0)?;
+    ensure(!header.bit(2, 7), || "it is write-protected for this host (WP)".to_owned())
+}
+
+pub(super) fn blocks_of_512(unit: &mut Unit) -> Found {
+    let bytes = unit.block_bytes()?;
+    ensure(bytes == 512, || format!("its blocks have {bytes} bytes"))
+}
+
+pub(super) fn transfer(unit: &mut Unit) -> Found {
+    let bytes = u64::from(unit.block_bytes()?);
+    let most = unit.vital(0xB0)?.u32(8);
+    // Zero says that there is no limit.
+    ensure(most == 0 || u64::from(most) * bytes >= MIB, || {
+        format!("one command moves at most {most} blocks of {bytes}")
+    })
+}
+
+pub(super) fn durable(unit: &mut Unit) -> Found {
+    let (page, _) = unit.mode(0x08, 0)?;
+    ensure(page.u8(0) & 0x3F == 0x08, || "it has no caching page, and does not say whether it caches".to_owned())?;
+    ensure(!page.bit(2, 2), || "its write cache may lose what it answered (WCE is 1)".to_owned())
+}
+
+/// The designators of the unit itself that are unique in the world: NAA, EUI-64 and UUID.
+fn unique(page: &Answer) -> Vec<Vec<u8>> {
+    let end = 4 + usize::from(page.u16(2));
+    let (mut found, mut at) = (Vec::new(), 4);
+    while at + 4 <= end.min(page.0.len()) {
+        let len = 4 + usize::from(page.u8(at + 3));
+        let of_unit = page.u8(at + 1) & 0x30 == 0;
+        if of_unit && matches!(page.u8(at + 1) & 0x0F, 0x2 | 0x3 | 0xA) {
+            found.push(page.0.get(at..at + len).unwrap_or_default().to_vec());
+        }
+        at += len;
+    }
+    found
+}
+
+pub(super) fn designator(unit: &mut Unit) -> Found {
+    let names = unique(&unit.vital(0x83)?);
+    ensure(!names.is_empty(), || "page 83h has no such name of the unit".to_owned())?;
+    let again = unique(&unit.through_another_session()?.vital(0x83)?);
+    ensure(names == again, || "another session is told another name".to_owned())
+}
+
+pub(super) fn serial(unit: &mut Unit) -> Found {
+    let page = unit.vital(0x80)?;
+    let text = page.0.get(4..).unwrap_or_default();
+    ensure(text.iter().any(|&byte| byte != b' ' && byte != 0), || "it is empty".to_owned())
+}
+
+pub(super) fn version(unit: &mut Unit) -> Found {
+    let version = unit.inquiry()?.u8(2);
+    ensure(version >= 5, || format!("VERSION is {version}, and SPC-3 is 5"))
+}
+
+pub(super) fn alua(unit: &mut Unit) -> Found {
+    let groups = unit.inquiry()?.u8(5) >> 4 & 0x03;
+    ensure(groups != 0, || "it knows no target port groups (TPGS is 0)".to_owned())?;
+    let own = own_group(&unit.vital(0x83)?).ok_or(wrong("page 83h does not say which group this port is in"))?;
+    let answer = unit.ask("REPORT TARGET PORT GROUPS", &[0xA3, 0x0A, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0], 1024)?;
+    let end = 4 + answer.u32(0) as usize;
+    let mut at = 4;
+    while at + 8 <= end.min(answer.0.len()) {
+        if answer.u16(at + 2) == own {
+            let state = answer.u8(at) & 0x0F;
+            return ensure(state <= 1, || format!("the group of this path, {own}, is in state {state:X}h"));
+        }
+        at += 8 + 4 * usize::from(answer.u8(at + 7));
+    }
+    Err(wrong(format!("the group of this path, {own}, is not among those that are reported")))
+}
+
+/// The target port group that page 83h names.
+fn own_group(page: &Answer) -> Option<u16> {
+    let mut at = 4;
+    while at + 4 <= page.0.len() {
+        if page.u8(at + 1) & 0x3F == 0x15 {
+            return Some(page.u16(at + 6));
+        }
+        at += 4 + usize::from(page.u8(at + 3));
+    }
+    None
+}
+
+pub(super) fn reset(unit: &mut Unit) -> Found {
+    let cdb = [0xA3, 0x0D, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0];
+    let answer = unit
+        .ask("REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", &cdb, 4)
+        .map_err(|_| Finding::Untried("the target does not say which functions it supports".to_owned()))?;
+    ensure(answer.bit(0, 3), || "LOGICAL UNIT RESET is not supported".to_owned())?;
+    ensure(answer.bit(0, 7), || "ABORT TASK is not supported".to_owned())
+}
+
+pub(super) fn actions(unit: &mut Unit) -> Found {
+    let actions = [
+        ("REGISTER", 0),
+        ("RESERVE", 1),
+        ("RELEASE", 2),
+        ("CLEAR", 3),
+        ("PREEMPT", 4),
+        ("PREEMPT AND ABORT", 5),
+        ("REGISTER AND IGNORE EXISTING KEY", 6),
+    ];
+    actions.into_iter().try_for_each(|(name, action)| unit.supports(name, 0x5F, Some(action)))
+}
+
+/// REPORT CAPABILITIES.
+const CAPABILITIES: u8 = 2;
+
+pub(super) fn kind(unit: &mut Unit) -> Found {
+    let answer = unit.reservations(CAPABILITIES)?;
+    ensure(answer.bit(3, 7), || "it does not say which types it supports (TMV is 0)".to_owned())?;
+    ensure(answer.bit(4, 5), || "it is not".to_owned())
+}
+
+pub(super) fn survive(unit: &mut Unit) -> Found {
+    let answer = unit.reservations(CAPABILITIES)?;
+    ensure(answer.bit(2, 0), || "they cannot (PTPL_C is 0)".to_owned())
+}
+
+pub(super) fn free(unit: &mut Unit) -> Found {
+    let answer = unit.reservations(1)?;
+    ensure(answer.u32(4) == 0, || format!("it is reserved, with the type {:X}h", answer.u8(21) & 0x0F))
+}
+
+pub(super) fn compare_and_write(unit: &mut Unit) -> Found {
+    unit.supports("COMPARE AND WRITE", 0x89, None)?;
+    let most = unit.vital(0xB0)?.u8(5);
+    ensure(most > 0, || "page B0h lets it name no blocks".to_owned())
+}
+
+pub(super) fn extended_copy(unit: &mut Unit) -> Found {
+    unit.supports("EXTENDED COPY (LID1)", 0x83, Some(0))?;
+    let inquiry = unit.inquiry()?;
+    ensure(inquiry.bit(5, 3), || "INQUIRY does not say so (3PC is 0)".to_owned())
+}
+
+pub(super) fn write_same(unit: &mut Unit) -> Found {
+    unit.supports("WRITE SAME (16)", 0x93, None)
+}
+
+pub(super) fn unmap(unit: &mut Unit) -> Found {
+    let bytes = u64::from(unit.block_bytes()?);
+    ensure(unit.capacity()?.bit(14, 7), || "blocks cannot be given back (LBPME is 0)".to_owned())?;
+    ensure(unit.vital(0xB2)?.bit(5, 7), || "UNMAP is not supported (LBPU is 0)".to_owned())?;
+    let limits = unit.vital(0xB0)?;
+    let (most, granule, alignment) = (limits.u32(20), limits.u32(28), limits.u32(32));
+    ensure(most > 0, || "page B0h lets UNMAP name no blocks".to_owned())?;
+    ensure(granule > 0, || "page B0h tells no granularity".to_owned())?;
+    ensure(u64::from(granule) * bytes <= MIB, || format!("its granules have {granule} blocks of {bytes} bytes"))?;
+    ensure(alignment & 0x7FFF_FFFF == 0, || format!("its granules begin at block {}", alignment & 0x7FFF_FFFF))
+}
+
+pub(super) fn zeros(unit: &mut Unit) -> Found {
+    ensure(unit.capacity()?.bit(14, 6), || "they do not say so (LBPRZ is 0)".to_owned())
+}
+
+pub(super) fn thresholds(unit: &mut Unit) -> Found {
+    ensure(unit.vital(0xB2)?.u8(4) > 0, || "page B2h has no threshold exponent".to_owned())
+}

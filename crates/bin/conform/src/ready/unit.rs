@@ -1,0 +1,119 @@
+//! A unit that is asked what it is.
+
+use crate::session::Session;
+use crate::{Aim, Finding, Found};
+
+/// Bytes that are asked for of any page.
+const PAGE_BYTES: u16 = 1024;
+
+/// A unit, through one session.
+pub(super) struct Unit {
+    session: Session,
+    aim: Aim,
+}
+
+/// An answer, of which bytes that are not there are zero.
+pub(super) struct Answer(pub Vec<u8>);
+
+impl Answer {
+    pub fn u8(&self, at: usize) -> u8 {
+        self.0.get(at).copied().unwrap_or(0)
+    }
+
+    pub fn u16(&self, at: usize) -> u16 {
+        u16::from_be_bytes([0, 1].map(|n| self.u8(at + n)))
+    }
+
+    pub fn u32(&self, at: usize) -> u32 {
+        u32::from_be_bytes([0, 1, 2, 3].map(|n| self.u8(at + n)))
+    }
+
+    pub fn bit(&self, at: usize, bit: u8) -> bool {
+        self.u8(at) >> bit & 1 != 0
+    }
+}
+
+impl Unit {
+    pub fn of(session: Session, aim: &Aim) -> Self {
+        Self { session, aim: aim.clone() }
+    }
+
+    /// Another session with the same unit, from another port of the initiator.
+    pub fn through_another_session(&self) -> Found<Self> {
+        let mut session = Session::login(&self.aim, |config| config.isid.0[5] ^= 0x5A)?;
+        session.ready()?;
+        Ok(Self { session, aim: self.aim.clone() })
+    }
+
+    /// The answer to a command.
+    ///
+    /// *Errors*: it is refused.
+    pub fn ask(&mut self, name: &str, cdb: &[u8], bytes: u32) -> Found<Answer> {
+        let done = self.session.read(cdb, bytes)?;
+        if done.status == 0 {
+            return Ok(Answer(done.data));
+        }
+        let at = |at: usize| done.sense.get(at).copied().unwrap_or(0);
+        let sense = if done.status == 2 {
+            format!(", sense {:x}/{:02x}/{:02x}", at(2) & 0xF, at(12), at(13))
+        } else {
+            String::new()
+        };
+        Err(Finding::Wrong(format!("{name} is refused: status {:#04x}{sense}", done.status)))
+    }
+
+    /// Standard INQUIRY data.
+    pub fn inquiry(&mut self) -> Found<Answer> {
+        self.ask("INQUIRY", &[0x12, 0, 0, 0, 96, 0], 96)
+    }
+
+    /// A page of vital product data.
+    pub fn vital(&mut self, page: u8) -> Found<Answer> {
+        let [high, low] = PAGE_BYTES.to_be_bytes();
+        let answer = self.ask(&format!("page {page:02X}h"), &[0x12, 1, page, high, low, 0], PAGE_BYTES.into())?;
+        if answer.u8(1) == page {
+            return Ok(answer);
+        }
+        Err(Finding::Wrong(format!("page {page:02X}h was asked for, and {:02X}h came", answer.u8(1))))
+    }
+
+    /// READ CAPACITY (16).
+    pub fn capacity(&mut self) -> Found<Answer> {
+        self.ask("READ CAPACITY (16)", &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32)
+    }
+
+    /// Bytes of a logical block.
+    pub fn block_bytes(&mut self) -> Found<u32> {
+        Ok(self.capacity()?.u32(8))
+    }
+
+    /// The unit says that it supports the operation.
+    ///
+    /// *Errors*: it says that it does not; or it does not say (REPORT SUPPORTED OPERATION CODES).
+    pub fn supports(&mut self, name: &str, code: u8, action: Option<u8>) -> Found {
+        let how = if action.is_some() { 2 } else { 1 };
+        let cdb = [0xA3, 0x0C, how, code, 0, action.unwrap_or(0), 0, 0, 0, 64, 0, 0];
+        let answer = self
+            .ask("REPORT SUPPORTED OPERATION CODES", &cdb, 64)
+            .map_err(|_| Finding::Untried("the target does not say what it supports".to_owned()))?;
+        match answer.u8(1) & 0x07 {
+            3 | 5 => Ok(()),
+            0 => Err(Finding::Untried(format!("the target does not say yet whether it supports {name}"))),
+            _ => Err(Finding::Wrong(format!("{name} is not supported"))),
+        }
+    }
+
+    /// A page of mode parameters, from its first byte on, and the header before it.
+    pub fn mode(&mut self, page: u8, subpage: u8) -> Found<(Answer, Answer)> {
+        let answer = self.ask("MODE SENSE (6)", &[0x1A, 0x08, page, subpage, 252, 0], 252)?;
+        let behind = answer.0.get(4 + usize::from(answer.u8(3))..).unwrap_or_default().to_vec();
+        Ok((Answer(behind), answer))
+    }
+
+    /// PERSISTENT RESERVE IN.
+    pub fn reservations(&mut self, action: u8) -> Found<Answer> {
+        let [high, low] = PAGE_BYTES.to_be_bytes();
+        let cdb = [0x5E, action, 0, 0, 0, 0, 0, high, low, 0];
+        self.ask("PERSISTENT RESERVE IN", &cdb, PAGE_BYTES.into())
+    }
+}

@@ -1,0 +1,204 @@
+//! ROD tokens (SPC-4, ROD token format): a token stands for blocks of a unit as they are when it is made, until one of them is
+//! changed (point in time copy, change vulnerable).
+//!
+//! Whoever shows all of its bytes may read the blocks, if it sees the unit and may read it; half of them are random.
+
+use crate::identity::{Identity, TargetPort};
+use crate::inquiry::vpd::target_device_designator;
+use crate::reply::Reply;
+use crate::sense::{AdditionalSense, Sense};
+use block::Extent;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(super) const TOKEN_BYTES: usize = 512;
+/// The bytes of a token that nobody can guess.
+pub(super) const SECRET_BYTES: usize = 256;
+
+/// ROD TYPE: point in time copy, change vulnerable.
+pub(super) const CHANGE_VULNERABLE: u32 = 0x0080_0001;
+/// The block device zero ROD token (SBC-3).
+pub(super) const ZERO: u32 = 0xFFFF_0001;
+/// ROD TOKEN LENGTH of both.
+const LENGTH: u16 = (TOKEN_BYTES - 8) as u16;
+
+/// How long a token lasts that nobody uses: where nobody says, and at the most, in seconds.
+pub(super) const INACTIVITY_DEFAULT_S: u32 = 60;
+pub(super) const INACTIVITY_MAX_S: u32 = 600;
+/// Tokens of one unit that are valid, and those of which it is known why they are not.
+const TOKENS_MAX: usize = 256;
+const ENDED_MAX: usize = 256;
+
+/// Where the creator's designator stands, behind its length.
+const CREATOR_LENGTH_AT: usize = 16 + 7;
+const DESIGNATOR_BYTES_MAX: usize = 20;
+const TARGET_AT: usize = 128;
+const TARGET_BYTES: usize = 128;
+
+/// A token as it is sent.
+pub(super) type TokenBytes = Box<[u8; TOKEN_BYTES]>;
+
+/// The tokens that stand for blocks of one unit.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    made: RefCell<BTreeMap<u64, Token>>,
+    /// How many were made.
+    count: Cell<u64>,
+    /// How many may be valid: a write looks at this and, when it is zero, no further.
+    valid: Cell<usize>,
+}
+
+#[derive(Debug)]
+struct Token {
+    bytes: TokenBytes,
+    extents: Vec<Extent>,
+    inactivity: Duration,
+    used: Duration,
+    /// Why it is not valid any more.
+    ended: Option<AdditionalSense>,
+}
+
+/// What a token is to stand for.
+pub(super) struct Represented<'a> {
+    pub identity: &'a Identity,
+    pub port: &'a TargetPort,
+    pub block_bytes: u32,
+    pub extents: Vec<Extent>,
+}
+
+impl Tokens {
+    /// A new token, of `secret` and what everybody may know.
+    ///
+    /// *Errors*: 55/0D when there are as many as there may be.
+    pub(super) fn make(
+        &self,
+        represented: Represented<'_>,
+        secret: &[u8; SECRET_BYTES],
+        inactivity: Duration,
+        now: Duration,
+    ) -> Result<TokenBytes, Sense> {
+        self.expire(now);
+        if self.valid.get() >= TOKENS_MAX {
+            return Err(Sense::illegal(AdditionalSense::INSUFFICIENT_RESOURCES_FOR_TOKEN));
+        }
+        self.forget_ended();
+        let number = self.count.get() + 1;
+        self.count.set(number);
+        let bytes = emit(number, &represented, secret);
+        let token = Token { bytes: bytes.clone(), extents: represented.extents, inactivity, used: now, ended: None };
+        self.made.borrow_mut().insert(number, token);
+        self.valid.set(self.valid.get() + 1);
+        Ok(bytes)
+    }
+
+    /// What the token stands for, and it is in use now; when it is `deleted`, it is not valid any more.
+    ///
+    /// *Errors*: 23/04 for what never was one of ours, 23/07 to 23/09 for what is not any more.
+    pub(super) fn open(&self, bytes: &[u8; TOKEN_BYTES], deleted: bool, now: Duration) -> Result<Vec<Extent>, Sense> {
+        self.expire(now);
+        let unknown = Sense::illegal(AdditionalSense::TOKEN_UNKNOWN);
+        let number = number_of(bytes);
+        let mut made = self.made.borrow_mut();
+        let token = made.get_mut(&number).filter(|token| is_same(&token.bytes, bytes)).ok_or(unknown)?;
+        if let Some(why) = token.ended {
+            return Err(Sense::illegal(why));
+        }
+        token.used = now;
+        let extents = token.extents.clone();
+        if deleted {
+            self.end(token, AdditionalSense::TOKEN_DELETED);
+        }
+        Ok(extents)
+    }
+
+    /// Blocks of `extent` are about to be changed: what stands for one of them is not valid any more.
+    pub fn cancel(&self, extent: Extent) {
+        if self.valid.get() == 0 {
+            return;
+        }
+        for token in self.made.borrow_mut().values_mut() {
+            if token.extents.iter().any(|own| own.overlaps(extent)) {
+                self.end(token, AdditionalSense::TOKEN_CANCELLED);
+            }
+        }
+    }
+
+    fn expire(&self, now: Duration) {
+        for token in self.made.borrow_mut().values_mut() {
+            if now.saturating_sub(token.used) > token.inactivity {
+                self.end(token, AdditionalSense::TOKEN_EXPIRED);
+            }
+        }
+    }
+
+    fn end(&self, token: &mut Token, why: AdditionalSense) {
+        if token.ended.is_none() {
+            token.ended = Some(why);
+            self.valid.set(self.valid.get() - 1);
+        }
+    }
+
+    /// Forgets the oldest of those that have ended, when there are many.
+    fn forget_ended(&self) {
+        let mut made = self.made.borrow_mut();
+        while made.len() - self.valid.get() >= ENDED_MAX {
+            let oldest = made.iter().find(|(_, token)| token.ended.is_some()).map(|(&number, _)| number);
+            made.remove(&oldest.expect("there are some that have ended"));
+        }
+    }
+}
+
+/// What a token says of itself, to whoever has it.
+pub(super) enum Kind {
+    /// All zeros, of no unit.
+    Zero,
+    /// Blocks of the unit with this NAA designator.
+    Blocks { naa: Vec<u8> },
+}
+
+/// *Errors*: 23/0A for another length, 23/01 for another type, 23/05 for a creator that is none.
+pub(super) fn kind_of(bytes: &[u8; TOKEN_BYTES]) -> Result<Kind, Sense> {
+    let [a, b, c, d, _, _, high, low, ..] = *bytes;
+    if u16::from_be_bytes([high, low]) != LENGTH {
+        return Err(Sense::illegal(AdditionalSense::INVALID_TOKEN_LENGTH));
+    }
+    match u32::from_be_bytes([a, b, c, d]) {
+        ZERO => Ok(Kind::Zero),
+        CHANGE_VULNERABLE => {
+            let length = usize::from(bytes[CREATOR_LENGTH_AT]);
+            let naa = bytes.get(CREATOR_LENGTH_AT + 1..).and_then(|rest| rest.get(..length));
+            let naa = naa.filter(|naa| naa.len() <= DESIGNATOR_BYTES_MAX);
+            Ok(Kind::Blocks { naa: naa.ok_or(Sense::illegal(AdditionalSense::TOKEN_CORRUPT))?.to_vec() })
+        }
+        _ => Err(Sense::illegal(AdditionalSense::UNSUPPORTED_TOKEN_TYPE)),
+    }
+}
+
+fn number_of(bytes: &[u8; TOKEN_BYTES]) -> u64 {
+    bytes[8..].first_chunk().copied().map_or(0, u64::from_be_bytes)
+}
+
+/// Takes as long wherever the two differ.
+fn is_same(one: &[u8; TOKEN_BYTES], other: &[u8; TOKEN_BYTES]) -> bool {
+    one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+fn emit(number: u64, of: &Represented<'_>, secret: &[u8; SECRET_BYTES]) -> TokenBytes {
+    let blocks: u64 = of.extents.iter().map(|extent| extent.len.0).sum();
+    let mut token = Reply::new();
+    token.u32(CHANGE_VULNERABLE).u16(0).u16(LENGTH).u64(number);
+    // CREATOR LOGICAL UNIT DESCRIPTOR: an identification descriptor CSCD descriptor.
+    token.u8(0xE4).u8(0).u16(0).u8(0x01).u8(0x03).u8(0).u8(of.identity.naa.len() as u8).bytes(&of.identity.naa);
+    token.pad_to(44).u32(of.block_bytes);
+    token.u64(0).u64(blocks * u64::from(of.block_bytes));
+    // Device type specific data: LOGICAL BLOCK LENGTH IN BYTES.
+    token.pad_to(96).u32(of.block_bytes).pad_to(TARGET_AT);
+    let target = target_device_designator(of.port);
+    if target.len() <= TARGET_BYTES {
+        token.bytes(&target);
+    }
+    token.pad_to(TARGET_AT + TARGET_BYTES).bytes(secret);
+    let bytes = token.as_bytes().first_chunk().copied();
+    Box::new(bytes.expect("a token is as long as it is"))
+}
