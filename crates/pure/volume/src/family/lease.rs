@@ -157,8 +157,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let slabs: Vec<u32> = space.free_slabs().collect();
             let mut runs: Vec<SlabRun> = Vec::new();
             let mut rest = granules;
-            // The emptiest group first.
-            let mut groups: Vec<(u16, u32)> = (0_u16..).zip(slabs).collect();
+            // The emptiest group first. One without slabs may be one that the family does not know.
+            let mut groups: Vec<(u16, u32)> = (0_u16..).zip(slabs).filter(|&(_, slabs)| slabs > 0).collect();
             groups.sort_by_key(|&(_, slabs)| std::cmp::Reverse(slabs));
             for (group, slabs) in groups {
                 let of_slab = u64::from(self.granules.borrow().granules(Place::slab_number(group, 0)));

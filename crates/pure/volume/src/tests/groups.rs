@@ -38,11 +38,8 @@ fn written_back() -> (World, Opened, Uuid) {
     (world, opened, id)
 }
 
-#[test]
-fn group_added_gives_its_slabs_to_new_volumes_and_to_open_families() {
-    let (world, opened) = one_group(4);
-    let pool = &opened.pool;
-    let plan = ThinPlan {
+fn thin_plan() -> ThinPlan {
+    ThinPlan {
         id: volume_id(1),
         name: "thin".into(),
         size_bytes: 80 << 20,
@@ -51,8 +48,26 @@ fn group_added_gives_its_slabs_to_new_volumes_and_to_open_families() {
         provisioning: Provisioning::Thin,
         zero_detection: false,
         created_at: 1,
-    };
-    let thin = block_on(pool.create_thin_volume(plan)).unwrap();
+    }
+}
+
+#[test]
+fn group_of_a_log_that_comes_later_is_nothing_to_families_that_need_space() {
+    let (world, opened) = one_group(4);
+    let pool = &opened.pool;
+    let thin = block_on(pool.create_thin_volume(thin_plan())).unwrap();
+    assert_eq!(block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())), Ok(1));
+    for slab in 0..32 {
+        block_on(thin.write(Lba(slab * 256), filled(7))).unwrap();
+    }
+    assert_eq!(block_on(thin.read(Extent::new(31 * 256, 1))).unwrap().into_view()[..], filled(7)[..]);
+}
+
+#[test]
+fn group_added_gives_its_slabs_to_new_volumes_and_to_open_families() {
+    let (world, opened) = one_group(4);
+    let pool = &opened.pool;
+    let thin = block_on(pool.create_thin_volume(thin_plan())).unwrap();
     let (plan, device) = world.group(1, &[2, 3]);
     assert_eq!(block_on(pool.add_group(plan, device, labelling())), Ok(1));
     let status = pool.status();
