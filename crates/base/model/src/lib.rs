@@ -82,5 +82,5 @@ pub use snapshot::{SnapshotLock, SnapshotName, SnapshotReport, SnapshotState};
 pub use span::Span;
 pub use status::{Problem, Severity, StatusReport};
 pub use time::Timestamp;
-pub use volume::{Backend, Provision, SpaceReport, VolumeCounters, VolumeReport, VolumeState};
+pub use volume::{Backend, Provision, SanitizeReport, SpaceReport, VolumeCounters, VolumeReport, VolumeState};
 pub use volume_policy::{CacheReport, ReadAhead, VolumePolicy, WritePolicy};

@@ -37,6 +37,22 @@ pub struct VolumeReport {
     /// What hosts have reserved of it, where one has, or is registered to.
     #[serde(default)]
     pub reservation: Option<Box<ReservationReport>>,
+    /// How a SANITIZE of a host fares: it serves nobody until that has ended.
+    #[serde(default)]
+    pub sanitize: Option<SanitizeReport>,
+}
+
+/// How a SANITIZE fares that a host has ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SanitizeReport {
+    /// It is under way, and so much is done.
+    Running {
+        /// Of a hundred.
+        percent: u8,
+    },
+    /// It has failed, and nobody has asked again.
+    Failed,
 }
 
 /// What a volume with a map takes of its pool.

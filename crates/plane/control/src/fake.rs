@@ -404,6 +404,7 @@ fn volume(spec: &VolumeSpec) -> VolumeReport {
         cache: spec.name.pool().map(|_| CacheReport::default()),
         copy: None,
         reservation: None,
+        sanitize: None,
     }
 }
 

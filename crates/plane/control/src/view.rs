@@ -203,6 +203,7 @@ impl Control {
             cache: None,
             copy: None,
             reservation: None,
+            sanitize: None,
         }));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)

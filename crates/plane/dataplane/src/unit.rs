@@ -321,6 +321,7 @@ impl<W: World> Unit<W> {
             cache: self.store.policed().map(|volume| policy::cache_report(&volume.counters())),
             copy: None,
             reservation: self.reservation_report(),
+            sanitize: self.sanitize_report(),
         }
     }
 }

@@ -155,6 +155,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.sanitize.is_running()
     }
 
+    /// How much of a SANITIZE that is under way is done, in 65,536ths.
+    pub fn sanitize_progress(&self) -> Option<u16> {
+        self.sanitize_sense().and_then(|sense| sense.progress)
+    }
+
     /// True when the unit was to be sanitized last, and that has failed.
     pub fn has_failed_to_be_sanitized(&self) -> bool {
         matches!(self.sanitize.state(), State::Failed { .. })

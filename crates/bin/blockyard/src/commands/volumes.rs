@@ -13,7 +13,8 @@ use crate::progress::sentence;
 use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack, VolumeChange};
 use model::volume_policy::VOLUME_SETTINGS;
 use model::{
-    Backend, Provision, Refusal, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport, WritePolicy, code,
+    Backend, Provision, Refusal, SanitizeReport, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport,
+    WritePolicy, code,
 };
 use std::collections::BTreeMap;
 
@@ -213,6 +214,13 @@ fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
             (dirty, stuck) => format!(", {} not on the disks, of which they refuse {stuck} pieces", dirty.iec()),
         };
         told.push(("cache", format!("{rate}, {} of memory{dirty}", cache.used.iec())));
+    }
+    match volume.sanitize {
+        Some(SanitizeReport::Running { percent }) => {
+            told.push(("sanitize", format!("{percent} % done; it serves nobody")))
+        }
+        Some(SanitizeReport::Failed) => told.push(("sanitize", "it has failed; it serves nobody".to_owned())),
+        None => {}
     }
     if let Some(reservation) = &volume.reservation {
         told.push(("reserved", reservations::sentence(reservation)));

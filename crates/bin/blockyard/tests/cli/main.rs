@@ -332,7 +332,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "volumes",
             &["volume", "list"],
-            "backend block_bytes cache copy counters id name policy reservation size space state",
+            "backend block_bytes cache copy counters id name policy reservation sanitize size space state",
         ),
         ("snapshots", &["snapshot", "list"], "cloned created frees id lock mapped name set size state"),
         (

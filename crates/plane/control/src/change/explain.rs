@@ -6,8 +6,8 @@ use crate::change::volumes;
 use crate::state::{PresentationRecord, State};
 use crate::view::ProofReport;
 use model::{
-    ChapAlgorithm, Demand, Name, PortalPolicy, PortalReport, PortalState, Refusal, SessionReport, VolumeName,
-    VolumeReport, VolumeState, is_shown_in,
+    ChapAlgorithm, Demand, Name, PortalPolicy, PortalReport, PortalState, Refusal, SanitizeReport, SessionReport,
+    VolumeName, VolumeReport, VolumeState, is_shown_in,
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,18 @@ impl Control {
 
 fn of_volume(volume: &VolumeReport) -> Point {
     let name = &volume.name;
+    match volume.sanitize {
+        Some(SanitizeReport::Running { percent }) => {
+            let sentence =
+                format!("volume {name} is being sanitized by order of a host, {percent} %, and serves nobody");
+            return Point::bad(sentence, "wait for the end: blockyard event list");
+        }
+        Some(SanitizeReport::Failed) => {
+            let sentence = format!("volume {name} could not be sanitized, and serves nobody");
+            return Point::bad(sentence, "have its host ask for SANITIZE again, or leave the failure mode");
+        }
+        None => {}
+    }
     match volume.state {
         VolumeState::Online => Point::good(format!("volume {name} is online")),
         VolumeState::Failed => Point::bad(format!("volume {name} does not serve"), "see blockyard status"),

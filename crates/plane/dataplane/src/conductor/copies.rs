@@ -46,6 +46,7 @@ impl Copying {
             cache: None,
             copy: Some(Box::new(CopyReport { source: self.source.clone(), progress: self.state.progress() })),
             reservation: None,
+            sanitize: None,
         }
     }
 }

@@ -97,6 +97,7 @@ impl<W: World> OpenPool<W> {
                 cache: None,
                 copy: None,
                 reservation: None,
+                sanitize: None,
             })
         };
         held.filter_map(report).collect()

@@ -2,7 +2,7 @@
 
 use super::Unit;
 use crate::seat::Seat;
-use model::{Subject, SubjectKind, VolumeId, event};
+use model::{SanitizeReport, Subject, SubjectKind, VolumeId, event};
 use scsi::Sanitizer;
 use shard::World;
 use std::rc::{Rc, Weak};
@@ -101,6 +101,16 @@ impl<W: World> Drop for Spared<W> {
 }
 
 impl<W: World> Unit<W> {
+    /// How a SANITIZE fares, if one is under way or has failed.
+    pub(super) fn sanitize_report(&self) -> Option<SanitizeReport> {
+        let percent = self.logical_unit.sanitize_progress().map(|done| u8::try_from(u32::from(done) * 100 / 65_536));
+        match percent {
+            Some(percent) => Some(SanitizeReport::Running { percent: percent.unwrap_or(99) }),
+            None if self.logical_unit.has_failed_to_be_sanitized() => Some(SanitizeReport::Failed),
+            None => None,
+        }
+    }
+
     /// Nothing is written by order of a SANITIZE any more, before the volume serves anew.
     pub async fn stop_sanitizing(&self) {
         self.logical_unit.stop_sanitizing().await;
