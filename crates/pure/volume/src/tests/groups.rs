@@ -58,7 +58,7 @@ fn group_of_a_log_that_comes_later_is_nothing_to_families_that_need_space() {
     let thin = block_on(pool.create_thin_volume(thin_plan())).unwrap();
     assert_eq!(block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())), Ok(1));
     for slab in 0..32 {
-        block_on(thin.write(Lba(slab * 256), filled(7))).unwrap();
+        let _ = block_on(thin.write(Lba(slab * 256), filled(7))).unwrap();
     }
     assert_eq!(block_on(thin.read(Extent::new(31 * 256, 1))).unwrap().into_view()[..], filled(7)[..]);
 }
