@@ -4,19 +4,21 @@ use super::token::TOKEN_BYTES;
 use super::{CopyAsker, Neighbour, Neighbours};
 use crate::command::{NexusId, TaskTag};
 use crate::sense::{AdditionalSense, Sense};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
 /// Copies of one nexus of which it is known how they ended.
-const KNOWN_MAX: usize = 16;
+const KNOWN_MAX: usize = 64;
 
 /// The copies of one unit's copy manager.
 #[derive(Default)]
 pub(crate) struct Copies {
     neighbours: Option<Rc<dyn Neighbours>>,
     known: RefCell<BTreeMap<(NexusId, u32), Known>>,
+    /// How many have begun.
+    begun: Cell<u64>,
 }
 
 /// Whether and how a copy is known afterwards (LIST ID USAGE).
@@ -32,6 +34,8 @@ pub(super) enum ListId {
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub state: State,
+    /// Which one it is, of all.
+    nth: u64,
     /// The service action of THIRD-PARTY COPY OUT that began it, and its task.
     pub action: u8,
     pub tag: TaskTag,
@@ -93,7 +97,10 @@ impl Copies {
     pub(super) fn begin(&self, nexus: NexusId, id: ListId, action: u8, tag: TaskTag) -> Result<Running<'_>, Sense> {
         if let ListId::Kept(id) = id {
             self.make_room(nexus, id)?;
-            let begun = Known { state: State::Running, action, tag, segments: 0, bytes: 0, sense: None, token: None };
+            let nth = self.begun.get();
+            self.begun.set(nth + 1);
+            let state = State::Running;
+            let begun = Known { state, nth, action, tag, segments: 0, bytes: 0, sense: None, token: None };
             self.known.borrow_mut().insert((nexus, id), begun);
         }
         Ok(Running { copies: self, nexus, id, ends_as: State::Failed })
@@ -107,8 +114,10 @@ impl Copies {
         }
         let own = || (nexus, 0)..=(nexus, u32::MAX);
         if known.range(own()).count() >= KNOWN_MAX {
-            let ended = known.range(own()).find(|(_, known)| known.state != State::Running).map(|(&key, _)| key);
-            known.remove(&ended.ok_or(in_progress)?);
+            // Whoever asks, asks soon.
+            let ended = known.range(own()).filter(|(_, known)| known.state != State::Running);
+            let oldest = ended.min_by_key(|(_, known)| known.nth).map(|(&key, _)| key);
+            known.remove(&oldest.ok_or(in_progress)?);
         }
         Ok(())
     }

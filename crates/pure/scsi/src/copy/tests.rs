@@ -346,11 +346,13 @@ fn copy_results_are_told_to_the_nexus_that_asked_and_to_nobody_else() {
     bad[0] = 9;
     assert_eq!(sense(&copy(&one, HOST, &bad)), UNREACHABLE);
     assert_eq!(good(status(&one, HOST, 9))[4..7], [0x02, 0, 0]);
-    for id in 20..60 {
+    for id in (20..120).rev() {
         bad[0] = id;
         copy(&one, HOST, &bad);
     }
-    assert_eq!(one.copies.known_count(), 16, "only so many are remembered");
+    assert_eq!(one.copies.known_count(), 64, "only so many are remembered");
+    good(status(&one, HOST, 20));
+    assert_eq!(sense(&status(&one, HOST, 119)), (5, 0x24, 0), "the oldest are not");
     one.detach(HOST);
     assert_eq!(one.copies.known_count(), 0);
 }

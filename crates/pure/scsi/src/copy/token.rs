@@ -112,9 +112,14 @@ impl Tokens {
         Ok(extents)
     }
 
+    /// False where a write concerns no token.
+    pub fn are_some_valid(&self) -> bool {
+        self.valid.get() > 0
+    }
+
     /// Blocks of `extent` are about to be changed: what stands for one of them is not valid any more.
     pub fn cancel(&self, extent: Extent) {
-        if self.valid.get() == 0 {
+        if !self.are_some_valid() {
             return;
         }
         for token in self.made.borrow_mut().values_mut() {

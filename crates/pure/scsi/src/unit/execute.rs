@@ -249,8 +249,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// What stands for one of the blocks that `bytes` from `start` on fill is not valid any more.
     fn about_to_write(&self, start: Lba, bytes: usize) {
-        let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
-        self.tokens.cancel(Extent { start, len: Blocks(blocks) });
+        if self.tokens.are_some_valid() {
+            let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
+            self.tokens.cancel(Extent { start, len: Blocks(blocks) });
+        }
     }
 
     /// What the device made of writing `bytes` from `start` on.
