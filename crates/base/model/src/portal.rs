@@ -106,9 +106,7 @@ impl PortalPolicy {
 impl FromStr for PortalAddress {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        let bare = || text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        let address = text.parse().or_else(|_| bare().map(|address| SocketAddr::new(address, ISCSI_PORT)));
-        address.map(Self).map_err(|_| {
+        address_of(text, ISCSI_PORT).map(Self).ok_or_else(|| {
             Refusal::new(
                 code::ADDRESS_INVALID,
                 format!("\"{text}\" is not an address to listen on"),
@@ -116,6 +114,12 @@ impl FromStr for PortalAddress {
             )
         })
     }
+}
+
+/// The address that an operator writes, with `port` where it names none.
+pub(crate) fn address_of(text: &str, port: u16) -> Option<SocketAddr> {
+    let bare = || text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    text.parse().or_else(|_| bare().map(|address| SocketAddr::new(address, port))).ok()
 }
 
 impl TryFrom<String> for PortalAddress {

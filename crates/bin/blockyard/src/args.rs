@@ -5,6 +5,7 @@ mod conform;
 mod disk;
 mod event;
 mod host;
+mod isns;
 mod pool;
 mod portal;
 mod serve;
@@ -17,6 +18,7 @@ pub use conform::{AimOptions, ConformOptions, ReadyOptions};
 pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{GroupCommand, HostCommand, TargetCommand};
+pub use isns::IsnsCommand;
 pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
 pub use serve::{IoChoice, ServeOptions};
@@ -136,6 +138,9 @@ pub enum Command {
     /// Portals: list, add, set, drain, resume, remove, balance
     #[command(subcommand, after_help = "Example:\n  blockyard portal list")]
     Portal(PortalCommand),
+    /// The iSNS server that targets are registered with: show, set, off
+    #[command(subcommand, after_help = "Example:\n  blockyard isns show")]
+    Isns(IsnsCommand),
     /// Events: what has happened
     #[command(subcommand, after_help = "Example:\n  blockyard event list --follow")]
     Event(EventCommand),

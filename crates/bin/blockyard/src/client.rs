@@ -56,6 +56,11 @@ impl Client {
         self.send(Method::PATCH, path, Some(json(body)?)).map(|whole| Answer { whole, key })
     }
 
+    /// What `PUT path` answers under `key`.
+    pub fn put(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
+        self.send(Method::PUT, path, Some(json(body)?)).map(|whole| Answer { whole, key })
+    }
+
     /// `DELETE path` is done.
     pub fn delete(&self, path: &str) -> Result<(), Failure> {
         self.send(Method::DELETE, path, None).map(|_| ())

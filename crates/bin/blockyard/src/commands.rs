@@ -5,6 +5,7 @@ mod disks;
 mod events;
 mod groups;
 mod hosts;
+mod isns;
 mod latency;
 mod pools;
 mod portals;
@@ -45,6 +46,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Event(command) => events::run(&desk, command),
         Command::Session(command) => sessions::run(&desk, &command),
         Command::Portal(command) => portals::run(&desk, command),
+        Command::Isns(command) => isns::run(&desk, &command),
         Command::Status { check } => status::status(&desk, check),
         Command::Serve(_) | Command::Conform(_) | Command::Ready(_) | Command::Completion { .. } => {
             unreachable!("these need no daemon and run before")

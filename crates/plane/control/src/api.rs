@@ -11,7 +11,8 @@ use crate::request::{
     AddGroup, AddLog, AddMember, EndSession, Events, Explain, GroupChange, GrowPool, HostChange, ImportPool, Locate,
     LockSnapshot, NewClone, NewCopy, NewDisk, NewHost, NewHostGroup, NewPool, NewPortal, NewPresentation, NewSnapshots,
     NewSpare, NewTarget, NewVolume, PoolSettings, PortalGroupSettings, PortalSettings, Record, RemoveLog, RemovePortal,
-    Replace, Resize, RollBack, SetAuth, SetBalance, Spread, StartScrub, Unpresent, VolumeChange, VolumeSettings,
+    Replace, Resize, RollBack, SetAuth, SetBalance, SetIsns, Spread, StartScrub, Unpresent, VolumeChange,
+    VolumeSettings,
 };
 use crate::{Control, Wanted};
 use axum::Router;
@@ -91,6 +92,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/portal-groups", get(portal_groups))
         .route("/portal-groups/{tag}", patch(set_portal_group))
         .route("/balance", get(balance).patch(set_balance))
+        .route("/isns", get(isns).put(set_isns))
         .route("/events", get(events))
         .with_state(control);
     Router::new()
@@ -475,6 +477,14 @@ async fn balance(State(control): Shared) -> Answer {
 
 async fn set_balance(State(control): Shared, Body(request): Body<SetBalance>) -> Answer {
     answer("balance", to_its_end(async move { control.set_balance(request).await }).await?)
+}
+
+async fn isns(State(control): Shared) -> Answer {
+    answer("isns", control.isns())
+}
+
+async fn set_isns(State(control): Shared, Body(request): Body<SetIsns>) -> Answer {
+    answer("isns", to_its_end(async move { control.set_isns(request).await }).await?)
 }
 
 async fn events(State(control): Shared, Asked(asked): Asked<Events>) -> Answer {

@@ -2,6 +2,7 @@
 
 use crate::change::spares::Vigil;
 use crate::event_log::EventLog;
+use crate::isns::Registration;
 use crate::state::{DiskRecord, PoolRecord};
 use crate::{Engine, Settings, State, Store};
 use model::{Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, code};
@@ -18,8 +19,10 @@ pub struct Control {
     change: tokio::sync::Mutex<()>,
     portals: Mutex<Vec<PortalReport>>,
     pub(crate) events: EventLog,
-    /// True once answers that are long in coming had better end.
+    /// True once the daemon stops: see [`stopped`].
     pub(crate) stopping: watch::Sender<bool>,
+    /// How we are registered with an iSNS server.
+    pub(crate) isns: Registration,
     /// How everything was when it was last looked at.
     pub(crate) seen: tokio::sync::Mutex<Seen>,
 }
@@ -37,8 +40,8 @@ pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 impl Control {
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let events = EventLog::open(&store)?;
-        let (change, portals, stopping, seen) = Default::default();
-        Ok(Self { settings, store, engine, change, portals, events, stopping, seen })
+        let (change, portals, stopping, isns, seen) = Default::default();
+        Ok(Self { settings, store, engine, change, portals, events, stopping, isns, seen })
     }
 
     /// The desired state as it is now.
@@ -150,6 +153,12 @@ impl State {
             )
         })
     }
+}
+
+/// Ready when answers that are long in coming had better end, and what was begun for others is to be taken back.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A control plane that is gone stops, too.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
 /// Bytes that nobody can predict.

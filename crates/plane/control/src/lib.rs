@@ -24,6 +24,7 @@ mod engine;
 mod event_log;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+mod isns;
 mod recording;
 pub mod request;
 mod search;

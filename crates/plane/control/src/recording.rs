@@ -3,6 +3,7 @@
 
 mod pcapng;
 
+use crate::control::stopped;
 use crate::request::Record;
 use crate::{Control, Engine};
 use model::{Order, Recordable, Recordings, Refusal};
@@ -87,10 +88,4 @@ impl Drop for Recording {
     fn drop(&mut self) {
         self.engine.tell(Order::StopRecording { recording: self.number });
     }
-}
-
-/// Ready when answers that are long in coming had better end.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A control plane that is gone stops, too.
-    let _ = stopping.wait_for(|stopping| *stopping).await;
 }

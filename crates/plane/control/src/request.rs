@@ -6,8 +6,8 @@ pub use chap::{NewChap, SecretText, SetAuth, SetDiscovery};
 pub(crate) use chap::{from_hex, to_hex};
 
 use model::{
-    Balance, CopySource, DiskName, EventSeverity, Iqn, Level, Name, Network, PortalAddress, Provision, Size,
-    SnapshotLock, SnapshotName, Span, Timestamp, VolumeName,
+    Balance, CopySource, DiskName, EventSeverity, Iqn, IsnsServer, Level, Name, Network, PortalAddress, Provision,
+    Size, SnapshotLock, SnapshotName, Span, Timestamp, VolumeName,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -482,6 +482,15 @@ pub struct Events {
     /// Only so many, the latest.
     #[serde(default)]
     pub limit: Option<usize>,
+}
+
+/// Register targets with an iSNS server.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetIsns {
+    /// Which; none when absent.
+    #[serde(default)]
+    pub server: Option<IsnsServer>,
 }
 
 /// Record what goes over the wire, as a pcapng file.

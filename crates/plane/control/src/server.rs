@@ -64,6 +64,7 @@ pub async fn serve(
 ) -> Result<(), Refusal> {
     let owner = listening.owner;
     let tending = tokio::spawn(control.clone().tend());
+    let registering = tokio::spawn(control.clone().keep_registered());
     let listener = listening.listener.take().expect("a listening socket is served once");
     let told = control.clone();
     let guarded = api::router(control).layer(middleware::from_fn(move |request, next| admit(owner, request, next)));
@@ -89,6 +90,9 @@ pub async fn serve(
             Ok(())
         }
     };
+    if tokio::time::timeout(DRAIN, registering).await.is_err() {
+        tracing::warn!("the iSNS server does not answer; it forgets us by itself");
+    }
     tending.abort();
     ended
 }

@@ -2,8 +2,8 @@
 
 use model::{
     Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE, Host,
-    Initiators, Iqn, Name, Network, NodeId, PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy, Presentation,
-    Proof, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName, VolumePolicy,
+    Initiators, Iqn, IsnsServer, Name, Network, NodeId, PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy,
+    Presentation, Proof, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +44,9 @@ pub struct State {
     /// How sessions are shared out over data portals.
     #[serde(default)]
     pub balance: Balance,
+    /// The iSNS server that targets are registered with.
+    #[serde(default)]
+    pub isns: Option<IsnsServer>,
     /// How volumes of pools are cached and how fast they may be, where that was set.
     #[serde(default)]
     pub policies: BTreeMap<VolumeName, PolicyRecord>,

@@ -1,5 +1,6 @@
 //! The command line from outside: what it prints where, and how it ends.
 
+mod isns;
 mod lab;
 mod manual;
 mod serve;
@@ -166,6 +167,11 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             "auth discovery",
             1,
             "nothing is given that discovery should prove; give its CHAP secret, or say --open or --as-host (BY-1605)",
+        ),
+        (
+            "isns set nas",
+            2,
+            "\"nas\" is not the address of a server; write 10.0.0.5, 10.0.0.5:3205 or [fd00::5]:3205 (BY-1006)",
         ),
         ("session show 7", 1, "there is no session 7; see blockyard session list (BY-1112)"),
         ("session record 7 --to it", 1, "there is no session 7; see blockyard session list (BY-1112)"),
@@ -352,6 +358,7 @@ fn json_has_stable_keys_and_integer_bytes() {
             "address authentication chap_user commands connected_seconds connections data_digest header_digest host id initiator kind luns mutual negotiated portal read_bytes target written_bytes",
         ),
         ("portals", &["portal", "list"], "address drained role sessions state tag weight"),
+        ("isns", &["isns", "show"], "entity portals server state targets"),
         ("portal_groups", &["portal", "groups"], "access portals preferred sessions tag"),
         ("status", &["status"], "disks engine hosts node pools problems severity size used verdict version volumes"),
     ] {

@@ -7,10 +7,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the daemon may take to start or to end; two cores are shared with other tests.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A daemon that ends with its test, also when that fails.
-struct Daemon(Child);
+pub struct Daemon(pub Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
@@ -20,7 +20,7 @@ impl Drop for Daemon {
     }
 }
 
-fn start(dir: &Path) -> Daemon {
+pub fn start(dir: &Path) -> Daemon {
     start_node(dir, "test")
 }
 
@@ -34,11 +34,11 @@ fn start_node(dir: &Path, node: &str) -> Daemon {
     Daemon(daemon.expect("it runs"))
 }
 
-fn ask(dir: &Path, arguments: &[&str]) -> crate::lab::Outcome {
+pub fn ask(dir: &Path, arguments: &[&str]) -> crate::lab::Outcome {
     run_in(dir.to_path_buf(), arguments, &[("BLOCKYARD_SOCKET", "socket")])
 }
 
-fn wait_until_served(dir: &Path) {
+pub fn wait_until_served(dir: &Path) {
     let begun = Instant::now();
     while ask(dir, &["status"]).code == 3 {
         assert!(begun.elapsed() < PATIENCE, "the daemon did not start");
@@ -46,7 +46,7 @@ fn wait_until_served(dir: &Path) {
     }
 }
 
-fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
+pub fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
     let id = Pid::from_raw(i32::try_from(daemon.0.id()).expect("a process id")).expect("not zero");
     kill_process(id, signal).expect("it runs");
     let begun = Instant::now();

@@ -1,0 +1,42 @@
+//! `blockyard isns …`
+
+use super::{Desk, joined, or_dash};
+use crate::args::IsnsCommand;
+use crate::failure::Failure;
+use crate::output::Rows;
+use control::request::SetIsns;
+use model::{IsnsReport, IsnsState};
+
+pub fn run(desk: &Desk, command: &IsnsCommand) -> Result<(), Failure> {
+    match *command {
+        IsnsCommand::Show => show(desk),
+        IsnsCommand::Set { server } => {
+            let answer = desk.client.put("/isns", &SetIsns { server: Some(server) }, "isns")?;
+            desk.out.done(&answer, &format!("targets are being registered with {server}; see blockyard isns show"))
+        }
+        IsnsCommand::Off => {
+            let answer = desk.client.put("/isns", &SetIsns { server: None }, "isns")?;
+            desk.out.done(&answer, "targets are registered with no server")
+        }
+    }
+}
+
+fn show(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/isns", "isns")?;
+    let IsnsReport { server, entity, state, targets, portals } = answer.decode()?;
+    let state = match state {
+        IsnsState::Off => "off".to_owned(),
+        IsnsState::Nothing => "no target shows anything, or no portal is open".to_owned(),
+        IsnsState::Registered { heard } => format!("registered, it said so {heard}"),
+        IsnsState::Failing { why } => format!("failing: {why}"),
+    };
+    let facts = [
+        ("server", or_dash(server.as_ref())),
+        ("state", state),
+        ("entity", entity),
+        ("targets", joined(&targets)),
+        ("portals", joined(&portals)),
+    ];
+    let rows = facts.map(|(name, value)| vec![name.to_owned(), value]);
+    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: rows.into() })
+}

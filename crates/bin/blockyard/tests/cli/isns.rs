@@ -1,0 +1,105 @@
+//! The daemon and a real iSNS server, open-isns: what is registered, and what is taken back.
+
+use crate::serve::{Daemon, PATIENCE, ask, end, start, wait_until_served};
+use rustix::process::Signal;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// open-isns, until it is dropped.
+struct Server {
+    _daemon: Daemon,
+    address: String,
+}
+
+impl Server {
+    /// A server in `dir`, where it is installed.
+    fn start(dir: &Path) -> Option<Self> {
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+        let (address, place) = (format!("127.0.0.1:{port}"), dir.display());
+        let both = format!(
+            "Database = {place}/isns\nPIDFile = {place}/isns.pid\nControlSocket = {place}/isns.ctl\n\
+             SourceName = iqn.2026-11.io.blockyard:admin\nSecurity = 0\nSLPRegister = 0\nDefaultDiscoveryDomain = 1\n"
+        );
+        fs::write(dir.join("isnsd.conf"), format!("{both}BindAddress = {address}\n")).expect("a file");
+        let admin = format!("{both}ServerAddress = {address}\n");
+        fs::write(dir.join("isnsadm.conf"), admin).expect("a file");
+        let daemon =
+            Command::new("isnsd").args(["-f", "-c", "isnsd.conf"]).current_dir(dir).stdin(Stdio::null()).spawn();
+        match daemon {
+            Ok(daemon) => Some(Self { _daemon: Daemon(daemon), address }),
+            Err(error) => {
+                eprintln!("isnsd is not installed ({error}): nothing is registered with anybody");
+                None
+            }
+        }
+    }
+}
+
+/// What the server knows of a sort of objects.
+fn listed(dir: &Path, what: &str) -> String {
+    let listed =
+        Command::new("isnsadm").args(["-c", "isnsadm.conf", "--local", "--list", what]).current_dir(dir).output();
+    String::from_utf8(listed.expect("it is installed beside the server").stdout).expect("text")
+}
+
+#[track_caller]
+fn await_that(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn targets_are_registered_as_long_as_they_show_something_and_the_daemon_runs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let Some(server) = Server::start(dir) else { return };
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    let good = |line: &str| {
+        let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
+        outcome.stdout
+    };
+    good("volume create v 8MiB --ram");
+    good("host add web --any");
+    good("portal add 127.0.0.2:0 group=7");
+    good(&format!("isns set {}", server.address));
+    await_that("there is nothing to register", || good("isns show").contains("no target shows anything"));
+    assert_eq!(listed(dir, "nodes"), "");
+
+    good("present v web --group 7");
+    let (target, other) = ("iqn.2026-11.io.blockyard:test\"", "tag = 7");
+    await_that("the target is registered", || listed(dir, "nodes").contains(target));
+    let groups = listed(dir, "portal-groups");
+    assert!(groups.contains("127.0.0.2") && groups.contains(other), "{groups}");
+    let portals = listed(dir, "portals");
+    assert!(portals.contains("127.0.0.2") && !portals.contains("127.0.0.1"), "nothing is shown there: {portals}");
+    assert!(listed(dir, "entities").contains("\"test."), "{}", listed(dir, "entities"));
+    assert!(good("isns show").contains("registered"));
+    assert!(good("event list").contains("BY-E407"));
+
+    good("unpresent v web");
+    await_that("a target that shows nothing is not registered", || listed(dir, "nodes").is_empty());
+    good("present v web");
+    await_that("it is again", || listed(dir, "nodes").contains(target));
+    good("isns off");
+    await_that("nothing is registered", || listed(dir, "entities").is_empty());
+    good(&format!("isns set {}", server.address));
+    await_that("it is once more", || listed(dir, "nodes").contains(target));
+    assert!(end(&mut daemon, Signal::TERM).success());
+    assert_eq!(listed(dir, "entities"), "", "the daemon takes leave");
+
+    let mut daemon = start(dir);
+    await_that("it comes back with the daemon", || listed(dir, "nodes").contains(target));
+    good("isns set 127.0.0.1:9");
+    await_that("nobody is there", || good("isns show").contains("cannot be reached"));
+    assert!(good("event list").contains("BY-E408"));
+    assert_eq!(listed(dir, "entities"), "", "the one before forgets us");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}

@@ -1,0 +1,67 @@
+//! What should be registered.
+
+use super::resolved;
+use crate::Control;
+use isns::{Entity, Portal, Target};
+use model::{IsnsServer, PortalPolicy, PortalState, Refusal, is_shown_in, only_fronts};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Which portals and targets should be registered where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) server: IsnsServer,
+    identifier: String,
+    portals: Vec<Portal>,
+    targets: Vec<Target>,
+}
+
+impl Control {
+    /// What the server knows us as: the node's name, and what stays of it under another name.
+    pub(super) fn entity_identifier(&self) -> String {
+        let name = &self.settings.node;
+        let id = self.state().node.map(|id| id.to_string()).unwrap_or_default();
+        match id.split_once('-') {
+            Some((id, _)) => format!("{name}.{id}"),
+            None => name.to_string(),
+        }
+    }
+
+    /// The targets that show something to somebody, and the portals that hosts are told of and see something through. Which host may learn of which target is
+    /// for the server's discovery domains to say; what it sees there is for us.
+    pub(super) async fn isns_wanted(&self, server: IsnsServer) -> Result<Wanted, Refusal> {
+        let open = self.portal_reports().await?.into_iter();
+        let open = open.filter(|portal| portal.state == PortalState::Open && !portal.policy.drained);
+        let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.map(|portal| (portal.address, portal.policy)).collect();
+        only_fronts(&mut portals);
+        let mut portals: Vec<Portal> =
+            portals.into_iter().map(|(address, policy)| Portal { address, tag: policy.tag }).collect();
+        let state = self.state();
+        let targets = state.targets.iter().filter_map(|(name, record)| {
+            let shown = || state.presentations.iter().filter(|shown| shown.target == *name);
+            let shows = |tag: u16| shown().any(|shown| is_shown_in(&shown.groups, tag));
+            let tags: Vec<u16> = portals.iter().map(|portal| portal.tag).filter(|&tag| shows(tag)).collect();
+            (!tags.is_empty()).then(|| Target { name: record.iqn.to_string(), tags })
+        });
+        let targets: Vec<Target> = targets.collect();
+        // One that shows nothing would only mislead.
+        portals.retain(|portal| targets.iter().any(|target| target.tags.contains(&portal.tag)));
+        Ok(Wanted { server, identifier: self.entity_identifier(), portals, targets })
+    }
+}
+
+impl Wanted {
+    /// True when there is nothing to register.
+    pub(super) fn is_empty(&self) -> bool {
+        self.portals.is_empty() || self.targets.is_empty()
+    }
+
+    /// The entity, for a server that is reached from `local`.
+    pub(super) fn entity(&self, local: SocketAddr, period: Duration) -> Entity {
+        let resolve = |portal: &Portal| Portal { address: resolved(portal.address, local), ..*portal };
+        let mut portals: Vec<Portal> = self.portals.iter().map(resolve).collect();
+        portals.sort_by_key(|portal| (portal.address, portal.tag));
+        portals.dedup_by_key(|portal| portal.address);
+        Entity { identifier: self.identifier.clone(), period, portals, targets: self.targets.clone() }
+    }
+}

@@ -1,0 +1,150 @@
+//! The header of a PDU, and messages that are cut into several.
+//!
+//! *Source*: RFC 4171 §5.1.
+
+use crate::Violation;
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 12;
+/// The longest message that is taken: far more than one entity needs.
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+const VERSION: u16 = 1;
+/// The most payload of one PDU: whole words, of a length that has 16 bits.
+const PAYLOAD_BYTES_MAX: usize = 0xfffc;
+
+const CLIENT: u16 = 0x8000;
+pub(crate) const REPLACE: u16 = 0x1000;
+const LAST: u16 = 0x0800;
+const FIRST: u16 = 0x0400;
+
+/// What a message is about. An answer's number has its highest bit set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function(pub u16);
+
+#[allow(missing_docs, reason = "the names are the standard's")]
+impl Function {
+    pub const DEV_ATTR_REG: Self = Self(0x0001);
+    pub const DEV_ATTR_QRY: Self = Self(0x0002);
+    pub const DEV_DEREG: Self = Self(0x0004);
+
+    /// The function of the answer to this one.
+    #[must_use]
+    pub const fn answer(self) -> Self {
+        Self(self.0 | 0x8000)
+    }
+}
+
+/// The PDUs of a request with this payload, which is whole words.
+pub(crate) fn emit(function: Function, flags: u16, transaction: u16, payload: &[u8]) -> Vec<u8> {
+    let pdus = payload.len().div_ceil(PAYLOAD_BYTES_MAX).max(1);
+    let mut bytes = Vec::with_capacity(payload.len() + pdus * HEADER_BYTES);
+    let mut rest = payload;
+    for sequence in 0..pdus {
+        let (part, after) = rest.split_at(rest.len().min(PAYLOAD_BYTES_MAX));
+        rest = after;
+        let place = if sequence == 0 { FIRST } else { 0 } | if sequence + 1 == pdus { LAST } else { 0 };
+        let len = u16::try_from(part.len()).expect("it was cut to size");
+        let sequence = u16::try_from(sequence).expect("messages have a bound");
+        for word in [VERSION, function.0, len, CLIENT | flags | place, transaction, sequence] {
+            bytes.extend(word.to_be_bytes());
+        }
+        bytes.extend(part);
+    }
+    bytes
+}
+
+/// A message that has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) function: Function,
+    pub(crate) transaction: u16,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Joins what comes in pieces of any length to messages.
+#[derive(Debug, Default)]
+pub(crate) struct Joiner {
+    bytes: Vec<u8>,
+    /// The message under way, and how many of its PDUs have come.
+    under_way: Option<(Message, u16)>,
+}
+
+impl Joiner {
+    pub(crate) fn handle(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, when it has come.
+    ///
+    /// *Errors*: [`Violation::Version`], [`Violation::Order`], [`Violation::TooLong`].
+    pub(crate) fn poll(&mut self) -> Result<Option<Message>, Violation> {
+        loop {
+            let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+            let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+            let (version, function, len) = (word(0), Function(word(2)), usize::from(word(4)));
+            let (flags, transaction, sequence) = (word(6), word(8), word(10));
+            if version != VERSION {
+                return Err(Violation::Version);
+            }
+            let Some(part) = rest.get(..len) else { return Ok(None) };
+            let fresh = Message { function, transaction, payload: Vec::new() };
+            let (mut message, pdus) = match self.under_way.take() {
+                None if flags & FIRST != 0 && sequence == 0 => (fresh, 0),
+                Some((message, pdus)) if flags & FIRST == 0 && sequence == pdus => (message, pdus),
+                _ => return Err(Violation::Order),
+            };
+            if message.payload.len() + len > MESSAGE_BYTES_MAX {
+                return Err(Violation::TooLong);
+            }
+            message.payload.extend_from_slice(part);
+            self.bytes.drain(..HEADER_BYTES + len);
+            if flags & LAST != 0 {
+                return Ok(Some(message));
+            }
+            self.under_way = Some((message, pdus.checked_add(1).ok_or(Violation::Order)?));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn joined(bytes: &[u8], cut: usize) -> Result<Vec<Message>, Violation> {
+        let (mut joiner, mut all) = (Joiner::default(), Vec::new());
+        for piece in bytes.chunks(cut) {
+            joiner.handle(piece);
+            while let Some(message) = joiner.poll()? {
+                all.push(message);
+            }
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn header_is_as_the_standard_has_it() {
+        let bytes = emit(Function::DEV_ATTR_REG, REPLACE, 7, &[1, 2, 3, 4]);
+        assert_eq!(bytes, [0, 1, 0, 1, 0, 4, 0x9c, 0, 0, 7, 0, 0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn parts_out_of_order_are_refused() {
+        let whole = emit(Function::DEV_DEREG, 0, 1, &[0; 0xfffc + 8]);
+        let (first, second) = whole.split_at(HEADER_BYTES + 0xfffc);
+        assert_eq!(joined(second, 99), Err(Violation::Order));
+        assert_eq!(joined(&[first, first].concat(), 9999), Err(Violation::Order));
+        assert_eq!(joined(&[0; 12], 12), Err(Violation::Version));
+    }
+
+    proptest! {
+        #[test]
+        fn message_is_joined_however_it_comes(words in 0usize..50_000, cut in 1usize..70_000, transaction: u16) {
+            let payload: Vec<u8> = (0..words * 4).map(|at| at as u8).collect();
+            let bytes = emit(Function::DEV_ATTR_QRY, 0, transaction, &payload);
+            let message = Message { function: Function::DEV_ATTR_QRY, transaction, payload };
+            prop_assert_eq!(joined(&[bytes.clone(), bytes].concat(), cut), Ok(vec![message.clone(), message]));
+        }
+    }
+}

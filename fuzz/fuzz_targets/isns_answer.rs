@@ -1,0 +1,24 @@
+//! Any bytes from an iSNS server, in pieces of any length: answers, or a violation, and no more memory than they have brought.
+#![no_main]
+
+use isns::{Answers, Tag};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&cut, bytes)) = input.split_first() else { return };
+    let mut answers = Answers::default();
+    for piece in bytes.chunks(usize::from(cut) + 1) {
+        answers.handle(piece);
+        loop {
+            match answers.poll() {
+                Ok(None) => break,
+                Ok(Some(answer)) => {
+                    let whole = answer.attributes().all(|attribute| attribute.is_ok());
+                    assert!(answer.tells(Tag::ENTITY_IDENTIFIER).is_ok() || !whole);
+                    assert!(answer.period().is_ok() || !whole);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+});
