@@ -155,3 +155,84 @@ fn copy(slices: &[IoSlice<'_>], from: usize, to: usize) -> Vec<u8> {
     }
     copied
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Scope;
+    use crate::registry::SessionId;
+    use futures_util::FutureExt;
+    use std::time::Duration;
+
+    const PDU: [u8; 48] = [0; 48];
+
+    fn tape(bytes_max: usize) -> Tape {
+        let since = (Time(5), Duration::from_secs(7));
+        Tape::at(Scope::Session(SessionId(1)), bytes_max, Duration::from_secs(60), since)
+    }
+
+    fn ends() -> WireEnds {
+        let address = |text: &str| text.parse().expect("an address");
+        WireEnds { initiator: address("10.0.0.7:40000"), portal: address("10.0.0.1:3260") }
+    }
+
+    /// What was recorded meanwhile, of what the initiator said: bytes lost before, and bytes.
+    fn heard(tape: &Tape) -> Vec<(u64, usize)> {
+        let pieces = tape.next().now_or_never().map(|told| told.pieces).unwrap_or_default().into_iter();
+        let moved = |what| match what {
+            Wire::Moved { from_initiator: true, bytes_lost, bytes } => Some((bytes_lost, bytes.len())),
+            _ => None,
+        };
+        pieces.filter_map(|piece| moved(piece.what)).collect()
+    }
+
+    #[test]
+    fn recording_under_way_begins_with_the_next_pdu_of_each_direction() {
+        let tape = tape(9999);
+        let mut recorder = Recorder::under_way(tape.clone(), ends(), UnderWay::Left(10), 20, Time(5));
+        recorder.heard(&PDU[..4], Time(5));
+        recorder.heard(&PDU[..16], Time(1_000_000_005));
+        recorder.said(&[IoSlice::new(&PDU[..15]), IoSlice::new(&PDU)], 30, Time(5));
+        let told = tape.next().now_or_never().expect("something").pieces;
+        let sizes = told.iter().map(|piece| match &piece.what {
+            Wire::Moved { bytes, .. } => bytes.len(),
+            _ => 0,
+        });
+        assert_eq!(sizes.collect::<Vec<_>>(), [10, 10]);
+        assert_eq!(told[0].at_ns, 8_000_000_000, "the date, from the clock that only goes forward");
+        let begun = Recorder::under_way(tape.clone(), ends(), UnderWay::Begun(&PDU[..5]), 0, Time(5));
+        assert_eq!(heard(&tape), [(0, 5)], "what has come of the next PDU is its beginning");
+        drop(begun);
+    }
+
+    #[test]
+    fn what_is_lost_is_counted_and_the_next_pdu_is_found() {
+        let tape = tape(400);
+        let mut recorder = Recorder::under_way(tape.clone(), ends(), UnderWay::Begun(&[]), 0, Time(5));
+        for _ in 0..4 {
+            recorder.heard(&PDU, Time(5));
+        }
+        let told = tape.next().now_or_never().expect("something");
+        assert_eq!((told.pieces.len(), told.lost), (2, 2));
+        recorder.find_heard(UnderWay::Left(8), Time(5));
+        recorder.heard(&PDU[..8], Time(5));
+        recorder.heard(&PDU, Time(5));
+        assert_eq!(heard(&tape), [(2 * 48 + 8, 48)]);
+    }
+
+    /// Behind a gap in a login nobody knows any more where a secret ends.
+    #[test]
+    fn login_of_which_something_is_lost_is_not_recorded_any_more() {
+        let tape = tape(410);
+        let mut recorder = Recorder::from_the_start(tape.clone(), ends(), Time(5));
+        let login: Vec<u8> = [0x43, 0x40, 0, 0, 0, 0, 0, 100].into_iter().chain([0; 140]).collect();
+        recorder.heard(&login, Time(5));
+        assert_eq!(heard(&tape), [(0, 148)]);
+        recorder.heard(&[0; 300], Time(5));
+        recorder.find_heard(UnderWay::Begun(&[]), Time(5));
+        recorder.heard(b"CHAP_R=0x1234", Time(5));
+        assert_eq!(heard(&tape), []);
+        recorder.said(&[IoSlice::new(&login)], login.len(), Time(5));
+        assert_eq!(tape.next().now_or_never().expect("something").pieces.len(), 1, "the other direction goes on");
+    }
+}

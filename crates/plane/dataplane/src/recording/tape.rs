@@ -36,7 +36,11 @@ struct Reel {
 impl Tape {
     /// Nothing is on it, of which at most `bytes_max` bytes may wait, and something may come for so long.
     pub fn new<W: World>(scope: Scope, bytes_max: usize, time: Duration, world: &W) -> Self {
-        let since = (world.now(), world.unix_time());
+        Self::at(scope, bytes_max, time, (world.now(), world.unix_time()))
+    }
+
+    /// The same at one moment by both clocks.
+    pub(super) fn at(scope: Scope, bytes_max: usize, time: Duration, since: (Time, Duration)) -> Self {
         let until = since.0 + time;
         Self(Arc::new(Shared { scope, since, until, bytes_max, reel: Mutex::default() }))
     }
