@@ -228,7 +228,7 @@ mod tests {
         let login: Vec<u8> = [0x43, 0x40, 0, 0, 0, 0, 0, 100].into_iter().chain([0; 140]).collect();
         recorder.heard(&login, Time(5));
         assert_eq!(heard(&tape), [(0, 148)]);
-        recorder.heard(&[0; 300], Time(5));
+        recorder.heard(&login.repeat(3), Time(5));
         recorder.find_heard(UnderWay::Begun(&[]), Time(5));
         recorder.heard(b"CHAP_R=0x1234", Time(5));
         assert_eq!(heard(&tape), []);
