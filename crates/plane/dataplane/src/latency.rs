@@ -3,6 +3,7 @@
 //! Its buckets are log-linear: eight to each doubling of the time, so that a value is known to an eighth of itself from a microsecond to a minute.
 
 use model::LatencyReport;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -45,18 +46,18 @@ const STEPS: usize = 1 << STEPS_BITS;
 const DOUBLINGS: usize = 24;
 const BUCKETS: usize = STEPS * DOUBLINGS;
 
-/// The histograms of all operations, some 9 KiB.
-pub struct Latencies(Box<[Histogram; OPERATIONS.len()]>);
+/// The histograms of the operations of which there was a command, 776 bytes each: a session uses three or four of them.
+#[derive(Default)]
+pub struct Latencies([OnceLock<Box<Histogram>>; OPERATIONS.len()]);
 
 struct Histogram {
     buckets: [AtomicU32; BUCKETS],
     longest_us: AtomicU64,
 }
 
-impl Default for Latencies {
+impl Default for Histogram {
     fn default() -> Self {
-        let histogram = || Histogram { buckets: [const { AtomicU32::new(0) }; BUCKETS], longest_us: AtomicU64::new(0) };
-        Self(Box::new(std::array::from_fn(|_| histogram())))
+        Self { buckets: [const { AtomicU32::new(0) }; BUCKETS], longest_us: AtomicU64::new(0) }
     }
 }
 
@@ -64,7 +65,7 @@ impl Latencies {
     /// A command with this operation code took so long. Only from one thread: a load and a store cost less than a locked addition.
     pub fn record(&self, operation_code: u8, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let histogram = &self.0[usize::from(OPERATION_OF[usize::from(operation_code)])];
+        let histogram = self.0[usize::from(OPERATION_OF[usize::from(operation_code)])].get_or_init(Box::default);
         let bucket = &histogram.buckets[bucket_of(us)];
         bucket.store(bucket.load(Relaxed).saturating_add(1), Relaxed);
         if us > histogram.longest_us.load(Relaxed) {
@@ -75,7 +76,7 @@ impl Latencies {
     /// The operations of which there was a command.
     pub fn report(&self) -> Vec<LatencyReport> {
         let histograms = self.0.iter().zip(OPERATIONS);
-        histograms.filter_map(|(histogram, (operation, _))| histogram.report(operation)).collect()
+        histograms.filter_map(|(histogram, (operation, _))| histogram.get()?.report(operation)).collect()
     }
 }
 
@@ -159,6 +160,6 @@ mod tests {
             assert!((exact..=exact + exact / 8).contains(&told), "{told} for {exact}");
         }
         assert_eq!((told[1].p50_us, told[1].longest_us), (0, 100_000_000));
-        assert!(std::mem::size_of::<[Histogram; OPERATIONS.len()]>() < 10 << 10);
+        assert_eq!(std::mem::size_of::<Histogram>(), 776);
     }
 }
