@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Our end of the tap; the guest is `GUEST`.
 pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// Further addresses of our end, for portals.
 pub const MORE: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 3), Ipv4Addr::new(10, 77, 0, 4)];
 const TAP: &str = "guest0";

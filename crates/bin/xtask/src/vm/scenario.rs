@@ -1,6 +1,6 @@
 //! What serves a guest's script, and the table of what the script found.
 
-use super::guest::{Guest, HOST, MORE};
+use super::guest::{GUEST, Guest, HOST, MORE};
 use super::image::Image;
 use crate::target::product::{self, Launch, Product};
 use crate::target::{self, Backing, Chap, Kind, Setup};
@@ -12,6 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const PORT: u16 = 3260;
+/// The target that the guest serves itself, where it does.
+const LIO: &str = "iqn.2026-11.io.blockyard:lio";
 /// The initiator that proves itself, and the one that need not.
 const INITIATOR: &str = "iqn.1993-08.org.debian:01:guest";
 const OPEN_INITIATOR: &str = "iqn.1993-08.org.debian:01:open";
@@ -104,7 +106,7 @@ fn serve(folder: &Path) -> Result<Product> {
 }
 
 /// Does what the guest's script asks of the array: `fail-d1`; `front`, from which sessions are sent to two more portals;
-/// `drain-10.77.0.3`, `resume-10.77.0.3`; or `sessions` (at least one).
+/// `drain-10.77.0.3`, `resume-10.77.0.3`; `sessions` (at least one); or `conform` with the target that the guest serves.
 fn answer(product: &Product, ask: &str) -> Result<()> {
     match ask.split_once('-') {
         Some(("fail", disk)) => product.command(&["disk", "fail", disk]).map(drop),
@@ -114,6 +116,13 @@ fn answer(product: &Product, ask: &str) -> Result<()> {
                 product.command(&["portal", "add", &address.to_string(), "role=data"])?;
             }
             product.command(&["portal", "set", &HOST.to_string(), "role=front"]).map(drop)
+        }
+        None if ask == "conform" => {
+            let tried = product.attempt(&["conform", &format!("iscsi://{GUEST}/{LIO}"), "--no-headers"])?;
+            println!("{}", tried.said.trim_end());
+            // What another's target does wrong is a finding, and no failure of ours.
+            ensure!(tried.said.contains(" passed, "), "conform did not come to its end");
+            Ok(())
         }
         None if ask == "sessions" => {
             let listed = product.command(&["session", "list", "--no-headers"])?;
