@@ -1,5 +1,6 @@
 //! Tasks begun by code that does not know its world.
 
+use crate::World;
 use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
@@ -8,6 +9,12 @@ use std::rc::Rc;
 
 /// Starts a task of the shard.
 pub type Spawn = Rc<dyn Fn(Pin<Box<dyn Future<Output = ()>>>)>;
+
+/// Tasks are started on the shard of `world`.
+pub fn spawn_on<W: World>(world: &W) -> Spawn {
+    let world = world.clone();
+    Rc::new(move |task| world.spawn(task))
+}
 
 /// Starts tasks once it is known how; its clones know it too.
 #[derive(Clone, Default)]

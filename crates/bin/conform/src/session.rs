@@ -4,8 +4,8 @@ use crate::wire::{Heard, Pdu, Wire};
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::login::{InitiatorConfig, InitiatorLogin, InitiatorStep};
 use iscsi::pdu::{
-    Bhs, CmdSn, DataIn, InitiatorTaskTag, Lun, NopOut, Residual, ScsiCommand, SegmentLengths, StatSn, TargetPdu,
-    TargetTransferTag, TaskAttribute,
+    Bhs, CmdSn, DataIn, InitiatorTaskTag, Lun, NopOut, Residual, ScsiCommand, ScsiResponse, SegmentLengths, StatSn,
+    TargetPdu, TargetTransferTag, TaskAttribute,
 };
 use iscsi::{LoginStatus, Negotiated};
 use std::fs::File;
@@ -46,6 +46,15 @@ pub(crate) struct Done {
     pub(crate) sense: Vec<u8>,
     /// Its Data-In PDUs, with their lengths.
     pub(crate) pieces: Vec<(DataIn, usize)>,
+}
+
+impl Done {
+    /// What a SCSI Response says.
+    pub(crate) fn of(response: &ScsiResponse, pdu: &Pdu) -> Self {
+        let (status, residual) = (response.status, response.residual);
+        let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
+        Self { status, data: Vec::new(), residual, sense, pieces: Vec::new() }
+    }
 }
 
 impl Session {
@@ -232,8 +241,7 @@ impl Session {
                     }
                 }
                 TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
-                    let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
-                    return Ok(Done { status: response.status, residual: response.residual, sense, ..done });
+                    return Ok(Done { data: done.data, pieces: done.pieces, ..Done::of(&response, &pdu) });
                 }
                 other => return Err(Finding::Wrong(format!("task {tag} was due, and it said {other:?}"))),
             }

@@ -62,6 +62,18 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
     Ok(Ended { status: in_time.then_some(status), said: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
+/// This program runs once more, told `--inside`, in a network namespace of its own; true when it ended well there.
+pub fn again_in_own_network() -> Result<bool> {
+    let status = Command::new("unshare")
+        .arg("--net")
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside")
+        .status()
+        .context("cannot start unshare")?;
+    Ok(status.success())
+}
+
 /// What the program wrote, when it succeeded within `limit`.
 pub fn output_of(command: &mut Command, limit: Duration) -> Result<String> {
     let ended = run_within(command, limit)?;

@@ -1,7 +1,7 @@
 //! Portals whose links go down, whose addresses go, and whose packets are too large for the way: real links between network
 //! namespaces, a daemon in one, our initiator in the other.
 
-use crate::child::output_of;
+use crate::child::{again_in_own_network, output_of};
 use crate::client::Client;
 use crate::target::Unit;
 use crate::target::product::{IQN, Launch, Product};
@@ -33,14 +33,7 @@ pub fn run(options: &Options) -> Result<bool> {
         return inside();
     }
     ensure!(rustix::process::geteuid().is_root(), "network namespaces need root: sudo cargo xtask links");
-    let status = Command::new("unshare")
-        .arg("--net")
-        .arg(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .arg("--inside")
-        .status()
-        .context("cannot start unshare")?;
-    Ok(status.success())
+    again_in_own_network()
 }
 
 /// The daemon's namespace, gone when this is dropped.

@@ -8,11 +8,11 @@ mod image;
 mod mirror;
 mod scenario;
 
+use crate::child::again_in_own_network;
 use crate::target::Kind;
 use crate::workspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
-use std::process::Command;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -46,14 +46,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let script = workspace::root().join("tests/initiator-vm").join(&options.scenario);
     ensure!(script.is_file(), "there is no scenario {}", script.display());
     image::build()?;
-    let status = Command::new("unshare")
-        .arg("--net")
-        .arg(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
-        .arg("--inside")
-        .status()
-        .context("cannot start unshare")?;
-    Ok(status.success())
+    again_in_own_network()
 }
 
 fn inside(options: &Options) -> Result<bool> {

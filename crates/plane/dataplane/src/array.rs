@@ -5,7 +5,7 @@ use crate::fence::Fenced;
 use crate::pool::OpenPool;
 use block::{BlockDevice, IoError, IoErrorKind, Stable};
 use raid::{Array, FailureLog, Finding, Options};
-use shard::{GroupCommit, Spawn, World, mailbox};
+use shard::{GroupCommit, World, mailbox, spawn_on};
 use std::cell::{OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -62,9 +62,7 @@ impl<W: World> Watch<W> {
         let blocks_are_atomic = sectors.all(|bytes| bytes >= raid::BLOCK_BYTES);
         let watch = self.clone();
         let findings: Rc<dyn Fn(Finding)> = Rc::new(move |finding| watch.hear_of(finding));
-        let world = world.clone();
-        let spawn: Spawn = Rc::new(move |task| world.spawn(task));
-        Options { page_bytes, blocks_are_atomic, findings: Some(findings), spawn: Some(spawn) }
+        Options { page_bytes, blocks_are_atomic, findings: Some(findings), spawn: Some(spawn_on(world)) }
     }
 
     fn hear_of(&self, finding: Finding) {

@@ -57,7 +57,7 @@ use futures_util::future::select;
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code, event};
 use rebuild::Halt;
 use refusals::refusal;
-use shard::World;
+use shard::{World, spawn_on};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -218,8 +218,7 @@ impl<W: World> OpenPool<W> {
         });
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
-        let world = seat.world.clone();
-        pool.pool.carry_on_with(Rc::new(move |task| world.spawn(task)));
+        pool.pool.carry_on_with(spawn_on(&seat.world));
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
         pool
     }

@@ -30,6 +30,7 @@ mod thin;
 mod tree;
 mod usage;
 mod volume;
+mod waiters;
 mod window;
 
 pub use assembly::{DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, Standing, Survey, assemble};

@@ -11,6 +11,7 @@ use crate::catalog::{Catalog, MemberState};
 use crate::error::PoolError;
 use crate::owner::{Owner, read_marks};
 use crate::slot;
+use crate::waiters::Waiters;
 use block::{BlockDevice, IoError, Stable, View};
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
@@ -63,9 +64,7 @@ struct State<D> {
     /// Disks that get every commit and are no members yet.
     guests: Vec<Uuid>,
     running: Option<Running<D>>,
-    /// How many wait, and who of them is to be woken.
-    waiters: usize,
-    waiting: Vec<Waker>,
+    waiters: Waiters,
     on_failed: OnFailed,
     /// Whose the pool is, as its members say when nobody else has it.
     guard: Option<Owner>,
@@ -93,8 +92,7 @@ impl<D: BlockDevice + 'static> Store<D> {
             disks,
             guests: Vec::new(),
             running: None,
-            waiters: 0,
-            waiting: Vec::new(),
+            waiters: Waiters::default(),
             on_failed: Rc::new(|_| {}),
             guard: None,
             fenced: None,
@@ -209,7 +207,7 @@ impl<D: BlockDevice + 'static> Store<D> {
         let running = {
             let mut state = self.state.borrow_mut();
             state.lost = true;
-            state.waiting.drain(..).for_each(Waker::wake);
+            state.waiters.take().into_iter().for_each(Waker::wake);
             state.running.take()
         };
         drop(running);
@@ -262,9 +260,7 @@ impl<D: BlockDevice + 'static> Store<D> {
                         continue;
                     }
                     state.running = Some(running);
-                    if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                        state.waiting.push(cx.waker().clone());
-                    }
+                    state.waiters.watch(cx);
                     return Poll::Pending;
                 }
                 Poll::Ready(outcome) => self.end(running.change, outcome),
@@ -303,7 +299,7 @@ impl<D: BlockDevice + 'static> Store<D> {
                     member.since = SINCE_NEXT;
                 }
             }
-            state.waiting.drain(..).for_each(Waker::wake);
+            state.waiters.take().into_iter().for_each(Waker::wake);
             (failed, state.on_failed.clone())
         };
         failed.into_iter().for_each(|disk| on_failed(disk));
@@ -389,7 +385,7 @@ struct Waiter<'a, D: BlockDevice + 'static>(&'a Store<D>);
 
 impl<'a, D: BlockDevice> Waiter<'a, D> {
     fn new(store: &'a Store<D>) -> Self {
-        store.state.borrow_mut().waiters += 1;
+        store.state.borrow_mut().waiters.enter();
         Self(store)
     }
 }
@@ -398,8 +394,7 @@ impl<D: BlockDevice + 'static> Drop for Waiter<'_, D> {
     fn drop(&mut self) {
         let (waiting, is_left) = {
             let mut state = self.0.state.borrow_mut();
-            state.waiters -= 1;
-            (std::mem::take(&mut state.waiting), state.waiters == 0 && state.running.is_some())
+            (state.waiters.leave(), state.waiters.is_empty() && state.running.is_some())
         };
         waiting.into_iter().for_each(Waker::wake);
         if is_left {

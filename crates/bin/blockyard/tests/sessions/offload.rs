@@ -43,6 +43,18 @@ async fn volume(node: &Node, volume: &str, host: &str, lun: u16) {
     node.control.present(shown).await.unwrap();
 }
 
+/// Another host, with a volume of its own.
+async fn other(sim: &Sim, node: &Node) -> Host {
+    let initiators = vec![initiator("db").parse().unwrap()];
+    let (networks, chap, mutual_chap) = (Vec::new(), None, None);
+    let db = NewHost { name: name("db"), initiators, any: false, networks, chap, mutual_chap };
+    node.control.add_host(db).await.unwrap();
+    volume(node, "tank/secret", "db", 0).await;
+    let mut db = Host::login(sim, &Login { unproven: true, ..Login::of("db", 0) }).await;
+    db.take_attention().await;
+    db
+}
+
 /// Two hosts with volumes of their own: each copies between its own, and finds nothing of the other's.
 #[test]
 fn host_copies_between_its_own_volumes_and_finds_no_other() {
@@ -50,13 +62,7 @@ fn host_copies_between_its_own_volumes_and_finds_no_other() {
         Sim::new(21).run(async move |sim| {
             let (node, mut web) = furnished(&sim, shards).await;
             volume(&node, "tank/vm2", "web", 1).await;
-            let initiators = vec![initiator("db").parse().unwrap()];
-            let (networks, chap, mutual_chap) = (Vec::new(), None, None);
-            let db = NewHost { name: name("db"), initiators, any: false, networks, chap, mutual_chap };
-            node.control.add_host(db).await.unwrap();
-            volume(&node, "tank/secret", "db", 0).await;
-            let mut db = Host::login(&sim, &Login { unproven: true, ..Login::of("db", 0) }).await;
-            db.take_attention().await;
+            let mut db = other(&sim, &node).await;
             let secret = naa(&mut db).await;
             db.write(0, 0x5E).await;
             assert_eq!(web.test_unit_ready().await, Some((0x3F, 0x0E)), "it sees one volume more");
@@ -122,13 +128,7 @@ fn token_copies_between_volumes_of_its_host_until_it_is_written_and_opens_nothin
         Sim::new(22).run(async move |sim| {
             let (node, mut web) = furnished(&sim, shards).await;
             volume(&node, "tank/vm2", "web", 1).await;
-            let initiators = vec![initiator("db").parse().unwrap()];
-            let (networks, chap, mutual_chap) = (Vec::new(), None, None);
-            let db = NewHost { name: name("db"), initiators, any: false, networks, chap, mutual_chap };
-            node.control.add_host(db).await.unwrap();
-            volume(&node, "tank/secret", "db", 0).await;
-            let mut db = Host::login(&sim, &Login { unproven: true, ..Login::of("db", 0) }).await;
-            db.take_attention().await;
+            let mut db = other(&sim, &node).await;
             db.write(0, 0x5E).await;
             let stolen = token(&mut db).await;
             assert_eq!(web.test_unit_ready().await, Some((0x3F, 0x0E)));

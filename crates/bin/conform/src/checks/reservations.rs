@@ -4,7 +4,7 @@ use super::resets::{pair, told};
 use super::writes::cdb;
 use crate::session::{Done, Session};
 use crate::{Aim, Finding, Found, ensure};
-use iscsi::pdu::{Isid, TargetPdu};
+use iscsi::pdu::Isid;
 
 const GOOD: u8 = 0;
 const CONFLICT: u8 = 0x18;
@@ -46,19 +46,10 @@ fn reserve_out(session: &mut Session, action: u8, kind: u8, key: u64, action_key
 
 /// A command with a little data, sent with it or when it is asked for.
 fn write(session: &mut Session, command: &iscsi::pdu::ScsiCommand, data: &[u8]) -> Found<Done> {
-    let tag = if session.agreed.immediate_data { session.send_with(command, data) } else { session.send(command) };
-    loop {
-        let (parsed, pdu) = session.hear()?;
-        match parsed {
-            TargetPdu::R2t(r2t) if r2t.initiator_task_tag.0 == tag => super::writes::give(session, &r2t, data),
-            TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
-                let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
-                let (status, residual) = (response.status, response.residual);
-                return Ok(Done { status, data: Vec::new(), residual, sense, pieces: Vec::new() });
-            }
-            other => return Err(Finding::Wrong(format!("task {tag} was due, and it said {other:?}"))),
-        }
-    }
+    let is_immediate = session.agreed.immediate_data;
+    let tag = if is_immediate { session.send_with(command, data) } else { session.send(command) };
+    let sent = if is_immediate { u32::try_from(data.len()).unwrap_or(u32::MAX) } else { 0 };
+    super::writes::answer(session, tag, data, sent, super::writes::Harm::None)
 }
 
 fn expect(what: &str, done: &Done, status: u8) -> Found {

@@ -15,7 +15,7 @@ const PDU_BYTES: u32 = 4096;
 
 /// What is done wrong to one PDU of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Harm {
+pub(super) enum Harm {
     None,
     Lost,
     Damaged,
@@ -93,7 +93,7 @@ pub(super) fn give(session: &mut Session, asked: &R2t, data: &[u8]) {
 }
 
 /// Answers R2Ts for `data`, of which `sent` bytes are there, until the command ends. `harm` befalls a PDU of the first answer.
-fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, mut harm: Harm) -> Found<Done> {
+pub(super) fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, mut harm: Harm) -> Found<Done> {
     let most = session.agreed.burst_bytes_max;
     let (mut next, mut due) = (0, sent);
     let is_harmed = harm != Harm::None;
@@ -113,9 +113,7 @@ fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, mut harm: Har
                 (next, due) = (next + 1, from + len);
             }
             TargetPdu::ScsiResponse(response) if response.initiator_task_tag.0 == tag => {
-                let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
-                let (status, residual) = (response.status, response.residual);
-                return Ok(Done { status, data: Vec::new(), residual, sense, pieces: Vec::new() });
+                return Ok(Done::of(&response, &pdu));
             }
             TargetPdu::Reject(reject) if is_harmed && reject.reason == RejectReason::DataDigestError => {}
             other => return Err(Finding::Wrong(format!("an R2T or a response was due, and it said {other:?}"))),

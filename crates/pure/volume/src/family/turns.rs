@@ -1,6 +1,7 @@
 //! Work that belongs to nobody in particular, done in turns: whoever waits for a turn drives it, and it goes on
 //! when they are dropped, because half a commit cannot be taken back, and may hold what others wait for.
 
+use crate::waiters::Waiters;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use shard::Spawner;
@@ -22,16 +23,14 @@ struct State<E> {
     /// True while the running turn is being polled, and not in its place.
     polled: bool,
     failed: Option<E>,
-    /// How many wait, and who of them is to be woken.
-    waiters: usize,
-    waiting: Vec<Waker>,
+    waiters: Waiters,
 }
 
 impl<E: Copy + 'static> Turns<E> {
     /// A turn that nobody waits for any more is carried to its end by a task of `spawner`'s.
     pub(crate) fn new(spawner: Spawner) -> Self {
         let (begun, ended, running, polled, failed) = Default::default();
-        let state = State { begun, ended, running, polled, failed, waiters: 0, waiting: Vec::new() };
+        let state = State { begun, ended, running, polled, failed, waiters: Waiters::default() };
         Self { state: Rc::new(RefCell::new(state)), spawner }
     }
 
@@ -79,7 +78,7 @@ impl<E: Copy + 'static> Turns<E> {
                     return Poll::Ready(Ok(()));
                 }
                 if state.polled {
-                    state.wait(cx);
+                    state.waiters.watch(cx);
                     return Poll::Pending;
                 }
                 state.polled = true;
@@ -103,25 +102,17 @@ impl<E: Copy + 'static> Turns<E> {
             match polled {
                 Poll::Pending => {
                     state.running = Some(running);
-                    state.wait(cx);
+                    state.waiters.watch(cx);
                     return Poll::Pending;
                 }
                 Poll::Ready(result) => {
                     state.ended = state.begun;
                     state.failed = result.err();
-                    let waiting = std::mem::take(&mut state.waiting);
+                    let waiting = state.waiters.take();
                     drop(state);
                     waiting.into_iter().for_each(Waker::wake);
                 }
             }
-        }
-    }
-}
-
-impl<E> State<E> {
-    fn wait(&mut self, cx: &Context<'_>) {
-        if !self.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            self.waiting.push(cx.waker().clone());
         }
     }
 }
@@ -137,7 +128,7 @@ struct Waiter<'a, E: Copy + 'static>(&'a Turns<E>);
 
 impl<'a, E: Copy> Waiter<'a, E> {
     fn new(turns: &'a Turns<E>) -> Self {
-        turns.state.borrow_mut().waiters += 1;
+        turns.state.borrow_mut().waiters.enter();
         Self(turns)
     }
 }
@@ -146,8 +137,7 @@ impl<E: Copy + 'static> Drop for Waiter<'_, E> {
     fn drop(&mut self) {
         let (waiting, is_left) = {
             let mut state = self.0.state.borrow_mut();
-            state.waiters -= 1;
-            (std::mem::take(&mut state.waiting), state.waiters == 0 && state.running.is_some())
+            (state.waiters.leave(), state.waiters.is_empty() && state.running.is_some())
         };
         waiting.into_iter().for_each(Waker::wake);
         if is_left {
