@@ -169,6 +169,9 @@ where
             match event {
                 Event::Command(command) => self.start(command),
                 Event::TaskManagement(request) => self.manage(request),
+                Event::CommandsLost(lun) => {
+                    self.session.as_mut().into_iter().for_each(|session| session.commands_lost(lun.0));
+                }
                 Event::Login(question) => self.answer_login(question),
                 Event::Proven => self.answer_proven(),
                 Event::FullFeature(facts) => self.enter_full_feature(&facts),

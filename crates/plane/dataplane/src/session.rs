@@ -154,6 +154,14 @@ impl<W: World> Session<W> {
         }
     }
 
+    /// Commands for the unit under `lun` ended with a connection, and the unit tells so.
+    pub fn commands_lost(&mut self, lun: u64) {
+        let nexus = self.nexus();
+        if let Some(entry) = self.find(lun) {
+            self.at_home(entry, move |unit| unit.commands_lost(nexus));
+        }
+    }
+
     /// Goes by the present access table; false when the session may not be any more.
     pub fn see_access(&mut self) -> bool {
         if self.access_epoch == self.seat.access_epoch.get() && self.access_epoch != 0 {

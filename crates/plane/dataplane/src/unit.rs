@@ -257,6 +257,11 @@ impl<W: World> Unit<W> {
         self.logical_unit.lun_inventory_reported(nexus);
     }
 
+    /// Commands of `nexus` ended with a connection of its session.
+    pub fn commands_lost(&self, nexus: NexusId) {
+        self.logical_unit.commands_lost(nexus);
+    }
+
     /// Carries out a task management function.
     pub async fn manage(&self, nexus: NexusId, function: TaskManagement) -> ManagementOutcome {
         self.logical_unit.manage(nexus, function).await

@@ -13,6 +13,8 @@ pub(crate) enum UnitAttention {
     Reset,
     /// Another nexus cleared the task set, and tasks of this one with it.
     CommandsCleared,
+    /// A connection ended, and tasks of the nexus with it.
+    CommandsLost,
     /// The blocks may hold something else than was written, by nobody's command.
     MediumMayHaveChanged,
     /// Another nexus changed mode parameters.
@@ -37,10 +39,11 @@ pub(crate) enum UnitAttention {
     LunsChanged,
 }
 
-const IN_ORDER: [UnitAttention; 14] = [
+const IN_ORDER: [UnitAttention; 15] = [
     UnitAttention::PowerOn,
     UnitAttention::Reset,
     UnitAttention::CommandsCleared,
+    UnitAttention::CommandsLost,
     UnitAttention::MediumMayHaveChanged,
     UnitAttention::ModeParametersChanged,
     UnitAttention::AccessStateChanged,
@@ -60,6 +63,7 @@ impl UnitAttention {
             Self::PowerOn => AdditionalSense(0x29, 0x00),
             Self::Reset => AdditionalSense(0x29, 0x03),
             Self::CommandsCleared => AdditionalSense(0x2F, 0x00),
+            Self::CommandsLost => AdditionalSense(0x47, 0x7F),
             Self::MediumMayHaveChanged => AdditionalSense(0x28, 0x00),
             Self::ModeParametersChanged => AdditionalSense(0x2A, 0x01),
             Self::AccessStateChanged => AdditionalSense(0x2A, 0x06),

@@ -177,6 +177,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
         ManagementOutcome::Complete
     }
 
+    /// Tasks of `nexus` ended with a connection of its session, which goes on; it is told (47/7F).
+    ///
+    /// Source: RFC 7143 §7.6.
+    pub fn commands_lost(&self, nexus: NexusId) {
+        self.nexuses.establish(nexus, UnitAttention::CommandsLost);
+    }
+
     /// The number of blocks changed; every nexus is told (2A/09).
     pub fn capacity_changed(&self) {
         self.nexuses.establish_for_all(UnitAttention::CapacityChanged);

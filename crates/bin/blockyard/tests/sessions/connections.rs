@@ -41,6 +41,21 @@ fn connection_that_joins_is_the_same_nexus_and_carries_on_when_the_first_is_lost
 }
 
 #[test]
+fn commands_that_end_with_a_connection_are_told_of_on_the_next() {
+    play(8, async |sim, _| {
+        let login = Login::of(OPEN, 1);
+        let mut first = Host::login(sim, &login).await;
+        first.take_attention().await;
+        let mut second = first.another(&login, 1, 3, portal()).await.unwrap();
+        first.submit_write(3, 0x5a).await;
+        drop(first);
+        assert_eq!(second.try_read(3).await, Err((6, 0x47, 0x7f)), "SOME COMMANDS CLEARED BY ISCSI PROTOCOL EVENT");
+        second.write(3, 0x77).await;
+        assert_eq!(second.read(3).await, [0x77; 512], "the old write did not land behind the new one");
+    });
+}
+
+#[test]
 fn session_is_joined_by_nobody_but_its_initiator() {
     play(2, async |sim, _| {
         let login = Login::of(OPEN, 1);

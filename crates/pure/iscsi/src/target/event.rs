@@ -30,6 +30,9 @@ pub enum Event {
     /// A task management function to carry out; answered with
     /// [`Connection::respond_task_management`](crate::target::Connection::respond_task_management).
     TaskManagement(TaskManagement),
+    /// A connection of the session is gone for good, and with it commands for the unit that were not answered.
+    /// The next command that comes for the unit, on any connection, is told (RFC 7143 §7.6).
+    CommandsLost(Lun),
     /// A question for targets and their portals; answered with
     /// [`Connection::respond_targets`](crate::target::Connection::respond_targets).
     SendTargets {

@@ -7,13 +7,13 @@ use super::task::{Kind, Progress, Task};
 use super::{CloseReason, Gate};
 use crate::Violation;
 use crate::pdu::{
-    Bhs, Cid, CmdSn, DataSn, InitiatorPdu, InitiatorTaskTag, LogoutRequest, Opcode, Reject, SegmentLengths,
+    Bhs, Cid, CmdSn, DataSn, InitiatorPdu, InitiatorTaskTag, LogoutRequest, Lun, Opcode, Reject, SegmentLengths,
     TaskManagementRequest, exp_stat_sn,
 };
 use crate::receive::Head;
 use crate::session::{Session, TaskId};
 use crate::{Negotiated, SessionType};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A logged-in connection of a target.
 #[derive(Debug)]
@@ -260,13 +260,15 @@ impl FullFeature {
     }
 
     /// The connection in `slot` is no more. Its tasks end without an answer; what the driver has of them is waited for
-    /// before anything new begins, so that no old write lands behind a new one.
+    /// before anything new begins, so that no old write lands behind a new one. Gives the units whose commands they were.
     ///
-    /// Source: RFC 7143 §7.13.
-    pub(crate) fn lose(&mut self, slot: usize) {
+    /// Source: RFC 7143 §7.6.
+    pub(crate) fn lose(&mut self, slot: usize) -> BTreeSet<Lun> {
         self.roster[slot] = None;
+        let mut bereaved = BTreeSet::new();
         for id in self.session.matching(|task| task.slot == Some(slot)) {
             let task = self.session.find_mut(id).expect("it was there a moment ago");
+            bereaved.extend(task.command().map(|_| task.lun));
             if task.command().is_some_and(|command| command.progress == Progress::Running) {
                 task.slot = None;
                 self.session.untag(id);
@@ -275,6 +277,12 @@ impl FullFeature {
                 self.remove(id);
             }
         }
+        bereaved
+    }
+
+    /// The session goes on without the connections whose commands were for these units.
+    pub(crate) fn go_on(&mut self, bereaved: BTreeSet<Lun>) {
+        self.events.extend(bereaved.into_iter().map(Event::CommandsLost));
         self.deliver();
     }
 

@@ -11,6 +11,7 @@ use crate::receive::UnderWay;
 use crate::session::TaskId;
 use crate::transmit::Gathered;
 use shard::Time;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -443,15 +444,17 @@ impl Session {
             return;
         }
         if let Some(full_feature) = self.shared.full_feature.as_deref_mut() {
+            let mut bereaved = BTreeSet::new();
             let for_good = matches!(reason, CloseReason::LoggedOut | CloseReason::Dropped) || stranded >= STRANDED_MAX;
             if connection.is_live() && full_feature.keeps_tasks() && !for_good {
                 let retained = Duration::from_secs(full_feature.negotiated.time2retain_s.into());
                 connection.strand(full_feature, reason, self.now + retained);
             } else if connection.is_open() || for_good {
                 connection.end(reason);
-                full_feature.lose(slot);
+                bereaved = full_feature.lose(slot);
             }
             if self.connections.iter().any(|connection| connection.is_live() || connection.is_stranded()) {
+                full_feature.go_on(bereaved);
                 return self.open_fences();
             }
             self.shared.events.append(&mut full_feature.events);

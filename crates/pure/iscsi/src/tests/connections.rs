@@ -2,7 +2,7 @@
 
 use super::rig::*;
 use crate::Negotiated;
-use crate::pdu::{LogoutReason, TaskFunction, TaskFunctionOutcome as Outcome};
+use crate::pdu::{LogoutReason, Lun, TaskFunction, TaskFunctionOutcome as Outcome};
 use crate::target::{CloseReason, Event, Response};
 
 /// A session of two connections, the leading one (CID 1) in place 0 and another (CID 2) in place 1.
@@ -10,6 +10,11 @@ fn two() -> Rig {
     let mut rig = Rig::with(config(), Negotiated { connections_max: 4, ..negotiated() });
     assert_eq!(rig.join(2), Some(1));
     rig
+}
+
+/// The request for another unit.
+fn on_unit(lun: Lun, request: &[u8]) -> Vec<u8> {
+    [&request[..8], &lun.0.to_be_bytes(), &request[16..]].concat()
 }
 
 fn tags(events: Vec<Event>) -> Vec<u8> {
@@ -127,10 +132,26 @@ fn nothing_new_begins_before_what_a_lost_connection_has_left_is_over() {
     // The initiator sends it again, under the same tag, and another one at once.
     rig.on(1).receive(&command(1, 2, writes(4), &pattern(4)));
     rig.receive(&command(8, 3, Shape { immediate: true, ..NONE }, &[]));
-    assert!(rig.events().is_empty(), "an old write could land behind the new one");
+    let events = rig.events();
+    assert!(matches!(events[..], [Event::CommandsLost(LUN)]), "an old write could land behind the new one");
     rig.respond(old.task, Response::default());
     assert_eq!(tags(rig.events()), [8, 1]);
     assert!(rig.said().is_empty());
+}
+
+#[test]
+fn units_whose_commands_ended_with_a_connection_are_told_before_anything_new() {
+    let mut rig = two();
+    rig.on(1).receive(&command(1, 1, reads(8), &[]));
+    let (begun, other) = (rig.expect_command(), Lun(5 << 48));
+    rig.receive(&[command(2, 2, writes(4000), &[]), on_unit(other, &command(3, 3, writes(4000), &[]))].concat());
+    rig.target.handle_peer_closed(1);
+    rig.on(0).receive(&command(4, 4, NONE, &[]));
+    rig.respond(begun.task, Response::default());
+    let [Event::CommandsLost(LUN), Event::CommandsLost(second), Event::Command(next)] = &rig.events()[..] else {
+        panic!("one for each unit, and the command behind them")
+    };
+    assert_eq!((*second, next.cdb[0]), (other, 4));
 }
 
 #[test]
@@ -139,7 +160,8 @@ fn session_ends_with_its_last_connection() {
     rig.on(1).receive(&command(1, 1, writes(4000), &[]));
     rig.target.handle_peer_closed(1);
     assert_eq!(rig.target.holds(), (0, 0), "its task and memory are given back");
-    assert!(rig.events().is_empty());
+    assert!(matches!(rig.events()[..], [Event::CommandsLost(LUN)]));
+    rig.on(0).receive(&command(2, 2, writes(4000), &[]));
     rig.target.handle_peer_closed(0);
     assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::PeerClosed)]) && rig.target.is_over());
 }
