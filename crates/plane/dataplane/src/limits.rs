@@ -99,6 +99,8 @@ impl Limits {
     #[must_use]
     pub fn target_config(&self) -> iscsi::target::Config {
         let mut login = iscsi::login::TargetConfig::default();
+        // Whoever comes back waits at the target for what is left of the session before.
+        login.offer.time2wait_s = 0;
         login.offer.connections_max = self.connections_per_session;
         login.offer.error_recovery_level = 2;
         iscsi::target::Config {

@@ -134,7 +134,7 @@ impl Host {
         }
     }
 
-    /// The target has asked for a logout within so many seconds, and it has ended well.
+    /// The target has asked for a logout within so many seconds, and it has ended well; the host hears that it may come back at once.
     pub async fn log_out_when_asked(mut self) -> u16 {
         let within = match self.next().await {
             Event::Async { event: AsyncEvent::LogoutRequested { within_s }, .. } => within_s,
@@ -142,7 +142,7 @@ impl Host {
         };
         self.machine.logout().unwrap();
         match self.until_closed().await[..] {
-            [] => within,
+            [Event::Async { event: AsyncEvent::SessionDropped { time2wait_s: 0, .. }, .. }] => within,
             ref heard => panic!("the logout came to {heard:?}"),
         }
     }

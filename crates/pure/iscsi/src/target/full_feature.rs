@@ -30,6 +30,8 @@ pub(crate) struct FullFeature {
     pub(crate) events: VecDeque<Event>,
     /// What the initiator calls the connections, by their places.
     roster: Vec<Option<Cid>>,
+    /// The target wants the session to come back elsewhere.
+    pub(crate) asked_to_leave: bool,
     /// Connections that another one has logged out, and whether their tasks wait for another one.
     pub(crate) ending: Vec<(usize, bool)>,
     /// Tasks that are to be moved to the connection that asks for it.
@@ -84,6 +86,7 @@ impl FullFeature {
             next_text_tag: 0,
             events: VecDeque::new(),
             roster: vec![Some(link.cid)],
+            asked_to_leave: false,
             ending: Vec::new(),
             moves: Vec::new(),
             ripe: None,

@@ -8,13 +8,20 @@ use crate::pdu::{
     AsyncEvent, AsyncMessage, LogoutOutcome, LogoutReason, LogoutRequest, LogoutResponse, Lun, SegmentLengths,
 };
 
+/// Below error recovery level 2 the Time2Wait of a logout response says nothing (RFC 7143 §11.15.3): Linux waits the
+/// DefaultTime2Wait that was negotiated, unless this message says otherwise.
+const COME_BACK_AT_ONCE: AsyncEvent = AsyncEvent::SessionDropped { time2wait_s: 0, time2retain_s: 0 };
+
 impl FullFeature {
-    /// Source: RFC 7143 §11.14, §11.15.
+    /// Source: RFC 7143 §11.9.1, §11.14, §11.15.
     pub(crate) fn handle_logout(&mut self, link: &mut Link, request: &LogoutRequest) {
         let named = self.slot_of_connection(request.cid);
         let outcome = match (request.reason, named) {
             (LogoutReason::CloseSession, _) => {
                 self.ending = self.others(link.slot).map(|slot| (slot, false)).collect();
+                if self.asked_to_leave {
+                    self.send_async(link, Lun(0), COME_BACK_AT_ONCE, &[]);
+                }
                 link.close(CloseReason::LoggedOut);
                 LogoutOutcome::Closed
             }

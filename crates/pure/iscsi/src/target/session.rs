@@ -246,6 +246,7 @@ impl Session {
     pub fn request_logout(&mut self, within: Duration, now: Time) {
         let within_s = u16::try_from(within.as_secs()).unwrap_or(u16::MAX);
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
+        full_feature.asked_to_leave = true;
         for connection in self.connections.iter_mut().filter(|connection| connection.is_live()) {
             full_feature.send_async(connection.link(), Lun(0), AsyncEvent::LogoutRequested { within_s }, &[]);
             connection.set_deadline(now + within, CloseReason::LogoutOverdue);

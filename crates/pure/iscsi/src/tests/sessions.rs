@@ -195,6 +195,16 @@ fn initiator_that_is_asked_to_log_out_and_does_not_is_left() {
 }
 
 #[test]
+fn initiator_that_logs_out_as_asked_hears_that_it_may_come_back_at_once() {
+    let mut rig = Rig::new();
+    rig.target.request_logout(Duration::from_secs(5), Time(0));
+    rig.said();
+    rig.receive(&logout(1, LogoutReason::CloseSession, 1));
+    assert_eq!(rig.said(), ["async SessionDropped { time2wait_s: 0, time2retain_s: 0 }", "logout 9 Closed"]);
+    assert!(rig.target.is_over());
+}
+
+#[test]
 fn asynchronous_message_carries_its_sense() {
     let mut rig = Rig::new();
     rig.target.send_async(LUN, AsyncEvent::Scsi, &[0x70, 0, 6]);
