@@ -3,6 +3,7 @@
 //! The whole runs in a network namespace of its own with a tap, so that the guest sees the target's
 //! true addresses. Scripts and results cross on a 9p share.
 
+mod asks;
 mod guest;
 mod image;
 mod mirror;

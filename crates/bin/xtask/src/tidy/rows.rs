@@ -7,6 +7,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 const FOLDER: &str = "docs/conformance/";
+const SCENARIOS: &str = "tests/initiator-vm/";
 
 /// A requirement table: `[[row]]` with a section, our paraphrase, and how it stands.
 #[derive(Deserialize)]
@@ -58,8 +59,11 @@ impl Names {
     }
 }
 
-/// Finds broken rows, and rows that name a test which does not exist.
-pub fn check(tree: &Tree, tests: &BTreeSet<String>) -> Vec<Finding> {
+/// Finds broken rows, and rows that name a test which does not exist: a function, or a scenario as in `xtask vm portals`.
+pub fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
+    let scenarios = tree.files.iter().filter_map(|file| file.path.strip_prefix(SCENARIOS));
+    let tests: BTreeSet<String> =
+        functions.iter().cloned().chain(scenarios.map(|name| format!("xtask vm {name}"))).collect();
     let mut findings = Vec::new();
     for file in tree.ending(".toml").filter(|file| file.path.starts_with(FOLDER)) {
         if file.path.starts_with("docs/conformance/libiscsi") {
@@ -69,7 +73,7 @@ pub fn check(tree: &Tree, tests: &BTreeSet<String>) -> Vec<Finding> {
             continue;
         }
         match toml::from_str::<Table>(&file.text) {
-            Ok(table) => findings.extend(table.faults(tests).into_iter().map(|what| Finding::new(&file.path, what))),
+            Ok(table) => findings.extend(table.faults(&tests).into_iter().map(|what| Finding::new(&file.path, what))),
             Err(error) => findings.push(malformed(file, &error)),
         }
     }
@@ -145,6 +149,15 @@ mod tests {
         let row = "[[row]]\nsection = \"4.2\"\ntext = \"in order\"\nstatus = \"done\"\n";
         assert!(faults(row)[0].contains("names the test"));
         assert!(faults(&format!("{row}test = [\"no_such_test\"]\n"))[0].contains("there is no test `no_such_test`"));
+    }
+
+    #[test]
+    fn scenario_of_a_guest_is_a_test() {
+        let row = "[[row]]\nsection = \"4.2\"\ntext = \"in order\"\nstatus = \"done\"\ntest = \"xtask vm portals\"\n";
+        let table = TextFile { path: "docs/conformance/spc.toml".into(), text: row.into() };
+        let script = TextFile { path: "tests/initiator-vm/portals".into(), text: String::new() };
+        assert_eq!(check(&Tree { files: vec![table, script] }, &BTreeSet::new()), Vec::new());
+        assert!(faults(row)[0].contains("there is no test `xtask vm portals`"));
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Guest {
         mut self,
         limit: Duration,
         verbose: bool,
-        mut answer: impl FnMut(&str) -> Result<()>,
+        mut answer: impl FnMut(&str) -> Result<String>,
     ) -> Result<(i32, String)> {
         let until = Instant::now() + limit;
         let mut printed = 0;
@@ -78,9 +78,12 @@ impl Guest {
             for entry in fs::read_dir(self.share.join("asks"))? {
                 let entry = entry?;
                 let question = entry.file_name().to_string_lossy().into_owned();
-                answer(&question)?;
+                let told = answer(&question)?;
                 fs::remove_file(entry.path())?;
-                fs::write(self.share.join("answers").join(&question), "")?;
+                // The guest reads it as soon as it is there.
+                let unfinished = self.share.join("told");
+                fs::write(&unfinished, told)?;
+                fs::rename(unfinished, self.share.join("answers").join(&question))?;
             }
             if verbose {
                 let said = self.said();

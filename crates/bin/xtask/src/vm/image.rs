@@ -13,7 +13,10 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(900);
-const PACKAGES: &str = "open-iscsi,multipath-tools,lsscsi,sg3-utils,fio,xfsprogs,e2fsprogs,iproute2,udev,kmod";
+const PACKAGES: &str = "open-iscsi,multipath-tools,lsscsi,sg3-utils,fio,xfsprogs,e2fsprogs,iproute2,udev,kmod,\
+     python3-pexpect,python3-pycurl";
+/// Unpacked without what it depends on, for its `fence_scsi` alone: the agents of clouds want a hundred packages.
+const UNPACKED: &str = "fence-agents";
 /// What the kernel needs before it sees its root and the share.
 const EARLY_MODULES: [&str; 8] =
     ["virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "9pnet_virtio", "9p", "ext4"];
@@ -32,6 +35,7 @@ pub fn build() -> Result<Image> {
     // Another list of packages is another root.
     let mut packages = DefaultHasher::new();
     packages.write(PACKAGES.as_bytes());
+    packages.write(UNPACKED.as_bytes());
     let root = folder.join(format!("root-{:016x}.ext4", packages.finish()));
     let image = Image { kernel: folder.join("vmlinuz"), initramfs: folder.join("initramfs"), root };
     let kernel = folder.join("kernel");
@@ -66,13 +70,17 @@ fn unpack_kernel(folder: &Path, file: &Path) -> Result<()> {
         .lines()
         .find_map(|line| line.trim().strip_prefix("Depends: "))
         .context("apt knows no kernel behind linux-image-amd64 (run apt-get update)")?;
-    done(Command::new("apt-get").args(["download", package]).current_dir(folder))?;
-    let mut packages = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let deb = packages.find(|path| path.extension().is_some_and(|end| end == "deb")).context("no package came")?;
-    done(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(folder))?;
-    fs::remove_file(deb)?;
+    unpack(package, folder)?;
     fs::copy(folder.join("boot").join(format!("vmlinuz-{}", version(folder)?)), file)?;
     Ok(())
+}
+
+/// Adds the files of a package to `tree`; no script of it runs, and nothing that it depends on comes along.
+fn unpack(package: &str, tree: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    done(Command::new("apt-get").args(["download", package]).current_dir(scratch.path()))?;
+    let deb = fs::read_dir(scratch.path())?.next().context("no package came")??.path();
+    done(Command::new("dpkg-deb").arg("-x").arg(deb).arg(tree)).map(drop)
 }
 
 /// The version of the unpacked kernel.
@@ -122,6 +130,7 @@ fn make_root(kernel: &Path, file: &Path) -> Result<()> {
     let include = format!("--include={PACKAGES}");
     let mirror = mirror::find()?;
     done(Command::new("debootstrap").args(["--variant=minbase", &include, mirror::SUITE]).arg(&tree).arg(mirror))?;
+    unpack(UNPACKED, &tree)?;
     done(Command::new("cp").arg("-a").arg(kernel.join("lib/modules")).arg(tree.join("usr/lib/")))?;
     let _ = fs::remove_file(file);
     fs::File::create(file)?.set_len(2 << 30)?;

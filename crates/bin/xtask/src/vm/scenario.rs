@@ -1,10 +1,11 @@
 //! What serves a guest's script, and the table of what the script found.
 
-use super::guest::{GUEST, Guest, HOST, MORE};
+use super::asks;
+use super::guest::{Guest, HOST, MORE};
 use super::image::Image;
 use crate::target::product::{self, Launch, Product};
 use crate::target::{self, Backing, Chap, Kind, Setup};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -12,11 +13,11 @@ use std::path::Path;
 use std::time::Duration;
 
 const PORT: u16 = 3260;
-/// The target that the guest serves itself, where it does.
-const LIO: &str = "iqn.2026-11.io.blockyard:lio";
-/// The initiator that proves itself, and the one that need not.
-const INITIATOR: &str = "iqn.1993-08.org.debian:01:guest";
+/// The initiator that proves itself.
+pub const INITIATOR: &str = "iqn.1993-08.org.debian:01:guest";
+/// Those that need not.
 const OPEN_INITIATOR: &str = "iqn.1993-08.org.debian:01:open";
+const OTHER_INITIATOR: &str = "iqn.1993-08.org.debian:01:other";
 
 fn secrets() -> (Chap, Chap) {
     let chap = |user: &str, secret: &str| Chap { user: user.into(), secret: secret.into() };
@@ -42,6 +43,7 @@ pub fn run(name: &str, kind: Kind, image: &Image, scratch: &Path, limit: Duratio
         ("MUTUAL_USER", array_chap.user.clone()),
         ("MUTUAL_SECRET", array_chap.secret.clone()),
     ];
+    let mut product = None;
     let status = match kind {
         Kind::Tgt => {
             let portal = SocketAddr::from((HOST, PORT));
@@ -55,19 +57,23 @@ pub fn run(name: &str, kind: Kind, image: &Image, scratch: &Path, limit: Duratio
             Guest::boot(image, &share, scratch)?.run(limit, verbose, |ask| bail!("tgt cannot answer \"{ask}\""))
         }
         Kind::Blockyard => {
-            let product = serve(scratch)?;
+            let product = product.insert(serve(scratch)?);
             facts.push(("IQN", format!("{}:vm", product::IQN)));
             facts.push(("OPEN_INITIATOR", OPEN_INITIATOR.to_owned()));
+            facts.push(("OTHER_INITIATOR", OTHER_INITIATOR.to_owned()));
             facts.push(("DATA_PORTALS", MORE.map(|address| address.to_string()).join(" ")));
             facts.push(("MEMBER_DISKS", "6".to_owned()));
             write_facts(&share, &facts)?;
-            Guest::boot(image, &share, scratch)?.run(limit, verbose, |ask| answer(&product, ask))
+            Guest::boot(image, &share, scratch)?.run(limit, verbose, |ask| asks::answer(product, ask))
         }
     };
     let (status, said) = status?;
     let held = print_table(&share)?;
     if status != 0 || !held {
         println!("{said}");
+        if let Some(product) = &product {
+            println!("the daemon's log:\n{}", product.last_words());
+        }
         bail!("the guest's script ended with status {status}");
     }
     Ok(true)
@@ -79,7 +85,7 @@ fn write_facts(share: &Path, facts: &[(&str, String)]) -> Result<()> {
     Ok(fs::write(share.join("facts"), lines.concat())?)
 }
 
-/// Serves a volume of a RAID-6 pool on six file disks, to one host with mutual CHAP and one without.
+/// Serves a volume of a RAID-6 pool on six file disks, to one host with mutual CHAP and to two without.
 fn serve(folder: &Path) -> Result<Product> {
     let portals = [Ipv4Addr::LOCALHOST, HOST].map(|address| SocketAddr::from((address, PORT))).to_vec();
     let launch = Launch { folder: folder.to_owned(), portals, core: None, arguments: Vec::new(), wrapper: Vec::new() };
@@ -99,51 +105,28 @@ fn serve(folder: &Path) -> Result<Product> {
     let mutual = ["--mutual-user", &array_chap.user, "--mutual-secret-file", &array_file];
     product.command(&[&["host", "add", "guest", "--initiator", INITIATOR][..], &prove, &mutual].concat())?;
     product.command(&["host", "add", "open", "--initiator", OPEN_INITIATOR])?;
-    for host in ["guest", "open"] {
+    product.command(&["host", "add", "other", "--initiator", OTHER_INITIATOR])?;
+    for host in ["guest", "open", "other"] {
         product.command(&["present", "tank/vm", host, "--target", "vm", "--lun", "0"])?;
     }
     Ok(product)
 }
 
-/// Does what the guest's script asks of the array: `fail-d1`; `front`, from which sessions are sent to two more portals;
-/// `drain-10.77.0.3`, `resume-10.77.0.3`; `sessions` (at least one); or `conform` with the target that the guest serves.
-fn answer(product: &Product, ask: &str) -> Result<()> {
-    match ask.split_once('-') {
-        Some(("fail", disk)) => product.command(&["disk", "fail", disk]).map(drop),
-        Some((verb @ ("drain" | "resume"), address)) => product.command(&["portal", verb, address]).map(drop),
-        None if ask == "front" => {
-            for address in MORE {
-                product.command(&["portal", "add", &address.to_string(), "role=data"])?;
-            }
-            product.command(&["portal", "set", &HOST.to_string(), "role=front"]).map(drop)
-        }
-        None if ask == "conform" => {
-            let tried = product.attempt(&["conform", &format!("iscsi://{GUEST}/{LIO}"), "--no-headers"])?;
-            println!("{}", tried.said.trim_end());
-            // What another's target does wrong is a finding, and no failure of ours.
-            ensure!(tried.said.contains(" passed, "), "conform did not come to its end");
-            Ok(())
-        }
-        None if ask == "sessions" => {
-            let listed = product.command(&["session", "list", "--no-headers"])?;
-            ensure!(listed.contains(INITIATOR), "the array lists no session of {INITIATOR}: {listed}");
-            Ok(())
-        }
-        _ => bail!("the guest asks for \"{ask}\", which nobody knows"),
-    }
-}
-
-/// Prints the script's checks; true when there are some and all held.
+/// Prints the script's checks and what it saw; true when there are checks and all held.
 fn print_table(share: &Path) -> Result<bool> {
     let rows = fs::read_to_string(share.join("results")).context("the guest's script left no results")?;
     let mut counts = [0, 0];
-    println!("{:<58} {:>8} {:>6}", "check by the Linux initiator", "result", "s");
+    println!("{:<72} {:>8} {:>6}", "check by the Linux initiator", "result", "s");
     for row in rows.lines() {
         let mut cells = row.splitn(3, '|');
         let (result, seconds, what) = (cells.next(), cells.next(), cells.next());
         let (Some(result), Some(seconds), Some(what)) = (result, seconds, what) else { bail!("a row is \"{row}\"") };
+        if result == "seen" {
+            println!("{what:<72} {seconds:>8}");
+            continue;
+        }
         counts[usize::from(result != "ok")] += 1;
-        println!("{what:<58} {result:>8} {seconds:>6}");
+        println!("{what:<72} {result:>8} {seconds:>6}");
     }
     println!("{} passed, {} failed", counts[0], counts[1]);
     Ok(counts[0] > 0 && counts[1] == 0)

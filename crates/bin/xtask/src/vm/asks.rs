@@ -1,0 +1,72 @@
+//! What a guest's script may ask of the array while it runs.
+
+use super::guest::{GUEST, HOST, MORE};
+use super::scenario::INITIATOR;
+use crate::target::product::Product;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// The target that the guest serves itself, where it does.
+const LIO: &str = "iqn.2026-11.io.blockyard:lio";
+/// The volume that takes space as it is written.
+const THIN: &str = "tank/thin";
+
+/// Does what is asked, and says what the guest wants to know.
+///
+/// | asked | done |
+/// |---|---|
+/// | `fail-d1` | a disk of the pool fails |
+/// | `front` | sessions are sent from the first portal to two more |
+/// | `plain-10.77.0.3` | one more portal, where sessions stay |
+/// | `drain-10.77.0.3`, `resume-10.77.0.3` | its sessions move away; it takes some again |
+/// | `restart` | the daemon is killed and started again |
+/// | `thin` | a thin volume of 512 MiB is LUN 1 of the open host |
+/// | `mapped` | says how many bytes it takes |
+/// | `resize-1GiB` | it has another size |
+/// | `sessions` | the array lists at least one of the host that proves itself |
+/// | `conform` | the target that the guest serves is tried |
+pub fn answer(product: &mut Product, ask: &str) -> Result<String> {
+    match ask.split_once('-') {
+        Some(("fail", disk)) => product.command(&["disk", "fail", disk]),
+        Some(("plain", address)) => product.command(&["portal", "add", address, "role=plain"]),
+        Some((verb @ ("drain" | "resume"), address)) => product.command(&["portal", verb, address]),
+        Some(("resize", size)) => product.command(&["volume", "resize", THIN, size]),
+        None if ask == "front" => front(product),
+        None if ask == "restart" => {
+            product.kill()?;
+            product.restart()?;
+            Ok(String::new())
+        }
+        None if ask == "thin" => {
+            product.command(&["volume", "create", THIN, "512MiB", "--thin"])?;
+            product.command(&["present", THIN, "open", "--target", "vm", "--lun", "1", "--quiet"])
+        }
+        None if ask == "mapped" => mapped(product),
+        None if ask == "sessions" => {
+            let listed = product.command(&["session", "list", "--no-headers"])?;
+            ensure!(listed.contains(INITIATOR), "the array lists no session of {INITIATOR}: {listed}");
+            Ok(listed)
+        }
+        None if ask == "conform" => {
+            let tried = product.attempt(&["conform", &format!("iscsi://{GUEST}/{LIO}"), "--no-headers"])?;
+            println!("{}", tried.said.trim_end());
+            // What another's target does wrong is a finding, and no failure of ours.
+            ensure!(tried.said.contains(" passed, "), "conform did not come to its end");
+            Ok(String::new())
+        }
+        _ => bail!("the guest asks for \"{ask}\", which nobody knows"),
+    }
+}
+
+fn front(product: &Product) -> Result<String> {
+    for address in MORE {
+        product.command(&["portal", "add", &address.to_string(), "role=data"])?;
+    }
+    product.command(&["portal", "set", &HOST.to_string(), "role=front"])
+}
+
+fn mapped(product: &Product) -> Result<String> {
+    let shown: Value = serde_json::from_str(&product.command(&["volume", "show", THIN, "-o", "json"])?)?;
+    let mapped = shown.pointer("/volume/space/mapped").and_then(Value::as_u64);
+    Ok(mapped.with_context(|| format!("volume show does not say what is mapped: {shown}"))?.to_string())
+}
