@@ -94,13 +94,20 @@ pub struct Done {
     pub clock: Clock,
 }
 
+/// What a command takes of the initiator's data: nothing of it when it is refused, and `None` when it gives data.
+fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape) -> Option<u64> {
+    match scsi::judge(cdb, shape) {
+        Ok(need) => (need.data_in == 0).then_some(need.data_out),
+        Err(_) => Some(0),
+    }
+}
+
 /// Runs a command on its unit.
 pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     let Ran { task, nexus, command, reads, clock } = ran;
     let _metered = unit.meter.begin(&unit.world, &unit.latencies, clock.operation_code);
     let written = command.data_out.len() as u64;
-    let judged = if reads { None } else { scsi::judge(command.cdb, &unit.logical_unit.shape()).ok() };
-    let needed = judged.filter(|need| need.data_in == 0).map(|need| need.data_out);
+    let needed = if reads { None } else { needed_by(command.cdb, &unit.logical_unit.shape()) };
     let cdb = command.cdb;
     let outcome = unit.logical_unit.execute(nexus, command).await;
     if outcome.status == Status::ReservationConflict {

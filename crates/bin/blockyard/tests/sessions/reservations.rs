@@ -67,6 +67,23 @@ fn reservation_with_aptpl_survives_every_end_of_the_daemon_and_one_without_none(
 }
 
 #[test]
+fn write_that_could_not_be_done_either_finds_what_ranks_before_that() {
+    const BEYOND: [u8; 10] = [0x2a, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 1, 0];
+    for shards in [1, 2] {
+        Sim::new(97).run(async move |sim| {
+            let (_node, _disks, mut host) = furnished_with(&sim, shards, &[], false).await;
+            let mut new = Host::login(&sim, &Login::of(OPEN, 1)).await;
+            assert_eq!(new.status_of(&BEYOND, &[1; 512]).await, (2, Some((6, 0x29, 0))), "what it was not told yet");
+            assert_eq!(new.status_of(&BEYOND, &[1; 512]).await, (2, Some((5, 0x21, 0))));
+            reserve(&mut host, false).await;
+            // SAM-5 §5.3.3.
+            assert_eq!(new.status_of(&BEYOND, &[1; 512]).await, CONFLICT);
+            assert_eq!(host.status_of(&BEYOND, &[1; 512]).await, (2, Some((5, 0x21, 0))));
+        });
+    }
+}
+
+#[test]
 fn reservation_moves_with_its_pool_to_another_node() {
     Sim::new(91).run(async move |sim| {
         let (node, disks, mut host) = furnished_with(&sim, 1, &[], false).await;

@@ -23,13 +23,14 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let cdb = scsi::Cdb::new(cdb);
         let Some(session) = self.session.as_mut() else { return Verdict::Take };
         let Some(entry) = session.find(lun.0) else {
-            return Verdict::Refuse(response(scsi::absent::execute(cdb, &[])));
+            return refuse(response(scsi::absent::execute(cdb, &[])));
         };
-        if let Some(sense) = session.shape(entry).and_then(|shape| scsi::judge(cdb, &shape).err()) {
-            return Verdict::Refuse(response(scsi::Outcome::check(sense)));
+        if session.shape(entry).is_some_and(|shape| scsi::judge(cdb, &shape).is_err()) {
+            // The unit may have something to say that ranks before the refusal.
+            return Verdict::Forgo;
         }
         if data_out_bytes > SMALL_BYTES && block::pool::taken_bytes() > self.limits.buffer_bytes_max {
-            return Verdict::Refuse(Response::status(Status::TaskSetFull.code()));
+            return refuse(Response::status(Status::TaskSetFull.code()));
         }
         Verdict::Take
     }
@@ -37,6 +38,11 @@ impl<W: World> Gate for UnitGate<'_, W> {
     fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
         self.session.as_mut()?.enrol(lun.0).map(|waiting| Box::new(waiting) as Enrolment)
     }
+}
+
+/// Nothing of its data is taken: all of it is the residual (RFC 7143 §11.4.5.2).
+fn refuse(response: Response) -> Verdict {
+    Verdict::Refuse(Response { transfer_bytes: Some(0), ..response })
 }
 
 /// Data that a command may always bring: a session's window of them is small.

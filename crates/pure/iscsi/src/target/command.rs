@@ -37,10 +37,7 @@ impl FullFeature {
         let mut command = CommandTask::parse(header, additional)?;
         self.check_unsolicited(header, data_bytes)?;
         self.judge(link, header, &mut command, data_bytes, gate);
-        let placement = match command.progress {
-            Progress::Receiving => Some(0),
-            _ => None,
-        };
+        let (is_refused, takes_data) = (command.progress == Progress::Refused, command.takes_data());
         let id = self.session.insert(Task {
             tag: header.initiator_task_tag,
             lun: header.lun,
@@ -51,12 +48,10 @@ impl FullFeature {
             kind: Kind::Command(command),
         });
         // A refused command has its turn too, but is never handed out.
-        let turn = if placement.is_some() && !header.immediate { Turn::Command(id) } else { Turn::Pass };
+        let turn = if is_refused || header.immediate { Turn::Pass } else { Turn::Command(id) };
         self.take_turn(link, header.immediate, header.cmd_sn, turn);
-        Ok(match placement {
-            Some(offset) if data_bytes > 0 => Placement::Command { task: id, offset },
-            _ => Placement::Skip(Some(id)),
-        })
+        let placed = takes_data && data_bytes > 0;
+        Ok(if placed { Placement::Command { task: id, offset: 0 } } else { Placement::Skip(Some(id)) })
     }
 
     /// Judges a Data-Out; says where its data goes.
@@ -105,11 +100,10 @@ impl FullFeature {
             command.progress = Progress::Refused;
             command.refusal = Some(Box::new(Response::check_condition(&PROTOCOL_SERVICE_CRC_ERROR)));
         }
-        match command.progress {
-            Progress::Receiving if data_bytes > 0 => {
-                Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize })
-            }
-            _ => Ok(Placement::Skip(Some(id))),
+        if command.takes_data() && data_bytes > 0 {
+            Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize })
+        } else {
+            Ok(Placement::Skip(Some(id)))
         }
     }
 
@@ -144,6 +138,7 @@ impl FullFeature {
             command.buf = buf;
         }
         match command.progress {
+            Progress::Receiving if !command.is_ready() && command.forgone => {}
             Progress::Receiving if !command.is_ready() => self.solicit(link, id),
             Progress::Receiving if immediate => self.handle_immediate(id),
             Progress::Receiving => self.deliver(),
@@ -243,6 +238,11 @@ impl FullFeature {
                 Some(Response { transfer_bytes: Some(0), ..Response::status(TASK_SET_FULL) })
             }
             Verdict::Take => None,
+            Verdict::Forgo => {
+                command.data_out.forgo();
+                command.forgone = true;
+                return;
+            }
         };
         match refusal {
             Some(response) => {
@@ -337,6 +337,7 @@ impl CommandTask {
             expected_in_bytes,
             held_bytes: 0,
             data_out: DataOut::default(),
+            forgone: false,
             placing: None,
             stale: false,
             buf: None,
@@ -346,9 +347,15 @@ impl CommandTask {
         })
     }
 
-    /// True when all its data lies in its memory.
+    /// True when all its data lies in its memory, or when all that is not wanted has come.
     fn is_ready(&self) -> bool {
-        self.progress == Progress::Receiving && self.data_out.is_complete() && self.placing.is_none()
+        let came = if self.forgone { !self.data_out.is_owed() } else { self.data_out.is_complete() };
+        self.progress == Progress::Receiving && came && self.placing.is_none()
+    }
+
+    /// True when the data that comes has a place.
+    fn takes_data(&self) -> bool {
+        self.progress == Progress::Receiving && !self.forgone
     }
 }
 

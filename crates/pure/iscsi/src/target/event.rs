@@ -168,6 +168,8 @@ pub type Enrolment = Box<dyn Any>;
 pub enum Verdict {
     /// The data may come, and the command is handed out behind it.
     Take,
+    /// The command is handed out without data, and none is asked for. Data that is on its way already is thrown away.
+    Forgo,
     /// The command is answered like this and never handed out. Data that is on its way already is thrown away.
     Refuse(Response),
 }

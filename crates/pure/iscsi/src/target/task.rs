@@ -42,6 +42,8 @@ pub(crate) struct CommandTask {
     /// Bytes of memory that it counts for.
     pub(crate) held_bytes: usize,
     pub(crate) data_out: DataOut,
+    /// True when its data is not wanted: it is handed out without.
+    pub(crate) forgone: bool,
     /// The payload that counts as received and is on its way to its place.
     pub(crate) placing: Option<Placing>,
     /// True when no Data-Out has come since somebody looked.

@@ -251,6 +251,40 @@ fn refused_write_is_answered_behind_the_data_that_it_announced() {
     rig.assert_idle();
 }
 
+/// Wants no data.
+struct Forgoes;
+
+impl Gate for Forgoes {
+    fn judge(&mut self, _: Lun, _: &[u8], _: u32, _: u32) -> Verdict {
+        Verdict::Forgo
+    }
+}
+
+#[test]
+fn write_whose_data_is_forgone_is_handed_out_without_and_in_its_turn() {
+    let mut rig = Rig::new();
+    let first = rig.cmd_sn;
+    rig.receive_through(&command(7, first + 1, writes(8192), &pattern(1000)), &mut Forgoes);
+    assert!(rig.events().is_empty() && rig.said().is_empty(), "one before it has not come");
+    rig.receive_through(&command(6, first, writes(8192), &[]), &mut Forgoes);
+    let events = rig.events();
+    let [Event::Command(one), Event::Command(two)] = &events[..] else { panic!("{events:?}") };
+    for command in [one, two] {
+        assert_eq!((command.data_out.len(), command.expected_data_out_bytes), (0, 8192));
+    }
+    assert!(rig.said().is_empty(), "nothing is asked for");
+}
+
+#[test]
+fn write_whose_data_is_forgone_is_handed_out_behind_the_data_that_it_announced() {
+    let mut rig = Rig::with(config(), without_r2t());
+    rig.receive_through(&command(7, 1, Shape { is_final: false, ..writes(8192) }, &pattern(1000)), &mut Forgoes);
+    assert!(rig.events().is_empty());
+    rig.receive(&data_out(unsolicited(7, 0, 1000, true), &pattern(500)));
+    assert_eq!(rig.expect_command().data_out.len(), 0);
+    assert!(rig.said().is_empty(), "nothing is asked for");
+}
+
 #[test]
 fn write_abandoned_half_way_a_thousand_times_leaves_nothing() {
     use crate::pdu::TaskFunction;
