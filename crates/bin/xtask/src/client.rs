@@ -163,9 +163,26 @@ impl Client {
         }
     }
 
+    /// Any command, alone, from its beginning to its end; `lun` is the unit of the session unless it names another.
+    pub fn execute(
+        &mut self,
+        lun: Option<u16>,
+        cdb: &[u8],
+        data_out: Option<Rope>,
+        data_in: DataIn,
+    ) -> Result<Completion> {
+        let lun = lun.map_or(self.lun, |lun| Lun(scsi::Lun::of(lun).0));
+        let (cdb, attribute) = (SmallVec::from_slice(cdb), TaskAttribute::Simple);
+        self.submit_command(Command { lun, cdb, attribute, data_out, data_in })?;
+        self.await_completion()
+    }
+
     fn submit(&mut self, cdb: [u8; 16], data_out: Option<Rope>, data_in: DataIn) -> Result<TaskId> {
-        let cdb = SmallVec::from_buf(cdb);
-        let command = Command { lun: self.lun, cdb, attribute: TaskAttribute::Simple, data_out, data_in };
+        let (cdb, attribute) = (SmallVec::from_buf(cdb), TaskAttribute::Simple);
+        self.submit_command(Command { lun: self.lun, cdb, attribute, data_out, data_in })
+    }
+
+    fn submit_command(&mut self, command: Command) -> Result<TaskId> {
         self.connection.submit(command).ok().context("the session takes no command")
     }
 

@@ -1,4 +1,4 @@
-//! What CI and developers run: `cargo xtask tidy`, `conformance`, `power-cut`, `links`, `crowd`, `vm`, `bench`.
+//! What CI and developers run: `cargo xtask tidy`, `conformance`, `differential`, `power-cut`, `links`, `crowd`, `vm`, `bench`.
 //!
 //! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
 //! not go well.
@@ -8,6 +8,7 @@ mod child;
 mod client;
 mod conformance;
 mod crowd;
+mod differential;
 mod links;
 mod power_cut;
 mod random;
@@ -33,6 +34,8 @@ enum Task {
     Tidy,
     /// Runs libiscsi's test suite against a target and compares with docs/conformance
     Conformance(conformance::Options),
+    /// Sends the same commands to our target and to tgtd, and explains each difference
+    Differential(differential::Options),
     /// Kills the daemon under load and judges every block afterwards
     PowerCut(power_cut::Options),
     /// Fills the target with sessions and units, attacks it, and sees whether those who behave are served
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<bool> {
     match task {
         Task::Conformance(options) => conformance::run(&workspace::root(), &options),
+        Task::Differential(options) => differential::run(&workspace::root(), &options),
         Task::PowerCut(options) => power_cut::run(&options),
         Task::Crowd(options) => crowd::run(&options),
         Task::Bench(options) => bench::run(&options),

@@ -28,6 +28,8 @@ pub enum Backing {
     Ram,
     /// A sparse file in the setup's folder.
     File,
+    /// What UNMAP takes space from: a sparse file, or a thin volume of a pool of such files.
+    Thin,
 }
 
 /// A CHAP name and secret.
@@ -54,6 +56,10 @@ pub struct Setup {
     pub core: Option<usize>,
     /// A program that runs the product's daemon, such as one that forbids it system calls.
     pub wrapper: Vec<String>,
+    /// Further portals of the product.
+    pub more_portals: Vec<SocketAddr>,
+    /// Further arguments of `blockyard serve`.
+    pub arguments: Vec<String>,
 }
 
 impl Setup {
@@ -68,6 +74,8 @@ impl Setup {
             chap: None,
             core: None,
             wrapper: Vec::new(),
+            more_portals: Vec::new(),
+            arguments: Vec::new(),
         })
     }
 }

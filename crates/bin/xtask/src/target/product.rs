@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
+/// The pool below thin units.
+const POOL_DISKS: usize = 4;
+const POOL_DISK_SIZE: &str = "1GiB";
 /// What every target name that we choose begins with.
 pub const IQN: &str = "iqn.2026-11.io.blockyard:xtask";
 
@@ -67,27 +70,33 @@ impl Product {
 
     /// Starts the daemon and serves the units of the setup, each under a target of its own.
     pub fn start(setup: &Setup) -> Result<Self> {
+        let one_shard: &[&str] = if setup.core.is_some() { &["--shards", "1"] } else { &[] };
         let mut product = Self::launch(Launch {
             folder: setup.folder.clone(),
-            portals: vec![setup.portal],
+            portals: [&[setup.portal][..], &setup.more_portals].concat(),
             core: setup.core,
-            arguments: if setup.core.is_some() { vec!["--shards".into(), "1".into()] } else { Vec::new() },
+            arguments: one_shard.iter().map(ToString::to_string).chain(setup.arguments.iter().cloned()).collect(),
             wrapper: setup.wrapper.clone(),
         })?;
         product.command(&["host", "add", "anyone", "--any"])?;
         let size = format!("{}MiB", setup.unit_bytes >> 20);
+        if setup.units.iter().any(|backing| matches!(backing, Backing::Thin)) {
+            make_pool(&product, &setup.folder, POOL_DISKS, POOL_DISK_SIZE)?;
+        }
         for (index, backing) in setup.units.iter().enumerate() {
-            let name = format!("unit{index}");
-            let iqn = format!("{IQN}:{name}");
-            let file = setup.folder.join(&name).to_string_lossy().into_owned();
+            let target = format!("unit{index}");
+            let iqn = format!("{IQN}:{target}");
+            let name = if matches!(backing, Backing::Thin) { format!("tank/{target}") } else { target.clone() };
+            let file = setup.folder.join(&target).to_string_lossy().into_owned();
             let kind: &[&str] = match backing {
                 Backing::Null => &["--null"],
                 Backing::Ram => &["--ram"],
                 Backing::File => &["--file", &file],
+                Backing::Thin => &["--thin"],
             };
             product.command(&[&["volume", "create", &name, &size], kind].concat())?;
-            product.command(&["target", "add", &name, "--iqn", &iqn])?;
-            product.command(&["present", &name, "anyone", "--target", &name, "--lun", "0"])?;
+            product.command(&["target", "add", &target, "--iqn", &iqn])?;
+            product.command(&["present", &name, "anyone", "--target", &target, "--lun", "0"])?;
             product.units.push(Unit { portal: setup.portal, iqn, lun: 0 });
         }
         Ok(product)

@@ -48,13 +48,17 @@ impl Tgt {
         let unit = ["--op", "new", "--mode", "logicalunit", "--tid", &tid, "--lun", "1"];
         match backing {
             Backing::Null => admin(control, &[&unit[..], &["--bstype", "null", "-b", "null"]].concat())?,
-            Backing::Ram | Backing::File => {
+            Backing::Ram | Backing::File | Backing::Thin => {
                 let folder =
                     if matches!(backing, Backing::Ram) { Path::new("/dev/shm") } else { setup.folder.as_path() };
                 let file = folder.join(format!("xtask-tgt-{}-{index}", setup.portal.port()));
                 fs::File::create(&file)?.set_len(setup.unit_bytes)?;
                 self.memory.push(file.clone());
                 admin(control, &[&unit[..], &["-b", &file.to_string_lossy()]].concat())?;
+                if matches!(backing, Backing::Thin) {
+                    let update = ["--op", "update", "--mode", "logicalunit", "--tid", &tid, "--lun", "1"];
+                    admin(control, &[&update[..], &["--params", "thin_provisioning=1"]].concat())?;
+                }
             }
         }
         if let Some((one_way, mutual)) = &setup.chap {

@@ -3,6 +3,7 @@
 use super::Finding;
 use super::tree::{TextFile, Tree};
 use crate::conformance::expected::Expected;
+use crate::differential::explained::Explained;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -67,9 +68,11 @@ pub fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.ending(".toml").filter(|file| file.path.starts_with(FOLDER)) {
         if file.path.starts_with("docs/conformance/libiscsi") {
-            if let Err(error) = Expected::parse(&file.text) {
-                findings.push(Finding::new(&file.path, format!("{error:#}")));
-            }
+            findings.extend(Expected::parse(&file.text).err().map(|error| unread(file, &error)));
+            continue;
+        }
+        if file.path == "docs/conformance/differential.toml" {
+            findings.extend(Explained::parse(&file.text).err().map(|error| unread(file, &error)));
             continue;
         }
         match toml::from_str::<Table>(&file.text) {
@@ -78,6 +81,10 @@ pub fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+fn unread(file: &TextFile, error: &anyhow::Error) -> Finding {
+    Finding::new(&file.path, format!("{error:#}"))
 }
 
 fn malformed(file: &TextFile, error: &toml::de::Error) -> Finding {
@@ -169,8 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn libiscsi_table_that_is_malformed_is_found() {
-        let file = TextFile { path: "docs/conformance/libiscsi-1.19.toml".into(), text: "[[test]]\nname = 1\n".into() };
-        assert_eq!(check(&Tree { files: vec![file] }, &BTreeSet::new()).len(), 1);
+    fn table_of_another_kind_that_is_malformed_is_found() {
+        for path in ["docs/conformance/libiscsi-1.19.toml", "docs/conformance/differential.toml"] {
+            let file = TextFile { path: path.into(), text: "[[test]]\nname = 1\n".into() };
+            assert_eq!(check(&Tree { files: vec![file] }, &BTreeSet::new()).len(), 1);
+        }
     }
 }

@@ -1,0 +1,235 @@
+//! The same commands to our target and to Debian's tgtd, one after the other: each difference is explained.
+
+mod answer;
+pub mod explained;
+mod side;
+mod stream;
+
+use crate::target::Kind;
+use answer::{Answer, Aspect};
+use anyhow::{Context, Result};
+use clap::Args;
+use explained::{Case, Explained};
+use side::Side;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+use stream::{BLOCKS, Changes, Request, request};
+
+const TABLE: &str = "docs/conformance/differential.toml";
+/// Reservations and modes last no longer than so many commands, so that most of the stream is not refused.
+const LEVEL_EVERY: u64 = 64;
+/// A run that is long enough to meet every row of the table.
+const LONG: u64 = 100_000;
+
+#[derive(Args)]
+pub struct Options {
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds, one after the other, on new units each
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Commands of each seed
+    #[arg(long, default_value_t = 5000)]
+    commands: u64,
+    /// Send this command of the stream alone
+    #[arg(long)]
+    only: Option<u64>,
+    /// Print every command and both answers
+    #[arg(long)]
+    trace: bool,
+    /// Print how often each explanation was needed
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// A command's place in its stream.
+#[derive(Clone, Copy)]
+struct Place {
+    seed: u64,
+    number: u64,
+}
+
+/// How a run went.
+struct Tally {
+    commands: u64,
+    /// How often each row of the table explained something.
+    explained: Vec<u64>,
+    /// How often commands of a name differed in one way, without a row.
+    unexplained: BTreeMap<(&'static str, Aspect, String, String), u64>,
+    unequal_contents: usize,
+}
+
+/// Sends the streams and prints how it went; true when every difference is explained.
+pub fn run(root: &Path, options: &Options) -> Result<bool> {
+    let begin = Instant::now();
+    let text = fs::read_to_string(root.join(TABLE)).with_context(|| format!("cannot read {TABLE}"))?;
+    let table = Explained::parse(&text).context(TABLE)?;
+    let mut tally =
+        Tally { commands: 0, explained: vec![0; table.rows.len()], unexplained: BTreeMap::new(), unequal_contents: 0 };
+    for seed in options.seed..options.seed + options.seeds {
+        let scratch = tempfile::tempdir()?;
+        let mut sides = Sides::start(scratch.path())?;
+        let numbers = options.only.map_or(0..options.commands, |number| number..number + 1);
+        for number in numbers {
+            sides.compare(Place { seed, number }, &table, &mut tally, options.trace)?;
+        }
+        sides.level()?;
+        tally.unequal_contents += usize::from(!sides.contents_are_equal(seed)?);
+    }
+    println!("{} commands in {:.0} s", tally.commands, begin.elapsed().as_secs_f32());
+    Ok(tally.report(&table, options.verbose))
+}
+
+impl Tally {
+    /// A difference is counted, and shown when it is the first of its kind without a row.
+    fn note(&mut self, aspect: Aspect, place: Place, table: &Explained, case: &Case<'_>) {
+        if let Some(row) = table.explain(case, aspect) {
+            self.explained[row] += 1;
+            return;
+        }
+        let way = (case.request.name, aspect, case.ours.end.clone(), case.theirs.end.clone());
+        let times = self.unexplained.entry(way).or_default();
+        *times += 1;
+        if *times == 1 {
+            show(&format!("FAILED {aspect:?} not explained: "), place, case);
+        }
+    }
+
+    fn report(&self, table: &Explained, verbose: bool) -> bool {
+        let rows = || table.rows.iter().zip(&self.explained);
+        if verbose {
+            rows().for_each(|(row, times)| println!("{times:7} {}", row.id));
+        }
+        let mut stale = 0;
+        for (row, _) in rows().filter(|&(_, &times)| times == 0 && self.commands >= LONG) {
+            println!("FAILED `{}` in {TABLE} explains nothing", row.id);
+            stale += 1;
+        }
+        for ((name, aspect, ours, theirs), times) in &self.unexplained {
+            println!("FAILED {times:5} times {name}: {aspect:?}, ours {ours}, tgtd's {theirs}");
+        }
+        println!(
+            "{} differences explained by {} rows, {} not explained, {} stale rows, contents of {} seeds unequal",
+            self.explained.iter().sum::<u64>(),
+            rows().filter(|(_, times)| **times > 0).count(),
+            self.unexplained.values().sum::<u64>(),
+            stale,
+            self.unequal_contents
+        );
+        self.unexplained.is_empty() && self.unequal_contents + stale == 0
+    }
+}
+
+/// Both targets.
+struct Sides {
+    ours: Side,
+    theirs: Side,
+}
+
+impl Sides {
+    fn start(scratch: &Path) -> Result<Self> {
+        let start = |kind, name: &str| {
+            let folder = scratch.join(name);
+            fs::create_dir(&folder)?;
+            Side::start(kind, &folder)
+        };
+        Ok(Self { ours: start(Kind::Blockyard, "ours")?, theirs: start(Kind::Tgt, "theirs")? })
+    }
+
+    /// One command of the stream is sent to both, and what they answered is looked at.
+    fn compare(&mut self, place: Place, table: &Explained, tally: &mut Tally, trace: bool) -> Result<()> {
+        let Place { seed, number } = place;
+        if number.is_multiple_of(LEVEL_EVERY) {
+            self.level()?;
+        }
+        let request = request(seed, number);
+        let sent =
+            |answer: Result<Answer>| answer.with_context(|| format!("seed {seed}, command {number}: {request:02x?}"));
+        let (ours, theirs) = (sent(self.ours.send(&request))?, sent(self.theirs.send(&request))?);
+        tally.commands += 1;
+        let mut differences = ours.differences(&theirs);
+        if ours.end == "good" && theirs.end == "good" && !self.are_alike_after(&request)? {
+            differences.push(Aspect::Contents);
+        }
+        let case = Case { request: &request, ours: &ours, theirs: &theirs };
+        if trace {
+            show("", place, &case);
+        }
+        for &aspect in &differences {
+            tally.note(aspect, place, table, &case);
+        }
+        // Of several extents some may have been unmapped before one was refused.
+        let in_part = ours.end != "good" && request.extents.len() > 1;
+        if in_part || differences.iter().any(|aspect| matches!(aspect, Aspect::End | Aspect::Contents)) {
+            self.mend(&request, [&ours, &theirs])?;
+        }
+        Ok(())
+    }
+
+    /// True when the blocks that the command may have changed hold the same on both sides.
+    fn are_alike_after(&mut self, request: &Request) -> Result<bool> {
+        if request.changes != Changes::Blocks {
+            return Ok(true);
+        }
+        for (lba, blocks) in request.surroundings() {
+            let (nexus, blocks) = (request.nexus, u32::try_from(blocks.min(BLOCKS.saturating_sub(lba)))?);
+            let (ours, theirs) = (self.ours.read(nexus, lba, blocks)?, self.theirs.read(nexus, lba, blocks)?);
+            // A unit attention or a reservation is in the way of both.
+            if ours.is_some() && theirs.is_some() && ours != theirs {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Both sides are alike again after one of them may have done what the other refused.
+    fn mend(&mut self, request: &Request, answers: [&Answer; 2]) -> Result<()> {
+        if request.changes != Changes::Nothing || answers.iter().any(|answer| answer.is_last()) {
+            self.level()?;
+        }
+        if request.changes == Changes::Blocks {
+            for (lba, blocks) in request.surroundings() {
+                // A count of zero may have meant all to the end.
+                let blocks = if blocks == 0 { BLOCKS } else { blocks };
+                self.ours.clear(lba, blocks)?;
+                self.theirs.clear(lba, blocks)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn level(&mut self) -> Result<()> {
+        self.ours.level().context("ours")?;
+        self.theirs.level().context("tgtd's")
+    }
+
+    fn contents_are_equal(&mut self, seed: u64) -> Result<bool> {
+        let (ours, theirs) = (self.ours.contents()?, self.theirs.contents()?);
+        let Some(at) = ours.iter().zip(&theirs).position(|(our, their)| our != their) else { return Ok(true) };
+        println!("FAILED seed {seed}: in the end, block {} differs", at / stream::BLOCK_BYTES as usize);
+        Ok(false)
+    }
+}
+
+/// A command, what came of it, and how to see it again.
+fn show(what: &str, place: Place, case: &Case<'_>) {
+    let Case { request, ours, theirs } = case;
+    let Place { seed, number } = place;
+    println!("{what}{} (--seed {seed} --commands {}, perhaps --only {number})", request.name, number + 1);
+    println!("  CDB    {:02x?}", request.cdb);
+    let (nexus, moves, expects, blocks) = (request.nexus, request.moves, request.expects(), &request.extents);
+    let lun = request.absent_lun.map_or("its own".to_owned(), |lun| lun.to_string());
+    println!("  sent   by initiator {nexus}, LUN {lun}, moves {moves}, expects {expects}, blocks {blocks:?}");
+    if let Some(data) = &request.data_out {
+        println!("  data   {:02x?}", &data[..data.len().min(64)]);
+    }
+    println!("  ours   {ours}");
+    println!("  theirs {theirs}");
+    let bytes = ours.differing_bytes(theirs);
+    if !bytes.is_empty() {
+        println!("  differ {:?}{}", &bytes[..bytes.len().min(32)], if bytes.len() > 32 { " and more" } else { "" });
+    }
+}

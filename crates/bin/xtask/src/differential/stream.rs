@@ -1,0 +1,200 @@
+//! The commands of a seed: each is made of the seed and its number alone, so that any of them can be sent by itself.
+
+mod media;
+mod parameters;
+mod reservations;
+
+use crate::random::{Random, mix};
+
+/// Bytes of a logical block on both sides.
+pub const BLOCK_BYTES: u32 = 512;
+/// Blocks of the unit on both sides.
+pub const BLOCKS: u64 = 32_768;
+/// Units that neither side has.
+const ABSENT: [u16; 3] = [7, 255, 300];
+
+/// One command.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What the standard calls it.
+    pub name: &'static str,
+    /// Which of the two initiators sends it.
+    pub nexus: usize,
+    /// A unit that is not there; otherwise the command goes to the one that is.
+    pub absent_lun: Option<u16>,
+    pub cdb: Vec<u8>,
+    /// What comes with it; its length is the expected data transfer length.
+    pub data_out: Option<Vec<u8>>,
+    /// The expected data transfer length of what it reads.
+    pub data_in_bytes: u32,
+    /// What the CDB says that it moves, in bytes.
+    pub moves: u32,
+    /// What it names of blocks: each time the first one, and how many.
+    pub extents: Vec<(u64, u64)>,
+    pub changes: Changes,
+}
+
+/// What is different after a command that one side did and the other one refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes {
+    Nothing,
+    /// The blocks that it names.
+    Blocks,
+    /// Reservations, mode parameters, whether the unit is started.
+    State,
+}
+
+impl Request {
+    /// A command that moves nothing and changes nothing.
+    fn new(name: &'static str, cdb: &[u8]) -> Self {
+        Self {
+            name,
+            nexus: 0,
+            absent_lun: None,
+            cdb: cdb.to_vec(),
+            data_out: None,
+            data_in_bytes: 0,
+            moves: 0,
+            extents: Vec::new(),
+            changes: Changes::Nothing,
+        }
+    }
+
+    /// It reads so many bytes.
+    fn reading(mut self, bytes: u32) -> Self {
+        (self.moves, self.data_in_bytes) = (bytes, bytes);
+        self
+    }
+
+    /// It writes this.
+    fn writing(mut self, data: Vec<u8>) -> Self {
+        self.moves = u32::try_from(data.len()).expect("no command moves so much");
+        self.data_out = (!data.is_empty()).then_some(data);
+        self
+    }
+
+    fn naming(mut self, lba: u64, blocks: u64) -> Self {
+        self.extents.push((lba, blocks));
+        self
+    }
+
+    fn changing(mut self, changes: Changes) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    /// The blocks that it names, and as many behind them as would hold what is expected beyond them.
+    pub fn surroundings(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let surplus = self.expects().saturating_sub(self.moves).div_ceil(BLOCK_BYTES);
+        self.extents.iter().map(move |&(lba, blocks)| (lba, blocks + u64::from(surplus)))
+    }
+
+    /// The expected data transfer length.
+    pub fn expects(&self) -> u32 {
+        self.data_out.as_ref().map_or(self.data_in_bytes, |data| u32::try_from(data.len()).unwrap_or(u32::MAX))
+    }
+}
+
+/// The command of this number in the stream of the seed.
+pub fn request(seed: u64, number: u64) -> Request {
+    let mut random = Random::new(mix(seed) ^ number);
+    let mut request = match random.below(16) {
+        0..=7 => media::request(&mut random),
+        8..=12 => parameters::request(&mut random),
+        13..=14 => reservations::request(&mut random),
+        _ => unknown(&mut random),
+    };
+    request.nexus = usize::from(random.one_in(8));
+    if random.one_in(24) {
+        request.absent_lun = Some(ABSENT[random.below(ABSENT.len() as u64) as usize]);
+    }
+    if random.one_in(32) {
+        // NACA, two obsolete bits, and two of the vendor's.
+        let control = request.cdb.len() - 1;
+        request.cdb[control] = [0x04, 0x01, 0x02, 0x40, 0x80][random.below(5) as usize];
+    }
+    if random.one_in(10) {
+        expect_otherwise(&mut random, &mut request);
+    }
+    request
+}
+
+/// The initiator expects more or less than the CDB says.
+fn expect_otherwise(random: &mut Random, request: &mut Request) {
+    let moves = request.moves;
+    let bytes = match random.below(5) {
+        0 => 0,
+        1 => moves.saturating_sub(BLOCK_BYTES),
+        2 => moves / 2,
+        3 => moves + BLOCK_BYTES,
+        _ => moves + 1 + random.below(16) as u32,
+    };
+    match &mut request.data_out {
+        Some(data) => {
+            data.resize(bytes as usize, 0xEE);
+            if data.is_empty() {
+                request.data_out = None;
+            }
+        }
+        None if request.name.starts_with("MODE SENSE") => request.data_in_bytes = bytes.max(8),
+        None => request.data_in_bytes = bytes,
+    }
+}
+
+/// An operation code that neither side is to know, with any fields. Those that take long on one side are left out.
+fn unknown(random: &mut Random) -> Request {
+    const CODES: [u8; 15] = [0x01, 0x07, 0x0B, 0x18, 0x1C, 0x3B, 0x3C, 0x3E, 0x4C, 0x50, 0x7E, 0x86, 0x9D, 0xC1, 0xFF];
+    let code = CODES[random.below(CODES.len() as u64) as usize];
+    let mut cdb = vec![0; if code < 0x20 { 6 } else { 16 }];
+    cdb[0] = code;
+    for byte in &mut cdb[1..] {
+        *byte = if random.one_in(2) { 0 } else { random.next() as u8 };
+    }
+    let bytes = [0, 0, 64, 512][random.below(4) as usize];
+    Request::new("an unknown operation", &cdb).reading(bytes)
+}
+
+/// A byte with some of these bits set, mostly none.
+fn flags(random: &mut Random, among: &[u8]) -> u8 {
+    if random.one_in(2) {
+        return 0;
+    }
+    among.iter().fold(0, |flags, bit| if random.one_in(3) { flags | bit } else { flags })
+}
+
+/// An allocation length for an answer that is at most about `usual` bytes long.
+fn allocation(random: &mut Random, usual: u32) -> u32 {
+    match random.below(8) {
+        0 => 0,
+        1 => random.below(16) as u32,
+        2 => random.below(u64::from(usual) + 1) as u32,
+        _ => usual,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn command_is_made_of_its_seed_and_number_alone() {
+        for number in 0..500 {
+            assert_eq!(format!("{:?}", request(3, number)), format!("{:?}", request(3, number)));
+        }
+        assert_ne!(request(3, 1).cdb, request(4, 1).cdb);
+    }
+
+    #[test]
+    fn stream_has_every_kind_of_command_and_its_edges() {
+        let requests: Vec<Request> = (0..20_000).map(|number| request(1, number)).collect();
+        let names: BTreeSet<&str> = requests.iter().map(|request| request.name).collect();
+        assert!(names.len() >= 60, "{names:?}");
+        let any = |holds: fn(&Request) -> bool| assert!(requests.iter().any(holds));
+        any(|request| request.expects() < request.moves);
+        any(|request| request.expects() > request.moves);
+        any(|request| request.extents.iter().any(|&(lba, blocks)| lba.saturating_add(blocks) > BLOCKS));
+        any(|request| request.extents == [(BLOCKS, 0)]);
+        any(|request| request.absent_lun.is_some() && request.data_out.is_some());
+    }
+}
