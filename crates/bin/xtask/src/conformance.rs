@@ -2,14 +2,16 @@
 
 pub mod expected;
 mod judge;
+pub mod mode;
 mod outcome;
 mod slow;
 
 use crate::child::{output_of, run_within};
-use crate::target::{self, Backing, Kind, Setup};
+use crate::target::{Backing, Kind, Setup};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use expected::Expected;
+use mode::{Mode, Paths};
 use outcome::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -28,6 +30,9 @@ pub struct Options {
     /// Which target to start
     #[arg(long, value_enum, default_value = "blockyard")]
     target: Kind,
+    /// How, one after the other
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "plain")]
+    mode: Vec<Mode>,
     /// Logical units of a target that already runs (iscsi://…), one worker each; their data is destroyed
     #[arg(long)]
     url: Vec<String>,
@@ -42,31 +47,9 @@ pub struct Options {
     verbose: bool,
 }
 
-/// Runs the suite and prints how it went; true when everything is as docs/conformance says.
+/// Runs the suite in each mode and prints how it went; true when everything is as docs/conformance says.
 pub fn run(root: &Path, options: &Options) -> Result<bool> {
-    let begin = Instant::now();
     let names = listed(&options.only)?;
-    let scratch = tempfile::tempdir()?;
-    let outcomes = if options.url.is_empty() {
-        let mut setup = Setup::new(scratch.path().to_owned(), options.workers, &Backing::Ram)?;
-        setup.unit_bytes = 128 << 20;
-        let target = target::start(options.target, &setup)?;
-        let urls: Vec<String> = target.units().iter().map(ToString::to_string).collect();
-        let (slow, other) = names.iter().cloned().partition(|name| slow::wants(options.target, name));
-        let (some, more) = std::thread::scope(|scope| {
-            let slow = scope.spawn(|| slow::run(&slow, scratch.path()));
-            (run_all(&urls, &other, scratch.path()), slow.join().expect("it reports its errors"))
-        });
-        some?.into_iter().chain(more?).collect()
-    } else {
-        run_all(&options.url, &names, scratch.path())?
-    };
-    if options.verbose {
-        for (name, outcome) in &outcomes {
-            println!("{name}: {outcome}");
-        }
-    }
-    println!("{} tests in {:.0} s", outcomes.len(), begin.elapsed().as_secs_f32());
     let expected = match options.target {
         Kind::Blockyard if options.url.is_empty() => {
             let text = fs::read_to_string(root.join(TABLE)).with_context(|| format!("cannot read {TABLE}"))?;
@@ -74,7 +57,36 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
         }
         _ => None,
     };
-    Ok(report(expected.as_ref(), &names, &outcomes, options.only.is_empty()))
+    let mut well = true;
+    for &mode in &options.mode {
+        let begin = Instant::now();
+        let outcomes = outcomes_of(mode, &names, options)?;
+        if options.verbose {
+            outcomes.iter().for_each(|(name, outcome)| println!("{name}: {outcome}"));
+        }
+        println!("{mode:?}: {} tests in {:.0} s", outcomes.len(), begin.elapsed().as_secs_f32());
+        let table = expected.as_ref().map(|expected| (expected, mode));
+        well &= report(table, &names, &outcomes, options.only.is_empty());
+    }
+    Ok(well)
+}
+
+/// How the tests ended in one mode, or on the units that are given.
+fn outcomes_of(mode: Mode, names: &BTreeSet<String>, options: &Options) -> Result<BTreeMap<String, Outcome>> {
+    let scratch = tempfile::tempdir()?;
+    if !options.url.is_empty() {
+        let units: Vec<_> = options.url.iter().map(|url| vec![url.clone()]).collect();
+        return run_all(&units, names, scratch.path());
+    }
+    let mut setup = Setup::new(scratch.path().to_owned(), options.workers, &Backing::Ram)?;
+    setup.unit_bytes = 128 << 20;
+    let (_target, units) = mode.start(options.target, setup)?;
+    let (slow, other) = names.iter().cloned().partition(|name| slow::wants(options.target, name));
+    let (some, more) = std::thread::scope(|scope| {
+        let slow = scope.spawn(|| slow::run(&slow, scratch.path()));
+        (run_all(&units, &other, scratch.path()), slow.join().expect("it reports its errors"))
+    });
+    Ok(some?.into_iter().chain(more?).collect())
 }
 
 /// The names of the suite's tests, as SUITE.TEST.
@@ -89,17 +101,17 @@ fn listed(only: &str) -> Result<BTreeSet<String>> {
 }
 
 /// Runs every test once, as many at a time as there are units.
-fn run_all(urls: &[String], names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, Outcome>> {
+fn run_all(units: &[Paths], names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, Outcome>> {
     let waiting: Mutex<VecDeque<&String>> = Mutex::new(names.iter().collect());
     let next = || waiting.lock().expect("no worker panics with the queue in hand").pop_front();
     std::thread::scope(|scope| {
-        let workers: Vec<_> = urls
+        let workers: Vec<_> = units
             .iter()
-            .map(|url| {
+            .map(|urls| {
                 scope.spawn(|| -> Result<Vec<(String, Outcome)>> {
                     let mut ended = Vec::new();
                     while let Some(name) = next() {
-                        ended.push((name.clone(), run_one(url, name, scratch, TEST_LIMIT)?));
+                        ended.push((name.clone(), run_one(urls, name, scratch, TEST_LIMIT)?));
                     }
                     Ok(ended)
                 })
@@ -114,20 +126,20 @@ fn run_all(urls: &[String], names: &BTreeSet<String>, scratch: &Path) -> Result<
 }
 
 /// Runs one test in an empty folder: a name that is also a file would be read as a list of tests.
-fn run_one(url: &str, name: &str, scratch: &Path, limit: Duration) -> Result<Outcome> {
+fn run_one(urls: &[String], name: &str, scratch: &Path, limit: Duration) -> Result<Outcome> {
     let empty = tempfile::tempdir_in(scratch)?;
     let mut command = Command::new(SUITE);
     command
         .args(["--dataloss", "--allow-sanitize"])
         .arg(format!("--test=ALL.{name}"))
-        .arg(url)
+        .args(urls)
         .current_dir(empty.path());
     Ok(Outcome::of(&run_within(&mut command, limit)?))
 }
 
 /// Prints what is not as expected and the closing line.
 fn report(
-    expected: Option<&Expected>,
+    expected: Option<(&Expected, Mode)>,
     names: &BTreeSet<String>,
     outcomes: &BTreeMap<String, Outcome>,
     whole: bool,

@@ -1,5 +1,6 @@
 //! What each test of the suite is expected to say, from docs/conformance.
 
+use super::mode::Mode;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -21,12 +22,22 @@ pub enum Expectation {
 #[serde(deny_unknown_fields)]
 pub struct Row {
     name: String,
-    pub expect: Expectation,
+    expect: Expectation,
+    /// How it ends in modes where that is something else.
+    #[serde(default)]
+    modes: BTreeMap<Mode, Expectation>,
     #[serde(default)]
     pub reason: String,
     /// `file.c:line` of the assertions that may fail; `crash` allows the client's own death.
     #[serde(default)]
     pub only_at: Vec<String>,
+}
+
+impl Row {
+    /// How the test ends in this mode.
+    pub fn expect(&self, mode: Mode) -> Expectation {
+        self.modes.get(&mode).copied().unwrap_or(self.expect)
+    }
 }
 
 #[derive(Deserialize)]
@@ -54,9 +65,13 @@ impl Expected {
         let mut rows = BTreeMap::new();
         for row in file.test {
             let name = row.name.clone();
-            ensure!(row.expect == Expectation::Pass || !row.reason.trim().is_empty(), "`{name}` gives no reason");
+            let ends = || row.modes.values().copied().chain([row.expect]);
             ensure!(
-                (row.expect == Expectation::Exception) != row.only_at.is_empty(),
+                ends().all(|expect| expect == Expectation::Pass) || !row.reason.trim().is_empty(),
+                "`{name}` gives no reason"
+            );
+            ensure!(
+                ends().any(|expect| expect == Expectation::Exception) != row.only_at.is_empty(),
                 "`{name}`: an exception, and nothing else, says where it may fail (`only_at`)"
             );
             ensure!(rows.insert(name.clone(), row).is_none(), "`{name}` is there twice");
@@ -79,6 +94,16 @@ mod tests {
                     [[test]]\nname = \"A.b\"\nexpect = \"skip\"\nreason = \"later\"\n\
                     [[test]]\nname = \"A.c\"\nexpect = \"exception\"\nreason = \"theirs\"\nonly_at = [\"c.c:157\"]\n";
         assert_eq!(Expected::parse(text).unwrap().rows.len(), 3);
+    }
+
+    #[test]
+    fn row_may_say_something_else_of_a_mode() {
+        let text = "suite = \"x\"\ncount = 1\n[[test]]\nname = \"A.b\"\nexpect = \"skip\"\nreason = \"one path\"\n\
+                    modes = { multipath = \"pass\" }\n";
+        let table = Expected::parse(text).unwrap();
+        assert_eq!(table.rows["A.b"].expect(Mode::Plain), Expectation::Skip);
+        assert_eq!(table.rows["A.b"].expect(Mode::Multipath), Expectation::Pass);
+        assert!(error_of(&text.replace("multipath", "no-such-mode")).contains("no-such-mode"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Compares how the tests ended with what the table expects, in both directions.
 
 use super::expected::{Expectation, Expected, Row};
+use super::mode::Mode;
 use super::outcome::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,24 +20,24 @@ pub struct Verdict {
 /// Judges the outcomes of the tests in `names`. Without a table, every failure is a fault and nothing
 /// else is; `whole` says that all tests were meant to run, so that the table must name just them.
 pub fn judge(
-    expected: Option<&Expected>,
+    expected: Option<(&Expected, Mode)>,
     names: &BTreeSet<String>,
     outcomes: &BTreeMap<String, Outcome>,
     whole: bool,
 ) -> Verdict {
     let mut verdict = Verdict::default();
     for name in names {
-        match (outcomes.get(name), expected.map(|table| table.rows.get(name))) {
+        match (outcomes.get(name), expected.map(|(table, mode)| (table.rows.get(name), mode))) {
             (None, _) => verdict.faults.push(format!("{name}: listed by the suite but not run")),
             (Some(outcome), None) => verdict.count_alone(name, outcome),
-            (Some(outcome), Some(None)) => verdict.faults.push(format!("{name}: not in the table, and {outcome}")),
-            (Some(outcome), Some(Some(row))) => verdict.count(name, outcome, row),
+            (Some(outcome), Some((None, _))) => verdict.faults.push(format!("{name}: not in the table, and {outcome}")),
+            (Some(outcome), Some((Some(row), mode))) => verdict.count(name, outcome, row, mode),
         }
     }
     for name in outcomes.keys().filter(|name| !names.contains(*name)) {
         verdict.faults.push(format!("{name}: run but not listed by the suite"));
     }
-    if let (Some(table), true) = (expected, whole) {
+    if let (Some((table, _)), true) = (expected, whole) {
         for name in table.rows.keys().filter(|name| !names.contains(*name)) {
             verdict.faults.push(format!("{name}: in the table but not in the suite"));
         }
@@ -53,8 +54,8 @@ impl Verdict {
         }
     }
 
-    fn count(&mut self, name: &str, outcome: &Outcome, row: &Row) {
-        match (row.expect, outcome) {
+    fn count(&mut self, name: &str, outcome: &Outcome, row: &Row, mode: Mode) {
+        match (row.expect(mode), outcome) {
             (Expectation::Skip, Outcome::Skipped { .. } | Outcome::Passed { asserts: 0 }) => self.skipped += 1,
             (Expectation::Pass, Outcome::Passed { asserts: 0 }) => {
                 self.faults.push(format!("{name}: asserts nothing, which shows nothing; its row says pass"));
@@ -99,7 +100,7 @@ mod tests {
         let outcomes: BTreeMap<String, Outcome> =
             [("A.pass", pass), ("A.skip", skip), ("A.exception", exception)].map(|(n, o)| (n.to_owned(), o)).into();
         let names = outcomes.keys().cloned().collect();
-        judge(Some(&Expected::parse(TABLE).unwrap()), &names, &outcomes, true)
+        judge(Some((&Expected::parse(TABLE).unwrap(), Mode::Plain)), &names, &outcomes, true)
     }
 
     fn passed() -> Outcome {
@@ -145,7 +146,7 @@ mod tests {
         let table = Expected::parse(TABLE).unwrap();
         let names = BTreeSet::from(["A.pass".to_owned(), "A.new".to_owned(), "A.lost".to_owned()]);
         let outcomes = BTreeMap::from([("A.pass".to_owned(), passed()), ("A.new".to_owned(), passed())]);
-        let faults = judge(Some(&table), &names, &outcomes, true).faults.join("\n");
+        let faults = judge(Some((&table, Mode::Plain)), &names, &outcomes, true).faults.join("\n");
         for said in ["A.lost: listed", "A.new: not in the table", "A.skip: in the table", "A.exception: in the table"] {
             assert!(faults.contains(said), "{said} is missing in {faults}");
         }

@@ -40,6 +40,6 @@ pub fn run(names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, 
     product.command(&["host", "add", "anyone", "--any"])?;
     product.command(&["target", "add", "slow", "--iqn", &iqn])?;
     product.command(&["present", "tank/slow", "anyone", "--target", "slow", "--lun", "0"])?;
-    let url = Unit { portal, iqn, lun: 0 }.to_string();
-    names.iter().map(|name| Ok((name.clone(), run_one(&url, name, scratch, LIMIT)?))).collect()
+    let urls = [Unit { portal, iqn, lun: 0 }.to_string()];
+    names.iter().map(|name| Ok((name.clone(), run_one(&urls, name, scratch, LIMIT)?))).collect()
 }
