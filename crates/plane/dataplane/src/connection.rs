@@ -15,8 +15,8 @@ use crate::registry::{LoginPlace, Notice, ProofTurn, SessionId};
 use crate::seat::Seat;
 use crate::session::{Ends, Session};
 use crate::unit::{self, Done, Ran};
-use iscsi::LoginQuestion;
 use iscsi::target::{self, Event, TargetRecord};
+use iscsi::{CloseReason, LoginQuestion};
 use management::Managed;
 use model::{CommandWindow, RefusedWhy};
 pub use paths::Joiner;
@@ -180,7 +180,7 @@ where
                     self.machine.respond_targets(task, &records);
                 }
                 Event::Closed(reason) => {
-                    tracing::debug!(peer = %self.ends.peer, %reason, "the connection is over");
+                    self.log_end(reason);
                     self.tell_of_refusal(reason);
                     if self.penalty.is_none() {
                         (self.place, self.turn) = (None, None);
@@ -189,6 +189,16 @@ where
             }
         }
         progress
+    }
+
+    /// Whoever looks for the cause of a host's "connection error" finds it in the log.
+    fn log_end(&self, reason: CloseReason) {
+        let is_cut_off =
+            matches!(reason, CloseReason::Violation(_) | CloseReason::PeerSilent | CloseReason::OutputStuck);
+        match &self.session {
+            Some(_) if is_cut_off => tracing::warn!(peer = %self.ends.peer, %reason, "a host was cut off"),
+            _ => tracing::debug!(peer = %self.ends.peer, %reason, "the connection is over"),
+        }
     }
 
     /// True when no earlier session of this nexus still runs anything.
