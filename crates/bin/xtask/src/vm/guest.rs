@@ -76,14 +76,14 @@ impl Guest {
                 bail!("the guest did not end within {limit:?}; {}", self.last_words());
             }
             for entry in fs::read_dir(self.share.join("asks"))? {
-                let entry = entry?;
-                let question = entry.file_name().to_string_lossy().into_owned();
-                let told = answer(&question)?;
-                fs::remove_file(entry.path())?;
-                // The guest reads it as soon as it is there.
-                let unfinished = self.share.join("told");
-                fs::write(&unfinished, told)?;
-                fs::rename(unfinished, self.share.join("answers").join(&question))?;
+                let question = entry?.file_name().to_string_lossy().into_owned();
+                // The guest takes the question away when it has the answer: its open fails where a file goes at once.
+                let answered = self.share.join("answers").join(&question);
+                if !answered.exists() {
+                    let unfinished = self.share.join("told");
+                    fs::write(&unfinished, answer(&question)?)?;
+                    fs::rename(unfinished, answered)?;
+                }
             }
             if verbose {
                 let said = self.said();
