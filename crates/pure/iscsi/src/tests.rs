@@ -4,6 +4,7 @@ mod connections;
 mod data_in;
 mod data_out;
 mod digests;
+mod hostile;
 mod initiator;
 mod login;
 mod lossy;

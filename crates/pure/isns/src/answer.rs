@@ -189,6 +189,27 @@ mod tests {
     }
 
     #[test]
+    fn answer_of_every_shorter_prefix_is_waited_for_or_a_violation() {
+        let mut payload = Writer(vec![0, 0, 0, 0]);
+        payload.text(Tag::ENTITY_IDENTIFIER, "array1");
+        payload.bytes(Tag::DELIMITER, &[]);
+        payload.number(Tag::REGISTRATION_PERIOD, 90);
+        let whole = emit(Function::DEV_ATTR_QRY.answer(), 0, 3, &payload.0);
+        for end in 0..whole.len() {
+            let mut answers = Answers::default();
+            answers.handle(&whole[..end]);
+            assert_eq!(answers.poll().map(|answer| answer.is_some()), Ok(false), "{end} bytes on the wire");
+        }
+        // The same, by a server that says that this is all.
+        for end in 4..payload.0.len() {
+            let cut = answered(|it| it.0.extend(&payload.0[4..end]));
+            let read: Vec<_> = cut.attributes().collect();
+            let borders = [4, 20, 28, 40];
+            assert_eq!(read.iter().all(Result::is_ok), borders.contains(&end), "{end} bytes of attributes: {read:?}");
+        }
+    }
+
+    #[test]
     fn answer_that_is_cut_short_is_a_violation() {
         let cut = answered(|it| it.0.extend([0, 0, 0, 1, 0, 0, 0, 8, 1, 2, 3, 4]));
         assert_eq!(cut.tells(Tag::ENTITY_IDENTIFIER), Err(Violation::AttributeCut));

@@ -509,6 +509,18 @@ fn ahs_vector() {
 }
 
 #[test]
+fn ahs_that_is_cut_short_anywhere_is_refused() {
+    let mut whole = vec![0x00, 0x11, 0x01, 0x00];
+    whole.extend(16..32);
+    let first = whole.len();
+    whole.extend([0x00, 0x05, 0x02, 0x00, 0x00, 0x00, 0x02, 0x00]);
+    for end in (1..whole.len()).filter(|&end| end != first) {
+        assert_eq!(Ahs::parse(&whole[..end]), Err(Violation::AhsLength), "{end} bytes");
+    }
+    assert!(Ahs::parse(&whole[..first]).is_ok_and(|ahs| ahs.expected_read_bytes.is_none()));
+}
+
+#[test]
 fn ahs_that_lies_about_its_length_or_type_is_refused() {
     for (bytes, broken) in [
         (&[0, 0, 1, 0][..], Violation::AhsLength),

@@ -143,6 +143,16 @@ fn data_in_is_sent_again_until_its_status_is_acknowledged() {
 }
 
 #[test]
+fn status_acknowledged_from_the_future_or_the_past_is_kept_as_it_was() {
+    let (mut rig, all) = answered(1, 3000);
+    for expected in [3, 1000, 1 << 30, 1 << 31, u32::MAX, 0, 1] {
+        rig.receive(&acknowledge(expected));
+        rig.receive(&snack(SnackType::DataOrR2t, 1, 0, 0));
+        assert_eq!(rig.said(), all, "ExpStatSN {expected}");
+    }
+}
+
+#[test]
 fn status_that_was_lost_is_sent_again_with_what_the_window_is_now() {
     let mut rig = rig(1);
     for tag in 1..=2 {

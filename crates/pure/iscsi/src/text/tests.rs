@@ -33,6 +33,20 @@ fn pairs_without_end_equals_or_key_are_refused() {
 }
 
 #[test]
+fn pairs_of_text_that_is_cut_short_anywhere_are_refused() {
+    let text = b"InitiatorName=iqn.2000-01.a:b\0CHAP_R=0bYQ==\0Empty=\0";
+    for end in 0..text.len() {
+        let whole = end == 0 || text[end - 1] == 0;
+        let expected = if whole {
+            Ok(text[..end].iter().filter(|&&byte| byte == 0).count())
+        } else {
+            Err(Violation::PairWithoutEnd)
+        };
+        assert_eq!(pairs(&text[..end]).map(|pairs| pairs.len()), expected, "{end} bytes");
+    }
+}
+
+#[test]
 fn pairs_bound_keys_and_their_number() {
     let longest = format!("{}=v\0", "K".repeat(63));
     assert!(pairs(longest.as_bytes()).is_ok());
