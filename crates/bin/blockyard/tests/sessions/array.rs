@@ -43,9 +43,13 @@ pub struct Array {
 
 impl Array {
     pub async fn start(world: &Sim, shards: usize) -> Self {
+        Self::within(Limits::of(Budget { shards, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 }), world).await
+    }
+
+    /// A data plane within these bounds.
+    pub async fn within(limits: Limits, world: &Sim) -> Self {
         let machine = world.add_node(portal().ip());
         let disk = machine.add_disk("/lun0", DiskShape::of(DISK_BLOCKS * 512));
-        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 });
         let (orders, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
         for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {

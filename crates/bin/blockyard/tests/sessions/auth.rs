@@ -9,8 +9,10 @@ use iscsi::pdu::{
 use model::{ChapAlgorithm, Demand, Proof, RefusedWhy, event};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::IoSlice;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -252,6 +254,44 @@ fn half_open_logins_are_bounded_and_keep_no_host_out() {
             assert!(!is_open(stream).await, "a login takes fifteen seconds at most");
         }
         assert_eq!(array.sessions().await.iter().filter(|session| session.target.is_none()).count(), 0);
+    });
+}
+
+/// Two thousand logins that stand half-done, and two hundred sessions whose hosts go away and come back again and again:
+/// a new login waits for none of them (CVE-2026-23216, and logins that hold up every other in LIO).
+#[test]
+fn login_waits_neither_for_half_done_ones_nor_for_sessions_that_break_off() {
+    play(28, async |sim, _| {
+        let mut half_done = Vec::new();
+        let (over, came_in) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+        for last in 100..120 {
+            let node = sim.add_node(std::net::IpAddr::from([10, 0, 0, last]));
+            for _ in 0..100 {
+                let stream = node.connect(portal(), StreamOptions::default()).await.unwrap();
+                let begun = [0x43, 0x87, 0, 0, 0, 0, 0, 100];
+                poll_fn(|cx| stream.poll_write(cx, &[IoSlice::new(&begun)])).await.unwrap();
+                half_done.push(stream);
+            }
+            for isid in (last - 100) * 10..(last - 99) * 10 {
+                let (node, over, came_in) = (node.clone(), over.clone(), came_in.clone());
+                sim.spawn(async move {
+                    while !over.get() {
+                        let is_in = Host::is_let_in(&node, &Login::of("web", isid)).await;
+                        came_in.set(came_in.get() + usize::from(is_in));
+                        node.sleep(Duration::from_millis(300)).await;
+                    }
+                });
+            }
+        }
+        for isid in 0..10 {
+            let since = sim.now();
+            assert!(Host::is_let_in(sim, &Login::of("other", isid)).await);
+            assert!(sim.now().since(since) < Duration::from_secs(1), "{:?}", sim.now().since(since));
+            sim.sleep(Duration::from_millis(150)).await;
+        }
+        over.set(true);
+        assert!(came_in.get() > 400, "{} sessions broke off", came_in.get());
+        sim.sleep(Duration::from_secs(1)).await;
     });
 }
 

@@ -59,13 +59,17 @@ fn commands_that_end_with_a_connection_are_told_of_on_the_next() {
 fn session_is_joined_by_nobody_but_its_initiator() {
     play(2, async |sim, _| {
         let login = Login::of(OPEN, 1);
-        let first = Host::login(sim, &login).await;
-        for stranger in [Login::of(OPEN, 2), Login::of("web", 1)] {
-            assert_eq!(refused(first.another(&stranger, 1, 1, portal()).await), LoginStatus::SessionDoesNotExist);
+        let mut first = Host::login(sim, &login).await;
+        // As one more connection, and in the place of the one that is there.
+        for (stranger, cid) in
+            [Login::of(OPEN, 2), Login::of("web", 1)].iter().flat_map(|login| [(login, 1), (login, 0)])
+        {
+            assert_eq!(refused(first.another(stranger, cid, 1, portal()).await), LoginStatus::SessionDoesNotExist);
         }
         let unproven = Login { unproven: true, ..Login::of("web", 1) };
         let told = refused(first.another(&unproven, 1, 1, portal()).await);
         assert_eq!(told, LoginStatus::AuthenticationFailure, "who proves nothing learns nothing of sessions");
+        first.take_attention().await;
     });
 }
 

@@ -5,7 +5,7 @@ use block::Buf;
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
-use iscsi::pdu::{AsyncEvent, Cid, CmdSn, Isid, Lun, TaskAttribute, Tsih};
+use iscsi::pdu::{AsyncEvent, Cid, CmdSn, Isid, Lun, TaskAttribute, TaskFunction, TaskFunctionOutcome, Tsih};
 use iscsi::{Gathered, IscsiName, TaskId};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
@@ -225,7 +225,16 @@ impl Host {
         let data_in = if data.is_none() { DataIn::Into(Buf::zeroed(512)) } else { DataIn::None };
         let task = self.submit_data(cdb, data, data_in);
         let done = self.completion(task, cdb).await;
-        (done.status, judge(&done).err().filter(|_| done.status == 2))
+        (done.status, if done.status == 2 { judge(&done).err() } else { None })
+    }
+
+    /// What a task management function about the unit that is addressed comes to.
+    pub async fn manage(&mut self, function: TaskFunction) -> TaskFunctionOutcome {
+        let task = self.machine.manage(function, Lun(self.lun << 48), None).unwrap();
+        match self.next().await {
+            Event::TaskManagement { task: answered, outcome } if answered == task => outcome,
+            other => panic!("{function:?} was answered with {other:?}"),
+        }
     }
 
     /// WRITE SAME (16) of zeros that unmaps `blocks` from `block` on: a command that carries one block.

@@ -9,6 +9,7 @@
 
 mod array;
 mod auth;
+mod bounds;
 mod care;
 mod connections;
 mod copies;
@@ -28,11 +29,14 @@ mod sanitize;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};
+use iscsi::pdu::{TaskFunction, TaskFunctionOutcome};
 use model::{RefusedWhy, SessionEnd, SessionKind, SessionReport, code, event};
 use shard::World;
 use sim::{DiskFaults, Sim};
 use std::time::Duration;
 
+/// BUS DEVICE RESET FUNCTION OCCURRED.
+const RESET: (u8, u8) = (0x29, 3);
 /// How long a write takes while the disk is slow: less than a silent initiator is given.
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -256,5 +260,38 @@ fn session_that_is_killed_may_log_out_first_and_is_cut_off_when_it_does_not() {
             assert!(array.sessions().await.is_empty());
         }
         assert!(Host::is_let_in(sim, &Login::of("web", 2)).await, "it may log in again");
+    });
+}
+
+/// Who may reset a unit is whoever it is presented to; all others are told, and no write that was answered is lost.
+#[test]
+fn reset_by_one_host_under_load_of_another_is_told_to_both_and_aims_at_what_is_there() {
+    play(10, async |sim, array| {
+        let (mut loader, mut resetter) =
+            (Host::login(sim, &Login::of("web", 1)).await, Host::login(sim, &Login::of("other", 2)).await);
+        for host in [&mut loader, &mut resetter] {
+            host.take_attention().await;
+        }
+        resetter.address(77);
+        for function in [TaskFunction::AbortTaskSet, TaskFunction::ClearTaskSet, TaskFunction::LogicalUnitReset] {
+            assert_eq!(resetter.manage(function).await, TaskFunctionOutcome::LunDoesNotExist, "{function:?}");
+        }
+        assert_eq!(loader.test_unit_ready().await, None, "nothing has happened to anybody");
+        resetter.address(0);
+        for (fill, function) in [(1, TaskFunction::LogicalUnitReset), (2, TaskFunction::TargetWarmReset)] {
+            loader.write(0, fill).await;
+            array.disk.set_faults(DiskFaults { latency: SLOW..=SLOW, ..DiskFaults::default() });
+            let begun = array.disk.counts().writes;
+            loader.submit_write(1, fill).await;
+            while array.disk.counts().writes == begun {
+                sim.sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(resetter.manage(function).await, TaskFunctionOutcome::Complete);
+            array.disk.set_faults(DiskFaults::default());
+            for host in [&mut resetter, &mut loader] {
+                assert_eq!(host.test_unit_ready().await, Some(RESET), "{function:?}");
+            }
+            assert_eq!((loader.read(0).await, loader.read(1).await), (vec![fill; 512], vec![fill; 512]));
+        }
     });
 }
