@@ -8,7 +8,12 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 const FOLDER: &str = "docs/conformance/";
-const SCENARIOS: &str = "tests/initiator-vm/";
+/// What is no test function and yet fails when it should: the files of these, and what they are called in a row.
+const PROGRAMS: [(&str, &str, &str); 3] = [
+    ("tests/initiator-vm/", "", "xtask vm"),
+    ("crates/bin/xtask/src/crowd", ".rs", "xtask crowd"),
+    ("fuzz/fuzz_targets/", ".rs", "fuzz"),
+];
 
 /// A requirement table: `[[row]]` with a section, our paraphrase, and how it stands.
 #[derive(Deserialize)]
@@ -60,11 +65,10 @@ impl Names {
     }
 }
 
-/// Finds broken rows, and rows that name a test which does not exist: a function, or a scenario as in `xtask vm portals`.
+/// Finds broken rows, and rows that name a test which does not exist: a function, or a program as in `xtask vm portals`.
 pub fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
-    let scenarios = tree.files.iter().filter_map(|file| file.path.strip_prefix(SCENARIOS));
-    let tests: BTreeSet<String> =
-        functions.iter().cloned().chain(scenarios.map(|name| format!("xtask vm {name}"))).collect();
+    let programs = tree.files.iter().filter_map(|file| program(&file.path));
+    let tests: BTreeSet<String> = functions.iter().cloned().chain(programs).collect();
     let mut findings = Vec::new();
     for file in tree.ending(".toml").filter(|file| file.path.starts_with(FOLDER)) {
         if file.path.starts_with("docs/conformance/libiscsi") {
@@ -85,6 +89,14 @@ pub fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
 
 fn unread(file: &TextFile, error: &anyhow::Error) -> Finding {
     Finding::new(&file.path, format!("{error:#}"))
+}
+
+/// What the file at `path` is called in a row.
+fn program(path: &str) -> Option<String> {
+    PROGRAMS.iter().find_map(|(folder, ending, called)| {
+        let name = path.strip_prefix(folder)?.strip_suffix(ending)?;
+        Some(format!("{called} {name}").trim_end().to_owned())
+    })
 }
 
 fn malformed(file: &TextFile, error: &toml::de::Error) -> Finding {
@@ -159,12 +171,19 @@ mod tests {
     }
 
     #[test]
-    fn scenario_of_a_guest_is_a_test() {
-        let row = "[[row]]\nsection = \"4.2\"\ntext = \"in order\"\nstatus = \"done\"\ntest = \"xtask vm portals\"\n";
-        let table = TextFile { path: "docs/conformance/spc.toml".into(), text: row.into() };
-        let script = TextFile { path: "tests/initiator-vm/portals".into(), text: String::new() };
-        assert_eq!(check(&Tree { files: vec![table, script] }, &BTreeSet::new()), Vec::new());
-        assert!(faults(row)[0].contains("there is no test `xtask vm portals`"));
+    fn scenario_of_a_guest_load_and_fuzz_target_are_tests() {
+        for (name, path) in [
+            ("xtask vm portals", "tests/initiator-vm/portals"),
+            ("xtask crowd", "crates/bin/xtask/src/crowd.rs"),
+            ("fuzz pdu", "fuzz/fuzz_targets/pdu.rs"),
+        ] {
+            let row =
+                format!("[[row]]\nsection = \"4.2\"\ntext = \"in order\"\nstatus = \"done\"\ntest = \"{name}\"\n");
+            let table = TextFile { path: "docs/conformance/spc.toml".into(), text: row.clone() };
+            let program = TextFile { path: path.into(), text: String::new() };
+            assert_eq!(check(&Tree { files: vec![table, program] }, &BTreeSet::new()), Vec::new());
+            assert!(faults(&row)[0].contains(&format!("there is no test `{name}`")));
+        }
     }
 
     #[test]
