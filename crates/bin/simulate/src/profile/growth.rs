@@ -183,6 +183,7 @@ impl Growth<'_> {
 
     /// What goes on in the background comes to its end, though hosts write, disks die and the power goes meanwhile.
     async fn finish(&mut self) -> Judged<()> {
+        let mut has_lost = false;
         for _ in 0..self.stage.chance.below(3) {
             let report = self.stage.pool().await?;
             if report.reshape().is_none() && report.rebuild().is_none() {
@@ -192,7 +193,10 @@ impl Growth<'_> {
             self.stage.world.sleep(self.stage.chance.moment(WORK_TIME_MAX)).await;
             let step = match self.stage.chance.below(4) {
                 0..=1 => self.families.go_dark().await?,
-                2 => self.lose_one().await?,
+                2 if !has_lost => {
+                    has_lost = self.lose_one().await?;
+                    Step::Done
+                }
                 _ => Step::Done,
             };
             self.families.end_round(&traffic, step).await?;
@@ -223,15 +227,16 @@ impl Growth<'_> {
         }
     }
 
-    /// A member of a group that is laid out anew dies; that is borne.
-    async fn lose_one(&mut self) -> Judged<Step> {
+    /// A member of a group that is laid out anew dies, if there is one. It is borne once: nobody may have noticed yet.
+    async fn lose_one(&mut self) -> Judged<bool> {
         let is_whole = |group: &GroupReport| group.members.iter().all(|member| member.state == MemberState::InSync);
         let moves = |group: &GroupReport| group.reshape.is_some() && is_whole(group);
         if let Some(group) = self.a_group(moves).await? {
             let member = &group.members[self.stage.chance.index(group.members.len())];
             let disk = member.disk.clone().ok_or("a member in step has no disk")?;
             self.pool.handle(self.stage, &disk)?.fail();
+            return Ok(true);
         }
-        Ok(Step::Done)
+        Ok(false)
     }
 }
