@@ -4,16 +4,17 @@
 
 mod attack;
 mod guests;
+mod hall;
 mod steady;
 
 use crate::bench::measure::{resident_kib, stay_on};
-use crate::client::{Caller, Client};
-use crate::target::product::{Launch, Product};
-use crate::target::{Target, Unit, free_portal};
+use crate::client::Client;
+use crate::target::Target;
 use anyhow::{Context, Result};
 use attack::Attack;
 use clap::Args;
 use guests::Guests;
+use hall::Hall;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::time::{Duration, Instant};
 use steady::Rate;
@@ -26,18 +27,22 @@ const STEADY: usize = 16;
 const SESSION_KIB_MAX: f64 = 32.0;
 /// What is left to those who behave.
 const SHARE_MIN: f64 = 0.8;
-/// A name that has to prove something, and what it is.
-const GUARDED: u16 = 60_000;
-const SECRET: &str = "a secret that nobody guesses";
+/// The number of the one who comes late; of those who are measured, and of the crowd, the first.
+const LATE: u16 = 100;
+const FIRST_STEADY: u16 = 0;
+const FIRST_GUEST: u16 = 1000;
 
 #[derive(Args)]
 pub struct Options {
     /// Sessions of the crowd, each of an initiator of its own; with those who are measured the default is all that there may be
     #[arg(long, default_value_t = 2048 - STEADY as u16 - 1)]
     sessions: u16,
-    /// Units of the target
+    /// Units of the target that everybody sees
     #[arg(long, default_value_t = 1024)]
     units: u16,
+    /// Instead, a host for each initiator and a target for every four of them: 4,096 units, 512 targets, 16,384 LUN maps
+    #[arg(long)]
+    table: bool,
     /// How long each measurement lasts
     #[arg(long, default_value_t = 5)]
     seconds: u64,
@@ -48,23 +53,26 @@ pub fn run(options: &Options) -> Result<bool> {
     raise_descriptors()?;
     stay_on(CLIENT_CORE).context("cannot stay on the clients' core")?;
     let scratch = tempfile::tempdir()?;
-    let (product, units) = furnish(scratch.path(), options)?;
-    let (pid, span) = (product.pid(), Duration::from_secs(options.seconds));
+    let guests: Vec<u16> = (FIRST_GUEST..FIRST_GUEST + options.sessions).collect();
+    let steady = FIRST_STEADY..FIRST_STEADY + STEADY as u16;
+    let callers: Vec<u16> = steady.clone().chain([LATE]).chain(guests.iter().copied()).collect();
+    let hall = Hall::open(scratch.path(), options, &callers)?;
+    let (pid, span) = (hall.product.pid(), Duration::from_secs(options.seconds));
     let mut steady: Vec<Client> =
-        (0..STEADY).map(|n| Client::log_in(&units[n % units.len()], n as u16)).collect::<Result<_>>()?;
+        steady.map(|number| Client::log_in(hall.unit(number)?, number)).collect::<Result<_>>()?;
     let alone = steady::measure(&mut steady, span)?;
     let before = resident_kib(pid)?;
-    let guests = Guests::welcome(&units, options.sessions)?;
+    let guests = Guests::welcome(&hall, &guests)?;
     let each = (resident_kib(pid)? - before) as f64 / f64::from(options.sessions);
     let served = guests.commands;
     println!("login storm    {} sessions in {:.1?}", options.sessions, guests.logged_in_within);
     println!("memory         {} MiB before, {each:.1} KiB for each session", before >> 10);
     let crowded = steady::measure(&mut steady, span)?;
-    let attack = Attack::begin(&units[0]);
+    let attack = Attack::begin(hall.unit(FIRST_STEADY)?);
     let attacked = steady::measure(&mut steady, span)?;
     let peak = resident_kib(pid)?;
     let begin = Instant::now();
-    let late = Client::log_in(&units[0], 100);
+    let late = Client::log_in(hall.unit(LATE)?, LATE);
     let welcome = begin.elapsed();
     let harm = attack.end()?;
     println!("attack         {harm}");
@@ -78,7 +86,7 @@ pub fn run(options: &Options) -> Result<bool> {
     print("under attack", &attacked, &alone);
     let all_live = guests.leave()?;
     println!("sessions       {all_live} of {} live; {served} commands of theirs ended with GOOD", options.sessions);
-    let log_lines = product.log_lines()?;
+    let log_lines = hall.product.log_lines()?;
     println!("log            {log_lines} lines");
     let well = late.is_ok() && all_live == options.sessions && each <= SESSION_KIB_MAX;
     let share = attacked.per_second / alone.per_second;
@@ -99,35 +107,4 @@ fn raise_descriptors() -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     Ok(setrlimit(Resource::Nofile, limit)?)
-}
-
-/// A daemon with one target of so many units, for everybody.
-fn furnish(folder: &std::path::Path, options: &Options) -> Result<(Product, Vec<Unit>)> {
-    let portal = free_portal()?;
-    let product = Product::launch(Launch {
-        folder: folder.to_owned(),
-        portals: vec![portal],
-        core: Some(SERVER_CORE),
-        arguments: vec!["--shards".into(), "1".into()],
-        wrapper: Vec::new(),
-    })?;
-    let secret = folder.join("secret");
-    std::fs::write(&secret, SECRET)?;
-    let guarded = Caller { number: GUARDED, ..Caller::default() }.name();
-    product.command(&["host", "add", "anyone", "--any"])?;
-    let secret = secret.to_string_lossy();
-    product.command(&["host", "add", "guarded", "--initiator", &guarded, "--chap-secret-file", &secret])?;
-    let iqn = format!("{}:crowd", crate::target::product::IQN);
-    product.command(&["target", "add", "crowd", "--iqn", &iqn])?;
-    let begin = Instant::now();
-    let mut units = Vec::new();
-    for lun in 0..options.units {
-        let (name, number) = (format!("unit{lun}"), lun.to_string());
-        product.command(&["volume", "create", &name, "64MiB", "--null"])?;
-        product.command(&["present", &name, "anyone", "--target", "crowd", "--lun", &number])?;
-        units.push(Unit { portal, iqn: iqn.clone(), lun });
-    }
-    product.command(&["present", "unit0", "guarded", "--target", "crowd", "--lun", "0"])?;
-    println!("units          {} made and presented in {:.1?}", options.units, begin.elapsed());
-    Ok((product, units))
 }

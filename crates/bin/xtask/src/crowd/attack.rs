@@ -1,6 +1,6 @@
 //! Strangers who mean harm: logins that are never ended, or one byte at a time, and guesses of a secret.
 
-use super::{GUARDED, SECRET};
+use super::hall::{GUARDED, SECRET};
 use crate::client::{Caller, Client};
 use crate::random::Random;
 use crate::target::Unit;

@@ -1,5 +1,6 @@
 //! The crowd: sessions that come all at once, do a little each, and stay.
 
+use super::hall::Hall;
 use crate::client::{Caller, Client, ensure_good};
 use crate::target::Unit;
 use anyhow::{Context, Result, anyhow};
@@ -27,30 +28,31 @@ pub struct Guests {
 }
 
 impl Guests {
-    /// All of them log in at once; each writes and reads a block of its unit.
-    pub fn welcome(units: &[Unit], sessions: u16) -> Result<Self> {
+    /// All of them, with these numbers, log in at once; each writes and reads a block of its unit.
+    pub fn welcome(hall: &Hall, numbers: &[u16]) -> Result<Self> {
         let leave = Arc::new(AtomicBool::new(false));
         let (ready, done) =
             (Arc::new(Barrier::new(usize::from(THREADS) + 1)), Arc::new(Barrier::new(usize::from(THREADS) + 1)));
         let threads = (0..THREADS)
             .map(|thread| {
-                let (units, leave) = (units.to_vec(), leave.clone());
-                let (ready, done) = (ready.clone(), done.clone());
-                let numbers: Vec<u16> = (thread..sessions).step_by(usize::from(THREADS)).collect();
-                thread::spawn(move || {
-                    let clients = log_in(&units, thread, &numbers);
+                let (ready, done, leave) = (ready.clone(), done.clone(), leave.clone());
+                let numbers = numbers.iter().skip(usize::from(thread)).step_by(usize::from(THREADS));
+                let seats = numbers.map(|&number| Ok((number, hall.unit(number)?.clone())));
+                let seats: Vec<(u16, Unit)> = seats.collect::<Result<_>>()?;
+                Ok(thread::spawn(move || {
+                    let clients = log_in(thread, &seats);
                     ready.wait();
                     let served = clients.and_then(|mut clients| use_each(&mut clients).map(|()| clients));
                     done.wait();
                     stay(served?, &leave)
-                })
+                }))
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let begin = Instant::now();
         ready.wait();
         let logged_in_within = begin.elapsed();
         done.wait();
-        Ok(Self { threads, leave, logged_in_within, commands: 4 * u32::from(sessions) })
+        Ok(Self { threads, leave, logged_in_within, commands: 4 * u32::try_from(numbers.len())? })
     }
 
     /// How many of them were there to the end.
@@ -64,14 +66,14 @@ impl Guests {
     }
 }
 
-fn log_in(units: &[Unit], thread: u16, numbers: &[u16]) -> Result<Vec<Client>> {
+fn log_in(thread: u16, seats: &[(u16, Unit)]) -> Result<Vec<Client>> {
     let [high, low] = thread.to_be_bytes();
     let from = Some(Ipv4Addr::new(127, 1, high, low + 1));
-    let one = |&number: &u16| {
-        let caller = Caller { number: 1000 + number, from, ..Caller::default() };
-        Client::log_in_as(&units[usize::from(number) % units.len()], &caller).with_context(|| format!("guest {number}"))
+    let one = |(number, unit): &(u16, Unit)| {
+        let caller = Caller { number: *number, from, ..Caller::default() };
+        Client::log_in_as(unit, &caller).with_context(|| format!("guest {number}"))
     };
-    numbers.iter().map(one).collect()
+    seats.iter().map(one).collect()
 }
 
 fn use_each(clients: &mut [Client]) -> Result<()> {

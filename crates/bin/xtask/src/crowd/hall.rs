@@ -1,0 +1,117 @@
+//! Where the crowd goes: a daemon with targets, units and hosts, and who has which unit.
+
+use super::{Options, SERVER_CORE};
+use crate::client::Caller;
+use crate::target::product::{IQN, Launch, Product};
+use crate::target::{Unit, free_portal};
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// A name that has to prove something, and what it is.
+pub const GUARDED: u16 = 60_000;
+pub const SECRET: &str = "a secret that nobody guesses";
+/// Hosts of one group, which sees one target of the load table; and the units of that.
+const HOSTS_OF_TARGET: usize = 4;
+const UNITS_OF_TARGET: usize = 8;
+
+pub struct Hall {
+    pub product: Product,
+    units: BTreeMap<u16, Unit>,
+}
+
+impl Hall {
+    /// A daemon with a unit for each of the callers with these numbers.
+    pub fn open(folder: &Path, options: &Options, callers: &[u16]) -> Result<Self> {
+        let portal = free_portal()?;
+        let product = Product::launch(Launch {
+            folder: folder.to_owned(),
+            portals: vec![portal],
+            core: Some(SERVER_CORE),
+            arguments: vec!["--shards".into(), "1".into()],
+            wrapper: Vec::new(),
+        })?;
+        let mut hall = Self { product, units: BTreeMap::new() };
+        let begin = Instant::now();
+        if options.table {
+            hall.invite(callers)?
+        } else {
+            hall.welcome(options.units)?
+        }
+        for (&caller, at) in callers.iter().zip(0..) {
+            let (target, lun) = match options.table {
+                true => (at / HOSTS_OF_TARGET, at % UNITS_OF_TARGET),
+                false => (0, at % usize::from(options.units)),
+            };
+            hall.units.insert(caller, Unit { portal, iqn: iqn_of(target), lun: u16::try_from(lun)? });
+        }
+        hall.admit_guarded(folder)?;
+        println!("furnished      in {:.1?}: {}", begin.elapsed(), hall.product.command(&["status"])?.trim());
+        Ok(hall)
+    }
+
+    /// The unit of the caller with this number.
+    pub fn unit(&self, caller: u16) -> Result<&Unit> {
+        self.units.get(&caller).with_context(|| format!("nobody awaits caller {caller}"))
+    }
+
+    /// One target of so many units, for everybody.
+    fn welcome(&self, units: u16) -> Result<()> {
+        self.tell(&["host", "add", "anyone", "--any"])?;
+        self.add_target(0)?;
+        (0..usize::from(units)).try_for_each(|lun| self.add_unit(0, lun, "anyone"))
+    }
+
+    /// The load table: hosts of one name each, four to a group, and each group with a target and eight units of its own.
+    fn invite(&self, callers: &[u16]) -> Result<()> {
+        for (target, hosts) in callers.chunks(HOSTS_OF_TARGET).enumerate() {
+            let group = format!("group{target}");
+            let names: Vec<String> = hosts.iter().map(|number| format!("host{number}")).collect();
+            for (name, &number) in names.iter().zip(hosts) {
+                let initiator = Caller { number, ..Caller::default() }.name();
+                self.tell(&["host", "add", name, "--initiator", &initiator])?;
+            }
+            let members = names.iter().map(String::as_str);
+            self.tell(&["group", "add", &group].into_iter().chain(members).collect::<Vec<_>>())?;
+            self.add_target(target)?;
+            (0..UNITS_OF_TARGET).try_for_each(|lun| self.add_unit(target, lun, &group))?;
+        }
+        Ok(())
+    }
+
+    fn add_target(&self, target: usize) -> Result<()> {
+        self.tell(&["target", "add", &format!("target{target}"), "--iqn", &iqn_of(target)])
+    }
+
+    fn add_unit(&self, target: usize, lun: usize, host: &str) -> Result<()> {
+        let volume = format!("unit{target}-{lun}");
+        self.tell(&["volume", "create", &volume, "64MiB", "--null"])?;
+        self.tell(&["present", &volume, host, "--target", &format!("target{target}"), "--lun", &lun.to_string()])
+    }
+
+    /// A host that has to prove itself, for others to guess its secret.
+    fn admit_guarded(&self, folder: &Path) -> Result<()> {
+        let file = folder.join("secret");
+        std::fs::write(&file, SECRET)?;
+        let initiator = Caller { number: GUARDED, ..Caller::default() }.name();
+        self.tell(&[
+            "host",
+            "add",
+            "guarded",
+            "--initiator",
+            &initiator,
+            "--chap-secret-file",
+            &file.to_string_lossy(),
+        ])?;
+        self.tell(&["present", "unit0-0", "guarded", "--target", "target0", "--lun", "0"])
+    }
+
+    fn tell(&self, arguments: &[&str]) -> Result<()> {
+        self.product.command(arguments).map(drop)
+    }
+}
+
+fn iqn_of(target: usize) -> String {
+    format!("{IQN}:crowd{target}")
+}
