@@ -3,13 +3,14 @@
 use crate::balance::Candidate;
 use crate::links::Links;
 use model::{
-    Access, GroupAccess, Host, Iqn, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
+    Access, GroupAccess, Host, Iqn, Name, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
     VolumeId, only_fronts,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
-/// The operator's access table, and where each open volume has its home.
+/// The operator's access table, and where each open volume has its home. Never changed, but replaced whole.
 #[derive(Clone, Debug, Default)]
 pub struct AccessView {
     /// What control said.
@@ -18,7 +19,12 @@ pub struct AccessView {
     pub homes: BTreeMap<VolumeId, usize>,
     /// This machine's addresses, and their links.
     pub links: Links,
+    /// Which presentations there are for a target and a host; known once it was asked for.
+    pub(crate) shown: Shown,
 }
+
+/// Where in the table the presentations of each target to each host are.
+pub(crate) type Shown = OnceLock<BTreeMap<(Name, Name), Vec<usize>>>;
 
 /// Where a logical unit of a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,10 +207,15 @@ impl AccessView {
     }
 
     fn presentations<'a>(&'a self, target: &'a Target, host: &'a Host) -> impl Iterator<Item = &'a Presentation> {
-        self.access
-            .presentations
-            .iter()
-            .filter(|presentation| presentation.target == target.name && presentation.host == host.name)
+        let all = &self.access.presentations;
+        let shown = self.shown.get_or_init(|| {
+            let mut shown: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+            for (at, presentation) in all.iter().enumerate() {
+                shown.entry((presentation.target.clone(), presentation.host.clone())).or_default().push(at);
+            }
+            shown
+        });
+        shown.get(&(target.name.clone(), host.name.clone())).into_iter().flatten().map(|&at| &all[at])
     }
 }
 

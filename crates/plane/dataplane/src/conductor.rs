@@ -242,7 +242,7 @@ impl<W: World> Conductor<W> {
         let _one = self.publishing.exclusive(0..1).await;
         let homes = self.volumes.borrow().values().filter(|it| it.serves).map(|it| (it.id, it.home)).collect();
         let access = self.access.borrow().clone();
-        let view = Arc::new(AccessView { access, homes, links: self.links.borrow().clone() });
+        let view = Arc::new(AccessView { access, homes, links: self.links.borrow().clone(), ..AccessView::default() });
         for home in 0..self.seat.limits.shards {
             let view = view.clone();
             self.seat.call(home, move |seat| async move { seat.set_access(view) }).await;

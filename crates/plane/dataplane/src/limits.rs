@@ -73,7 +73,7 @@ impl Limits {
             sessions_max: 2048,
             logins_max: 1024,
             logins_per_address_max: 64,
-            units_max: 1024,
+            units_max: 4096,
             volume_bytes_max: 64 << 40,
             commands_per_session: 128,
             connections_per_session: 8,

@@ -1,6 +1,6 @@
 //! One shard of the data plane: what lives on it, and how it is spoken to.
 
-use crate::access::AccessView;
+use crate::access::{AccessView, LunMap};
 use crate::connection;
 use crate::events::Events;
 use crate::limits::Limits;
@@ -9,7 +9,7 @@ use crate::recording::Recordings;
 use crate::registry::{LoginPlace, Registry};
 use crate::unit::{self, Done, Ran, Unit};
 use cache::CacheShard;
-use model::{EventCode, Name, Raised, Subject, Timestamp, VolumeId};
+use model::{EventCode, Host, Name, Raised, Subject, Target, Timestamp, VolumeId};
 use shard::mailbox::{self, Receiver, Sender};
 use shard::{StreamHandle, StreamOptions, World};
 use std::cell::{Cell, RefCell};
@@ -93,6 +93,8 @@ pub struct Seat<W: World> {
     pub access: RefCell<Arc<AccessView>>,
     /// Counts replacements of `access`, so that sessions notice.
     pub access_epoch: Cell<u64>,
+    /// What sessions that were here since then see, one for all of a host in a target through a portal group.
+    lun_maps: RefCell<BTreeMap<(Name, Name, u16), Rc<LunMap>>>,
     /// The units at home here.
     pub units: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
     /// The pools at home here.
@@ -125,6 +127,7 @@ impl<W: World> Seat<W> {
             target_config: Rc::new(ticket.limits.target_config()),
             access: RefCell::default(),
             access_epoch: Cell::new(0),
+            lun_maps: RefCell::default(),
             units: RefCell::default(),
             pools: RefCell::default(),
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
@@ -186,10 +189,18 @@ impl<W: World> Seat<W> {
     pub fn set_access(&self, access: Arc<AccessView>) {
         let before = self.access.replace(access);
         self.access_epoch.set(self.access_epoch.get() + 1);
+        self.lun_maps.take();
         if self.access.borrow().port_groups() != before.port_groups() {
             let units: Vec<_> = self.units.borrow().values().cloned().collect();
             units.into_iter().for_each(|unit| self.set_port_groups(unit));
         }
+    }
+
+    /// What `host` sees in `target` through portals of the group `tag`, by the present access table.
+    pub fn luns(&self, target: &Target, host: &Host, tag: u16) -> Rc<LunMap> {
+        let mut maps = self.lun_maps.borrow_mut();
+        let map = maps.entry((target.name.clone(), host.name.clone(), tag));
+        map.or_insert_with(|| Rc::new(self.access.borrow().luns(target, host, tag))).clone()
     }
 
     /// The unit serves here from now on.

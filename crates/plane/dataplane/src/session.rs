@@ -28,7 +28,7 @@ pub struct Session<W: World> {
     target: String,
     /// The portal group through which it came in, as long as it lives.
     tag: u16,
-    luns: LunMap,
+    luns: Rc<LunMap>,
     access_epoch: u64,
     /// The units that know this nexus, their homes, and our commands for them that wait for data.
     attached: BTreeMap<VolumeId, (usize, Arc<Incoming>)>,
@@ -92,7 +92,7 @@ impl<W: World> Session<W> {
             peer: ends.peer,
             target,
             tag: seat.access.borrow().policy_at(ends.portal).tag,
-            luns: LunMap::new(),
+            luns: Rc::default(),
             access_epoch: 0,
             attached: BTreeMap::new(),
         };
@@ -173,7 +173,7 @@ impl<W: World> Session<W> {
             return true;
         }
         let Some(target) = view.target_of(&self.target) else { return false };
-        let luns = view.luns(target, host, self.tag);
+        let luns = self.seat.luns(target, host, self.tag);
         let changed = self.access_epoch != 0 && luns != self.luns;
         self.access_epoch = self.seat.access_epoch.get();
         self.luns = luns;
