@@ -1,6 +1,6 @@
 //! Portal groups, which are the target port groups of SCSI: through which of them hosts should come.
 
-use crate::setting::Settings;
+use crate::setting::{Settings, as_yes_or_no, yes_or_no};
 use crate::{Refusal, code};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -65,11 +65,9 @@ impl PortalGroupPolicy {
     /// *Errors*: there is no such setting, or the value is none for it.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Refusal> {
         let wrong = SETTINGS.wrong(key, value)?;
-        match (key, value) {
-            ("access", _) => self.access = GroupAccess::of(value).ok_or_else(wrong)?,
-            (_, "yes") => self.preferred = true,
-            (_, "no") => self.preferred = false,
-            _ => return Err(wrong()),
+        match key {
+            "access" => self.access = GroupAccess::of(value).ok_or_else(wrong)?,
+            _ => self.preferred = yes_or_no(value).ok_or_else(wrong)?,
         }
         Ok(())
     }
@@ -77,7 +75,7 @@ impl PortalGroupPolicy {
     /// Every setting with its value, as [`PortalGroupPolicy::set`] takes them.
     #[must_use]
     pub fn settings(&self) -> [(&'static str, String); 2] {
-        SETTINGS.with([self.access.to_string(), if self.preferred { "yes" } else { "no" }.to_owned()])
+        SETTINGS.with([self.access.to_string(), as_yes_or_no(self.preferred)])
     }
 }
 

@@ -67,3 +67,17 @@ pub(crate) fn as_rate(size: &Size) -> String {
 pub(crate) fn shown<T: fmt::Display>(value: Option<T>) -> String {
     value.map_or_else(|| "off".to_owned(), |value| value.to_string())
 }
+
+/// A setting that is on or off.
+pub fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
+/// As [`yes_or_no`] takes it.
+pub fn as_yes_or_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}

@@ -1,6 +1,6 @@
 //! How a volume is cached, and how fast it may be: what an operator sets with `volume set`.
 
-use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
+use crate::setting::{Settings, as_rate, as_yes_or_no, in_order, or_off, rate, shown, yes_or_no};
 use crate::{Refusal, Size, Span};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,6 +26,8 @@ pub struct VolumePolicy {
     pub guarantee_iops: Option<u64>,
     /// Its part when volumes compete.
     pub priority: u32,
+    /// True when hosts may eject and load its medium, as of a cartridge.
+    pub removable: bool,
 }
 
 impl Default for VolumePolicy {
@@ -39,6 +41,7 @@ impl Default for VolumePolicy {
             burst: Span::from_millis(100),
             guarantee_iops: None,
             priority: 100,
+            removable: false,
         }
     }
 }
@@ -70,7 +73,7 @@ pub enum ReadAhead {
 }
 
 /// The settings of a volume by name, and what may be written there.
-pub const VOLUME_SETTINGS: [(&str, &str); 8] = [
+pub const VOLUME_SETTINGS: [(&str, &str); 9] = [
     ("write-policy", "through, back or back-volatile"),
     ("cache-share", "a number from 0 to 10000"),
     ("read-ahead", "off, adaptive, or a size from 4KiB to 64MiB"),
@@ -79,9 +82,10 @@ pub const VOLUME_SETTINGS: [(&str, &str); 8] = [
     ("burst", "a span of at most an hour such as 100ms"),
     ("guarantee-iops", "a number above zero, or off"),
     ("priority", "a number from 1 to 10000"),
+    ("removable", "yes or no"),
 ];
 
-const SETTINGS: Settings<8> = Settings { owner: "volume", names: VOLUME_SETTINGS };
+const SETTINGS: Settings<9> = Settings { owner: "volume", names: VOLUME_SETTINGS };
 
 impl VolumePolicy {
     /// The setting `key` is `value`.
@@ -97,14 +101,15 @@ impl VolumePolicy {
             "bandwidth" => self.bandwidth = or_off(value, rate).ok_or_else(wrong)?,
             "burst" => self.burst = span(value).ok_or_else(wrong)?,
             "guarantee-iops" => self.guarantee_iops = or_off(value, positive).ok_or_else(wrong)?,
-            _ => self.priority = number(value, 1..=10_000).ok_or_else(wrong)?,
+            "priority" => self.priority = number(value, 1..=10_000).ok_or_else(wrong)?,
+            _ => self.removable = yes_or_no(value).ok_or_else(wrong)?,
         }
         in_order(("guarantee-iops", self.guarantee_iops), ("iops", self.iops), u64::to_string)
     }
 
     /// Every setting with its value, as [`VolumePolicy::set`] takes them.
     #[must_use]
-    pub fn settings(&self) -> [(&'static str, String); 8] {
+    pub fn settings(&self) -> [(&'static str, String); 9] {
         SETTINGS.with([
             self.write.as_str().to_owned(),
             self.cache_share.to_string(),
@@ -114,6 +119,7 @@ impl VolumePolicy {
             self.burst.to_string(),
             shown(self.guarantee_iops),
             self.priority.to_string(),
+            as_yes_or_no(self.removable),
         ])
     }
 }

@@ -218,6 +218,7 @@ impl<W: World> Unit<W> {
     /// *Errors*: what the device below says, or `Unsupported` for `back` without a log; writes are then acknowledged
     /// as before, and everything else holds.
     pub async fn set_policy(&self, policy: VolumePolicy) -> Result<(), IoError> {
+        self.logical_unit.set_removable(policy.removable);
         let Some(volume) = self.store.policed() else { return Ok(()) };
         let set = volume.set_policy(&policy_of(&policy)).await;
         let write = if set.is_ok() { policy.write } else { self.policy.get().write };

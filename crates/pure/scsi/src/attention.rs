@@ -37,9 +37,11 @@ pub(crate) enum UnitAttention {
     UsedThreshold,
     /// The target has other logical units.
     LunsChanged,
+    /// INQUIRY says something else than before.
+    InquiryDataChanged,
 }
 
-const IN_ORDER: [UnitAttention; 15] = [
+const IN_ORDER: [UnitAttention; 16] = [
     UnitAttention::PowerOn,
     UnitAttention::Reset,
     UnitAttention::CommandsCleared,
@@ -55,6 +57,7 @@ const IN_ORDER: [UnitAttention; 15] = [
     UnitAttention::AvailableThreshold,
     UnitAttention::UsedThreshold,
     UnitAttention::LunsChanged,
+    UnitAttention::InquiryDataChanged,
 ];
 
 impl UnitAttention {
@@ -73,6 +76,7 @@ impl UnitAttention {
             Self::CapacityChanged => AdditionalSense(0x2A, 0x09),
             Self::SoftThreshold | Self::AvailableThreshold | Self::UsedThreshold => AdditionalSense(0x38, 0x07),
             Self::LunsChanged => AdditionalSense(0x3F, 0x0E),
+            Self::InquiryDataChanged => AdditionalSense(0x3F, 0x03),
         }
     }
 

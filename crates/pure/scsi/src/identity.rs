@@ -48,6 +48,8 @@ pub struct Options {
     pub read_only: bool,
     /// True when the medium spins: no rate is reported then, else "non-rotating".
     pub rotational: bool,
+    /// True when the medium can be ejected, until [`LogicalUnit::set_removable`](crate::LogicalUnit::set_removable) says otherwise.
+    pub removable: bool,
     /// Whether UNMAP is offered.
     pub provisioning: Provisioning,
     /// The longest transfer of one command, in bytes; announced in VPD page B0.
@@ -61,6 +63,7 @@ impl Default for Options {
         Self {
             read_only: false,
             rotational: false,
+            removable: false,
             provisioning: Provisioning::Full,
             transfer_bytes_max: 4 << 20,
             tasks_max: 4096,

@@ -36,7 +36,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     fn standard_inquiry(&self, nexus: NexusId) -> Reply {
         let mut reply = Reply::new();
         reply.u8(self.peripheral(nexus));
-        reply.u8(0x00); // the medium is not removable
+        reply.u8(if self.medium.is_removable() { 0x80 } else { 0x00 }); // RMB
         reply.u8(0x06); // SPC-4
         reply.u8(0x10 | 0x02); // HISUP; response data format 2
         reply.u8((STANDARD_BYTES - 5) as u8);

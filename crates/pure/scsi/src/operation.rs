@@ -21,9 +21,11 @@ pub(crate) enum Verb {
     PersistentReserveOut,
     PopulateToken,
     PreFetch,
+    PreventAllow,
     Read,
     ReadCapacity10,
     ReadCapacity16,
+    ReadDefectData,
     ReceiveCopyResults,
     Release,
     ReportLuns,
@@ -83,11 +85,13 @@ pub(crate) struct Offered {
     pub atomic: bool,
     /// SANITIZE.
     pub sanitize: bool,
+    /// What ejects and loads.
+    pub removable: bool,
 }
 
 impl Offered {
     /// Every operation.
-    pub const ALL: Self = Self { unmap: true, atomic: true, sanitize: true };
+    pub const ALL: Self = Self { unmap: true, atomic: true, sanitize: true, removable: true };
 }
 
 /// One row of the table.
@@ -106,7 +110,7 @@ pub(crate) struct Operation {
     free: u128,
 }
 
-/// Not served while the unit is stopped.
+/// Not served while the unit is stopped, or its medium is not there.
 const MEDIUM: u16 = 1;
 /// Refused while the unit is write-protected.
 const WRITES: u16 = 2;
@@ -129,6 +133,8 @@ const ATOMIC: u16 = 256;
 const SANITIZES: u16 = 512;
 /// Served while the unit is being sanitized, and when that has failed (SBC-4, performing a sanitize operation).
 const MEANWHILE: u16 = 1024;
+/// Known only where the medium is removable.
+const REMOVABLE: u16 = 2048;
 
 /// FUA_NV of SBC-2: without meaning where every acknowledged block is stable.
 const FUA_NV: (usize, u8) = (1, 0x02);
@@ -141,12 +147,12 @@ const GROUP_16: (usize, u8) = (14, 0x3F);
 /// SCOPE and TYPE of PERSISTENT RESERVE OUT, where the service action has no use for them.
 const SCOPE_TYPE: (usize, u8) = (2, 0xFF);
 
-use Access::{Always, Keys, Own, Persistent, Reads, Starts, Writes};
+use Access::{Always, Keys, Own, Persistent, Prevents, Reads, Starts, Writes};
 use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, List, None as Nothing, OneBlock};
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 69] = [
+pub(crate) static OPERATIONS: [Operation; 72] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
     row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE | MEANWHILE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
@@ -156,7 +162,8 @@ pub(crate) static OPERATIONS: [Operation; 69] = [
     row("RESERVE (6)", Verb::Reserve, Own, Nothing, ALONE, &[0x16, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF), (3, 0xFF), (4, 0xFF)]),
     row("RELEASE (6)", Verb::Release, Own, Nothing, ALONE, &[0x17, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF)]),
     row("MODE SENSE (6)", Verb::ModeSense, Reads, Answer { at: 4, bytes: 1 }, STANDBY, &[0x1A, 0x08, 0xFF, 0xFF, 0xFF, 0], &[]),
-    row("START STOP UNIT", Verb::StartStopUnit, Starts, Nothing, 0, &[0x1B, 0x01, 0, 0, 0x05, 0], &[]),
+    row("START STOP UNIT", Verb::StartStopUnit, Starts, Nothing, 0, &[0x1B, 0x01, 0, 0, 0xF7, 0], &[]),
+    row("PREVENT ALLOW MEDIUM REMOVAL", Verb::PreventAllow, Prevents, Nothing, REMOVABLE, &[0x1E, 0, 0, 0, 0x01, 0], &[]),
     row("READ CAPACITY (10)", Verb::ReadCapacity10, Persistent, FixedAnswer(8), STANDBY, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
     row("READ (10)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x28, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
     row("WRITE (10)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0x2A, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),
@@ -164,6 +171,7 @@ pub(crate) static OPERATIONS: [Operation; 69] = [
     row("VERIFY (10)", Verb::Verify, Reads, ByteCheck, MEDIUM, &[0x2F, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
     row("PRE-FETCH (10)", Verb::PreFetch, Reads, Nothing, MEDIUM, &[0x34, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
     row("SYNCHRONIZE CACHE (10)", Verb::SynchronizeCache, Writes, Nothing, MEDIUM, &[0x35, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[SYNC_NV, GROUP_10]),
+    row("READ DEFECT DATA (10)", Verb::ReadDefectData, Reads, Answer { at: 7, bytes: 2 }, MEDIUM, &[0x37, 0, 0x1F, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
     row("WRITE SAME (10)", Verb::WriteSame, Writes, OneBlock, MEDIUM | WRITES, &[0x41, 0x08, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
     row("UNMAP", Verb::Unmap, Writes, List { at: 7, bytes: 2 }, MEDIUM | WRITES | UNMAPS, &[0x42, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
     row("SANITIZE, OVERWRITE", Verb::Sanitize, Writes, List { at: 7, bytes: 2 }, MEDIUM | WRITES | ACTION | ALONE | SANITIZES, &[0x48, 0xA1, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
@@ -216,6 +224,7 @@ pub(crate) static OPERATIONS: [Operation; 69] = [
     row("WRITE (12)", Verb::Write, Writes, BlocksOut, MEDIUM | WRITES, &[0xAA, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[FUA_NV, GROUP_12]),
     row("WRITE AND VERIFY (12)", Verb::WriteAndVerify, Writes, BlocksOut, MEDIUM | WRITES | ALONE, &[0xAE, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
     row("VERIFY (12)", Verb::Verify, Reads, ByteCheck, MEDIUM, &[0xAF, 0x16, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[GROUP_12]),
+    row("READ DEFECT DATA (12)", Verb::ReadDefectData, Reads, Answer { at: 6, bytes: 4 }, MEDIUM, &[0xB7, 0x1F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0], &[]),
 ];
 
 const fn row(
@@ -296,6 +305,11 @@ impl Operation {
         self.has(MEDIUM)
     }
 
+    /// True when the operation tells how large the medium is.
+    pub fn tells_size(&self) -> bool {
+        matches!(self.verb, Verb::ReadCapacity10 | Verb::ReadCapacity16)
+    }
+
     pub fn writes(&self) -> bool {
         self.has(WRITES)
     }
@@ -331,6 +345,7 @@ impl Operation {
         (offered.unmap || !self.has(UNMAPS))
             && (offered.atomic || !self.has(ATOMIC))
             && (offered.sanitize || !self.has(SANITIZES))
+            && (offered.removable || !self.has(REMOVABLE))
     }
 
     /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.
@@ -349,6 +364,9 @@ impl Operation {
         if self.verb == Verb::WriteSame && !offered.unmap {
             usage[1] &= !UNMAP_BIT;
         }
+        if self.verb == Verb::StartStopUnit && !offered.removable {
+            usage[4] &= !EJECT_BITS;
+        }
         usage
     }
 
@@ -364,6 +382,8 @@ impl Operation {
 
 /// UNMAP in byte 1 of WRITE SAME.
 const UNMAP_BIT: u8 = 0x08;
+/// LOEJ and the power condition in byte 4 of START STOP UNIT: taken from those who can eject the medium.
+pub(crate) const EJECT_BITS: u8 = 0xF2;
 
 #[cfg(test)]
 mod tests {

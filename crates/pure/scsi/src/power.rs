@@ -10,7 +10,7 @@ use block::{BlockDevice, Rope, Written};
 
 impl<D: BlockDevice> LogicalUnit<D> {
     /// START STOP UNIT (SBC-4). Power conditions and LOEJ are reserved bits here: the unit has no
-    /// power condition page, and its medium cannot be ejected.
+    /// power condition page, and its medium cannot be ejected (else see [`Self::start_stop_removable`]).
     pub(crate) async fn start_stop(&self, cdb: Cdb) -> Result<Rope, Failure> {
         let (start, no_flush) = (cdb.bit(4, 0), cdb.bit(4, 2));
         if !start && !no_flush {
@@ -44,8 +44,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if let Some(sense) = self.sanitize_sense() {
             return sense;
         }
-        if self.stopped.get() {
-            return Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED);
+        if let Some(sense) = self.medium_sense() {
+            return sense;
         }
         self.access_sense(nexus).unwrap_or(Sense::new(SenseKey::NoSense, AdditionalSense::NONE))
     }

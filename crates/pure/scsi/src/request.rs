@@ -5,7 +5,7 @@ use crate::alua;
 use crate::cdb::Cdb;
 use crate::command::DataNeed;
 use crate::copy;
-use crate::operation::{Data, Offered, Operation, Verb};
+use crate::operation::{Data, EJECT_BITS, Offered, Operation, Verb};
 use crate::reservation::check_list_length;
 use crate::sanitize;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
@@ -33,6 +33,8 @@ pub struct Shape {
     pub atomic_blocks_max: u32,
     /// True when the unit can be sanitized.
     pub sanitize: bool,
+    /// True when the medium can be ejected.
+    pub removable: bool,
     /// True when the unit never takes writes.
     pub read_only: bool,
 }
@@ -45,7 +47,12 @@ impl Shape {
 
     /// What of the table of operations there is.
     pub(crate) fn offered(&self) -> Offered {
-        Offered { unmap: self.unmap, atomic: self.atomic_blocks_max > 0, sanitize: self.sanitize }
+        Offered {
+            unmap: self.unmap,
+            atomic: self.atomic_blocks_max > 0,
+            sanitize: self.sanitize,
+            removable: self.removable,
+        }
     }
 
     /// The most blocks that one COMPARE AND WRITE may name: its data holds each of them twice.
@@ -126,6 +133,7 @@ impl Request {
             Verb::ExtendedCopy => copy::check_list_length(self.cdb),
             Verb::PopulateToken | Verb::WriteUsingToken => copy::check_ranges_length(self.cdb),
             Verb::Sanitize => sanitize::check_list_length(self.cdb, shape.block_bytes),
+            Verb::StartStopUnit if !shape.removable => check_no_eject(self.cdb),
             Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
             // Only a write without boundaries is whole.
             Verb::WriteAtomic if self.cdb.u16_at(10) != 0 => Err(Sense::cdb_byte(10)),
@@ -161,6 +169,15 @@ impl Request {
     }
 }
 
+/// Refuses what only a unit with a removable medium understands of START STOP UNIT.
+fn check_no_eject(cdb: Cdb) -> Result<(), Sense> {
+    match cdb.u8_at(4) & EJECT_BITS {
+        0 => Ok(()),
+        // The highest bit of those that are set; of eight, so it fits.
+        bits => Err(Sense::cdb_bit(4, bits.ilog2() as u8)),
+    }
+}
+
 fn number_at(cdb: Cdb, at: u32, bytes: u32) -> u64 {
     match bytes {
         1 => u64::from(cdb.u8_at(at)),
@@ -179,8 +196,9 @@ fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, S
         return Err(out_of_range);
     }
     let (blocks, blocks_max) = match operation.verb {
-        // WSNZ: no count does not mean all blocks to the end.
-        Verb::WriteSame if blocks == 0 => return Err(Sense::cdb_byte(blocks_at)),
+        Verb::WriteSame if behind == 0 => return Err(out_of_range),
+        // WSNZ is zero: no count means all blocks to the end.
+        Verb::WriteSame if blocks == 0 => (behind, WRITE_SAME_BLOCKS_MAX),
         Verb::WriteSame => (blocks, WRITE_SAME_BLOCKS_MAX),
         Verb::SynchronizeCache if blocks == 0 => (behind, u64::MAX),
         Verb::SynchronizeCache | Verb::PreFetch => (blocks, u64::MAX),

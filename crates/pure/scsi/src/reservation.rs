@@ -183,6 +183,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let access = match access {
             // START without a power condition.
             Access::Starts if cdb.bit(4, 0) && cdb.u8_at(4) >> 4 == 0 => Access::Persistent,
+            Access::Prevents if !cdb.bit(4, 0) => Access::Persistent,
             access => access,
         };
         let is_kept_out = self.is_kept_out(nexus, access, || self.nexuses.standing(nexus));

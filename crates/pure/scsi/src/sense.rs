@@ -76,8 +76,10 @@ impl AdditionalSense {
     pub(crate) const COMMAND_SEQUENCE_ERROR: Self = Self(0x2C, 0x00);
     pub(crate) const SANITIZE_COMMAND_FAILED: Self = Self(0x31, 0x03);
     pub(crate) const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self(0x39, 0x00);
+    pub(crate) const MEDIUM_NOT_PRESENT: Self = Self(0x3A, 0x00);
     pub(crate) const INTERNAL_TARGET_FAILURE: Self = Self(0x44, 0x00);
     pub(crate) const INVALID_MESSAGE: Self = Self(0x49, 0x00);
+    pub(crate) const MEDIUM_REMOVAL_PREVENTED: Self = Self(0x53, 0x02);
     pub(crate) const INSUFFICIENT_REGISTRATION_RESOURCES: Self = Self(0x55, 0x04);
     pub(crate) const INSUFFICIENT_RESOURCES_FOR_TOKEN: Self = Self(0x55, 0x0D);
 }

@@ -10,6 +10,7 @@ use crate::copy::{Copies, Tokens};
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
 use crate::incoming::Incoming;
 use crate::log::{Counters, Statistics};
+use crate::medium::Medium;
 use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::reservation::{InitiatorPort, ItNexus, Reservations};
@@ -37,6 +38,7 @@ pub struct LogicalUnit<D> {
     pub(crate) nexuses: Nexuses,
     pub(crate) mode: Cell<ModeParameters>,
     pub(crate) stopped: Cell<bool>,
+    pub(crate) medium: Medium,
     pub(crate) counters: Counters,
     pub(crate) reservations: Reservations,
     pub(crate) port_groups: PortGroups,
@@ -65,6 +67,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             nexuses: Nexuses::default(),
             mode: Cell::default(),
             stopped: Cell::new(false),
+            medium: Medium::new(options.removable),
             counters: Counters::default(),
             reservations: Reservations::default(),
             port_groups: PortGroups::default(),
@@ -99,6 +102,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             unmap: self.options.provisioning != Provisioning::Full,
             atomic_blocks_max: self.atomic_blocks_max(geometry),
             sanitize: self.sanitize.is_offered(),
+            removable: self.medium.is_removable(),
             read_only: self.options.read_only,
         }
     }
@@ -137,6 +141,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.tasks.abort(Affected::OfNexus(nexus));
         self.release_reserve_of(nexus);
         self.copies.forget(nexus);
+        self.medium.forget(nexus);
         self.nexuses.detach(nexus);
     }
 
@@ -238,6 +243,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let write_cache = self.mode.get().write_cache;
         self.mode.set(ModeParameters { write_cache, ..ModeParameters::default() });
         self.stopped.set(false);
+        self.medium.reset();
         self.reservations.set_reserved_by(None);
         self.nexuses.establish_for_all(UnitAttention::Reset);
     }

@@ -201,6 +201,9 @@ pub struct VolumeSettingOptions {
     /// Its part when volumes compete, against the 100 of others
     #[arg(long, value_name = "N")]
     pub priority: Option<String>,
+    /// Whether hosts may eject its medium and load it again: yes or no
+    #[arg(long, value_name = "YES|NO")]
+    pub removable: Option<String>,
 }
 
 /// Show a volume to a host.

@@ -139,8 +139,9 @@ fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result
         burst,
         guarantee_iops,
         priority,
+        removable,
     } = settings;
-    let values = [write_policy, cache_share, read_ahead, iops, bandwidth, burst, guarantee_iops, priority];
+    let values = [write_policy, cache_share, read_ahead, iops, bandwidth, burst, guarantee_iops, priority, removable];
     let names = VOLUME_SETTINGS.map(|(name, _)| name.to_owned());
     let settings: BTreeMap<String, String> =
         names.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect();

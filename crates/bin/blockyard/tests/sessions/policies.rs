@@ -163,3 +163,30 @@ fn limits_hold_at_once_and_hits_are_counted() {
         assert!(cache.hit_percent() > Some(90), "{cache:?}");
     });
 }
+
+#[test]
+fn removable_medium_is_ejected_and_loaded_and_stays_removable_after_a_restart() {
+    const READY: [u8; 6] = [0; 6];
+    let (eject, load) = ([0x1b, 0, 0, 0, 2, 0], [0x1b, 0, 0, 0, 3, 0]);
+    Sim::new(91).run(async move |sim| {
+        let (node, mut host) = furnished(&sim, 1).await;
+        assert_eq!(host.ask(&eject).await, Err((5, 0x24, 0)), "nobody has said that it may be");
+        set(&node, &[("removable", "yes")]).await.unwrap();
+        assert_eq!(host.ask(&READY).await, Err((6, 0x3f, 0x03)), "INQUIRY DATA HAS CHANGED");
+        assert_eq!(host.ask(&[0x12, 0, 0, 0, 96, 0]).await.unwrap()[1], 0x80, "RMB");
+        host.write(5, 0x51).await;
+        host.ask(&eject).await.unwrap();
+        assert_eq!(host.try_read(5).await, Err((2, 0x3a, 0)), "MEDIUM NOT PRESENT");
+        host.ask(&load).await.unwrap();
+        assert_eq!(host.read(5).await, [0x51; 512]);
+        host.ask(&eject).await.unwrap();
+        let node = node.restarted(1).await;
+        let mut host = Host::login(&sim, &Login::of(OPEN, 0)).await;
+        host.take_attention().await;
+        assert_eq!(host.read(5).await, [0x51; 512], "who starts finds it in its place");
+        host.ask(&eject).await.unwrap();
+        set(&node, &[("removable", "no")]).await.unwrap();
+        assert_eq!(host.ask(&READY).await, Err((6, 0x3f, 0x03)));
+        assert_eq!(host.read(5).await, [0x51; 512]);
+    });
+}

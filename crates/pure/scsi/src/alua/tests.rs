@@ -1,4 +1,5 @@
 use super::*;
+use crate::Options;
 use crate::operation::OPERATIONS;
 use crate::rig::*;
 use crate::{Keeper, Keeping, NotKept, Outcome, Status};
@@ -120,7 +121,9 @@ fn every_operation_is_served_in_the_states_that_allow_it() {
     let qualifier = [(Standby, 0x0B), (Unavailable, 0x0C), (Offline, 0x12), (Transitioning, 0x0A)];
     for state in STATES {
         for row in &OPERATIONS {
-            let unit = thin_unit(8, 32).with_keeper(Rc::new(Ports));
+            let bench = Bench { thin: Some(Thin::new(8, 32)), ..Bench::new(BLOCK as u32, BLOCKS) };
+            let unit = unit_over(bench, Options { removable: true, ..Options::default() });
+            let unit = unit.with_keeper(Rc::new(Ports));
             unit.port_groups.change(1, |group| group.state = state);
             let mut cdb = [0; 16];
             (cdb[0], cdb[1]) = (row.code(), row.action().unwrap_or(0));

@@ -77,8 +77,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if let Some(sense) = self.sanitize_sense() {
             return Err(sense);
         }
-        if self.stopped.get() {
-            return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED));
+        if let Some(sense) = self.medium_sense() {
+            return Err(sense);
         }
         if let Some(sense) = self.access_through(asker.port.portal_group_tag).sense() {
             return Err(sense);

@@ -13,9 +13,14 @@ fn thin() -> LogicalUnit<Bench> {
     unit_with(Options { provisioning: Provisioning::Thin, ..Options::default() })
 }
 
+/// A unit that knows every operation.
+fn full() -> LogicalUnit<Bench> {
+    unit_with(Options { provisioning: Provisioning::Thin, removable: true, ..Options::default() })
+}
+
 #[test]
 fn report_of_all_operations_lists_the_table() {
-    for (unit, count) in [(thin(), OPERATIONS.len()), (unit(), OPERATIONS.len() - 2)] {
+    for (unit, count) in [(full(), OPERATIONS.len()), (thin(), OPERATIONS.len() - 1), (unit(), OPERATIONS.len() - 3)] {
         for (options, descriptor_bytes) in [(0x00, 8), (0x80, 20)] {
             let data = ask(&unit, &codes(options, 0, 0, 65535));
             assert_eq!(u32::from_be_bytes(data[..4].try_into().expect("four")) as usize, data.len() - 4);
@@ -31,7 +36,7 @@ fn report_of_all_operations_lists_the_table() {
 
 #[test]
 fn report_of_one_operation_gives_its_usage_map() {
-    let unit = thin();
+    let unit = full();
     for row in &OPERATIONS {
         let action = u16::from(row.action().unwrap_or(0));
         let (right, wrong) = if row.action().is_some() { (2, 1) } else { (1, 2) };
@@ -73,6 +78,12 @@ fn report_without_unmap_does_not_show_its_bit() {
 }
 
 #[test]
+fn report_of_start_stop_unit_shows_what_ejects_where_something_can_be() {
+    assert_eq!(ask(&unit(), &codes(1, 0x1B, 0, 64))[8], 0x05);
+    assert_eq!(ask(&full(), &codes(1, 0x1B, 0, 64))[8], 0xF7);
+}
+
+#[test]
 fn dpo_and_fua_are_in_the_usage_maps_as_mode_sense_promises() {
     let unit = unit();
     assert_eq!(ask(&unit, &[0x1A, 0, 0x3F, 0, 255, 0])[2] & 0x10, 0x10);
@@ -103,7 +114,7 @@ fn bit_outside_the_usage_map_is_refused_where_it_stands() {
                 | (0x5F, 2, _)
         )
     };
-    let unit = thin();
+    let unit = full();
     for row in &OPERATIONS {
         let usage = row.usage(Offered::ALL);
         for (byte, bit) in (1..usage.len()).flat_map(|byte| (0..8).map(move |bit| (byte, bit))) {

@@ -114,6 +114,8 @@ pub(crate) enum Access {
     Writes,
     /// START STOP UNIT: [`Access::Persistent`] when it starts the unit, else [`Access::Writes`].
     Starts,
+    /// PREVENT ALLOW MEDIUM REMOVAL: [`Access::Persistent`] when it allows it, else [`Access::Writes`].
+    Prevents,
     /// PERSISTENT RESERVE IN and OUT: allowed under every persistent reservation, as far as the service action itself
     /// allows it, and to nobody under RESERVE.
     Keys,
@@ -127,7 +129,7 @@ impl Access {
         match self {
             Self::Always | Self::Persistent | Self::Keys | Self::Own => true,
             Self::Reads => !kind.excludes_reads(),
-            Self::Writes | Self::Starts => false,
+            Self::Writes | Self::Starts | Self::Prevents => false,
         }
     }
 
@@ -136,7 +138,7 @@ impl Access {
         match self {
             Self::Always | Self::Own => true,
             Self::Keys => false,
-            Self::Persistent | Self::Reads | Self::Writes | Self::Starts => is_own,
+            Self::Persistent | Self::Reads | Self::Writes | Self::Starts | Self::Prevents => is_own,
         }
     }
 }

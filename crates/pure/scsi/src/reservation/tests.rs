@@ -34,7 +34,7 @@ pub(super) fn shared_unit() -> (LogicalUnit<Bench>, Rc<Shelf>) {
 
 pub(super) fn shared_unit_over(bench: Bench) -> (LogicalUnit<Bench>, Rc<Shelf>) {
     let shelf = Rc::new(Shelf::default());
-    let unit = LogicalUnit::new(bench, identity(), Options::default());
+    let unit = LogicalUnit::new(bench, identity(), Options { removable: true, ..Options::default() });
     let unit = unit.with_keeper(shelf.clone()).with_sanitizer(Rc::new(Owner::default()));
     [HOST, OTHER, THIRD].into_iter().for_each(|nexus| log_in(&unit, nexus));
     (unit, shelf)

@@ -5,6 +5,7 @@ use crate::absent;
 use crate::alua::ACCESS_TURN;
 use crate::cdb::Cdb;
 use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute, TaskTag};
+use crate::defects;
 use crate::failure::{Failure, read_failure, read_sense, within, write_failure};
 use crate::lun::Lun;
 use crate::operation::{Operation, Verb};
@@ -124,9 +125,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.check_access(nexus, operation)?;
         self.check_reservation(nexus, operation.access, cdb)?;
         self.check_sanitize(operation)?;
-        if self.stopped.get() && operation.needs_medium() {
-            return Err(Sense::new(SenseKey::NotReady, AdditionalSense::INITIALIZING_COMMAND_REQUIRED).into());
-        }
+        self.check_medium(operation)?;
         if operation.writes() {
             self.check_writable(nexus)?;
         }
@@ -314,7 +313,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::ReportTargetPortGroups => self.report_target_port_groups(job.nexus, cdb, allocation),
             Verb::SetTargetPortGroups => self.set_target_port_groups(&job).await,
             Verb::ReportSupportedTaskManagement => self.report_task_management(cdb, allocation),
+            Verb::StartStopUnit if self.medium.is_removable() => self.start_stop_removable(job.nexus, cdb).await,
             Verb::StartStopUnit => self.start_stop(cdb).await,
+            Verb::PreventAllow => Ok(self.prevent_allow(job.nexus, cdb)),
+            Verb::ReadDefectData => Ok(defects::read_defect_data(cdb, allocation)),
             Verb::SynchronizeCache => self.synchronize_cache().await,
             Verb::Verify => self.verify(&job).await,
             Verb::WriteAndVerify => self.write_and_verify(&job).await,

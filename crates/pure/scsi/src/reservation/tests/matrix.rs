@@ -1,13 +1,13 @@
 //! Who may do what under which reservation: the tables of the standards, once more and by name.
 
 use super::*;
-use crate::operation::OPERATIONS;
+use crate::operation::{OPERATIONS, Verb};
 
 /// What a nexus that is kept out may do: under write exclusive types, under exclusive access types, under another's
 /// RESERVE. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various reservations") and, for
 /// the last, SPC-2; RESERVE and RELEASE have tests of their own.
 #[rustfmt::skip]
-const TABLE: [(&str, bool, bool, bool); 53] = [
+const TABLE: [(&str, bool, bool, bool); 56] = [
     ("TEST UNIT READY", true, true, false),
     ("REQUEST SENSE", true, true, true),
     ("READ (6)", true, false, false),
@@ -50,6 +50,9 @@ const TABLE: [(&str, bool, bool, bool); 53] = [
     ("SYNCHRONIZE CACHE (16)", false, false, false),
     ("WRITE SAME (16)", false, false, false),
     ("WRITE ATOMIC (16)", false, false, false),
+    ("PREVENT ALLOW MEDIUM REMOVAL", false, false, false),
+    ("READ DEFECT DATA (10)", true, false, false),
+    ("READ DEFECT DATA (12)", true, false, false),
     ("READ CAPACITY (16)", true, true, false),
     ("GET LBA STATUS (16)", true, false, false),
     ("REPORT LUNS", true, true, true),
@@ -67,6 +70,8 @@ const TABLE: [(&str, bool, bool, bool); 53] = [
 fn cdb(row: &crate::operation::Operation) -> [u8; 16] {
     let mut cdb = [0; 16];
     (cdb[0], cdb[1]) = (row.code(), row.action().unwrap_or(0));
+    // What allows is allowed: see below.
+    cdb[4] = u8::from(row.verb == Verb::PreventAllow);
     cdb
 }
 
@@ -124,6 +129,16 @@ fn start_stop_unit_may_start_for_everybody_and_stop_for_nobody_else() {
     assert!(!has_conflict(&unit, OTHER, &[0x1B, 0, 0, 0, 1, 0]));
     assert!(has_conflict(&unit, OTHER, &[0x1B, 0, 0, 0, 0x11, 0]), "a power condition");
     assert!(!has_conflict(&unit, HOST, &[0x1B, 0, 0, 0, 0, 0]));
+}
+
+#[test]
+fn medium_may_be_let_go_by_everybody_and_kept_by_nobody_else() {
+    let (unit, _) = shared_unit();
+    register(&unit, HOST, 1);
+    done(&out(&unit, HOST, RESERVE, 3, (1, 0)));
+    assert!(has_conflict(&unit, OTHER, &[0x1E, 0, 0, 0, 1, 0]));
+    assert!(!has_conflict(&unit, OTHER, &[0x1E, 0, 0, 0, 0, 0]));
+    assert!(!has_conflict(&unit, HOST, &[0x1E, 0, 0, 0, 1, 0]));
 }
 
 #[test]
