@@ -60,13 +60,14 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
     let mut well = true;
     for &mode in &options.mode {
         let begin = Instant::now();
+        let names = mode.concerned(&names);
         let outcomes = outcomes_of(mode, &names, options)?;
         if options.verbose {
             outcomes.iter().for_each(|(name, outcome)| println!("{name}: {outcome}"));
         }
         println!("{mode:?}: {} tests in {:.0} s", outcomes.len(), begin.elapsed().as_secs_f32());
         let table = expected.as_ref().map(|expected| (expected, mode));
-        well &= report(table, &names, &outcomes, options.only.is_empty());
+        well &= report(table, &names, &outcomes, options.only.is_empty() && mode.is_whole());
     }
     Ok(well)
 }

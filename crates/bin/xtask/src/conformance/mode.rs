@@ -2,10 +2,11 @@
 
 use crate::client::Client;
 use crate::target::product::Product;
-use crate::target::{self, Kind, Setup, Target, Unit};
+use crate::target::{self, Backing, Kind, Setup, Target, Unit};
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Where a second portal of the loopback interface listens.
@@ -27,6 +28,10 @@ pub enum Mode {
     Redirect,
     /// Over two paths
     Multipath,
+    /// A unit whose medium can be ejected: the tests that ask for one
+    Removable,
+    /// A unit that may not be written: the tests that ask for one
+    Readonly,
 }
 
 impl Mode {
@@ -40,27 +45,68 @@ impl Mode {
         match self {
             Self::Shards => setup.arguments = vec!["--shards".into(), "2".into()],
             Self::Redirect | Self::Multipath => setup.more_portals = vec![other],
-            Self::Plain | Self::Digests => {}
+            Self::Removable => setup.units.fill(Backing::Thin),
+            Self::Plain | Self::Digests | Self::Readonly => {}
         }
-        let target: Box<dyn Target> = if self == Self::Redirect {
-            let product = Product::start(&setup)?;
-            product.command(&["portal", "set", &other.to_string(), "role=data"])?;
-            product.command(&["portal", "set", &setup.portal.to_string(), "role=front"])?;
-            let at = Client::log_in(&product.units()[0], 0)?.portal;
-            ensure!(at == other, "a session is at {at}, and was to be sent to {other}");
-            Box::new(product)
-        } else {
-            target::start(kind, &setup)?
-        };
-        let urls = target.units().iter().map(|unit| self.urls(unit, other)).collect();
-        Ok((target, urls))
+        if kind != Kind::Blockyard {
+            let target = target::start(kind, &setup)?;
+            let urls = target.units().iter().map(|unit| self.urls(unit, other)).collect();
+            return Ok((target, urls));
+        }
+        let product = Product::start(&setup)?;
+        self.prepare(&product, setup.portal, other)?;
+        let urls = product.units().iter().map(|unit| self.urls(unit, other)).collect();
+        Ok((Box::new(product), urls))
+    }
+
+    /// True when all tests are run in this mode.
+    pub fn is_whole(self) -> bool {
+        self.suites().is_empty()
+    }
+
+    /// Those of `names` that are run in this mode.
+    pub fn concerned(self, names: &BTreeSet<String>) -> BTreeSet<String> {
+        let concerns = |name: &&String| self.suites().iter().any(|suite| name.starts_with(suite));
+        names.iter().filter(|name| self.is_whole() || concerns(name)).cloned().collect()
+    }
+
+    fn suites(self) -> &'static [&'static str] {
+        match self {
+            Self::Removable => &["NoMedia.", "PreventAllow.", "StartStopUnit."],
+            Self::Readonly => &["ReadOnly."],
+            Self::Plain | Self::Shards | Self::Digests | Self::Redirect | Self::Multipath => &[],
+        }
+    }
+
+    fn prepare(self, product: &Product, portal: SocketAddr, other: SocketAddr) -> Result<()> {
+        match self {
+            Self::Redirect => {
+                product.command(&["portal", "set", &other.to_string(), "role=data"])?;
+                product.command(&["portal", "set", &portal.to_string(), "role=front"])?;
+                let at = Client::log_in(&product.units()[0], 0)?.portal;
+                ensure!(at == other, "a session is at {at}, and was to be sent to {other}");
+            }
+            Self::Removable => {
+                for unit in 0..product.units().len() {
+                    product.command(&["volume", "set", &format!("tank/unit{unit}"), "--removable", "yes"])?;
+                }
+            }
+            Self::Readonly => {
+                for unit in (0..product.units().len()).map(|unit| format!("unit{unit}")) {
+                    product.command(&["unpresent", &unit, "anyone"])?;
+                    product.command(&["present", &unit, "anyone", "--target", &unit, "--lun", "0", "--read-only"])?;
+                }
+            }
+            Self::Plain | Self::Shards | Self::Digests | Self::Multipath => {}
+        }
+        Ok(())
     }
 
     fn urls(self, unit: &Unit, other: SocketAddr) -> Paths {
         match self {
-            Self::Plain | Self::Shards | Self::Redirect => vec![unit.to_string()],
             // A client without data digests passes over what it does not know.
             Self::Digests => vec![format!("{unit}?header_digest=crc32c&data_digest=crc32c")],
+            Self::Plain | Self::Shards | Self::Redirect | Self::Removable | Self::Readonly => vec![unit.to_string()],
             Self::Multipath => vec![unit.to_string(), Unit { portal: other, ..unit.clone() }.to_string()],
         }
     }
