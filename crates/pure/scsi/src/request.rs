@@ -196,9 +196,8 @@ fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, S
         return Err(out_of_range);
     }
     let (blocks, blocks_max) = match operation.verb {
-        Verb::WriteSame if behind == 0 => return Err(out_of_range),
-        // WSNZ is zero: no count means all blocks to the end.
-        Verb::WriteSame if blocks == 0 => (behind, WRITE_SAME_BLOCKS_MAX),
+        // WSNZ: no count does not mean all blocks to the end.
+        Verb::WriteSame if blocks == 0 => return Err(Sense::cdb_byte(blocks_at)),
         Verb::WriteSame => (blocks, WRITE_SAME_BLOCKS_MAX),
         Verb::SynchronizeCache if blocks == 0 => (behind, u64::MAX),
         Verb::SynchronizeCache | Verb::PreFetch => (blocks, u64::MAX),

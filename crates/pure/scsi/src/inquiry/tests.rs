@@ -100,7 +100,7 @@ fn vpd_block_limits_are_those_that_are_kept() {
     let data = page(&unit, 0xB0);
     let number = |at: usize| u32::from_be_bytes(data[at..at + 4].try_into().expect("four bytes"));
     assert_eq!(data.len(), 64);
-    assert_eq!(data[4..8], [0x00, 255, 0, 128], "COMPARE AND WRITE, granularity of a stripe");
+    assert_eq!(data[4..8], [0x01, 255, 0, 128], "WSNZ, COMPARE AND WRITE, granularity of a stripe");
     assert_eq!((number(8), number(12), number(16)), (8192, 8192, 0), "maximum, optimum, PRE-FETCH");
     assert_eq!((number(20), number(24)), (1 << 20, 256), "UNMAP blocks and descriptors");
     assert_eq!((number(28), number(32)), (8, 0x8000_0000), "UNMAP granularity and alignment");

@@ -93,7 +93,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let optimal = blocks_in(geometry.optimal_bytes, &shape);
         let physical = blocks_in(geometry.physical_block_bytes, &shape);
         let granularity = u16::try_from(optimal).or(u16::try_from(physical)).unwrap_or(0);
-        reply.u8(0x00); // WSNZ: WRITE SAME of no blocks means all to the end, where those are not too many
+        reply.u8(0x01); // WSNZ: WRITE SAME names how many blocks
         reply.u8(shape.compare_blocks_max() as u8);
         reply.u16(granularity).u32(transfer_max);
         // The optimum is a multiple of the granularity, and no more than the maximum.
