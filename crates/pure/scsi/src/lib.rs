@@ -13,6 +13,7 @@ mod command;
 mod compare;
 mod copy;
 mod defects;
+mod diagnostic;
 mod failure;
 mod identity;
 mod incoming;

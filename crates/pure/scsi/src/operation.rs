@@ -35,6 +35,7 @@ pub(crate) enum Verb {
     RequestSense,
     Reserve,
     Sanitize,
+    SendDiagnostic,
     SetTargetPortGroups,
     StartStopUnit,
     SynchronizeCache,
@@ -152,7 +153,7 @@ use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, Lis
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 72] = [
+pub(crate) static OPERATIONS: [Operation; 73] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
     row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE | MEANWHILE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
@@ -163,6 +164,7 @@ pub(crate) static OPERATIONS: [Operation; 72] = [
     row("RELEASE (6)", Verb::Release, Own, Nothing, ALONE, &[0x17, 0, 0, 0, 0, 0], &[(1, 0x0E), (2, 0xFF)]),
     row("MODE SENSE (6)", Verb::ModeSense, Reads, Answer { at: 4, bytes: 1 }, STANDBY, &[0x1A, 0x08, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("START STOP UNIT", Verb::StartStopUnit, Starts, Nothing, 0, &[0x1B, 0x01, 0, 0, 0xF7, 0], &[]),
+    row("SEND DIAGNOSTIC", Verb::SendDiagnostic, Writes, List { at: 3, bytes: 2 }, MEDIUM, &[0x1D, 0xF7, 0, 0xFF, 0xFF, 0], &[]),
     row("PREVENT ALLOW MEDIUM REMOVAL", Verb::PreventAllow, Prevents, Nothing, REMOVABLE, &[0x1E, 0, 0, 0, 0x01, 0], &[]),
     row("READ CAPACITY (10)", Verb::ReadCapacity10, Persistent, FixedAnswer(8), STANDBY, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
     row("READ (10)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x28, 0x18, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0], &[FUA_NV, GROUP_10]),

@@ -5,6 +5,7 @@ use crate::alua;
 use crate::cdb::Cdb;
 use crate::command::DataNeed;
 use crate::copy;
+use crate::diagnostic::check_self_test;
 use crate::operation::{Data, EJECT_BITS, Offered, Operation, Verb};
 use crate::reservation::check_list_length;
 use crate::sanitize;
@@ -133,6 +134,7 @@ impl Request {
             Verb::ExtendedCopy => copy::check_list_length(self.cdb),
             Verb::PopulateToken | Verb::WriteUsingToken => copy::check_ranges_length(self.cdb),
             Verb::Sanitize => sanitize::check_list_length(self.cdb, shape.block_bytes),
+            Verb::SendDiagnostic => check_self_test(self.cdb),
             Verb::StartStopUnit if !shape.removable => check_no_eject(self.cdb),
             Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
             // Only a write without boundaries is whole.

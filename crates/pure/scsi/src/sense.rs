@@ -77,6 +77,7 @@ impl AdditionalSense {
     pub(crate) const SANITIZE_COMMAND_FAILED: Self = Self(0x31, 0x03);
     pub(crate) const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self(0x39, 0x00);
     pub(crate) const MEDIUM_NOT_PRESENT: Self = Self(0x3A, 0x00);
+    pub(crate) const SELF_TEST_FAILED: Self = Self(0x3E, 0x03);
     pub(crate) const INTERNAL_TARGET_FAILURE: Self = Self(0x44, 0x00);
     pub(crate) const INVALID_MESSAGE: Self = Self(0x49, 0x00);
     pub(crate) const MEDIUM_REMOVAL_PREVENTED: Self = Self(0x53, 0x02);

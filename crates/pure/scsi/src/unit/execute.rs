@@ -315,6 +315,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::ReportSupportedTaskManagement => self.report_task_management(cdb, allocation),
             Verb::StartStopUnit if self.medium.is_removable() => self.start_stop_removable(job.nexus, cdb).await,
             Verb::StartStopUnit => self.start_stop(cdb).await,
+            Verb::SendDiagnostic => self.send_diagnostic(cdb).await,
             Verb::PreventAllow => Ok(self.prevent_allow(job.nexus, cdb)),
             Verb::ReadDefectData => Ok(defects::read_defect_data(cdb, allocation)),
             Verb::SynchronizeCache => self.synchronize_cache().await,

@@ -7,7 +7,7 @@ use crate::operation::{OPERATIONS, Verb};
 /// RESERVE. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various reservations") and, for
 /// the last, SPC-2; RESERVE and RELEASE have tests of their own.
 #[rustfmt::skip]
-const TABLE: [(&str, bool, bool, bool); 56] = [
+const TABLE: [(&str, bool, bool, bool); 57] = [
     ("TEST UNIT READY", true, true, false),
     ("REQUEST SENSE", true, true, true),
     ("READ (6)", true, false, false),
@@ -50,6 +50,7 @@ const TABLE: [(&str, bool, bool, bool); 56] = [
     ("SYNCHRONIZE CACHE (16)", false, false, false),
     ("WRITE SAME (16)", false, false, false),
     ("WRITE ATOMIC (16)", false, false, false),
+    ("SEND DIAGNOSTIC", false, false, false),
     ("PREVENT ALLOW MEDIUM REMOVAL", false, false, false),
     ("READ DEFECT DATA (10)", true, false, false),
     ("READ DEFECT DATA (12)", true, false, false),

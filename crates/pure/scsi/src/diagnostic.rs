@@ -1,0 +1,59 @@
+//! SEND DIAGNOSTIC (SPC-4): the default self-test, and no diagnostic pages.
+
+use crate::cdb::Cdb;
+use crate::failure::Failure;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::unit::LogicalUnit;
+use block::{BlockDevice, Blocks, Extent, Lba, Rope};
+
+/// Refuses every self-test but the default one, and diagnostic pages.
+pub(crate) fn check_self_test(cdb: Cdb) -> Result<(), Sense> {
+    if cdb.u8_at(1) >> 5 != 0 {
+        return Err(Sense::cdb_bit(1, 7));
+    }
+    if cdb.u16_at(3) != 0 { Err(Sense::cdb_byte(3)) } else { Ok(()) }
+}
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// The default self-test: the first and the last block can be read, and what was written is stable.
+    ///
+    /// *Errors*: 3E/03 when they cannot.
+    pub(crate) async fn send_diagnostic(&self, cdb: Cdb) -> Result<Rope, Failure> {
+        if cdb.bit(1, 2) {
+            let blocks = self.device.geometry().blocks;
+            for start in [Lba(0), Lba(blocks.0.saturating_sub(1))] {
+                let read = self.device.read(Extent { start, len: Blocks(1) }).await;
+                read.map_err(|_| Sense::new(SenseKey::HardwareError, AdditionalSense::SELF_TEST_FAILED))?;
+            }
+            self.synchronize_cache().await?;
+        }
+        Ok(Rope::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rig::*;
+    use block::IoErrorKind;
+
+    const SELF_TEST: [u8; 6] = [0x1D, 4, 0, 0, 0, 0];
+
+    #[test]
+    fn self_test_reads_both_ends_and_makes_stable() {
+        let unit = unit();
+        tell(&unit, &SELF_TEST, &[]);
+        assert_eq!(ops(&unit).last(), Some(&Op::Flush));
+        unit.device().failure.set(Some(IoErrorKind::Gone));
+        assert_eq!(refused(&unit, &SELF_TEST, &[]), (4, 0x3E, 3));
+        tell(&unit, &[0x1D, 0, 0, 0, 0, 0], &[]);
+    }
+
+    #[test]
+    fn self_tests_in_the_background_and_diagnostic_pages_are_refused() {
+        let unit = unit();
+        for code in 1..8 {
+            assert_eq!(pointed(&unit, &[0x1D, code << 5, 0, 0, 0, 0], &[]), (1, Some(7)));
+        }
+        assert_eq!(pointed(&unit, &[0x1D, 0x10, 0, 0, 4, 0], &[0; 4]), (3, None));
+    }
+}
