@@ -13,6 +13,7 @@ pub fn request(random: &mut Random) -> Request {
         11 => report_luns(random),
         12 => capacity(random),
         13..=14 => maintenance(random),
+        15 if random.one_in(3) => unit_itself(random),
         15 => start_stop(random),
         16 => prevent_allow(random),
         17 => copy_results(random),
@@ -170,6 +171,18 @@ fn start_stop(random: &mut Random) -> Request {
     };
     let cdb = [0x1B, flags(random, &[0x01]), 0, 0, how, 0];
     Request::new("START STOP UNIT", &cdb).changing(Changes::State)
+}
+
+/// What asks the unit about itself.
+fn unit_itself(random: &mut Random) -> Request {
+    if random.one_in(2) {
+        let cdb = [0x1D, flags(random, &[0x04, 0x10, 0x20]), 0, 0, flags(random, &[0x04]), 0];
+        return Request::new("SEND DIAGNOSTIC", &cdb).changing(Changes::State);
+    }
+    let bytes = allocation(random, 32);
+    let [high, low] = (bytes as u16).to_be_bytes();
+    let cdb = [0x37, 0, flags(random, &[0x08, 0x10, 0x05]), 0, 0, 0, 0, high, low, 0];
+    Request::new("READ DEFECT DATA (10)", &cdb).reading(bytes)
 }
 
 fn prevent_allow(random: &mut Random) -> Request {
