@@ -8,6 +8,7 @@ use iscsi::pdu::{
     TargetPdu, TargetTransferTag, TaskAttribute,
 };
 use iscsi::{LoginStatus, Negotiated};
+use scsi::Sensed;
 use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
@@ -49,6 +50,15 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// What its sense data says, where it has some.
+    pub(crate) fn sensed(&self) -> Option<Sensed> {
+        Sensed::parse(&self.sense)
+    }
+
+    pub(crate) fn sense_key(&self) -> Option<u8> {
+        self.sensed().map(|sensed| sensed.key)
+    }
+
     /// What a SCSI Response says.
     pub(crate) fn of(response: &ScsiResponse, pdu: &Pdu) -> Self {
         let (status, residual) = (response.status, response.residual);
@@ -186,7 +196,7 @@ impl Session {
             let done = self.read(&[0; 6], 0)?;
             match done.status {
                 0 => return Ok(()),
-                2 if done.sense.get(2).is_some_and(|key| key & 0xf == 6) => {}
+                2 if done.sense_key() == Some(6) => {}
                 status => {
                     let sense = &done.sense;
                     return Err(Finding::Untried(format!(

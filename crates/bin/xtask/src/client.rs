@@ -269,7 +269,7 @@ pub fn ensure_good(completion: &Completion) -> Result<()> {
 }
 
 fn sense_key(completion: &Completion) -> Option<u8> {
-    completion.sense.get(2).map(|byte| byte & 0x0f)
+    scsi::Sensed::parse(&completion.sense).map(|sensed| sensed.key)
 }
 
 fn transfer_cdb(opcode: u8, lba: u64, blocks: u32) -> [u8; 16] {

@@ -34,6 +34,7 @@ mod reservation;
 mod rig;
 mod sanitize;
 mod sense;
+mod sensed;
 mod task_set;
 mod threshold;
 mod unit;
@@ -58,4 +59,5 @@ pub use reservation::{
 };
 pub use sanitize::Sanitizer;
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};
+pub use sensed::Sensed;
 pub use unit::LogicalUnit;

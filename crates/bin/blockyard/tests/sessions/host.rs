@@ -176,9 +176,9 @@ impl Host {
         if done.status == 0 {
             return None;
         }
-        let sense = &done.sense;
-        assert_eq!((done.status, sense[2] & 0xf), (2, 6), "a unit attention: {done:?}");
-        Some((sense[12], sense[13]))
+        let (key, code, qualifier) = sense_of(&done.sense);
+        assert_eq!((done.status, key), (2, 6), "a unit attention: {done:?}");
+        Some((code, qualifier))
     }
 
     pub async fn read(&mut self, block: u64) -> Vec<u8> {
@@ -349,11 +349,16 @@ impl Host {
 fn judge(done: &Completion) -> Result<(), (u8, u8, u8)> {
     match done.status {
         0 => Ok(()),
-        2 => Err((done.sense[2] & 0xf, done.sense[12], done.sense[13])),
+        2 => Err(sense_of(&done.sense)),
         // RESERVATION CONFLICT has no sense.
         0x18 => Err((0, 0, 0)),
         other => panic!("status {other}"),
     }
+}
+
+/// Key, code and qualifier.
+fn sense_of(sense: &[u8]) -> (u8, u8, u8) {
+    scsi::Sensed::parse(sense).expect("a CHECK CONDITION has sense data").triple()
 }
 
 /// A READ (10) or WRITE (10) of one block.

@@ -5,6 +5,7 @@ use crate::host::{Host, Login};
 use crate::node::{Node, furnished, name};
 use control::request::{NewSnapshots, NewVolume, VolumeSettings};
 use model::{Provision, SanitizeReport, Size, SnapshotLock, VolumeName, code, event};
+use scsi::Sensed;
 use shard::World;
 use sim::{Crash, Sim};
 use std::time::Duration;
@@ -47,14 +48,14 @@ async fn session(sim: &Sim) -> Host {
 }
 
 /// Polls until the volume serves again; how many 65,536ths were done at each look, and what ended it.
-async fn wait(sim: &Sim, host: &mut Host) -> (Vec<u16>, Vec<u8>) {
+async fn wait(sim: &Sim, host: &mut Host) -> (Vec<u16>, Sensed) {
     let mut told = Vec::new();
     loop {
-        let sense = host.ask(&REQUEST_SENSE).await.unwrap();
-        if (sense[2], sense[12], sense[13]) != IN_PROGRESS {
-            return (told, sense);
+        let sensed = Sensed::parse(&host.ask(&REQUEST_SENSE).await.unwrap()).unwrap();
+        if sensed.triple() != IN_PROGRESS {
+            return (told, sensed);
         }
-        told.push(u16::from_be_bytes([sense[16], sense[17]]));
+        told.push(sensed.progress.unwrap());
         sim.sleep(Duration::from_millis(500)).await;
     }
 }
@@ -87,7 +88,7 @@ fn sanitize_goes_on_through_resets_logouts_and_every_end_of_the_daemon() {
             assert_eq!(host.try_read(7).await, Err(IN_PROGRESS), "{end:?}");
             let (told, last) = wait(&sim, &mut host).await;
             assert!(told.is_sorted() && told.len() > 2 && told.last() > told.first(), "{told:?}");
-            assert_eq!(last[2], 0, "{last:?}");
+            assert_eq!(last.key, 0, "{last:?}");
             for block in [0, 1, 7, 1000, BLOCKS - 1] {
                 assert_eq!(host.read(block).await, [0xA5, 0x5A].repeat(256), "block {block}");
             }
@@ -119,7 +120,7 @@ fn sanitize_spares_what_a_snapshot_keeps_and_a_thin_volume_gives_all_of_it_back(
         assert_eq!(host.status_of(&BLOCK_ERASE, &[]).await, GOOD);
         let refusal = node.control.create_snapshots(noon()).await.unwrap_err();
         assert_eq!(refusal.code, code::VOLUME_SANITIZED, "{refusal}");
-        assert_eq!(wait(&sim, &mut host).await.1[2], 0);
+        assert_eq!(wait(&sim, &mut host).await.1.key, 0);
         assert_eq!(host.read(64).await, [0; 512]);
         let report = node.control.volume_report(&big()).await.unwrap();
         assert_eq!(report.space.unwrap().mapped, Size::new(0));
@@ -142,7 +143,7 @@ fn sanitize_of_a_volume_whose_pool_is_exported_goes_on_where_it_is_imported() {
         node.show_as("tank/big", 1).await;
         let mut host = session(&sim).await;
         assert_eq!(host.try_read(7).await, Err(IN_PROGRESS));
-        assert_eq!(wait(&sim, &mut host).await.1[2], 0);
+        assert_eq!(wait(&sim, &mut host).await.1.key, 0);
         assert_eq!(host.read(7).await, [0xA5, 0x5A].repeat(256));
     });
 }

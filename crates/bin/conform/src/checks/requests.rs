@@ -63,8 +63,8 @@ pub(super) fn absent_lun(aim: &Aim) -> Found {
     let Some(absent) = absent else { return Err(Finding::Untried("every unit is there".to_owned())) };
     session.lun = Lun(scsi::Lun::of(absent).0);
     let done = session.read(&[0; 6], 0)?;
-    let told = (done.sense.get(2).map(|key| key & 0xf), done.sense.get(12), done.sense.get(13));
-    ensure(done.status == 2 && told == (Some(5), Some(&0x25), Some(&0)), || {
+    let told = done.sensed().map(|sensed| sensed.triple());
+    ensure(done.status == 2 && told == Some((5, 0x25, 0)), || {
         format!("unit {absent}: status {}, sense {:x?}", done.status, done.sense)
     })
 }

@@ -59,7 +59,7 @@ fn expect(what: &str, done: &Done, status: u8) -> Found {
 /// Nobody holds anything any more, and nobody is registered.
 fn clear(session: &mut Session) -> Found {
     let done = reserve_out(session, REGISTER_AND_IGNORE, 0, 0, HOLDER)?;
-    if done.status == 2 && done.sense.get(2).is_some_and(|key| key & 0xf == 5) {
+    if done.status == 2 && done.sense_key() == Some(5) {
         return Err(Finding::Untried("it knows no persistent reservations".to_owned()));
     }
     expect("REGISTER AND IGNORE EXISTING KEY", &done, GOOD)?;

@@ -2,7 +2,7 @@
 
 use super::requests::{function, manage};
 use super::writes::{cdb, give};
-use crate::session::{Done, Session};
+use crate::session::Session;
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::pdu::{Isid, R2t, TargetPdu, TaskFunction, TaskFunctionOutcome};
 
@@ -38,10 +38,10 @@ fn complete(session: &mut Session, task_function: TaskFunction, referenced: u32)
 
 /// The next command is told a unit attention with this additional sense code, and this qualifier where one is due.
 pub(super) fn told(session: &mut Session, code: u8, qualifier: Option<u8>) -> Found {
-    let Done { status, sense, .. } = session.read(&[0; 6], 0)?;
-    let (key, asc, ascq) = (sense.get(2).map(|key| key & 0xf), sense.get(12), sense.get(13));
-    let is_it = status == 2 && key == Some(6) && asc == Some(&code) && qualifier.is_none_or(|due| ascq == Some(&due));
-    ensure(is_it, || format!("06/{code:02x} was due, and it said status {status}, sense {sense:x?}"))
+    let done = session.read(&[0; 6], 0)?;
+    let is_due = |(key, asc, ascq)| key == 6 && asc == code && qualifier.is_none_or(|due| ascq == due);
+    let is_it = done.status == 2 && done.sensed().is_some_and(|sensed| is_due(sensed.triple()));
+    ensure(is_it, || format!("06/{code:02x} was due, and it said status {}, sense {:x?}", done.status, done.sense))
 }
 
 pub(super) fn abort_task(aim: &Aim) -> Found {

@@ -209,7 +209,7 @@ fn harmed(aim: &Aim, seed: u8, harm: Harm) -> Found {
     match done.status {
         0 => holds(&mut session, &data),
         // Aborted command, or a status that asks to try again.
-        2 if done.sense.get(2).is_some_and(|key| key & 0xf == 0xb) => Ok(()),
+        2 if done.sense_key() == Some(0xb) => Ok(()),
         status => Err(Finding::Wrong(format!("it ended with status {status}, sense {:x?}", done.sense))),
     }
 }

@@ -53,12 +53,10 @@ impl Unit {
         if done.status == 0 {
             return Ok(Answer(done.data));
         }
-        let at = |at: usize| done.sense.get(at).copied().unwrap_or(0);
-        let sense = if done.status == 2 {
-            format!(", sense {:x}/{:02x}/{:02x}", at(2) & 0xF, at(12), at(13))
-        } else {
-            String::new()
-        };
+        let sense = done.sensed().filter(|_| done.status == 2).map_or(String::new(), |sensed| {
+            let (key, code, qualifier) = sensed.triple();
+            format!(", sense {key:x}/{code:02x}/{qualifier:02x}")
+        });
         Err(Finding::Wrong(format!("{name} is refused: status {:#04x}{sense}", done.status)))
     }
 

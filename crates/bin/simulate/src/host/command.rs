@@ -3,6 +3,7 @@
 use block::{Buf, Rope};
 use iscsi::initiator::{Command, Completion, DataIn};
 use iscsi::pdu::{Lun, ServiceResponse, TaskAttribute};
+use scsi::Sensed;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -45,11 +46,7 @@ pub(crate) fn verdict(completion: &Completion) -> Verdict {
 }
 
 fn sense_verdict(sense: &[u8]) -> Verdict {
-    let byte = |at: usize| sense.get(at).copied().unwrap_or(0);
-    let (key, code, qualifier) = match byte(0) & 0x7F {
-        0x72 => (byte(1) & 0xF, byte(2), byte(3)),
-        _ => (byte(2) & 0xF, byte(12), byte(13)),
-    };
+    let (key, code, qualifier) = Sensed::parse(sense).map_or((0, 0, 0), |sensed| sensed.triple());
     match key {
         0x2 => Verdict::NotNow,
         0x7 if (code, qualifier) == (0x27, 0x07) => Verdict::NoSpace,

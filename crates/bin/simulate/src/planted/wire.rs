@@ -1,6 +1,7 @@
 //! PDUs between the data plane and a host, where a bug of the data plane strikes. Without digests.
 
 use super::{Answered, Plant, Planted};
+use scsi::Sensed;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -83,9 +84,8 @@ impl Pdu {
     }
 
     /// The sense key, behind the two bytes of its length.
-    fn sense_key(&self) -> u8 {
-        let byte = |at: usize| self.data().get(at).copied().unwrap_or(0);
-        (if byte(2) & 0x7F == 0x72 { byte(3) } else { byte(4) }) & 0x0F
+    fn sense_key(&self) -> Option<u8> {
+        Some(Sensed::parse(self.data().get(2..)?)?.key)
     }
 
     fn drop_data(&mut self) {
@@ -185,8 +185,8 @@ impl Bend {
             return;
         }
         let bug = match pdu.sense_key() {
-            MISCOMPARE => Planted::MiscompareHidden,
-            DATA_PROTECT => Planted::RefusalHidden,
+            Some(MISCOMPARE) => Planted::MiscompareHidden,
+            Some(DATA_PROTECT) => Planted::RefusalHidden,
             _ => Planted::ErrorHidden,
         };
         if self.plant.strikes(bug, 1) {

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use iscsi::initiator::Completion;
 use iscsi::pdu::{Residual, ServiceResponse};
+use scsi::{FieldPointer, Sensed};
 use serde::Deserialize;
 use std::fmt;
 
@@ -42,10 +43,10 @@ impl Answer {
         if completion.response != ServiceResponse::Completed {
             return Self::alone(&format!("{:?}", completion.response));
         }
-        let sense = Sensed::parse(&completion.sense);
+        let sensed = Sensed::parse(&completion.sense);
         let end = match completion.status {
             0x00 => "good".to_owned(),
-            CHECK_CONDITION => sense.as_ref().map_or("check, without sense".to_owned(), |sense| sense.code.clone()),
+            CHECK_CONDITION => sensed.as_ref().map_or("check, without sense".to_owned(), end_of),
             0x08 => "busy".to_owned(),
             0x18 => "conflict".to_owned(),
             0x28 => "task set full".to_owned(),
@@ -53,7 +54,7 @@ impl Answer {
         };
         let len = completion.data_in_bytes as usize;
         let data = completion.data_in.as_deref().map_or(Vec::new(), |data| data[..len.min(data.len())].to_vec());
-        Self { end, pointer: sense.and_then(|sense| sense.pointer), residual: completion.residual, data }
+        Self { end, pointer: sensed.as_ref().and_then(pointer_of), residual: completion.residual, data }
     }
 
     fn alone(end: &str) -> Self {
@@ -107,57 +108,18 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Sense data, in either format.
-struct Sensed {
-    code: String,
-    pointer: Option<String>,
+fn end_of(sensed: &Sensed) -> String {
+    let (key, code, qualifier) = sensed.triple();
+    format!("{key:x}/{code:02x}/{qualifier:02x}")
 }
 
-impl Sensed {
-    /// Source: SPC-4, sense data.
-    fn parse(sense: &[u8]) -> Option<Self> {
-        let code = |key: u8, asc: u8, ascq: u8| format!("{:x}/{asc:02x}/{ascq:02x}", key & 0x0F);
-        let byte = |at: usize| sense.get(at).copied().unwrap_or(0);
-        match byte(0) & 0x7F {
-            0x70 | 0x71 => {
-                let specific = sense.get(15..18).unwrap_or_default();
-                let pointer = field_pointer(specific).or_else(|| {
-                    let information = sense.get(3..7)?.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
-                    (byte(0) & 0x80 != 0).then(|| format!("information {information}"))
-                });
-                Some(Self { code: code(byte(2), byte(12), byte(13)), pointer })
-            }
-            0x72 | 0x73 => {
-                let mut rest = sense.get(8..).unwrap_or_default();
-                let mut pointer = None;
-                while let &[kind, len, ref behind @ ..] = rest {
-                    let (body, next) = behind.split_at(usize::from(len).min(behind.len()));
-                    let found = match kind {
-                        0x00 => body.get(2..10).map(|number| {
-                            let number = number.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
-                            format!("information {number}")
-                        }),
-                        0x02 => body.get(2..5).and_then(field_pointer),
-                        _ => None,
-                    };
-                    (pointer, rest) = (pointer.or(found), next);
-                }
-                Some(Self { code: code(byte(1), byte(2), byte(3)), pointer })
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Sense key specific data of ILLEGAL REQUEST.
-fn field_pointer(specific: &[u8]) -> Option<String> {
-    let &[flags, high, low] = specific else { return None };
-    if flags & 0x80 == 0 {
-        return None;
-    }
-    let place = if flags & 0x40 != 0 { "CDB" } else { "parameter" };
-    let bit = if flags & 0x08 != 0 { format!(", bit {}", flags & 7) } else { String::new() };
-    Some(format!("{place} byte {}{bit}", u16::from_be_bytes([high, low])))
+fn pointer_of(sensed: &Sensed) -> Option<String> {
+    let Some(FieldPointer { in_cdb, byte, bit }) = sensed.field else {
+        return sensed.information.map(|information| format!("information {information}"));
+    };
+    let place = if in_cdb { "CDB" } else { "parameter" };
+    let bit = bit.map_or(String::new(), |bit| format!(", bit {bit}"));
+    Some(format!("{place} byte {byte}{bit}"))
 }
 
 #[cfg(test)]
@@ -169,16 +131,16 @@ mod tests {
     }
 
     #[test]
-    fn sense_of_both_formats_says_the_same() {
-        let mut fixed = [0; 18];
-        (fixed[0], fixed[2], fixed[12]) = (0x70, 5, 0x24);
-        fixed[15..].copy_from_slice(&[0xCA, 0, 1]);
-        let descriptor = [0x72, 5, 0x24, 0, 0, 0, 0, 8, 2, 6, 0, 0, 0xCA, 0, 1, 0];
-        for sense in [&fixed[..], &descriptor[..]] {
+    fn sense_is_told_by_its_code_and_by_what_it_points_at() {
+        let mut sense = [0; 18];
+        (sense[0], sense[2], sense[6], sense[12]) = (0xF0, 5, 7, 0x24);
+        let told = |sense: &[u8]| {
             let sensed = Sensed::parse(sense).unwrap();
-            assert_eq!(sensed.code, "5/24/00");
-            assert_eq!(sensed.pointer.as_deref(), Some("CDB byte 1, bit 2"));
-        }
+            (end_of(&sensed), pointer_of(&sensed))
+        };
+        assert_eq!(told(&sense), ("5/24/00".into(), Some("information 7".into())));
+        sense[15..].copy_from_slice(&[0xCA, 0, 1]);
+        assert_eq!(told(&sense), ("5/24/00".into(), Some("CDB byte 1, bit 2".into())));
     }
 
     #[test]
