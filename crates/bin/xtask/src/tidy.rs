@@ -2,6 +2,7 @@
 
 mod edges;
 mod locks;
+mod overflow;
 mod ratchet;
 mod rows;
 mod rust;
@@ -46,6 +47,7 @@ pub fn run(root: &Path) -> Result<bool> {
     findings.extend(rows::check(&tree, &rust::test_names(&sources)));
     findings.extend(scripts::check(root, &tree)?);
     findings.extend(locks::check(&tree));
+    findings.extend(overflow::check(&tree)?);
     findings.sort();
     for finding in &findings {
         println!("{finding}");

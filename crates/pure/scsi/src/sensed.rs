@@ -1,4 +1,5 @@
 //! Sense data as whoever asked reads it (SPC-4, sense data): of this target, or of any other.
+#![warn(clippy::arithmetic_side_effects)]
 
 use crate::sense::{AdditionalSense, FieldPointer};
 

@@ -1,4 +1,5 @@
 //! UNMAP (SBC-4 UNMAP).
+#![warn(clippy::arithmetic_side_effects)]
 
 use crate::failure::Failure;
 use crate::inquiry::vpd::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
@@ -66,7 +67,7 @@ fn extents_of(list: &[u8], geometry: Geometry) -> Result<Vec<Extent>, Sense> {
         }
         total = total.saturating_add(blocks);
         if total > u64::from(UNMAP_BLOCKS_MAX) {
-            let at = HEADER_BYTES + nth * DESCRIPTOR_BYTES + 8;
+            let at = nth.saturating_mul(DESCRIPTOR_BYTES).saturating_add(HEADER_BYTES + 8);
             return Err(Sense::parameter(u16::try_from(at).unwrap_or(u16::MAX), None));
         }
         if blocks > 0 {

@@ -85,3 +85,11 @@ fn unmap_is_unknown_where_it_is_not_offered_and_anchors_are_refused() {
     assert_eq!(sense(&unmap(&unit(), &list(&[(0, 1)]))), (5, 0x20, 0));
     assert_eq!(pointed(&thin(), &cdb10(0x42, 1, 0, 24), &list(&[(0, 1)])), (1, Some(0)));
 }
+
+/// In a release build (`cargo test --release`) that is what the workspace's profile says, docs/adr/0011.
+#[test]
+fn arithmetic_never_wraps_in_any_build() {
+    let last = std::hint::black_box(u64::MAX);
+    assert!(std::panic::catch_unwind(|| last + 1).is_err(), "in scsi");
+    assert!(std::panic::catch_unwind(|| block::Lba(last) + block::Blocks(1)).is_err(), "in block");
+}
