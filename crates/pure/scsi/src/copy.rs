@@ -9,6 +9,7 @@ mod ranges;
 mod report;
 mod rod;
 mod run;
+mod segment;
 mod third;
 mod token;
 

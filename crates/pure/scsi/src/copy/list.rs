@@ -2,6 +2,7 @@
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::known::ListId;
+use super::segment::{SEGMENT_BYTES_MAX, SEGMENTS_MAX, Segment, segments_of};
 use crate::cdb::Cdb;
 use crate::sense::{AdditionalSense, Sense};
 
@@ -14,22 +15,18 @@ const LONG_DESCRIPTOR: u8 = 0xFF;
 const IMMED: u8 = 0x01;
 const G_SENSE: u8 = 0x02;
 const CSCD_BYTES: usize = 32;
-/// A block device to block device segment descriptor.
-const SEGMENT_BYTES: usize = 28;
 
-/// The most copy source and copy destination descriptors, and segments, of one list.
+/// The most copy source and copy destination descriptors of one list.
 pub(super) const CSCDS_MAX: usize = 16;
-pub(super) const SEGMENTS_MAX: usize = 64;
 /// The longest descriptor lists, together.
-pub(super) const DESCRIPTOR_BYTES_MAX: usize = CSCDS_MAX * CSCD_BYTES + SEGMENTS_MAX * SEGMENT_BYTES;
+pub(super) const DESCRIPTOR_BYTES_MAX: usize = CSCDS_MAX * CSCD_BYTES + SEGMENTS_MAX * SEGMENT_BYTES_MAX;
 
-/// Identification descriptor CSCD descriptor, and the segment from block device to block device.
+/// Identification descriptor CSCD descriptor.
 pub(super) const IDENTIFICATION: u8 = 0xE4;
-pub(super) const BLOCK_TO_BLOCK: u8 = 0x02;
 /// The CSCD descriptor ID of the unit that processes the command.
 pub(super) const SELF: u16 = 0xFFFF;
 
-const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
+pub(super) const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
 /// Refuses a parameter list length that no list can have, before any of the list comes.
 ///
@@ -60,24 +57,12 @@ pub(super) enum Cscd {
     Unit { kind: u8, designator: Vec<u8>, block_bytes: u32 },
 }
 
-/// Blocks to be copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub source: u16,
-    pub destination: u16,
-    /// DC: the blocks are counted in those of the destination.
-    pub counts_destination: bool,
-    pub blocks: u16,
-    pub source_lba: u64,
-    pub destination_lba: u64,
-}
-
 impl List {
     /// *Errors*: 1A/00 where the list is cut short or longer than it may be; 26/00, 26/06 to 26/09 and 26/0B for what it holds.
     pub fn parse(list: &[u8]) -> Result<Self, Sense> {
         let header: &[u8; HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
         let [number, usage, cscd_high, cscd_low, _, _, _, _, lengths @ ..] = *header;
-        let [segments, inline] = [number32(&lengths, 0)?, number32(&lengths, 4)?];
+        let [segments, inline] = [u32::from_be_bytes(field(&lengths, 0)?), u32::from_be_bytes(field(&lengths, 4)?)];
         let cscd_bytes = usize::from(u16::from_be_bytes([cscd_high, cscd_low]));
         let segment_bytes = usize::try_from(segments).map_err(|_| TOO_SHORT)?;
         if inline != 0 {
@@ -109,7 +94,7 @@ impl List {
         if [i_high, i_low] != [0; 2] {
             return Err(Sense::illegal(AdditionalSense::INLINE_DATA_LENGTH_EXCEEDED));
         }
-        let id = id_of(usage, number32(header, 20)?)?;
+        let id = id_of(usage, u32::from_be_bytes(field(header, 20)?))?;
         let [cscd_bytes, segment_bytes] =
             [[c_high, c_low], [s_high, s_low]].map(|bytes| u16::from_be_bytes(bytes).into());
         let (cscds, segments) = descriptors_of(list, LONG_HEADER_BYTES, cscd_bytes, segment_bytes)?;
@@ -139,7 +124,7 @@ fn descriptors_of(
     }
     let descriptors = list.get(header_bytes..).and_then(|rest| rest.get(..all)).ok_or(TOO_SHORT)?;
     let (cscds, segments) = descriptors.split_at_checked(cscd_bytes).ok_or(TOO_SHORT)?;
-    Ok((cscds_of(cscds, header_bytes)?, segments_of(segments)?))
+    Ok((cscds_of(cscds, header_bytes)?, segments_of(segments, header_bytes.saturating_add(cscd_bytes))?))
 }
 
 fn cscds_of(bytes: &[u8], header_bytes: usize) -> Result<Vec<Cscd>, Sense> {
@@ -173,46 +158,14 @@ fn cscd_of(descriptor: &[u8; CSCD_BYTES], at: usize) -> Result<Cscd, Sense> {
     let Some(designator) = rest.get(..20).and_then(|field| field.get(..usize::from(length))) else {
         return wrong(7, None);
     };
-    let [_, a, b, c] = number32(&rest, 20)?.to_be_bytes();
+    let [_, a, b, c] = field(&rest, 20)?;
     let block_bytes = u32::from_be_bytes([0, a, b, c]);
     Ok(Cscd::Unit { kind: kind & 0x0F, designator: designator.to_vec(), block_bytes })
 }
 
-fn segments_of(mut bytes: &[u8]) -> Result<Vec<Segment>, Sense> {
-    let mut segments = Vec::new();
-    while let Some(&code) = bytes.first() {
-        if code != BLOCK_TO_BLOCK {
-            return Err(Sense::illegal(AdditionalSense::UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE));
-        }
-        if segments.len() == SEGMENTS_MAX {
-            return Err(Sense::illegal(AdditionalSense::TOO_MANY_SEGMENT_DESCRIPTORS));
-        }
-        let (descriptor, rest) = bytes.split_first_chunk::<SEGMENT_BYTES>().ok_or(TOO_SHORT)?;
-        segments.push(segment_of(descriptor)?);
-        bytes = rest;
-    }
-    Ok(segments)
-}
-
-fn segment_of(descriptor: &[u8; SEGMENT_BYTES]) -> Result<Segment, Sense> {
-    let [_, bits, length @ ..] = descriptor;
-    let [len_a, len_b, src_a, src_b, dst_a, dst_b, _, _, count_a, count_b, lbas @ ..] = *length;
-    if usize::from(u16::from_be_bytes([len_a, len_b])) != SEGMENT_BYTES.saturating_sub(4) {
-        return Err(TOO_SHORT);
-    }
-    let lba = |at: usize| {
-        lbas.get(at..).and_then(|rest| rest.first_chunk().copied()).map(u64::from_be_bytes).ok_or(TOO_SHORT)
-    };
-    Ok(Segment {
-        source: u16::from_be_bytes([src_a, src_b]),
-        destination: u16::from_be_bytes([dst_a, dst_b]),
-        counts_destination: bits & 0x02 != 0,
-        blocks: u16::from_be_bytes([count_a, count_b]),
-        source_lba: lba(0)?,
-        destination_lba: lba(8)?,
-    })
-}
-
-fn number32(bytes: &[u8], at: usize) -> Result<u32, Sense> {
-    bytes.get(at..).and_then(|rest| rest.first_chunk().copied()).map(u32::from_be_bytes).ok_or(TOO_SHORT)
+/// The bytes of a field.
+///
+/// *Errors*: 1A/00 where the list ends before it does.
+pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Sense> {
+    bytes.get(at..).and_then(|rest| rest.first_chunk().copied()).ok_or(TOO_SHORT)
 }

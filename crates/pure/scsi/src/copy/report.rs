@@ -1,8 +1,9 @@
 //! RECEIVE COPY RESULTS (SPC-4), and the Third-party Copy VPD page.
 
 use super::known::{Known, State};
-use super::list::{BLOCK_TO_BLOCK, CSCDS_MAX, DESCRIPTOR_BYTES_MAX, IDENTIFICATION, SEGMENTS_MAX, SELF};
+use super::list::{CSCDS_MAX, DESCRIPTOR_BYTES_MAX, IDENTIFICATION, SELF};
 use super::ranges::{RANGES_MAX, TRANSFER_BYTES_MAX};
+use super::segment::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET, SEGMENT_LENGTH_MAX, SEGMENTS_MAX};
 use super::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, ZERO};
 use crate::cdb::Cdb;
 use crate::command::NexusId;
@@ -16,8 +17,8 @@ use block::{BlockDevice, Rope};
 const COPY_STATUS: u8 = 0x00;
 const OPERATING_PARAMETERS: u8 = 0x03;
 const COPY_STATUS_LONG: u8 = 0x05;
-/// One segment has at most so many bytes: 65,535 blocks of 4096.
-const SEGMENT_LENGTH_MAX: u32 = 0xFFFF * 4096;
+/// The descriptor types of lists, in ascending order.
+const DESCRIPTOR_TYPES: [u8; 3] = [BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET, IDENTIFICATION];
 /// How many copies may run at once, of one nexus and of all.
 const CONCURRENT_MAX: u8 = 16;
 /// Blocks of 512 bytes, as a power of two.
@@ -100,7 +101,7 @@ fn emit_operating_parameters(body: &mut Reply) {
     body.u32(0).u16(CSCDS_MAX as u16).u16(SEGMENTS_MAX as u16).u32(DESCRIPTOR_BYTES_MAX as u32);
     // No inline data, no held data, no streams.
     body.u32(SEGMENT_LENGTH_MAX).u32(0).u32(0).u32(0).u16(0).u16(concurrent).u8(CONCURRENT_MAX);
-    body.u8(GRANULARITY).u8(0).u8(0).bytes(&[0; 3]).u8(2).u8(BLOCK_TO_BLOCK).u8(IDENTIFICATION);
+    body.u8(GRANULARITY).u8(0).u8(0).bytes(&[0; 3]).u8(DESCRIPTOR_TYPES.len() as u8).bytes(&DESCRIPTOR_TYPES);
 }
 
 /// The descriptors of VPD page 8Fh.
@@ -123,7 +124,7 @@ pub(crate) fn emit_third_party_page(reply: &mut Reply) {
     parameters.u32(0).u16(CSCDS_MAX as u16).u16(SEGMENTS_MAX as u16).u32(DESCRIPTOR_BYTES_MAX as u32).u32(0).pad_to(28);
     emit(reply, 0x0004, &parameters);
     let mut descriptors = Reply::new();
-    descriptors.u8(2).u8(BLOCK_TO_BLOCK).u8(IDENTIFICATION);
+    descriptors.u8(DESCRIPTOR_TYPES.len() as u8).bytes(&DESCRIPTOR_TYPES);
     emit(reply, 0x0008, &descriptors);
     let mut ids = Reply::new();
     ids.u16(2).u16(SELF);

@@ -1,7 +1,8 @@
 //! EXTENDED COPY: what the list names is found and looked at, and only then copied, piece by piece.
 
 use super::known::{ListId, Running, State};
-use super::list::{Cscd, List, SELF, Segment};
+use super::list::{Cscd, List, SELF};
+use super::segment::{Length, Place, Segment};
 use super::token::TokenBytes;
 use super::{CopyAsker, Neighbour};
 use crate::command::Status;
@@ -96,13 +97,17 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     async fn find(&self, cscds: &[Cscd], segment: &Segment, seen: &[Neighbour]) -> Result<Found, Sense> {
-        let from = self.end(cscds, segment.source, segment.source_lba, seen).await?;
-        let to = self.end(cscds, segment.destination, segment.destination_lba, seen).await?;
+        let from = self.end(cscds, segment.source, seen).await?;
+        let to = self.end(cscds, segment.destination, seen).await?;
         if to.neighbour.read_only {
             return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
         }
-        let counted = if segment.counts_destination { &to } else { &from };
-        let bytes = u64::from(segment.blocks) * u64::from(counted.geometry.block_bytes);
+        let bytes_of = |end: &End, blocks: u16| u64::from(blocks) * u64::from(end.geometry.block_bytes);
+        let bytes = match segment.length {
+            Length::SourceBlocks(blocks) => bytes_of(&from, blocks),
+            Length::DestinationBlocks(blocks) => bytes_of(&to, blocks),
+            Length::Bytes(bytes) => bytes.into(),
+        };
         for end in [&from, &to] {
             let block_bytes = u64::from(end.geometry.block_bytes);
             if !bytes.is_multiple_of(block_bytes) {
@@ -114,8 +119,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(Found { from, to, bytes, token: None })
     }
 
-    /// The unit that a segment names, among those that the nexus sees.
-    async fn end(&self, cscds: &[Cscd], id: u16, lba: u64, seen: &[Neighbour]) -> Result<End, Sense> {
+    /// The unit that a segment names, among those that the nexus sees, and the block where it begins there.
+    async fn end(&self, cscds: &[Cscd], place: Place, seen: &[Neighbour]) -> Result<End, Sense> {
+        let Place { id, lba, offset } = place;
         let unreachable = aborted(AdditionalSense::UNREACHABLE_COPY_TARGET);
         let absent = Neighbour::NOT_REACHABLE;
         let is_it = |neighbour: &Neighbour| match cscds.get(usize::from(id)) {
@@ -136,7 +142,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
         {
             return Err(aborted(AdditionalSense::INCORRECT_COPY_TARGET_TYPE));
         }
-        Ok(End { neighbour, which, geometry, start: Lba(lba) })
+        // A block cannot be written in part without holding back who writes the rest of it.
+        let (offset, block_bytes) = (u64::from(offset), u64::from(geometry.block_bytes));
+        if !offset.is_multiple_of(block_bytes) {
+            return Err(aborted(AdditionalSense::UNEXPECTED_INEXACT_SEGMENT));
+        }
+        let start = lba.checked_add(offset / block_bytes).ok_or(aborted(AdditionalSense::NONE))?;
+        Ok(End { neighbour, which, geometry, start: Lba(start) })
     }
 
     pub(super) async fn copy_segment(

@@ -120,6 +120,16 @@ fn segment(ends: (u16, u16), blocks: u16, lbas: (u64, u64)) -> Vec<u8> {
     descriptor
 }
 
+/// A segment from block device to block device with offset; each end is its CSCD descriptor ID, its block, and bytes behind that.
+fn offset_segment(bytes: u32, source: (u16, u64, u16), destination: (u16, u64, u16)) -> Vec<u8> {
+    let mut descriptor = vec![0x0A, 0, 0, 28];
+    descriptor.extend([source.0, destination.0].map(u16::to_be_bytes).concat());
+    descriptor.extend(bytes.to_be_bytes());
+    descriptor.extend([source.1, destination.1].map(u64::to_be_bytes).concat());
+    descriptor.extend([source.2, destination.2].map(u16::to_be_bytes).concat());
+    descriptor
+}
+
 fn list(cscds: &[Vec<u8>], segments: &[Vec<u8>]) -> Vec<u8> {
     let (cscds, segments) = (cscds.concat(), segments.concat());
     let mut list = vec![7, 0];
@@ -289,6 +299,43 @@ fn copy_between_units_with_other_blocks_counts_as_the_segment_says() {
 }
 
 #[test]
+fn copy_with_offset_counts_bytes_and_copies_whole_blocks() {
+    let street = Rc::new(Street::default());
+    let small = move_in(&street, 1, 512, &[(HOST, false)]);
+    let large = move_in(&street, 2, 4096, &[(HOST, false)]);
+    let ends = [cscd(&small, 3), cscd(&large, 3)];
+    let asked =
+        |bytes, source, destination| copy(&small, HOST, &list(&ends, &[offset_segment(bytes, source, destination)]));
+    small.device().bytes.borrow_mut()[3 * 512..4 * 512].fill(7);
+    good(asked(8192, (0, 1, 1024), (1, 1, 4096)));
+    assert_eq!(
+        blocks(&large, 2, 2),
+        [[7; 512].as_slice(), &[1; 8192 - 512]].concat(),
+        "blocks 3 to 18, from block 2 on"
+    );
+    assert!(holds(&large, 0, 2, 2) && holds(&large, 4, 1, 2), "exactly these blocks");
+    good(asked(0, (0, 0, 0), (1, 0, 0)));
+    // The other kind of segment beside it, and both ways.
+    let both = [offset_segment(4096, (1, 2, 0), (0, 32, 0)), segment((0, 1), 8, (32, 9))];
+    good(copy(&small, HOST, &list(&ends, &both)));
+    assert!(blocks(&small, 32, 1) == [7; 512] && blocks(&large, 9, 1)[..512] == [7; 512]);
+
+    let before = large.device().bytes.borrow().clone();
+    let inexact = (0xA, 0x26, 0x0A);
+    assert_eq!(sense(&asked(512, (0, 0, 0), (1, 0, 0))), inexact, "a part of a block of the destination");
+    assert_eq!(sense(&asked(4096, (0, 0, 1), (1, 0, 0))), inexact, "it begins within a block");
+    assert_eq!(sense(&asked(4096, (0, 0, 0), (1, 0, 512))), inexact);
+    assert_eq!(sense(&asked(4096, (0, BLOCKS - 8, 512), (1, 0, 0))), (0xA, 0, 0), "one block behind the end");
+    assert_eq!(sense(&asked(4096, (0, u64::MAX, 512), (1, 0, 0))), (0xA, 0, 0));
+    let long = asked(0x1000_0000, (0, 0, 0), (1, 0, 0));
+    assert_eq!((sense(&long), long.sense.unwrap().field.unwrap().byte), ((5, 0x26, 0), 16 + 64 + 8));
+    let mut short = offset_segment(4096, (0, 0, 0), (1, 0, 0));
+    short[3] = 24;
+    assert_eq!(sense(&copy(&small, HOST, &list(&ends, &[short]))), (5, 0x1A, 0));
+    assert!(*large.device().bytes.borrow() == before);
+}
+
+#[test]
 fn copy_list_that_lies_is_refused_and_nothing_is_copied() {
     let [one, two, ..] = two_tenants();
     let ends = [cscd(&one, 3), cscd(&two, 3)];
@@ -317,9 +364,9 @@ fn copy_list_that_lies_is_refused_and_nothing_is_copied() {
     assert_eq!(with(&|list| list[100] = 0xFF), (0xA, 0, 0), "blocks beyond the end of the destination");
     let cscds: Vec<_> = (0..17).map(|_| cscd(&one, 3)).collect();
     assert_eq!(sense(&copy(&one, HOST, &list(&cscds, &[segment((0, 1), 1, (0, 0))]))), (5, 0x26, 0x06));
-    let segments: Vec<_> = (0..65).map(|_| segment((0, 1), 1, (0, 0))).collect();
+    let segments = vec![segment((0, 1), 1, (0, 0)); 65];
     assert_eq!(sense(&copy(&one, HOST, &list(&ends[..1], &segments))), (5, 0x26, 0x08));
-    assert_eq!(sense(&copy(&one, HOST, &list(&cscds, &segments))), (5, 0x1A, 0));
+    assert_eq!(sense(&copy(&one, HOST, &list(&cscds, &vec![segment((0, 1), 1, (0, 0)); 80]))), (5, 0x1A, 0));
     let huge = cdb16(0x83, 0, 0, u32::MAX);
     assert_eq!(sense(&run(&one, HOST, &huge, &[])), (5, 0x1A, 0), "refused before any of it comes");
     assert!(holds(&one, 0, BLOCKS, 1) && holds(&two, 0, BLOCKS, 2));
@@ -398,9 +445,9 @@ fn operating_parameters_and_third_party_page_say_what_is_kept() {
     let [one, ..] = two_tenants();
     let data = ask(&one, &cdb16(0x84, 3, 0, 64));
     let number = |data: &[u8], at: usize| u16::from_be_bytes([data[at], data[at + 1]]);
-    assert_eq!((data.len(), data[3]), (46, 42));
-    assert_eq!((number(&data, 8), number(&data, 10), number(&data, 14)), (16, 64, 2304));
-    assert_eq!(data[36..], [16, 9, 0, 0, 0, 0, 0, 2, 0x02, 0xE4]);
+    assert_eq!((data.len(), data[3]), (47, 43));
+    assert_eq!((number(&data, 8), number(&data, 10), number(&data, 14)), (16, 64, 2560));
+    assert_eq!(data[36..], [16, 9, 0, 0, 0, 0, 0, 3, 0x02, 0x0A, 0xE4]);
     let page = ask(&one, &[0x12, 1, 0x8F, 2, 0, 0]);
     let (mut kinds, mut rest) = (Vec::new(), &page[4..]);
     while !rest.is_empty() {
@@ -413,7 +460,7 @@ fn operating_parameters_and_third_party_page_say_what_is_kept() {
         (0x0000, vec![0; 4]),
         (0x0001, vec![13, 0x83, 5, 0x00]),
         (0x0004, vec![0; 4]),
-        (0x0008, vec![2, 0x02, 0xE4, 0]),
+        (0x0008, vec![3, 0x02, 0x0A, 0xE4]),
         (0x000C, vec![0, 2, 0xFF, 0xFF]),
         (0x0106, vec![0; 4]),
         (0x0108, vec![0, 0, 0, 128]),
