@@ -50,6 +50,8 @@ pub struct Setup {
     pub units: Vec<Backing>,
     /// Bytes of each unit.
     pub unit_bytes: u64,
+    /// Bytes of a logical block of each.
+    pub block_bytes: u32,
     /// What initiators prove, and what the target proves to them.
     pub chap: Option<(Chap, Option<Chap>)>,
     /// The only core that it may run on.
@@ -71,6 +73,7 @@ impl Setup {
             portal,
             units: vec![backing.clone(); units],
             unit_bytes: 64 << 20,
+            block_bytes: 512,
             chap: None,
             core: None,
             wrapper: Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::target::product::Product;
-use crate::target::{self, Backing, Kind, Setup, Target, Unit};
+use crate::target::{self, Backing, Chap, Kind, Setup, Target, Unit};
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 pub type Paths = Vec<String>;
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// One path, as the target is without being told anything
     Plain,
@@ -32,31 +32,47 @@ pub enum Mode {
     Removable,
     /// A unit that may not be written: the tests that ask for one
     Readonly,
+    /// Logical blocks of 4096 bytes
+    #[serde(rename = "4kn")]
+    #[value(name = "4kn")]
+    LargeBlocks,
+    /// The host proves itself
+    Chap,
+    /// Both sides do
+    MutualChap,
 }
 
 impl Mode {
     /// The target of this mode, and the paths to each of its units.
     pub fn start(self, kind: Kind, mut setup: Setup) -> Result<(Box<dyn Target>, Vec<Paths>)> {
-        ensure!(
-            kind == Kind::Blockyard || matches!(self, Self::Plain | Self::Digests),
-            "only our own target is run in this mode"
-        );
+        ensure!(kind == Kind::Blockyard || !self.is_for_ours_alone(), "only our own target is run in this mode");
         let other = SocketAddr::from((OTHER, setup.portal.port()));
         match self {
             Self::Shards => setup.arguments = vec!["--shards".into(), "2".into()],
             Self::Redirect | Self::Multipath => setup.more_portals = vec![other],
             Self::Removable => setup.units.fill(Backing::Thin),
+            Self::LargeBlocks => setup.block_bytes = 4096,
+            Self::Chap => setup.chap = Some((host_chap(), None)),
+            Self::MutualChap => setup.chap = Some((host_chap(), Some(target_chap()))),
             Self::Plain | Self::Digests | Self::Readonly => {}
         }
-        if kind != Kind::Blockyard {
-            let target = target::start(kind, &setup)?;
-            let urls = target.units().iter().map(|unit| self.urls(unit, other)).collect();
-            return Ok((target, urls));
+        let target: Box<dyn Target> = if kind == Kind::Blockyard {
+            let product = Product::start(&setup)?;
+            self.prepare(&product, setup.portal, other)?;
+            Box::new(product)
+        } else {
+            target::start(kind, &setup)?
+        };
+        let urls = target.units().iter().map(|unit| self.urls(unit, other)).collect();
+        Ok((target, urls))
+    }
+
+    /// True when other targets are not told how to be so.
+    fn is_for_ours_alone(self) -> bool {
+        match self {
+            Self::Plain | Self::Digests | Self::LargeBlocks | Self::Chap | Self::MutualChap => false,
+            Self::Shards | Self::Redirect | Self::Multipath | Self::Removable | Self::Readonly => true,
         }
-        let product = Product::start(&setup)?;
-        self.prepare(&product, setup.portal, other)?;
-        let urls = product.units().iter().map(|unit| self.urls(unit, other)).collect();
-        Ok((Box::new(product), urls))
     }
 
     /// True when all tests are run in this mode.
@@ -75,6 +91,7 @@ impl Mode {
             Self::Removable => &["NoMedia.", "PreventAllow.", "StartStopUnit."],
             Self::Readonly => &["ReadOnly."],
             Self::Plain | Self::Shards | Self::Digests | Self::Redirect | Self::Multipath => &[],
+            Self::LargeBlocks | Self::Chap | Self::MutualChap => &[],
         }
     }
 
@@ -97,6 +114,17 @@ impl Mode {
                     product.command(&["present", &unit, "anyone", "--target", &unit, "--lun", "0", "--read-only"])?;
                 }
             }
+            Self::LargeBlocks => {
+                let block_bytes = Client::log_in(&product.units()[0], 0)?.block_bytes;
+                ensure!(block_bytes == 4096, "blocks have {block_bytes} bytes");
+            }
+            Self::Chap | Self::MutualChap => {
+                let without = Client::log_in(&product.units()[0], 0);
+                ensure!(without.is_err(), "a host that proves nothing is let in");
+                if self == Self::MutualChap {
+                    product.command(&["host", "change", "anyone", "--mutual", "required"])?;
+                }
+            }
             Self::Plain | Self::Shards | Self::Digests | Self::Multipath => {}
         }
         Ok(())
@@ -106,8 +134,29 @@ impl Mode {
         match self {
             // A client without data digests passes over what it does not know.
             Self::Digests => vec![format!("{unit}?header_digest=crc32c&data_digest=crc32c")],
-            Self::Plain | Self::Shards | Self::Redirect | Self::Removable | Self::Readonly => vec![unit.to_string()],
+            Self::Plain | Self::Shards | Self::Redirect | Self::Removable | Self::Readonly | Self::LargeBlocks => {
+                vec![unit.to_string()]
+            }
+            Self::Chap => vec![proving(unit)],
+            Self::MutualChap => {
+                let Chap { user, secret } = target_chap();
+                vec![format!("{}?target_user={user}&target_password={secret}", proving(unit))]
+            }
             Self::Multipath => vec![unit.to_string(), Unit { portal: other, ..unit.clone() }.to_string()],
         }
     }
+}
+
+fn host_chap() -> Chap {
+    Chap { user: "suite".into(), secret: "what-the-suite-proves".into() }
+}
+
+fn target_chap() -> Chap {
+    Chap { user: "target".into(), secret: "what-the-target-proves".into() }
+}
+
+/// The address of the unit, for who proves itself.
+fn proving(unit: &Unit) -> String {
+    let Chap { user, secret } = host_chap();
+    unit.to_string().replacen("://", &format!("://{user}%{secret}@"), 1)
 }

@@ -1,11 +1,12 @@
 //! The product of this repository: its daemon, spoken to by its own command line.
 
-use super::{Backing, Setup, Target, Unit, await_portal};
+use super::{Backing, Chap, Setup, Target, Unit, await_portal};
 use crate::child::{Background, Ended, output_of, run_within};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -78,7 +79,13 @@ impl Product {
             arguments: one_shard.iter().map(ToString::to_string).chain(setup.arguments.iter().cloned()).collect(),
             wrapper: setup.wrapper.clone(),
         })?;
-        product.command(&["host", "add", "anyone", "--any"])?;
+        let proof = match &setup.chap {
+            Some((host, ours)) => proof(&setup.folder, host, ours.as_ref())?,
+            None => Vec::new(),
+        };
+        let proof: Vec<&str> = proof.iter().map(String::as_str).collect();
+        product.command(&[&["host", "add", "anyone", "--any"][..], &proof].concat())?;
+        let block_bytes = setup.block_bytes.to_string();
         let size = format!("{}MiB", setup.unit_bytes >> 20);
         if setup.units.iter().any(|backing| matches!(backing, Backing::Thin)) {
             make_pool(&product, &setup.folder, POOL_DISKS, POOL_DISK_SIZE)?;
@@ -94,7 +101,7 @@ impl Product {
                 Backing::File => &["--file", &file],
                 Backing::Thin => &["--thin"],
             };
-            product.command(&[&["volume", "create", &name, &size], kind].concat())?;
+            product.command(&[&["volume", "create", &name, &size, "--block-size", &block_bytes], kind].concat())?;
             product.command(&["target", "add", &target, "--iqn", &iqn])?;
             product.command(&["present", &name, "anyone", "--target", &target, "--lun", "0"])?;
             product.units.push(Unit { portal: setup.portal, iqn, lun: 0 });
@@ -152,6 +159,19 @@ impl Product {
         }
         self.launch.portals.iter().try_for_each(|&portal| await_portal(portal, Duration::from_secs(10)))
     }
+}
+
+/// What `host add` is told of a host that proves itself as `host`, and may ask for a proof of `ours`; the secrets lie in `folder`.
+pub fn proof(folder: &Path, host: &Chap, ours: Option<&Chap>) -> Result<Vec<String>> {
+    let sides = [("chap", Some(host)), ("mutual", ours)];
+    let mut arguments = Vec::new();
+    for (side, chap) in sides.into_iter().filter_map(|(side, chap)| Some((side, chap?))) {
+        let file = folder.join(format!("{side}.secret"));
+        fs::write(&file, &chap.secret).and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o600)))?;
+        let file = file.to_string_lossy().into_owned();
+        arguments.extend([format!("--{side}-user"), chap.user.clone(), format!("--{side}-secret-file"), file]);
+    }
+    Ok(arguments)
 }
 
 fn spawn(launch: &Launch) -> Result<Background> {

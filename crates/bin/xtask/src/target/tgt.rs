@@ -45,7 +45,8 @@ impl Tgt {
         let tid = (index + 1).to_string();
         let iqn = format!("iqn.2026-01.example.tgt:unit{index}");
         admin(control, &["--op", "new", "--mode", "target", "--tid", &tid, "-T", &iqn])?;
-        let unit = ["--op", "new", "--mode", "logicalunit", "--tid", &tid, "--lun", "1"];
+        let block_bytes = setup.block_bytes.to_string();
+        let unit = ["--op", "new", "--mode", "logicalunit", "--tid", &tid, "--lun", "1", "--blocksize", &block_bytes];
         match backing {
             Backing::Null => admin(control, &[&unit[..], &["--bstype", "null", "-b", "null"]].concat())?,
             Backing::Ram | Backing::File | Backing::Thin => {

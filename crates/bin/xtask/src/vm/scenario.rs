@@ -92,18 +92,11 @@ fn serve(folder: &Path) -> Result<Product> {
     let product = Product::launch(launch)?;
     product::make_pool(&product, folder, 6, "1GiB")?;
     let (guest_chap, array_chap) = secrets();
-    let files = [("guest.secret", &guest_chap.secret), ("array.secret", &array_chap.secret)].map(|(name, secret)| {
-        let path = folder.join(name);
-        fs::write(&path, secret).and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o600)))?;
-        Ok(path.to_string_lossy().into_owned())
-    });
-    let [guest_file, array_file]: [Result<String>; 2] = files;
-    let (guest_file, array_file) = (guest_file?, array_file?);
     product.command(&["volume", "create", "tank/vm", "2GiB"])?;
     product.command(&["target", "add", "vm", "--iqn", &format!("{}:vm", product::IQN)])?;
-    let prove = ["--chap-user", &guest_chap.user, "--chap-secret-file", &guest_file];
-    let mutual = ["--mutual-user", &array_chap.user, "--mutual-secret-file", &array_file];
-    product.command(&[&["host", "add", "guest", "--initiator", INITIATOR][..], &prove, &mutual].concat())?;
+    let proof = product::proof(folder, &guest_chap, Some(&array_chap))?;
+    let proof: Vec<&str> = proof.iter().map(String::as_str).collect();
+    product.command(&[&["host", "add", "guest", "--initiator", INITIATOR][..], &proof].concat())?;
     product.command(&["host", "add", "open", "--initiator", OPEN_INITIATOR])?;
     product.command(&["host", "add", "other", "--initiator", OTHER_INITIATOR])?;
     for host in ["guest", "open", "other"] {
