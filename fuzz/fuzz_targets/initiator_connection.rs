@@ -8,11 +8,11 @@ use block::Buf;
 use iscsi::initiator::{Command, DataIn, Event};
 use iscsi::pdu::{Lun, TaskAttribute, TaskFunction};
 use libfuzzer_sys::fuzz_target;
-use logged_in::{drain_initiator, feed_initiator, pair};
+use logged_in::{drain_initiator, feed_initiator, offer, pair};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
-    let (_, mut initiator) = pair();
+    let (_, mut initiator) = pair(&offer());
     for n in 0..10usize {
         let command = Command {
             lun: Lun(0),

@@ -2,36 +2,44 @@
 
 use iscsi::login::{Grant, InitiatorConfig};
 use iscsi::pdu::{Cid, Tsih};
-use iscsi::target::{Event, OpenGate};
-use iscsi::{Gathered, IscsiName, initiator, target};
+use iscsi::target::{Event, Gate, OpenGate};
+use iscsi::{Gathered, IscsiName, Offer, initiator, target};
 use shard::Time;
 use std::rc::Rc;
 
 const NOW: Time = Time(0);
 
-pub fn pair() -> (target::Session, initiator::Connection) {
-    login(Tsih(0))
+/// What both sides offer where nothing else matters: error recovery, and a second connection.
+pub fn offer() -> Offer {
+    Offer { connections_max: 2, error_recovery_level: 2, ..Offer::default() }
+}
+
+pub fn pair(offer: &Offer) -> (target::Session, initiator::Connection) {
+    login(offer, Tsih(0), Cid(0))
 }
 
 /// A session of two connections, the second in place 1.
-pub fn session() -> target::Session {
-    let (mut target, _) = pair();
-    let (mut joining, _) = login(Tsih(1));
-    let joining = joining.take_joining().expect("it logged in to a session that is there");
-    assert_eq!(target.join(&joining, NOW), Some(1));
+pub fn session(offer: &Offer) -> target::Session {
+    let (mut target, _) = pair(offer);
+    assert_eq!(join(&mut target, offer, Cid(1), NOW), Some(1));
     target
 }
 
-fn login(tsih: Tsih) -> (target::Session, initiator::Connection) {
+/// One more connection logs in to the session; the place that it got.
+pub fn join(target: &mut target::Session, offer: &Offer, cid: Cid, now: Time) -> Option<usize> {
+    let (mut joining, _) = login(offer, Tsih(1), cid);
+    let joining = joining.take_joining().expect("it logged in to a session that is there");
+    target.join(&joining, now)
+}
+
+fn login(offer: &Offer, tsih: Tsih, cid: Cid) -> (target::Session, initiator::Connection) {
     let name = |text: &str| IscsiName::parse(text).expect("a name");
     let mut login = InitiatorConfig::new(name("iqn.2026-01.test:host"), Some(name("iqn.2026-01.test:disk")));
-    (login.tsih, login.cid) = (tsih, Cid(tsih.0));
-    login.offer.connections_max = 2;
-    login.offer.error_recovery_level = 2;
+    (login.tsih, login.cid) = (tsih, cid);
+    login.offer = offer.clone();
     let mut initiator = initiator::Connection::new(Rc::new(initiator::Config::new(login)), [1; 32], NOW);
     let mut config = target::Config { commands_max: 8, data_out_bytes_max: 1 << 20, ..target::Config::default() };
-    config.login.offer.connections_max = 2;
-    config.login.offer.error_recovery_level = 2;
+    config.login.offer = offer.clone();
     let mut target = target::Session::new(Rc::new(config), [2; 32], NOW);
     while initiator.wants_to_send() || target.wants_to_send(0) {
         let bytes = drain_initiator(&mut initiator);
@@ -80,7 +88,11 @@ pub fn drain_initiator(initiator: &mut initiator::Connection) -> Vec<u8> {
     all
 }
 
-pub fn feed_target(target: &mut target::Session, slot: usize, mut bytes: &[u8]) {
+pub fn feed_target(target: &mut target::Session, slot: usize, bytes: &[u8]) {
+    feed_through(target, slot, bytes, NOW, &mut OpenGate);
+}
+
+pub fn feed_through(target: &mut target::Session, slot: usize, mut bytes: &[u8], now: Time, gate: &mut impl Gate) {
     while !bytes.is_empty() {
         let space = target.receive_into(slot);
         let len = space.len().min(bytes.len());
@@ -88,7 +100,7 @@ pub fn feed_target(target: &mut target::Session, slot: usize, mut bytes: &[u8]) 
             return;
         }
         space[..len].copy_from_slice(&bytes[..len]);
-        target.handle_received(slot, len, NOW, &mut OpenGate);
+        target.handle_received(slot, len, now, gate);
         bytes = &bytes[len..];
     }
 }

@@ -8,12 +8,12 @@ use block::Buf;
 use iscsi::pdu::TaskFunctionOutcome;
 use iscsi::target::{Event, Response};
 use libfuzzer_sys::fuzz_target;
-use logged_in::{drain_target, feed_target, session};
+use logged_in::{drain_target, feed_target, offer, session};
 use shard::Time;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
-    let mut target = session();
+    let mut target = session(&offer());
     while target.poll_event().is_some() {}
     let mut kept = Vec::new();
     for (turn, piece) in bytes.chunks(usize::from(cut).pow(2) + 1).enumerate() {
@@ -28,7 +28,8 @@ fuzz_target!(|input: &[u8]| {
                     target.respond_task_management(request.task, TaskFunctionOutcome::Complete);
                 }
                 Event::SendTargets { task, .. } => target.respond_targets(task, &[]),
-                Event::Login(_) | Event::Proven | Event::FullFeature(_) | Event::CommandsLost(_) | Event::Closed(_) => {}
+                Event::Login(_) | Event::Proven | Event::FullFeature(_) | Event::CommandsLost(_) | Event::Closed(_) => {
+                }
             }
         }
         // Some at once, some later, some never.
