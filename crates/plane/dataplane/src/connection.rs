@@ -170,7 +170,9 @@ where
                 Event::Command(command) => self.start(command),
                 Event::TaskManagement(request) => self.manage(request),
                 Event::CommandsLost(lun) => {
-                    self.session.as_mut().into_iter().for_each(|session| session.commands_lost(lun.0));
+                    if let Some(session) = self.session.as_mut() {
+                        session.commands_lost(lun.0);
+                    }
                 }
                 Event::Login(question) => self.answer_login(question),
                 Event::Proven => self.answer_proven(),

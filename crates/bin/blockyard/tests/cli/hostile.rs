@@ -3,7 +3,7 @@
 use crate::serve::{Daemon, ask, end, start, wait_until_served};
 use iscsi::pdu::{
     BHS_BYTES, Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, LogoutReason, LogoutRequest, SegmentLengths,
-    Stage, StatSn, Transit, Tsih,
+    Stage, StatSn, Transit,
 };
 use rustix::process::Signal;
 use std::collections::HashSet;
@@ -13,15 +13,8 @@ use std::path::Path;
 
 const ROUNDS: usize = 10_000;
 const LOGIN: LoginRequest = LoginRequest {
-    transit: Transit { current: Stage::Security, next: None, continues: false },
-    version_max: 0,
-    version_min: 0,
-    isid: Isid([0x80, 0, 0, 0, 0, 9]),
-    tsih: Tsih(0),
     initiator_task_tag: InitiatorTaskTag(1),
-    cid: Cid(0),
-    cmd_sn: CmdSn(1),
-    exp_stat_sn: StatSn(0),
+    ..LoginRequest::leading(Isid([0x80, 0, 0, 0, 0, 9]), Transit::stay(Stage::Security))
 };
 
 /// A challenge that comes again can be answered with what was heard the first time (CVE-2024-45751).

@@ -3,9 +3,7 @@
 use crate::array::{ARRAY_SECRET, HOST_SECRET, OPEN, TARGET, chap, initiator, portal};
 use crate::host::{Host, Login};
 use crate::play;
-use iscsi::pdu::{
-    BHS_BYTES, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, StatSn, Transit, Tsih,
-};
+use iscsi::pdu::{BHS_BYTES, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, Transit};
 use model::{ChapAlgorithm, Demand, Proof, RefusedWhy, event};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
@@ -326,15 +324,8 @@ impl Knocker {
     /// The status of the response, and its text.
     async fn say(&mut self, text: &str) -> ((u8, u8), String) {
         let request = LoginRequest {
-            transit: Transit::stay(Stage::Security),
-            version_max: 0,
-            version_min: 0,
-            isid: Isid([0x80, 0, 0, 0, 0, 9]),
-            tsih: Tsih(0),
             initiator_task_tag: InitiatorTaskTag(1),
-            cid: Cid(0),
-            cmd_sn: CmdSn(1),
-            exp_stat_sn: StatSn(0),
+            ..LoginRequest::leading(Isid([0x80, 0, 0, 0, 0, 9]), Transit::stay(Stage::Security))
         };
         let mut pdu = vec![0; BHS_BYTES];
         request.emit(SegmentLengths::data(text.len()), pdu.first_chunk_mut().unwrap());

@@ -4,10 +4,7 @@ use crate::session::{Entered, Session};
 use crate::wire::{Heard, Pdu, Wire};
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::login::InitiatorAuth;
-use iscsi::pdu::{
-    Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, LoginResponse, SegmentLengths, Stage, StatSn, TargetPdu,
-    Transit, Tsih,
-};
+use iscsi::pdu::{Bhs, Isid, LoginRequest, LoginResponse, SegmentLengths, Stage, TargetPdu, Transit, Tsih};
 use iscsi::{DigestOffer, IscsiName, LoginStatus};
 use std::time::Duration;
 
@@ -139,17 +136,7 @@ pub(super) fn text_in_parts(aim: &Aim) -> Found {
 
 /// A request in this stage, which asks to go on to `next`.
 fn request(current: Stage, next: Option<Stage>) -> LoginRequest {
-    LoginRequest {
-        transit: Transit { current, next, continues: false },
-        version_max: 0,
-        version_min: 0,
-        isid: Isid([0x80, 0, 0, 0, 0, 0x77]),
-        tsih: Tsih(0),
-        initiator_task_tag: InitiatorTaskTag(0),
-        cid: Cid(0),
-        cmd_sn: CmdSn(1),
-        exp_stat_sn: StatSn(0),
-    }
+    LoginRequest::leading(Isid([0x80, 0, 0, 0, 0, 0x77]), Transit { current, next, continues: false })
 }
 
 fn emitted(request: &LoginRequest, text_bytes: usize) -> Bhs {

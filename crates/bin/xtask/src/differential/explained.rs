@@ -4,6 +4,7 @@ use super::answer::{Answer, Aspect};
 use super::stream::{BLOCKS, Request};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use std::ops::Range;
 
 /// One difference that is explained.
 #[derive(Clone, Debug, Deserialize)]
@@ -16,7 +17,7 @@ pub struct Row {
     aspect: Aspect,
     /// What holds of the CDB: `byte&mask=value` or `byte&mask!=value`, the byte decimal, or `last`, and the others hexadecimal.
     #[serde(default)]
-    cdb: Vec<String>,
+    cdb: Vec<Bits>,
     /// What the initiator expects beside what the CDB moves.
     expects: Option<Expects>,
     /// It moves fewer bytes than this, by its CDB or by what the initiator expects.
@@ -32,7 +33,7 @@ pub struct Row {
     theirs: Vec<String>,
     /// The bytes of the data that may differ, as `first..behind`, either of them left out at an end.
     #[serde(default)]
-    bytes: Vec<String>,
+    bytes: Vec<Bytes>,
     right: Right,
     source: String,
     why: String,
@@ -109,8 +110,6 @@ impl Row {
             "a row about how commands end says how for both sides"
         );
         ensure!((self.aspect == Aspect::Data) != self.bytes.is_empty(), "a row about data, and no other, has `bytes`");
-        self.cdb.iter().try_for_each(|text| Bits::parse(text).map(drop))?;
-        self.bytes.iter().try_for_each(|text| range(text).map(drop))?;
         // Nobody needs a row to say that both are right in having no answer.
         ensure!(
             self.right == Right::Ours || !self.theirs.iter().any(|end| end.starts_with("none")),
@@ -129,7 +128,7 @@ impl Row {
                 })
         };
         (self.commands.is_empty() || self.commands.iter().any(|name| request.name.starts_with(name.as_str())))
-            && self.cdb.iter().all(|text| Bits::parse(text).is_ok_and(|bits| bits.hold(&request.cdb)))
+            && self.cdb.iter().all(|bits| bits.hold(&request.cdb))
             && self.expects.is_none_or(|expects| {
                 expects == Expects::Less && request.expects() < request.moves
                     || expects == Expects::More && request.expects() > request.moves
@@ -144,8 +143,7 @@ impl Row {
 
     /// True when the row names every one of these bytes.
     fn cover(&self, bytes: &[usize]) -> bool {
-        let ranges: Vec<_> = self.bytes.iter().filter_map(|text| range(text).ok()).collect();
-        bytes.iter().all(|byte| ranges.iter().any(|range| range.contains(byte)))
+        bytes.iter().all(|byte| self.bytes.iter().any(|Bytes(range)| range.contains(byte)))
     }
 }
 
@@ -160,6 +158,8 @@ fn place_of(request: &Request) -> Option<Blocks> {
 }
 
 /// A condition on one byte of the CDB.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
 struct Bits {
     /// `None` for the last one.
     byte: Option<usize>,
@@ -168,8 +168,10 @@ struct Bits {
     equal: bool,
 }
 
-impl Bits {
-    fn parse(text: &str) -> Result<Self> {
+impl TryFrom<String> for Bits {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
         let parts = || {
             let (byte, rest) = text.split_once('&')?;
             let (mask, value) = rest.split_once('=')?;
@@ -180,7 +182,9 @@ impl Bits {
         };
         parts().with_context(|| format!("\"{text}\" is not like 1&e0=20 or 1&e0!=00"))
     }
+}
 
+impl Bits {
     fn hold(&self, cdb: &[u8]) -> bool {
         self.byte
             .map_or(cdb.last(), |at| cdb.get(at))
@@ -188,10 +192,19 @@ impl Bits {
     }
 }
 
-fn range(text: &str) -> Result<std::ops::Range<usize>> {
-    let (first, behind) = text.split_once("..").with_context(|| format!("\"{text}\" is not like 4..8"))?;
-    let number = |text: &str, otherwise| if text.is_empty() { Ok(otherwise) } else { text.parse() };
-    Ok(number(first, 0)?..number(behind, usize::MAX)?)
+/// Bytes of the data.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Bytes(Range<usize>);
+
+impl TryFrom<String> for Bytes {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        let (first, behind) = text.split_once("..").with_context(|| format!("\"{text}\" is not like 4..8"))?;
+        let number = |text: &str, otherwise| if text.is_empty() { Ok(otherwise) } else { text.parse() };
+        Ok(Self(number(first, 0)?..number(behind, usize::MAX)?))
+    }
 }
 
 #[cfg(test)]
@@ -247,6 +260,12 @@ mod tests {
         assert!(table(&[ROW]).is_err());
         assert!(table(&[&whole, &whole]).is_err());
         assert!(table(&[&whole.replace("\"so\"", "\"\"")]).is_err());
-        assert!(table(&[&format!("{whole}cdb = [\"1=2\"]\n")]).is_err());
+        for malformed in ["cdb = [\"1=2\"]", "cdb = [\"x&ff=00\"]"] {
+            let error = format!("{:#}", table(&[&format!("{whole}{malformed}\n")]).unwrap_err());
+            assert!(error.contains("is not like 1&e0=20"), "{error}");
+        }
+        let data = ROW.replace("\"end\"", "\"data\"");
+        assert!(table(&[&format!("{data}bytes = [\"4..8\"]\n")]).is_ok());
+        assert!(table(&[&format!("{data}bytes = [\"4-8\"]\n")]).is_err());
     }
 }

@@ -57,6 +57,22 @@ pub struct Transit {
 }
 
 impl LoginRequest {
+    /// The first request of a session that is to be: of version 0, with CID and task tag 0, and CmdSN 1.
+    #[must_use]
+    pub const fn leading(isid: Isid, transit: Transit) -> Self {
+        Self {
+            transit,
+            version_max: 0,
+            version_min: 0,
+            isid,
+            tsih: Tsih(0),
+            initiator_task_tag: InitiatorTaskTag(0),
+            cid: Cid(0),
+            cmd_sn: CmdSn(1),
+            exp_stat_sn: StatSn(0),
+        }
+    }
+
     /// The fields of a header whose opcode is Login Request.
     ///
     /// *Errors*: [`Violation::StageReserved`], [`Violation::StageDoesNotAdvance`], [`Violation::TransitTextContinues`].
@@ -90,13 +106,13 @@ impl LoginRequest {
 impl Transit {
     /// Text of `current`, without asking to leave it.
     #[must_use]
-    pub fn stay(current: Stage) -> Self {
+    pub const fn stay(current: Stage) -> Self {
         Self { current, next: None, continues: false }
     }
 
     /// Text of `current`, ready to go to `next`.
     #[must_use]
-    pub fn to(current: Stage, next: Stage) -> Self {
+    pub const fn to(current: Stage, next: Stage) -> Self {
         Self { current, next: Some(next), continues: false }
     }
 

@@ -56,7 +56,7 @@ pub fn request(random: &mut Random) -> Request {
         0..=3 => write(random, &WRITE),
         4..=6 => read(random),
         7..=8 => verify(random),
-        9 => write_and_verify(random),
+        9 => write(random, &WRITE_AND_VERIFY),
         10 => write(random, &OR_WRITE),
         11..=12 => compare_and_write(random),
         13..=14 => write_same(random),
@@ -153,10 +153,6 @@ fn verify(random: &mut Random) -> Request {
         3 => request.writing(content(random, lba, blocks.min(1))),
         _ => request.writing(content(random, lba, blocks)),
     }
-}
-
-fn write_and_verify(random: &mut Random) -> Request {
-    write(random, &WRITE_AND_VERIFY)
 }
 
 fn compare_and_write(random: &mut Random) -> Request {

@@ -8,7 +8,7 @@
 use crate::chap::{Algorithm, Auth, Challenge, ChapPolicy, Credential, Mutual, Secret};
 use crate::login::{Grant, LoginStatus, NoSession, TargetConfig, TargetLogin, TargetStep};
 use crate::pdu::{
-    BHS_BYTES, Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, StatSn, Transit, Tsih,
+    BHS_BYTES, Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, Transit, Tsih,
 };
 use crate::{Negotiated, SessionType};
 
@@ -149,15 +149,10 @@ pub(super) fn request(line: &str, tsih: Tsih) -> (Bhs, Vec<u8>) {
 
 pub(super) fn blank_request() -> LoginRequest {
     LoginRequest {
-        transit: Transit::stay(Stage::Security),
-        version_max: 0,
-        version_min: 0,
-        isid: Isid([0x80, 0, 0, 0, 0, 1]),
-        tsih: Tsih(0),
         initiator_task_tag: InitiatorTaskTag(5),
         cid: Cid(1),
         cmd_sn: CmdSn(7),
-        exp_stat_sn: StatSn(0),
+        ..LoginRequest::leading(Isid([0x80, 0, 0, 0, 0, 1]), Transit::stay(Stage::Security))
     }
 }
 
