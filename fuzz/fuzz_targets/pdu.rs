@@ -23,7 +23,7 @@ macro_rules! there_and_back {
 fuzz_target!(|input: &[u8]| {
     let Some((header, behind)) = input.split_first_chunk::<BHS_BYTES>() else { return };
     let lengths = SegmentLengths::parse(header);
-    assert!(lengths.padded_data_bytes() >= lengths.data_bytes && lengths.padded_data_bytes() % 4 == 0);
+    assert!(lengths.padded_data_bytes() >= lengths.data_bytes && lengths.padded_data_bytes().is_multiple_of(4));
     let both = (InitiatorPdu::parse(header), TargetPdu::parse(header));
     assert!(both.0.is_err() || both.1.is_err(), "a header belongs to one role");
     there_and_back!(header, lengths,
