@@ -9,12 +9,14 @@ use iscsi::IscsiName;
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::login::InitiatorAuth;
 use serde_json::json;
+use std::time::Duration;
 
 const HEADER: &[&str] = &["RESULT", "CHECK", "SECTION", "RULE"];
 
 /// Every check is done, and what it came to is printed as it ends.
 pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
-    let aim = aim_of(&options.aim)?;
+    let mut aim = aim_of(&options.aim)?;
+    aim.listen = Duration::from_secs(options.listen.into());
     let out = Output::new(global);
     let chosen = || CHECKS.iter().filter(|check| check.name.starts_with(&options.only));
     let left_out = chosen().filter(|check| check.destroys && !options.destructive).count();

@@ -4,6 +4,7 @@ use iscsi::login::InitiatorAuth;
 use iscsi::{IscsiName, NameError};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// The port of an iSCSI portal where none is given (RFC 7143 §4.2.7.1).
 const PORT: u16 = 3260;
@@ -21,6 +22,8 @@ pub struct Aim {
     pub initiator: IscsiName,
     /// What is proven, and must be.
     pub auth: InitiatorAuth,
+    /// How long a session listens for what the target says unasked, in the checks that are about that.
+    pub listen: Duration,
 }
 
 /// Why a text is no [`Aim`].
@@ -61,7 +64,7 @@ impl FromStr for Aim {
         let portal = if has_port { portal.to_owned() } else { format!("{portal}:{PORT}") };
         let target = IscsiName::parse(target).map_err(|why| AimError::Name { name: target.to_owned(), why })?;
         let initiator = IscsiName::parse("iqn.2026-11.io.blockyard:conform").expect("a name");
-        Ok(Self { portal, target, lun, initiator, auth: InitiatorAuth::None })
+        Ok(Self { portal, target, lun, initiator, auth: InitiatorAuth::None, listen: Duration::ZERO })
     }
 }
 

@@ -3,6 +3,7 @@
 mod connections;
 mod data;
 mod login;
+mod messages;
 mod numbers;
 mod recovery;
 mod requests;
@@ -81,6 +82,10 @@ pub const CHECKS: &[Check] = &[
     check("connections.stranger", "6.3.1", "a session is not joined under another ISID", connections::stranger),
     check("connections.reinstated", "6.3.4", "a connection with the number of another takes its place", connections::reinstated),
     check("connections.session-reinstated", "6.3.5", "a login with the ISID of a session takes its place", connections::session_reinstated),
+    check("messages.connection-lost", "7.14", "at level 2 a connection that is lost costs the session's others nothing", messages::connection_lost),
+    check("messages.ping", "11.19", "whoever answers the target's pings may be idle", messages::ping),
+    check("messages.logout-asked", "11.9.1", "who is asked to log out may end what was begun, log out, and come back", messages::logout_asked),
+    check("messages.logout-overdue", "11.9.1", "who is asked to log out and does not is cut off, not before the time that was given", messages::logout_overdue),
     destructive("writes.immediate", "4.2.5.2", "data in the command is written", writes::immediate),
     destructive("writes.unsolicited", "4.2.5.2", "data that was not asked for is taken up to FirstBurstLength, the rest is asked for", writes::unsolicited),
     destructive("writes.solicited", "11.8", "R2Ts are numbered from zero, within MaxBurstLength, one after the other", writes::solicited),

@@ -8,6 +8,7 @@ mod aim;
 mod checks;
 pub mod ready;
 mod session;
+mod unasked;
 mod wire;
 
 pub use aim::{Aim, AimError};

@@ -1,17 +1,17 @@
 //! A session that does one thing after the other, and looks at every number on the way.
 
 use crate::wire::{Heard, Pdu, Wire};
-use crate::{Aim, Finding, Found, ensure};
+use crate::{Aim, Finding, Found, ensure, unasked};
 use iscsi::login::{InitiatorConfig, InitiatorLogin, InitiatorStep};
 use iscsi::pdu::{
-    Bhs, CmdSn, DataIn, InitiatorTaskTag, Lun, NopOut, Residual, ScsiCommand, ScsiResponse, SegmentLengths, StatSn,
-    TargetPdu, TargetTransferTag, TaskAttribute,
+    AsyncEvent, Bhs, CmdSn, DataIn, InitiatorTaskTag, Lun, NopIn, NopOut, Residual, ScsiCommand, ScsiResponse,
+    SegmentLengths, StatSn, TargetPdu, TargetTransferTag, TaskAttribute,
 };
 use iscsi::{LoginStatus, Negotiated};
 use scsi::Sensed;
 use std::fs::File;
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Portals that a login follows from one to the next.
 const MOVES_MAX: usize = 4;
@@ -28,6 +28,19 @@ pub(crate) struct Session {
     /// ExpCmdSN and MaxCmdSN as the target told them last.
     pub(crate) exp_cmd_sn: CmdSn,
     pub(crate) max_cmd_sn: CmdSn,
+    /// True when the target has asked for its end, and may say so.
+    pub(crate) leaves: bool,
+}
+
+/// What comes without being asked for.
+#[derive(Debug)]
+pub(crate) enum Unasked {
+    Ping(NopIn),
+    Message(AsyncEvent),
+    /// Nothing did.
+    Nothing,
+    /// The connection closed.
+    End,
 }
 
 /// How a login went.
@@ -117,7 +130,8 @@ impl Session {
                     (wire.header_digest, wire.data_digest) = (agreed.header_digest, agreed.data_digest);
                     let (exp_cmd_sn, max_cmd_sn) = numbers;
                     let (lun, cmd_sn) = (Lun(scsi::Lun::of(lun).0), agreed.identity.cmd_sn);
-                    let session = Self { wire, agreed: *agreed, lun, cmd_sn, stat_sn, tag: 0, exp_cmd_sn, max_cmd_sn };
+                    let (agreed, tag, leaves) = (*agreed, 0, false);
+                    let session = Self { wire, agreed, lun, cmd_sn, stat_sn, tag, exp_cmd_sn, max_cmd_sn, leaves };
                     return Ok(Ok(Entered::In(Box::new(session))));
                 }
                 Some(InitiatorStep::Refused { elsewhere: Some(address), .. }) => return Ok(Err(address)),
@@ -209,30 +223,57 @@ impl Session {
         Err(Finding::Wrong("its unit attentions have no end".to_owned()))
     }
 
-    /// The next PDU that is no ping, looked at.
+    /// The next PDU that was asked for, looked at.
     pub(crate) fn hear(&mut self) -> Found<(TargetPdu, Pdu)> {
         loop {
             let pdu = self.wire.expect()?;
-            let parsed = self.admit(&pdu)?;
-            if let TargetPdu::NopIn(ping) = parsed
-                && ping.initiator_task_tag.is_reserved()
-            {
-                self.answer_ping(ping.target_transfer_tag);
-                continue;
+            match self.admit(&pdu)? {
+                TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => self.answer_ping(&ping),
+                TargetPdu::Async(message) => self.outlive(message.event)?,
+                parsed => return Ok((parsed, pdu)),
             }
-            return Ok((parsed, pdu));
         }
     }
 
-    /// Nothing comes for a while but pings.
-    pub(crate) fn expect_silence(&mut self) -> Found {
-        match self.wire.listen(crate::wire::SILENCE)? {
-            Heard::Silence => Ok(()),
-            Heard::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
+    /// What comes by then, where nothing was asked for.
+    pub(crate) fn unasked(&mut self, until: Instant) -> Found<Unasked> {
+        let left = until.saturating_duration_since(Instant::now());
+        // A socket takes no time-out of zero.
+        match self.wire.listen(left.max(Duration::from_millis(1)))? {
+            Heard::Silence => Ok(Unasked::Nothing),
+            Heard::Closed => Ok(Unasked::End),
             Heard::Pdu(pdu) => match self.admit(&pdu)? {
-                TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => Ok(()),
-                other => Err(Finding::Wrong(format!("it said {other:?}"))),
+                TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => Ok(Unasked::Ping(ping)),
+                TargetPdu::Async(message) => Ok(Unasked::Message(message.event)),
+                other => Err(Finding::Wrong(format!("nobody asked, and it said {other:?}"))),
             },
+        }
+    }
+
+    /// The session goes on after the event; or cannot.
+    pub(crate) fn outlive(&self, event: AsyncEvent) -> Found {
+        match event {
+            AsyncEvent::ConnectionDropped { .. } | AsyncEvent::SessionDropped { .. } if !self.leaves => {
+                Err(Finding::Wrong(format!("it says {event:?}")))
+            }
+            AsyncEvent::LogoutRequested { .. } => {
+                Err(Finding::Untried("somebody has the target send sessions away just now".to_owned()))
+            }
+            AsyncEvent::NegotiationRequested { .. } => Err(Finding::Untried("it wants to negotiate anew".to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing comes for a while but what nobody has to ask for.
+    pub(crate) fn expect_silence(&mut self) -> Found {
+        let until = Instant::now() + crate::wire::SILENCE;
+        loop {
+            match self.unasked(until)? {
+                Unasked::Ping(ping) => self.answer_ping(&ping),
+                Unasked::Message(event) => self.outlive(event)?,
+                Unasked::Nothing => return Ok(()),
+                Unasked::End => return Err(Finding::Wrong("it closed the connection".to_owned())),
+            }
         }
     }
 
@@ -258,11 +299,12 @@ impl Session {
         }
     }
 
-    /// Numbers are as they must be: a status has the next StatSN, and the window never goes back.
+    /// Numbers are as they must be: a status has the next StatSN, and the window never goes back. What nobody asked for is well made.
     ///
     /// Source: RFC 7143 §4.2.2.1, §4.2.2.2.
     fn admit(&mut self, pdu: &Pdu) -> Found<TargetPdu> {
         let parsed = pdu.parse()?;
+        unasked::well_made(&parsed, pdu, self.stat_sn)?;
         if let Some(stat_sn) = counted(&parsed) {
             ensure(stat_sn == self.stat_sn, || {
                 format!("a status has the StatSN {}, and {} was due", stat_sn.0, self.stat_sn.0)
@@ -277,20 +319,26 @@ impl Session {
         Ok(parsed)
     }
 
-    fn answer_ping(&mut self, target_transfer_tag: TargetTransferTag) {
-        if !target_transfer_tag.is_reserved() {
-            self.send_nop(InitiatorTaskTag::RESERVED, target_transfer_tag, &[]);
+    /// A ping of the target that wants an answer has it, with its own tag and unit.
+    pub(crate) fn answer_ping(&mut self, ping: &NopIn) {
+        if !ping.target_transfer_tag.is_reserved() {
+            self.send_nop_out(ping.lun, InitiatorTaskTag::RESERVED, ping.target_transfer_tag, &[]);
         }
     }
 
     /// An immediate NOP-Out.
-    pub(crate) fn send_nop(
+    pub(crate) fn send_nop(&mut self, initiator_task_tag: InitiatorTaskTag, data: &[u8]) {
+        self.send_nop_out(Lun(0), initiator_task_tag, TargetTransferTag::RESERVED, data);
+    }
+
+    fn send_nop_out(
         &mut self,
+        lun: Lun,
         initiator_task_tag: InitiatorTaskTag,
         target_transfer_tag: TargetTransferTag,
         data: &[u8],
     ) {
-        let (lun, cmd_sn, exp_stat_sn) = (Lun(0), self.cmd_sn, self.stat_sn);
+        let (cmd_sn, exp_stat_sn) = (self.cmd_sn, self.stat_sn);
         let nop_out = NopOut { immediate: true, lun, initiator_task_tag, target_transfer_tag, cmd_sn, exp_stat_sn };
         let mut header: Bhs = [0; 48];
         nop_out.emit(SegmentLengths::data(data.len()), &mut header);
@@ -300,7 +348,7 @@ impl Session {
     /// The target answers a ping: it is still there, and has said all that it had to.
     pub(crate) fn ping(&mut self) -> Found {
         let tag = self.next_tag();
-        self.send_nop(InitiatorTaskTag(tag), TargetTransferTag::RESERVED, b"conform");
+        self.send_nop(InitiatorTaskTag(tag), b"conform");
         match self.hear()? {
             (TargetPdu::NopIn(nop_in), pdu) if nop_in.initiator_task_tag.0 == tag => {
                 ensure(pdu.data == b"conform", || "a ping came back with other data".to_owned())

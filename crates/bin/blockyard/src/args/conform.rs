@@ -32,6 +32,9 @@ pub struct ConformOptions {
     /// Only checks whose name begins so
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub only: String,
+    /// Listen so many seconds for what the target says unasked, in each check that is about that
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
+    pub listen: u32,
 }
 
 /// Which unit is asked, and for whom.

@@ -177,14 +177,38 @@ fn daemon_keeps_every_rule_that_conform_tries() {
     let url = format!("iscsi://{}/{}", cell("portal", 0), cell("target", 1));
     let tried = ask(dir.path(), &["conform", &url, "--destructive"]);
     assert_eq!(tried.code, 0, "{}{}", tried.stdout, tried.stderr);
-    assert!(tried.stderr.contains(" 0 failed, 1 skipped"), "but for the redirect: {}{}", tried.stdout, tried.stderr);
+    assert!(
+        tried.stderr.contains(" 0 failed, 4 skipped"),
+        "but for a redirect and what takes listening: {}{}",
+        tried.stdout,
+        tried.stderr
+    );
     let writes = ask(dir.path(), &["conform", &url, "--only", "writes"]);
     assert_eq!(writes.code, 2, "nothing is written unless it is asked for: {}", writes.stderr);
     let portal = cell("portal", 0);
-    for arguments in [&["portal", "add", "127.0.0.1:0", "role=data"][..], &["portal", "set", &portal, "role=front"]] {
+    let data = &["portal", "add", "127.0.0.1:0", "role=data"][..];
+    for arguments in [data, data, &["portal", "set", &portal, "role=front"]] {
         let done = ask(dir.path(), arguments);
         assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
     }
+    let only = ["conform", &url, "--only", "messages.logout-asked", "--listen", "20"];
+    let asked = std::thread::scope(|scope| {
+        let trying = scope.spawn(|| ask(dir.path(), &only));
+        let begun = Instant::now();
+        let place = loop {
+            let told = ask(dir.path(), &["session", "list", "--no-headers"]).stdout;
+            let mut places = told.lines().filter_map(|line| line.split('\t').nth(3));
+            if let Some(place) = places.find(|place| !place.starts_with(&portal)) {
+                break place.to_owned();
+            }
+            assert!(begun.elapsed() < PATIENCE, "no session came");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let drained = ask(dir.path(), &["portal", "drain", &place]);
+        assert_eq!(drained.code, 0, "{}", drained.stderr);
+        trying.join().expect("it ends")
+    });
+    assert!(asked.stderr.contains("1 passed"), "{}{}", asked.stdout, asked.stderr);
     let sent = ask(dir.path(), &["conform", &url, "--only", "login.redirect"]);
     assert!(sent.stderr.contains("1 passed"), "{}{}", sent.stdout, sent.stderr);
     let wrong = ask(dir.path(), &["conform", &url.replace("iqn.", "iqn.2026-11.nobody:"), "--only", "data"]);

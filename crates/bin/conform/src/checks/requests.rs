@@ -15,7 +15,7 @@ pub(super) fn ping(aim: &Aim) -> Found {
 
 pub(super) fn ping_unanswered(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
-    session.send_nop(InitiatorTaskTag::RESERVED, TargetTransferTag::RESERVED, b"");
+    session.send_nop(InitiatorTaskTag::RESERVED, b"");
     session.expect_silence()?;
     session.ping()
 }

@@ -1,0 +1,119 @@
+//! What the target says unasked, and what follows.
+
+use super::connections::{another, leading};
+use super::requests::log_out;
+use crate::session::{Session, Unasked};
+use crate::wire::SILENCE;
+use crate::{Aim, Finding, Found, ensure};
+use iscsi::pdu::{AsyncEvent, LogoutOutcome, LogoutReason};
+use std::time::{Duration, Instant};
+
+/// How late a target may be in what it has announced.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// A session that listens for what is said unasked, and until when.
+fn listening(aim: &Aim) -> Found<(Session, Instant)> {
+    if aim.listen.is_zero() {
+        return Err(Finding::Untried("it needs time to listen: --listen SECONDS".to_owned()));
+    }
+    let mut session = Session::login(aim, |_| {})?;
+    session.ready()?;
+    Ok((session, Instant::now() + aim.listen))
+}
+
+pub(super) fn ping(aim: &Aim) -> Found {
+    let (mut session, until) = listening(aim)?;
+    let mut pings = 0;
+    loop {
+        match session.unasked(until)? {
+            Unasked::Ping(ping) => {
+                session.answer_ping(&ping);
+                pings += usize::from(!ping.target_transfer_tag.is_reserved());
+            }
+            Unasked::Message(event) => session.outlive(event)?,
+            Unasked::Nothing => break,
+            Unasked::End => {
+                return Err(Finding::Wrong(format!("it closed the connection after {pings} answered pings")));
+            }
+        }
+    }
+    session.ready()?;
+    match pings {
+        0 => Err(Finding::Untried(format!("it sent no ping in {} s", aim.listen.as_secs()))),
+        _ => Ok(()),
+    }
+}
+
+/// A session that was asked to log out, and how long it has.
+fn asked_to_leave(aim: &Aim) -> Found<(Session, Duration)> {
+    let (mut session, until) = listening(aim)?;
+    loop {
+        match session.unasked(until)? {
+            Unasked::Ping(ping) => session.answer_ping(&ping),
+            Unasked::Message(AsyncEvent::LogoutRequested { within_s }) => {
+                return Ok((session, Duration::from_secs(within_s.into())));
+            }
+            Unasked::Message(event) => session.outlive(event)?,
+            Unasked::Nothing => {
+                return Err(Finding::Untried(format!("nobody asked for a logout in {} s", aim.listen.as_secs())));
+            }
+            Unasked::End => return Err(Finding::Wrong("it closed the connection without a word".to_owned())),
+        }
+    }
+}
+
+pub(super) fn logout_asked(aim: &Aim) -> Found {
+    let (mut session, _) = asked_to_leave(aim)?;
+    // What was begun may be ended first.
+    session.read(&[0; 6], 0)?;
+    session.leaves = true;
+    let outcome = log_out(&mut session, LogoutReason::CloseSession, 0)?;
+    ensure(outcome == LogoutOutcome::Closed, || format!("it answered {outcome:?}"))?;
+    ensure(session.wire.is_closed_within(SLACK)?, || "it keeps the connection".to_owned())?;
+    Session::login(aim, |_| {})?.ready()
+}
+
+pub(super) fn logout_overdue(aim: &Aim) -> Found {
+    let (mut session, within) = asked_to_leave(aim)?;
+    let asked = Instant::now();
+    session.leaves = true;
+    loop {
+        match session.unasked(asked + within + SLACK)? {
+            Unasked::Ping(ping) => session.answer_ping(&ping),
+            Unasked::Message(_) => {}
+            Unasked::Nothing => {
+                return Err(Finding::Wrong(format!(
+                    "{within:?} were given, and after {:?} it keeps the connection",
+                    asked.elapsed()
+                )));
+            }
+            Unasked::End => break,
+        }
+    }
+    let gone = asked.elapsed();
+    ensure(gone + Duration::from_secs(1) >= within, || format!("{within:?} were given, and it closed after {gone:?}"))
+}
+
+pub(super) fn connection_lost(aim: &Aim) -> Found {
+    let mut first = Session::login(aim, leading(2))?;
+    if first.agreed.error_recovery_level < 2 || first.agreed.connections_max < 2 {
+        return Err(Finding::Untried("ErrorRecoveryLevel 2 and two connections were not agreed".to_owned()));
+    }
+    first.ready()?;
+    let second = another(aim, &first, 1)?;
+    let lost = second.agreed.identity.cid;
+    drop(second);
+    let until = Instant::now() + 3 * SILENCE;
+    loop {
+        match first.unasked(until)? {
+            Unasked::Ping(ping) => first.answer_ping(&ping),
+            Unasked::Message(AsyncEvent::ConnectionDropped { cid, .. }) => {
+                ensure(cid == lost.0, || format!("it says that connection {cid} is lost, and it is {}", lost.0))?;
+            }
+            Unasked::Message(event) => first.outlive(event)?,
+            Unasked::Nothing => break,
+            Unasked::End => return Err(Finding::Wrong("it closed the other connection".to_owned())),
+        }
+    }
+    first.ready()
+}
