@@ -1,6 +1,6 @@
 //! What a guest's script may ask of the array while it runs.
 
-use super::guest::{GUEST, HOST, MORE};
+use super::guest::{GUEST, HOST};
 use super::scenario::INITIATOR;
 use crate::target::product::Product;
 use anyhow::{Context, Result, bail, ensure};
@@ -16,8 +16,10 @@ const THIN: &str = "tank/thin";
 /// | asked | done |
 /// |---|---|
 /// | `fail-d1` | a disk of the pool fails |
-/// | `front` | sessions are sent from the first portal to two more |
-/// | `plain-10.77.0.3` | one more portal, where sessions stay |
+/// | `front` | sessions are sent from the first portal to those for data |
+/// | `plain-10.77.0.3`, `data-10.77.0.3` | one more portal of this role |
+/// | `remove-10.77.0.3` | it is closed, and its sessions are cut off |
+/// | `balance-bytes` | sessions are shared out by this |
 /// | `drain-10.77.0.3`, `resume-10.77.0.3` | its sessions move away; it takes some again |
 /// | `restart` | the daemon is killed and started again |
 /// | `thin` | a thin volume of 512 MiB is LUN 1 of the open host |
@@ -28,10 +30,14 @@ const THIN: &str = "tank/thin";
 pub fn answer(product: &mut Product, ask: &str) -> Result<String> {
     match ask.split_once('-') {
         Some(("fail", disk)) => product.command(&["disk", "fail", disk]),
-        Some(("plain", address)) => product.command(&["portal", "add", address, "role=plain"]),
+        Some((role @ ("plain" | "data"), address)) => {
+            product.command(&["portal", "add", address, &format!("role={role}")])
+        }
+        Some(("remove", address)) => product.command(&["portal", "remove", address, "--force"]),
+        Some(("balance", by)) => product.command(&["portal", "balance", by]),
         Some((verb @ ("drain" | "resume"), address)) => product.command(&["portal", verb, address]),
         Some(("resize", size)) => product.command(&["volume", "resize", THIN, size]),
-        None if ask == "front" => front(product),
+        None if ask == "front" => product.command(&["portal", "set", &HOST.to_string(), "role=front"]),
         None if ask == "restart" => {
             product.kill()?;
             product.restart()?;
@@ -56,13 +62,6 @@ pub fn answer(product: &mut Product, ask: &str) -> Result<String> {
         }
         _ => bail!("the guest asks for \"{ask}\", which nobody knows"),
     }
-}
-
-fn front(product: &Product) -> Result<String> {
-    for address in MORE {
-        product.command(&["portal", "add", &address.to_string(), "role=data"])?;
-    }
-    product.command(&["portal", "set", &HOST.to_string(), "role=front"])
 }
 
 fn mapped(product: &Product) -> Result<String> {

@@ -13,7 +13,12 @@ use std::time::{Duration, Instant};
 pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 pub const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// Further addresses of our end, for portals.
-pub const MORE: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 3), Ipv4Addr::new(10, 77, 0, 4)];
+pub const MORE: [Ipv4Addr; 4] = [
+    Ipv4Addr::new(10, 77, 0, 3),
+    Ipv4Addr::new(10, 77, 0, 4),
+    Ipv4Addr::new(10, 77, 0, 5),
+    Ipv4Addr::new(10, 77, 0, 6),
+];
 const TAP: &str = "guest0";
 const OUT: &str = "guest.out";
 const CONSOLE: &str = "guest.console";

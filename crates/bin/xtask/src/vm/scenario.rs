@@ -29,7 +29,7 @@ pub fn run(name: &str, kind: Kind, image: &Image, scratch: &Path, limit: Duratio
     let share = scratch.join("share");
     fs::create_dir(&share)?;
     let scripts = crate::workspace::root().join("tests/initiator-vm");
-    for part in ["stage", "common"] {
+    for part in ["stage", "common", "moves"] {
         fs::copy(scripts.join(part), share.join(part))?;
     }
     fs::copy(scripts.join(name), share.join("main"))?;
