@@ -17,7 +17,14 @@ const REFUSALS_MAX: usize = 32;
 
 /// The events that are kept, oldest first.
 pub struct EventLog {
-    kept: Mutex<VecDeque<Event>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    events: VecDeque<Event>,
+    /// The numbers of those that could not be written yet.
+    unwritten: BTreeSet<u64>,
 }
 
 /// Which events are asked for.
@@ -38,22 +45,26 @@ impl EventLog {
     ///
     /// *Errors*: the file cannot be read.
     pub fn open(store: &Store) -> Result<Self, Refusal> {
-        store.events().map(|kept| Self { kept: Mutex::new(kept.into()) })
+        store.events().map(|events| Self { kept: Mutex::new(Kept { events: events.into(), ..Kept::default() }) })
     }
 
     /// These have happened, durably. Equal ones that follow each other closely are counted as one.
     ///
-    /// *Errors*: the file cannot be written; they are told all the same until the daemon ends.
+    /// *Errors*: the file cannot be written; they are told all the same, and written with the next ones.
     pub fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
-        let (changed, oldest) = {
-            let mut kept = self.kept();
-            let numbers: BTreeSet<u64> = raised.into_iter().map(|raised| enter(&mut kept, raised)).collect();
-            let surplus = kept.len().saturating_sub(EVENTS_KEPT);
-            kept.drain(..surplus);
-            let changed: Vec<Event> = kept.iter().filter(|event| numbers.contains(&event.number)).cloned().collect();
-            (changed, kept.front().map_or(0, |event| event.number))
-        };
-        store.keep_events(&changed, oldest)
+        let mut kept = self.kept();
+        let Kept { events, unwritten } = &mut *kept;
+        unwritten.extend(raised.into_iter().map(|raised| enter(events, raised)));
+        let surplus = events.len().saturating_sub(EVENTS_KEPT);
+        events.drain(..surplus);
+        let changed: Vec<Event> = events.iter().filter(|event| unwritten.contains(&event.number)).cloned().collect();
+        let oldest = events.front().map_or(0, |event| event.number);
+        if changed.is_empty() {
+            return Ok(());
+        }
+        store.keep_events(&changed, oldest)?;
+        unwritten.clear();
+        Ok(())
     }
 
     /// The events that are asked for, oldest first.
@@ -65,12 +76,12 @@ impl EventLog {
                 && wanted.severity.is_none_or(|severity| event.severity >= severity)
         };
         let mut listed: Vec<Event> =
-            kept.iter().rev().filter(is_wanted).take(wanted.limit.unwrap_or(usize::MAX)).cloned().collect();
+            kept.events.iter().rev().filter(is_wanted).take(wanted.limit.unwrap_or(usize::MAX)).cloned().collect();
         listed.reverse();
         listed
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Event>> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

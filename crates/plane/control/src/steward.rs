@@ -60,7 +60,10 @@ impl Control {
     /// What was raised is written down, and everything that may need something is looked at once.
     pub async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut seen = self.seen.lock().await;
-        self.events.add(&self.store, raised)?;
+        if let Err(refusal) = self.events.add(&self.store, raised) {
+            // A disk that dies meanwhile has its spare all the same.
+            tracing::error!(%refusal, "what happened could not be written down");
+        }
         self.note_pool_states(&mut seen.pools).await?;
         self.place_spares(&mut seen.vigil).await?;
         self.note_pool_states(&mut seen.pools).await?;

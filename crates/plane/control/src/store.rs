@@ -55,9 +55,16 @@ pub struct KeyFile {
 /// The state in its file. While it lives no other daemon can open the same directory.
 pub struct Store {
     path: PathBuf,
-    database: Database,
     vault: Vault,
-    current: Mutex<(u64, Arc<State>)>,
+    current: Mutex<Current>,
+}
+
+/// The latest version, and the file that has it.
+struct Current {
+    version: u64,
+    state: Arc<State>,
+    /// Closed after it could not be written, for redb writes no more then; the next use opens it anew.
+    database: Option<Database>,
 }
 
 impl Store {
@@ -103,7 +110,8 @@ impl Store {
             Value::Null => State::default(),
             state => serde_json::from_value(state).map_err(|e| damaged(&path, &e))?,
         };
-        let store = Self { path, database, vault, current: Mutex::new((version, Arc::new(state))) };
+        let current = Current { version, state: Arc::new(state), database: Some(database) };
+        let store = Self { path, vault, current: Mutex::new(current) };
         if key.forget && version > 0 {
             let state = State::clone(&store.state());
             store.write_version(version + 1, state)?;
@@ -128,13 +136,13 @@ impl Store {
     /// The state as it was committed last.
     #[must_use]
     pub fn state(&self) -> Arc<State> {
-        self.current().1.clone()
+        self.current().state.clone()
     }
 
     /// The number of the present version; 0 before the first commit.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.current().0
+        self.current().version
     }
 
     /// `next` is the state. A state that is the present one already is not written again.
@@ -143,7 +151,7 @@ impl Store {
     pub fn commit(&self, next: State) -> Result<(), Refusal> {
         let (version, unchanged) = {
             let current = self.current();
-            (current.0 + 1, *current.1 == next)
+            (current.version + 1, *current.state == next)
         };
         if unchanged { Ok(()) } else { self.write_version(version, next) }
     }
@@ -152,57 +160,91 @@ impl Store {
     ///
     /// *Errors*: the file cannot be read.
     pub fn versions(&self) -> Result<Vec<u64>, Refusal> {
-        let keys = || -> Result<Vec<u64>, redb::Error> {
-            let table = self.database.begin_read()?.open_table(VERSIONS)?;
+        let keys = |database: &Database| {
+            let table = database.begin_read()?.open_table(VERSIONS)?;
             table.iter()?.map(|row| Ok(row?.0.value())).collect()
         };
-        keys().map_err(|e| damaged(&self.path, &e))
+        self.current().attempt(&self.path, keys).map_err(|e| damaged(&self.path, &e))
     }
 
     /// The events that are kept, oldest first. One that a later version wrote in another form is passed over.
     ///
     /// *Errors*: the file cannot be read.
     pub(crate) fn events(&self) -> Result<Vec<Event>, Refusal> {
-        let rows = || -> Result<Vec<Event>, redb::Error> {
-            let table = match self.database.begin_read()?.open_table(EVENTS) {
+        let rows = |database: &Database| {
+            let table = match database.begin_read()?.open_table(EVENTS) {
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
                 table => table?,
             };
             let rows = table.iter()?.map(|row| Ok(serde_json::from_slice(row?.1.value()).ok()));
             rows.filter_map(Result::transpose).collect()
         };
-        rows().map_err(|e| damaged(&self.path, &e))
+        self.current().attempt(&self.path, rows).map_err(|e| damaged(&self.path, &e))
     }
 
     /// These events are kept, in the place of those with the same numbers, and none before `oldest`.
     ///
     /// *Errors*: it could not be written. *Durability*: it survives power loss.
     pub(crate) fn keep_events(&self, events: &[Event], oldest: u64) -> Result<(), Refusal> {
-        let write = || -> Result<(), Box<dyn std::error::Error>> {
-            let transaction = self.database.begin_write()?;
+        let rows: Result<Vec<_>, _> =
+            events.iter().map(|event| serde_json::to_vec(event).map(|json| (event.number, json))).collect();
+        let rows = rows.map_err(|e| unwritable(&self.path, &e))?;
+        let write = |database: &Database| {
+            let transaction = database.begin_write()?;
             {
                 let mut table = transaction.open_table(EVENTS)?;
-                for event in events {
-                    table.insert(event.number, serde_json::to_vec(event)?.as_slice())?;
+                for (number, json) in &rows {
+                    table.insert(number, json.as_slice())?;
                 }
                 table.retain_in(..oldest, |_, _| false)?;
             }
             Ok(transaction.commit()?)
         };
-        write().map_err(|e| unwritable(&self.path, &*e))
+        self.current().attempt(&self.path, write).map_err(|e| unwritable(&self.path, &e))
     }
 
     fn write_version(&self, version: u64, next: State) -> Result<(), Refusal> {
         let mut json = serde_json::to_value(&next).map_err(|e| unwritable(&self.path, &e))?;
         self.vault.seal(&mut json)?;
+        let json = serde_json::to_vec(&json).map_err(|e| unwritable(&self.path, &e))?;
         let mut current = self.current();
-        write(&self.database, version, &json).map_err(|e| unwritable(&self.path, &e))?;
-        *current = (version, Arc::new(next));
+        let written = current.attempt(&self.path, |database| write(database, version, &json));
+        written.map_err(|e| unwritable(&self.path, &e))?;
+        (current.version, current.state) = (version, Arc::new(next));
         Ok(())
     }
 
-    fn current(&self) -> MutexGuard<'_, (u64, Arc<State>)> {
+    fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    /// Does `work` with the file, which is opened anew where it is closed.
+    ///
+    /// *Errors*: what `work` says; the file is closed then.
+    fn attempt<R>(
+        &mut self,
+        path: &Path,
+        work: impl FnOnce(&Database) -> Result<R, redb::Error>,
+    ) -> Result<R, redb::Error> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => self.reopen(path)?,
+        };
+        let done = work(&database)?;
+        self.database = Some(database);
+        Ok(done)
+    }
+
+    /// A commit that failed may stand in the file all the same; whoever asked for it was told that it does not.
+    fn reopen(&self, path: &Path) -> Result<Database, redb::Error> {
+        let database = Builder::new().set_cache_size(CACHE_BYTES).create_file(open_private(path)?)?;
+        let transaction = database.begin_write()?;
+        transaction.open_table(VERSIONS)?.retain_in(self.version + 1.., |_, _| false)?;
+        transaction.commit()?;
+        tracing::info!(path = %path.display(), version = self.version, "the state can be written again");
+        Ok(database)
     }
 }
 
@@ -272,14 +314,13 @@ fn read(database: &Database, path: &Path) -> Result<Stored, Refusal> {
     Ok(Stored { schema, version, state })
 }
 
-/// `state`, whose secrets are sealed, is the version.
-fn write(database: &Database, version: u64, state: &Value) -> Result<(), Box<dyn std::error::Error>> {
-    let json = serde_json::to_vec(state)?;
+/// The state, as JSON whose secrets are sealed, is the version.
+fn write(database: &Database, version: u64, json: &[u8]) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
         transaction.open_table(META)?.insert("schema", SCHEMA)?;
         let mut versions = transaction.open_table(VERSIONS)?;
-        versions.insert(version, json.as_slice())?;
+        versions.insert(version, json)?;
         versions.retain_in(..(version + 1).saturating_sub(VERSIONS_KEPT), |_, _| false)?;
     }
     transaction.commit()?;

@@ -77,7 +77,7 @@ fn store_that_is_cut_short_or_foreign_is_refused_and_left_as_it_is() {
 fn store_of_a_newer_form_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = Store::open(dir.path()).expect("opens");
-    let transaction = store.database.begin_write().expect("begins");
+    let transaction = store.current().database.as_ref().expect("open").begin_write().expect("begins");
     transaction.open_table(META).expect("opens").insert("schema", SCHEMA + 1).expect("inserts");
     transaction.commit().expect("commits");
     drop(store);
