@@ -47,6 +47,12 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// Seconds between the two, whichever is later.
+    #[must_use]
+    pub const fn apart(self, other: Self) -> u64 {
+        self.0.abs_diff(other.0)
+    }
+
     /// Seconds since midnight.
     #[must_use]
     pub const fn second_of_day(self) -> u64 {

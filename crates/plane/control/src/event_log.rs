@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// How many events are kept.
 pub const EVENTS_KEPT: usize = 2048;
 
-/// How far back an equal event is looked for, in events and in seconds since it happened last.
+/// How far back an equal event is looked for, in events and in seconds from when it happened last.
 const FOLD_EVENTS: usize = 64;
 const FOLD_SECONDS: u64 = 3600;
 
@@ -91,7 +91,7 @@ impl EventLog {
 /// An event is the same again only while nothing else has happened to its subject since: a pool that is degraded,
 /// whole and degraded is three events.
 fn enter(kept: &mut VecDeque<Event>, raised: Raised) -> u64 {
-    let fresh = |event: &Event| raised.time.since(event.time) <= FOLD_SECONDS;
+    let fresh = |event: &Event| raised.time.apart(event.time) <= FOLD_SECONDS;
     let refused = |event: &Event| event.code == event::LOGIN_REFUSED && fresh(event);
     let crowded = raised.code == event::LOGIN_REFUSED
         && kept.iter().rev().take(FOLD_EVENTS).filter(|event| refused(event)).count() >= REFUSALS_MAX;

@@ -1,7 +1,9 @@
 //! What is done without being asked: events are written down, and lost members are seen to.
 
 use crate::{Control, Wanted};
-use model::{Event, EventCode, Name, Order, PoolState, Raised, Refusal, Report, Subject, Timestamp, code, event};
+use model::{
+    Event, EventCode, Name, Order, PoolState, Raised, Refusal, Report, Subject, SubjectKind, Timestamp, code, event,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,6 +16,9 @@ const ROUND: Duration = Duration::from_secs(5);
 const BURST: u32 = 16;
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
+/// What the system's clock may be off from one that nobody sets, between two looks, before it counts as set.
+const STEP_SECONDS: u64 = 30;
+
 impl Control {
     /// Sees to the array until the data plane is gone.
     pub async fn tend(self: Arc<Self>) {
@@ -21,6 +26,7 @@ impl Control {
         let mut without_pause = 0;
         // It is kept from round to round: an answer is given once, and nobody would hear it who has stopped asking.
         let mut hearing = Box::pin(self.hear());
+        let mut clock = Clock { wall: now(), steady: Instant::now() };
         loop {
             match heard {
                 Ok(raised) => {
@@ -34,6 +40,11 @@ impl Control {
                     sleep(ROUND).await;
                 }
             }
+            let later = Clock { wall: now(), steady: Instant::now() };
+            if let Some(sentence) = clock.step_to(&later) {
+                self.raise(event::CLOCK_STEPPED, Subject::new(SubjectKind::Node, &self.settings.node), sentence);
+            }
+            clock = later;
             let quiet_since = Instant::now();
             heard = match timeout(ROUND, &mut hearing).await {
                 Ok(heard) => {
@@ -116,8 +127,47 @@ impl Control {
     }
 }
 
+/// One instant by the system's clock, and by one that nobody sets.
+struct Clock {
+    wall: Timestamp,
+    steady: Instant,
+}
+
+impl Clock {
+    /// How the system's clock was set between the two instants, as a sentence; nothing when it was not.
+    fn step_to(&self, later: &Self) -> Option<String> {
+        let expected = self.wall.plus(later.steady.duration_since(self.steady).as_secs());
+        let seconds = expected.apart(later.wall);
+        let (way, consequence) = match later.wall > expected {
+            true => ("on", "locks of snapshots end by it"),
+            false => ("back", "locks of snapshots last longer by it"),
+        };
+        let sentence =
+            || format!("the system's clock was set {way} by {seconds} seconds, to {}; {consequence}", later.wall);
+        (seconds > STEP_SECONDS).then(sentence)
+    }
+}
+
 /// What the system's clock says.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Timestamp::from_unix(since.map_or(0, |since| since.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_that_is_set_is_told_from_one_that_goes() {
+        let before = Clock { wall: Timestamp::from_unix(1_000_000), steady: Instant::now() };
+        let after = |wall: u64, steady: u64| {
+            let steady = before.steady + Duration::from_secs(steady);
+            before.step_to(&Clock { wall: Timestamp::from_unix(1_000_000).plus(wall), steady })
+        };
+        assert_eq!(after(5, 5), None);
+        assert_eq!(after(3600, 3610), None, "it is drawn near");
+        assert!(after(3605, 5).expect("set").contains("set on by 3600 seconds"));
+        assert!(after(0, 3600).expect("set").contains("set back by 3600 seconds"));
+    }
 }

@@ -110,6 +110,7 @@ catalogue! {
 
     901 NODE_STARTED       Info     "The daemon has started.";
     902 EVENTS_LOST        Warning  "More happened than could be written down.";
+    903 CLOCK_STEPPED      Warning  "The system's clock was set, and locks and hours go by it.";
 }
 
 crate::code::ascending!(CATALOGUE);

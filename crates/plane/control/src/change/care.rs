@@ -185,7 +185,8 @@ impl PoolRecord {
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
-        let last = self.last_scrub().unwrap_or_default();
+        // One of the future began while the clock was wrong, and says nothing.
+        let last = self.last_scrub().filter(|last| *last <= now.plus(EARLY)).unwrap_or_default();
         self.policy.scrub.every.seconds().is_some_and(|every| now.since(last) + EARLY >= every)
     }
 

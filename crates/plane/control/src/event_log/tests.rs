@@ -46,6 +46,16 @@ fn event_log_counts_an_equal_event_only_while_it_is_fresh() {
 }
 
 #[test]
+fn event_log_tells_an_event_anew_after_the_clock_was_set_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(&dir);
+    let log = EventLog::open(&store).expect("a log");
+    log.add(&store, vec![raised(10 * FOLD_SECONDS, event::DISK_FAILED, "d0")]).expect("kept");
+    log.add(&store, vec![raised(FOLD_SECONDS, event::DISK_FAILED, "d0")]).expect("kept");
+    assert_eq!(all(&log), [(1, 1, "d0".to_owned()), (2, 1, "d0".to_owned())]);
+}
+
+#[test]
 fn event_log_tells_an_event_again_after_another_one_of_its_subject() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = store(&dir);

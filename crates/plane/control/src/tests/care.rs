@@ -1,6 +1,7 @@
 //! Settings of pools, and scrubs by hand and by the clock.
 
 use super::{Array, new_pool};
+use crate::State;
 use crate::request::{AddGroup, AddMember, GrowPool, NewGroup, PoolSettings, StartScrub};
 use crate::steward::now;
 use model::{Level, Name, PoolState, RepairMode, ScrubReport, ScrubState, Timestamp, code};
@@ -104,6 +105,20 @@ async fn scrub_by_the_clock_begins_in_its_hours_and_waits_outside_of_them() {
     assert!(found.len() == 1 && found[0].is_clean(), "what the restart cut short was begun anew: {found:?}");
     let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
     assert!(pool.next_scrub.is_some_and(|next| next.since(found[0].started) >= 6 * DAY), "{:?}", pool.next_scrub);
+}
+
+#[tokio::test]
+async fn scrub_that_began_by_a_wrong_clock_does_not_keep_the_next_one_away() {
+    let array = furnished(&[("scrub", "weekly")]).await;
+    let wrong = now().plus(3650 * DAY);
+    let turn = array.control.turn().await;
+    let set = |state: &mut State| state.pools.get_mut(&name("tank")).expect("a pool").scrub_since = Some(wrong);
+    array.control.commit(&turn, set).expect("committed");
+    drop(turn);
+    round_at(&array, wrong.plus(DAY)).await;
+    assert!(scrubs(&array).await.is_empty(), "by that clock a week has not passed");
+    round_at(&array, now()).await;
+    assert_eq!(scrubs(&array).await.len(), 1, "by the right one there was none");
 }
 
 #[tokio::test]
