@@ -125,6 +125,12 @@ impl Entry {
         self.connections.iter().any(|connection| is_at(connection.portal, portal))
     }
 
+    /// True while a connection of the session is open, so that the initiator can be told something.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.connections.iter().any(|connection| connection.state == ConnectionState::Open)
+    }
+
     /// True for a session that only asks which targets there are.
     #[must_use]
     pub fn is_discovery(&self) -> bool {

@@ -103,6 +103,27 @@ fn drained_portal_moves_its_sessions_and_gets_some_back() {
     });
 }
 
+/// A session of level 2 that waits for a connection hears nothing, and keeps nobody else from being asked.
+#[test]
+fn session_without_a_connection_does_not_stand_in_the_way_of_others_that_move() {
+    Sim::new(7).run(async move |sim| {
+        let (node, first) = furnished(&sim, 1).await;
+        drop(first);
+        node.front().await;
+        for isid in [1, 2] {
+            let (lost, _) = Host::follow(&sim, &Login { recovery: 2, ..Login::of(OPEN, isid) }, data(1)).await;
+            drop(lost);
+        }
+        let (mut lives, _) = Host::follow(&sim, &Login::of(OPEN, 3), data(1)).await;
+        lives.take_attention().await;
+        assert_eq!(node.spread().await, [0, 3, 0], "the lost ones are there for whoever takes their tasks over");
+        let since = sim.now();
+        node.control.drain_portal(PortalAddress(data(1)), true).await.unwrap();
+        lives.log_out_when_asked().await;
+        assert!(sim.now().since(since) < Duration::from_secs(1));
+    });
+}
+
 /// Who does not log out when asked is cut off, and finds the right portal then.
 #[test]
 fn session_that_does_not_move_is_cut_off() {

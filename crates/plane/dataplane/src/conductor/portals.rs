@@ -87,7 +87,7 @@ impl<W: World> Conductor<W> {
         let groups = view.data_portals();
         let surplus: Vec<_> = groups.values().flat_map(|portals| self.seat.registry.surplus(portals)).collect();
         let moves = |(id, entry): &&(SessionId, Entry)| {
-            asked.contains(id) || may_not_stay(entry) || surplus.contains(&entry.nexus)
+            asked.contains(id) || entry.is_reached() && (may_not_stay(entry) || surplus.contains(&entry.nexus))
         };
         let moving: Vec<&(SessionId, Entry)> = sessions.iter().filter(moves).collect();
         let mut busy: BTreeSet<&str> = moving
