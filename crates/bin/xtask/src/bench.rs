@@ -1,4 +1,4 @@
-//! Our target and tgtd in turn, with the same client: commands per second and server time per command.
+//! Our target and tgtd, or another build of ours, in turn, with the same client: commands per second and server time per command.
 //!
 //! Figures of a shared machine wobble; the ratios of interleaved repeats are what counts. Nothing here
 //! passes or fails.
@@ -10,6 +10,7 @@ use crate::target::{self, Backing, Kind, Setup, Target};
 use anyhow::{Context, Result};
 use clap::Args;
 use measure::{Load, Sample};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SERVER_CORE: usize = 1;
@@ -30,6 +31,9 @@ pub struct Options {
     /// Leave tgtd out
     #[arg(long)]
     alone: bool,
+    /// Another build of the product in the place of tgtd
+    #[arg(long, value_name = "BLOCKYARD", conflicts_with = "alone")]
+    against: Option<PathBuf>,
     /// Leave out how much the idle daemon takes
     #[arg(long)]
     no_idle: bool,
@@ -56,9 +60,11 @@ const ROWS: [(&str, bool, bool); 4] = [
 pub fn run(options: &Options) -> Result<bool> {
     measure::stay_on(CLIENT_CORE).context("cannot stay on the client's core")?;
     let scratch = tempfile::tempdir()?;
-    let mut contenders = vec![start("blockyard", Kind::Blockyard, scratch.path())?];
-    if !options.alone {
-        contenders.push(start("tgt", Kind::Tgt, scratch.path())?);
+    let mut contenders = vec![start("blockyard", Kind::Blockyard, None, scratch.path())?];
+    if options.against.is_some() {
+        contenders.push(start("other", Kind::Blockyard, options.against.clone(), scratch.path())?);
+    } else if !options.alone {
+        contenders.push(start("tgt", Kind::Tgt, None, scratch.path())?);
     }
     for contender in &mut contenders {
         contender.fill()?;
@@ -82,13 +88,14 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-fn start(name: &'static str, kind: Kind, scratch: &std::path::Path) -> Result<Contender> {
+fn start(name: &'static str, kind: Kind, build: Option<PathBuf>, scratch: &Path) -> Result<Contender> {
     let folder = scratch.join(name);
     std::fs::create_dir(&folder)?;
     let mut setup = Setup::new(folder, 0, &Backing::Null)?;
     setup.units = vec![Backing::Null, Backing::Ram];
     setup.unit_bytes = UNIT_BYTES;
     setup.core = Some(SERVER_CORE);
+    setup.build = build;
     let target = target::start(kind, &setup)?;
     let null = Client::log_in(&target.units()[0], 1)?;
     let ram = Client::log_in(&target.units()[1], 2)?;
@@ -120,7 +127,7 @@ fn print(contenders: &[Contender], options: &Options) {
         if let [ours, theirs] = contenders {
             let (ours, theirs) = (ours.medians(row), theirs.medians(row));
             let (faster, leaner) = (ours.iops / theirs.iops, theirs.server_us / ours.server_us);
-            println!("{what:<26} {:>10} {faster:>9.1}× {leaner:>11.1}×", "ratio");
+            println!("{what:<26} {:>10} {faster:>9.2}× {leaner:>11.2}×", "ratio");
         }
     }
 }

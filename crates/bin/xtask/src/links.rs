@@ -168,7 +168,8 @@ impl Array {
         let wrapper = ["ip", "netns", "exec", &there.0].map(str::to_owned).into();
         let arguments = vec!["--shards".to_owned(), "2".to_owned()];
         let folder = folder.to_path_buf();
-        let product = Product::launch(Launch { folder, portals: vec![portal(0)], core: None, arguments, wrapper })?;
+        let product =
+            Product::launch(Launch { folder, portals: vec![portal(0)], arguments, wrapper, ..Launch::default() })?;
         for line in [
             "portal set 10.77.0.1 role=front",
             "portal add 10.77.1.1 role=data",

@@ -100,9 +100,8 @@ impl Bench {
         let product = Product::launch(Launch {
             folder: folder.to_owned(),
             portals: vec![portal],
-            core: None,
             arguments: options.serve.clone(),
-            wrapper: Vec::new(),
+            ..Launch::default()
         })?;
         product::make_pool(&product, folder, DISKS, "256MiB")?;
         let iqn = format!("{IQN}:cut");

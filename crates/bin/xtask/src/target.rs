@@ -56,6 +56,8 @@ pub struct Setup {
     pub chap: Option<(Chap, Option<Chap>)>,
     /// The only core that it may run on.
     pub core: Option<usize>,
+    /// Another build of the product than the present one.
+    pub build: Option<PathBuf>,
     /// A program that runs the product's daemon, such as one that forbids it system calls.
     pub wrapper: Vec<String>,
     /// Further portals of the product.
@@ -76,6 +78,7 @@ impl Setup {
             block_bytes: 512,
             chap: None,
             core: None,
+            build: None,
             wrapper: Vec::new(),
             more_portals: Vec::new(),
             arguments: Vec::new(),

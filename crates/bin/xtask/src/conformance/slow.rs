@@ -33,7 +33,14 @@ pub fn run(names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, 
     fs::write(&config, "silence = \"2m\"\n")?;
     let arguments = vec!["--config".to_owned(), config.to_string_lossy().into_owned()];
     let (core, wrapper) = (None, Vec::new());
-    let product = Product::launch(Launch { folder: folder.clone(), portals: vec![portal], core, arguments, wrapper })?;
+    let product = Product::launch(Launch {
+        folder: folder.clone(),
+        portals: vec![portal],
+        core,
+        arguments,
+        wrapper,
+        ..Launch::default()
+    })?;
     make_pool(&product, &folder, DISKS, "1GiB")?;
     product.command(&["volume", "create", "tank/slow", "128MiB"])?;
     product.command(&["volume", "set", "tank/slow", "--bandwidth", "16MiB/s"])?;

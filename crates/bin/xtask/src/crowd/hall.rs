@@ -30,7 +30,7 @@ impl Hall {
             portals: vec![portal],
             core: Some(SERVER_CORE),
             arguments: vec!["--shards".into(), "1".into()],
-            wrapper: Vec::new(),
+            ..Launch::default()
         })?;
         let mut hall = Self { product, units: BTreeMap::new() };
         let begin = Instant::now();

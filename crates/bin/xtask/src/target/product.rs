@@ -40,8 +40,10 @@ pub fn binary() -> Result<&'static Path> {
 }
 
 /// How to start the daemon.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Launch {
+    /// Another build of the product than [`binary`].
+    pub build: Option<PathBuf>,
     /// Holds its state, its socket and its log.
     pub folder: PathBuf,
     pub portals: Vec<SocketAddr>,
@@ -51,6 +53,15 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// A program that runs the daemon, such as one that forbids it system calls.
     pub wrapper: Vec<String>,
+}
+
+impl Launch {
+    fn binary(&self) -> Result<&Path> {
+        match &self.build {
+            Some(build) => Ok(build),
+            None => binary(),
+        }
+    }
 }
 
 /// A running daemon.
@@ -73,6 +84,7 @@ impl Product {
     pub fn start(setup: &Setup) -> Result<Self> {
         let one_shard: &[&str] = if setup.core.is_some() { &["--shards", "1"] } else { &[] };
         let mut product = Self::launch(Launch {
+            build: setup.build.clone(),
             folder: setup.folder.clone(),
             portals: [&[setup.portal][..], &setup.more_portals].concat(),
             core: setup.core,
@@ -118,7 +130,7 @@ impl Product {
 
     /// How a command of the command line ended.
     pub fn attempt(&self, arguments: &[&str]) -> Result<Ended> {
-        let mut command = Command::new(binary()?);
+        let mut command = Command::new(self.launch.binary()?);
         command.arg("--socket").arg(self.socket()).args(arguments);
         run_within(&mut command, COMMAND_LIMIT)
     }
@@ -179,7 +191,7 @@ fn spawn(launch: &Launch) -> Result<Background> {
     if let Some(core) = launch.core {
         words.extend(["taskset".into(), "-c".into(), core.to_string()]);
     }
-    words.push(binary()?.to_string_lossy().into_owned());
+    words.push(launch.binary()?.to_string_lossy().into_owned());
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg("--socket").arg(launch.folder.join("blockyard.sock"));
     command.arg("serve").arg("--state-dir").arg(launch.folder.join("state")).args(["--node", "xtask"]);

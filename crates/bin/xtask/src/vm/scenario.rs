@@ -88,7 +88,7 @@ fn write_facts(share: &Path, facts: &[(&str, String)]) -> Result<()> {
 /// Serves a volume of a RAID-6 pool on six file disks, to one host with mutual CHAP and to two without.
 fn serve(folder: &Path) -> Result<Product> {
     let portals = [Ipv4Addr::LOCALHOST, HOST].map(|address| SocketAddr::from((address, PORT))).to_vec();
-    let launch = Launch { folder: folder.to_owned(), portals, core: None, arguments: Vec::new(), wrapper: Vec::new() };
+    let launch = Launch { folder: folder.to_owned(), portals, ..Launch::default() };
     let product = Product::launch(launch)?;
     product::make_pool(&product, folder, 6, "1GiB")?;
     let (guest_chap, array_chap) = secrets();
