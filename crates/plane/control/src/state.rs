@@ -244,13 +244,7 @@ impl State {
                 discovery: self.auth.discovery.as_ref().map(ProofRecord::proof),
             },
             hosts: self.hosts.iter().map(|(name, record)| record.host(name)).chain(self.stranger()).collect(),
-            presentations: self
-                .hosts
-                .keys()
-                .cloned()
-                .chain(self.stranger().map(|stranger| stranger.name))
-                .flat_map(|host| self.seen_by(&host).map(|record| record.presentation(&host)).collect::<Vec<_>>())
-                .collect(),
+            presentations: self.seen().map(|(host, record)| record.presentation(host)).collect(),
         }
     }
 
@@ -271,9 +265,31 @@ impl State {
         self.presentations.iter().filter(move |record| self.stands_for(&record.host, host))
     }
 
-    /// The hosts that a name stands for: a host, or those of a group.
+    /// What every host sees, host by host; what a stranger sees comes last.
+    fn seen(&self) -> impl Iterator<Item = (&Name, &PresentationRecord)> {
+        let mut seen: BTreeMap<&Name, Vec<&PresentationRecord>> = BTreeMap::new();
+        for record in &self.presentations {
+            self.hosts_of(&record.host).for_each(|host| seen.entry(host).or_default().push(record));
+        }
+        let is_open = self.stranger().is_some();
+        let open = self.presentations.iter().filter(move |record| is_open && self.is_everyone(&record.host));
+        let of_host = |(host, records): (_, Vec<_>)| records.into_iter().map(move |record| (host, record));
+        seen.into_iter().flat_map(of_host).chain(open.map(|record| (&record.host, record)))
+    }
+
+    /// How many presentations each host sees that sees any.
+    pub fn seen_counts(&self) -> BTreeMap<&Name, usize> {
+        let mut counts = BTreeMap::new();
+        self.seen().for_each(|(host, _)| *counts.entry(host).or_default() += 1);
+        counts
+    }
+
+    /// The hosts that a name stands for: a host, those of a group, or all.
     pub fn hosts_of<'a>(&'a self, who: &'a Name) -> impl Iterator<Item = &'a Name> {
-        self.hosts.keys().filter(move |host| self.stands_for(who, host))
+        let all = self.is_everyone(who).then(|| self.hosts.keys());
+        let members = self.groups.get(who).into_iter().flatten().filter(|host| self.hosts.contains_key(*host));
+        let itself = self.hosts.get_key_value(who).map(|(host, _)| host);
+        itself.into_iter().chain(members).chain(all.into_iter().flatten())
     }
 
     /// True when no new host or group can be called so.

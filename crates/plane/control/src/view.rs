@@ -230,7 +230,8 @@ impl Control {
     #[must_use]
     pub fn hosts(&self) -> Vec<HostReport> {
         let state = self.state();
-        let sees = |name: &Name| state.seen_by(name).count();
+        let counts = state.seen_counts();
+        let sees = |name: &Name| counts.get(name).copied().unwrap_or_default();
         state.hosts.iter().map(|(name, record)| HostReport::of(name, record, sees(name))).collect()
     }
 
