@@ -1,0 +1,176 @@
+//! One thing to measure, whole.
+
+use model::{Level, Size, Span};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is measured at one place of a scenario's matrix. Every key has a default, so a scenario names only what it is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Point {
+    /// Who serves.
+    pub peer: Peer,
+    /// What holds the data.
+    pub backing: Backing,
+    /// The RAID level where the backing is a pool.
+    pub level: Level,
+    /// Disks of that pool.
+    pub disks: u32,
+    /// What those disks behave like.
+    pub disk: DiskModel,
+    /// Bytes of each unit.
+    pub unit: Size,
+    /// False: neither reads nor writes are cached.
+    pub cache: bool,
+    /// Further arguments of the peer's daemon.
+    pub arguments: Vec<String>,
+    /// Cores of the daemon, and so its shards.
+    pub cores: u32,
+    /// Daemons that share the units, where the peer is one that knows no more than one core.
+    pub daemons: u32,
+
+    /// Initiators, each with a name of its own.
+    pub clients: u32,
+    /// Sessions of each client.
+    pub sessions: u32,
+    /// Units that the sessions are dealt over.
+    pub luns: u32,
+    /// CRC32C of headers and data.
+    pub digests: bool,
+
+    /// How addresses follow each other.
+    pub pattern: Pattern,
+    /// Commands out of a hundred that read.
+    pub reads: u8,
+    /// Bytes of a command.
+    pub block: Size,
+    /// Bytes of a command by weight, where they are not all alike; `block` does not count then.
+    pub blocks: Vec<Weighted>,
+    /// Commands of each session under way at once; with `rate`, at most.
+    pub depth: u32,
+    /// What a slot waits between one command and the next.
+    pub think: Span,
+    /// Commands per second of all sessions together that are due whatever the target does; zero: as many as it answers.
+    pub rate: u32,
+    /// Every block is stamped and every read judged.
+    pub verify: bool,
+
+    /// How long the load runs before it is measured.
+    pub warm_up: Span,
+    /// How long it is measured.
+    pub span: Span,
+}
+
+impl Default for Point {
+    fn default() -> Self {
+        Self {
+            peer: Peer::Blockyard,
+            backing: Backing::Ram,
+            level: Level::Raid6,
+            disks: 6,
+            disk: DiskModel::None,
+            unit: Size::mib(256),
+            cache: true,
+            arguments: Vec::new(),
+            cores: 1,
+            daemons: 1,
+            clients: 1,
+            sessions: 1,
+            luns: 1,
+            digests: false,
+            pattern: Pattern::Random,
+            reads: 100,
+            block: Size::new(4096),
+            blocks: Vec::new(),
+            depth: 32,
+            think: Span::from_millis(0),
+            rate: 0,
+            verify: false,
+            warm_up: Span::from_millis(300),
+            span: Span::from_millis(2000),
+        }
+    }
+}
+
+/// Who serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Peer {
+    /// This product.
+    Blockyard,
+    /// Debian's tgtd.
+    Tgt,
+    /// SPDK's `iscsi_tgt`, where its path is given.
+    Spdk,
+    /// The target that was named on the command line.
+    Given,
+    /// The file or disk itself, without a target.
+    Native,
+    /// A socket that moves as many bytes as iSCSI would.
+    Bare,
+}
+
+/// What holds a unit's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backing {
+    /// Nothing.
+    Null,
+    /// Memory.
+    Ram,
+    /// A file.
+    File,
+    /// A volume of a pool of disks.
+    Pool,
+}
+
+/// What the disks of a pool behave like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskModel {
+    /// What they are: files in memory.
+    None,
+    /// A SAS disk at 15,000 turns a minute.
+    Sas15k,
+    /// A SATA disk at 7,200.
+    Sata,
+    /// A SATA SSD.
+    Ssd,
+    /// An NVMe SSD.
+    Nvme,
+}
+
+/// How addresses follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Each session walks its own part of the unit from the beginning to the end, and again.
+    Sequential,
+    /// Every place is as likely as every other.
+    Random,
+    /// The place of rank `r` is as likely as `r^-0.99`; ranks are scattered over the unit.
+    Zipf,
+}
+
+/// Commands of a size, out of all.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weighted {
+    /// Bytes of a command.
+    pub block: Size,
+    /// Out of the sum of all weights.
+    pub weight: u32,
+}
+
+macro_rules! by_serde {
+    ($($name:ty),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.serialize(f)
+            }
+        }
+    )*};
+}
+
+// The names that scenarios use.
+by_serde!(Peer, Backing, DiskModel, Pattern);

@@ -1,0 +1,201 @@
+//! Scenarios: a base point, the axes that vary it, and the figures that are drawn of it.
+
+use crate::point::Point;
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// A file of `lab/scenarios`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What it is called on the command line.
+    pub name: String,
+    /// What it is about, for people.
+    pub title: String,
+    /// The papers and requirement rows that it is for: `S1: IOmeter`, `N9`.
+    #[serde(default)]
+    pub sources: Vec<String>,
+    /// How often every point is measured.
+    #[serde(default = "three")]
+    pub rounds: u32,
+    /// What is the same in all points.
+    #[serde(default)]
+    pub base: Table,
+    /// What is not; the last one varies fastest.
+    #[serde(default, rename = "axis")]
+    pub axes: Vec<Axis>,
+    /// What is drawn.
+    #[serde(default, rename = "figure")]
+    pub figures: Vec<Figure>,
+    /// What cannot be measured here, and other things to say beside the figures.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// A key of the point, or several under a label, and its values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// The key of the point, or a name for what the tables of `values` set.
+    pub name: String,
+    /// Values of the key; or tables with a `label` and several keys.
+    pub values: Vec<Value>,
+}
+
+/// One drawing: panels of the same points, one below the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Its title.
+    pub title: String,
+    /// How the points are drawn.
+    pub form: Form,
+    /// The axis along the bottom.
+    pub x: String,
+    /// Distances along the bottom are those of the logarithm.
+    #[serde(default)]
+    pub log_x: bool,
+    /// One panel for each of these.
+    pub measures: Vec<Measure>,
+    /// What the paper's own figures are called in the table of papers.
+    #[serde(default)]
+    pub paper: Option<String>,
+    /// Only the points at these labels: axis and label.
+    #[serde(default)]
+    pub only: BTreeMap<String, String>,
+}
+
+/// How points are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// A line for each combination of labels of the other axes.
+    Lines,
+    /// Groups of bars.
+    Bars,
+}
+
+/// What can be drawn of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Commands per second.
+    Iops,
+    /// MB (10^6 bytes) per second.
+    Bandwidth,
+    /// The mean latency.
+    Latency,
+    /// The median latency.
+    P50,
+    /// The latency that one in a hundred commands exceeds.
+    P99,
+    /// The same of one in a thousand.
+    P999,
+    /// CPU of the target, per cent of one core.
+    ServerCpu,
+    /// CPU of the client, per cent of one core.
+    ClientCpu,
+    /// Microseconds of the target's CPU per command.
+    ServerPerCommand,
+    /// Microseconds of the client's CPU per command.
+    ClientPerCommand,
+    /// Resident memory of the target.
+    ServerMemory,
+}
+
+fn three() -> u32 {
+    3
+}
+
+impl Scenario {
+    /// Reads one.
+    ///
+    /// *Errors*: the line and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self> {
+        let scenario: Self = toml::from_str(text)?;
+        ensure!(scenario.rounds > 0, "rounds = 0 measures nothing");
+        scenario.points()?;
+        Ok(scenario)
+    }
+
+    /// The product of the axes: labels by axis, and the point there. The last axis varies fastest.
+    ///
+    /// *Errors*: an axis without values, or one that sets what a point does not have.
+    pub fn points(&self) -> Result<Vec<(BTreeMap<String, String>, Point)>> {
+        let mut tables = vec![(BTreeMap::new(), self.base.clone())];
+        for axis in &self.axes {
+            ensure!(!axis.values.is_empty(), "the axis \"{}\" has no values", axis.name);
+            let mut next = Vec::new();
+            for (labels, table) in &tables {
+                for value in &axis.values {
+                    let (label, set) = axis.at(value)?;
+                    let (mut labels, mut table) = (labels.clone(), table.clone());
+                    labels.insert(axis.name.clone(), label);
+                    table.extend(set);
+                    next.push((labels, table));
+                }
+            }
+            tables = next;
+        }
+        let point = |(labels, table): (BTreeMap<String, String>, Table)| {
+            let at: Vec<String> = labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
+            let point = table.try_into().with_context(|| format!("the point at {}", at.join(", ")))?;
+            Ok((labels, point))
+        };
+        tables.into_iter().map(point).collect()
+    }
+}
+
+impl Axis {
+    /// The label of a value, and the keys that it sets.
+    fn at(&self, value: &Value) -> Result<(String, Table)> {
+        let mut set = match value {
+            Value::Table(set) => set.clone(),
+            Value::String(text) => return Ok((text.clone(), Table::from_iter([(self.name.clone(), value.clone())]))),
+            other => return Ok((other.to_string(), Table::from_iter([(self.name.clone(), other.clone())]))),
+        };
+        let label = set.remove("label").with_context(|| format!("a value of the axis \"{}\" has no label", self.name))?;
+        let label = label.as_str().with_context(|| format!("a label of the axis \"{}\" is no text", self.name))?;
+        Ok((label.to_owned(), set))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        name = "x"
+        title = "X"
+        [base]
+        block = "8KiB"
+        [[axis]]
+        name = "peer"
+        values = ["blockyard", "tgt"]
+        [[axis]]
+        name = "load"
+        values = [{ label = "read", reads = 100 }, { label = "mixed", reads = 70, pattern = "sequential" }]
+        [[axis]]
+        name = "depth"
+        values = [1, 8]
+    "#;
+
+    #[test]
+    fn points_are_the_product_of_the_axes() {
+        let points = Scenario::parse(TEXT).expect("it is right").points().expect("it is right");
+        assert_eq!(points.len(), 8);
+        let (labels, point) = &points[3];
+        assert_eq!(labels.values().map(String::as_str).collect::<Vec<_>>(), ["8", "mixed", "blockyard"]);
+        assert_eq!((point.depth, point.reads, point.block.bytes()), (8, 70, 8192));
+    }
+
+    #[test]
+    fn what_a_point_does_not_have_is_named() {
+        let error = Scenario::parse(&TEXT.replace("name = \"depth\"", "name = \"dept\"")).expect_err("no such key");
+        assert!(format!("{error:#}").contains("dept"), "{error:#}");
+        let error = Scenario::parse(&TEXT.replace("label = \"read\", ", "")).expect_err("no label");
+        assert!(format!("{error:#}").contains("no label"), "{error:#}");
+    }
+}
