@@ -171,7 +171,10 @@ mod tests {
     #[test]
     fn quantiles_are_of_the_ranks() {
         let latency = Latency { buckets: vec![(10, 50), (20, 49), (900, 1)] };
-        assert_eq!([0.0, 0.5, 0.51, 0.99, 0.995, 1.0].map(|q| latency.quantile(q)), [10, 10, 20, 20, 900, 900].map(Some));
+        assert_eq!(
+            [0.0, 0.5, 0.51, 0.99, 0.995, 1.0].map(|q| latency.quantile(q)),
+            [10, 10, 20, 20, 900, 900].map(Some)
+        );
         assert_eq!(latency.mean(), Some(23.8));
         assert_eq!((Latency::default().quantile(0.5), Latency::default().mean()), (None, None));
     }

@@ -156,7 +156,8 @@ impl Axis {
             Value::String(text) => return Ok((text.clone(), Table::from_iter([(self.name.clone(), value.clone())]))),
             other => return Ok((other.to_string(), Table::from_iter([(self.name.clone(), other.clone())]))),
         };
-        let label = set.remove("label").with_context(|| format!("a value of the axis \"{}\" has no label", self.name))?;
+        let label =
+            set.remove("label").with_context(|| format!("a value of the axis \"{}\" has no label", self.name))?;
         let label = label.as_str().with_context(|| format!("a label of the axis \"{}\" is no text", self.name))?;
         Ok((label.to_owned(), set))
     }
