@@ -1,5 +1,6 @@
 //! Scenarios: a base point, the axes that vary it, and the figures that are drawn of it.
 
+use crate::figure::Figure;
 use crate::point::Point;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,10 @@ pub struct Scenario {
     /// What is drawn.
     #[serde(default, rename = "figure")]
     pub figures: Vec<Figure>,
-    /// What cannot be measured here, and other things to say beside the figures.
+    /// What the papers measured and this cannot; said on every drawing.
+    #[serde(default)]
+    pub unmeasured: Vec<String>,
+    /// Other things to say beside the figures: how long it takes, how to read it.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -44,67 +48,6 @@ pub struct Axis {
     pub values: Vec<Value>,
 }
 
-/// One drawing: panels of the same points, one below the other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Figure {
-    /// Its title.
-    pub title: String,
-    /// How the points are drawn.
-    pub form: Form,
-    /// The axis along the bottom.
-    pub x: String,
-    /// Distances along the bottom are those of the logarithm.
-    #[serde(default)]
-    pub log_x: bool,
-    /// One panel for each of these.
-    pub measures: Vec<Measure>,
-    /// What the paper's own figures are called in the table of papers.
-    #[serde(default)]
-    pub paper: Option<String>,
-    /// Only the points at these labels: axis and label.
-    #[serde(default)]
-    pub only: BTreeMap<String, String>,
-}
-
-/// How points are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// A line for each combination of labels of the other axes.
-    Lines,
-    /// Groups of bars.
-    Bars,
-}
-
-/// What can be drawn of a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measure {
-    /// Commands per second.
-    Iops,
-    /// MB (10^6 bytes) per second.
-    Bandwidth,
-    /// The mean latency.
-    Latency,
-    /// The median latency.
-    P50,
-    /// The latency that one in a hundred commands exceeds.
-    P99,
-    /// The same of one in a thousand.
-    P999,
-    /// CPU of the target, per cent of one core.
-    ServerCpu,
-    /// CPU of the client, per cent of one core.
-    ClientCpu,
-    /// Microseconds of the target's CPU per command.
-    ServerPerCommand,
-    /// Microseconds of the client's CPU per command.
-    ClientPerCommand,
-    /// Resident memory of the target.
-    ServerMemory,
-}
-
 fn three() -> u32 {
     3
 }
@@ -117,6 +60,7 @@ impl Scenario {
         let scenario: Self = toml::from_str(text)?;
         ensure!(scenario.rounds > 0, "rounds = 0 measures nothing");
         scenario.points()?;
+        scenario.figures.iter().try_for_each(|figure| figure.check(&scenario.axes))?;
         Ok(scenario)
     }
 
@@ -149,6 +93,12 @@ impl Scenario {
 }
 
 impl Axis {
+    /// The labels of its values, in their order.
+    #[must_use]
+    pub fn labels(&self) -> Vec<String> {
+        self.values.iter().filter_map(|value| self.at(value).ok()).map(|(label, _)| label).collect()
+    }
+
     /// The label of a value, and the keys that it sets.
     fn at(&self, value: &Value) -> Result<(String, Table)> {
         let mut set = match value {
@@ -198,5 +148,16 @@ mod tests {
         assert!(format!("{error:#}").contains("dept"), "{error:#}");
         let error = Scenario::parse(&TEXT.replace("label = \"read\", ", "")).expect_err("no label");
         assert!(format!("{error:#}").contains("no label"), "{error:#}");
+    }
+
+    #[test]
+    fn figures_name_axes_and_labels_that_exist() {
+        let figure = "[[figure]]\ntitle = \"F\"\nform = \"lines\"\nx = \"depth\"\nmeasures = [\"iops\"]\nonly = { peer = \"tgt\" }\n";
+        Scenario::parse(&format!("{TEXT}{figure}")).expect("it is right");
+        for (right, wrong) in [("\"depth\"\nm", "\"dept\"\nm"), ("\"tgt\" }", "\"lio\" }"), ("[\"iops\"]", "[]")] {
+            let text = format!("{TEXT}{}", figure.replace(right, wrong));
+            let error = Scenario::parse(&text).expect_err(wrong);
+            assert!(error.to_string().contains("the figure \"F\""), "{error:#}");
+        }
     }
 }

@@ -1,0 +1,41 @@
+//! Every sample of a run, RFC 4180.
+
+use crate::figure::Measure;
+use crate::run::Run;
+use std::fmt::Write;
+
+/// A line for each point and round: the labels, the round, what was counted, and every measure in its unit.
+pub fn samples(run: &Run) -> String {
+    let axes: Vec<&str> = run.scenario.axes.iter().map(|axis| axis.name.as_str()).collect();
+    let counted = ["round", "seconds", "reads", "read bytes", "read errors", "writes", "written bytes", "write errors"];
+    let measures = Measure::ALL.map(|measure| match measure.unit() {
+        "" => measure.to_string(),
+        unit => format!("{measure} ({unit})"),
+    });
+    let head = axes.iter().copied().chain(counted).chain(measures.iter().map(String::as_str));
+    let mut text = line(head.map(str::to_owned));
+    for measured in &run.points {
+        for (round, sample) in measured.samples.iter().enumerate() {
+            let labels = axes.iter().map(|axis| measured.labels.get(*axis).cloned().unwrap_or_default());
+            let (reads, writes) = (&sample.reads, &sample.writes);
+            let counts = [reads, writes].into_iter().flat_map(|tally| [tally.commands, tally.bytes, tally.errors]);
+            let counts =
+                [(round + 1).to_string(), sample.seconds.to_string()].into_iter().chain(counts.map(|n| n.to_string()));
+            let values = Measure::ALL.iter().map(|measure| measure.of(&measured.point, sample));
+            let values = values.map(|value| value.map(|value| value.to_string()).unwrap_or_default());
+            text.push_str(&line(labels.chain(counts).chain(values)));
+        }
+    }
+    text
+}
+
+fn line(fields: impl Iterator<Item = String>) -> String {
+    let mut line = String::new();
+    for (index, field) in fields.enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let quoted = field.contains([',', '"', '\n', '\r']);
+        let field = if quoted { format!("\"{}\"", field.replace('"', "\"\"")) } else { field };
+        write!(line, "{comma}{field}").expect("a String takes everything");
+    }
+    line + "\r\n"
+}

@@ -1,0 +1,266 @@
+//! A chart as SVG: title, legend, panels one below the other over one axis, remarks.
+
+mod bars;
+mod heat;
+mod lines;
+
+use super::chart::{Bottom, Chart, Panel};
+use super::markup::Markup;
+use super::scale::{Scale, short};
+use crate::figure::{Form, Measure};
+
+/// The colours of drawings, light and dark.
+pub const STYLE: &str = include_str!("drawing.css");
+
+const WIDTH: f64 = 780.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 18.0;
+const PANEL: f64 = 168.0;
+/// From a panel's lower end to the upper end of the next one.
+const BETWEEN: f64 = 40.0;
+const LINE: f64 = 18.0;
+/// Colours of series; the style sheet has as many.
+const COLOURS: usize = 8;
+
+/// The drawing. One that stands alone brings its colours; those of a page share the page's.
+pub fn svg(chart: &Chart<'_>, alone: bool) -> String {
+    let mut body = Markup::default();
+    let mut y = heading(&mut body, chart);
+    let slots = Slots::of(&chart.bottom);
+    match chart.figure.form {
+        Form::Heat => y = heat::draw(&mut body, chart, &slots, y),
+        Form::Lines | Form::Bars => {
+            for panel in &chart.panels {
+                let frame = Frame::of(panel.extent(), chart.figure.log_y, y + 20.0);
+                frame.draw(&mut body, &caption(panel.measure));
+                match chart.figure.form {
+                    Form::Bars => bars::draw(&mut body, chart, panel, &slots, &frame),
+                    Form::Lines | Form::Heat => lines::draw(&mut body, chart, panel, &slots, &frame),
+                }
+                printed(&mut body, panel, &slots, &frame);
+                y = frame.bottom() + BETWEEN - 20.0;
+            }
+            y += 20.0 - BETWEEN;
+        }
+    }
+    let y = slots.draw(&mut body, &chart.bottom, y);
+    let height = (remarks(&mut body, chart, y) + 8.0).ceil();
+    let mut svg = Markup::default();
+    let view = format!("0 0 {WIDTH} {height}");
+    let names: [(&str, &dyn std::fmt::Display); 7] = [
+        ("xmlns", &"http://www.w3.org/2000/svg"),
+        ("class", &"drawing"),
+        ("viewBox", &view),
+        ("width", &WIDTH),
+        ("height", &height),
+        ("role", &"img"),
+        ("aria-label", &chart.figure.title),
+    ];
+    svg.element("svg", &names, |svg| {
+        svg.leaf("title", &[], &chart.figure.title);
+        if alone {
+            svg.style(STYLE);
+        }
+        svg.empty("rect", &[("class", &"ground"), ("width", &WIDTH), ("height", &height)]);
+        svg.append(&body);
+    });
+    svg.finish()
+}
+
+/// A measure above its panel.
+fn caption(measure: Measure) -> String {
+    match measure.unit() {
+        "" => measure.title().to_owned(),
+        unit => format!("{} ({unit})", measure.title()),
+    }
+}
+
+/// The width of a text, a little more than it is in any usual font.
+fn width(text: &str, size: f64) -> f64 {
+    text.chars().count() as f64 * size * 0.56
+}
+
+fn text(body: &mut Markup, class: &str, x: f64, y: f64, text: &str) {
+    body.leaf("text", &[("class", &class), ("x", &round(x)), ("y", &round(y))], text);
+}
+
+/// Tenths of a unit are finer than a screen.
+fn round(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// The title and the legend; where they end.
+fn heading(body: &mut Markup, chart: &Chart<'_>) -> f64 {
+    let mut y = 24.0;
+    for line in wrapped(&chart.figure.title, 15.0) {
+        text(body, "title", 12.0, y, &line);
+        y += 20.0;
+    }
+    let mut x = 12.0;
+    if chart.figure.form != Form::Heat {
+        for (index, series) in chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()) {
+            let needs = 34.0 + width(&series.name, 12.0) + 14.0;
+            if x + needs > WIDTH && x > 12.0 {
+                (x, y) = (12.0, y + LINE);
+            }
+            match chart.figure.form {
+                Form::Bars => bars::sample(body, index, x, y - 4.0),
+                Form::Lines | Form::Heat => lines::sample(body, index, series.baseline, x, y - 4.0),
+            }
+            text(body, "legend", x + 32.0, y, &series.name);
+            x += needs;
+        }
+    }
+    y = if x > 12.0 { y + LINE } else { y };
+    for (letter, number) in ('a'..='z').zip(chart.printed.iter().flat_map(|printed| &printed.numbers)) {
+        let paper = chart.printed.map(|printed| printed.paper.as_str()).unwrap_or_default();
+        if !chart.figure.measures.contains(&number.measure) {
+            continue;
+        }
+        let told = format!("{letter}: {paper}, {}: {}", number.what, number.said());
+        body.empty("path", &[("class", &"printed"), ("d", &diamond(28.0, y - 4.0))]);
+        for line in wrapped(&told, 12.0) {
+            text(body, "legend", 44.0, y, &line);
+            y += LINE;
+        }
+    }
+    y
+}
+
+/// Lines that fit.
+fn wrapped(told: &str, size: f64) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in told.split_whitespace() {
+        let line = lines.last_mut().expect("there is always one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line, size) + width(word, size) + size < WIDTH - 60.0 {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// What was not measured, and other things to know; where they end.
+fn remarks(body: &mut Markup, chart: &Chart<'_>, mut y: f64) -> f64 {
+    for remark in &chart.remarks {
+        for line in wrapped(remark, 12.0) {
+            y += LINE;
+            text(body, "remark", 12.0, y, &line);
+        }
+    }
+    y
+}
+
+fn diamond(x: f64, y: f64) -> String {
+    format!("M{} {}l6 6l-6 6l-6 -6z", round(x), round(y - 6.0))
+}
+
+/// The paper's values: hollow diamonds where they lie, or dashed lines where they lie everywhere.
+fn printed(body: &mut Markup, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
+    for mark in &panel.marks {
+        let y = frame.y(mark.value);
+        let x = mark.x.and_then(|x| slots.named(x));
+        if let Some(x) = x {
+            body.empty("path", &[("class", &"printed"), ("d", &diamond(x, y))]);
+        } else {
+            let line = format!("M{LEFT} {}H{}", round(y), WIDTH - RIGHT);
+            body.empty("path", &[("class", &"printed everywhere"), ("d", &line)]);
+        }
+        // Beside the diamond, on the side with room.
+        let at = x.map_or(WIDTH - RIGHT - 8.0, |x| if x + 22.0 > WIDTH - RIGHT { x - 17.0 } else { x + 9.0 });
+        text(body, "letter", at, (y - 5.0).max(frame.top + 11.0), &mark.letters);
+    }
+}
+
+/// A panel's place and its upward axis.
+struct Frame {
+    top: f64,
+    scale: Scale,
+}
+
+impl Frame {
+    fn of(values: impl Iterator<Item = f64> + Clone, log: bool, top: f64) -> Self {
+        Self { top, scale: if log { Scale::log(values) } else { Scale::from_zero(values) } }
+    }
+
+    fn bottom(&self) -> f64 {
+        self.top + PANEL
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        self.bottom() - self.scale.place(value) * PANEL
+    }
+
+    /// The caption, the grid and the values beside it.
+    fn draw(&self, body: &mut Markup, caption: &str) {
+        text(body, "caption", LEFT, self.top - 8.0, caption);
+        for tick in self.scale.ticks(4) {
+            let y = self.y(tick);
+            body.empty("path", &[("class", &"grid"), ("d", &format!("M{LEFT} {}H{}", round(y), WIDTH - RIGHT))]);
+            text(body, "tick left", LEFT - 8.0, y + 4.0, &short(tick));
+        }
+        let floor = round(self.bottom());
+        body.empty("path", &[("class", &"axis"), ("d", &format!("M{LEFT} {floor}H{}", WIDTH - RIGHT))]);
+    }
+}
+
+/// Where the labels along the bottom lie.
+struct Slots {
+    /// The middle of each.
+    middles: Vec<f64>,
+    /// The room of each, where all have the same.
+    room: f64,
+    scale: Option<Scale>,
+    labels: Vec<String>,
+}
+
+impl Slots {
+    fn of(bottom: &Bottom) -> Self {
+        let room = (WIDTH - LEFT - RIGHT) / bottom.labels.len().max(1) as f64;
+        let scale = bottom.scale();
+        let middles = match (scale, &bottom.numbers) {
+            (Some(scale), Some(numbers)) => numbers.iter().map(|number| along(scale, *number)).collect(),
+            _ => (0..bottom.labels.len()).map(|slot| LEFT + room * (slot as f64 + 0.5)).collect(),
+        };
+        Self { middles, room, scale, labels: bottom.labels.clone() }
+    }
+
+    /// Where a paper's label lies, which need not be one of ours on an axis of numbers.
+    fn named(&self, label: &str) -> Option<f64> {
+        let ours = self.labels.iter().position(|known| known == label).map(|slot| self.middles[slot]);
+        ours.or_else(|| Some(along(self.scale?, super::chart::quantity(label)?)))
+    }
+
+    /// The labels and the title of the axis; where they end.
+    fn draw(&self, body: &mut Markup, bottom: &Bottom, floor: f64) -> f64 {
+        let labels = bottom.labels.iter().zip(&self.middles);
+        let widest = bottom.labels.iter().map(|label| width(label, 12.0)).fold(0.0, f64::max);
+        let slanted = self.scale.is_none() && widest + 6.0 > self.room;
+        let mut end = f64::NEG_INFINITY;
+        for (label, &x) in labels {
+            let half = width(label, 12.0) / 2.0;
+            if slanted {
+                let (x, y) = (round(x + 4.0), round(floor + 14.0));
+                let turn = format!("rotate(-35 {x} {y})");
+                body.leaf("text", &[("class", &"tick left"), ("x", &x), ("y", &y), ("transform", &turn)], label);
+            } else if x - half > end {
+                text(body, "tick middle", x, floor + 17.0, label);
+                end = x + half + 6.0;
+            }
+        }
+        let labels = if slanted { widest * 0.574 + 14.0 } else { 20.0 };
+        let y = floor + labels + 18.0;
+        let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
+        let title = if bottom.log { format!("{} (log scale)", bottom.title) } else { bottom.title.clone() };
+        text(body, "caption middle", middle, y, &title);
+        y + 6.0
+    }
+}
+
+fn along(scale: Scale, number: f64) -> f64 {
+    LEFT + scale.place(number) * (WIDTH - LEFT - RIGHT)
+}

@@ -1,0 +1,57 @@
+//! Groups of bars: one for each series above each label.
+
+use super::super::chart::{Chart, Panel};
+use super::super::markup::Markup;
+use super::super::scale::short;
+use super::lines::whisker;
+use super::{COLOURS, Frame, Slots, round, text, width};
+
+pub fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
+    let count = chart.series.len().max(1) as f64;
+    let thick = (slots.room * 0.8 / count).min(48.0);
+    let floor = frame.bottom();
+    for (index, values) in panel.values.iter().enumerate() {
+        for (&middle, value) in slots.middles.iter().zip(values) {
+            let x = middle + (index as f64 - count / 2.0) * thick;
+            let Some(spread) = value else { continue };
+            let top = frame.y(spread.middle);
+            let (at, wide) = (round(x + 1.0), round((thick - 2.0).max(1.0)));
+            let high = round((floor - top).max(0.5));
+            let class = class(index);
+            body.empty(
+                "rect",
+                &[("class", &class), ("x", &at), ("y", &round(floor - high)), ("width", &wide), ("height", &high)],
+            );
+            let (least, most) = (frame.y(spread.low), frame.y(spread.high));
+            if least - most > 2.0 && thick > 7.0 {
+                body.empty("path", &[("class", &"whisker"), ("d", &whisker(x + thick / 2.0, least, most))]);
+            }
+            let label = short(three_digits(spread.middle));
+            if width(&label, 10.0) < thick {
+                text(body, "value", x + thick / 2.0, most.min(top) - 4.0, &label);
+            }
+        }
+    }
+}
+
+/// The bar as the legend shows it.
+pub fn sample(body: &mut Markup, index: usize, x: f64, y: f64) {
+    body.empty(
+        "rect",
+        &[("class", &class(index)), ("x", &(x + 10.0)), ("y", &(y - 5.0)), ("width", &14), ("height", &11)],
+    );
+}
+
+fn class(index: usize) -> String {
+    let turn = ["", " pale", " faint"][index / COLOURS % 3];
+    format!("bar s{}{turn}", index % COLOURS)
+}
+
+/// A value to three digits.
+fn three_digits(value: f64) -> f64 {
+    if value <= 0.0 {
+        return value;
+    }
+    let unit = 10_f64.powf(value.log10().floor() - 2.0);
+    (value / unit).round() * unit
+}
