@@ -1,6 +1,6 @@
 //! One thing to measure, whole.
 
-use model::{Level, Size, Span};
+use model::{Level, Size, Span, WritePolicy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -22,6 +22,8 @@ pub struct Point {
     pub unit: Size,
     /// False: neither reads nor writes are cached.
     pub cache: bool,
+    /// When a volume of a pool acknowledges a write.
+    pub write: WritePolicy,
     /// Further arguments of the peer's daemon.
     pub arguments: Vec<String>,
     /// Cores of the daemon, and so its shards.
@@ -48,6 +50,8 @@ pub struct Point {
     pub blocks: Vec<Weighted>,
     /// Commands of each session under way at once; with `rate`, at most.
     pub depth: u32,
+    /// Commands of all sessions together under way at once, dealt evenly; zero: as many as `depth` gives each.
+    pub workers: u32,
     /// What a slot waits between one command and the next.
     pub think: Span,
     /// Commands per second of all sessions together that are due whatever the target does; zero: as many as it answers.
@@ -71,6 +75,7 @@ impl Default for Point {
             disk: DiskModel::None,
             unit: Size::mib(256),
             cache: true,
+            write: WritePolicy::Through,
             arguments: Vec::new(),
             cores: 1,
             daemons: 1,
@@ -83,12 +88,23 @@ impl Default for Point {
             block: Size::new(4096),
             blocks: Vec::new(),
             depth: 32,
+            workers: 0,
             think: Span::from_millis(0),
             rate: 0,
             verify: false,
             warm_up: Span::from_millis(300),
             span: Span::from_millis(2000),
         }
+    }
+}
+
+impl Point {
+    /// The commands that each session has under way at once, session by session. One that the workers do not reach has none.
+    #[must_use]
+    pub fn depths(&self) -> Vec<u32> {
+        let sessions = self.clients * self.sessions;
+        let share = |session| self.workers / sessions + u32::from(session < self.workers % sessions);
+        (0..sessions).map(|session| if self.workers == 0 { self.depth } else { share(session) }).collect()
     }
 }
 
@@ -174,3 +190,16 @@ macro_rules! by_serde {
 
 // The names that scenarios use.
 by_serde!(Peer, Backing, DiskModel, Pattern);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_dealt_over_the_sessions() {
+        let point = Point { clients: 2, sessions: 2, depth: 8, ..Point::default() };
+        assert_eq!(point.depths(), [8, 8, 8, 8]);
+        assert_eq!(Point { workers: 3, ..point.clone() }.depths(), [1, 1, 1, 0]);
+        assert_eq!(Point { workers: 1500, ..point }.depths(), [375; 4]);
+    }
+}

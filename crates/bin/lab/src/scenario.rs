@@ -116,6 +116,10 @@ impl Axis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::holds;
+    use crate::papers::PAPERS;
+    use std::collections::BTreeSet;
+    use std::fs;
 
     const TEXT: &str = r#"
         name = "x"
@@ -159,5 +163,38 @@ mod tests {
             let error = Scenario::parse(&text).expect_err(wrong);
             assert!(error.to_string().contains("the figure \"F\""), "{error:#}");
         }
+    }
+
+    /// Every file of the folder: its name is the scenario's, the papers that its figures name are printed, and the labels that
+    /// those number belong to some point.
+    #[test]
+    fn scenarios_of_the_lab_are_right() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../lab/scenarios");
+        let mut printed = BTreeSet::new();
+        for entry in fs::read_dir(folder).expect("it is part of the tree") {
+            let path = entry.expect("it is part of the tree").path();
+            let text = fs::read_to_string(&path).expect("it is text");
+            let scenario = Scenario::parse(&text).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+            assert_eq!(path.file_stem().and_then(|stem| stem.to_str()), Some(scenario.name.as_str()));
+            assert!(!scenario.sources.is_empty() && !scenario.figures.is_empty(), "{}", scenario.name);
+            let points = scenario.points().expect("it was parsed");
+            for figure in scenario.figures.iter().filter(|figure| figure.paper.is_some()) {
+                let beside = PAPERS.printed(figure).unwrap_or_else(|| panic!("{}: {:?}", scenario.name, figure.paper));
+                let shown: Vec<_> =
+                    points.iter().map(|(labels, _)| labels).filter(|labels| figure.shows(labels)).collect();
+                let claims = beside.claims.iter().flat_map(|claim| [&claim.of, &claim.over]);
+                for part in beside.numbers.iter().map(|number| &number.at).chain(claims) {
+                    assert!(
+                        shown.iter().any(|labels| holds(labels, part)),
+                        "{}: {}: {part:?}",
+                        scenario.name,
+                        beside.name
+                    );
+                }
+                printed.insert(beside.name.clone());
+            }
+        }
+        let all = PAPERS.figures.iter().map(|figure| figure.name.clone()).collect();
+        assert_eq!(printed, all, "every printed figure is drawn in some scenario");
     }
 }

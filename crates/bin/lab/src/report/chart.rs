@@ -202,6 +202,11 @@ pub fn quantity(label: &str) -> Option<f64> {
 /// What is to be said below the drawing.
 fn remarks(run: &Run, figure: &Figure, shown: &[&Measured]) -> Vec<String> {
     let mut remarks = figure.notes.clone();
+    if figure.form == Form::Heat {
+        let how =
+            "The darker a cell, the more commands took so long; solid line: the median, dashed: the 99th percentile.";
+        remarks.push(how.into());
+    }
     let mut reasons: Vec<(&str, Vec<&Measured>)> = Vec::new();
     for &one in shown {
         let Some(reason) = one.untried.as_deref() else { continue };

@@ -8,6 +8,7 @@ use super::chart::{Bottom, Chart, Panel};
 use super::markup::Markup;
 use super::scale::{Scale, short};
 use crate::figure::{Form, Measure};
+use std::f64::consts::PI;
 
 /// The colours of drawings, light and dark.
 pub const STYLE: &str = include_str!("drawing.css");
@@ -19,6 +20,8 @@ const PANEL: f64 = 168.0;
 /// From a panel's lower end to the upper end of the next one.
 const BETWEEN: f64 = 40.0;
 const LINE: f64 = 18.0;
+/// How far labels are turned that are too wide for their room.
+const SLANT: f64 = 35.0 * PI / 180.0;
 /// Colours of series; the style sheet has as many.
 const COLOURS: usize = 8;
 
@@ -92,7 +95,7 @@ fn round(value: f64) -> f64 {
 /// The title and the legend; where they end.
 fn heading(body: &mut Markup, chart: &Chart<'_>) -> f64 {
     let mut y = 24.0;
-    for line in wrapped(&chart.figure.title, 15.0) {
+    for line in wrapped(&chart.figure.title, 15.0, WIDTH - 40.0) {
         text(body, "title", 12.0, y, &line);
         y += 20.0;
     }
@@ -118,8 +121,11 @@ fn heading(body: &mut Markup, chart: &Chart<'_>) -> f64 {
             continue;
         }
         let told = format!("{letter}: {paper}, {}: {}", number.what, number.said());
-        body.empty("path", &[("class", &"printed"), ("d", &diamond(28.0, y - 4.0))]);
-        for line in wrapped(&told, 12.0) {
+        match number.x {
+            Some(_) => body.empty("path", &[("class", &"printed"), ("d", &diamond(25.0, y - 4.0))]),
+            None => body.empty("path", &[("class", &"printed everywhere"), ("d", &format!("M12 {}h26", y - 4.0))]),
+        }
+        for line in wrapped(&told, 12.0, WIDTH - 60.0) {
             text(body, "legend", 44.0, y, &line);
             y += LINE;
         }
@@ -127,14 +133,14 @@ fn heading(body: &mut Markup, chart: &Chart<'_>) -> f64 {
     y
 }
 
-/// Lines that fit.
-fn wrapped(told: &str, size: f64) -> Vec<String> {
+/// Lines that fit, unless a word does not.
+fn wrapped(told: &str, size: f64, room: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in told.split_whitespace() {
         let line = lines.last_mut().expect("there is always one");
         if line.is_empty() {
             line.push_str(word);
-        } else if width(line, size) + width(word, size) + size < WIDTH - 60.0 {
+        } else if width(line, size) + width(word, size) + width(" ", size) <= room {
             line.push(' ');
             line.push_str(word);
         } else {
@@ -147,7 +153,7 @@ fn wrapped(told: &str, size: f64) -> Vec<String> {
 /// What was not measured, and other things to know; where they end.
 fn remarks(body: &mut Markup, chart: &Chart<'_>, mut y: f64) -> f64 {
     for remark in &chart.remarks {
-        for line in wrapped(remark, 12.0) {
+        for line in wrapped(remark, 12.0, WIDTH - 40.0) {
             y += LINE;
             text(body, "remark", 12.0, y, &line);
         }
@@ -161,6 +167,7 @@ fn diamond(x: f64, y: f64) -> String {
 
 /// The paper's values: hollow diamonds where they lie, or dashed lines where they lie everywhere.
 fn printed(body: &mut Markup, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
+    let mut everywhere = 0.0;
     for mark in &panel.marks {
         let y = frame.y(mark.value);
         let x = mark.x.and_then(|x| slots.named(x));
@@ -170,8 +177,10 @@ fn printed(body: &mut Markup, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
             let line = format!("M{LEFT} {}H{}", round(y), WIDTH - RIGHT);
             body.empty("path", &[("class", &"printed everywhere"), ("d", &line)]);
         }
-        // Beside the diamond, on the side with room.
-        let at = x.map_or(WIDTH - RIGHT - 8.0, |x| if x + 22.0 > WIDTH - RIGHT { x - 17.0 } else { x + 9.0 });
+        // Beside the diamond, on the side with room; those of lines beside each other.
+        let at =
+            x.map_or(WIDTH - RIGHT - 10.0 - everywhere, |x| if x + 22.0 > WIDTH - RIGHT { x - 17.0 } else { x + 9.0 });
+        everywhere += if x.is_none() { 9.0 + width(&mark.letters, 11.0) } else { 0.0 };
         text(body, "letter", at, (y - 5.0).max(frame.top + 11.0), &mark.letters);
     }
 }
@@ -237,28 +246,57 @@ impl Slots {
 
     /// The labels and the title of the axis; where they end.
     fn draw(&self, body: &mut Markup, bottom: &Bottom, floor: f64) -> f64 {
-        let labels = bottom.labels.iter().zip(&self.middles);
-        let widest = bottom.labels.iter().map(|label| width(label, 12.0)).fold(0.0, f64::max);
-        let slanted = self.scale.is_none() && widest + 6.0 > self.room;
+        let y = if self.scale.is_some() { self.numbers(body, floor) } else { self.names(body, floor) };
+        let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
+        let title = if bottom.log { format!("{} (log scale)", bottom.title) } else { bottom.title.clone() };
+        text(body, "caption middle", middle, y + 22.0, &title);
+        y + 28.0
+    }
+
+    /// The labels of numbers that have room; where they end.
+    fn numbers(&self, body: &mut Markup, floor: f64) -> f64 {
         let mut end = f64::NEG_INFINITY;
-        for (label, &x) in labels {
+        for (label, &x) in self.labels.iter().zip(&self.middles) {
             let half = width(label, 12.0) / 2.0;
-            if slanted {
-                let (x, y) = (round(x + 4.0), round(floor + 14.0));
-                let turn = format!("rotate(-35 {x} {y})");
-                body.leaf("text", &[("class", &"tick left"), ("x", &x), ("y", &y), ("transform", &turn)], label);
-            } else if x - half > end {
+            if x - half > end {
                 text(body, "tick middle", x, floor + 17.0, label);
                 end = x + half + 6.0;
             }
         }
-        let labels = if slanted { widest * 0.574 + 14.0 } else { 20.0 };
-        let y = floor + labels + 18.0;
-        let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
-        let title = if bottom.log { format!("{} (log scale)", bottom.title) } else { bottom.title.clone() };
-        text(body, "caption middle", middle, y, &title);
-        y + 6.0
+        floor + 17.0
     }
+
+    /// The labels of things, in lines as wide as their room, or else slanted; where they end.
+    fn names(&self, body: &mut Markup, floor: f64) -> f64 {
+        let lines: Vec<Vec<String>> = self.labels.iter().map(|label| wrapped(label, 12.0, self.room - 6.0)).collect();
+        let upright = lines.iter().flatten().all(|line| width(line, 12.0) <= self.room - 4.0);
+        let mut end = floor + 17.0;
+        for ((label, lines), &x) in self.labels.iter().zip(&lines).zip(&self.middles) {
+            if upright {
+                for (index, line) in lines.iter().enumerate() {
+                    let y = floor + 17.0 + index as f64 * 15.0;
+                    text(body, "tick middle", x, y, line);
+                    end = end.max(y);
+                }
+            } else {
+                let (x, y) = (round(x + 4.0), round(floor + 14.0));
+                let shown = cut(label, (x - 6.0) / SLANT.cos());
+                let turn = format!("rotate({} {x} {y})", round(-SLANT.to_degrees()));
+                body.leaf("text", &[("class", &"tick left"), ("x", &x), ("y", &y), ("transform", &turn)], &shown);
+                end = end.max(y + width(&shown, 12.0) * SLANT.sin());
+            }
+        }
+        end
+    }
+}
+
+/// As much of a label as has room. All of it is in the table.
+fn cut(label: &str, room: f64) -> String {
+    if width(label, 12.0) <= room {
+        return label.to_owned();
+    }
+    let kept = (room / width("x", 12.0)).max(1.0) as usize;
+    label.chars().take(kept.saturating_sub(1)).chain(['…']).collect()
 }
 
 fn along(scale: Scale, number: f64) -> f64 {

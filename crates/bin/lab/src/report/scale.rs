@@ -20,12 +20,12 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// From zero to a round number that is not below any value.
+    /// From zero to a round number that leaves room above every value.
     pub fn from_zero(values: impl Iterator<Item = f64>) -> Self {
         let most = values.fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { 1.0 };
         let step = step(most, 4);
-        Self::Linear { low: 0.0, high: (most / step).ceil() * step }
+        Self::Linear { low: 0.0, high: (most * 1.07 / step).ceil() * step }
     }
 
     /// From the least to the greatest value that is above zero, with room for a mark at both ends.

@@ -3,7 +3,7 @@
 use super::super::chart::Chart;
 use super::super::markup::Markup;
 use super::super::scale::Scale;
-use super::{BETWEEN, Frame, Slots, round, text};
+use super::{BETWEEN, Frame, Slots, round};
 use crate::run::Latency;
 
 /// Cells of a factor of two in latency.
@@ -23,15 +23,7 @@ pub fn draw(body: &mut Markup, chart: &Chart<'_>, slots: &Slots, mut y: f64) -> 
         }
         y = frame.bottom() + BETWEEN - 20.0;
     }
-    let y = y - BETWEEN + 20.0;
-    text(
-        body,
-        "remark",
-        super::LEFT,
-        y + 52.0,
-        "The darker a cell, the more commands took so long; lines: median, 99th percentile.",
-    );
-    y
+    y - BETWEEN + 20.0
 }
 
 fn column(body: &mut Markup, latency: &Latency, middle: f64, room: f64, frame: &Frame) {

@@ -6,14 +6,21 @@ use super::{COLOURS, Frame, Slots, round};
 use std::fmt::Write;
 
 pub fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
+    let count = chart.series.len() as f64;
+    // Where the bottom has no numbers, marks of one label stand beside each other.
+    let apart = if slots.scale.is_some() { 0.0 } else { (slots.room * 0.7 / count).min(12.0) };
     for (index, (series, values)) in chart.series.iter().zip(&panel.values).enumerate() {
-        let known = slots.middles.iter().zip(values).filter_map(|(&x, value)| Some((x, (*value)?)));
+        let aside = (index as f64 - (count - 1.0) / 2.0) * apart;
+        let known = slots.middles.iter().zip(values).filter_map(|(&x, value)| Some((x + aside, (*value)?)));
         let mut line = String::new();
         for (x, spread) in known.clone() {
             let verb = if line.is_empty() { 'M' } else { 'L' };
             write!(line, "{verb}{} {}", round(x), round(frame.y(spread.middle))).expect("a String takes everything");
         }
-        body.empty("path", &[("class", &class(index, series.baseline, "line")), ("d", &line)]);
+        // Between things that are no numbers there is nothing.
+        if slots.scale.is_some() || series.baseline {
+            body.empty("path", &[("class", &class(index, series.baseline, "line")), ("d", &line)]);
+        }
         if series.baseline {
             continue;
         }
