@@ -6,6 +6,7 @@ mod disk;
 mod event;
 mod host;
 mod isns;
+mod lab;
 mod pool;
 mod portal;
 mod serve;
@@ -19,6 +20,7 @@ pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{GroupCommand, HostCommand, TargetCommand};
 pub use isns::IsnsCommand;
+pub use lab::{LabCommand, RunOptions};
 pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
 pub use serve::{IoChoice, ServeOptions};
@@ -151,6 +153,12 @@ pub enum Command {
 
 Units are read and nothing is written; sessions of other initiators are not touched. Exit code 1 when a rule is broken.")]
     Conform(ConformOptions),
+    /// The benchmark lab: run, show
+    #[command(
+        subcommand,
+        after_help = "Example:\n  blockyard lab run lab/scenarios/queue-depth.toml --out queue-depth.json"
+    )]
+    Lab(LabCommand),
     /// Ask a unit whether it has what a cluster, a hypervisor or a database needs
     #[command(after_help = "Example:
   blockyard ready --for windows-cluster iscsi://10.0.0.5/iqn.2026-11.io.blockyard:target

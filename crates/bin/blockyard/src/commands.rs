@@ -48,7 +48,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Portal(command) => portals::run(&desk, command),
         Command::Isns(command) => isns::run(&desk, &command),
         Command::Status { check } => status::status(&desk, check),
-        Command::Serve(_) | Command::Conform(_) | Command::Ready(_) | Command::Completion { .. } => {
+        Command::Serve(_) | Command::Conform(_) | Command::Ready(_) | Command::Lab(_) | Command::Completion { .. } => {
             unreachable!("these need no daemon and run before")
         }
     }

@@ -16,6 +16,8 @@ pub enum Failure {
     Usage(String),
     /// No daemon answers. Exit code 3.
     NoDaemon(Refusal),
+    /// It could not be done, and this says why. Exit code 1.
+    Failed(anyhow::Error),
     /// Everything was said already; only the exit code is left, 1.
     Said,
 }
@@ -29,11 +31,18 @@ impl From<Refusal> for Failure {
     }
 }
 
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Failure {
     /// The sentence is on stderr.
     pub fn report(self) -> ExitCode {
         let (sentence, exit) = match self {
             Self::Refused(refusal) => (format!("{refusal} ({})", refusal.code), 1),
+            Self::Failed(error) => (format!("{error:#}"), 1),
             Self::Usage(sentence) => (sentence, 2),
             Self::NoDaemon(refusal) => (format!("{refusal} ({})", refusal.code), 3),
             Self::Said => return ExitCode::from(1),

@@ -12,6 +12,7 @@ mod conform;
 mod connect;
 mod engine;
 mod failure;
+mod lab;
 mod log;
 mod output;
 mod progress;
@@ -40,6 +41,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(options) => serve::serve(&options, cli.global.socket),
         Command::Completion { shell } => commands::completion(shell),
         Command::Conform(options) => conform::run(&options, &cli.global),
+        Command::Lab(command) => lab::run(&command, &cli.global),
         Command::Ready(options) => ready::run(&options, &cli.global),
         command => commands::run(command, &cli.global),
     }

@@ -1,13 +1,22 @@
 //! The benchmark lab: loads for targets, disks and files, what they cost both ends, and the figures of the papers. See
 //! `docs/lab.md`.
 
+pub mod bare;
+pub mod child;
 pub mod compare;
+pub mod drive;
 pub mod figure;
+pub mod load;
 pub mod machine;
+pub mod measure;
+pub mod meter;
 pub mod papers;
+pub mod peer;
 pub mod point;
+pub mod random;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod target;
 #[cfg(test)]
 mod synthetic;

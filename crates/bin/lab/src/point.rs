@@ -106,6 +106,12 @@ impl Point {
         let share = |session| self.workers / sessions + u32::from(session < self.workers % sessions);
         (0..sessions).map(|session| if self.workers == 0 { self.depth } else { share(session) }).collect()
     }
+
+    /// Bytes of the longest command.
+    #[must_use]
+    pub fn largest(&self) -> u64 {
+        self.blocks.iter().map(|each| each.block.bytes()).max().unwrap_or(self.block.bytes())
+    }
 }
 
 /// Who serves.

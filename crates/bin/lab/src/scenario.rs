@@ -64,6 +64,24 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// Only the points with this label on this axis are left.
+    ///
+    /// *Errors*: there are none.
+    pub fn keep(&mut self, axis: &str, label: &str) -> Result<()> {
+        let names: Vec<&str> = self.axes.iter().map(|axis| axis.name.as_str()).collect();
+        let names = names.join(", ");
+        let axis = self
+            .axes
+            .iter_mut()
+            .find(|each| each.name == axis)
+            .with_context(|| format!("there is no axis \"{axis}\", only {names}"))?;
+        let all = std::mem::take(&mut axis.values);
+        axis.values = all.iter().filter(|value| axis.at(value).is_ok_and(|(at, _)| at == label)).cloned().collect();
+        let labels: Vec<String> = all.iter().filter_map(|value| Some(axis.at(value).ok()?.0)).collect();
+        ensure!(!axis.values.is_empty(), "the axis \"{}\" has no \"{label}\", only {}", axis.name, labels.join(", "));
+        Ok(())
+    }
+
     /// The product of the axes: labels by axis, and the point there. The last axis varies fastest.
     ///
     /// *Errors*: an axis without values, or one that sets what a point does not have.

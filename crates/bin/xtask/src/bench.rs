@@ -6,9 +6,10 @@
 pub mod measure;
 
 use crate::client::Client;
-use crate::target::{self, Backing, Kind, Setup, Target};
+use crate::workspace;
 use anyhow::{Context, Result};
 use clap::Args;
+use lab::target::{self, Backing, Kind, Setup, Target};
 use measure::{Load, Sample};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -95,7 +96,10 @@ fn start(name: &'static str, kind: Kind, build: Option<PathBuf>, scratch: &Path)
     setup.units = vec![Backing::Null, Backing::Ram];
     setup.unit_bytes = UNIT_BYTES;
     setup.core = Some(SERVER_CORE);
-    setup.build = build;
+    setup.build = match build {
+        Some(build) => build,
+        None => workspace::product()?,
+    };
     let target = target::start(kind, &setup)?;
     let null = Client::log_in(&target.units()[0], 1)?;
     let ram = Client::log_in(&target.units()[1], 2)?;

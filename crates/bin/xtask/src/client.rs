@@ -1,12 +1,12 @@
 //! Our own initiator on a plain socket: one thread, one gathered send and one receive per turn.
 
-use crate::target::Unit;
 use anyhow::{Context, Result, bail, ensure};
 use block::Rope;
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::{Isid, Lun, TaskAttribute};
 use iscsi::{Gathered, IscsiName, TaskId};
+use lab::target::Unit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shard::Time;
 use smallvec::SmallVec;

@@ -6,11 +6,12 @@ pub mod mode;
 mod outcome;
 mod slow;
 
-use crate::child::{output_of, run_within};
-use crate::target::{Backing, Kind, Setup};
+use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use expected::Expected;
+use lab::child::{output_of, run_within};
+use lab::target::{Backing, Kind, Setup};
 use mode::{Mode, Paths};
 use outcome::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -81,6 +82,9 @@ fn outcomes_of(mode: Mode, names: &BTreeSet<String>, options: &Options) -> Resul
     }
     let mut setup = Setup::new(scratch.path().to_owned(), options.workers, &Backing::Ram)?;
     setup.unit_bytes = 128 << 20;
+    if options.target == Kind::Blockyard {
+        setup.build = workspace::product()?;
+    }
     let (_target, units) = mode.start(options.target, setup)?;
     let (slow, other) = names.iter().cloned().partition(|name| slow::wants(options.target, name));
     let (some, more) = std::thread::scope(|scope| {

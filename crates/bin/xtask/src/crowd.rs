@@ -9,12 +9,12 @@ mod steady;
 
 use crate::bench::measure::{resident_kib, stay_on};
 use crate::client::Client;
-use crate::target::Target;
 use anyhow::{Context, Result};
 use attack::Attack;
 use clap::Args;
 use guests::Guests;
 use hall::Hall;
+use lab::target::Target;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::time::{Duration, Instant};
 use steady::Rate;

@@ -5,11 +5,11 @@ pub mod explained;
 mod side;
 mod stream;
 
-use crate::target::Kind;
 use answer::{Answer, Aspect};
 use anyhow::{Context, Result};
 use clap::Args;
 use explained::{Case, Explained};
+use lab::target::Kind;
 use side::Side;
 use std::collections::BTreeMap;
 use std::fs;

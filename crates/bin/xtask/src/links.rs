@@ -1,14 +1,15 @@
 //! Portals whose links go down, whose addresses go, and whose packets are too large for the way: real links between network
 //! namespaces, a daemon in one, our initiator in the other.
 
-use crate::child::{again_in_own_network, output_of};
 use crate::client::Client;
-use crate::target::Unit;
-use crate::target::product::{IQN, Launch, Product};
+use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
 use block::Buf;
 use clap::Args;
 use iscsi::initiator::DataIn;
+use lab::child::{again_in_own_network, output_of};
+use lab::target::Unit;
+use lab::target::product::{IQN, Launch, Product};
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -168,8 +169,8 @@ impl Array {
         let wrapper = ["ip", "netns", "exec", &there.0].map(str::to_owned).into();
         let arguments = vec!["--shards".to_owned(), "2".to_owned()];
         let folder = folder.to_path_buf();
-        let product =
-            Product::launch(Launch { folder, portals: vec![portal(0)], arguments, wrapper, ..Launch::default() })?;
+        let (build, portals) = (workspace::product()?, vec![portal(0)]);
+        let product = Product::launch(Launch { build, folder, portals, arguments, wrapper, ..Launch::default() })?;
         for line in [
             "portal set 10.77.0.1 role=front",
             "portal add 10.77.1.1 role=data",

@@ -4,15 +4,12 @@
 //! not go well.
 
 mod bench;
-mod child;
 mod client;
 mod conformance;
 mod crowd;
 mod differential;
 mod links;
 mod power_cut;
-mod random;
-mod target;
 mod tidy;
 mod vm;
 mod workspace;

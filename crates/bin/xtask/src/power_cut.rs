@@ -8,11 +8,12 @@ mod load;
 mod oracle;
 
 use crate::client::Client;
-use crate::random::Random;
-use crate::target::product::{self, IQN, Launch, Product};
-use crate::target::{Unit, free_portal};
+use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use lab::random::Random;
+use lab::target::product::{self, IQN, Launch, Product};
+use lab::target::{Unit, free_portal};
 use load::Load;
 use oracle::Oracle;
 use serde_json::Value;
@@ -98,6 +99,7 @@ impl Bench {
     fn new(folder: &Path, seed: u64, options: &Options) -> Result<Self> {
         let portal = free_portal()?;
         let product = Product::launch(Launch {
+            build: workspace::product()?,
             folder: folder.to_owned(),
             portals: vec![portal],
             arguments: options.serve.clone(),

@@ -9,11 +9,11 @@ mod image;
 mod mirror;
 mod scenario;
 
-use crate::child::again_in_own_network;
-use crate::target::Kind;
 use crate::workspace;
 use anyhow::{Result, ensure};
 use clap::Args;
+use lab::child::again_in_own_network;
+use lab::target::Kind;
 use std::time::Duration;
 
 #[derive(Args)]

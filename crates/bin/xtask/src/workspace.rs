@@ -1,6 +1,13 @@
 //! Where things are in the checkout.
 
+use anyhow::{Result, ensure};
+use lab::child::output_of;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// The folder of the workspace's Cargo.toml.
 pub fn root() -> PathBuf {
@@ -12,4 +19,23 @@ pub fn root() -> PathBuf {
 /// Cargo's target folder.
 pub fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(Path::new(&folder)))
+}
+
+/// The release build of the product, up to date; `BLOCKYARD_BIN` names another.
+pub fn product() -> Result<PathBuf> {
+    static PRODUCT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = PRODUCT.get() {
+        return Ok(path.clone());
+    }
+    let path = match std::env::var_os("BLOCKYARD_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let mut build = Command::new("cargo");
+            build.args(["build", "--release", "--quiet", "--package", "blockyard"]).current_dir(root());
+            output_of(&mut build, BUILD_LIMIT)?;
+            target_folder().join("release/blockyard")
+        }
+    };
+    ensure!(path.is_file(), "there is no {}", path.display());
+    Ok(PRODUCT.get_or_init(|| path).clone())
 }

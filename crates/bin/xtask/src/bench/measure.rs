@@ -1,10 +1,10 @@
 //! One measurement: a load for a while, and what it cost.
 
 use crate::client::{Client, ensure_good};
-use crate::random::Random;
 use anyhow::{Context, Result, ensure};
 use block::{Buf, Rope};
 use iscsi::initiator::DataIn;
+use lab::random::Random;
 use std::fs;
 use std::time::{Duration, Instant};
 

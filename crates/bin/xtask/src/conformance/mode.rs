@@ -1,10 +1,10 @@
 //! The ways in which the suite is run: each is a target or a client of another kind, for the same tests.
 
 use crate::client::Client;
-use crate::target::product::Product;
-use crate::target::{self, Backing, Chap, Kind, Setup, Target, Unit};
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
+use lab::target::product::Product;
+use lab::target::{self, Backing, Chap, Kind, Setup, Target, Unit};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,6 +1,6 @@
 //! How one test of the suite ended, read from what its process said.
 
-use crate::child::Ended;
+use lab::child::Ended;
 use std::fmt;
 
 /// How one test ended.

@@ -2,9 +2,10 @@
 
 use super::outcome::Outcome;
 use super::run_one;
-use crate::target::product::{IQN, Launch, Product, make_pool};
-use crate::target::{Kind, Unit, free_portal};
+use crate::workspace;
 use anyhow::Result;
+use lab::target::product::{IQN, Launch, Product, make_pool};
+use lab::target::{Kind, Unit, free_portal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -34,6 +35,7 @@ pub fn run(names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, 
     let arguments = vec!["--config".to_owned(), config.to_string_lossy().into_owned()];
     let (core, wrapper) = (None, Vec::new());
     let product = Product::launch(Launch {
+        build: workspace::product()?,
         folder: folder.clone(),
         portals: vec![portal],
         core,

@@ -2,11 +2,11 @@
 
 use super::hall::{GUARDED, SECRET};
 use crate::client::{Caller, Client};
-use crate::random::Random;
-use crate::target::Unit;
 use anyhow::{Result, anyhow};
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::login::InitiatorAuth;
+use lab::random::Random;
+use lab::target::Unit;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::Write;

@@ -2,10 +2,10 @@
 
 use super::hall::Hall;
 use crate::client::{Caller, Client, ensure_good};
-use crate::target::Unit;
 use anyhow::{Context, Result, anyhow};
 use block::{Buf, Rope};
 use iscsi::initiator::DataIn;
+use lab::target::Unit;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};

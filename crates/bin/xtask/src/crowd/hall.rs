@@ -2,9 +2,10 @@
 
 use super::{Options, SERVER_CORE};
 use crate::client::Caller;
-use crate::target::product::{IQN, Launch, Product};
-use crate::target::{Unit, free_portal};
+use crate::workspace;
 use anyhow::{Context, Result};
+use lab::target::product::{IQN, Launch, Product};
+use lab::target::{Unit, free_portal};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -26,6 +27,7 @@ impl Hall {
     pub fn open(folder: &Path, options: &Options, callers: &[u16]) -> Result<Self> {
         let portal = free_portal()?;
         let product = Product::launch(Launch {
+            build: workspace::product()?,
             folder: folder.to_owned(),
             portals: vec![portal],
             core: Some(SERVER_CORE),

@@ -1,9 +1,9 @@
 //! Those who behave: a few sessions with a few commands under way each, and what they get.
 
 use crate::client::{Client, ensure_good};
-use crate::random::Random;
 use anyhow::Result;
 use iscsi::initiator::DataIn;
+use lab::random::Random;
 use std::time::{Duration, Instant};
 
 const DEPTH: usize = 4;

@@ -3,10 +3,11 @@
 use super::answer::Answer;
 use super::stream::{BLOCK_BYTES, BLOCKS, Request};
 use crate::client::Client;
-use crate::target::{self, Backing, Kind, Setup, Target, Unit};
+use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use block::{Buf, Rope};
 use iscsi::initiator::DataIn;
+use lab::target::{self, Backing, Kind, Setup, Target, Unit};
 use std::path::Path;
 
 /// Blocks of one read or write of ours.
@@ -26,6 +27,9 @@ impl Side {
     /// The target runs with its files in a folder of its own, and both initiators are logged in.
     pub fn start(kind: Kind, folder: &Path) -> Result<Self> {
         let mut setup = Setup::new(folder.to_owned(), 1, &Backing::Thin)?;
+        if kind == Kind::Blockyard {
+            setup.build = workspace::product()?;
+        }
         setup.unit_bytes = BLOCKS * u64::from(BLOCK_BYTES);
         let target = target::start(kind, &setup)?;
         let unit = target.units()[0].clone();

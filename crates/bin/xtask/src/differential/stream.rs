@@ -4,7 +4,7 @@ mod media;
 mod parameters;
 mod reservations;
 
-use crate::random::{Random, mix};
+use lab::random::{Random, mix};
 
 /// Bytes of a logical block on both sides.
 pub const BLOCK_BYTES: u32 = 512;

@@ -2,13 +2,13 @@
 
 use super::oracle::{BLOCK_BYTES, Oracle};
 use crate::client::{Client, ensure_good};
-use crate::random::Random;
-use crate::target::Unit;
-use crate::target::product::Product;
 use anyhow::{Context, Result};
 use block::{Buf, Rope};
 use iscsi::TaskId;
 use iscsi::initiator::DataIn;
+use lab::random::Random;
+use lab::target::Unit;
+use lab::target::product::Product;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! What every block must hold: the last acknowledged write, or one that was under way at the cut.
 
-use crate::random::mix;
+use lab::random::mix;
 
 pub const BLOCK_BYTES: usize = 512;
 const WORDS: usize = BLOCK_BYTES / 8;

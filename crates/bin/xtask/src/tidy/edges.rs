@@ -19,7 +19,7 @@ const FLOORS: [(&str, &[&str]); 4] = [
 const BASE_EDGES: [(&str, &str); 1] = [("shard", "block")];
 
 /// Programs that are doors to others: the only edges between crates of `bin`.
-const DOORS: [(&str, &str); 1] = [("blockyard", "conform")];
+const DOORS: [(&str, &str); 3] = [("blockyard", "conform"), ("blockyard", "lab"), ("xtask", "lab")];
 
 #[derive(Deserialize)]
 struct Metadata {

@@ -2,8 +2,8 @@
 
 use super::guest::{GUEST, HOST};
 use super::scenario::INITIATOR;
-use crate::target::product::Product;
 use anyhow::{Context, Result, bail, ensure};
+use lab::target::product::Product;
 use serde_json::Value;
 
 /// The target that the guest serves itself, where it does.

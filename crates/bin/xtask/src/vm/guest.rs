@@ -1,8 +1,8 @@
 //! One guest: its network, QEMU, and the share by which it and we talk.
 
 use super::image::Image;
-use crate::child::{Background, output_of};
 use anyhow::{Result, bail};
+use lab::child::{Background, output_of};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};

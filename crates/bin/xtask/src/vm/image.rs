@@ -1,9 +1,9 @@
 //! Debian's kernel, a small initramfs and an ext4 root, kept under the target folder.
 
 use super::mirror;
-use crate::child::output_of;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
+use lab::child::output_of;
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};

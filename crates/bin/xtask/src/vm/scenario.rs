@@ -3,9 +3,10 @@
 use super::asks;
 use super::guest::{Guest, HOST, MORE};
 use super::image::Image;
-use crate::target::product::{self, Launch, Product};
-use crate::target::{self, Backing, Chap, Kind, Setup};
+use crate::workspace;
 use anyhow::{Context, Result, bail};
+use lab::target::product::{self, Launch, Product};
+use lab::target::{self, Backing, Chap, Kind, Setup};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -88,7 +89,7 @@ fn write_facts(share: &Path, facts: &[(&str, String)]) -> Result<()> {
 /// Serves a volume of a RAID-6 pool on six file disks, to one host with mutual CHAP and to two without.
 fn serve(folder: &Path) -> Result<Product> {
     let portals = [Ipv4Addr::LOCALHOST, HOST].map(|address| SocketAddr::from((address, PORT))).to_vec();
-    let launch = Launch { folder: folder.to_owned(), portals, ..Launch::default() };
+    let launch = Launch { build: workspace::product()?, folder: folder.to_owned(), portals, ..Launch::default() };
     let product = Product::launch(launch)?;
     product::make_pool(&product, folder, 6, "1GiB")?;
     let (guest_chap, array_chap) = secrets();

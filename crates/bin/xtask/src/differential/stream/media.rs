@@ -1,7 +1,7 @@
 //! Commands that name blocks.
 
 use super::{BLOCK_BYTES, BLOCKS, Changes, Request, allocation, flags};
-use crate::random::Random;
+use lab::random::Random;
 
 /// An operation in its lengths of 6, 10, 12 and 16 bytes.
 struct Verb {

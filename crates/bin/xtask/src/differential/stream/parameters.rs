@@ -1,7 +1,7 @@
 //! Commands that ask for what a unit is and how it does, or change it.
 
 use super::{Changes, Request, allocation, flags};
-use crate::random::Random;
+use lab::random::Random;
 
 pub fn request(random: &mut Random) -> Request {
     match random.below(20) {

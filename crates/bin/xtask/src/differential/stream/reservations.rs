@@ -1,7 +1,7 @@
 //! Reservations of both kinds. Keys are few, so that they meet.
 
 use super::{Changes, Request, allocation, flags};
-use crate::random::Random;
+use lab::random::Random;
 
 const RESERVE_NAMES: [&str; 4] = ["RESERVE (6)", "RELEASE (6)", "RESERVE (10)", "RELEASE (10)"];
 const IN_NAMES: [&str; 5] = [

@@ -1,18 +1,15 @@
 //! The product of this repository: its daemon, spoken to by its own command line.
 
 use super::{Backing, Chap, Setup, Target, Unit, await_portal};
-use crate::child::{Background, Ended, output_of, run_within};
-use crate::workspace;
+use crate::child::{Background, Ended, run_within};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 /// The pool below thin units.
 const POOL_DISKS: usize = 4;
@@ -20,32 +17,14 @@ const POOL_DISK_SIZE: &str = "1GiB";
 /// What every target name that we choose begins with.
 pub const IQN: &str = "iqn.2026-11.io.blockyard:xtask";
 
-/// The release build of the product, up to date; `BLOCKYARD_BIN` names another.
-pub fn binary() -> Result<&'static Path> {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(path) = BINARY.get() {
-        return Ok(path);
-    }
-    let path = match std::env::var_os("BLOCKYARD_BIN") {
-        Some(path) => PathBuf::from(path),
-        None => {
-            let mut build = Command::new("cargo");
-            build.args(["build", "--release", "--quiet", "--package", "blockyard"]).current_dir(workspace::root());
-            output_of(&mut build, BUILD_LIMIT)?;
-            workspace::target_folder().join("release/blockyard")
-        }
-    };
-    ensure!(path.is_file(), "there is no {}", path.display());
-    Ok(BINARY.get_or_init(|| path))
-}
-
 /// How to start the daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
-    /// Another build of the product than [`binary`].
-    pub build: Option<PathBuf>,
+    /// The product's program.
+    pub build: PathBuf,
     /// Holds its state, its socket and its log.
     pub folder: PathBuf,
+    /// Where it listens.
     pub portals: Vec<SocketAddr>,
     /// The only core that it may run on.
     pub core: Option<usize>,
@@ -53,15 +32,6 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// A program that runs the daemon, such as one that forbids it system calls.
     pub wrapper: Vec<String>,
-}
-
-impl Launch {
-    fn binary(&self) -> Result<&Path> {
-        match &self.build {
-            Some(build) => Ok(build),
-            None => binary(),
-        }
-    }
 }
 
 /// A running daemon.
@@ -130,7 +100,7 @@ impl Product {
 
     /// How a command of the command line ended.
     pub fn attempt(&self, arguments: &[&str]) -> Result<Ended> {
-        let mut command = Command::new(self.launch.binary()?);
+        let mut command = Command::new(&self.launch.build);
         command.arg("--socket").arg(self.socket()).args(arguments);
         run_within(&mut command, COMMAND_LIMIT)
     }
@@ -191,7 +161,7 @@ fn spawn(launch: &Launch) -> Result<Background> {
     if let Some(core) = launch.core {
         words.extend(["taskset".into(), "-c".into(), core.to_string()]);
     }
-    words.push(launch.binary()?.to_string_lossy().into_owned());
+    words.push(launch.build.to_string_lossy().into_owned());
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg("--socket").arg(launch.folder.join("blockyard.sock"));
     command.arg("serve").arg("--state-dir").arg(launch.folder.join("state")).args(["--node", "xtask"]);

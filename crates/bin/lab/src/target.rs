@@ -35,7 +35,9 @@ pub enum Backing {
 /// A CHAP name and secret.
 #[derive(Clone, Debug)]
 pub struct Chap {
+    /// The name.
     pub user: String,
+    /// The secret.
     pub secret: String,
 }
 
@@ -56,8 +58,8 @@ pub struct Setup {
     pub chap: Option<(Chap, Option<Chap>)>,
     /// The only core that it may run on.
     pub core: Option<usize>,
-    /// Another build of the product than the present one.
-    pub build: Option<PathBuf>,
+    /// The product's program, where it is to serve.
+    pub build: PathBuf,
     /// A program that runs the product's daemon, such as one that forbids it system calls.
     pub wrapper: Vec<String>,
     /// Further portals of the product.
@@ -78,7 +80,7 @@ impl Setup {
             block_bytes: 512,
             chap: None,
             core: None,
-            build: None,
+            build: PathBuf::new(),
             wrapper: Vec::new(),
             more_portals: Vec::new(),
             arguments: Vec::new(),
@@ -89,8 +91,11 @@ impl Setup {
 /// Where one logical unit is.
 #[derive(Clone, Debug)]
 pub struct Unit {
+    /// The portal.
     pub portal: SocketAddr,
+    /// The target's name.
     pub iqn: String,
+    /// The unit's number there.
     pub lun: u16,
 }
 

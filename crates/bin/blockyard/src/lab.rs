@@ -1,0 +1,129 @@
+//! The door to the lab: `blockyard lab`.
+
+use crate::args::{Global, LabCommand, RunOptions};
+use crate::failure::Failure;
+use crate::output::{Output, Rows};
+use ::lab::measure::{self, Watch};
+use ::lab::peer::Means;
+use ::lab::run::{FORMAT, Machine, Measured, Run, Sample};
+use ::lab::scenario::Scenario;
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const HEADER: &[&str] = &["POINT", "IOPS", "MB/S", "P50 US", "P99 US", "SERVER US", "CLIENT US"];
+
+/// Does what the lab is asked.
+pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
+    match command {
+        LabCommand::Run(options) => measure(options, global),
+        LabCommand::ServeBare { tell, spin } => Ok(serve_bare(tell, *spin)?),
+    }
+}
+
+fn serve_bare(tell: &Path, spin: bool) -> Result<(), anyhow::Error> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let written = tell.with_extension("new");
+    fs::write(&written, listener.local_addr()?.to_string())?;
+    fs::rename(written, tell)?;
+    ::lab::bare::serve(&listener, spin)
+}
+
+fn measure(options: &RunOptions, global: &Global) -> Result<(), Failure> {
+    let run = measured(options, global)?;
+    let rows = run.points.iter().map(row).collect();
+    Output::new(global).lines(&Rows { header: HEADER, rows })?;
+    match run.complete {
+        true => Ok(()),
+        false => Err(anyhow!("stopped before every point was measured; what was measured is kept").into()),
+    }
+}
+
+fn measured(options: &RunOptions, global: &Global) -> Result<Run> {
+    let path = options.scenario.display();
+    let text = fs::read_to_string(&options.scenario).with_context(|| format!("cannot read {path}"))?;
+    let mut scenario = Scenario::parse(&text).with_context(|| path.to_string())?;
+    for only in &options.only {
+        let (axis, label) = only.split_once('=').with_context(|| format!("\"{only}\": write AXIS=LABEL"))?;
+        scenario.keep(axis, label)?;
+    }
+    scenario.rounds = options.rounds.unwrap_or(scenario.rounds);
+    let means = Means { build: std::env::current_exe()?, spdk: options.spdk.clone(), given: Vec::new() };
+    let all = scenario.points()?.len() as u64 * u64::from(scenario.rounds);
+    let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
+    let (points, complete) = measure::run(&scenario, &means, &mut watch)?;
+    watch.bar.finish_and_clear();
+    let begun = watch.begun.clone();
+    let run = Run { format: FORMAT, scenario, machine: Machine::default(), begun, complete, points };
+    if let Some(out) = &options.out {
+        fs::write(out, serde_json::to_string(&run)?).with_context(|| format!("cannot write {}", out.display()))?;
+    }
+    Ok(run)
+}
+
+/// The medians of a point.
+fn row(measured: &Measured) -> Vec<String> {
+    let labels: Vec<&str> = measured.labels.values().map(String::as_str).collect();
+    let mut row = vec![labels.join(", ")];
+    if let Some(why) = &measured.untried {
+        row.push(why.clone());
+        return row;
+    }
+    let median = |of: &dyn Fn(&Sample) -> Option<f64>| {
+        let mut figures: Vec<f64> = measured.samples.iter().filter_map(of).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied()
+    };
+    let quantile = |quantile: f64| move |sample: &Sample| Some(sample.latency().quantile(quantile)? as f64 / 1e3);
+    let figures: [(Option<f64>, usize); 6] = [
+        (median(&|sample| Some(sample.iops())), 0),
+        (median(&|sample| Some(sample.bandwidth() / 1e6)), 1),
+        (median(&quantile(0.5)), 1),
+        (median(&quantile(0.99)), 1),
+        (median(&Sample::server_us), 2),
+        (median(&|sample| Some(sample.client_us())), 2),
+    ];
+    row.extend(figures.map(|(figure, digits)| figure.map_or("-".to_owned(), |figure| format!("{figure:.digits$}"))));
+    row
+}
+
+/// What is left to do, on the terminal; and whether somebody has had enough.
+struct Progress {
+    bar: ProgressBar,
+    begun: String,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Progress {
+    fn new(samples: u64, quiet: bool) -> Result<Self> {
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(samples) };
+        bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left  {msg}")?);
+        let stopped = Arc::new(AtomicBool::new(false));
+        let told = stopped.clone();
+        std::thread::Builder::new().name("ctrl-c".to_owned()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+            if let Ok(runtime) = runtime {
+                while runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
+                    told.store(true, Relaxed);
+                }
+            }
+        })?;
+        Ok(Self { bar, begun: String::new(), stopped })
+    }
+}
+
+impl Watch for Progress {
+    fn sampled(&mut self, _: usize, _: u32, measured: &Measured) {
+        let labels: Vec<&str> = measured.labels.values().map(String::as_str).collect();
+        self.bar.set_message(labels.join(", "));
+        self.bar.inc(1);
+    }
+
+    fn stops(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+}

@@ -1,0 +1,147 @@
+//! A session with a server of bare bytes: 48 bytes ask for 48 and the data, or bring the data and ask for 48.
+
+use super::wire::{Carrier, Machine, carry};
+use crate::load::{Op, Source};
+use ::iscsi::Gathered;
+use anyhow::{Context, Result, bail};
+use block::View;
+use shard::{StreamOptions, Time, World};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+/// Bytes of a request and of an answer without their data, as of an iSCSI header.
+pub const HEADER_BYTES: usize = 48;
+/// The first byte of a request for data; bytes 4 to 8 say how much, big-endian.
+pub const READ: u8 = 1;
+/// The first byte of a request that brings data.
+pub const WRITE: u8 = 2;
+const RECEIVE_BYTES: usize = 256 << 10;
+
+pub(super) struct Session<W: World> {
+    stream: W::Stream,
+    bytes: u64,
+}
+
+/// Commands end in the order in which they were sent.
+struct Speaker {
+    under_way: VecDeque<Op>,
+    /// Headers that wait, and how much of what waits has left; data is any bytes.
+    headers: Vec<u8>,
+    waiting: VecDeque<Piece>,
+    filler: View,
+    received: Vec<u8>,
+    /// Bytes of answers that came and belong to the front of `under_way`.
+    come: usize,
+    ended: VecDeque<Op>,
+    lost: bool,
+}
+
+/// Bytes to be sent: of the headers, or of the filler.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    header: bool,
+    from: usize,
+    to: usize,
+}
+
+impl<W: World> Session<W> {
+    pub async fn connect(world: &W, address: SocketAddr, bytes: u64) -> Result<Self> {
+        let stream = world.connect(address, StreamOptions::default()).await;
+        Ok(Self { stream: stream.with_context(|| format!("no connection to {address}"))?, bytes })
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub async fn drive(self, world: &W, mut source: Source) -> Result<u64> {
+        let mut speaker = Speaker {
+            under_way: VecDeque::new(),
+            headers: Vec::new(),
+            waiting: VecDeque::new(),
+            filler: source.filler(),
+            received: vec![0; RECEIVE_BYTES],
+            come: 0,
+            ended: VecDeque::new(),
+            lost: false,
+        };
+        carry(world, &self.stream, &mut speaker, &mut source).await
+    }
+}
+
+impl Machine for Speaker {
+    fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+        for piece in self.waiting.iter().take(64) {
+            let all: &[u8] = if piece.header { &self.headers } else { &self.filler };
+            into.push(IoSlice::new(&all[piece.from..piece.to]));
+        }
+    }
+
+    fn handle_transmitted(&mut self, mut len: usize) {
+        while let Some(piece) = self.waiting.front_mut().filter(|_| len > 0) {
+            let left = piece.to - piece.from;
+            if len < left {
+                piece.from += len;
+                return;
+            }
+            len -= left;
+            self.waiting.pop_front();
+        }
+        if self.waiting.is_empty() {
+            self.headers.clear();
+        }
+    }
+
+    fn wants_to_send(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn receive_into(&mut self) -> &mut [u8] {
+        if self.lost { &mut [] } else { &mut self.received }
+    }
+
+    fn handle_received(&mut self, len: usize, _: Time) {
+        self.come += len;
+        while let Some(op) = self.under_way.front() {
+            let answer = HEADER_BYTES + if op.write { 0 } else { op.bytes as usize };
+            if self.come < answer {
+                return;
+            }
+            self.come -= answer;
+            self.ended.extend(self.under_way.pop_front());
+        }
+    }
+
+    fn handle_peer_closed(&mut self) {
+        self.lost = true;
+    }
+}
+
+impl Carrier for Speaker {
+    fn submit(&mut self, op: Op) -> Result<()> {
+        let from = self.headers.len();
+        self.headers.resize(from + HEADER_BYTES, 0);
+        let header = &mut self.headers[from..];
+        header[0] = if op.write { WRITE } else { READ };
+        header[4..8].copy_from_slice(&op.bytes.to_be_bytes());
+        let to = from + HEADER_BYTES;
+        // Headers that follow each other are sent as one.
+        match self.waiting.back_mut() {
+            Some(last) if last.header && last.to == from => last.to = to,
+            _ => self.waiting.push_back(Piece { header: true, from, to }),
+        }
+        if op.write {
+            self.waiting.push_back(Piece { header: false, from: 0, to: op.bytes as usize });
+        }
+        self.under_way.push_back(op);
+        Ok(())
+    }
+
+    fn poll_end(&mut self) -> Result<Option<(Op, bool)>> {
+        if self.lost {
+            bail!("the server is gone");
+        }
+        Ok(self.ended.pop_front().map(|op| (op, true)))
+    }
+}

@@ -1,0 +1,67 @@
+//! Files and disks themselves: the line that targets are compared with.
+
+use crate::load::{Due, Source};
+use crate::point::Point;
+use anyhow::{Context, Result, ensure};
+use block::{BlockDevice, Extent, Lba, View};
+use shard::{DiskOptions, Signal, World};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The block size that devices are opened with: every one of ours can.
+const BLOCK_BYTES: u32 = 512;
+
+/// Opens each of `paths`, for reading alone where the point only reads.
+pub(super) fn open<W: World>(world: &W, paths: &[String], point: &Point) -> Result<Vec<Rc<W::Disk>>> {
+    ensure!(!paths.is_empty(), "no device is named");
+    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: point.reads == 100 };
+    let open =
+        |path: &String| Ok(Rc::new(world.open_disk(path, options).with_context(|| format!("cannot open {path}"))?));
+    paths.iter().map(open).collect()
+}
+
+/// Bytes of the device.
+pub(super) fn bytes(disk: &impl BlockDevice) -> u64 {
+    let geometry = disk.geometry();
+    geometry.blocks.0 * u64::from(geometry.block_bytes)
+}
+
+/// What the commands of one session share.
+struct Shared {
+    source: RefCell<Source>,
+    /// How many commands have ended, and who waits for one more.
+    ended: Cell<u64>,
+    room: Signal,
+    filler: View,
+}
+
+/// Carries the commands of `source`, each as a task of its own.
+pub(super) async fn drive<W: World>(world: &W, disk: Rc<W::Disk>, source: Source) -> Result<u64> {
+    let filler = source.filler();
+    let shared = Rc::new(Shared { source: RefCell::new(source), ended: Cell::new(0), room: Signal::default(), filler });
+    loop {
+        let due = shared.source.borrow_mut().next(world.now());
+        match due {
+            Due::Now(op) => {
+                let (shared, disk, inside) = (shared.clone(), disk.clone(), world.clone());
+                world.spawn(async move {
+                    let block = disk.geometry().block_bytes;
+                    let start = Lba(op.offset / u64::from(block));
+                    let well = match op.write {
+                        true => disk.write(start, shared.filler.slice(..op.bytes as usize)).await.is_ok(),
+                        false => disk.read(Extent::new(start.0, u64::from(op.bytes / block))).await.is_ok(),
+                    };
+                    shared.source.borrow_mut().ended(&op, inside.now(), well);
+                    shared.ended.set(shared.ended.get() + 1);
+                    shared.room.raise();
+                });
+            }
+            Due::At(then) => world.sleep_until(then).await,
+            Due::Over if shared.source.borrow().under_way() == 0 => return Ok(shared.source.borrow().commands()),
+            Due::Full | Due::Over => {
+                let seen = shared.ended.get();
+                shared.room.until(|| shared.ended.get() != seen).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A session of our own initiator.
+
+use super::wire::{Carrier, Machine, carry, turn};
+use crate::load::{Op, Source};
+use ::iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
+use ::iscsi::login::{InitiatorAuth, InitiatorConfig};
+use ::iscsi::pdu::{Isid, Lun, Residual, TaskAttribute};
+use ::iscsi::{DigestOffer, Gathered, IscsiName, TaskId};
+use anyhow::{Context, Result, bail, ensure};
+use block::{Buf, Rope};
+use shard::{Stream as _, StreamOptions, Time, World};
+use smallvec::SmallVec;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+const GOOD: u8 = 0;
+const UNIT_ATTENTION: u8 = 6;
+const READ_16: u8 = 0x88;
+const WRITE_16: u8 = 0x8a;
+/// Portals that a login follows from one to the next.
+const MOVES_MAX: usize = 4;
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+/// Commands that a session can have under way, whatever its depth: those of a login are few.
+const TASKS_SPARE: u32 = 8;
+
+/// Who logs in where.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// The portal to begin at.
+    pub portal: SocketAddr,
+    /// The target.
+    pub target: IscsiName,
+    /// The unit.
+    pub lun: u16,
+    /// As whom.
+    pub initiator: IscsiName,
+    /// Tells the sessions of one initiator apart.
+    pub session: u16,
+    /// What is proven.
+    pub auth: InitiatorAuth,
+    /// Both digests are required, or none is used.
+    pub digests: bool,
+    /// Commands under way at once.
+    pub depth: u32,
+}
+
+/// A session in full feature phase with a unit that has told its capacity.
+pub(super) struct Session<W: World> {
+    stream: W::Stream,
+    speaker: Speaker,
+    blocks: u64,
+}
+
+/// The protocol, and which command each task is.
+struct Speaker {
+    machine: Connection,
+    lun: Lun,
+    block_bytes: u32,
+    under_way: Vec<Option<(TaskId, Op)>>,
+    /// What is written, from its beginning, by the longest command.
+    data: Rope,
+}
+
+impl<W: World> Session<W> {
+    /// Logs in where `login` says, and where that sends us.
+    pub async fn log_in(world: &W, login: &Login) -> Result<Self> {
+        let mut portal = login.portal;
+        for _ in 0..MOVES_MAX {
+            match Self::log_in_at(world, login, portal).await? {
+                Ok(mut session) => {
+                    session.read_capacity(world).await?;
+                    return Ok(session);
+                }
+                Err(elsewhere) => {
+                    let address = elsewhere.split(',').next().unwrap_or_default();
+                    portal = address.parse().with_context(|| format!("sent to \"{elsewhere}\""))?;
+                }
+            }
+        }
+        bail!("{portal} sends logins from portal to portal without end")
+    }
+
+    async fn log_in_at(world: &W, login: &Login, portal: SocketAddr) -> Result<Result<Self, String>> {
+        let stream = world.connect(portal, StreamOptions::default()).await;
+        let stream = stream.with_context(|| format!("no connection to {portal}"))?;
+        let mut config = InitiatorConfig::new(login.initiator.clone(), Some(login.target.clone()));
+        let [high, low] = login.session.to_be_bytes();
+        config.isid = Isid([0x80, 0, 0, 0, high, low]);
+        config.auth = login.auth.clone();
+        let digest = if login.digests { DigestOffer::Required } else { DigestOffer::Never };
+        (config.offer.header_digest, config.offer.data_digest) = (digest, digest);
+        let mut config = Config::new(config);
+        config.tasks_max = (login.depth + TASKS_SPARE).min(0xfffe);
+        let mut random = [0; 32];
+        world.random(&mut random);
+        let machine = Connection::new(Rc::new(config), random, world.now());
+        let lun = Lun(scsi::Lun::of(login.lun).0);
+        let speaker = Speaker { machine, lun, block_bytes: 0, under_way: Vec::new(), data: Rope::new() };
+        let mut session = Self { stream, speaker, blocks: 0 };
+        let until = world.now() + ANSWER_LIMIT;
+        loop {
+            match session.speaker.machine.poll_event() {
+                Some(Event::FullFeature(_)) => return Ok(Ok(session)),
+                Some(Event::Moved(elsewhere)) => return Ok(Err(elsewhere)),
+                Some(Event::Closed(reason)) => bail!("no login at {portal}: {reason:?}"),
+                Some(_) => {}
+                None => {
+                    ensure!(world.now() < until, "no login at {portal} within {ANSWER_LIMIT:?}");
+                    turn(world, &session.stream, &mut session.speaker, Some(until)).await?;
+                }
+            }
+        }
+    }
+
+    /// Asks for the capacity, past the unit attentions that await a new nexus.
+    async fn read_capacity(&mut self, world: &W) -> Result<()> {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
+        for _ in 0..8 {
+            let done = self.execute(world, cdb, DataIn::Into(Buf::zeroed(32))).await?;
+            if scsi::Sensed::parse(&done.sense).is_some_and(|sensed| sensed.key == UNIT_ATTENTION) {
+                continue;
+            }
+            ensure_good(&done)?;
+            let data = done.data_in.as_deref().unwrap_or_default();
+            let last = data.first_chunk().context("READ CAPACITY (16) is short")?;
+            let block = data.get(8..12).and_then(|bytes| bytes.first_chunk()).context("READ CAPACITY (16) is short")?;
+            (self.blocks, self.speaker.block_bytes) = (u64::from_be_bytes(*last) + 1, u32::from_be_bytes(*block));
+            return Ok(());
+        }
+        bail!("the unit has endless unit attentions")
+    }
+
+    /// A command alone, from its beginning to its end.
+    async fn execute(&mut self, world: &W, cdb: [u8; 16], data_in: DataIn) -> Result<Completion> {
+        let (cdb, attribute) = (SmallVec::from_buf(cdb), TaskAttribute::Simple);
+        let command = Command { lun: self.speaker.lun, cdb, attribute, data_out: None, data_in };
+        self.speaker.machine.submit(command).ok().context("the session takes no command")?;
+        let until = world.now() + ANSWER_LIMIT;
+        loop {
+            if let Some(done) = self.speaker.completion()? {
+                return Ok(done);
+            }
+            ensure!(world.now() < until, "no answer within {ANSWER_LIMIT:?}");
+            turn(world, &self.stream, &mut self.speaker, Some(until)).await?;
+        }
+    }
+
+    /// Bytes of the unit.
+    pub fn bytes(&self) -> u64 {
+        self.blocks * u64::from(self.speaker.block_bytes)
+    }
+
+    /// Carries the commands of `source`, and logs out.
+    pub async fn drive(mut self, world: &W, mut source: Source) -> Result<u64> {
+        self.speaker.data = Rope::from(source.filler());
+        let counted = carry(world, &self.stream, &mut self.speaker, &mut source).await?;
+        self.speaker.machine.logout();
+        let until = world.now() + ANSWER_LIMIT;
+        while !self.speaker.machine.is_closed() && world.now() < until {
+            turn(world, &self.stream, &mut self.speaker, Some(until)).await?;
+        }
+        self.stream.close_write()?;
+        Ok(counted)
+    }
+}
+
+impl Speaker {
+    /// The next command that has ended.
+    fn completion(&mut self) -> Result<Option<Completion>> {
+        loop {
+            match self.machine.poll_event() {
+                Some(Event::Completed(completion)) => return Ok(Some(completion)),
+                Some(Event::Closed(reason)) => bail!("the connection is over: {reason:?}"),
+                Some(Event::Rejected { reason, .. }) => bail!("the target rejected a PDU: {reason:?}"),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+impl Machine for Speaker {
+    fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
+        self.machine.gather(into);
+    }
+
+    fn handle_transmitted(&mut self, len: usize) {
+        self.machine.handle_transmitted(len);
+    }
+
+    fn wants_to_send(&self) -> bool {
+        self.machine.wants_to_send()
+    }
+
+    fn receive_into(&mut self) -> &mut [u8] {
+        self.machine.receive_into()
+    }
+
+    fn handle_received(&mut self, len: usize, now: Time) {
+        self.machine.handle_received(len, now);
+    }
+
+    fn handle_peer_closed(&mut self) {
+        self.machine.handle_peer_closed();
+    }
+}
+
+impl Carrier for Speaker {
+    fn submit(&mut self, op: Op) -> Result<()> {
+        let block = u64::from(self.block_bytes);
+        let blocks = op.bytes / self.block_bytes;
+        let mut cdb = [0; 16];
+        cdb[0] = if op.write { WRITE_16 } else { READ_16 };
+        cdb[2..10].copy_from_slice(&(op.offset / block).to_be_bytes());
+        cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+        let (data_out, data_in) = match op.write {
+            true => (Some(self.data.slice(0..op.bytes as usize)), DataIn::None),
+            false => (None, DataIn::Discard(op.bytes)),
+        };
+        let (cdb, attribute) = (SmallVec::from_buf(cdb), TaskAttribute::Simple);
+        let task = self.machine.submit(Command { lun: self.lun, cdb, attribute, data_out, data_in });
+        let task = task.ok().context("the session takes no command")?;
+        let place = (task.bits() & 0xffff) as usize;
+        if self.under_way.len() <= place {
+            self.under_way.resize(place + 1, None);
+        }
+        self.under_way[place] = Some((task, op));
+        Ok(())
+    }
+
+    fn poll_end(&mut self) -> Result<Option<(Op, bool)>> {
+        let Some(done) = self.completion()? else { return Ok(None) };
+        let place = (done.task.bits() & 0xffff) as usize;
+        let (task, op) =
+            self.under_way.get_mut(place).and_then(Option::take).context("a task ended that nobody began")?;
+        ensure!(task == done.task, "another task ended than the one that was begun");
+        let moved = if op.write { done.residual == Residual::None } else { done.data_in_bytes == op.bytes };
+        Ok(Some((op, done.status == GOOD && moved)))
+    }
+}
+
+/// *Errors*: a sentence with status and sense unless the command ended with GOOD.
+fn ensure_good(done: &Completion) -> Result<()> {
+    ensure!(done.status == GOOD, "a command ended with status {:#04x}, sense {:02x?}", done.status, done.sense);
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! One turn of a connection: what waits is sent, what came is received.
+
+use crate::load::{Due, Op, Source};
+use ::iscsi::Gathered;
+use anyhow::{Context as _, Result};
+use shard::{Stream, Time, World};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+/// What speaks over a stream, without doing any I/O.
+pub(super) trait Machine {
+    /// Adds slices of what waits to be sent.
+    fn gather<'a>(&'a self, into: &mut Gathered<'a>);
+    /// The first `len` bytes of those have been sent.
+    fn handle_transmitted(&mut self, len: usize);
+    /// True while something waits to be sent.
+    fn wants_to_send(&self) -> bool;
+    /// Where the next bytes belong.
+    fn receive_into(&mut self) -> &mut [u8];
+    /// `len` bytes are there.
+    fn handle_received(&mut self, len: usize, now: Time);
+    /// Nothing more will come.
+    fn handle_peer_closed(&mut self);
+}
+
+/// A machine that carries commands.
+pub(super) trait Carrier: Machine {
+    /// The command goes out with the next turn.
+    fn submit(&mut self, op: Op) -> Result<()>;
+    /// The next command that has ended, and whether it ended well.
+    ///
+    /// *Errors*: the connection is over.
+    fn poll_end(&mut self) -> Result<Option<(Op, bool)>>;
+}
+
+/// Sends what waits; returns when something was received, the peer is gone, or it is `until`.
+pub(super) async fn turn<W: World, M: Machine>(
+    world: &W,
+    stream: &W::Stream,
+    machine: &mut M,
+    until: Option<Time>,
+) -> Result<()> {
+    let mut timer = pin!(until.map(|until| world.sleep_until(until)));
+    let received = poll_fn(|cx| {
+        while machine.wants_to_send() {
+            let mut slices = Gathered::new();
+            machine.gather(&mut slices);
+            let sent = stream.poll_write(cx, &slices);
+            drop(slices);
+            match sent {
+                Poll::Ready(Ok(len)) => machine.handle_transmitted(len),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => break,
+            }
+        }
+        let into = machine.receive_into();
+        if into.is_empty() {
+            return Poll::Ready(Ok(None));
+        }
+        match stream.poll_read(cx, into) {
+            Poll::Ready(read) => Poll::Ready(read.map(Some)),
+            Poll::Pending => match timer.as_mut().as_pin_mut().map(|timer| timer.poll(cx)) {
+                Some(Poll::Ready(())) => Poll::Ready(Ok(None)),
+                _ => Poll::Pending,
+            },
+        }
+    })
+    .await
+    .context("the connection broke")?;
+    match received {
+        Some(0) => machine.handle_peer_closed(),
+        Some(len) => machine.handle_received(len, world.now()),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Carries the commands of `source` until it is over and the last has ended; returns how many counted.
+pub(super) async fn carry<W: World, C: Carrier>(
+    world: &W,
+    stream: &W::Stream,
+    carrier: &mut C,
+    source: &mut Source,
+) -> Result<u64> {
+    loop {
+        let now = world.now();
+        let until = loop {
+            match source.next(now) {
+                Due::Now(op) => carrier.submit(op)?,
+                Due::At(then) => break Some(then),
+                Due::Full => break None,
+                Due::Over if source.under_way() == 0 => return Ok(source.commands()),
+                Due::Over => break None,
+            }
+        };
+        turn(world, stream, carrier, until).await?;
+        let now = world.now();
+        while let Some((op, well)) = carrier.poll_end()? {
+            source.ended(&op, now, well);
+        }
+    }
+}

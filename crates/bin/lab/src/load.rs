@@ -1,0 +1,9 @@
+//! What a session asks for next, and when: addresses, directions, sizes and pace, and the counting of how it ended.
+
+mod places;
+mod source;
+mod tally;
+
+pub use places::Places;
+pub use source::{Due, Op, Share, Source};
+pub use tally::{Tallies, Window};

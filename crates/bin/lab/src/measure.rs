@@ -1,0 +1,75 @@
+//! A scenario is measured: every point in turn, round by round.
+
+use crate::drive;
+use crate::meter::stay_on;
+use crate::peer::{CLIENT_CORE, Means, Serving};
+use crate::point::{Backing, Peer, Point};
+use crate::run::{Measured, Sample};
+use crate::scenario::Scenario;
+use anyhow::{Context, Result};
+
+/// What is told while it goes on.
+pub trait Watch {
+    /// A sample came out of the point with this number, in this round.
+    fn sampled(&mut self, point: usize, round: u32, measured: &Measured);
+    /// True: stop here, and keep what there is.
+    fn stops(&self) -> bool;
+}
+
+/// Measures every point of `scenario` as often as it says; true when nothing was left out.
+///
+/// *Errors*: a peer that does not start or a session that breaks.
+pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<(Vec<Measured>, bool)> {
+    let mut points: Vec<Measured> = Vec::new();
+    for (labels, point) in scenario.points()? {
+        let untried = means.lacks(&point);
+        points.push(Measured { labels, point, samples: Vec::new(), untried });
+    }
+    for round in 0..scenario.rounds {
+        for index in 0..points.len() {
+            if watch.stops() {
+                return Ok((points, false));
+            }
+            let measured = &mut points[index];
+            if measured.untried.is_some() {
+                continue;
+            }
+            let at: Vec<String> = measured.labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
+            let seed = u64::from(round) << 32 | index as u64;
+            let sample = match once(&measured.point, means, seed) {
+                // Who has had enough has perhaps ended the peer as well.
+                Err(_) if watch.stops() => return Ok((points, false)),
+                sample => sample.with_context(|| format!("the point at {}", at.join(", ")))?,
+            };
+            measured.samples.push(sample);
+            watch.sampled(index, round, measured);
+        }
+    }
+    Ok((points, true))
+}
+
+/// Starts who serves the point, measures it once, and ends what was started.
+///
+/// *Errors*: it does not start, or a session breaks.
+pub fn once(point: &Point, means: &Means, seed: u64) -> Result<Sample> {
+    let folder = tempfile::tempdir()?;
+    let serving = means.start(point, folder.path())?;
+    load(point, &serving, seed)
+}
+
+fn load(point: &Point, serving: &Serving, seed: u64) -> Result<Sample> {
+    let (point, way, meter) = (point.clone(), serving.way.clone(), serving.meter.clone());
+    let thread = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
+        stay_on(CLIENT_CORE)?;
+        uring::run(&uring::Options::default(), async move |world| {
+            if point.backing != Backing::Null && !matches!(point.peer, Peer::Bare | Peer::Given) {
+                drive::fill(&world, &point, &way).await.context("cannot fill the units")?;
+            }
+            drive::run(&world, &point, &way, &meter, seed).await
+        })?
+    })?;
+    match thread.join() {
+        Ok(sample) => sample,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}

@@ -1,0 +1,173 @@
+//! Who is measured: started for a point, and the way to it.
+
+use crate::child::Background;
+use crate::drive::{Login, Way};
+use crate::meter::Meter;
+use crate::point::{Backing, Peer, Point};
+use crate::target::{self, Kind, Setup, Target, Unit};
+use ::iscsi::IscsiName;
+use ::iscsi::login::InitiatorAuth;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The core that serves; the client has the other.
+pub const SERVER_CORE: usize = 1;
+/// The core of the client.
+pub const CLIENT_CORE: usize = 0;
+
+/// What is at hand on this machine.
+#[derive(Clone, Debug)]
+pub struct Means {
+    /// The product's program.
+    pub build: PathBuf,
+    /// SPDK's `iscsi_tgt`, where there is one.
+    pub spdk: Option<PathBuf>,
+    /// Units of a target that runs already.
+    pub given: Vec<Given>,
+}
+
+/// A unit of a target that runs already.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Where it is.
+    pub unit: Unit,
+    /// As whom, and what is proven.
+    pub initiator: IscsiName,
+    /// What is proven.
+    pub auth: InitiatorAuth,
+}
+
+/// Somebody who serves, until this is dropped.
+pub struct Serving {
+    /// The way there.
+    pub way: Way,
+    /// Counts what it takes.
+    pub meter: Meter,
+    _held: Held,
+}
+
+/// What ends with the measurement.
+enum Held {
+    Target { _target: Box<dyn Target> },
+    Program { _program: Background },
+    File { _file: tempfile::NamedTempFile },
+    Nothing,
+}
+
+impl Means {
+    /// Why nobody here can serve the point, where nobody can.
+    #[must_use]
+    pub fn lacks(&self, point: &Point) -> Option<String> {
+        match point.peer {
+            Peer::Spdk if self.spdk.is_none() => Some("no iscsi_tgt of SPDK was named (--spdk PATH)".to_owned()),
+            Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
+            Peer::Tgt if !has_program("tgtd") => Some("tgtd is not installed (Debian: tgt)".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Who serves `point`, with its files in `folder`, which is empty.
+    ///
+    /// *Errors*: it does not start.
+    pub fn start(&self, point: &Point, folder: &Path) -> Result<Serving> {
+        match point.peer {
+            Peer::Blockyard => self.target(Kind::Blockyard, point, folder),
+            Peer::Tgt => self.target(Kind::Tgt, point, folder),
+            Peer::Bare => self.bare(point, folder),
+            Peer::Native => native(point, folder),
+            Peer::Given => Ok(self.given(point)),
+            Peer::Spdk => bail!("SPDK is not driven yet"),
+        }
+    }
+
+    fn target(&self, kind: Kind, point: &Point, folder: &Path) -> Result<Serving> {
+        let backing = match point.backing {
+            Backing::Null => target::Backing::Null,
+            Backing::Ram => target::Backing::Ram,
+            Backing::File => target::Backing::File,
+            Backing::Pool => bail!("pools are not driven yet"),
+        };
+        let mut setup = Setup::new(folder.to_owned(), point.luns as usize, &backing)?;
+        setup.build = self.build.clone();
+        setup.unit_bytes = point.unit.bytes();
+        setup.core = Some(SERVER_CORE);
+        setup.arguments = point.arguments.clone();
+        let target = target::start(kind, &setup)?;
+        let login = |index: u32| {
+            let unit = &target.units()[(index % point.luns) as usize];
+            let client = index / point.sessions;
+            let initiator = IscsiName::parse(&format!("iqn.2026-11.io.blockyard:lab.client{client}"));
+            Ok(Login {
+                portal: unit.portal,
+                target: IscsiName::parse(&unit.iqn).with_context(|| format!("\"{}\"", unit.iqn))?,
+                lun: unit.lun,
+                initiator: initiator.expect("a name"),
+                session: u16::try_from(index % 0x1_0000)?,
+                auth: InitiatorAuth::None,
+                digests: point.digests,
+                depth: point.depth,
+            })
+        };
+        let logins: Result<Vec<Login>> = (0..point.clients * point.sessions).map(login).collect();
+        let meter = Meter { servers: vec![target.pid()] };
+        Ok(Serving { way: Way::Iscsi(logins?), meter, _held: Held::Target { _target: target } })
+    }
+
+    fn bare(&self, point: &Point, folder: &Path) -> Result<Serving> {
+        let told = folder.join("address");
+        let mut command = Command::new("taskset");
+        command
+            .args(["-c", &SERVER_CORE.to_string()])
+            .arg(&self.build)
+            .args(["lab", "serve-bare", "--tell"])
+            .arg(&told);
+        let program = Background::start(&mut command, &folder.join("bare.log"))?;
+        let until = Instant::now() + Duration::from_secs(10);
+        let address = loop {
+            if let Ok(address) = fs::read_to_string(&told).unwrap_or_default().trim().parse() {
+                break address;
+            }
+            let said = || fs::read_to_string(folder.join("bare.log")).unwrap_or_default();
+            ensure!(Instant::now() < until, "the server of bare bytes does not start: {}", said());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let meter = Meter { servers: vec![program.pid()] };
+        Ok(Serving { way: Way::Bare(address, point.unit.bytes()), meter, _held: Held::Program { _program: program } })
+    }
+
+    fn given(&self, point: &Point) -> Serving {
+        let login = |index: u32| {
+            let given = &self.given[index as usize % self.given.len()];
+            let parsed = IscsiName::parse(&given.unit.iqn).expect("it was read as one");
+            Login {
+                portal: given.unit.portal,
+                target: parsed,
+                lun: given.unit.lun,
+                initiator: given.initiator.clone(),
+                session: (index % 0x1_0000) as u16,
+                auth: given.auth.clone(),
+                digests: point.digests,
+                depth: point.depth,
+            }
+        };
+        let logins = (0..point.clients * point.sessions).map(login).collect();
+        Serving { way: Way::Iscsi(logins), meter: Meter::default(), _held: Held::Nothing }
+    }
+}
+
+/// A file in the folder, or in memory, without a target.
+fn native(point: &Point, folder: &Path) -> Result<Serving> {
+    let place = if point.backing == Backing::Ram { Path::new("/dev/shm") } else { folder };
+    let file = tempfile::NamedTempFile::new_in(place)?;
+    file.as_file().set_len(point.unit.bytes())?;
+    let path = file.path().to_str().context("the folder's name is no text")?.to_owned();
+    Ok(Serving { way: Way::Device(vec![path]), meter: Meter::default(), _held: Held::File { _file: file } })
+}
+
+fn has_program(name: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin")]).any(|folder| folder.join(name).is_file())
+}
