@@ -30,6 +30,7 @@ struct File {
     target_base: Option<String>,
     shards: Option<u16>,
     io: Option<IoChoice>,
+    busy_poll: Option<bool>,
     buffers: Option<Size>,
     cache: Option<Size>,
     log: Option<String>,
@@ -55,6 +56,8 @@ pub struct Config {
     pub shards: Option<u16>,
     /// How disks and sockets are driven.
     pub io: IoChoice,
+    /// Shards look for work a little longer before they sleep.
+    pub busy_poll: bool,
     /// Bytes for buffers.
     pub buffers: Size,
     /// Bytes for what was read; none for a share of the machine's memory.
@@ -93,6 +96,7 @@ impl Config {
             key,
             shards: options.shards.or(file.shards),
             io: options.io.or(file.io).unwrap_or_default(),
+            busy_poll: options.busy_poll || file.busy_poll.unwrap_or_default(),
             buffers: file.buffers.unwrap_or(Size::mib(256)),
             cache: options.cache.or(file.cache),
             log: options.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),

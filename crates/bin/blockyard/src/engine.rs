@@ -8,7 +8,11 @@ use model::{Call, LocalAddress, NodeIdentity, Refusal, Size, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
 use std::io;
+use std::time::Duration;
 use uring::{Io, Options, Shard, Uring, spawn_shard, watch_addresses};
+
+/// How long a shard that polls looks for work before it sleeps.
+const BUSY_POLL: Duration = Duration::from_micros(50);
 
 /// The threads of the data plane.
 pub struct Shards(Vec<Shard<()>>);
@@ -22,7 +26,8 @@ pub fn start(config: &Config, node: &NodeIdentity) -> Result<(Engine, Shards), R
     let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes(), cache_bytes: cache_bytes(config) });
     let half_ms = config.silence.millis() / 2;
     let limits = Limits { idle_ms: half_ms, answer_ms: half_ms, ..limits };
-    let options = Options { io: interface(config.io), ..Options::default() };
+    let busy_poll = if config.busy_poll { BUSY_POLL } else { Duration::ZERO };
+    let options = Options { io: interface(config.io), busy_poll, ..Options::default() };
     let (post, inbox) = mailbox::channel();
     let mut inbox = Some(inbox);
     let mut running = Shards(Vec::with_capacity(shards));

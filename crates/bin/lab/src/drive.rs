@@ -9,7 +9,7 @@ mod wire;
 pub use self::iscsi::Login;
 pub use bare::{HEADER_BYTES, READ, WRITE};
 
-use crate::load::{Share, Source, Tallies, Window};
+use crate::load::{Ledger, Proof, Share, Source, Tallies, Window};
 use crate::meter::Meter;
 use crate::point::{Pattern, Point};
 use crate::run::Sample;
@@ -20,8 +20,10 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Bytes of a command that fills a unit.
-const FILL_BYTES: u64 = 64 << 10;
+/// Bytes of a command that fills a unit, or reads it back.
+const WALK_BYTES: u64 = 64 << 10;
+
+type Judge = Rc<RefCell<Ledger>>;
 
 /// The way to the units.
 #[derive(Clone, Debug)]
@@ -34,23 +36,44 @@ pub enum Way {
     Device(Vec<String>),
 }
 
-/// Measures `point` on `way` once: logs in, warms up, measures, and waits until the last command has ended.
+/// Measures `point` on `way` once: fills the units where they are to be `fresh`, logs in, warms up, measures, waits until the last
+/// command has ended, and reads everything back where it is to be proved.
 ///
 /// *Errors*: no session, one that broke, a command that does not fit the unit.
-pub async fn run<W: World>(world: &W, point: &Point, way: &Way, meter: &Meter, seed: u64) -> Result<Sample> {
+pub async fn run<W: World>(
+    world: &W,
+    point: &Point,
+    way: &Way,
+    meter: &Meter,
+    fresh: bool,
+    seed: u64,
+) -> Result<Sample> {
     let sessions = point.clients * point.sessions;
     ensure!(sessions > 0 && point.depth > 0, "a load has a session and a depth");
-    let units = units_of(world, point, way, sessions).await?;
+    ensure!(
+        !point.verify || !matches!(way, Way::Bare(..)),
+        "a server of bare bytes keeps nothing that could be verified"
+    );
+    let ends = Ends::of(world, way)?;
+    let units = ends.open(world, sessions).await?;
+    let distinct = ends.units(point).min(sessions);
+    let judges: Vec<_> =
+        units.iter().take(distinct as usize).filter(|_| point.verify).map(|unit| judge(unit, seed)).collect();
+    if fresh {
+        walk(world, point, &ends, 0, &judges).await.context("cannot fill the units")?;
+    }
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
     let tallies: Rc<RefCell<Tallies>> = Rc::default();
     let mut running = Vec::new();
-    let of = u32::try_from(units.len())?;
     for (index, unit) in (0..).zip(units) {
-        let luns = point.luns.min(of);
-        let share = Share { index, of, of_unit: (index / luns, of.div_ceil(luns)) };
+        let share = Share { index, of: sessions, of_unit: (index / distinct, sessions.div_ceil(distinct)) };
         ensure!(point.largest() <= unit.bytes(), "a command of {} bytes does not fit the unit", point.largest());
         let source = Source::new(point, unit.bytes(), share, seed, world.now(), window, tallies.clone());
+        let source = match judges.get((index % distinct) as usize) {
+            Some(judge) => source.judged_by(judge.clone()),
+            None => source,
+        };
         let (tell, told) = mailbox::channel();
         let inside = world.clone();
         world.spawn(async move {
@@ -68,37 +91,43 @@ pub async fn run<W: World>(world: &W, point: &Point, way: &Way, meter: &Meter, s
         sample.sessions.push(session.receive().await.context("a session's task is gone")??);
     }
     (sample.reads, sample.writes) = tallies.borrow().finish();
+    if point.verify {
+        walk(world, point, &ends, 100, &judges).await.context("cannot read the units back")?;
+        let mut proof = Proof::default();
+        judges.iter().for_each(|judge| proof.add(judge.borrow().proof()));
+        sample.proof = Some(proof);
+    }
     Ok(sample)
 }
 
-/// Writes the units from end to end once, one session for each, so that reads find data and writes find memory.
-///
-/// *Errors*: as [`run`].
-pub async fn fill<W: World>(world: &W, point: &Point, way: &Way) -> Result<()> {
+fn judge<W: World>(unit: &Unit<W>, seed: u64) -> Judge {
+    Rc::new(RefCell::new(Ledger::new(unit.bytes(), seed)))
+}
+
+/// Writes or reads every unit from end to end once, one session for each.
+async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8, judges: &[Judge]) -> Result<()> {
     let once = Point {
-        clients: point.luns,
-        sessions: 1,
         pattern: Pattern::Sequential,
-        reads: 0,
-        block: Size::new(FILL_BYTES.min(point.unit.bytes())),
+        reads,
+        block: Size::new(WALK_BYTES.min(point.unit.bytes())),
         blocks: Vec::new(),
         depth: 8,
         think: Span::from_millis(0),
         rate: 0,
         ..point.clone()
     };
-    let way = match way {
-        Way::Iscsi(logins) => Way::Iscsi(logins.iter().take(point.luns as usize).cloned().collect()),
-        other => other.clone(),
-    };
+    let units = ends.units(point).min(point.clients * point.sessions);
     let window = Window { from: world.now(), to: Time(u64::MAX) };
-    for unit in units_of(world, &once, &way, once.clients).await? {
+    for (index, unit) in ends.open(world, units).await?.into_iter().enumerate() {
         let share = Share { index: 0, of: 1, of_unit: (0, 1) };
         let mut source = Source::new(&once, unit.bytes(), share, 0, world.now(), window, Rc::default());
+        if let Some(judge) = judges.get(index) {
+            source = source.judged_by(judge.clone());
+        }
         source.only_once();
         let wanted = unit.bytes() / once.block.bytes();
-        let written = unit.drive(world, source).await?;
-        ensure!(written == wanted, "of {wanted} writes that fill the unit, {written} succeeded");
+        let ended = unit.drive(world, source).await?;
+        ensure!(ended == wanted, "of {wanted} commands over the whole unit, {ended} ended well");
     }
     Ok(())
 }
@@ -110,25 +139,46 @@ enum Unit<W: World> {
     Device(Rc<W::Disk>),
 }
 
-async fn units_of<W: World>(world: &W, point: &Point, way: &Way, sessions: u32) -> Result<Vec<Unit<W>>> {
-    let mut units = Vec::new();
-    match way {
-        Way::Iscsi(logins) => {
-            for login in logins {
-                units.push(Unit::Iscsi(iscsi::Session::log_in(world, login).await?));
-            }
+/// The way to the units, with what is opened once and held.
+enum Ends<'a, W: World> {
+    Iscsi(&'a [Login]),
+    Bare(SocketAddr, u64),
+    Device(Vec<Rc<W::Disk>>),
+}
+
+impl<'a, W: World> Ends<'a, W> {
+    fn of(world: &W, way: &'a Way) -> Result<Self> {
+        Ok(match way {
+            Way::Iscsi(logins) => Self::Iscsi(logins),
+            Way::Bare(address, bytes) => Self::Bare(*address, *bytes),
+            Way::Device(paths) => Self::Device(device::open(world, paths)?),
+        })
+    }
+
+    /// The first `sessions` sessions, dealt over the units.
+    async fn open(&self, world: &W, sessions: u32) -> Result<Vec<Unit<W>>> {
+        let mut units = Vec::new();
+        for index in 0..sessions as usize {
+            units.push(match self {
+                Self::Iscsi(logins) => {
+                    let login = logins.get(index).context("there are more sessions than logins")?;
+                    Unit::Iscsi(iscsi::Session::log_in(world, login).await?)
+                }
+                Self::Bare(address, bytes) => Unit::Bare(bare::Session::connect(world, *address, *bytes).await?),
+                Self::Device(disks) => Unit::Device(disks[index % disks.len()].clone()),
+            });
         }
-        Way::Bare(address, bytes) => {
-            for _ in 0..sessions {
-                units.push(Unit::Bare(bare::Session::connect(world, *address, *bytes).await?));
-            }
-        }
-        Way::Device(paths) => {
-            let disks = device::open(world, paths, point)?;
-            units.extend((0..sessions as usize).map(|index| Unit::Device(disks[index % disks.len()].clone())));
+        Ok(units)
+    }
+
+    /// How many units there are.
+    fn units(&self, point: &Point) -> u32 {
+        match self {
+            Self::Iscsi(_) => point.luns.max(1),
+            Self::Bare(..) => 1,
+            Self::Device(disks) => u32::try_from(disks.len()).unwrap_or(u32::MAX),
         }
     }
-    Ok(units)
 }
 
 impl<W: World> Unit<W> {

@@ -17,6 +17,7 @@ pub mod random;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod stamp;
 pub mod target;
 #[cfg(test)]
 mod synthetic;

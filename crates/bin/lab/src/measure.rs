@@ -62,10 +62,8 @@ fn load(point: &Point, serving: &Serving, seed: u64) -> Result<Sample> {
     let thread = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
         stay_on(CLIENT_CORE)?;
         uring::run(&uring::Options::default(), async move |world| {
-            if point.backing != Backing::Null && !matches!(point.peer, Peer::Bare | Peer::Given) {
-                drive::fill(&world, &point, &way).await.context("cannot fill the units")?;
-            }
-            drive::run(&world, &point, &way, &meter, seed).await
+            let holds = point.backing != Backing::Null && point.peer != Peer::Bare || point.verify;
+            drive::run(&world, &point, &way, &meter, holds && point.peer != Peer::Given, seed).await
         })?
     })?;
     match thread.join() {

@@ -1,5 +1,6 @@
 //! What a scenario leaves: every sample, and where and when it was measured. Stable JSON; everything else is computed from it.
 
+use crate::load::Proof;
 use crate::point::Point;
 use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ pub struct Sample {
     pub writes: Tally,
     /// Commands of each session, for who got how much.
     pub sessions: Vec<u64>,
+    /// What was proved of the data, where it was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
     /// What it took of the machine on the target's side; absent where that is another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Usage>,

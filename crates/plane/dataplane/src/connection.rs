@@ -82,6 +82,8 @@ struct Connection<W: World, S, F: Future> {
     /// What the registry gave to the login that is under way, or the session that it joins.
     admitted: Option<SessionId>,
     timer: Option<(Time, Pin<Box<Sleep>>)>,
+    /// A moment ago: when the command before this one ended, in a row of them.
+    moment: Option<Time>,
 }
 
 /// Whether a part of a turn did something.
@@ -126,6 +128,7 @@ where
             penalty: None,
             admitted: None,
             timer: None,
+            moment: None,
             seat,
         }
     }
@@ -162,6 +165,7 @@ where
 
     fn handle_events(&mut self) -> Progress {
         let mut progress = false;
+        self.moment = None;
         while self.predecessors.is_empty()
             && let Some(event) = self.machine.poll_event()
         {

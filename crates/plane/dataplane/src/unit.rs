@@ -92,6 +92,8 @@ pub struct Done {
     pub needed: Option<u64>,
     /// Since when it ran.
     pub clock: Clock,
+    /// Until when.
+    pub ended: Time,
 }
 
 /// What a command takes of the initiator's data: nothing of it when it is refused, and `None` when it gives data.
@@ -105,7 +107,7 @@ fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape) -> Option<u64> {
 /// Runs a command on its unit.
 pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     let Ran { task, nexus, command, reads, clock } = ran;
-    let _metered = unit.meter.begin(&unit.world, &unit.latencies, clock.operation_code);
+    let metered = unit.meter.begin(&unit.world, &unit.latencies, clock);
     let written = command.data_out.len() as u64;
     let needed = if reads { None } else { needed_by(command.cdb, &unit.logical_unit.shape()) };
     let cdb = command.cdb;
@@ -113,13 +115,13 @@ pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     if outcome.status == Status::ReservationConflict {
         unit.tell_of_conflict(nexus, cdb);
     }
-    Done { task, outcome, written, needed, clock }
+    Done { task, outcome, written, needed, clock, ended: metered.end() }
 }
 
 /// Answers a command for a unit that is not there any more.
 pub fn absent(ran: Ran) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);
-    Done { task: ran.task, outcome, written: 0, needed: None, clock: ran.clock }
+    Done { task: ran.task, outcome, written: 0, needed: None, clock: ran.clock, ended: ran.clock.began }
 }
 
 impl<W: World> Unit<W> {

@@ -57,7 +57,7 @@ fn world(tell: Sender<SocketAddr>, io: Io, spin: Duration) -> Duration {
             }
         }
     };
-    uring::run(&Options { io, spin, ..Options::default() }, main).expect("a shard")
+    uring::run(&Options { io, busy_poll: spin, ..Options::default() }, main).expect("a shard")
 }
 
 /// Keeps `depth` requests under way and counts the replies.

@@ -38,7 +38,7 @@ impl Uring {
         let bell = new_bell()?;
         let reactor = RefCell::new(Reactor::new(options, bell.clone())?);
         let executor = Executor::new(Box::new(move || ring_bell(&bell)));
-        let spin = RefCell::new(Spin::new(options.spin));
+        let spin = RefCell::new(Spin::new(options.busy_poll));
         Ok(Self(Rc::new(Inner { executor, reactor, timers: Timers::default(), stop, spin })))
     }
 

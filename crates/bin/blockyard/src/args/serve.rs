@@ -29,6 +29,9 @@ pub struct ServeOptions {
     /// How to drive disks and sockets [default: auto]
     #[arg(long, value_enum, value_name = "HOW")]
     pub io: Option<IoChoice>,
+    /// Look for work a little longer before sleeping: less latency at low depth, for more CPU time
+    #[arg(long)]
+    pub busy_poll: bool,
     /// Memory for what was read, over all cores [default: a quarter of the machine's]
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<Size>,

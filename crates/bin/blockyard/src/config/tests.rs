@@ -32,6 +32,7 @@ fn config_file_goes_before_defaults_and_the_command_line_before_the_file() {
         node = "left"
         shards = 2
         io = "threads"
+        busy_poll = true
         buffers = "1GiB"
         log = "debug"
 
@@ -45,6 +46,7 @@ fn config_file_goes_before_defaults_and_the_command_line_before_the_file() {
     assert_eq!(config.settings.state_dir, Path::new("/srv/state"));
     assert_eq!(config.settings.node.as_str(), "right");
     assert_eq!((config.shards, config.io, config.buffers), (Some(4), IoChoice::Threads, Size::gib(1)));
+    assert!(config.busy_poll && !load("", &[]).expect("defaults").busy_poll);
     let portals: Vec<String> = config.settings.portals.iter().map(ToString::to_string).collect();
     assert_eq!(portals, ["10.0.0.1:3260", "[fd00::1]:3261"]);
     let config = load(text, &["--portal", "127.0.0.1:0"]).expect("loads");

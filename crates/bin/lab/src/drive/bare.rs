@@ -1,10 +1,10 @@
 //! A session with a server of bare bytes: 48 bytes ask for 48 and the data, or bring the data and ask for 48.
 
 use super::wire::{Carrier, Machine, carry};
-use crate::load::{Op, Source};
+use crate::load::{Content, Op, Source};
 use ::iscsi::Gathered;
 use anyhow::{Context, Result, bail};
-use block::View;
+use block::{Buf, View};
 use shard::{StreamOptions, Time, World};
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -60,7 +60,7 @@ impl<W: World> Session<W> {
             under_way: VecDeque::new(),
             headers: Vec::new(),
             waiting: VecDeque::new(),
-            filler: source.filler(),
+            filler: View::zeroed(0),
             received: vec![0; RECEIVE_BYTES],
             come: 0,
             ended: VecDeque::new(),
@@ -119,7 +119,7 @@ impl Machine for Speaker {
 }
 
 impl Carrier for Speaker {
-    fn submit(&mut self, op: Op) -> Result<()> {
+    fn submit(&mut self, op: Op, content: Content) -> Result<()> {
         let from = self.headers.len();
         self.headers.resize(from + HEADER_BYTES, 0);
         let header = &mut self.headers[from..];
@@ -131,17 +131,21 @@ impl Carrier for Speaker {
             Some(last) if last.header && last.to == from => last.to = to,
             _ => self.waiting.push_back(Piece { header: true, from, to }),
         }
-        if op.write {
+        if let Content::Write(data) = content {
+            // All of it is alike, so the longest stands for all.
+            if data.len() > self.filler.len() {
+                self.filler = data;
+            }
             self.waiting.push_back(Piece { header: false, from: 0, to: op.bytes as usize });
         }
         self.under_way.push_back(op);
         Ok(())
     }
 
-    fn poll_end(&mut self) -> Result<Option<(Op, bool)>> {
+    fn poll_end(&mut self) -> Result<Option<(Op, bool, Option<Buf>)>> {
         if self.lost {
             bail!("the server is gone");
         }
-        Ok(self.ended.pop_front().map(|op| (op, true)))
+        Ok(self.ended.pop_front().map(|op| (op, true, None)))
     }
 }

@@ -1,9 +1,8 @@
 //! Files and disks themselves: the line that targets are compared with.
 
-use crate::load::{Due, Source};
-use crate::point::Point;
+use crate::load::{Content, Due, Source};
 use anyhow::{Context, Result, ensure};
-use block::{BlockDevice, Extent, Lba, View};
+use block::{BlockDevice, Extent, Lba};
 use shard::{DiskOptions, Signal, World};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,10 +10,10 @@ use std::rc::Rc;
 /// The block size that devices are opened with: every one of ours can.
 const BLOCK_BYTES: u32 = 512;
 
-/// Opens each of `paths`, for reading alone where the point only reads.
-pub(super) fn open<W: World>(world: &W, paths: &[String], point: &Point) -> Result<Vec<Rc<W::Disk>>> {
+/// Opens each of `paths`.
+pub(super) fn open<W: World>(world: &W, paths: &[String]) -> Result<Vec<Rc<W::Disk>>> {
     ensure!(!paths.is_empty(), "no device is named");
-    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: point.reads == 100 };
+    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
     let open =
         |path: &String| Ok(Rc::new(world.open_disk(path, options).with_context(|| format!("cannot open {path}"))?));
     paths.iter().map(open).collect()
@@ -32,26 +31,31 @@ struct Shared {
     /// How many commands have ended, and who waits for one more.
     ended: Cell<u64>,
     room: Signal,
-    filler: View,
 }
 
 /// Carries the commands of `source`, each as a task of its own.
 pub(super) async fn drive<W: World>(world: &W, disk: Rc<W::Disk>, source: Source) -> Result<u64> {
-    let filler = source.filler();
-    let shared = Rc::new(Shared { source: RefCell::new(source), ended: Cell::new(0), room: Signal::default(), filler });
+    let shared = Rc::new(Shared { source: RefCell::new(source), ended: Cell::new(0), room: Signal::default() });
     loop {
         let due = shared.source.borrow_mut().next(world.now());
         match due {
             Due::Now(op) => {
+                let content = shared.source.borrow_mut().begin(&op);
                 let (shared, disk, inside) = (shared.clone(), disk.clone(), world.clone());
                 world.spawn(async move {
                     let block = disk.geometry().block_bytes;
                     let start = Lba(op.offset / u64::from(block));
-                    let well = match op.write {
-                        true => disk.write(start, shared.filler.slice(..op.bytes as usize)).await.is_ok(),
-                        false => disk.read(Extent::new(start.0, u64::from(op.bytes / block))).await.is_ok(),
+                    let (well, data) = match content {
+                        Content::Write(data) => (disk.write(start, data).await.is_ok(), None),
+                        Content::Keep | Content::Discard => {
+                            let read = disk.read(Extent::new(start.0, u64::from(op.bytes / block))).await;
+                            (
+                                read.is_ok(),
+                                read.ok().filter(|_| matches!(content, Content::Keep)).map(|data| data.to_buf()),
+                            )
+                        }
                     };
-                    shared.source.borrow_mut().ended(&op, inside.now(), well);
+                    shared.source.borrow_mut().ended(&op, inside.now(), well, data.as_deref());
                     shared.ended.set(shared.ended.get() + 1);
                     shared.room.raise();
                 });

@@ -1,7 +1,7 @@
 //! A session of our own initiator.
 
 use super::wire::{Carrier, Machine, carry, turn};
-use crate::load::{Op, Source};
+use crate::load::{Content, Op, Source};
 use ::iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use ::iscsi::login::{InitiatorAuth, InitiatorConfig};
 use ::iscsi::pdu::{Isid, Lun, Residual, TaskAttribute};
@@ -58,8 +58,6 @@ struct Speaker {
     lun: Lun,
     block_bytes: u32,
     under_way: Vec<Option<(TaskId, Op)>>,
-    /// What is written, from its beginning, by the longest command.
-    data: Rope,
 }
 
 impl<W: World> Session<W> {
@@ -96,7 +94,7 @@ impl<W: World> Session<W> {
         world.random(&mut random);
         let machine = Connection::new(Rc::new(config), random, world.now());
         let lun = Lun(scsi::Lun::of(login.lun).0);
-        let speaker = Speaker { machine, lun, block_bytes: 0, under_way: Vec::new(), data: Rope::new() };
+        let speaker = Speaker { machine, lun, block_bytes: 0, under_way: Vec::new() };
         let mut session = Self { stream, speaker, blocks: 0 };
         let until = world.now() + ANSWER_LIMIT;
         loop {
@@ -154,7 +152,6 @@ impl<W: World> Session<W> {
 
     /// Carries the commands of `source`, and logs out.
     pub async fn drive(mut self, world: &W, mut source: Source) -> Result<u64> {
-        self.speaker.data = Rope::from(source.filler());
         let counted = carry(world, &self.stream, &mut self.speaker, &mut source).await?;
         self.speaker.machine.logout();
         let until = world.now() + ANSWER_LIMIT;
@@ -208,16 +205,17 @@ impl Machine for Speaker {
 }
 
 impl Carrier for Speaker {
-    fn submit(&mut self, op: Op) -> Result<()> {
+    fn submit(&mut self, op: Op, content: Content) -> Result<()> {
         let block = u64::from(self.block_bytes);
         let blocks = op.bytes / self.block_bytes;
         let mut cdb = [0; 16];
         cdb[0] = if op.write { WRITE_16 } else { READ_16 };
         cdb[2..10].copy_from_slice(&(op.offset / block).to_be_bytes());
         cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
-        let (data_out, data_in) = match op.write {
-            true => (Some(self.data.slice(0..op.bytes as usize)), DataIn::None),
-            false => (None, DataIn::Discard(op.bytes)),
+        let (data_out, data_in) = match content {
+            Content::Write(data) => (Some(Rope::from(data)), DataIn::None),
+            Content::Keep => (None, DataIn::Into(Buf::zeroed(op.bytes as usize))),
+            Content::Discard => (None, DataIn::Discard(op.bytes)),
         };
         let (cdb, attribute) = (SmallVec::from_buf(cdb), TaskAttribute::Simple);
         let task = self.machine.submit(Command { lun: self.lun, cdb, attribute, data_out, data_in });
@@ -230,14 +228,14 @@ impl Carrier for Speaker {
         Ok(())
     }
 
-    fn poll_end(&mut self) -> Result<Option<(Op, bool)>> {
+    fn poll_end(&mut self) -> Result<Option<(Op, bool, Option<Buf>)>> {
         let Some(done) = self.completion()? else { return Ok(None) };
         let place = (done.task.bits() & 0xffff) as usize;
         let (task, op) =
             self.under_way.get_mut(place).and_then(Option::take).context("a task ended that nobody began")?;
         ensure!(task == done.task, "another task ended than the one that was begun");
         let moved = if op.write { done.residual == Residual::None } else { done.data_in_bytes == op.bytes };
-        Ok(Some((op, done.status == GOOD && moved)))
+        Ok(Some((op, done.status == GOOD && moved, done.data_in)))
     }
 }
 

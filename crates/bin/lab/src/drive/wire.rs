@@ -1,8 +1,9 @@
 //! One turn of a connection: what waits is sent, what came is received.
 
-use crate::load::{Due, Op, Source};
+use crate::load::{Content, Due, Op, Source};
 use ::iscsi::Gathered;
 use anyhow::{Context as _, Result};
+use block::Buf;
 use shard::{Stream, Time, World};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -27,11 +28,11 @@ pub(super) trait Machine {
 /// A machine that carries commands.
 pub(super) trait Carrier: Machine {
     /// The command goes out with the next turn.
-    fn submit(&mut self, op: Op) -> Result<()>;
-    /// The next command that has ended, and whether it ended well.
+    fn submit(&mut self, op: Op, content: Content) -> Result<()>;
+    /// The next command that has ended, whether it ended well, and what it read where that is kept.
     ///
     /// *Errors*: the connection is over.
-    fn poll_end(&mut self) -> Result<Option<(Op, bool)>>;
+    fn poll_end(&mut self) -> Result<Option<(Op, bool, Option<Buf>)>>;
 }
 
 /// Sends what waits; returns when something was received, the peer is gone, or it is `until`.
@@ -87,7 +88,10 @@ pub(super) async fn carry<W: World, C: Carrier>(
         let now = world.now();
         let until = loop {
             match source.next(now) {
-                Due::Now(op) => carrier.submit(op)?,
+                Due::Now(op) => {
+                    let content = source.begin(&op);
+                    carrier.submit(op, content)?;
+                }
                 Due::At(then) => break Some(then),
                 Due::Full => break None,
                 Due::Over if source.under_way() == 0 => return Ok(source.commands()),
@@ -96,8 +100,8 @@ pub(super) async fn carry<W: World, C: Carrier>(
         };
         turn(world, stream, carrier, until).await?;
         let now = world.now();
-        while let Some((op, well)) = carrier.poll_end()? {
-            source.ended(&op, now, well);
+        while let Some((op, well, data)) = carrier.poll_end()? {
+            source.ended(&op, now, well, data.as_deref());
         }
     }
 }

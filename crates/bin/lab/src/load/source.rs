@@ -1,18 +1,24 @@
 //! The next command of a session.
 
+use super::ledger::{Floors, Ledger};
 use super::{Places, Tallies, Window};
 use crate::point::Point;
 use crate::random::Random;
 use block::{Buf, View};
 use shard::Time;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+
+/// How often a write is drawn that goes where another is under way.
+const DRAWS_MAX: u32 = 64;
 
 /// A command to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
+    /// Its number among those of its session.
+    pub id: u64,
     /// When it was due, which its latency counts from.
     pub due: Time,
     /// True when it writes.
@@ -63,6 +69,27 @@ pub struct Source {
     /// Commands that counted and ended well.
     ended: u64,
     tallies: Rc<RefCell<Tallies>>,
+    sent: u64,
+    filler: View,
+    judge: Option<Judge>,
+}
+
+/// The ledger of the unit, and the reads under way.
+#[derive(Debug)]
+struct Judge {
+    ledger: Rc<RefCell<Ledger>>,
+    floors: BTreeMap<u64, Floors>,
+}
+
+/// What goes out with a command.
+#[derive(Debug)]
+pub enum Content {
+    /// This is written.
+    Write(View),
+    /// What is read is wanted.
+    Keep,
+    /// What is read is counted and thrown away.
+    Discard,
 }
 
 #[derive(Debug)]
@@ -115,9 +142,31 @@ impl Source {
             let mean_ns = 1e9 * f64::from(share.of) / f64::from(point.rate);
             Pace::Open { next: now + pause(mean_ns, &mut random), mean_ns }
         };
+        let filler = filler(sizes.iter().map(|size| size.bytes).max().unwrap_or(0));
         let weights = sizes.iter().map(|size| size.weight).sum();
         let (reads, depth) = (point.reads, point.depth);
-        Self { random, sizes, weights, reads, depth, pace, window, under_way: 0, left: u64::MAX, ended: 0, tallies }
+        Self {
+            random,
+            sizes,
+            weights,
+            reads,
+            depth,
+            pace,
+            window,
+            under_way: 0,
+            left: u64::MAX,
+            ended: 0,
+            tallies,
+            sent: 0,
+            filler,
+            judge: None,
+        }
+    }
+
+    /// What is written is stamped, and what is read is judged, by the ledger of the unit.
+    #[must_use]
+    pub fn judged_by(self, ledger: Rc<RefCell<Ledger>>) -> Self {
+        Self { judge: Some(Judge { ledger, floors: BTreeMap::new() }), ..self }
     }
 
     /// Every place of the session's part is visited once, where it walks.
@@ -158,25 +207,60 @@ impl Source {
         };
         self.under_way += 1;
         self.left -= 1;
-        Due::Now(self.draw(due))
+        Due::Now(self.draw_free(due))
+    }
+
+    /// A command; one that writes goes where nobody else writes at present, where that matters.
+    fn draw_free(&mut self, due: Time) -> Op {
+        let mut op = self.draw(due);
+        let Some(ledger) = self.judge.as_ref().map(|judge| judge.ledger.clone()) else { return op };
+        for _ in 0..DRAWS_MAX {
+            if !op.write || ledger.borrow_mut().admits_write(&op) {
+                return op;
+            }
+            op = self.draw(due);
+        }
+        Op { write: op.write && ledger.borrow_mut().admits_write(&op), ..op }
+    }
+
+    /// What goes out with the command, which begins now.
+    pub fn begin(&mut self, op: &Op) -> Content {
+        match &mut self.judge {
+            None if op.write => Content::Write(self.filler.slice(..op.bytes as usize)),
+            None => Content::Discard,
+            Some(judge) if op.write => Content::Write(judge.ledger.borrow_mut().begin_write(op)),
+            Some(judge) => {
+                judge.floors.insert(op.id, judge.ledger.borrow_mut().begin_read(op));
+                Content::Keep
+            }
+        }
     }
 
     fn draw(&mut self, due: Time) -> Op {
+        self.sent += 1;
+        let id = self.sent;
         let write = self.reads < 100 && self.random.below(100) >= u64::from(self.reads);
         let mut left = if self.sizes.len() == 1 { 0 } else { self.random.below(u64::from(self.weights)) as u32 };
         let random = &mut self.random;
         for size in &mut self.sizes {
             if left < size.weight {
-                return Op { due, write, offset: size.places.next(random) * u64::from(size.bytes), bytes: size.bytes };
+                return Op {
+                    id,
+                    due,
+                    write,
+                    offset: size.places.next(random) * u64::from(size.bytes),
+                    bytes: size.bytes,
+                };
             }
             left -= size.weight;
         }
         unreachable!("what is drawn is below the sum of the weights")
     }
 
-    /// A command has ended.
-    pub fn ended(&mut self, op: &Op, now: Time, well: bool) {
+    /// A command has ended; `data` is what a read brought whose content was kept.
+    pub fn ended(&mut self, op: &Op, now: Time, well: bool, data: Option<&[u8]>) {
         self.under_way -= 1;
+        self.judge(op, well, data);
         if let Pace::Closed { think, thinking } = &mut self.pace
             && !think.is_zero()
         {
@@ -188,15 +272,15 @@ impl Source {
         }
     }
 
-    /// What is written by the longest command, where it is all the same: bytes that compress to nothing less.
-    #[must_use]
-    pub fn filler(&self) -> View {
-        let mut random = Random::new(0);
-        let mut buf = Buf::zeroed(self.sizes.iter().map(|size| size.bytes).max().unwrap_or(0) as usize);
-        for word in buf.chunks_mut(8) {
-            word.copy_from_slice(&random.next().to_le_bytes()[..word.len()]);
+    fn judge(&mut self, op: &Op, well: bool, data: Option<&[u8]>) {
+        let Some(judge) = &mut self.judge else { return };
+        if op.write {
+            return judge.ledger.borrow_mut().end_write(op, well);
         }
-        buf.freeze()
+        let floors = judge.floors.remove(&op.id).unwrap_or_default();
+        if let Some(data) = data.filter(|_| well) {
+            judge.ledger.borrow_mut().end_read(op, &floors, data);
+        }
     }
 
     /// Commands under way.
@@ -210,6 +294,16 @@ impl Source {
     pub fn commands(&self) -> u64 {
         self.ended
     }
+}
+
+/// Bytes that compress to nothing less.
+fn filler(len: u32) -> View {
+    let mut random = Random::new(0);
+    let mut buf = Buf::zeroed(len as usize);
+    for word in buf.chunks_mut(8) {
+        word.copy_from_slice(&random.next().to_le_bytes()[..word.len()]);
+    }
+    buf.freeze()
 }
 
 /// The time to the next arrival of a Poisson process.
@@ -237,7 +331,7 @@ mod tests {
         let Due::Now(first) = source.next(Time(0)) else { panic!("a slot is free") };
         assert!(matches!(source.next(Time(0)), Due::Now(_)));
         assert_eq!(source.next(Time(0)), Due::Full);
-        source.ended(&first, Time(5), true);
+        source.ended(&first, Time(5), true, None);
         assert_eq!(source.next(Time(5)), Due::At(Time(10_000_005)));
         assert!(matches!(source.next(Time(10_000_005)), Due::Now(Op { due: Time(10_000_005), .. })));
         assert_eq!(source.next(WINDOW.to), Due::Over);
@@ -252,7 +346,7 @@ mod tests {
         let Due::Now(first) = source.next(Time(500_000)) else { panic!("much is due") };
         assert!(first.due < Time(100_000), "{first:?}");
         assert_eq!(source.next(Time(500_000)), Due::Full);
-        source.ended(&first, Time(600_000), true);
+        source.ended(&first, Time(600_000), true, None);
         let Due::Now(second) = source.next(Time(600_000)) else { panic!("more is due") };
         assert!(second.due > first.due && second.due < Time(100_000), "{second:?}");
     }

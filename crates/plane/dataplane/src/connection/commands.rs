@@ -30,8 +30,8 @@ where
             self.machine.abort(task);
             return;
         }
-        let clock =
-            Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began: self.seat.world.now() };
+        let began = *self.moment.get_or_insert_with(|| self.seat.world.now());
+        let clock = Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
         let reads = command.expected_data_in_bytes > 0;
         let written = command.data_out.len() as u64;
         let entry = session.find(command.lun.0);
@@ -46,7 +46,7 @@ where
                 }
                 None => scsi::absent::execute(cdb, &luns),
             };
-            self.respond(Done { task, outcome, written, needed: None, clock });
+            self.respond(Done { task, outcome, written, needed: None, clock, ended: began });
             return;
         };
         let command = scsi_command(command);
@@ -78,7 +78,8 @@ where
         }
         while let Poll::Ready(Some(done)) = self.returns.poll_receive(cx) {
             self.errands -= 1;
-            self.respond(done);
+            // It has been on its way since.
+            self.respond(Done { ended: self.seat.world.now(), ..done });
             progress = true;
         }
         while let Poll::Ready(Some(managed)) = self.managed.poll_receive(cx) {
@@ -90,15 +91,15 @@ where
     }
 
     fn respond(&mut self, done: Done) {
-        let Done { task, outcome, written, needed, clock } = done;
+        let Done { task, outcome, written, needed, clock, ended } = done;
+        self.moment = Some(ended);
         if outcome.status == Status::TaskAborted {
             self.machine.abort(task);
             return;
         }
         if let Some(session) = &self.session {
             session.counters.count(outcome.data_in.len() as u64, written);
-            let took = self.seat.world.now().since(clock.began);
-            session.counters.latencies.record(clock.operation_code, took);
+            session.counters.latencies.record(clock.operation_code, ended.since(clock.began));
         }
         self.machine.respond(task, Response { transfer_bytes: needed, ..response(outcome) });
     }

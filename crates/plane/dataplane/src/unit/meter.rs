@@ -1,5 +1,6 @@
 //! What the commands of hosts meet: how many there are, and how long they take.
 
+use super::Clock;
 use crate::latency::Latencies;
 use shard::{Time, World};
 use std::cell::Cell;
@@ -25,8 +26,7 @@ pub struct Metered<'a, W: World> {
     world: &'a W,
     meter: &'a Meter,
     latencies: &'a Latencies,
-    operation_code: u8,
-    began: Time,
+    clock: Clock,
 }
 
 impl Meter {
@@ -36,18 +36,32 @@ impl Meter {
     }
 
     /// A command begins; how long it takes is counted among `latencies`, too.
-    pub fn begin<'a, W: World>(&'a self, world: &'a W, latencies: &'a Latencies, operation_code: u8) -> Metered<'a, W> {
+    pub fn begin<'a, W: World>(&'a self, world: &'a W, latencies: &'a Latencies, clock: Clock) -> Metered<'a, W> {
         let load = self.0.get();
         self.0.set(HostLoad { begun: load.begun + 1, ..load });
-        Metered { world, meter: self, latencies, operation_code, began: world.now() }
+        Metered { world, meter: self, latencies, clock }
+    }
+}
+
+impl<W: World> Metered<'_, W> {
+    /// The command has ended: says when.
+    pub fn end(self) -> Time {
+        let ended = self.world.now();
+        self.count(ended);
+        std::mem::forget(self);
+        ended
+    }
+
+    fn count(&self, ended: Time) {
+        let load = self.meter.0.get();
+        let took = ended.since(self.clock.began);
+        self.latencies.record(self.clock.operation_code, took);
+        self.meter.0.set(HostLoad { ended: load.ended + 1, took: load.took + took, ..load });
     }
 }
 
 impl<W: World> Drop for Metered<'_, W> {
     fn drop(&mut self) {
-        let load = self.meter.0.get();
-        let took = self.world.now().since(self.began);
-        self.latencies.record(self.operation_code, took);
-        self.meter.0.set(HostLoad { ended: load.ended + 1, took: load.took + took, ..load });
+        self.count(self.world.now());
     }
 }

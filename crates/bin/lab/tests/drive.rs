@@ -1,0 +1,71 @@
+//! Loads over simulated disks: what is counted, and what is proved.
+
+use lab::drive::{self, Way};
+use lab::meter::Meter;
+use lab::point::{Pattern, Point};
+use lab::run::Sample;
+use model::{Size, Span};
+use sim::{DiskFaults, DiskShape, Sim};
+use std::net::Ipv4Addr;
+
+fn measured(point: Point, faults: DiskFaults) -> Sample {
+    let world = Sim::new(5);
+    world.run(async move |world| {
+        let node = world.add_node(Ipv4Addr::LOCALHOST.into());
+        let disk = node.add_disk("/disk", DiskShape::of(4 << 20));
+        disk.set_faults(faults);
+        let way = Way::Device(vec!["/disk".to_owned()]);
+        drive::run(&node, &point, &way, &Meter::default(), true, 7).await.expect("it is measured")
+    })
+}
+
+fn mixed() -> Point {
+    Point {
+        unit: Size::mib(4),
+        reads: 50,
+        verify: true,
+        pattern: Pattern::Zipf,
+        sessions: 2,
+        depth: 8,
+        warm_up: Span::from_millis(10),
+        span: Span::from_millis(200),
+        ..Point::default()
+    }
+}
+
+#[test]
+fn load_on_an_honest_disk_proves_every_block() {
+    let sample = measured(mixed(), DiskFaults::default());
+    let proof = sample.proof.as_ref().expect("it was to be proved");
+    assert_eq!((proof.faults, proof.words.len()), (0, 0));
+    assert!(proof.judged > (4 << 20) / 512, "{}", proof.judged);
+    assert!(sample.reads.commands > 100 && sample.writes.commands > 100, "{sample:?}");
+    assert_eq!(sample.sessions.iter().sum::<u64>(), sample.reads.commands + sample.writes.commands);
+    assert_eq!(sample.reads.bytes, sample.reads.commands * 4096);
+    assert!(sample.latency().quantile(0.5) > Some(0));
+}
+
+#[test]
+fn load_on_a_lying_disk_finds_every_kind_of_lie() {
+    let often = 20_000;
+    for (what, faults) in [
+        ("lost write", DiskFaults { lost_write_per_million: often, ..DiskFaults::default() }),
+        ("misdirected write", DiskFaults { misdirected_write_per_million: often, ..DiskFaults::default() }),
+        ("misdirected read", DiskFaults { misdirected_read_per_million: often, ..DiskFaults::default() }),
+        ("rotten bit", DiskFaults { bit_rot_per_million: often, ..DiskFaults::default() }),
+    ] {
+        let proof = measured(mixed(), faults).proof.expect("it was to be proved");
+        assert!(proof.faults > 0 && !proof.words.is_empty(), "{what}: {proof:?}");
+    }
+}
+
+#[test]
+fn open_loop_sends_what_is_due_and_charges_a_slow_disk() {
+    let point = Point { rate: 10_000, reads: 100, verify: false, depth: 64, ..mixed() };
+    let sample = measured(point.clone(), DiskFaults::default());
+    assert!((sample.iops() / 10_000.0 - 1.0).abs() < 0.1, "{}", sample.iops());
+    let slow = std::time::Duration::from_millis(2);
+    // Each of two sessions has two commands under way: 2,000 a second are done, 10,000 are due, and who waits is charged.
+    let late = measured(Point { depth: 2, ..point }, DiskFaults { latency: slow..=slow, ..DiskFaults::default() });
+    assert!(late.latency().quantile(0.99) > Some(100_000_000), "{:?}", late.latency().quantile(0.99));
+}
