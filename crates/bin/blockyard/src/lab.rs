@@ -1,16 +1,20 @@
 //! The door to the lab: `blockyard lab`.
 
-use crate::args::{Global, LabCommand, RunOptions};
+use crate::args::{Global, KeepingOptions, LabCommand, LoadOptions, RunOptions};
+use crate::conform::aim_of;
 use crate::failure::Failure;
 use crate::output::{Output, Rows};
+use ::lab::load::Proof;
 use ::lab::measure::{self, Watch};
-use ::lab::peer::Means;
+use ::lab::peer::{Given, Means};
 use ::lab::run::{FORMAT, Machine, Measured, Run, Sample};
 use ::lab::scenario::Scenario;
+use ::lab::target::Unit;
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
+use model::Size;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,12 +24,26 @@ const HEADER: &[&str] = &["POINT", "IOPS", "MB/S", "P50 US", "P99 US", "SERVER U
 /// Does what the lab is asked.
 pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
     match command {
-        LabCommand::Run(options) => measure(options, global),
+        LabCommand::Run(options) => {
+            let (scenario, means) = scenario_of(options)?;
+            measure(scenario, &means, &options.keeping, global)
+        }
+        LabCommand::Load(options) => {
+            let (scenario, means) = load_of(options)?;
+            measure(scenario, &means, &options.keeping, global)
+        }
+        LabCommand::Genstream { size, seed } => {
+            Ok(::lab::stream::generate(&mut std::io::stdout().lock(), size.bytes(), *seed)?)
+        }
+        LabCommand::Checkstream { seed, size } => {
+            let proof = ::lab::stream::check(&mut std::io::stdin().lock(), size.map(Size::bytes), *seed)?;
+            say_proof(&proof, global)
+        }
         LabCommand::ServeBare { tell, spin } => Ok(serve_bare(tell, *spin)?),
     }
 }
 
-fn serve_bare(tell: &Path, spin: bool) -> Result<(), anyhow::Error> {
+fn serve_bare(tell: &Path, spin: bool) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let written = tell.with_extension("new");
     fs::write(&written, listener.local_addr()?.to_string())?;
@@ -33,17 +51,11 @@ fn serve_bare(tell: &Path, spin: bool) -> Result<(), anyhow::Error> {
     ::lab::bare::serve(&listener, spin)
 }
 
-fn measure(options: &RunOptions, global: &Global) -> Result<(), Failure> {
-    let run = measured(options, global)?;
-    let rows = run.points.iter().map(row).collect();
-    Output::new(global).lines(&Rows { header: HEADER, rows })?;
-    match run.complete {
-        true => Ok(()),
-        false => Err(anyhow!("stopped before every point was measured; what was measured is kept").into()),
-    }
+fn means() -> Result<Means> {
+    Ok(Means { build: std::env::current_exe()?, ..Means::default() })
 }
 
-fn measured(options: &RunOptions, global: &Global) -> Result<Run> {
+fn scenario_of(options: &RunOptions) -> Result<(Scenario, Means)> {
     let path = options.scenario.display();
     let text = fs::read_to_string(&options.scenario).with_context(|| format!("cannot read {path}"))?;
     let mut scenario = Scenario::parse(&text).with_context(|| path.to_string())?;
@@ -51,15 +63,79 @@ fn measured(options: &RunOptions, global: &Global) -> Result<Run> {
         let (axis, label) = only.split_once('=').with_context(|| format!("\"{only}\": write AXIS=LABEL"))?;
         scenario.keep(axis, label)?;
     }
-    scenario.rounds = options.rounds.unwrap_or(scenario.rounds);
-    let means = Means { build: std::env::current_exe()?, spdk: options.spdk.clone(), given: Vec::new() };
+    Ok((scenario, Means { spdk: options.spdk.clone(), ..means()? }))
+}
+
+/// A scenario of one point: the unit, and what is set of it.
+fn load_of(options: &LoadOptions) -> Result<(Scenario, Means), Failure> {
+    let mut means = Means { overwrite: options.overwrite, ..means()? };
+    let url = &options.aim.url;
+    let peer = if url.starts_with("iscsi://") {
+        let aim = aim_of(&options.aim)?;
+        let resolved = aim.portal.to_socket_addrs().with_context(|| format!("no address of {}", aim.portal))?.next();
+        let portal = resolved.with_context(|| format!("no address of {}", aim.portal))?;
+        let unit = Unit { portal, iqn: aim.target.as_str().to_owned(), lun: aim.lun };
+        means.given.push(Given { unit, initiator: aim.initiator, auth: aim.auth });
+        "given"
+    } else {
+        means.devices.push(url.clone());
+        "native"
+    };
+    let mut text = format!("name = \"load\"\ntitle = \"\"\nrounds = 1\n[base]\npeer = \"{peer}\"\n");
+    for setting in &options.settings {
+        let (key, value) =
+            setting.split_once('=').ok_or_else(|| Failure::Usage(format!("\"{setting}\": write KEY=VALUE")))?;
+        // A word is a text, and need not be quoted.
+        let value = match toml::from_str::<toml::Table>(&format!("value = {value}")) {
+            Ok(_) => value.to_owned(),
+            Err(_) => toml::Value::from(value).to_string(),
+        };
+        text.push_str(&format!("{key} = {value}\n"));
+    }
+    let scenario = Scenario::parse(&text).map_err(|error| Failure::Usage(format!("{error:#}")))?;
+    Ok((scenario, means))
+}
+
+fn measure(mut scenario: Scenario, means: &Means, keeping: &KeepingOptions, global: &Global) -> Result<(), Failure> {
+    scenario.rounds = keeping.rounds.unwrap_or(scenario.rounds).max(1);
+    let run = measured(scenario, means, keeping, global)?;
+    let rows = run.points.iter().map(row).collect();
+    Output::new(global).lines(&Rows { header: HEADER, rows })?;
+    let mut proof: Option<Proof> = None;
+    for found in run.points.iter().flat_map(|point| &point.samples).filter_map(|sample| sample.proof.clone()) {
+        proof.get_or_insert_default().add(found);
+    }
+    if let Some(proof) = proof {
+        say_proof(&proof, global)?;
+    }
+    match run.complete {
+        true => Ok(()),
+        false => Err(anyhow!("stopped before every point was measured; what was measured is kept").into()),
+    }
+}
+
+/// *Errors*: something held what it cannot hold.
+fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
+    for words in &proof.words {
+        eprintln!("{words}");
+    }
+    if proof.faults > 0 {
+        return Err(anyhow!("{} of {} blocks hold what they cannot hold", proof.faults, proof.judged).into());
+    }
+    if !Output::new(global).is_quiet() {
+        eprintln!("{} blocks were read, and each held what it must", proof.judged);
+    }
+    Ok(())
+}
+
+fn measured(scenario: Scenario, means: &Means, keeping: &KeepingOptions, global: &Global) -> Result<Run> {
     let all = scenario.points()?.len() as u64 * u64::from(scenario.rounds);
     let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
-    let (points, complete) = measure::run(&scenario, &means, &mut watch)?;
+    let (points, complete) = measure::run(&scenario, means, &mut watch)?;
     watch.bar.finish_and_clear();
     let begun = watch.begun.clone();
     let run = Run { format: FORMAT, scenario, machine: Machine::default(), begun, complete, points };
-    if let Some(out) = &options.out {
+    if let Some(out) = &keeping.out {
         fs::write(out, serde_json::to_string(&run)?).with_context(|| format!("cannot write {}", out.display()))?;
     }
     Ok(run)

@@ -55,7 +55,7 @@ pub async fn run<W: World>(
         "a server of bare bytes keeps nothing that could be verified"
     );
     let ends = Ends::of(world, way)?;
-    let units = ends.open(world, sessions).await?;
+    let units = ends.open(world, sessions, false).await?;
     let distinct = ends.units(point).min(sessions);
     let judges: Vec<_> =
         units.iter().take(distinct as usize).filter(|_| point.verify).map(|unit| judge(unit, seed)).collect();
@@ -100,6 +100,26 @@ pub async fn run<W: World>(
     Ok(sample)
 }
 
+/// Why the units had better not be written to: one of them holds data, in its first MiB or its last.
+///
+/// *Errors*: as [`run`].
+pub async fn holds_data<W: World>(world: &W, point: &Point, way: &Way) -> Result<Option<String>> {
+    const LOOK_BYTES: u64 = 1 << 20;
+    let ends = Ends::of(world, way)?;
+    let sessions = point.clients * point.sessions;
+    for (index, unit) in ends.open(world, ends.units(point).min(sessions), true).await?.iter_mut().enumerate() {
+        let bytes = unit.bytes();
+        let look = LOOK_BYTES.min(bytes);
+        for from in [0, bytes - look] {
+            let data = unit.read(world, from, look).await.context("cannot look what is there")?;
+            if let Some(at) = data.iter().position(|&byte| byte != 0) {
+                return Ok(Some(format!("unit {index} holds data, at byte {}", from + at as u64)));
+            }
+        }
+    }
+    Ok(None)
+}
+
 fn judge<W: World>(unit: &Unit<W>, seed: u64) -> Judge {
     Rc::new(RefCell::new(Ledger::new(unit.bytes(), seed)))
 }
@@ -118,7 +138,7 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
     };
     let units = ends.units(point).min(point.clients * point.sessions);
     let window = Window { from: world.now(), to: Time(u64::MAX) };
-    for (index, unit) in ends.open(world, units).await?.into_iter().enumerate() {
+    for (index, unit) in ends.open(world, units, true).await?.into_iter().enumerate() {
         let share = Share { index: 0, of: 1, of_unit: (0, 1) };
         let mut source = Source::new(&once, unit.bytes(), share, 0, world.now(), window, Rc::default());
         if let Some(judge) = judges.get(index) {
@@ -155,14 +175,15 @@ impl<'a, W: World> Ends<'a, W> {
         })
     }
 
-    /// The first `sessions` sessions, dealt over the units.
-    async fn open(&self, world: &W, sessions: u32) -> Result<Vec<Unit<W>>> {
+    /// The first `sessions` sessions, dealt over the units; those that walk are others than those that load.
+    async fn open(&self, world: &W, sessions: u32, walk: bool) -> Result<Vec<Unit<W>>> {
         let mut units = Vec::new();
         for index in 0..sessions as usize {
             units.push(match self {
                 Self::Iscsi(logins) => {
                     let login = logins.get(index).context("there are more sessions than logins")?;
-                    Unit::Iscsi(iscsi::Session::log_in(world, login).await?)
+                    let session = if walk { login.session ^ 0x8000 } else { login.session };
+                    Unit::Iscsi(iscsi::Session::log_in(world, &Login { session, ..login.clone() }).await?)
                 }
                 Self::Bare(address, bytes) => Unit::Bare(bare::Session::connect(world, *address, *bytes).await?),
                 Self::Device(disks) => Unit::Device(disks[index % disks.len()].clone()),
@@ -187,6 +208,15 @@ impl<W: World> Unit<W> {
             Self::Iscsi(session) => session.bytes(),
             Self::Bare(session) => session.bytes(),
             Self::Device(disk) => device::bytes(&**disk),
+        }
+    }
+
+    /// The `len` bytes from `from` on.
+    async fn read(&mut self, world: &W, from: u64, len: u64) -> Result<Vec<u8>> {
+        match self {
+            Self::Iscsi(session) => session.read(world, from, len).await,
+            Self::Bare(_) => Ok(Vec::new()),
+            Self::Device(disk) => device::read(&**disk, from, len).await,
         }
     }
 

@@ -18,6 +18,7 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod stamp;
+pub mod stream;
 pub mod target;
 #[cfg(test)]
 mod synthetic;

@@ -2,11 +2,11 @@
 
 use crate::drive;
 use crate::meter::stay_on;
-use crate::peer::{CLIENT_CORE, Means, Serving};
+use crate::peer::{CLIENT_CORE, Means};
 use crate::point::{Backing, Peer, Point};
 use crate::run::{Measured, Sample};
-use crate::scenario::Scenario;
-use anyhow::{Context, Result};
+use crate::scenario::{self, Scenario};
+use anyhow::{Context, Result, bail};
 
 /// What is told while it goes on.
 pub trait Watch {
@@ -34,12 +34,11 @@ pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<
             if measured.untried.is_some() {
                 continue;
             }
-            let at: Vec<String> = measured.labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
             let seed = u64::from(round) << 32 | index as u64;
             let sample = match once(&measured.point, means, seed) {
                 // Who has had enough has perhaps ended the peer as well.
                 Err(_) if watch.stops() => return Ok((points, false)),
-                sample => sample.with_context(|| format!("the point at {}", at.join(", ")))?,
+                sample => sample.with_context(|| scenario::place(&measured.labels))?,
             };
             measured.samples.push(sample);
             watch.sampled(index, round, measured);
@@ -50,20 +49,22 @@ pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<
 
 /// Starts who serves the point, measures it once, and ends what was started.
 ///
-/// *Errors*: it does not start, or a session breaks.
+/// *Errors*: it does not start, a session breaks, or it would write over what is there already.
 pub fn once(point: &Point, means: &Means, seed: u64) -> Result<Sample> {
     let folder = tempfile::tempdir()?;
     let serving = means.start(point, folder.path())?;
-    load(point, &serving, seed)
-}
-
-fn load(point: &Point, serving: &Serving, seed: u64) -> Result<Sample> {
+    let foreign = means.is_foreign(point);
+    let guards = foreign && !means.overwrite && point.reads < 100;
+    let holds = point.backing != Backing::Null && point.peer != Peer::Bare || point.verify;
+    let fresh = holds && !foreign;
     let (point, way, meter) = (point.clone(), serving.way.clone(), serving.meter.clone());
     let thread = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
         stay_on(CLIENT_CORE)?;
         uring::run(&uring::Options::default(), async move |world| {
-            let holds = point.backing != Backing::Null && point.peer != Peer::Bare || point.verify;
-            drive::run(&world, &point, &way, &meter, holds && point.peer != Peer::Given, seed).await
+            if guards && let Some(why) = drive::holds_data(&world, &point, &way).await? {
+                bail!("{why}; with --overwrite it is written over");
+            }
+            drive::run(&world, &point, &way, &meter, fresh, seed).await
         })?
     })?;
     match thread.join() {

@@ -3,23 +3,30 @@
 use crate::child::Background;
 use crate::drive::{Login, Way};
 use crate::meter::Meter;
-use crate::point::{Backing, Peer, Point};
-use crate::target::{self, Kind, Setup, Target, Unit};
+use crate::point::{Backing, DiskModel, Peer, Point};
+use crate::target::{self, Kind, PoolShape, Setup, Target, Unit};
 use ::iscsi::IscsiName;
 use ::iscsi::login::InitiatorAuth;
 use anyhow::{Context, Result, bail, ensure};
+use model::Level;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The core that serves; the client has the other.
 pub const SERVER_CORE: usize = 1;
 /// The core of the client.
 pub const CLIENT_CORE: usize = 0;
 
+/// Where files are memory.
+const MEMORY: &str = "/dev/shm";
+/// What a disk of a pool has beside data.
+const POOL_SPARE_BYTES: u64 = 512 << 20;
+
 /// What is at hand on this machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Means {
     /// The product's program.
     pub build: PathBuf,
@@ -27,6 +34,10 @@ pub struct Means {
     pub spdk: Option<PathBuf>,
     /// Units of a target that runs already.
     pub given: Vec<Given>,
+    /// Files or disks to measure in the place of one that is made.
+    pub devices: Vec<String>,
+    /// What is on given units and devices may be lost.
+    pub overwrite: bool,
 }
 
 /// A unit of a target that runs already.
@@ -51,7 +62,7 @@ pub struct Serving {
 
 /// What ends with the measurement.
 enum Held {
-    Target { _target: Box<dyn Target> },
+    Target { _target: Box<dyn Target>, _memory: TempDir },
     Program { _program: Background },
     File { _file: tempfile::NamedTempFile },
     Nothing,
@@ -64,6 +75,8 @@ impl Means {
         match point.peer {
             Peer::Spdk if self.spdk.is_none() => Some("no iscsi_tgt of SPDK was named (--spdk PATH)".to_owned()),
             Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
+            Peer::Tgt if point.backing == Backing::Pool => Some("tgtd has no pools".to_owned()),
+            _ if point.disk != DiskModel::None => Some("disks are not modelled yet".to_owned()),
             Peer::Tgt if !has_program("tgtd") => Some("tgtd is not installed (Debian: tgt)".to_owned()),
             _ => None,
         }
@@ -77,7 +90,7 @@ impl Means {
             Peer::Blockyard => self.target(Kind::Blockyard, point, folder),
             Peer::Tgt => self.target(Kind::Tgt, point, folder),
             Peer::Bare => self.bare(point, folder),
-            Peer::Native => native(point, folder),
+            Peer::Native => self.native(point, folder),
             Peer::Given => Ok(self.given(point)),
             Peer::Spdk => bail!("SPDK is not driven yet"),
         }
@@ -88,12 +101,17 @@ impl Means {
             Backing::Null => target::Backing::Null,
             Backing::Ram => target::Backing::Ram,
             Backing::File => target::Backing::File,
-            Backing::Pool => bail!("pools are not driven yet"),
+            Backing::Pool => target::Backing::Thick,
         };
         let mut setup = Setup::new(folder.to_owned(), point.luns as usize, &backing)?;
         setup.build = self.build.clone();
         setup.unit_bytes = point.unit.bytes();
         setup.core = Some(SERVER_CORE);
+        let memory = tempfile::tempdir_in(MEMORY)?;
+        setup.pool = pool_of(point, memory.path());
+        if point.backing == Backing::Pool && !point.cache {
+            setup.volume = ["--cache-share", "0", "--read-ahead", "off"].map(str::to_owned).into();
+        }
         setup.arguments = point.arguments.clone();
         let target = target::start(kind, &setup)?;
         let login = |index: u32| {
@@ -113,7 +131,7 @@ impl Means {
         };
         let logins: Result<Vec<Login>> = (0..point.clients * point.sessions).map(login).collect();
         let meter = Meter { servers: vec![target.pid()] };
-        Ok(Serving { way: Way::Iscsi(logins?), meter, _held: Held::Target { _target: target } })
+        Ok(Serving { way: Way::Iscsi(logins?), meter, _held: Held::Target { _target: target, _memory: memory } })
     }
 
     fn bare(&self, point: &Point, folder: &Path) -> Result<Serving> {
@@ -138,9 +156,28 @@ impl Means {
         Ok(Serving { way: Way::Bare(address, point.unit.bytes()), meter, _held: Held::Program { _program: program } })
     }
 
+    /// A file in the folder, or in memory, without a target; or what was given.
+    fn native(&self, point: &Point, folder: &Path) -> Result<Serving> {
+        if !self.devices.is_empty() {
+            let way = Way::Device(self.devices.clone());
+            return Ok(Serving { way, meter: Meter::default(), _held: Held::Nothing });
+        }
+        let place = if point.backing == Backing::Ram { Path::new(MEMORY) } else { folder };
+        let file = tempfile::NamedTempFile::new_in(place)?;
+        file.as_file().set_len(point.unit.bytes())?;
+        let path = file.path().to_str().context("the folder's name is no text")?.to_owned();
+        Ok(Serving { way: Way::Device(vec![path]), meter: Meter::default(), _held: Held::File { _file: file } })
+    }
+
+    /// True when the point is about what was there before us.
+    #[must_use]
+    pub fn is_foreign(&self, point: &Point) -> bool {
+        point.peer == Peer::Given || point.peer == Peer::Native && !self.devices.is_empty()
+    }
+
     fn given(&self, point: &Point) -> Serving {
         let login = |index: u32| {
-            let given = &self.given[index as usize % self.given.len()];
+            let given = &self.given[(index % point.luns) as usize % self.given.len()];
             let parsed = IscsiName::parse(&given.unit.iqn).expect("it was read as one");
             Login {
                 portal: given.unit.portal,
@@ -158,13 +195,20 @@ impl Means {
     }
 }
 
-/// A file in the folder, or in memory, without a target.
-fn native(point: &Point, folder: &Path) -> Result<Serving> {
-    let place = if point.backing == Backing::Ram { Path::new("/dev/shm") } else { folder };
-    let file = tempfile::NamedTempFile::new_in(place)?;
-    file.as_file().set_len(point.unit.bytes())?;
-    let path = file.path().to_str().context("the folder's name is no text")?.to_owned();
-    Ok(Serving { way: Way::Device(vec![path]), meter: Meter::default(), _held: Held::File { _file: file } })
+/// A pool in `folder` that holds the units of the point.
+fn pool_of(point: &Point, folder: &Path) -> PoolShape {
+    let (level, disks) = (point.level, point.disks);
+    let carry = match level {
+        Level::Raid0 => disks,
+        Level::Raid1 => 1,
+        Level::Raid10 => disks / 2,
+        Level::Raid5 => disks.saturating_sub(1),
+        Level::Raid6 => disks.saturating_sub(2),
+    };
+    let wanted = point.unit.bytes() * u64::from(point.luns) / u64::from(carry.max(1));
+    // A fifth more, and a log, tables and what is kept free.
+    let disk_bytes = (wanted + wanted / 5 + POOL_SPARE_BYTES).next_multiple_of(1 << 20);
+    PoolShape { level, disks, disk_bytes, folder: Some(folder.to_owned()) }
 }
 
 fn has_program(name: &str) -> bool {

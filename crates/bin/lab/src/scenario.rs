@@ -48,6 +48,13 @@ pub struct Axis {
     pub values: Vec<Value>,
 }
 
+/// Where a point is, for people: `the point at depth = 8, peer = tgt`.
+#[must_use]
+pub fn place(labels: &BTreeMap<String, String>) -> String {
+    let at: Vec<String> = labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
+    if at.is_empty() { "the point".to_owned() } else { format!("the point at {}", at.join(", ")) }
+}
+
 fn three() -> u32 {
     3
 }
@@ -102,8 +109,7 @@ impl Scenario {
             tables = next;
         }
         let point = |(labels, table): (BTreeMap<String, String>, Table)| {
-            let at: Vec<String> = labels.iter().map(|(axis, label)| format!("{axis} = {label}")).collect();
-            let point = table.try_into().with_context(|| format!("the point at {}", at.join(", ")))?;
+            let point = table.try_into().with_context(|| place(&labels))?;
             Ok((labels, point))
         };
         tables.into_iter().map(point).collect()

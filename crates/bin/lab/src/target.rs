@@ -5,6 +5,7 @@ mod tgt;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use model::Level;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -30,6 +31,27 @@ pub enum Backing {
     File,
     /// What UNMAP takes space from: a sparse file, or a thin volume of a pool of such files.
     Thin,
+    /// A volume of a pool that has all of its space, or a file.
+    Thick,
+}
+
+/// The pool below volumes.
+#[derive(Clone, Debug)]
+pub struct PoolShape {
+    /// How its disks protect each other.
+    pub level: Level,
+    /// How many there are.
+    pub disks: u32,
+    /// Bytes of each.
+    pub disk_bytes: u64,
+    /// Where they lie, when not in the setup's folder.
+    pub folder: Option<PathBuf>,
+}
+
+impl Default for PoolShape {
+    fn default() -> Self {
+        Self { level: Level::Raid6, disks: 4, disk_bytes: 1 << 30, folder: None }
+    }
 }
 
 /// A CHAP name and secret.
@@ -50,6 +72,10 @@ pub struct Setup {
     pub portal: SocketAddr,
     /// One logical unit for each, every one under its own target name where the product allows it.
     pub units: Vec<Backing>,
+    /// What thin and thick volumes are of.
+    pub pool: PoolShape,
+    /// What is set of each volume: arguments of `volume set`.
+    pub volume: Vec<String>,
     /// Bytes of each unit.
     pub unit_bytes: u64,
     /// Bytes of a logical block of each.
@@ -76,6 +102,8 @@ impl Setup {
             folder,
             portal,
             units: vec![backing.clone(); units],
+            pool: PoolShape::default(),
+            volume: Vec::new(),
             unit_bytes: 64 << 20,
             block_bytes: 512,
             chap: None,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Which unit of which target, and as whom.
 #[derive(Debug, Args)]
 pub struct AimOptions {
-    /// The unit that is read: iscsi://HOST[:PORT]/TARGET[/LUN]
+    /// The unit: iscsi://HOST[:PORT]/TARGET[/LUN]
     #[arg(value_name = "URL")]
     pub url: String,
     /// The initiator's name [default: iqn.2026-11.io.blockyard:conform]

@@ -1,6 +1,8 @@
 //! `blockyard lab`.
 
+use super::AimOptions;
 use clap::{Args, Subcommand};
+use model::Size;
 use std::path::PathBuf;
 
 /// What the lab does.
@@ -11,6 +13,31 @@ pub enum LabCommand {
   blockyard lab run lab/scenarios/queue-depth.toml --out queue-depth.json
   blockyard lab run lab/scenarios/queue-depth.toml --only peer=blockyard --only depth=32 --rounds 1")]
     Run(RunOptions),
+    /// Put a load on a unit of any target, or on a file or disk
+    #[command(after_help = "Example:
+  blockyard lab load iscsi://10.0.0.1/iqn.2026-11.com.example:db/0 depth=8 block=8KiB
+  blockyard lab load iscsi://10.0.0.1/iqn.2026-11.com.example:db/0 reads=70 verify=true span=60s --overwrite
+  blockyard lab load /dev/sdb pattern=sequential block=1MiB")]
+    Load(LoadOptions),
+    /// Write a stream that shows afterwards what became of it
+    #[command(after_help = "Example:\n  blockyard lab genstream 10GiB --seed 7 > /mnt/stream")]
+    Genstream {
+        /// How much
+        size: Size,
+        /// The run, which `checkstream` must be told as well
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        seed: u64,
+    },
+    /// Judge a stream that `genstream` wrote
+    #[command(after_help = "Example:\n  blockyard lab checkstream --seed 7 --size 10GiB < /mnt/stream")]
+    Checkstream {
+        /// The run
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        seed: u64,
+        /// How much there must be
+        #[arg(long, value_name = "SIZE")]
+        size: Option<Size>,
+    },
     /// Serve bare bytes, for the lab itself
     #[command(hide = true)]
     ServeBare {
@@ -29,16 +56,38 @@ pub struct RunOptions {
     /// The scenario
     #[arg(value_name = "FILE")]
     pub scenario: PathBuf,
-    /// Where the run is kept, as JSON [default: printed only]
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
     /// Only the points with this label on this axis; may be given again
     #[arg(long, value_name = "AXIS=LABEL")]
     pub only: Vec<String>,
-    /// How often every point is measured [default: as the scenario says]
-    #[arg(long, value_name = "N")]
-    pub rounds: Option<u32>,
     /// SPDK's iscsi_tgt, for the points that are about it
     #[arg(long, value_name = "PATH")]
     pub spdk: Option<PathBuf>,
+    #[command(flatten)]
+    pub keeping: KeepingOptions,
+}
+
+/// What is loaded, and how.
+#[derive(Debug, Args)]
+pub struct LoadOptions {
+    #[command(flatten)]
+    pub aim: AimOptions,
+    /// Keys of a point and their values, as in a scenario: depth, block, reads, pattern, rate, sessions, think, verify, span, …
+    #[arg(value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+    /// Write to it whatever it holds
+    #[arg(long)]
+    pub overwrite: bool,
+    #[command(flatten)]
+    pub keeping: KeepingOptions,
+}
+
+/// How often, and where it is kept.
+#[derive(Debug, Args)]
+pub struct KeepingOptions {
+    /// How often every point is measured [default: as the scenario says, or once]
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
+    /// Where the run is kept, as JSON [default: printed only]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }

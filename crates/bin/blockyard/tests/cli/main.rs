@@ -4,10 +4,11 @@ mod full;
 mod hostile;
 mod isns;
 mod lab;
+mod load;
 mod manual;
 mod serve;
 
-use lab::{Lab, run_in};
+use self::lab::{Lab, run_in};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

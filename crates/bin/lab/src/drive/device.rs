@@ -25,6 +25,13 @@ pub(super) fn bytes(disk: &impl BlockDevice) -> u64 {
     geometry.blocks.0 * u64::from(geometry.block_bytes)
 }
 
+/// The `len` bytes from `from` on.
+pub(super) async fn read(disk: &impl BlockDevice, from: u64, len: u64) -> Result<Vec<u8>> {
+    let block = u64::from(disk.geometry().block_bytes);
+    let read = disk.read(Extent::new(from / block, len / block)).await?;
+    Ok(read.to_buf().to_vec())
+}
+
 /// What the commands of one session share.
 struct Shared {
     source: RefCell<Source>,

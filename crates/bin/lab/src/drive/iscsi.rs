@@ -150,6 +150,21 @@ impl<W: World> Session<W> {
         self.blocks * u64::from(self.speaker.block_bytes)
     }
 
+    /// The `len` bytes from `from` on, in pieces that every target takes.
+    pub async fn read(&mut self, world: &W, from: u64, len: u64) -> Result<Vec<u8>> {
+        const PIECE_BYTES: u64 = 64 << 10;
+        let mut all = Vec::new();
+        while (all.len() as u64) < len {
+            let piece = PIECE_BYTES.min(len - all.len() as u64);
+            let cdb = transfer(READ_16, from + all.len() as u64, piece as u32, self.speaker.block_bytes);
+            let done = self.execute(world, cdb, DataIn::Into(Buf::zeroed(piece as usize))).await?;
+            ensure_good(&done)?;
+            let data = done.data_in.filter(|data| data.len() as u64 == piece).context("a read brought too little")?;
+            all.extend_from_slice(&data);
+        }
+        Ok(all)
+    }
+
     /// Carries the commands of `source`, and logs out.
     pub async fn drive(mut self, world: &W, mut source: Source) -> Result<u64> {
         let counted = carry(world, &self.stream, &mut self.speaker, &mut source).await?;
@@ -206,12 +221,8 @@ impl Machine for Speaker {
 
 impl Carrier for Speaker {
     fn submit(&mut self, op: Op, content: Content) -> Result<()> {
-        let block = u64::from(self.block_bytes);
-        let blocks = op.bytes / self.block_bytes;
-        let mut cdb = [0; 16];
-        cdb[0] = if op.write { WRITE_16 } else { READ_16 };
-        cdb[2..10].copy_from_slice(&(op.offset / block).to_be_bytes());
-        cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+        let operation = if op.write { WRITE_16 } else { READ_16 };
+        let cdb = transfer(operation, op.offset, op.bytes, self.block_bytes);
         let (data_out, data_in) = match content {
             Content::Write(data) => (Some(Rope::from(data)), DataIn::None),
             Content::Keep => (None, DataIn::Into(Buf::zeroed(op.bytes as usize))),
@@ -237,6 +248,14 @@ impl Carrier for Speaker {
         let moved = if op.write { done.residual == Residual::None } else { done.data_in_bytes == op.bytes };
         Ok(Some((op, done.status == GOOD && moved, done.data_in)))
     }
+}
+
+fn transfer(operation: u8, offset: u64, bytes: u32, block_bytes: u32) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    cdb[0] = operation;
+    cdb[2..10].copy_from_slice(&(offset / u64::from(block_bytes)).to_be_bytes());
+    cdb[10..14].copy_from_slice(&(bytes / block_bytes).to_be_bytes());
+    cdb
 }
 
 /// *Errors*: a sentence with status and sense unless the command ended with GOOD.

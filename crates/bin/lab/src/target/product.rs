@@ -3,6 +3,7 @@
 use super::{Backing, Chap, Setup, Target, Unit, await_portal};
 use crate::child::{Background, Ended, run_within};
 use anyhow::{Context, Result, ensure};
+use model::Level;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -11,9 +12,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
-/// The pool below thin units.
-const POOL_DISKS: usize = 4;
-const POOL_DISK_SIZE: &str = "1GiB";
 /// What every target name that we choose begins with.
 pub const IQN: &str = "iqn.2026-11.io.blockyard:xtask";
 
@@ -69,26 +67,39 @@ impl Product {
         product.command(&[&["host", "add", "anyone", "--any"][..], &proof].concat())?;
         let block_bytes = setup.block_bytes.to_string();
         let size = format!("{}MiB", setup.unit_bytes >> 20);
-        if setup.units.iter().any(|backing| matches!(backing, Backing::Thin)) {
-            make_pool(&product, &setup.folder, POOL_DISKS, POOL_DISK_SIZE)?;
+        if setup.units.iter().any(in_pool) {
+            product.make_pool(setup)?;
         }
         for (index, backing) in setup.units.iter().enumerate() {
             let target = format!("unit{index}");
             let iqn = format!("{IQN}:{target}");
-            let name = if matches!(backing, Backing::Thin) { format!("tank/{target}") } else { target.clone() };
+            let name = if in_pool(backing) { format!("tank/{target}") } else { target.clone() };
             let file = setup.folder.join(&target).to_string_lossy().into_owned();
             let kind: &[&str] = match backing {
                 Backing::Null => &["--null"],
                 Backing::Ram => &["--ram"],
                 Backing::File => &["--file", &file],
                 Backing::Thin => &["--thin"],
+                Backing::Thick => &[],
             };
             product.command(&[&["volume", "create", &name, &size, "--block-size", &block_bytes], kind].concat())?;
+            if !setup.volume.is_empty() {
+                let settings = setup.volume.iter().map(String::as_str);
+                product.command(&["volume", "set", &name].into_iter().chain(settings).collect::<Vec<_>>())?;
+            }
             product.command(&["target", "add", &target, "--iqn", &iqn])?;
             product.command(&["present", &name, "anyone", "--target", &target, "--lun", "0"])?;
             product.units.push(Unit { portal: setup.portal, iqn, lun: 0 });
         }
         Ok(product)
+    }
+
+    /// The pool of the setup, `tank`.
+    fn make_pool(&self, setup: &Setup) -> Result<()> {
+        let shape = &setup.pool;
+        let folder = shape.folder.as_deref().unwrap_or(&setup.folder);
+        let size = shape.disk_bytes.to_string();
+        make_pool_of(self, folder, shape.level, shape.disks as usize, &size)
     }
 
     /// The command line's words, when it succeeded.
@@ -143,6 +154,10 @@ impl Product {
     }
 }
 
+fn in_pool(backing: &Backing) -> bool {
+    matches!(backing, Backing::Thin | Backing::Thick)
+}
+
 /// What `host add` is told of a host that proves itself as `host`, and may ask for a proof of `ours`; the secrets lie in `folder`.
 pub fn proof(folder: &Path, host: &Chap, ours: Option<&Chap>) -> Result<Vec<String>> {
     let sides = [("chap", Some(host)), ("mutual", ours)];
@@ -184,13 +199,17 @@ impl Target for Product {
 
 /// Makes sparse file disks `d0`… in `folder` and a RAID-6 pool `tank` of them.
 pub fn make_pool(product: &Product, folder: &Path, disks: usize, disk_size: &str) -> Result<()> {
+    make_pool_of(product, folder, Level::Raid6, disks, disk_size)
+}
+
+fn make_pool_of(product: &Product, folder: &Path, level: Level, disks: usize, disk_size: &str) -> Result<()> {
     let mut names = Vec::new();
     for index in 0..disks {
         let name = format!("d{index}");
         add_disk(product, folder, &name, disk_size)?;
         names.push(name);
     }
-    let mut create = vec!["pool", "create", "tank", "--level", "raid6"];
+    let mut create = vec!["pool", "create", "tank", "--level", level.as_str()];
     create.extend(names.iter().map(String::as_str));
     product.command(&create).context("no pool")?;
     Ok(())

@@ -49,7 +49,7 @@ impl Tgt {
         let unit = ["--op", "new", "--mode", "logicalunit", "--tid", &tid, "--lun", "1", "--blocksize", &block_bytes];
         match backing {
             Backing::Null => admin(control, &[&unit[..], &["--bstype", "null", "-b", "null"]].concat())?,
-            Backing::Ram | Backing::File | Backing::Thin => {
+            Backing::Ram | Backing::File | Backing::Thin | Backing::Thick => {
                 let folder =
                     if matches!(backing, Backing::Ram) { Path::new("/dev/shm") } else { setup.folder.as_path() };
                 let file = folder.join(format!("xtask-tgt-{}-{index}", setup.portal.port()));

@@ -1,0 +1,74 @@
+//! `blockyard lab` against daemons that it starts itself.
+
+use crate::lab::Outcome;
+use crate::serve::ask;
+use std::fs;
+use std::path::Path;
+
+const SCENARIO: &str = r#"
+    name = "small"
+    title = "Small"
+    rounds = 1
+    [base]
+    unit = "4MiB"
+    warm_up = "50ms"
+    span = "200ms"
+    [[axis]]
+    name = "who"
+    values = [
+        { label = "bare", peer = "bare", backing = "null" },
+        { label = "ram", reads = 50, verify = true, sessions = 2, luns = 2 },
+        { label = "native", peer = "native", reads = 50, verify = true },
+        { label = "null", backing = "null", reads = 50, verify = true },
+    ]
+"#;
+
+fn run(dir: &Path, arguments: &[&str]) -> Outcome {
+    ask(dir, &[&["lab"], arguments].concat())
+}
+
+#[test]
+fn lab_measures_proves_and_finds_the_target_that_forgets() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, out) = (dir.path().join("small.toml"), dir.path().join("small.json"));
+    fs::write(&file, SCENARIO).expect("a scenario");
+    let (file, out) = (file.to_str().expect("a text"), out.to_str().expect("a text"));
+    for who in ["bare", "ram", "native"] {
+        let ended = run(dir.path(), &["run", file, "--only", &format!("who={who}"), "--out", out]);
+        assert_eq!(ended.code, 0, "{who}: {}", ended.stderr);
+        assert_eq!(ended.stderr.contains("each held what it must"), who != "bare", "{who}: {}", ended.stderr);
+        let run: ::lab::run::Run =
+            serde_json::from_slice(&fs::read(out).expect("it is kept")).expect("it is read as it was written");
+        let sample = &run.points[0].samples[0];
+        assert!(run.complete && sample.iops() > 0.0 && sample.reads.errors + sample.writes.errors == 0, "{sample:?}");
+        assert_eq!(sample.server.is_some(), who != "native");
+    }
+    // What takes writes and forgets them is found out: the proof can fail.
+    let null = run(dir.path(), &["run", file, "--only", "who=null"]);
+    assert_eq!(null.code, 1);
+    assert!(null.stderr.contains("zeros where generation") && null.stderr.contains("cannot hold"), "{}", null.stderr);
+    let unknown = run(dir.path(), &["run", file, "--only", "who=nobody"]);
+    assert!(unknown.stderr.contains("only bare, ram, native, null"), "{}", unknown.stderr);
+}
+
+#[test]
+fn lab_writes_over_nothing_unless_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let device = dir.path().join("device");
+    let mut data = vec![0; 1 << 20];
+    data[70_000] = 1;
+    fs::write(&device, &data).expect("a device");
+    let unit = device.to_str().expect("a text");
+    let write = |more: &[&str]| {
+        let load = ["load", unit, "reads=0", "span=100ms", "warm_up=0s", "block=4KiB", "depth=2"];
+        run(dir.path(), &[&load[..], more].concat())
+    };
+    let refused = write(&[]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("holds data, at byte 70000") && refused.stderr.contains("--overwrite"));
+    assert_eq!(fs::read(&device).expect("it is there"), data);
+    assert_eq!(write(&["--overwrite"]).code, 0);
+    assert_ne!(fs::read(&device).expect("it is there"), data);
+    let wrong = run(dir.path(), &["load", unit, "colour=3"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("unknown field `colour`"), "{}", wrong.stderr);
+}
