@@ -154,7 +154,7 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
 
 /// A session, ready for its load.
 enum Unit<W: World> {
-    Iscsi(iscsi::Session<W>),
+    Iscsi(Box<iscsi::Session<W>>),
     Bare(bare::Session<W>),
     Device(Rc<W::Disk>),
 }
@@ -183,7 +183,7 @@ impl<'a, W: World> Ends<'a, W> {
                 Self::Iscsi(logins) => {
                     let login = logins.get(index).context("there are more sessions than logins")?;
                     let session = if walk { login.session ^ 0x8000 } else { login.session };
-                    Unit::Iscsi(iscsi::Session::log_in(world, &Login { session, ..login.clone() }).await?)
+                    Unit::Iscsi(Box::new(iscsi::Session::log_in(world, &Login { session, ..login.clone() }).await?))
                 }
                 Self::Bare(address, bytes) => Unit::Bare(bare::Session::connect(world, *address, *bytes).await?),
                 Self::Device(disks) => Unit::Device(disks[index % disks.len()].clone()),

@@ -33,14 +33,11 @@ pub fn run(names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, 
     let config = folder.join("blockyard.toml");
     fs::write(&config, "silence = \"2m\"\n")?;
     let arguments = vec!["--config".to_owned(), config.to_string_lossy().into_owned()];
-    let (core, wrapper) = (None, Vec::new());
     let product = Product::launch(Launch {
         build: workspace::product()?,
         folder: folder.clone(),
         portals: vec![portal],
-        core,
         arguments,
-        wrapper,
         ..Launch::default()
     })?;
     make_pool(&product, &folder, DISKS, "1GiB")?;
