@@ -20,7 +20,7 @@ pub use disk::{DiskCommand, Light, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{GroupCommand, HostCommand, TargetCommand};
 pub use isns::IsnsCommand;
-pub use lab::{KeepingOptions, LabCommand, LoadOptions, RunOptions};
+pub use lab::{CompareOptions, KeepingOptions, LabCommand, LoadOptions, RunOptions};
 pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
 pub use serve::{IoChoice, ServeOptions};
@@ -153,7 +153,7 @@ pub enum Command {
 
 Units are read and nothing is written; sessions of other initiators are not touched. Exit code 1 when a rule is broken.")]
     Conform(ConformOptions),
-    /// The benchmark lab: run, load, genstream, checkstream
+    /// The benchmark lab: run, load, report, compare, genstream, checkstream
     #[command(
         subcommand,
         after_help = "Example:\n  blockyard lab run lab/scenarios/queue-depth.toml --out queue-depth.json"

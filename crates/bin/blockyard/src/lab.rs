@@ -1,9 +1,10 @@
 //! The door to the lab: `blockyard lab`.
 
-use crate::args::{Global, KeepingOptions, LabCommand, LoadOptions, RunOptions};
+use crate::args::{CompareOptions, Global, KeepingOptions, LabCommand, LoadOptions, RunOptions};
 use crate::conform::aim_of;
 use crate::failure::Failure;
 use crate::output::{Output, Rows};
+use ::lab::figure::Measure;
 use ::lab::load::Proof;
 use ::lab::measure::{self, Watch};
 use ::lab::peer::{Given, Means};
@@ -12,13 +13,16 @@ use ::lab::scenario::Scenario;
 use ::lab::target::Unit;
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use model::Size;
+use model::{Size, Timestamp};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// What two runs are compared in.
+const COMPARED: [Measure; 5] =
+    [Measure::Iops, Measure::P50, Measure::P99, Measure::ServerPerCommand, Measure::ClientPerCommand];
 const HEADER: &[&str] = &["POINT", "IOPS", "MB/S", "P50 US", "P99 US", "SERVER US", "CLIENT US"];
 
 /// Does what the lab is asked.
@@ -32,6 +36,8 @@ pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
             let (scenario, means) = load_of(options)?;
             measure(scenario, &means, &options.keeping, global)
         }
+        LabCommand::Report { runs, to } => report(runs, to, global),
+        LabCommand::Compare(options) => compare(options, global),
         LabCommand::Genstream { size, seed } => {
             Ok(::lab::stream::generate(&mut std::io::stdout().lock(), size.bytes(), *seed)?)
         }
@@ -43,12 +49,47 @@ pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
     }
 }
 
+fn kept(path: &Path) -> Result<Run> {
+    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Run::parse(&text).with_context(|| path.display().to_string())
+}
+
+fn report(runs: &[PathBuf], to: &Path, global: &Global) -> Result<(), Failure> {
+    let runs: Result<Vec<Run>> = runs.iter().map(|path| kept(path)).collect();
+    let written = ::lab::report::write(&runs?, to)?;
+    written.remarks.iter().for_each(|remark| eprintln!("{remark}"));
+    Output::new(global).said(&format!("{} ({} files in {})", written.page.display(), written.files.len(), to.display()))
+}
+
+fn compare(options: &CompareOptions, global: &Global) -> Result<(), Failure> {
+    let first = kept(&options.first)?;
+    let rows = match (&options.second, &options.axis, options.labels.as_slice()) {
+        (Some(second), ..) => ::lab::compare::runs(&first, &kept(second)?, &COMPARED),
+        (None, Some(axis), [one, other]) => ::lab::compare::labels(&first, axis, one, other, &COMPARED)?,
+        _ => return Err(Failure::Usage("name two runs, or an axis and two labels of it".to_owned())),
+    };
+    if rows.is_empty() {
+        return Err(anyhow!("the runs have no point in common").into());
+    }
+    let row = |row: &::lab::compare::Row| {
+        let labels: Vec<&str> = row.labels.values().map(String::as_str).collect();
+        let said = row.ratio.as_ref().map_or("not measured in both".to_owned(), |ratio| ratio.sentence(row.measure));
+        vec![labels.join(", "), row.measure.title().to_owned(), said]
+    };
+    let rows = rows.iter().map(row).collect();
+    Output::new(global).lines(&Rows { header: &["POINT", "MEASURE", "THE FIRST IS"], rows })
+}
+
 fn serve_bare(tell: &Path, spin: bool) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let written = tell.with_extension("new");
     fs::write(&written, listener.local_addr()?.to_string())?;
     fs::rename(written, tell)?;
     ::lab::bare::serve(&listener, spin)
+}
+
+fn unix_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn means() -> Result<Means> {
@@ -130,11 +171,11 @@ fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
 
 fn measured(scenario: Scenario, means: &Means, keeping: &KeepingOptions, global: &Global) -> Result<Run> {
     let all = scenario.points()?.len() as u64 * u64::from(scenario.rounds);
+    let (machine, begun) = (Machine::here(), Timestamp::from_unix(unix_seconds()).to_string());
     let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
     let (points, complete) = measure::run(&scenario, means, &mut watch)?;
     watch.bar.finish_and_clear();
-    let begun = watch.begun.clone();
-    let run = Run { format: FORMAT, scenario, machine: Machine::default(), begun, complete, points };
+    let run = Run { format: FORMAT, scenario, machine, begun, complete, points };
     if let Some(out) = &keeping.out {
         fs::write(out, serde_json::to_string(&run)?).with_context(|| format!("cannot write {}", out.display()))?;
     }
@@ -170,7 +211,6 @@ fn row(measured: &Measured) -> Vec<String> {
 /// What is left to do, on the terminal; and whether somebody has had enough.
 struct Progress {
     bar: ProgressBar,
-    begun: String,
     stopped: Arc<AtomicBool>,
 }
 
@@ -188,7 +228,7 @@ impl Progress {
                 }
             }
         })?;
-        Ok(Self { bar, begun: String::new(), stopped })
+        Ok(Self { bar, stopped })
     }
 }
 

@@ -19,6 +19,6 @@ pub mod run;
 pub mod scenario;
 pub mod stamp;
 pub mod stream;
-pub mod target;
 #[cfg(test)]
 mod synthetic;
+pub mod target;

@@ -3,6 +3,7 @@
 use crate::load::Proof;
 use crate::point::Point;
 use crate::scenario::Scenario;
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -95,6 +96,21 @@ pub struct Usage {
     pub cpu_seconds: f64,
     /// Resident memory at the end.
     pub resident_bytes: u64,
+}
+
+impl Run {
+    /// Reads what was kept.
+    ///
+    /// *Errors*: it is no run, or of a format that this build does not know.
+    pub fn parse(text: &[u8]) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        let head: Head = serde_json::from_slice(text).context("it is no run of the lab")?;
+        ensure!(head.format == FORMAT, "it has the format {}, and this build reads {FORMAT}", head.format);
+        serde_json::from_slice(text).context("it is no whole run of the lab")
+    }
 }
 
 impl Sample {

@@ -19,6 +19,21 @@ pub enum LabCommand {
   blockyard lab load iscsi://10.0.0.1/iqn.2026-11.com.example:db/0 reads=70 verify=true span=60s --overwrite
   blockyard lab load /dev/sdb pattern=sequential block=1MiB")]
     Load(LoadOptions),
+    /// Draw runs: one page, and each figure, table and run as a file of its own
+    #[command(after_help = "Example:\n  blockyard lab report queue-depth.json raid-levels.json --to report")]
+    Report {
+        /// What `run` has kept
+        #[arg(value_name = "RUN", required = true)]
+        runs: Vec<PathBuf>,
+        /// The folder for it
+        #[arg(long, value_name = "FOLDER", default_value = "report")]
+        to: PathBuf,
+    },
+    /// Say how two runs differ, or two labels of one: ratios, and how sure they are
+    #[command(after_help = "Example:
+  blockyard lab compare before.json after.json
+  blockyard lab compare data-path.json --axis peer --labels blockyard tgt")]
+    Compare(CompareOptions),
     /// Write a stream that shows afterwards what became of it
     #[command(after_help = "Example:\n  blockyard lab genstream 10GiB --seed 7 > /mnt/stream")]
     Genstream {
@@ -79,6 +94,23 @@ pub struct LoadOptions {
     pub overwrite: bool,
     #[command(flatten)]
     pub keeping: KeepingOptions,
+}
+
+/// What is compared.
+#[derive(Debug, Args)]
+pub struct CompareOptions {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub first: PathBuf,
+    /// Another one with the same points
+    #[arg(value_name = "RUN", required_unless_present = "axis")]
+    pub second: Option<PathBuf>,
+    /// The axis of the run whose labels are compared
+    #[arg(long, value_name = "AXIS", conflicts_with = "second", requires = "labels")]
+    pub axis: Option<String>,
+    /// The two labels
+    #[arg(long, value_name = "LABEL", num_args = 2, requires = "axis")]
+    pub labels: Vec<String>,
 }
 
 /// How often, and where it is kept.
