@@ -22,6 +22,8 @@ use std::rc::Rc;
 
 /// Bytes of a command that fills a unit, or reads it back.
 const WALK_BYTES: u64 = 64 << 10;
+/// How many of those are under way.
+const WALK_DEPTH: u32 = 8;
 
 type Judge = Rc<RefCell<Ledger>>;
 
@@ -49,7 +51,7 @@ pub async fn run<W: World>(
     seed: u64,
 ) -> Result<Sample> {
     let sessions = point.clients * point.sessions;
-    ensure!(sessions > 0 && point.depth > 0, "a load has a session and a depth");
+    ensure!(sessions > 0 && point.depths()[0] > 0, "a load has a session and a depth");
     ensure!(
         !point.verify || !matches!(way, Way::Bare(..)),
         "a server of bare bytes keeps nothing that could be verified"
@@ -66,8 +68,8 @@ pub async fn run<W: World>(
     let window = Window { from, to: from + point.span.duration() };
     let tallies: Rc<RefCell<Tallies>> = Rc::default();
     let mut running = Vec::new();
-    for (index, unit) in (0..).zip(units) {
-        let share = Share { index, of: sessions, of_unit: (index / distinct, sessions.div_ceil(distinct)) };
+    for ((index, unit), depth) in (0..).zip(units).zip(point.depths()) {
+        let share = Share { index, of: sessions, of_unit: (index / distinct, sessions.div_ceil(distinct)), depth };
         ensure!(point.largest() <= unit.bytes(), "a command of {} bytes does not fit the unit", point.largest());
         let source = Source::new(point, unit.bytes(), share, seed, world.now(), window, tallies.clone());
         let source = match judges.get((index % distinct) as usize) {
@@ -131,7 +133,7 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
         reads,
         block: Size::new(WALK_BYTES.min(point.unit.bytes())),
         blocks: Vec::new(),
-        depth: 8,
+        depth: WALK_DEPTH,
         think: Span::from_millis(0),
         rate: 0,
         ..point.clone()
@@ -139,7 +141,7 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
     let units = ends.units(point).min(point.clients * point.sessions);
     let window = Window { from: world.now(), to: Time(u64::MAX) };
     for (index, unit) in ends.open(world, units, true).await?.into_iter().enumerate() {
-        let share = Share { index: 0, of: 1, of_unit: (0, 1) };
+        let share = Share { index: 0, of: 1, of_unit: (0, 1), depth: once.depth };
         let mut source = Source::new(&once, unit.bytes(), share, 0, world.now(), window, Rc::default());
         if let Some(judge) = judges.get(index) {
             source = source.judged_by(judge.clone());

@@ -126,7 +126,7 @@ impl Means {
                 session: u16::try_from(index % 0x1_0000)?,
                 auth: InitiatorAuth::None,
                 digests: point.digests,
-                depth: point.depth,
+                depth: point.depths()[0].max(point.depth),
             })
         };
         let logins: Result<Vec<Login>> = (0..point.clients * point.sessions).map(login).collect();
@@ -187,7 +187,7 @@ impl Means {
                 session: (index % 0x1_0000) as u16,
                 auth: given.auth.clone(),
                 digests: point.digests,
-                depth: point.depth,
+                depth: point.depths()[0].max(point.depth),
             }
         };
         let logins = (0..point.clients * point.sessions).map(login).collect();

@@ -51,6 +51,8 @@ pub struct Share {
     pub of: u32,
     /// Its number among those of its unit, and how many those are.
     pub of_unit: (u32, u32),
+    /// Commands that it has under way at once.
+    pub depth: u32,
 }
 
 /// The commands of one session, one after the other.
@@ -144,7 +146,7 @@ impl Source {
         };
         let filler = filler(sizes.iter().map(|size| size.bytes).max().unwrap_or(0));
         let weights = sizes.iter().map(|size| size.weight).sum();
-        let (reads, depth) = (point.reads, point.depth);
+        let (reads, depth) = (point.reads, share.depth);
         Self {
             random,
             sizes,
@@ -176,7 +178,7 @@ impl Source {
 
     /// What comes next at `now`; a command that is given counts as under way.
     pub fn next(&mut self, now: Time) -> Due {
-        if now >= self.window.to || self.left == 0 {
+        if now >= self.window.to || self.left == 0 || self.depth == 0 {
             return Due::Over;
         }
         let due = match &mut self.pace {
@@ -320,7 +322,7 @@ mod tests {
     const WINDOW: Window = Window { from: Time(1_000), to: Time(1_000_000_000) };
 
     fn source(point: &Point) -> Source {
-        let share = Share { index: 0, of: 1, of_unit: (0, 1) };
+        let share = Share { index: 0, of: 1, of_unit: (0, 1), depth: point.depth };
         Source::new(point, 1 << 20, share, 7, Time(0), WINDOW, Rc::default())
     }
 
