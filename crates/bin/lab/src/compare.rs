@@ -76,12 +76,13 @@ impl Ratio {
     /// What it shows of a measure.
     #[must_use]
     pub fn verdict(&self, measure: Measure) -> Verdict {
-        let more_is_better = matches!(measure.sense(), Sense::Speed | Sense::Fairness);
-        match (self.low > 1.0, self.high < 1.0) {
-            (false, false) => Verdict::NotShown,
-            _ if self.rounds.len() < 2 => Verdict::NotShown,
-            (above, _) if above == more_is_better => Verdict::Better,
-            _ => Verdict::Worse,
+        let holds_one = self.low <= 1.0 && 1.0 <= self.high;
+        if holds_one || self.rounds.len() < 2 {
+            Verdict::NotShown
+        } else if measure.sense().better(self.median, 1.0) {
+            Verdict::Better
+        } else {
+            Verdict::Worse
         }
     }
 

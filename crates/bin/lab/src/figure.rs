@@ -143,6 +143,17 @@ pub fn holds(labels: &BTreeMap<String, String>, part: &BTreeMap<String, String>)
     part.iter().all(|(axis, label)| labels.get(axis) == Some(label))
 }
 
+impl Sense {
+    /// True when the first of two values is the better one.
+    #[must_use]
+    pub fn better(self, first: f64, second: f64) -> bool {
+        match self {
+            Self::Speed | Self::Fairness => first > second,
+            Self::Time | Self::Cost => first < second,
+        }
+    }
+}
+
 impl Measure {
     /// All of them, as tables order them.
     pub const ALL: [Self; 15] = [

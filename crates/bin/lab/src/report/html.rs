@@ -16,8 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const PAGE_STYLE: &str = include_str!("page.css");
 /// Nothing is fetched, run or embedded; the style sheets are of the page itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-const DISTANCE: &str = "Figures over distance (S3: throughput, copies and database loads over kilometres) are not here yet: \
-    there is no wide-area link in this lab so far, so that their axis has no data.";
 
 /// The page of these runs.
 pub fn page(runs: &[Run]) -> String {
@@ -42,7 +40,7 @@ pub fn page(runs: &[Run]) -> String {
                 section(body, runs, index, run);
             }
             comparisons(body, runs);
-            body.element("footer", &[], |footer| footer.leaf("p", &[("class", &"soft")], DISTANCE));
+            body.element("section", &[], beside::others);
         });
     });
     format!("<!DOCTYPE html>\n{}", page.finish())
@@ -111,7 +109,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
         for (number, figure) in scenario.figures.iter().enumerate() {
             let chart = Chart::of(run, figure, &PAPERS);
             section.leaf("h3", &[("id", &format!("figure-{index}-{number}"))], &figure.title);
-            section.element("figure", &[], |place| place.append(&Markup::made(draw::svg(&chart, false))));
+            section.element("figure", &[("tabindex", &0), ("aria-label", &figure.title)], |place| place.append(&Markup::made(draw::svg(&chart, false))));
             folded(section, "The figure as a table", |inside| values(inside, &chart));
             beside::draw(section, run, &chart);
         }

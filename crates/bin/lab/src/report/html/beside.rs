@@ -7,6 +7,9 @@ use super::{row, table, told};
 use crate::papers::{PAPERS, Printed};
 use crate::run::Run;
 
+const DISTANCE: &str = "Figures over distance (S3: throughput, CPU, copies and database loads over kilometres) are an axis without \
+    data: there is no wide-area link in this lab so far.";
+
 pub fn draw(body: &mut Markup, run: &Run, chart: &Chart<'_>) {
     let Some(printed) = chart.printed else { return };
     let title = PAPERS.paper.get(&printed.paper).map_or(printed.paper.as_str(), String::as_str);
@@ -23,6 +26,20 @@ pub fn draw(body: &mut Markup, run: &Run, chart: &Chart<'_>) {
         body.leaf("p", &[], "Where the paper contradicts itself, or misleads:");
         body.element("ul", &[], |list| contradictions.iter().for_each(|one| list.leaf("li", &[], &one.text)));
     }
+}
+
+/// What the papers say that no figure here stands beside.
+pub fn others(body: &mut Markup) {
+    body.leaf("h2", &[], "What the papers have, and this page does not");
+    body.leaf("p", &[], DISTANCE);
+    table(body, "The papers' other numbers", &["paper", "number", "why nothing of ours is beside it"], |rows| {
+        PAPERS.cited.iter().for_each(|one| row(rows, &[one.paper.clone(), one.text.clone(), one.why.clone()], &[]));
+    });
+    body.leaf("p", &[], "Where they contradict themselves, or mislead:");
+    let others = PAPERS.contradictions.iter().filter(|one| one.figures.is_empty());
+    body.element("ul", &[], |list| {
+        others.for_each(|one| list.leaf("li", &[], &format!("{}: {}", one.paper, one.text)))
+    });
 }
 
 fn numbers(body: &mut Markup, run: &Run, chart: &Chart<'_>, printed: &Printed) {
