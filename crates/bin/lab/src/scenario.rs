@@ -180,9 +180,14 @@ mod tests {
 
     #[test]
     fn figures_name_axes_and_labels_that_exist() {
-        let figure = "[[figure]]\ntitle = \"F\"\nform = \"lines\"\nx = \"depth\"\nmeasures = [\"iops\"]\nonly = { peer = \"tgt\" }\n";
+        let figure = "[[figure]]\ntitle = \"F\"\nform = \"lines\"\nx = \"depth\"\nmeasures = [\"iops\"]\nonly = { peer = \"tgt\" }\nbaseline = \"mixed\"\n";
         Scenario::parse(&format!("{TEXT}{figure}")).expect("it is right");
-        for (right, wrong) in [("\"depth\"\nm", "\"dept\"\nm"), ("\"tgt\" }", "\"lio\" }"), ("[\"iops\"]", "[]")] {
+        for (right, wrong) in [
+            ("\"depth\"\nm", "\"dept\"\nm"),
+            ("\"tgt\" }", "\"lio\" }"),
+            ("[\"iops\"]", "[]"),
+            ("\"mixed\"", "\"write\""),
+        ] {
             let text = format!("{TEXT}{}", figure.replace(right, wrong));
             let error = Scenario::parse(&text).expect_err(wrong);
             assert!(error.to_string().contains("the figure \"F\""), "{error:#}");
