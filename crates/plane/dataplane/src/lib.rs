@@ -22,6 +22,7 @@ mod locate;
 mod logins;
 mod pool;
 mod portal;
+mod reach;
 mod recording;
 pub mod registry;
 pub mod seat;

@@ -5,6 +5,7 @@ use crate::connection;
 use crate::events::Events;
 use crate::limits::Limits;
 use crate::pool::OpenPool;
+use crate::reach::Units;
 use crate::recording::Recordings;
 use crate::registry::{LoginPlace, Registry};
 use crate::unit::{self, Done, Ran, Unit};
@@ -96,7 +97,7 @@ pub struct Seat<W: World> {
     /// What sessions that were here since then see, one for all of a host in a target through a portal group.
     lun_maps: RefCell<BTreeMap<(Name, Name, u16), Rc<LunMap>>>,
     /// The units at home here.
-    pub units: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
+    pub units: Units<W>,
     /// The pools at home here.
     pub pools: RefCell<BTreeMap<Name, Rc<OpenPool<W>>>>,
     /// What has happened, on all shards.
@@ -111,7 +112,7 @@ pub struct Seat<W: World> {
 impl<W: World> Seat<W> {
     /// Whatever is open is let go of as it is, as when the process ends. For simulations, whose process does not.
     pub fn abandon(&self) {
-        self.units.take();
+        drop(std::mem::take(&mut *self.units.borrow_mut()));
         self.pools.take().into_values().for_each(|pool| pool.abandon());
     }
 
@@ -128,7 +129,7 @@ impl<W: World> Seat<W> {
             access: RefCell::default(),
             access_epoch: Cell::new(0),
             lun_maps: RefCell::default(),
-            units: RefCell::default(),
+            units: Units::default(),
             pools: RefCell::default(),
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
             events: ticket.events,

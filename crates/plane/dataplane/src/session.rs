@@ -1,11 +1,12 @@
 //! One session in full feature phase: which units it sees, and what it leaves behind.
 
 use crate::access::{LunEntry, LunMap, target_port};
+use crate::reach::Reach;
 use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
 use crate::seat::{Letter, Seat};
 use iscsi::{Negotiated, SessionType};
 use model::VolumeId;
-use scsi::{Incoming, InitiatorPort, NexusId, Waiting};
+use scsi::{InitiatorPort, NexusId};
 use shard::World;
 use shard::mailbox::{self, Receiver, Sender};
 use std::collections::BTreeMap;
@@ -30,8 +31,8 @@ pub struct Session<W: World> {
     tag: u16,
     luns: Rc<LunMap>,
     access_epoch: u64,
-    /// The units that know this nexus, their homes, and our commands for them that wait for data.
-    attached: BTreeMap<VolumeId, (usize, Arc<Incoming>)>,
+    /// The units that know this nexus, under their LUNs. A session sees no unit under two.
+    attached: BTreeMap<u16, Reach<W>>,
 }
 
 /// The addresses of a connection's two ends.
@@ -111,33 +112,24 @@ impl<W: World> Session<W> {
     }
 
     /// The unit under `lun`, which knows this nexus from now on.
-    pub fn find(&mut self, lun: u64) -> Option<LunEntry> {
+    pub fn find(&mut self, lun: u64) -> Option<&mut Reach<W>> {
         let number = scsi::Lun(lun).number()?;
-        let entry = *self.luns.get(&number)?;
-        if !self.attached.contains_key(&entry.unit) {
-            self.attach(entry);
+        if !self.attached.contains_key(&number) {
+            let entry = *self.luns.get(&number)?;
+            self.attach(number, entry);
         }
-        Some(entry)
-    }
-
-    /// A command for the unit under `lun` waits for its data from now on.
-    pub fn enrol(&mut self, lun: u64) -> Option<Waiting> {
-        let unit = self.find(lun)?.unit;
-        self.attached.get(&unit).map(|(_, incoming)| incoming.enter())
-    }
-
-    /// What CDBs for the unit are judged against; unknown where the unit has its home on another shard.
-    pub fn shape(&self, entry: LunEntry) -> Option<scsi::Shape> {
-        if entry.home == self.seat.index { self.seat.unit(entry.unit).map(|unit| unit.shape()) } else { None }
+        self.attached.get_mut(&number)
     }
 
     /// All units that the session sees.
     pub fn units(&mut self) -> Vec<LunEntry> {
-        let entries: Vec<LunEntry> = self.luns.values().copied().collect();
-        for &entry in entries.iter().filter(|entry| !self.attached.contains_key(&entry.unit)).collect::<Vec<_>>() {
-            self.attach(entry);
+        let luns = self.luns.clone();
+        for (&number, &entry) in &*luns {
+            if !self.attached.contains_key(&number) {
+                self.attach(number, entry);
+            }
         }
-        entries
+        luns.values().copied().collect()
     }
 
     /// The numbers of all units that the session sees, as REPORT LUNS tells them.
@@ -148,16 +140,15 @@ impl<W: World> Session<W> {
     /// The initiator has read the list of units, and need not be told that it changed.
     pub fn inventory_reported(&self) {
         let nexus = self.nexus();
-        for (&unit, &(home, _)) in &self.attached {
-            let entry = LunEntry { unit, home, read_only: false };
-            self.at_home(entry, move |unit| unit.inventory_reported(nexus));
+        for reach in self.attached.values() {
+            self.at_home(reach.entry, move |unit| unit.inventory_reported(nexus));
         }
     }
 
     /// Commands for the unit under `lun` ended with a connection, and the unit tells so.
     pub fn commands_lost(&mut self, lun: u64) {
         let nexus = self.nexus();
-        if let Some(entry) = self.find(lun) {
+        if let Some(entry) = self.find(lun).map(|reach| reach.entry) {
             self.at_home(entry, move |unit| unit.commands_lost(nexus));
         }
     }
@@ -186,7 +177,7 @@ impl<W: World> Session<W> {
     /// Units whose nexus this was forget it.
     pub async fn leave(self) {
         let nexus = self.nexus();
-        for (unit, (home, _)) in self.attached {
+        for LunEntry { unit, home, .. } in self.attached.into_values().map(|reach| reach.entry) {
             self.seat
                 .call(home, move |seat| async move {
                     if let Some(unit) = seat.unit(unit) {
@@ -198,29 +189,29 @@ impl<W: World> Session<W> {
         self.seat.registry.leave(self.id);
     }
 
-    fn attach(&mut self, entry: LunEntry) {
+    fn attach(&mut self, number: u16, entry: LunEntry) {
         let nexus = self.nexus();
         let initiator = InitiatorPort { name: self.initiator.clone(), isid: self.isid };
         let port = target_port(&self.target, self.tag);
-        let incoming = Arc::new(Incoming::default());
-        self.attached.insert(entry.unit, (entry.home, incoming.clone()));
+        let reach = Reach::new(entry);
+        let incoming = reach.incoming.clone();
+        self.attached.insert(number, reach);
         self.at_home(entry, move |unit| unit.attach(nexus, initiator, port, incoming, entry.read_only));
     }
 
     /// Units that are still seen report that the inventory has changed; those that are not forget the nexus.
     fn tell_of_inventory(&mut self) {
         let nexus = self.nexus();
-        let seen: BTreeMap<VolumeId, LunEntry> = self.luns.values().map(|&entry| (entry.unit, entry)).collect();
-        for (unit, (home, incoming)) in std::mem::take(&mut self.attached) {
-            match seen.get(&unit) {
-                Some(&entry) => {
+        let seen: BTreeMap<VolumeId, (u16, LunEntry)> =
+            self.luns.iter().map(|(&number, &entry)| (entry.unit, (number, entry))).collect();
+        for mut reach in std::mem::take(&mut self.attached).into_values() {
+            match seen.get(&reach.entry.unit) {
+                Some(&(number, entry)) => {
                     self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
-                    self.attached.insert(unit, (home, incoming));
+                    reach.lead_to(entry);
+                    self.attached.insert(number, reach);
                 }
-                None => {
-                    let entry = LunEntry { unit, home, read_only: true };
-                    self.at_home(entry, move |unit| unit.detach(nexus));
-                }
+                None => self.at_home(reach.entry, move |unit| unit.detach(nexus)),
             }
         }
     }

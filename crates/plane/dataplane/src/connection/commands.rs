@@ -34,17 +34,17 @@ where
         let clock = Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
         let reads = command.expected_data_in_bytes > 0;
         let written = command.data_out.len() as u64;
-        let entry = session.find(command.lun.0);
+        let found = session.find(command.lun.0).map(|reach| (reach.entry, reach.unit(&self.seat)));
         let nexus = session.nexus();
-        let (Some(entry), false) = (entry, command.cdb.first() == Some(&REPORT_LUNS)) else {
+        let is_there = found.is_some();
+        let (Some((entry, unit)), false) = (found, command.cdb.first() == Some(&REPORT_LUNS)) else {
             let cdb = scsi::Cdb::new(&command.cdb);
             let luns = session.lun_numbers();
-            let outcome = match entry {
-                Some(_) => {
-                    session.inventory_reported();
-                    scsi::absent::report_luns(cdb, &luns)
-                }
-                None => scsi::absent::execute(cdb, &luns),
+            let outcome = if is_there {
+                session.inventory_reported();
+                scsi::absent::report_luns(cdb, &luns)
+            } else {
+                scsi::absent::execute(cdb, &luns)
             };
             self.respond(Done { task, outcome, written, needed: None, clock, ended: began });
             return;
@@ -57,7 +57,7 @@ where
             self.seat.post(entry.home, Letter::Execute(errand));
             return;
         }
-        match self.seat.unit(entry.unit) {
+        match unit {
             Some(unit) => {
                 if let Poll::Ready(done) =
                     self.running.start((self.run)(unit, Ran { task, nexus, command, reads, clock }))

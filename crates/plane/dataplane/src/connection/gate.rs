@@ -1,7 +1,7 @@
 //! The gate: a command is judged by its header, before its data is solicited and memory is taken for it.
 
 use super::commands::response;
-use crate::limits::Limits;
+use crate::seat::Seat;
 use crate::session::Session;
 use iscsi::pdu::Lun;
 use iscsi::target::{Enrolment, Gate, Response, Verdict};
@@ -11,7 +11,7 @@ use shard::World;
 /// Judges for one session.
 pub(super) struct UnitGate<'a, W: World> {
     pub(super) session: Option<&'a mut Session<W>>,
-    pub(super) limits: &'a Limits,
+    pub(super) seat: &'a Seat<W>,
 }
 
 impl<W: World> Gate for UnitGate<'_, W> {
@@ -22,21 +22,22 @@ impl<W: World> Gate for UnitGate<'_, W> {
         }
         let cdb = scsi::Cdb::new(cdb);
         let Some(session) = self.session.as_mut() else { return Verdict::Take };
-        let Some(entry) = session.find(lun.0) else {
+        let Some(reach) = session.find(lun.0) else {
             return refuse(response(scsi::absent::execute(cdb, &[])));
         };
-        if session.shape(entry).is_some_and(|shape| scsi::judge(cdb, &shape).is_err()) {
+        // What is at home on another shard is judged there.
+        if reach.unit(self.seat).is_some_and(|unit| scsi::judge(cdb, &unit.shape()).is_err()) {
             // The unit may have something to say that ranks before the refusal.
             return Verdict::Forgo;
         }
-        if data_out_bytes > SMALL_BYTES && block::pool::taken_bytes() > self.limits.buffer_bytes_max {
+        if data_out_bytes > SMALL_BYTES && block::pool::taken_bytes() > self.seat.limits.buffer_bytes_max {
             return refuse(Response::status(Status::TaskSetFull.code()));
         }
         Verdict::Take
     }
 
     fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
-        self.session.as_mut()?.enrol(lun.0).map(|waiting| Box::new(waiting) as Enrolment)
+        self.session.as_mut()?.find(lun.0).map(|reach| Box::new(reach.enrol()) as Enrolment)
     }
 }
 

@@ -29,7 +29,7 @@ where
     pub(super) fn manage(&mut self, request: TaskManagement) {
         let Some(session) = self.session.as_mut() else { return };
         let nexus = session.nexus();
-        let one = session.find(request.lun.0).map(|entry| vec![entry]);
+        let one = session.find(request.lun.0).map(|reach| vec![reach.entry]);
         let found = match request.function {
             TaskFunction::AbortTask => {
                 request.referenced.ok_or(TaskFunctionOutcome::TaskDoesNotExist).and_then(|task| {
