@@ -1,4 +1,5 @@
-//! What CI and developers run: `cargo xtask tidy`, `conformance`, `differential`, `power-cut`, `links`, `crowd`, `vm`, `bench`.
+//! What CI and developers run: `cargo xtask tidy`, `conformance`, `differential`, `power-cut`, `links`, `crowd`, `vm`, `bench`,
+//! `instructions`.
 //!
 //! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
 //! not go well.
@@ -8,6 +9,7 @@ mod client;
 mod conformance;
 mod crowd;
 mod differential;
+mod instructions;
 mod links;
 mod power_cut;
 mod tidy;
@@ -39,6 +41,8 @@ enum Task {
     Crowd(crowd::Options),
     /// Measures our target and tgtd in turn with the same client
     Bench(bench::Options),
+    /// Counts the product's instructions per command, and finds rows that take more than they did
+    Instructions(instructions::Options),
     /// Takes links below portals down and back, between network namespaces
     Links(links::Options),
     /// Boots Debian's kernel and lets its initiator use a target of ours
@@ -64,6 +68,7 @@ fn run(task: Task) -> Result<bool> {
         Task::PowerCut(options) => power_cut::run(&options),
         Task::Crowd(options) => crowd::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Instructions(options) => instructions::run(&workspace::root(), &options),
         Task::Links(options) => links::run(&options),
         Task::Vm(options) => vm::run(&options),
         Task::Tidy => tidy::run(&workspace::root()),

@@ -1,0 +1,92 @@
+//! The data plane on its machine, with units that one host sees.
+
+use crate::counted::{CountedWorld, Counter};
+use anyhow::{Result, anyhow};
+use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use model::{
+    Access, Backend, Call, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy, Presentation,
+    Proof, Report, Size, Target, VolumeId, VolumeName, VolumeSpec,
+};
+use shard::mailbox::{self, Sender};
+use shard::{StreamOptions, World};
+use sim::Sim;
+use std::net::SocketAddr;
+
+/// What hosts log in to.
+pub const TARGET: &str = "iqn.2026-11.io.blockyard:counted";
+/// Bytes of a logical block.
+pub const BLOCK_BYTES: u32 = 512;
+/// Bytes of a unit.
+pub const UNIT_BYTES: u64 = 4 << 20;
+
+/// A data plane that runs until its machine ends.
+pub struct Array {
+    post: Sender<Call>,
+}
+
+impl Array {
+    /// It runs with so many shards, which take turns on the machine's one core.
+    pub fn start(machine: &Sim, shards: usize, counter: &Counter) -> Result<Self> {
+        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 30, cache_bytes: 8 << 20 });
+        let (post, inbox) = mailbox::channel();
+        let mut inbox = Some(inbox);
+        let node = NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("array")?, seat: [2; 16] };
+        for ticket in tickets::<CountedWorld>(limits, &StreamOptions::default()) {
+            let orders = if ticket.index == 0 { inbox.take() } else { None };
+            let seat = Seat::take(CountedWorld::new(machine, counter), ticket);
+            if let Some(orders) = orders {
+                let (_, address_changes) = mailbox::channel();
+                let facts = Facts { io: "sim".to_owned(), node: node.clone(), addresses: Vec::new(), address_changes };
+                machine.spawn(conduct(seat, orders, facts));
+            }
+        }
+        Ok(Self { post })
+    }
+
+    /// So many units are seen by everybody as LUNs from 0 on, through `portal`. They have their homes on the shards in turn.
+    pub async fn furnish(&self, units: u16, backend: &Backend, portal: SocketAddr) -> Result<()> {
+        let (host, target) = (name("everybody")?, name("target")?);
+        let mut presentations = Vec::new();
+        for lun in 0..units {
+            let volume: VolumeName = format!("unit{lun}").parse().map_err(|why| anyhow!("{why}"))?;
+            let volume_id = VolumeId::from_bytes(u128::from(lun).to_be_bytes());
+            let spec = VolumeSpec {
+                name: volume.clone(),
+                id: volume_id,
+                size: Size::new(UNIT_BYTES),
+                block_bytes: BLOCK_BYTES,
+                backend: backend.clone(),
+            };
+            self.order(Order::CreateVolume(spec)).await?;
+            let (host, target) = (host.clone(), target.clone());
+            let (groups, read_only) = (Vec::new(), false);
+            presentations.push(Presentation { volume, volume_id, host, target, lun, groups, read_only });
+        }
+        let (initiators, proof) = (Initiators::Any, Proof::default());
+        let access = Access {
+            targets: vec![Target { name: target, iqn: TARGET.parse().map_err(|why| anyhow!("{why}"))? }],
+            portals: vec![Portal { address: portal, policy: PortalPolicy::default() }],
+            hosts: vec![Host { name: host, initiators, networks: Vec::new(), proof }],
+            presentations,
+            ..Access::default()
+        };
+        self.order(Order::SetAccess(access)).await?;
+        self.order(Order::OpenPortal { address: portal }).await?;
+        Ok(())
+    }
+
+    async fn order(&self, order: Order) -> Result<Report> {
+        let (tell, told) = mailbox::channel();
+        let call = Call::new(order, move |answer| {
+            // Whoever asked waits.
+            let _ = tell.send(answer);
+        });
+        self.post.send(call).map_err(|_| anyhow!("the data plane has stopped"))?;
+        let answer = told.receive().await.ok_or_else(|| anyhow!("the data plane has stopped"))?;
+        answer.map_err(|refusal| anyhow!("refused: {refusal}"))
+    }
+}
+
+fn name(text: &str) -> Result<Name> {
+    text.parse().map_err(|why| anyhow!("{why}"))
+}

@@ -1,0 +1,149 @@
+//! A steady load through the whole data plane, from login on, in one process that does nothing by chance: for callgrind to
+//! count the product's instructions (`cargo xtask instructions`). Prints how many commands were counted, as JSON.
+
+// The futures of a command are as deep as the sleeves that it passes.
+#![recursion_limit = "256"]
+
+mod array;
+mod counted;
+mod session;
+
+use anyhow::{Result, ensure};
+use array::Array;
+use clap::{Parser, ValueEnum};
+use counted::{Counter, Entries};
+use model::Backend;
+use session::{Session, Work};
+use shard::World;
+use sim::{NetworkFaults, Sim};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+#[derive(Clone, Parser)]
+struct Options {
+    /// What lies below the units
+    #[arg(long, value_enum, default_value_t = Below::Null)]
+    below: Below,
+    /// Bytes of a command
+    #[arg(long, default_value_t = 4096)]
+    bytes: u32,
+    /// Write instead of reading
+    #[arg(long)]
+    writes: bool,
+    /// Header and data digests
+    #[arg(long)]
+    digests: bool,
+    /// Commands of a session that are under way
+    #[arg(long, default_value_t = 32)]
+    depth: u64,
+    /// Sessions that work
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    sessions: u16,
+    /// Sessions that have logged in and do nothing
+    #[arg(long, default_value_t = 0)]
+    idle: u16,
+    /// Units
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    luns: u16,
+    /// Which of them a session uses
+    #[arg(long, value_enum, default_value_t = Aim::All)]
+    aim: Aim,
+    /// Shards
+    #[arg(long, default_value_t = 1)]
+    shards: usize,
+    /// Commands of a session that are counted
+    #[arg(long, default_value_t = 1000)]
+    commands: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Below {
+    /// Nothing
+    Null,
+    /// Memory
+    Ram,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Aim {
+    /// One after the other
+    All,
+    /// That of its own number: at home where the session is, when there are as many units as shards
+    Own,
+    /// The next number's: at home on the next shard then
+    Next,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let total = u64::from(options.sessions) * options.commands;
+    let Entries { turns, socket_calls } = Sim::new(1).run(async move |world| measure(&world, &options).await)?;
+    println!("{{\"commands\": {total}, \"turns\": {turns}, \"socket_calls\": {socket_calls}}}");
+    Ok(())
+}
+
+async fn measure(world: &Sim, options: &Options) -> Result<Entries> {
+    let quiet = Duration::from_micros(20);
+    let faults = NetworkFaults {
+        delay: quiet..=quiet,
+        buffer_bytes: 4 << 20,
+        split_per_million: 0,
+        short_per_million: 0,
+        ..NetworkFaults::default()
+    };
+    world.network().set_faults(faults);
+    let portal = SocketAddr::from(([10, 0, 0, 2], 3260));
+    let counter = Counter::default();
+    let array = Array::start(&world.add_node(portal.ip()), options.shards, &counter)?;
+    let backend = if options.below == Below::Null { Backend::Null } else { Backend::Ram };
+    array.furnish(options.luns, &backend, portal).await?;
+    let mut sessions = Vec::new();
+    for number in 0..options.sessions + options.idle {
+        sessions.push(Session::log_in(world, portal, number, options.digests).await?);
+    }
+    let idle = sessions.split_off(usize::from(options.sessions));
+    if options.below == Below::Ram {
+        for lun in 0..options.luns {
+            sessions[0].fill(u64::from(lun)).await?;
+        }
+    }
+    // Every unit has told its unit attention then and done a command, and everything that grows with use has grown.
+    let warm_up = (2 * options.depth).max(2 * u64::from(options.luns));
+    let sessions = at_once(world, sessions, options, warm_up).await?;
+    let told_before: u64 = sessions.iter().map(Session::unit_attentions).sum();
+    counter.run(true);
+    let sessions = at_once(world, sessions, options, options.commands).await?;
+    counter.run(false);
+    let told: u64 = sessions.iter().map(Session::unit_attentions).sum();
+    ensure!(told == told_before, "{} commands were told a unit attention while they were counted", told - told_before);
+    drop((sessions, idle));
+    Ok(counter.entries())
+}
+
+/// The sessions have sent so many commands each, beside each other.
+async fn at_once(world: &Sim, sessions: Vec<Session>, options: &Options, commands: u64) -> Result<Vec<Session>> {
+    let count = sessions.len();
+    let ended: Rc<RefCell<Vec<Result<Session>>>> = Rc::default();
+    let luns = u64::from(options.luns);
+    for mut session in sessions {
+        let number = u64::from(session.number());
+        let (lun, lun_step) = match options.aim {
+            Aim::All => (number, 1),
+            Aim::Own => (number, 0),
+            Aim::Next => (number + 1, 0),
+        };
+        let Options { depth, bytes, writes, .. } = *options;
+        let work = Work { commands, depth, bytes, writes, lun, lun_step, luns };
+        let ended = ended.clone();
+        world.spawn(async move {
+            let ran = session.run(work).await;
+            ended.borrow_mut().push(ran.map(|()| session));
+        });
+    }
+    while ended.borrow().len() < count {
+        world.sleep(Duration::from_micros(100)).await;
+    }
+    ended.take().into_iter().collect()
+}

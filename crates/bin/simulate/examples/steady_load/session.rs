@@ -1,0 +1,182 @@
+//! A session of our own initiator, which keeps so many commands under way.
+
+use crate::array::{BLOCK_BYTES, TARGET, UNIT_BYTES};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use block::{Buf, Rope};
+use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
+use iscsi::login::InitiatorConfig;
+use iscsi::pdu::{Isid, Lun, TaskAttribute};
+use iscsi::{DigestOffer, Gathered, IscsiName};
+use shard::{Stream, StreamOptions, World};
+use sim::{Sim, SimStream};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+const READ_16: u8 = 0x88;
+const WRITE_16: u8 = 0x8A;
+const CHECK_CONDITION: u8 = 2;
+
+/// What a session sends.
+#[derive(Clone, Copy)]
+pub struct Work {
+    /// Commands.
+    pub commands: u64,
+    /// How many of them are under way at once.
+    pub depth: u64,
+    /// Bytes of each.
+    pub bytes: u32,
+    /// True when they write.
+    pub writes: bool,
+    /// The first command's unit,
+    pub lun: u64,
+    /// how many further each command's is than the one's before,
+    pub lun_step: u64,
+    /// and how many there are.
+    pub luns: u64,
+}
+
+/// A session in full feature phase.
+pub struct Session {
+    machine: Connection,
+    stream: SimStream,
+    world: Sim,
+    /// Its number among the sessions.
+    number: u16,
+    /// What is written.
+    data: Rope,
+    /// Commands so far.
+    sent: u64,
+    unit_attentions: u64,
+}
+
+impl Session {
+    /// The login with this number has succeeded, with both digests or none.
+    pub async fn log_in(world: &Sim, portal: SocketAddr, number: u16, digests: bool) -> Result<Self> {
+        let name = |text: &str| IscsiName::parse(text).context("this is no iSCSI name");
+        let mut login = InitiatorConfig::new(name("iqn.2026-11.io.blockyard:load")?, Some(name(TARGET)?));
+        let [high, low] = number.to_be_bytes();
+        login.isid = Isid([0x80, 0, 0, 0, high, low]);
+        let digest = if digests { DigestOffer::Required } else { DigestOffer::Never };
+        (login.offer.header_digest, login.offer.data_digest) = (digest, digest);
+        let mut seed = [0; 32];
+        world.random(&mut seed);
+        let machine = Connection::new(Rc::new(Config::new(login)), seed, world.now());
+        let stream = world.connect(portal, StreamOptions::default()).await?;
+        let (world, data) = (world.clone(), Rope::new());
+        let mut session = Self { machine, stream, world, number, data, sent: 0, unit_attentions: 0 };
+        match session.next().await? {
+            Event::FullFeature(_) => Ok(session),
+            other => bail!("the login came to {other:?}"),
+        }
+    }
+
+    /// All commands have ended with GOOD, but for those that were told a unit attention.
+    pub async fn run(&mut self, work: Work) -> Result<()> {
+        let (mut sent, mut ended) = (0, 0);
+        if self.data.len() != work.bytes as usize {
+            self.data = Rope::from(Buf::copy_of(&vec![0x5A; work.bytes as usize]));
+        }
+        while ended < work.commands {
+            while sent < work.commands && sent - ended < work.depth {
+                let lun = (work.lun + sent * work.lun_step) % work.luns;
+                self.submit(lun, &work)?;
+                sent += 1;
+            }
+            match self.next().await? {
+                Event::Completed(done) => self.judge(&done)?,
+                other => bail!("heard {other:?} instead of an answer"),
+            }
+            ended += 1;
+            // Everything that has come is taken before anything is sent: so does a host's driver, too.
+            while let Some(event) = self.machine.poll_event() {
+                match event {
+                    Event::Completed(done) => self.judge(&done)?,
+                    other => bail!("heard {other:?} instead of an answer"),
+                }
+                ended += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each block of the unit is written once.
+    pub async fn fill(&mut self, lun: u64) -> Result<()> {
+        let bytes = 128 << 10;
+        let commands = UNIT_BYTES / u64::from(bytes) + 1;
+        self.run(Work { commands, depth: 1, bytes, writes: true, lun, lun_step: 0, luns: lun + 1 }).await
+    }
+
+    /// Its number among the sessions.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// How many commands were told a unit attention instead of being done.
+    pub fn unit_attentions(&self) -> u64 {
+        self.unit_attentions
+    }
+
+    fn judge(&mut self, done: &Completion) -> Result<()> {
+        if done.status == CHECK_CONDITION && scsi::Sensed::parse(&done.sense).is_some_and(|sense| sense.key == 6) {
+            self.unit_attentions += 1;
+            return Ok(());
+        }
+        ensure!(done.status == 0, "a command came to status {:#04x}, sense {:02x?}", done.status, done.sense);
+        Ok(())
+    }
+
+    fn submit(&mut self, lun: u64, work: &Work) -> Result<()> {
+        let places = UNIT_BYTES / u64::from(work.bytes);
+        let blocks = work.bytes / BLOCK_BYTES;
+        // Scattered, and each place once before any comes again: there are a power of two of them, and the factor is odd.
+        let lba = self.sent.wrapping_mul(0x9E37_79B9_7F4A_7C15) % places * u64::from(blocks);
+        self.sent += 1;
+        let mut cdb = [0; 16];
+        cdb[0] = if work.writes { WRITE_16 } else { READ_16 };
+        cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+        cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+        let (data_out, data_in) =
+            if work.writes { (Some(self.data.clone()), DataIn::None) } else { (None, DataIn::Discard(work.bytes)) };
+        let lun = Lun(scsi::Lun::of(u16::try_from(lun)?).0);
+        let command = Command { lun, cdb: cdb.into(), attribute: TaskAttribute::Simple, data_out, data_in };
+        self.machine.submit(command).map(drop).map_err(|_| anyhow!("the session takes no command"))
+    }
+
+    async fn next(&mut self) -> Result<Event> {
+        poll_fn(|cx| {
+            loop {
+                if let Some(event) = self.machine.poll_event() {
+                    return Poll::Ready(Ok(event));
+                }
+                match self.turn(cx) {
+                    Ok(true) => {}
+                    Ok(false) => return Poll::Pending,
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Sends what there is, and receives once; false when nothing could be done.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool> {
+        let mut progress = false;
+        while self.machine.wants_to_send() {
+            let mut slices = Gathered::new();
+            self.machine.gather(&mut slices);
+            let sent = self.stream.poll_write(cx, &slices);
+            drop(slices);
+            let Poll::Ready(sent) = sent else { break };
+            self.machine.handle_transmitted(sent?);
+            progress = true;
+        }
+        match self.stream.poll_read(cx, self.machine.receive_into()) {
+            Poll::Pending => return Ok(progress),
+            Poll::Ready(Ok(0)) => self.machine.handle_peer_closed(),
+            Poll::Ready(len) => self.machine.handle_received(len?, self.world.now()),
+        }
+        Ok(true)
+    }
+}

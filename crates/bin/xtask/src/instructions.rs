@@ -1,0 +1,201 @@
+//! How many instructions of the product a command takes, counted by callgrind, and that no row takes more than it did.
+//!
+//! The load is `simulate`'s example `steady_load`: the whole data plane between simulated sockets and our own initiator, from
+//! one seed. It says where the product begins and ends, and only what lies between is counted.
+
+mod rows;
+
+use crate::workspace;
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use rows::{ROWS, Row};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the rows took when they were last blessed, in instructions per command.
+const KEPT: &str = "crates/bin/xtask/instructions.toml";
+/// A row may grow by so much before it fails: another compiler or C library moves it by less.
+const GROWTH_MAX: f64 = 1.03;
+/// A row may be so much longer than the row that it is measured against.
+const AGAINST_MAX: f64 = 1.10;
+/// Where the product begins and ends in the example.
+const TOGGLES: [&str; 2] = ["steady_load::counted::inside*", "steady_load::counted::outside*"];
+/// Callgrind counts an instruction that repeats itself once for each byte; long copies do not use it then.
+const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=1073741824";
+
+#[derive(Args)]
+pub struct Options {
+    /// Keep what was counted as what the rows take from now on
+    #[arg(long)]
+    bless: bool,
+    /// Only the rows whose names hold this
+    #[arg(long, value_name = "TEXT", conflicts_with = "bless")]
+    only: Option<String>,
+    /// Leave callgrind's file of each row in this folder, for callgrind_annotate
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
+}
+
+/// What the example says of its run.
+#[derive(Deserialize)]
+struct Ran {
+    commands: u64,
+    socket_calls: u64,
+}
+
+/// What a command of a row took.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    instructions: f64,
+    socket_calls: f64,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    /// Row → instructions per command.
+    instructions: BTreeMap<String, u64>,
+}
+
+/// Counts and prints; false when a row takes more than it may.
+pub fn run(root: &Path, options: &Options) -> Result<bool> {
+    let example = build(root)?;
+    let kept = Kept::read(root)?;
+    let scratch = tempfile::tempdir()?;
+    let folder = options.keep.as_deref().unwrap_or(scratch.path());
+    println!("{:<52} {:>12} {:>12} {:>8} {:>13}", "instructions per command", "now", "kept", "", "socket calls");
+    let mut counted: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut findings = Vec::new();
+    for row in ROWS.iter().filter(|row| options.only.as_ref().is_none_or(|text| row.name.contains(text))) {
+        let Count { instructions, socket_calls } =
+            count(&example, row, folder).with_context(|| format!("cannot count \"{}\"", row.name))?;
+        counted.insert(row.name, instructions);
+        let before = kept.instructions.get(row.name).copied();
+        let (shown, change) = before.map_or_else(Default::default, |before| {
+            (before.to_string(), format!("{:+.1} %", (instructions / before as f64 - 1.0) * 100.0))
+        });
+        println!("{:<52} {instructions:>12.0} {shown:>12} {change:>8} {socket_calls:>13.3}", row.name);
+        findings
+            .extend(row.against.and_then(|other| judge_growth(row.name, instructions, other, *counted.get(other)?)));
+        if !options.bless {
+            findings.extend(judge(row.name, instructions, before));
+        }
+    }
+    if options.bless {
+        Kept { instructions: counted.iter().map(|(&name, &count)| (name.to_owned(), count.round() as u64)).collect() }
+            .write(root)?;
+    }
+    findings.iter().for_each(|finding| println!("{finding}"));
+    println!("{} rows, {} findings", counted.len(), findings.len());
+    Ok(findings.is_empty())
+}
+
+/// What is wrong with a row that took `before` when it was blessed.
+fn judge(name: &str, now: f64, before: Option<u64>) -> Option<String> {
+    let Some(before) = before else {
+        return Some(format!("\"{name}\" is not in {KEPT}: run `cargo xtask instructions --bless`"));
+    };
+    (now > before as f64 * GROWTH_MAX).then(|| {
+        format!(
+            "\"{name}\" takes {now:.0} instructions, and took {before}: find what was added, or bless it and say why"
+        )
+    })
+}
+
+/// What is wrong with a row that should take what the row `other` takes.
+fn judge_growth(name: &str, now: f64, other: &str, others: f64) -> Option<String> {
+    (now > others * AGAINST_MAX).then(|| {
+        let percent = (now / others - 1.0) * 100.0;
+        format!("\"{name}\" takes {percent:.1} % more than \"{other}\"; at most 10 % is promised")
+    })
+}
+
+/// The example, built as the product is.
+fn build(root: &Path) -> Result<PathBuf> {
+    let arguments = ["build", "--release", "--quiet", "--locked", "--package", "simulate", "--example", "steady_load"];
+    let built = Command::new("cargo").args(arguments).current_dir(root).status().context("cannot start cargo")?;
+    ensure!(built.success(), "the load could not be built");
+    Ok(workspace::target_folder().join("release/examples/steady_load"))
+}
+
+fn count(example: &Path, row: &Row, folder: &Path) -> Result<Count> {
+    let profile = folder.join(format!("{}.callgrind", row.name.replace([' ', ',', '/'], "-")));
+    let out = Command::new("valgrind")
+        .args(["--quiet", "--tool=callgrind"])
+        .args(TOGGLES.map(|toggle| format!("--toggle-collect={toggle}")))
+        .arg(format!("--callgrind-out-file={}", profile.display()))
+        .arg(example)
+        .args(row.arguments)
+        .env("GLIBC_TUNABLES", TUNABLES)
+        .output()
+        .context("cannot start valgrind; it is in Debian's package of that name")?;
+    ensure!(out.status.success(), "the load failed: {}", String::from_utf8_lossy(&out.stderr).trim());
+    let ran: Ran = serde_json::from_slice(&out.stdout).context("the load did not say what it has done")?;
+    let total = total(&fs::read_to_string(&profile)?)?;
+    ensure!(
+        total > 0 && ran.commands > 0,
+        "nothing was counted: are the functions {TOGGLES:?} in {}?",
+        example.display()
+    );
+    let commands = ran.commands as f64;
+    Ok(Count { instructions: total as f64 / commands, socket_calls: ran.socket_calls as f64 / commands })
+}
+
+/// The instructions in a profile of callgrind.
+fn total(profile: &str) -> Result<u64> {
+    match profile.lines().find_map(|line| line.strip_prefix("totals: ")) {
+        Some(total) => total.trim().parse().context("callgrind's total is no number"),
+        None => bail!("callgrind's profile has no total"),
+    }
+}
+
+impl Kept {
+    fn read(root: &Path) -> Result<Self> {
+        let text = fs::read_to_string(root.join(KEPT)).with_context(|| format!("cannot read {KEPT}"))?;
+        toml::from_str(&text).with_context(|| format!("{KEPT} is not as expected"))
+    }
+
+    fn write(&self, root: &Path) -> Result<()> {
+        let head = "# Instructions of the product per command, as `cargo xtask instructions --bless` counted them.\n\
+                    # A row that grows by more than 3 % fails.\n\n";
+        let text = format!("{head}{}", toml::to_string(self)?);
+        fs::write(root.join(KEPT), text).with_context(|| format!("cannot write {KEPT}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_fails_when_it_grows_by_more_than_three_percent() {
+        assert_eq!(judge("row", 1030.0, Some(1000)), None);
+        assert_eq!(judge("row", 500.0, Some(1000)), None);
+        assert!(judge("row", 1031.0, Some(1000)).is_some_and(|finding| finding.contains("1031")));
+        assert!(judge("row", 1.0, None).is_some_and(|finding| finding.contains("--bless")));
+    }
+
+    #[test]
+    fn row_fails_when_it_takes_a_tenth_more_than_the_one_beside() {
+        assert_eq!(judge_growth("many", 1099.0, "one", 1000.0), None);
+        assert!(judge_growth("many", 1101.0, "one", 1000.0).is_some());
+    }
+
+    #[test]
+    fn total_is_found_in_a_profile() {
+        assert_eq!(total("events: Ir\nsummary: 1\n\nfn=(1) a\n1 5\n\ntotals: 56\n").ok(), Some(56));
+        assert!(total("events: Ir\n").is_err());
+    }
+
+    #[test]
+    fn rows_are_named_once_and_stand_behind_what_they_are_measured_against() {
+        for (at, row) in ROWS.iter().enumerate() {
+            let before = &ROWS[..at];
+            assert!(before.iter().all(|other| other.name != row.name), "{}", row.name);
+            assert!(row.against.is_none_or(|name| before.iter().any(|other| other.name == name)), "{}", row.name);
+        }
+    }
+}
