@@ -218,6 +218,9 @@ fn remarks(run: &Run, figure: &Figure, shown: &[&Measured]) -> Vec<String> {
     for (reason, points) in reasons {
         remarks.push(format!("Not measured here: {}: {reason}.", shared(&points)));
     }
+    if shown.is_empty() {
+        remarks.push("The run has none of the points of this figure.".into());
+    }
     let waiting = shown.iter().filter(|one| one.samples.is_empty() && one.untried.is_none()).count();
     if waiting > 0 {
         remarks.push(format!("Not measured: the run was ended before {waiting} of {} points.", shown.len()));

@@ -61,6 +61,19 @@ fn cells_of_a_heat_map_lie_within_their_panel() {
 }
 
 #[test]
+fn what_a_run_left_out_is_said() {
+    let mut run = synthetic::run();
+    run.complete = false;
+    run.points.truncate(2);
+    run.points[1].samples.clear();
+    let page = html::page(std::slice::from_ref(&run));
+    parsed(&page);
+    assert!(page.contains("This run was ended before every round was made."));
+    assert!(page.contains("the run was ended before 1 of 2 points."));
+    assert!(page.contains("The run has none of the points of this figure."), "the bars are of depth 16");
+}
+
+#[test]
 fn page_is_whole_and_asks_for_nothing() {
     let run = synthetic::run();
     let text = html::page(&[run.clone(), run]);
