@@ -119,8 +119,8 @@ impl<'a> Chart<'a> {
                 series.push(Series::of(rest, figure, &labels, &shown));
             }
         }
-        name(&mut series, run);
         series.retain(|series| series.points.iter().flatten().any(|one| !one.samples.is_empty()));
+        name(&mut series, run, figure);
         let printed = papers.printed(figure);
         let panels = figure.measures.iter().map(|&measure| Panel::of(measure, &series, printed)).collect();
         let bottom = Bottom::of(figure, labels, printed);
@@ -145,11 +145,13 @@ impl<'a> Series<'a> {
     }
 }
 
-/// Names every series by the labels in which it differs from another, in the order of the axes.
-fn name(series: &mut [Series<'_>], run: &Run) {
+/// Names every series by the labels in which it differs from another, in the order of the axes; one that is alone by all that
+/// the figure does not ask for.
+fn name(series: &mut [Series<'_>], run: &Run, figure: &Figure) {
+    let alone = series.len() == 1;
     let differs = |name: &str| series.iter().any(|one| one.labels.get(name) != series[0].labels.get(name));
-    let axes: Vec<&str> =
-        run.scenario.axes.iter().map(|axis| axis.name.as_str()).filter(|name| differs(name)).collect();
+    let told = |name: &str| differs(name) || (alone && !figure.only.contains_key(name));
+    let axes: Vec<&str> = run.scenario.axes.iter().map(|axis| axis.name.as_str()).filter(|name| told(name)).collect();
     for one in series {
         let words = axes.iter().filter_map(|axis| {
             let label = one.labels.get(*axis)?;

@@ -77,7 +77,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
         section.leaf("h2", &[], &headed(runs, index));
         let samples: usize = run.points.iter().map(|point| point.samples.len()).sum();
         let told = format!(
-            "Scenario {}, begun {}: {} points, {} rounds asked for, {samples} samples. Lines and bars show the median of the \
+            "Scenario {}, begun {}: points: {}, rounds asked for: {}, samples: {samples}. Lines and bars show the median of the \
              rounds, whiskers the least and the greatest.",
             scenario.name,
             run.begun,

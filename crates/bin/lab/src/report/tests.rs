@@ -67,7 +67,9 @@ fn what_a_run_left_out_is_said() {
     run.points.truncate(2);
     run.points[1].samples.clear();
     let page = html::page(std::slice::from_ref(&run));
-    parsed(&page);
+    let document = parsed(&page);
+    let named = |node: &roxmltree::Node<'_, '_>| node.text() == Some("blockyard, 100 % read");
+    assert!(document.descendants().any(|node| named(&node)), "a line that is alone has its name");
     assert!(page.contains("This run was ended before every round was made."));
     assert!(page.contains("the run was ended before 1 of 2 points."));
     assert!(page.contains("The run has none of the points of this figure."), "the bars are of depth 16");

@@ -78,7 +78,11 @@ fn claims(body: &mut Markup, run: &Run, printed: &Printed) {
                 );
             }
             for held in held {
-                let verdict = if held.agrees { "agrees" } else { "does not agree" };
+                let verdict = match held.agrees {
+                    _ if held.ours.rounds.len() < 2 => "one round shows nothing",
+                    true => "agrees",
+                    false => "does not agree",
+                };
                 row(
                     rows,
                     &[one.what.clone(), told(&held.labels)],
