@@ -8,7 +8,7 @@ use crate::target::{self, Kind, PoolShape, Setup, Target, Unit};
 use ::iscsi::IscsiName;
 use ::iscsi::login::InitiatorAuth;
 use anyhow::{Context, Result, bail, ensure};
-use model::Level;
+use model::{Level, WritePolicy};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -77,6 +77,10 @@ impl Means {
             Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
             Peer::Tgt if point.backing == Backing::Pool => Some("tgtd has no pools".to_owned()),
             _ if point.disk != DiskModel::None => Some("disks are not modelled yet".to_owned()),
+            _ if point.write != WritePolicy::Through => Some("the policies of writes are not driven yet".to_owned()),
+            _ if (point.cores, point.daemons) != (1, 1) => {
+                Some("several cores and daemons are not driven yet".to_owned())
+            }
             Peer::Tgt if !has_program("tgtd") => Some("tgtd is not installed (Debian: tgt)".to_owned()),
             _ => None,
         }
@@ -214,4 +218,18 @@ fn pool_of(point: &Point, folder: &Path) -> PoolShape {
 fn has_program(name: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin")]).any(|folder| folder.join(name).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_nothing_drives_are_not_measured_as_if_they_were() {
+        let (means, plain) = (Means::default(), Point::default());
+        assert_eq!(means.lacks(&plain), None);
+        let told = |point: Point| means.lacks(&point).is_some_and(|why| why.contains("not driven yet"));
+        assert!(told(Point { write: WritePolicy::Back, ..plain.clone() }));
+        assert!(told(Point { cores: 2, ..plain.clone() }) && told(Point { daemons: 4, ..plain }));
+    }
 }
