@@ -47,21 +47,35 @@ macro_rules! each {
     };
 }
 
+/// The same of an operation. Memory answers at once; the way below everything else is long, and its future would be moved with
+/// every command of every unit, were it not apart.
+macro_rules! awaited {
+    ($store:expr, $device:ident => $call:expr) => {
+        match $store {
+            Store::Volume($device) => Box::pin($call).await,
+            Store::Volume512($device) => Box::pin($call).await,
+            Store::File($device) => Box::pin($call).await,
+            Store::Ram($device) => $call.await,
+            Store::Null($device) => $call.await,
+        }
+    };
+}
+
 impl<W: World> BlockDevice for Store<W> {
     fn geometry(&self) -> Geometry {
         each!(self, device => device.geometry())
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        each!(self, device => device.read(extent).await)
+        awaited!(self, device => device.read(extent))
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        each!(self, device => device.write(start, data).await)
+        awaited!(self, device => device.write(start, data))
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        each!(self, device => device.write_atomic(start, data).await)
+        awaited!(self, device => device.write_atomic(start, data))
     }
 
     fn atomic_bytes_max(&self) -> u32 {
@@ -69,15 +83,15 @@ impl<W: World> BlockDevice for Store<W> {
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        each!(self, device => device.flush(after).await)
+        awaited!(self, device => device.flush(after))
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        each!(self, device => device.discard(extent).await)
+        awaited!(self, device => device.discard(extent))
     }
 
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
-        each!(self, device => device.run(extent).await)
+        awaited!(self, device => device.run(extent))
     }
 
     fn space(&self) -> Option<Space> {
