@@ -11,7 +11,7 @@ pub enum LabCommand {
     /// Measure a scenario
     #[command(after_help = "Example:
   blockyard lab run lab/scenarios/queue-depth.toml --out queue-depth.json
-  blockyard lab run lab/scenarios/queue-depth.toml --only peer=blockyard --only depth=32 --rounds 1")]
+  blockyard lab run lab/scenarios/queue-depth.toml --only cache=cached --only depth=30 --rounds 1")]
     Run(RunOptions),
     /// Put a load on a unit of any target, or on a file or disk
     #[command(after_help = "Example:
@@ -32,7 +32,7 @@ pub enum LabCommand {
     /// Say how two runs differ, or two labels of one: ratios, and how sure they are
     #[command(after_help = "Example:
   blockyard lab compare before.json after.json
-  blockyard lab compare data-path.json --axis peer --labels blockyard tgt")]
+  blockyard lab compare targets.json --axis target --labels blockyard tgt")]
     Compare(CompareOptions),
     /// Write a stream that shows afterwards what became of it
     #[command(after_help = "Example:\n  blockyard lab genstream 10GiB --seed 7 > /mnt/stream")]
@@ -54,7 +54,7 @@ pub enum LabCommand {
         size: Option<Size>,
     },
     /// Serve bare bytes, for the lab itself
-    #[command(hide = true)]
+    #[command(hide = true, after_help = "Example:\n  blockyard lab serve-bare --tell address --spin")]
     ServeBare {
         /// The file that is told the address
         #[arg(long, value_name = "FILE")]
