@@ -155,6 +155,18 @@ pub trait BlockDevice {
         0
     }
 
+    /// What [`BlockDevice::read`] comes to, where that is known without waiting for anything. With `None` nothing was
+    /// done, and it takes a [`BlockDevice::read`] to know.
+    fn read_at_once(&self, _extent: Extent) -> Option<Result<Rope, IoError>> {
+        None
+    }
+
+    /// What [`BlockDevice::write`] comes to, where that can be done without waiting for anything. With `None` nothing was
+    /// done, and it takes a [`BlockDevice::write`] to do it.
+    fn write_at_once(&self, _start: Lba, _data: &View) -> Option<Result<Written, IoError>> {
+        None
+    }
+
     /// Everything written before this call survives power loss.
     ///
     /// *Errors*: after a failed flush nothing written since the last good one may be believed; the
@@ -198,6 +210,12 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     }
     fn atomic_bytes_max(&self) -> u32 {
         (**self).atomic_bytes_max()
+    }
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        (**self).read_at_once(extent)
+    }
+    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+        (**self).write_at_once(start, data)
     }
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         (**self).flush(after).await

@@ -234,7 +234,10 @@ impl<W: World> Seat<W> {
     async fn run_errand(self: Rc<Self>, errand: Errand) {
         let Errand { unit, ran, back } = errand;
         let done = match self.unit(unit) {
-            Some(unit) => unit::run(unit, ran).await,
+            Some(unit) => match unit::run_at_once(&unit, &ran) {
+                Some(done) => done,
+                None => unit::run(unit, ran).await,
+            },
             None => unit::absent(ran),
         };
         // A session that is gone takes no answers.

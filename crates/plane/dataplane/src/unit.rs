@@ -118,6 +118,24 @@ pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     Done { task, outcome, written, needed, clock, ended: metered.end() }
 }
 
+/// Runs a command that ends before anything else happens; `None` of one that may not, which has not begun then.
+pub fn run_at_once<W: World>(unit: &Unit<W>, ran: &Ran) -> Option<Done> {
+    let Ran { task, nexus, ref command, reads, clock } = *ran;
+    let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
+    let metered = unit.meter.begin(&unit.world, &unit.latencies, clock);
+    let written = command.data_out.len() as u64;
+    let needed = match outcome.status {
+        _ if reads => None,
+        // It is done, so its CDB names what came.
+        Status::Good if written > 0 => Some(written),
+        _ => needed_by(command.cdb, &unit.logical_unit.shape()),
+    };
+    if outcome.status == Status::ReservationConflict {
+        unit.tell_of_conflict(nexus, command.cdb);
+    }
+    Some(Done { task, outcome, written, needed, clock, ended: metered.end() })
+}
+
 /// Answers a command for a unit that is not there any more.
 pub fn absent(ran: Ran) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);

@@ -54,13 +54,14 @@ impl<H, T: Tagged> Session<H, T> {
         self.tasks.insert(task)
     }
 
-    /// The task is forgotten; its place is open again.
-    pub(crate) fn remove(&mut self, id: TaskId) -> Option<T> {
-        let task = self.tasks.remove(id)?;
+    /// The task is forgotten; its place is open again. True when it lived.
+    pub(crate) fn remove(&mut self, id: TaskId) -> bool {
+        let Some(task) = self.tasks.find(id) else { return false };
         let count = if task.is_immediate() { &mut self.immediate } else { &mut self.ordered };
         *count -= 1;
+        self.tasks.remove(id);
         self.open();
-        Some(task)
+        true
     }
 
     /// The tag of the task is the initiator's again, though the task lives.

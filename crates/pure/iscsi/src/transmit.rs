@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 /// Payloads up to this size are copied beside their header, which costs less than a reference of their own.
-pub(crate) const INLINE_BYTES_MAX: usize = 8 << 10;
+pub(crate) const INLINE_BYTES_MAX: usize = 2 << 10;
 /// A piece of a large payload below this size is copied all the same.
 const REFERENCE_BYTES_MIN: usize = 1 << 10;
 /// Copied bytes up to which answers are queued; the rest waits in its tasks.
@@ -23,7 +23,7 @@ const FLOODED_FLAT_BYTES: usize = ROOM_FLAT_BYTES + (128 << 10);
 const IDLE_BYTES: usize = 4 << 10;
 
 /// The pieces of one vectored send.
-pub type Gathered<'a> = SmallVec<[IoSlice<'a>; 64]>;
+pub type Gathered<'a> = SmallVec<[IoSlice<'a>; 128]>;
 
 /// Output that was queued and not yet taken by the socket.
 #[derive(Debug, Default)]
@@ -295,14 +295,14 @@ mod tests {
         let mut transmit = Transmit::default();
         let large = Rope::from(Buf::zeroed(64 << 10));
         transmit.push(&[1; 48], &[2; 100]);
-        transmit.push_rope(&[3; 48], &[], &large, 0..4096);
-        transmit.push_rope(&[3; 48], &[], &large, 4096..65536);
+        transmit.push_rope(&[3; 48], &[], &large, 0..2048);
+        transmit.push_rope(&[3; 48], &[], &large, 2048..65536);
         transmit.push(&[1; 48], &[]);
         let mut slices = Gathered::new();
         transmit.gather(&mut slices);
         let lens: Vec<usize> = slices.iter().map(|slice| slice.len()).collect();
-        assert_eq!(lens, [148 + 48 + 4096 + 48, 61440, 48]);
+        assert_eq!(lens, [148 + 48 + 2048 + 48, 63488, 48]);
         let part = large.parts().next().expect("one part");
-        assert_eq!(slices[1].as_ptr(), part[4096..].as_ptr(), "the payload was not copied");
+        assert_eq!(slices[1].as_ptr(), part[2048..].as_ptr(), "the payload was not copied");
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Bench {
     /// How many operations may still go through before the others wait.
     pub permits: Cell<usize>,
     pub failure: Cell<Option<IoErrorKind>>,
+    /// True when what needs no permit that is not there is done at once.
+    pub at_once: Cell<bool>,
     /// Blocks that cannot be read until they are written.
     pub bad: RefCell<BTreeSet<u64>>,
     /// Which of several bad blocks an error names.
@@ -69,6 +71,7 @@ impl Bench {
             ops: RefCell::default(),
             permits: Cell::new(usize::MAX),
             failure: Cell::new(None),
+            at_once: Cell::new(false),
             bad: RefCell::default(),
             names_last_bad: Cell::new(false),
             atomic_bytes: Cell::new(8 * block_bytes),
@@ -139,6 +142,12 @@ impl BlockDevice for Bench {
     }
     fn atomic_bytes_max(&self) -> u32 {
         self.atomic_bytes.get()
+    }
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        if self.at_once.get() { self.read(extent).now_or_never() } else { None }
+    }
+    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+        if self.at_once.get() { self.write(start, data.clone()).now_or_never() } else { None }
     }
     async fn flush(&self, _: Written) -> Result<Stable, IoError> {
         self.begin(Op::Flush, Extent::default()).await?;
@@ -237,7 +246,8 @@ pub(crate) fn run(unit: &LogicalUnit<Bench>, nexus: NexusId, cdb: &[u8], data: &
         Ok(need) => {
             let given = need.data_out.min(command.data_out_expected) as usize;
             command.data_out = command.data_out.slice(..given);
-            let outcome = now(unit.execute(nexus, command));
+            let at_once = unit.execute_at_once(nexus, &command);
+            let outcome = at_once.unwrap_or_else(|| now(unit.execute(nexus, command)));
             assert!(outcome.data_in.len() as u64 <= need.data_in, "an answer is no longer than it was judged to be");
             outcome
         }

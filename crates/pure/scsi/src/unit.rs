@@ -1,5 +1,6 @@
 //! A logical unit: a block device as initiators see it.
 
+mod at_once;
 mod execute;
 mod nexus;
 

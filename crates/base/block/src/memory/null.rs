@@ -32,16 +32,11 @@ impl Null {
     pub fn grow(&self, blocks: Blocks) {
         self.geometry.set(super::grown(self.geometry.get(), blocks));
     }
-}
 
-impl BlockDevice for Null {
-    fn geometry(&self) -> Geometry {
-        self.geometry.get()
-    }
-
-    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        self.geometry.get().admit(extent)?;
-        let mut missing = extent.len.bytes(self.geometry.get().block_bytes);
+    fn zeros_of(&self, extent: Extent) -> Result<Rope, IoError> {
+        let geometry = self.geometry.get();
+        geometry.admit(extent)?;
+        let mut missing = extent.len.bytes(geometry.block_bytes);
         let mut rope = Rope::new();
         while missing > 0 {
             let here = missing.min(ZERO_BYTES as u64);
@@ -51,9 +46,31 @@ impl BlockDevice for Null {
         Ok(rope)
     }
 
-    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+    fn swallow(&self, start: Lba, data: &View) -> Result<Written, IoError> {
         self.geometry.get().extent_of(start, data.len())?;
         Ok(Written::attest())
+    }
+}
+
+impl BlockDevice for Null {
+    fn geometry(&self) -> Geometry {
+        self.geometry.get()
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.zeros_of(extent)
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.swallow(start, &data)
+    }
+
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        Some(self.zeros_of(extent))
+    }
+
+    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+        Some(self.swallow(start, data))
     }
 
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {

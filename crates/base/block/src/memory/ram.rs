@@ -76,6 +76,38 @@ impl Ram {
         })
     }
 
+    /// The content of `extent`, in the slabs where it lies.
+    fn share(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry.get().admit(extent)?;
+        let directories = self.directories.borrow();
+        let mut rope = Rope::new();
+        for piece in self.pieces(extent.start, self.bytes_of(extent)) {
+            let directory = directories[piece.slab / DIRECTORY_SLABS].as_ref();
+            let slab = directory.map(|directory| &directory.0[piece.slab % DIRECTORY_SLABS]);
+            let slab = slab.filter(|slab| !slab.is_empty()).unwrap_or(&self.zeros);
+            rope.push(slab.slice(piece.range));
+        }
+        Ok(rope)
+    }
+
+    /// Copies `data` into its slabs.
+    fn keep(&self, start: Lba, data: &View) -> Result<Written, IoError> {
+        self.geometry.get().extent_of(start, data.len())?;
+        let mut directories = self.directories.borrow_mut();
+        let mut done = 0;
+        for piece in self.pieces(start, data.len()) {
+            let directory = directories[piece.slab / DIRECTORY_SLABS].get_or_insert_with(Directory::new);
+            let slab = &mut directory.0[piece.slab % DIRECTORY_SLABS];
+            let here = piece.range.len();
+            let old = std::mem::take(slab);
+            let mut buf = if old.is_empty() { Buf::resident(SLAB_BYTES) } else { resident(old) };
+            buf[piece.range].copy_from_slice(&data[done..done + here]);
+            *slab = buf.freeze();
+            done += here;
+        }
+        Ok(Written::attest())
+    }
+
     fn bytes_of(&self, extent: Extent) -> usize {
         usize::try_from(extent.len.bytes(self.geometry.get().block_bytes)).expect("memory is addressable")
     }
@@ -107,21 +139,16 @@ impl BlockDevice for Ram {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        self.geometry.get().admit(extent)?;
-        let directories = self.directories.borrow();
-        let mut rope = Rope::new();
-        for piece in self.pieces(extent.start, self.bytes_of(extent)) {
-            let directory = directories[piece.slab / DIRECTORY_SLABS].as_ref();
-            let slab = directory.map(|directory| &directory.0[piece.slab % DIRECTORY_SLABS]);
-            let slab = slab.filter(|slab| !slab.is_empty()).unwrap_or(&self.zeros);
-            rope.push(slab.slice(piece.range));
-        }
-        Ok(rope)
+        self.share(extent)
+    }
+
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        Some(self.share(extent))
     }
 
     /// Nothing of it survives the process, and nothing can come between.
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.write(start, data).await
+        self.keep(start, &data)
     }
 
     fn atomic_bytes_max(&self) -> u32 {
@@ -129,20 +156,11 @@ impl BlockDevice for Ram {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.geometry.get().extent_of(start, data.len())?;
-        let mut directories = self.directories.borrow_mut();
-        let mut done = 0;
-        for piece in self.pieces(start, data.len()) {
-            let directory = directories[piece.slab / DIRECTORY_SLABS].get_or_insert_with(Directory::new);
-            let slab = &mut directory.0[piece.slab % DIRECTORY_SLABS];
-            let here = piece.range.len();
-            let old = std::mem::take(slab);
-            let mut buf = if old.is_empty() { Buf::resident(SLAB_BYTES) } else { resident(old) };
-            buf[piece.range].copy_from_slice(&data[done..done + here]);
-            *slab = buf.freeze();
-            done += here;
-        }
-        Ok(Written::attest())
+        self.keep(start, &data)
+    }
+
+    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+        Some(self.keep(start, data))
     }
 
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {

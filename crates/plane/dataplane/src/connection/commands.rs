@@ -57,15 +57,12 @@ where
             self.seat.post(entry.home, Letter::Execute(errand));
             return;
         }
-        match unit {
-            Some(unit) => {
-                if let Poll::Ready(done) =
-                    self.running.start((self.run)(unit, Ran { task, nexus, command, reads, clock }))
-                {
-                    self.respond(done);
-                }
-            }
-            None => self.respond(unit::absent(Ran { task, nexus, command, reads, clock })),
+        let ran = Ran { task, nexus, command, reads, clock };
+        let Some(unit) = unit else { return self.respond(unit::absent(ran)) };
+        if let Some(done) = unit::run_at_once(&unit, &ran) {
+            self.respond(done);
+        } else if let Poll::Ready(done) = self.running.start((self.run)(unit, ran)) {
+            self.respond(done);
         }
     }
 

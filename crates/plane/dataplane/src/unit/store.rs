@@ -82,6 +82,14 @@ impl<W: World> BlockDevice for Store<W> {
         each!(self, device => device.atomic_bytes_max())
     }
 
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        each!(self, device => device.read_at_once(extent))
+    }
+
+    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+        each!(self, device => device.write_at_once(start, data))
+    }
+
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
         awaited!(self, device => device.flush(after))
     }

@@ -40,6 +40,7 @@ impl<T> Slab<T> {
     }
 
     /// Gives `value` a place.
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> TaskId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { generation: 0, value: None });
@@ -73,6 +74,21 @@ impl<T> Slab<T> {
         place.generation = place.generation.wrapping_add(1);
         self.free.push(id.index);
         Some(value)
+    }
+
+    /// As [`Slab::remove`], for a value that nobody wants: it is dropped where it is. True when it was there.
+    pub(crate) fn clear(&mut self, id: TaskId) -> bool {
+        let Some(place) = self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)
+        else {
+            return false;
+        };
+        let was_there = place.value.is_some();
+        if was_there {
+            place.value = None;
+            place.generation = place.generation.wrapping_add(1);
+            self.free.push(id.index);
+        }
+        was_there
     }
 
     /// All values, by place.

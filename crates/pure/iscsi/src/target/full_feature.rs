@@ -291,7 +291,7 @@ impl FullFeature {
 
     /// A command whose connection is lost has ended.
     pub(crate) fn forget(&mut self, id: TaskId) {
-        if self.remove(id).is_some() {
+        if self.remove(id) {
             self.deliver();
         }
     }
@@ -301,22 +301,22 @@ impl FullFeature {
         (0..self.roster.len()).filter(move |&other| other != slot)
     }
 
-    /// Forgets a task and what it holds.
-    pub(crate) fn remove(&mut self, id: TaskId) -> Option<Task> {
-        let task = self.session.remove(id)?;
+    /// Forgets a task and what it holds. True when it lived.
+    pub(crate) fn remove(&mut self, id: TaskId) -> bool {
+        let Some(task) = self.session.find(id) else { return false };
         if let Kind::Command(command) = &task.kind {
             self.held_bytes -= command.held_bytes;
         }
         if task.slot.is_none() {
             self.orphans -= 1;
         }
-        Some(task)
+        self.session.remove(id)
     }
 
     /// Forgets a task that the driver gave up.
     pub(crate) fn abort(&mut self, link: &mut Link, id: TaskId) {
         let closed = self.session.window.is_closed();
-        if self.remove(id).is_some() && closed {
+        if self.remove(id) && closed {
             // No answer will tell the initiator that it may go on.
             self.send_window(link);
         }

@@ -31,7 +31,7 @@ impl FullFeature {
         // Never more than the initiator expects.
         let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
         let (residual, read_residual) = command.residuals(&response);
-        link.responding.push_back(Responding {
+        let answer = Responding {
             task: id,
             tag,
             residual,
@@ -44,8 +44,24 @@ impl FullFeature {
             data_in_bytes: 0,
             data_in_pdus: 0,
             response,
-        });
+        };
+        if link.responding.is_empty() && link.transmit.has_room() && !self.is_left(&answer) {
+            // Most answers are of one PDU, and find nobody before them.
+            return self.finish(link, answer);
+        }
+        link.responding.push_back(answer);
         self.pump(link);
+    }
+
+    /// Queues the last PDU of an answer.
+    fn finish(&mut self, link: &mut Link, answer: Responding) {
+        // Its place is open again, and the PDU itself says so.
+        self.remove(answer.task);
+        let stat_sn = link.take_stat_sn();
+        self.send_status(link, &answer, stat_sn);
+        if link.recovers {
+            link.keep_answer(stat_sn, answer);
+        }
     }
 
     /// Queues PDUs of waiting answers while the output has room.
@@ -60,11 +76,7 @@ impl FullFeature {
                 self.send_next_data_in(link, &mut answer);
                 link.responding.push_front(answer);
             } else {
-                // Its place is open again, and the PDU itself says so.
-                self.remove(answer.task);
-                let stat_sn = link.take_stat_sn();
-                self.send_status(link, &answer, stat_sn);
-                link.keep_answer(stat_sn, answer);
+                self.finish(link, answer);
             }
         }
     }

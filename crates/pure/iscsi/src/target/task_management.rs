@@ -81,14 +81,15 @@ impl FullFeature {
 
     /// The answer to a function, behind [`FullFeature::finish_doomed`].
     pub(crate) fn respond_task_management(&mut self, link: &mut Link, id: TaskId, outcome: TaskFunctionOutcome) {
-        if !self.session.find(id).is_some_and(|task| matches!(task.kind, Kind::TaskManagement)) {
+        let Some(task) = self.session.find(id) else { return };
+        if !matches!(task.kind, Kind::TaskManagement) {
             return;
         }
-        let Some(task) = self.remove(id) else { return };
+        let tag = task.tag;
+        self.remove(id);
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let stat_sn = link.take_stat_sn();
-        let response =
-            TaskManagementResponse { outcome, initiator_task_tag: task.tag, stat_sn, exp_cmd_sn, max_cmd_sn };
+        let response = TaskManagementResponse { outcome, initiator_task_tag: tag, stat_sn, exp_cmd_sn, max_cmd_sn };
         let mut header = [0; 48];
         response.emit(SegmentLengths::NONE, &mut header);
         link.push_status(&header, &[]);

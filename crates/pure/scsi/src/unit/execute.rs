@@ -72,7 +72,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    fn failed(&self, failure: Failure) -> Outcome {
+    pub(super) fn failed(&self, failure: Failure) -> Outcome {
         if matches!(failure, Failure::Status(Status::ReservationConflict)) {
             self.counters.count_conflict();
         }
@@ -99,9 +99,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::Read => Work::Read(request.extent),
             Verb::Write => {
                 let data = blocks_of(data_out, data_out_expected, request.need.data_out, geometry)?;
-                // FUA is in the second byte of every WRITE but WRITE (6), whose second byte is of its address.
-                let fua = request.cdb.operation_code() >= 0x20 && request.cdb.bit(1, 3);
-                Work::Write(request.extent.start, data, fua)
+                Work::Write(request.extent.start, data, is_forced(&request))
             }
             _ => Work::Other(Box::new(Job { nexus, tag, request, data_out, data_out_expected, geometry })),
         };
@@ -111,7 +109,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Tells the nexus what it must hear first, and refuses what cannot be done.
-    fn admit(&self, nexus: NexusId, cdb: Cdb, geometry: Geometry) -> Result<Request, Failure> {
+    pub(super) fn admit(&self, nexus: NexusId, cdb: Cdb, geometry: Geometry) -> Result<Request, Failure> {
         let shape = self.shape_of(geometry);
         let operation = Operation::find(cdb, shape.offered());
         let quiet = operation.is_ok_and(Operation::is_quiet);
@@ -247,7 +245,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// What stands for one of the blocks that `bytes` from `start` on fill is not valid any more.
-    fn about_to_write(&self, start: Lba, bytes: usize) {
+    pub(super) fn about_to_write(&self, start: Lba, bytes: usize) {
         if self.tokens.are_some_valid() {
             let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
             self.tokens.cancel(Extent { start, len: Blocks(blocks) });
@@ -358,6 +356,11 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
     let attribute = if request.operation.is_sanitize() { TaskAttribute::HeadOfQueue } else { command.attribute };
     let alone = request.operation.runs_alone();
     Ok(Claim { nexus, tag: command.tag, attribute, extent, alone, is_part: false })
+}
+
+/// FUA of a WRITE. It is in the second byte of every one but WRITE (6), whose second byte is of its address.
+pub(super) fn is_forced(request: &Request) -> bool {
+    request.cdb.operation_code() >= 0x20 && request.cdb.bit(1, 3)
 }
 
 /// The data that came with a command which needs `need` bytes: as much of it as the initiator has.

@@ -286,6 +286,7 @@ fn execute_is_a_small_future() {
     assert!(size <= 400, "the future of execute has {size} bytes");
 }
 
+mod at_once;
 mod atomic;
 mod management;
 mod medium;

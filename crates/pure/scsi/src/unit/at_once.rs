@@ -1,0 +1,55 @@
+//! The short way of READ and WRITE: nobody holds them back, and the device does them without waiting.
+
+use super::LogicalUnit;
+use super::execute::is_forced;
+use crate::command::{Command, NexusId, Outcome, TaskAttribute};
+use crate::failure::Failure;
+use crate::operation::Verb;
+use crate::request::Request;
+use block::{BlockDevice, Extent, Geometry, Lba, Rope, View};
+
+/// READ and WRITE of 10, 12 and 16 bytes.
+const SHORT: [u8; 6] = [0x28, 0x2A, 0x88, 0x8A, 0xA8, 0xAA];
+
+impl<D: BlockDevice> LogicalUnit<D> {
+    /// What [`LogicalUnit::execute`] comes to, where that is known at once: without a place in the task set, for nothing
+    /// can happen meanwhile. With `None` nothing was done, and the command is to be executed.
+    pub fn execute_at_once(&self, nexus: NexusId, command: &Command) -> Option<Outcome> {
+        let is_short = SHORT.contains(&command.cdb.operation_code());
+        if !is_short || command.attribute != TaskAttribute::Simple || !self.tasks.lets_pass() {
+            return None;
+        }
+        let geometry = self.device.geometry();
+        let answer = match self.admit(nexus, command.cdb, geometry) {
+            Ok(request) if request.extent.is_empty() => return None,
+            Ok(request) if request.operation.verb == Verb::Read => Ok(self.read_at_once(request.extent, geometry)?),
+            Ok(request) => self.write_at_once(&request, command, geometry)?,
+            Err(failure) => Err(failure),
+        };
+        Some(answer.map_or_else(|failure| self.failed(failure), Outcome::good))
+    }
+
+    fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
+        // What is behind an error is found on the long way.
+        let data = self.device.read_at_once(extent)?.ok()?;
+        let bytes = extent.len.bytes(geometry.block_bytes);
+        assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
+        self.counters.count_read(extent.len.0);
+        Some(data)
+    }
+
+    fn write_at_once(&self, request: &Request, command: &Command, geometry: Geometry) -> Option<Result<Rope, Failure>> {
+        let data: &View = &command.data_out;
+        let must_flush = geometry.volatile_cache && (is_forced(request) || !self.mode.get().write_cache);
+        if must_flush || data.len() as u64 != request.need.data_out {
+            return None;
+        }
+        let start: Lba = request.extent.start;
+        let written = self.device.write_at_once(start, data)?;
+        self.about_to_write(start, data.len());
+        Some(self.check_changed(request.extent, written).map(|_written| {
+            self.counters.count_write(data.len());
+            Rope::new()
+        }))
+    }
+}
