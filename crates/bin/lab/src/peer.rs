@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The core that serves; the client has the other.
+/// The first core that serves; the client has the one before.
 pub const SERVER_CORE: usize = 1;
 /// The core of the client.
 pub const CLIENT_CORE: usize = 0;
@@ -24,6 +24,8 @@ pub const CLIENT_CORE: usize = 0;
 const MEMORY: &str = "/dev/shm";
 /// What a disk of a pool has beside data.
 const POOL_SPARE_BYTES: u64 = 512 << 20;
+/// Each disk of a pool's log device.
+const LOG_BYTES: u64 = 1 << 30;
 
 /// What is at hand on this machine.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +64,7 @@ pub struct Serving {
 
 /// What ends with the measurement.
 enum Held {
-    Target { _target: Box<dyn Target>, _memory: TempDir },
+    Targets { _targets: Vec<Box<dyn Target>>, _memory: TempDir },
     Program { _program: Background },
     File { _file: tempfile::NamedTempFile },
     Nothing,
@@ -72,15 +74,14 @@ impl Means {
     /// Why nobody here can serve the point, where nobody can.
     #[must_use]
     pub fn lacks(&self, point: &Point) -> Option<String> {
+        if let Some(why) = unsound(point) {
+            return Some(why);
+        }
         match point.peer {
             Peer::Spdk if self.spdk.is_none() => Some("no iscsi_tgt of SPDK was named (--spdk PATH)".to_owned()),
             Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
             Peer::Tgt if point.backing == Backing::Pool => Some("tgtd has no pools".to_owned()),
             _ if point.disk != DiskModel::None => Some("disks are not modelled yet".to_owned()),
-            _ if point.write != WritePolicy::Through => Some("the policies of writes are not driven yet".to_owned()),
-            _ if (point.cores, point.daemons) != (1, 1) => {
-                Some("several cores and daemons are not driven yet".to_owned())
-            }
             Peer::Tgt if !has_program("tgtd") => Some("tgtd is not installed (Debian: tgt)".to_owned()),
             _ => None,
         }
@@ -91,8 +92,8 @@ impl Means {
     /// *Errors*: it does not start.
     pub fn start(&self, point: &Point, folder: &Path) -> Result<Serving> {
         match point.peer {
-            Peer::Blockyard => self.target(Kind::Blockyard, point, folder),
-            Peer::Tgt => self.target(Kind::Tgt, point, folder),
+            Peer::Blockyard => self.targets(Kind::Blockyard, point, folder),
+            Peer::Tgt => self.targets(Kind::Tgt, point, folder),
             Peer::Bare => self.bare(point, folder),
             Peer::Native => self.native(point, folder),
             Peer::Given => Ok(self.given(point)),
@@ -100,26 +101,23 @@ impl Means {
         }
     }
 
-    fn target(&self, kind: Kind, point: &Point, folder: &Path) -> Result<Serving> {
-        let backing = match point.backing {
-            Backing::Null => target::Backing::Null,
-            Backing::Ram => target::Backing::Ram,
-            Backing::File => target::Backing::File,
-            Backing::Pool => target::Backing::Thick,
-        };
-        let mut setup = Setup::new(folder.to_owned(), point.luns as usize, &backing)?;
-        setup.build = self.build.clone();
-        setup.unit_bytes = point.unit.bytes();
-        setup.core = Some(SERVER_CORE);
+    /// As many daemons as the point says, each with a portal, and units of its own: unit `i` of the point is of daemon `i`, in turn.
+    fn targets(&self, kind: Kind, point: &Point, folder: &Path) -> Result<Serving> {
         let memory = tempfile::tempdir_in(MEMORY)?;
-        setup.pool = pool_of(point, memory.path());
-        if point.backing == Backing::Pool && !point.cache {
-            setup.volume = ["--cache-share", "0", "--read-ahead", "off"].map(str::to_owned).into();
+        let (mut targets, mut meter) = (Vec::new(), Meter::default());
+        for index in 0..point.daemons {
+            let name = format!("daemon{index}");
+            let (own, memory) = (folder.join(&name), memory.path().join(&name));
+            fs::create_dir(&own)?;
+            fs::create_dir(&memory)?;
+            let target = target::start(kind, &self.setup(point, index, &own, &memory)?).context(name)?;
+            meter.servers.push(target.pid());
+            targets.push(target);
         }
-        setup.arguments = point.arguments.clone();
-        let target = target::start(kind, &setup)?;
         let login = |index: u32| {
-            let unit = &target.units()[(index % point.luns) as usize];
+            let unit = index % point.luns;
+            let target = &targets[(unit % point.daemons) as usize];
+            let unit = &target.units()[(unit / point.daemons) as usize];
             let client = index / point.sessions;
             let initiator = IscsiName::parse(&format!("iqn.2026-11.io.blockyard:lab.client{client}"));
             Ok(Login {
@@ -134,8 +132,32 @@ impl Means {
             })
         };
         let logins: Result<Vec<Login>> = (0..point.clients * point.sessions).map(login).collect();
-        let meter = Meter { servers: vec![target.pid()] };
-        Ok(Serving { way: Way::Iscsi(logins?), meter, _held: Held::Target { _target: target, _memory: memory } })
+        let held = Held::Targets { _targets: targets, _memory: memory };
+        Ok(Serving { way: Way::Iscsi(logins?), meter, _held: held })
+    }
+
+    /// What daemon `index` of the point is told: its files lie in `folder`, the disks of its pool in `memory`.
+    fn setup(&self, point: &Point, index: u32, folder: &Path, memory: &Path) -> Result<Setup> {
+        let backing = match point.backing {
+            Backing::Null => target::Backing::Null,
+            Backing::Ram => target::Backing::Ram,
+            Backing::File => target::Backing::File,
+            Backing::Pool => target::Backing::Thick,
+        };
+        let units = (index..point.luns).step_by(point.daemons as usize).count();
+        let mut setup = Setup::new(folder.to_owned(), units, &backing)?;
+        setup.build = self.build.clone();
+        setup.unit_bytes = point.unit.bytes();
+        setup.cores = server_cores(point.cores as usize, machine_cores());
+        setup.pool = pool_of(point, units as u64, memory);
+        if point.backing == Backing::Pool && !point.cache {
+            setup.volume.extend(["--cache-share", "0", "--read-ahead", "off"].map(str::to_owned));
+        }
+        if point.write != WritePolicy::Through {
+            setup.volume.extend(["--write-policy".to_owned(), point.write.as_str().to_owned()]);
+        }
+        setup.arguments = point.arguments.clone();
+        Ok(setup)
     }
 
     fn bare(&self, point: &Point, folder: &Path) -> Result<Serving> {
@@ -199,8 +221,8 @@ impl Means {
     }
 }
 
-/// A pool in `folder` that holds the units of the point.
-fn pool_of(point: &Point, folder: &Path) -> PoolShape {
+/// A pool in `folder` that holds `units` units of the point.
+fn pool_of(point: &Point, units: u64, folder: &Path) -> PoolShape {
     let (level, disks) = (point.level, point.disks);
     let carry = match level {
         Level::Raid0 => disks,
@@ -209,10 +231,39 @@ fn pool_of(point: &Point, folder: &Path) -> PoolShape {
         Level::Raid5 => disks.saturating_sub(1),
         Level::Raid6 => disks.saturating_sub(2),
     };
-    let wanted = point.unit.bytes() * u64::from(point.luns) / u64::from(carry.max(1));
+    let wanted = point.unit.bytes() * units / u64::from(carry.max(1));
     // A fifth more, and a log, tables and what is kept free.
     let disk_bytes = (wanted + wanted / 5 + POOL_SPARE_BYTES).next_multiple_of(1 << 20);
-    PoolShape { level, disks, disk_bytes, folder: Some(folder.to_owned()) }
+    let log_bytes = (point.write == WritePolicy::Back).then_some(LOG_BYTES);
+    PoolShape { level, disks, disk_bytes, folder: Some(folder.to_owned()), log_bytes }
+}
+
+/// Why nobody anywhere could serve the point.
+fn unsound(point: &Point) -> Option<String> {
+    let (cores, daemons, here) = (point.cores as usize, point.daemons, machine_cores());
+    let started = matches!(point.peer, Peer::Blockyard | Peer::Tgt | Peer::Spdk);
+    if cores == 0 || daemons == 0 {
+        Some("cores and daemons are one or more".to_owned())
+    } else if !started && (cores, daemons) != (1, 1) {
+        Some(format!("cores and daemons are of a target that the lab starts, and not of the peer \"{}\"", point.peer))
+    } else if cores > here {
+        Some(format!("this machine has {here} cores, and the daemon is to have {cores}"))
+    } else if daemons > point.luns {
+        Some(format!("{daemons} daemons share {} units: each needs one (luns = {daemons})", point.luns))
+    } else if point.write != WritePolicy::Through && (point.peer, point.backing) != (Peer::Blockyard, Backing::Pool) {
+        Some("policies of writes are of volumes in a pool of this product".to_owned())
+    } else {
+        None
+    }
+}
+
+/// The cores of a daemon that has `count` of `all`: those behind the client's first, and the client's own last.
+fn server_cores(count: usize, all: usize) -> Vec<usize> {
+    (0..count).map(|index| (SERVER_CORE + index) % all.max(SERVER_CORE + 1)).collect()
+}
+
+fn machine_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn has_program(name: &str) -> bool {
@@ -225,11 +276,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_nothing_drives_are_not_measured_as_if_they_were() {
+    fn keys_that_nobody_can_serve_say_why() {
         let (means, plain) = (Means::default(), Point::default());
         assert_eq!(means.lacks(&plain), None);
-        let told = |point: Point| means.lacks(&point).is_some_and(|why| why.contains("not driven yet"));
-        assert!(told(Point { write: WritePolicy::Back, ..plain.clone() }));
-        assert!(told(Point { cores: 2, ..plain.clone() }) && told(Point { daemons: 4, ..plain }));
+        let told = |point: Point, why: &str| means.lacks(&point).is_some_and(|said| said.contains(why));
+        assert!(told(Point { write: WritePolicy::Back, ..plain.clone() }, "in a pool"));
+        assert!(told(Point { cores: 4096, ..plain.clone() }, "is to have 4096"));
+        assert!(told(Point { daemons: 4, ..plain.clone() }, "luns = 4"));
+        assert!(told(Point { daemons: 0, ..plain.clone() }, "one or more"));
+        let driven = Point { daemons: 2, luns: 4, backing: Backing::Pool, write: WritePolicy::Back, ..plain };
+        assert_eq!(means.lacks(&driven), None);
+        let native = Point { peer: Peer::Native, write: WritePolicy::Through, ..driven };
+        assert!(told(native, "not of the peer \"native\""));
+    }
+
+    #[test]
+    fn client_shares_its_core_last() {
+        assert_eq!(server_cores(1, 2), [1]);
+        assert_eq!(server_cores(2, 2), [1, 0]);
+        assert_eq!(server_cores(3, 8), [1, 2, 3]);
     }
 }

@@ -46,11 +46,13 @@ pub struct PoolShape {
     pub disk_bytes: u64,
     /// Where they lie, when not in the setup's folder.
     pub folder: Option<PathBuf>,
+    /// Bytes of each of the two disks of its log device, where it has one.
+    pub log_bytes: Option<u64>,
 }
 
 impl Default for PoolShape {
     fn default() -> Self {
-        Self { level: Level::Raid6, disks: 4, disk_bytes: 1 << 30, folder: None }
+        Self { level: Level::Raid6, disks: 4, disk_bytes: 1 << 30, folder: None, log_bytes: None }
     }
 }
 
@@ -82,15 +84,15 @@ pub struct Setup {
     pub block_bytes: u32,
     /// What initiators prove, and what the target proves to them.
     pub chap: Option<(Chap, Option<Chap>)>,
-    /// The only core that it may run on.
-    pub core: Option<usize>,
+    /// The only cores that it may run on, each for one shard of the product; none: all, and as it chooses.
+    pub cores: Vec<usize>,
     /// The product's program, where it is to serve.
     pub build: PathBuf,
     /// A program that runs the product's daemon, such as one that forbids it system calls.
     pub wrapper: Vec<String>,
     /// Further portals of the product.
     pub more_portals: Vec<SocketAddr>,
-    /// Further arguments of `blockyard serve`.
+    /// Further arguments of `blockyard serve`, or of `tgtd`.
     pub arguments: Vec<String>,
 }
 
@@ -107,7 +109,7 @@ impl Setup {
             unit_bytes: 64 << 20,
             block_bytes: 512,
             chap: None,
-            core: None,
+            cores: Vec::new(),
             build: PathBuf::new(),
             wrapper: Vec::new(),
             more_portals: Vec::new(),
@@ -148,6 +150,15 @@ pub fn start(kind: Kind, setup: &Setup) -> Result<Box<dyn Target>> {
         Kind::Tgt => Ok(Box::new(tgt::Tgt::start(setup)?)),
         Kind::Blockyard => Ok(Box::new(product::Product::start(setup)?)),
     }
+}
+
+/// The words that keep a program on `cores`, before its own; none where it may run anywhere.
+fn pinned(cores: &[usize]) -> Vec<String> {
+    if cores.is_empty() {
+        return Vec::new();
+    }
+    let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+    vec!["taskset".to_owned(), "-c".to_owned(), cores.join(",")]
 }
 
 /// A loopback address whose port was free a moment ago.

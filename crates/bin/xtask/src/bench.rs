@@ -95,7 +95,7 @@ fn start(name: &'static str, kind: Kind, build: Option<PathBuf>, scratch: &Path)
     let mut setup = Setup::new(folder, 0, &Backing::Null)?;
     setup.units = vec![Backing::Null, Backing::Ram];
     setup.unit_bytes = UNIT_BYTES;
-    setup.core = Some(SERVER_CORE);
+    setup.cores = vec![SERVER_CORE];
     setup.build = match build {
         Some(build) => build,
         None => workspace::product()?,

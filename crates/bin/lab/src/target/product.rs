@@ -1,6 +1,6 @@
 //! The product of this repository: its daemon, spoken to by its own command line.
 
-use super::{Backing, Chap, Setup, Target, Unit, await_portal};
+use super::{Backing, Chap, Setup, Target, Unit, await_portal, pinned};
 use crate::child::{Background, Ended, run_within};
 use anyhow::{Context, Result, ensure};
 use model::Level;
@@ -24,8 +24,8 @@ pub struct Launch {
     pub folder: PathBuf,
     /// Where it listens.
     pub portals: Vec<SocketAddr>,
-    /// The only core that it may run on.
-    pub core: Option<usize>,
+    /// The only cores that it may run on; none: all.
+    pub cores: Vec<usize>,
     /// Further arguments of `blockyard serve`.
     pub arguments: Vec<String>,
     /// A program that runs the daemon, such as one that forbids it system calls.
@@ -50,13 +50,14 @@ impl Product {
 
     /// Starts the daemon and serves the units of the setup, each under a target of its own.
     pub fn start(setup: &Setup) -> Result<Self> {
-        let one_shard: &[&str] = if setup.core.is_some() { &["--shards", "1"] } else { &[] };
+        let shards = setup.cores.len().to_string();
+        let shards: &[&str] = if setup.cores.is_empty() { &[] } else { &["--shards", &shards] };
         let mut product = Self::launch(Launch {
             build: setup.build.clone(),
             folder: setup.folder.clone(),
             portals: [&[setup.portal][..], &setup.more_portals].concat(),
-            core: setup.core,
-            arguments: one_shard.iter().map(ToString::to_string).chain(setup.arguments.iter().cloned()).collect(),
+            cores: setup.cores.clone(),
+            arguments: shards.iter().map(ToString::to_string).chain(setup.arguments.iter().cloned()).collect(),
             wrapper: setup.wrapper.clone(),
         })?;
         let proof = match &setup.chap {
@@ -99,7 +100,13 @@ impl Product {
         let shape = &setup.pool;
         let folder = shape.folder.as_deref().unwrap_or(&setup.folder);
         let size = shape.disk_bytes.to_string();
-        make_pool_of(self, folder, shape.level, shape.disks as usize, &size)
+        make_pool_of(self, folder, shape.level, shape.disks as usize, &size)?;
+        if let Some(bytes) = shape.log_bytes {
+            let names = ["log0", "log1"];
+            names.iter().try_for_each(|name| add_disk(self, folder, name, &bytes.to_string()))?;
+            self.command(&[&["pool", "add-log", "tank"][..], &names].concat())?;
+        }
+        Ok(())
     }
 
     /// The command line's words, when it succeeded.
@@ -173,9 +180,7 @@ pub fn proof(folder: &Path, host: &Chap, ours: Option<&Chap>) -> Result<Vec<Stri
 
 fn spawn(launch: &Launch) -> Result<Background> {
     let mut words: Vec<String> = launch.wrapper.clone();
-    if let Some(core) = launch.core {
-        words.extend(["taskset".into(), "-c".into(), core.to_string()]);
-    }
+    words.extend(pinned(&launch.cores));
     words.push(launch.build.to_string_lossy().into_owned());
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg("--socket").arg(launch.folder.join("blockyard.sock"));

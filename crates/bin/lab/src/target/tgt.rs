@@ -1,6 +1,6 @@
 //! Debian's tgtd, with a control socket and a port of its own.
 
-use super::{Backing, Setup, Target, Unit, await_portal};
+use super::{Backing, Setup, Target, Unit, await_portal, pinned};
 use crate::child::{Background, output_of};
 use anyhow::{Context, Result};
 use std::fs;
@@ -22,15 +22,10 @@ impl Tgt {
         // The control port only names a socket under /run/tgtd; tgtd takes numbers up to 32767.
         let control = (setup.portal.port() % 32_768).to_string();
         fs::create_dir_all("/run/tgtd").context("tgtd needs /run/tgtd (run as root)")?;
-        let mut command = match setup.core {
-            Some(core) => {
-                let mut pinned = Command::new("taskset");
-                pinned.args(["-c", &core.to_string(), "tgtd"]);
-                pinned
-            }
-            None => Command::new("tgtd"),
-        };
-        command.args(["-f", "-C", &control, "--iscsi", &format!("portal={}", setup.portal)]);
+        let words = [pinned(&setup.cores), vec!["tgtd".to_owned()]].concat();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command.args(["-f", "-C", &control, "--iscsi", &format!("portal={}", setup.portal)]).args(&setup.arguments);
         let daemon = Background::start(&mut command, &setup.folder.join("tgtd.log"))?;
         let mut tgt = Self { daemon, units: Vec::new(), memory: Vec::new() };
         await_portal(setup.portal, Duration::from_secs(10))?;

@@ -30,7 +30,7 @@ impl Hall {
             build: workspace::product()?,
             folder: folder.to_owned(),
             portals: vec![portal],
-            core: Some(SERVER_CORE),
+            cores: vec![SERVER_CORE],
             arguments: vec!["--shards".into(), "1".into()],
             ..Launch::default()
         })?;

@@ -1,0 +1,128 @@
+//! Points of the lab on real daemons: what a point says is what serves.
+
+use lab::drive::{self, Way};
+use lab::peer::{Means, Serving};
+use lab::point::{Backing, Peer, Point};
+use lab::run::Sample;
+use model::{Level, PoolReport, Size, Span, StatusReport, VolumeReport, WritePolicy};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Somebody serves a point.
+struct Stage {
+    point: Point,
+    folder: TempDir,
+    serving: Serving,
+}
+
+fn means() -> Means {
+    Means { build: env!("CARGO_BIN_EXE_blockyard").into(), ..Means::default() }
+}
+
+/// A short point.
+fn brief() -> Point {
+    Point {
+        unit: Size::mib(16),
+        depth: 8,
+        warm_up: Span::from_millis(20),
+        span: Span::from_millis(200),
+        ..Point::default()
+    }
+}
+
+impl Stage {
+    #[track_caller]
+    fn of(point: Point) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(means().lacks(&point), None);
+        let serving = means().start(&point, folder.path()).expect("it serves");
+        Self { point, folder, serving }
+    }
+
+    /// The load of the point, while who serves it stays.
+    fn load(&self) -> Sample {
+        let (point, way, meter) = (self.point.clone(), self.serving.way.clone(), self.serving.meter.clone());
+        let load = async move |world| drive::run(&world, &point, &way, &meter, point.backing == Backing::Pool, 1).await;
+        uring::run(&uring::Options::default(), load).expect("a world").expect("it is measured")
+    }
+
+    /// What daemon `index` says to a command.
+    fn ask<T: DeserializeOwned>(&self, index: usize, words: &[&str], key: &str) -> T {
+        let socket = self.folder.path().join(format!("daemon{index}/blockyard.sock"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blockyard"));
+        let output = command.arg("--socket").arg(socket).args(["-o", "json"]).args(words).output().expect("it runs");
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let mut answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        serde_json::from_value(answer[key].take()).expect("what was asked for")
+    }
+
+    fn portals(&self) -> BTreeSet<String> {
+        match &self.serving.way {
+            Way::Iscsi(logins) => logins.iter().map(|login| login.portal.to_string()).collect(),
+            _ => BTreeSet::new(),
+        }
+    }
+}
+
+/// The cores that a process may run on, as the kernel says: `0-1`.
+fn cores_of(pid: u32) -> String {
+    let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).expect("it runs");
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("the kernel tells").trim().to_owned()
+}
+
+#[test]
+fn policy_of_a_point_is_the_policy_of_its_volumes() {
+    for policy in [WritePolicy::Through, WritePolicy::Back, WritePolicy::BackVolatile] {
+        let pool = Point { backing: Backing::Pool, level: Level::Raid5, disks: 3, reads: 50, verify: true, ..brief() };
+        let stage = Stage::of(Point { write: policy, ..pool });
+        let volume: VolumeReport = stage.ask(0, &["volume", "show", "tank/unit0"], "volume");
+        assert_eq!(volume.policy.map(|policy| policy.write), Some(policy));
+        let sample = stage.load();
+        let proof = sample.proof.expect("it was to be proved");
+        assert!(sample.writes.commands > 0 && proof.judged > 0 && proof.faults == 0, "{policy:?}: {proof:?}");
+        let pool: PoolReport = stage.ask(0, &["pool", "show", "tank"], "pool");
+        let log = pool.log.map(|log| log.group.members.len());
+        assert_eq!(log, (policy == WritePolicy::Back).then_some(2));
+        let cached = stage.ask::<VolumeReport>(0, &["volume", "show", "tank/unit0"], "volume").cache;
+        let dirty = cached.is_some_and(|cache| cache.dirty > Size::ZERO);
+        assert_eq!(dirty, policy != WritePolicy::Through, "writes that wait for the disks");
+    }
+}
+
+#[test]
+fn several_daemons_share_the_units_and_the_load() {
+    let (cores, allowed) = match std::thread::available_parallelism().unwrap().get() {
+        1 => (1, "0"),
+        2 => (2, "0-1"),
+        _ => (2, "1-2"),
+    };
+    let stage = Stage::of(Point { backing: Backing::Ram, daemons: 2, cores, luns: 4, clients: 4, ..brief() });
+    let servers: BTreeSet<u32> = stage.serving.meter.servers.iter().copied().collect();
+    assert_eq!((servers.len(), stage.portals().len()), (2, 2));
+    let sample = stage.load();
+    assert!(sample.sessions.len() == 4 && sample.sessions.iter().all(|&commands| commands > 0), "{sample:?}");
+    for index in 0..2 {
+        let status: StatusReport = stage.ask(index, &["status"], "status");
+        assert_eq!((status.engine.shards, status.volumes), (cores, 2));
+        assert!(status.engine.commands > 100, "daemon {index} did {} commands", status.engine.commands);
+    }
+    assert!(servers.iter().all(|&pid| cores_of(pid) == allowed), "{servers:?}");
+}
+
+#[test]
+fn several_tgtd_share_the_units_and_the_load() {
+    let point = Point { peer: Peer::Tgt, backing: Backing::Ram, daemons: 2, luns: 2, clients: 2, ..brief() };
+    if let Some(why) = means().lacks(&point) {
+        eprintln!("not tried: {why}");
+        return;
+    }
+    let stage = Stage::of(point);
+    let names: Vec<_> = stage.serving.meter.servers.iter().map(|pid| format!("/proc/{pid}/comm")).collect();
+    assert!(names.len() == 2 && names.iter().all(|name| fs::read_to_string(name).unwrap().trim() == "tgtd"));
+    let sample = stage.load();
+    assert!(stage.portals().len() == 2 && sample.sessions.iter().all(|&commands| commands > 0), "{sample:?}");
+}
