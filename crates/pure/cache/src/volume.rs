@@ -123,6 +123,14 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for PolicedVolume<D, R> {
         self.0.read(extent).await
     }
 
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        self.0.read_at_once(extent)
+    }
+
+    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+        self.0.write_at_once(start, data)
+    }
+
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.0.write(start, data).await
     }

@@ -57,6 +57,15 @@ impl<D: BlockDevice> Sectors<D> {
         sectors.start.0.is_multiple_of(PER_BLOCK) && sectors.len.0.is_multiple_of(PER_BLOCK)
     }
 
+    /// `sectors`, of the blocks that hold them.
+    fn cut(sectors: Extent, blocks: Rope) -> Rope {
+        if Self::is_aligned(sectors) {
+            return blocks;
+        }
+        let from = bytes(sectors.start.0 % PER_BLOCK, SECTOR_BYTES);
+        blocks.slice(from..from + bytes(sectors.len.0, SECTOR_BYTES))
+    }
+
     /// An error below, told in sectors.
     fn above(&self, error: IoError) -> IoError {
         let all = self.geometry().all();
@@ -105,11 +114,13 @@ impl<D: BlockDevice> BlockDevice for Sectors<D> {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry().admit(extent)?;
         let rope = self.device.read(Self::blocks_of(extent)).await.map_err(|error| self.above(error))?;
-        if Self::is_aligned(extent) {
-            return Ok(rope);
-        }
-        let from = bytes(extent.start.0 % PER_BLOCK, SECTOR_BYTES);
-        Ok(rope.slice(from..from + bytes(extent.len.0, SECTOR_BYTES)))
+        Ok(Self::cut(extent, rope))
+    }
+
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        self.geometry().admit(extent).ok()?;
+        let read = self.device.read_at_once(Self::blocks_of(extent))?;
+        Some(read.map(|rope| Self::cut(extent, rope)).map_err(|error| self.above(error)))
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {

@@ -64,6 +64,12 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
         self.changed.raise();
     }
 
+    /// True when a command may have to wait for its turn.
+    fn is_held(&self) -> bool {
+        let limits = self.limits.get();
+        limits.iops_max > 0 || limits.bytes_per_second_max > 0 || self.scheduler.has_a_line()
+    }
+
     /// Runs `command`, which moves `bytes`, when it may.
     async fn limited<T>(&self, bytes: u64, command: impl Future<Output = T>) -> T {
         let limits = self.limits.get();
@@ -111,6 +117,14 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
         let geometry = self.device.geometry();
         geometry.admit(extent)?;
         self.limited(extent.len.bytes(geometry.block_bytes), self.device.read(extent)).await
+    }
+
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        if self.is_held() { None } else { self.device.read_at_once(extent) }
+    }
+
+    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+        if self.is_held() { None } else { self.device.write_at_once(start, data) }
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {

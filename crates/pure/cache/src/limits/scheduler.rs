@@ -91,6 +91,11 @@ impl<R: Runtime> Scheduler<R> {
         queues.dispatch(&self.0.runtime);
     }
 
+    /// True when there is an order to keep.
+    pub(super) fn has_a_line(&self) -> bool {
+        self.0.queues.borrow().depth > 0
+    }
+
     pub(super) fn join(&self, limits: &Limits) -> usize {
         let mut queues = self.0.queues.borrow_mut();
         let at = queues.flows.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -118,7 +123,7 @@ impl<R: Runtime> Scheduler<R> {
 
     /// Is ready when a command of `bytes` may go below. Nothing when there is no order to keep.
     pub(super) async fn enter(&self, flow: usize, bytes: u64) -> Option<Slot<R>> {
-        if self.0.queues.borrow().depth == 0 {
+        if !self.has_a_line() {
             return None;
         }
         let ticket =

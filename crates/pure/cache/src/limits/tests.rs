@@ -2,7 +2,8 @@ use super::{Limited, Scheduler};
 use crate::rig::disk::{Disk, Journal};
 use crate::rig::{Rig, TestRuntime};
 use crate::{Limits, Runtime};
-use block::{BlockDevice, Extent};
+use block::memory::Null;
+use block::{BlockDevice, Blocks, Extent, Lba, View};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -126,4 +127,23 @@ fn command_that_is_dropped_while_it_waits_gives_up_its_place() {
     let last = begin();
     while bench.rig.step() {}
     assert_eq!(last.result(), Some(true));
+}
+
+#[test]
+fn volume_that_may_have_to_wait_does_nothing_at_once() {
+    let bench = Bench::new(0);
+    let volume = |limits| {
+        let memory = Null::new(4096, Blocks(16));
+        Limited::new(memory, bench.rig.runtime.clone(), &bench.scheduler, limits)
+    };
+    let does = |volume: &Limited<Null, TestRuntime>| {
+        let (one, data) = (Extent::new(0, 1), View::zeroed(4096));
+        (volume.read_at_once(one).is_some(), volume.write_at_once(Lba(0), &data).is_some())
+    };
+    let free = volume(Limits::default());
+    assert_eq!(does(&free), (true, true));
+    assert_eq!(does(&volume(Limits { iops_max: 1000, ..Limits::default() })), (false, false));
+    assert_eq!(does(&volume(Limits { bytes_per_second_max: 1 << 20, ..Limits::default() })), (false, false));
+    bench.scheduler.set_depth(4);
+    assert_eq!(does(&free), (false, false), "others may be before it");
 }

@@ -31,6 +31,21 @@ struct Inner<D, R> {
     wasted: Cell<u64>,
 }
 
+/// What a command reads of a cached device.
+struct Wanted {
+    pages: Range<u64>,
+    bytes: Range<u64>,
+    device_pages: u64,
+}
+
+impl Wanted {
+    /// What was asked for, of the pages that hold it.
+    fn cut(&self, rope: Rope) -> Rope {
+        let (skip, len) = (self.bytes.start as usize % PAGE_BYTES, (self.bytes.end - self.bytes.start) as usize);
+        if rope.len() == len { rope } else { rope.slice(skip..skip + len) }
+    }
+}
+
 impl<D, R> Clone for Cached<D, R> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -94,6 +109,21 @@ impl<D: BlockDevice + 'static, R: Runtime> Cached<D, R> {
     #[cfg(test)]
     pub(crate) fn flip_bit(&self, page: u64) -> bool {
         self.0.cache.store.borrow_mut().flip_bit(self.0.owner, page)
+    }
+
+    /// Where `extent` is to be looked for; `None` when the cache has no part in it.
+    fn wanted(&self, extent: Extent, geometry: &Geometry) -> Option<Wanted> {
+        let inner = &*self.0;
+        let blocks = PAGE_BYTES as u64 / u64::from(geometry.block_bytes);
+        let pages = extent.start.0 / blocks..extent.end().0.div_ceil(blocks);
+        let device_pages = geometry.blocks.0 / blocks;
+        let is_off = inner.cache.store.borrow().share(inner.owner).weight == 0;
+        // The last blocks of a device that is no whole number of pages are not cached.
+        if is_off || extent.is_empty() || pages.end > device_pages {
+            return None;
+        }
+        let first = extent.start.0 * u64::from(geometry.block_bytes);
+        Some(Wanted { pages, bytes: first..first + extent.len.bytes(geometry.block_bytes), device_pages })
     }
 
     /// Notes that `bytes` are read, and begins to read ahead of them.
@@ -275,27 +305,38 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for Cached<D, R> {
         let inner = &*self.0;
         let geometry = inner.device.geometry();
         geometry.admit(extent)?;
-        let blocks = PAGE_BYTES as u64 / u64::from(geometry.block_bytes);
-        let pages = extent.start.0 / blocks..extent.end().0.div_ceil(blocks);
-        let device_pages = geometry.blocks.0 / blocks;
-        let off = inner.cache.store.borrow().share(inner.owner).weight == 0;
-        // The last blocks of a device that is no whole number of pages are not cached.
-        if off || extent.is_empty() || pages.end > device_pages {
-            return inner.device.read(extent).await;
-        }
+        let Some(wanted) = self.wanted(extent, &geometry) else { return inner.device.read(extent).await };
         let mut rope = Rope::new();
-        let at = inner.take(pages.clone(), &mut rope);
-        let first = extent.start.0 * u64::from(geometry.block_bytes);
-        self.look_ahead(&(first..first + extent.len.bytes(geometry.block_bytes)), device_pages);
-        if at < pages.end {
-            match inner.fetch(&pages, at, rope).await {
+        let at = inner.take(wanted.pages.clone(), &mut rope);
+        self.look_ahead(&wanted.bytes, wanted.device_pages);
+        if at < wanted.pages.end {
+            match inner.fetch(&wanted.pages, at, rope).await {
                 Some(fetched) => rope = fetched,
                 None => return inner.device.read(extent).await,
             }
         }
-        let skip = first as usize % PAGE_BYTES;
-        let len = extent.len.bytes(geometry.block_bytes) as usize;
-        Ok(if rope.len() == len { rope } else { rope.slice(skip..skip + len) })
+        Ok(wanted.cut(rope))
+    }
+
+    /// What is all in memory is read at once.
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        let inner = &*self.0;
+        let geometry = inner.device.geometry();
+        geometry.admit(extent).ok()?;
+        let wanted = self.wanted(extent, &geometry)?;
+        {
+            let store = inner.cache.store.borrow();
+            if !wanted.pages.clone().all(|page| store.has(inner.owner, page)) {
+                return None;
+            }
+        }
+        let mut rope = Rope::new();
+        if inner.take(wanted.pages.clone(), &mut rope) < wanted.pages.end {
+            // A page was not what it had been, and is in the cache no more.
+            return None;
+        }
+        self.look_ahead(&wanted.bytes, wanted.device_pages);
+        Some(Ok(wanted.cut(rope)))
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {

@@ -31,7 +31,13 @@ impl Bench {
 
     fn read(&self, start: u64, blocks: u64) -> Result<Rope, IoError> {
         let volume = self.volume.clone();
-        self.rig.run(async move { volume.read(Extent::new(start, blocks)).await })
+        let extent = Extent::new(start, blocks);
+        self.rig.run(async move {
+            match volume.read_at_once(extent) {
+                Some(read) => read,
+                None => volume.read(extent).await,
+            }
+        })
     }
 
     fn write(&self, start: u64, data: View) {
