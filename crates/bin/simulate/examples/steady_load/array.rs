@@ -4,12 +4,12 @@ use crate::counted::{CountedWorld, Counter};
 use anyhow::{Result, anyhow};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
-    Access, Backend, Call, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy, Presentation,
-    Proof, Report, Size, Target, VolumeId, VolumeName, VolumeSpec,
+    Access, Backend, Call, GroupSpec, Host, Initiators, Level, Name, NodeId, NodeIdentity, Order, PoolId, Portal,
+    PortalPolicy, Presentation, Proof, Report, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
-use sim::Sim;
+use sim::{DiskShape, Sim};
 use std::net::SocketAddr;
 
 /// What hosts log in to.
@@ -19,15 +19,21 @@ pub const BLOCK_BYTES: u32 = 512;
 /// Bytes of a unit.
 pub const UNIT_BYTES: u64 = 4 << 20;
 
+/// The pool, and how many disks it has.
+const POOL: &str = "tank";
+const DISKS: usize = 4;
+const DISK_BYTES: u64 = 64 << 20;
+
 /// A data plane that runs until its machine ends.
 pub struct Array {
+    machine: Sim,
     post: Sender<Call>,
 }
 
 impl Array {
     /// It runs with so many shards, which take turns on the machine's one core.
     pub fn start(machine: &Sim, shards: usize, counter: &Counter) -> Result<Self> {
-        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 30, cache_bytes: 8 << 20 });
+        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 30, cache_bytes: 32 << 20 });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
         let node = NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("array")?, seat: [2; 16] };
@@ -40,7 +46,22 @@ impl Array {
                 machine.spawn(conduct(seat, orders, facts));
             }
         }
-        Ok(Self { post })
+        Ok(Self { machine: machine.clone(), post })
+    }
+
+    /// There is a RAID-10 with checksums, of disks that are as quick as memory.
+    pub async fn create_pool(&self) -> Result<()> {
+        let mut disks = Vec::new();
+        for number in 0..DISKS {
+            let path = format!("/dev/disk{number}");
+            self.machine.add_disk(&path, DiskShape::of(DISK_BYTES));
+            let disk = name(&format!("disk{number}"))?;
+            self.order(Order::OpenDisk { disk: disk.clone(), path }).await?;
+            disks.push(disk);
+        }
+        let group = GroupSpec { level: Level::Raid10, chunk: Size::new(64 << 10), integrity: true, disks };
+        let (pool, id) = (name(POOL)?, PoolId::from_bytes([3; 16]));
+        self.order(Order::CreatePool { pool, id, groups: vec![group], force: false }).await.map(drop)
     }
 
     /// So many units are seen by everybody as LUNs from 0 on, through `portal`. They have their homes on the shards in turn.
@@ -48,7 +69,8 @@ impl Array {
         let (host, target) = (name("everybody")?, name("target")?);
         let mut presentations = Vec::new();
         for lun in 0..units {
-            let volume: VolumeName = format!("unit{lun}").parse().map_err(|why| anyhow!("{why}"))?;
+            let pool = if matches!(backend, Backend::Pool { .. }) { format!("{POOL}/") } else { String::new() };
+            let volume: VolumeName = format!("{pool}unit{lun}").parse().map_err(|why| anyhow!("{why}"))?;
             let volume_id = VolumeId::from_bytes(u128::from(lun).to_be_bytes());
             let spec = VolumeSpec {
                 name: volume.clone(),

@@ -64,6 +64,8 @@ enum Below {
     Null,
     /// Memory
     Ram,
+    /// A volume of a protected RAID-10, which is read before it is counted, and so from the cache
+    Cached,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -97,16 +99,24 @@ async fn measure(world: &Sim, options: &Options) -> Result<Entries> {
     let portal = SocketAddr::from(([10, 0, 0, 2], 3260));
     let counter = Counter::default();
     let array = Array::start(&world.add_node(portal.ip()), options.shards, &counter)?;
-    let backend = if options.below == Below::Null { Backend::Null } else { Backend::Ram };
+    let backend = match options.below {
+        Below::Null => Backend::Null,
+        Below::Ram => Backend::Ram,
+        Below::Cached => {
+            array.create_pool().await?;
+            Backend::pool()
+        }
+    };
     array.furnish(options.luns, &backend, portal).await?;
     let mut sessions = Vec::new();
     for number in 0..options.sessions + options.idle {
         sessions.push(Session::log_in(world, portal, number, options.digests).await?);
     }
     let idle = sessions.split_off(usize::from(options.sessions));
-    if options.below == Below::Ram {
+    if options.below != Below::Null {
         for lun in 0..options.luns {
-            sessions[0].fill(u64::from(lun)).await?;
+            sessions[0].pass_over(u64::from(lun), true).await?;
+            sessions[0].pass_over(u64::from(lun), false).await?;
         }
     }
     // Every unit has told its unit attention then and done a command, and everything that grows with use has grown.

@@ -101,11 +101,11 @@ impl Session {
         Ok(())
     }
 
-    /// Each block of the unit is written once.
-    pub async fn fill(&mut self, lun: u64) -> Result<()> {
+    /// Each block of the unit is written once, or read.
+    pub async fn pass_over(&mut self, lun: u64, writes: bool) -> Result<()> {
         let bytes = 128 << 10;
         let commands = UNIT_BYTES / u64::from(bytes) + 1;
-        self.run(Work { commands, depth: 1, bytes, writes: true, lun, lun_step: 0, luns: lun + 1 }).await
+        self.run(Work { commands, depth: 1, bytes, writes, lun, lun_step: 0, luns: lun + 1 }).await
     }
 
     /// Its number among the sessions.

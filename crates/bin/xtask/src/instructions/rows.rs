@@ -14,7 +14,7 @@ const ONE: &str = "null, 4 KiB reads";
 const SIXTEEN: &str = "16 sessions";
 
 /// 4 KiB at depth 32 over one session, one unit and one shard, unless the name says otherwise.
-pub const ROWS: [Row; 20] = [
+pub const ROWS: [Row; 21] = [
     row(ONE, &[]),
     row("null, 4 KiB writes", &["--writes"]),
     row("RAM, 4 KiB reads", &["--below", "ram"]),
@@ -24,6 +24,7 @@ pub const ROWS: [Row; 20] = [
         "RAM, 128 KiB writes at depth 8",
         &["--below", "ram", "--bytes", "131072", "--depth", "8", "--commands", "200", "--writes"],
     ),
+    row("RAID-10, 4 KiB reads from the cache", &["--below", "cached"]),
     row("null, 4 KiB reads, both digests", &["--digests"]),
     row("null, 4 KiB writes, both digests", &["--digests", "--writes"]),
     row("null, 4 KiB reads at depth 1", &["--depth", "1"]),
