@@ -141,6 +141,12 @@ pub struct DiskCounters {
     pub written_bytes: u64,
     /// Operations that failed.
     pub errors: u64,
+    /// How long at least one operation was under way.
+    #[serde(default)]
+    pub busy_ns: u64,
+    /// How long operations took, all together: through `busy_ns`, how many were under way at once.
+    #[serde(default)]
+    pub waited_ns: u64,
 }
 
 impl Label {

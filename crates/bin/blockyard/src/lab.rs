@@ -1,5 +1,7 @@
 //! The door to the lab: `blockyard lab`.
 
+mod explain;
+
 use crate::args::{CompareOptions, Global, KeepingOptions, LabCommand, LoadOptions, RunOptions};
 use crate::conform::aim_of;
 use crate::failure::Failure;
@@ -38,6 +40,7 @@ pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
         }
         LabCommand::Report { runs, to } => report(runs, to, global),
         LabCommand::Compare(options) => compare(options, global),
+        LabCommand::Explain { run, only } => explain::explain(&kept(run)?, only, global),
         LabCommand::Genstream { size, seed } => {
             Ok(::lab::stream::generate(&mut std::io::stdout().lock(), size.bytes(), *seed)?)
         }

@@ -88,11 +88,17 @@ pub async fn run<W: World>(
     let before = meter.read()?;
     world.sleep_until(window.to).await;
     let after = meter.read()?;
-    let mut sample = Sample { seconds: window.to.since(window.from).as_secs_f64(), ..after.since(&before) };
+    let mut sessions = Vec::new();
     for session in running {
-        sample.sessions.push(session.receive().await.context("a session's task is gone")??);
+        sessions.push(session.receive().await.context("a session's task is gone")??);
     }
+    // The meters may be waited for now that nobody else waits.
+    let seconds = window.to.since(window.from).as_secs_f64();
+    let mut sample = Sample { seconds, sessions, ..after.since(before) };
     (sample.reads, sample.writes) = tallies.borrow().finish();
+    if let Some(seen) = &mut sample.seen {
+        seen.held_seconds = tallies.borrow().held.as_secs_f64();
+    }
     if point.verify {
         walk(world, point, &ends, 100, &judges).await.context("cannot read the units back")?;
         let mut proof = Proof::default();

@@ -5,6 +5,7 @@ pub mod bare;
 pub mod child;
 pub mod compare;
 pub mod drive;
+pub mod explain;
 pub mod figure;
 pub mod load;
 pub mod machine;
@@ -17,6 +18,7 @@ pub mod random;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod seen;
 pub mod stamp;
 pub mod stream;
 #[cfg(test)]

@@ -1,8 +1,17 @@
-//! What processes take of the machine, from /proc.
+//! What processes, and the way between them, take of the machine.
+
+mod daemon;
+mod kernel;
+mod sockets;
 
 use crate::run::{Sample, Usage};
+use crate::seen::Seen;
 use anyhow::{Context, Result};
+use daemon::Members;
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Reads what both sides have used so far.
@@ -10,17 +19,25 @@ use std::time::Duration;
 pub struct Meter {
     /// The processes that serve; none where they are on another machine.
     pub servers: Vec<u32>,
+    /// The sockets of those of them that are daemons of ours.
+    pub doors: Vec<PathBuf>,
+    /// The ports that are served.
+    pub ports: BTreeSet<u16>,
 }
 
 /// What both sides had used at a moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Reading {
     server: Option<Usage>,
     client: Usage,
+    counters: kernel::Counters,
+    sockets: sockets::Ends,
+    /// Daemons take longer to answer, and the load does not wait for them.
+    members: Option<JoinHandle<Vec<Option<Members>>>>,
 }
 
 impl Meter {
-    /// The present figures.
+    /// The present figures, of this thread as the one that loads.
     ///
     /// *Errors*: a process is gone.
     pub fn read(&self) -> Result<Reading> {
@@ -30,17 +47,40 @@ impl Meter {
             sum.cpu_seconds += used.cpu_seconds;
             sum.resident_bytes += used.resident_bytes;
         }
-        Ok(Reading { server, client: usage(std::process::id())? })
+        let (client, counters) = (usage(std::process::id())?, kernel::Counters::read(&self.servers));
+        let sockets = if self.ports.is_empty() { Ok(sockets::Ends::new()) } else { sockets::read(&self.ports) };
+        let members = if self.doors.is_empty() {
+            None
+        } else {
+            let doors = self.doors.clone();
+            Some(std::thread::Builder::new().name("meters".to_owned()).spawn(move || members_of(&doors))?)
+        };
+        // What the kernel does not tell is absent.
+        Ok(Reading { server, client, counters, sockets: sockets.unwrap_or_default(), members })
     }
+}
+
+/// What each of the daemons counts; nothing of one that does not answer.
+fn members_of(doors: &[PathBuf]) -> Vec<Option<Members>> {
+    let prefix = |index: usize| if doors.len() > 1 { format!("daemon {index}: ") } else { String::new() };
+    doors.iter().enumerate().map(|(index, door)| daemon::read(door, &prefix(index)).ok()).collect()
 }
 
 impl Reading {
     /// A sample that holds what was used since `before`, and nothing else yet.
     #[must_use]
-    pub fn since(&self, before: &Self) -> Sample {
+    pub fn since(self, before: Self) -> Sample {
         let spent = |now: Usage, then: Usage| Usage { cpu_seconds: now.cpu_seconds - then.cpu_seconds, ..now };
         let server = self.server.zip(before.server).map(|(now, then)| spent(now, then));
-        Sample { server, client: spent(self.client, before.client), ..Sample::default() }
+        let counted = self.counters.since(&before.counters);
+        let mut seen = Seen { sockets: sockets::since(&self.sockets, &before.sockets), ..counted };
+        let told = |reading: Option<JoinHandle<_>>| reading.and_then(|thread| thread.join().ok());
+        if let (Some(now), Some(then)) = (told(self.members), told(before.members)) {
+            let pairs = now.iter().zip(&then).filter_map(|(now, then)| now.as_ref().zip(then.as_ref()));
+            let members: Vec<_> = pairs.flat_map(|(now, then): (&Members, &Members)| now.since(then)).collect();
+            seen.disks.splice(0..0, members);
+        }
+        Sample { server, client: spent(self.client, before.client), seen: Some(seen), ..Sample::default() }
     }
 }
 
@@ -82,15 +122,16 @@ pub fn stay_on(core: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
+    use crate::child::Background;
+    use std::process::Command;
 
     #[test]
     fn cpu_time_of_a_busy_process_grows() {
-        let before = cpu_time(std::process::id()).expect("we live");
-        let until = Instant::now() + Duration::from_millis(50);
-        while Instant::now() < until {
-            std::hint::spin_loop();
-        }
-        assert!(cpu_time(std::process::id()).expect("we live") > before);
+        let log = tempfile::NamedTempFile::new().expect("a file");
+        let busy = Background::start(Command::new("sh").args(["-c", "while :; do :; done"]), log.path());
+        let busy = busy.expect("there is a shell");
+        let before = cpu_time(busy.pid()).expect("it lives");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(cpu_time(busy.pid()).expect("it lives") > before);
     }
 }

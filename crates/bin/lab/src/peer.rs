@@ -10,6 +10,7 @@ use ::iscsi::login::InitiatorAuth;
 use anyhow::{Context, Result, bail, ensure};
 use model::{Level, WritePolicy};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -112,6 +113,8 @@ impl Means {
             fs::create_dir(&memory)?;
             let target = target::start(kind, &self.setup(point, index, &own, &memory)?).context(name)?;
             meter.servers.push(target.pid());
+            meter.ports.extend(target.units().iter().map(|unit| unit.portal.port()));
+            meter.doors.extend(target.door());
             targets.push(target);
         }
         let login = |index: u32| {
@@ -170,7 +173,7 @@ impl Means {
             .arg(&told);
         let program = Background::start(&mut command, &folder.join("bare.log"))?;
         let until = Instant::now() + Duration::from_secs(10);
-        let address = loop {
+        let address: SocketAddr = loop {
             if let Ok(address) = fs::read_to_string(&told).unwrap_or_default().trim().parse() {
                 break address;
             }
@@ -178,7 +181,7 @@ impl Means {
             ensure!(Instant::now() < until, "the server of bare bytes does not start: {}", said());
             std::thread::sleep(Duration::from_millis(5));
         };
-        let meter = Meter { servers: vec![program.pid()] };
+        let meter = Meter { servers: vec![program.pid()], ports: [address.port()].into(), ..Meter::default() };
         Ok(Serving { way: Way::Bare(address, point.unit.bytes()), meter, _held: Held::Program { _program: program } })
     }
 
@@ -217,7 +220,8 @@ impl Means {
             }
         };
         let logins = (0..point.clients * point.sessions).map(login).collect();
-        Serving { way: Way::Iscsi(logins), meter: Meter::default(), _held: Held::Nothing }
+        let ports = self.given.iter().map(|given| given.unit.portal.port()).collect();
+        Serving { way: Way::Iscsi(logins), meter: Meter { ports, ..Meter::default() }, _held: Held::Nothing }
     }
 }
 

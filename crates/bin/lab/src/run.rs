@@ -3,6 +3,7 @@
 use crate::load::Proof;
 use crate::point::Point;
 use crate::scenario::Scenario;
+use crate::seen::Seen;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -67,6 +68,9 @@ pub struct Sample {
     pub server: Option<Usage>,
     /// The same on the client's side.
     pub client: Usage,
+    /// What the meters saw of both ends and the way between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
 }
 
 /// Commands in one direction.

@@ -82,6 +82,7 @@ fn sample(per_second: f64, depth: u32, reads: u8, round: u32) -> Sample {
         proof: None,
         server: Some(usage(0.9)),
         client: usage(0.4),
+        seen: None,
     }
 }
 

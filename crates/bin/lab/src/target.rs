@@ -142,6 +142,10 @@ pub trait Target {
     fn units(&self) -> &[Unit];
     /// The process that serves.
     fn pid(&self) -> u32;
+    /// The socket of its control plane, where it is one of ours.
+    fn door(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// Starts a target of `kind`; its portal answers when this returns.

@@ -22,8 +22,9 @@ pub type Member<W> = Window<Disk<W>>;
 pub type Group<W> = Rc<Array<Member<W>>>;
 
 /// The array's disk, opened.
-pub fn disk<W: World>(device: W::Disk) -> Disk<W> {
-    Rc::new(GroupCommit::new(Fenced::new(Counted::new(device))))
+pub fn disk<W: World>(world: &W, device: W::Disk) -> Disk<W> {
+    let world = world.clone();
+    Rc::new(GroupCommit::new(Fenced::new(Counted::new(device, move || world.now()))))
 }
 
 /// Hears of what is wrong with the members of one group: writes their failures into the catalog of the pool, on

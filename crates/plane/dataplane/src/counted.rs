@@ -2,24 +2,53 @@
 
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use model::DiskCounters;
+use shard::Time;
 use std::cell::Cell;
+use std::fmt;
 
 /// A device that counts.
-#[derive(Debug)]
 pub struct Counted<D> {
     device: D,
+    now: Box<dyn Fn() -> Time>,
     counters: Cell<DiskCounters>,
+    /// Operations under way, and since when that number is so.
+    under_way: Cell<(u32, Time)>,
 }
 
+/// An operation under way, until this is dropped.
+struct Flight<'a, D>(&'a Counted<D>);
+
 impl<D> Counted<D> {
-    /// The device, with nothing counted yet.
-    pub fn new(device: D) -> Self {
-        Self { device, counters: Cell::default() }
+    /// The device, with nothing counted yet; `now` tells the time.
+    pub fn new(device: D, now: impl Fn() -> Time + 'static) -> Self {
+        let since = now();
+        Self { device, now: Box::new(now), counters: Cell::default(), under_way: Cell::new((0, since)) }
     }
 
     /// What was counted so far.
     pub fn counters(&self) -> DiskCounters {
+        self.advance();
         self.counters.get()
+    }
+
+    /// Counts the time since it was last counted. Operations under way: as many as then.
+    fn advance(&self) -> u32 {
+        let ((count, since), now) = (self.under_way.get(), (self.now)());
+        if count > 0 {
+            let mut counters = self.counters.get();
+            let passed = now.since(since).as_nanos() as u64;
+            counters.busy_ns += passed;
+            counters.waited_ns += passed * u64::from(count);
+            self.counters.set(counters);
+        }
+        self.under_way.set((count, now));
+        count
+    }
+
+    fn begin(&self) -> Flight<'_, D> {
+        let count = self.advance() + 1;
+        self.under_way.set((count, self.under_way.get().1));
+        Flight(self)
     }
 
     fn count_write(&self, result: Result<Written, IoError>, bytes: usize) -> Result<Written, IoError> {
@@ -40,12 +69,29 @@ impl<D> Counted<D> {
     }
 }
 
+impl<D> Drop for Flight<'_, D> {
+    fn drop(&mut self) {
+        let count = self.0.advance() - 1;
+        self.0.under_way.set((count, self.0.under_way.get().1));
+    }
+}
+
+impl<D: fmt::Debug> fmt::Debug for Counted<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counted")
+            .field("device", &self.device)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<D: BlockDevice> BlockDevice for Counted<D> {
     fn geometry(&self) -> Geometry {
         self.device.geometry()
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        let _flight = self.begin();
         self.count(self.device.read(extent).await, |counters, data| {
             counters.reads += 1;
             counters.read_bytes += data.len() as u64;
@@ -53,20 +99,22 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let bytes = data.len();
+        let (_flight, bytes) = (self.begin(), data.len());
         self.count_write(self.device.write(start, data).await, bytes)
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let bytes = data.len();
+        let (_flight, bytes) = (self.begin(), data.len());
         self.count_write(self.device.write_fresh(start, data).await, bytes)
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        let _flight = self.begin();
         self.count(self.device.flush(after).await, |counters, _| counters.flushes += 1)
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        let _flight = self.begin();
         self.count(self.device.discard(extent).await, |_, _| ())
     }
 }
@@ -78,15 +126,46 @@ mod tests {
     use block::memory::Ram;
     use futures_util::FutureExt;
 
+    /// A clock that goes on by a microsecond whenever somebody looks at it.
+    fn ticking() -> impl Fn() -> Time {
+        let ticks = Cell::new(0);
+        move || {
+            ticks.set(ticks.get() + 1_000);
+            Time(ticks.get())
+        }
+    }
+
     #[test]
     fn counted_tells_what_was_done_and_what_failed() {
-        let device = Counted::new(Ram::new(4096, Blocks(4)));
+        let device = Counted::new(Ram::new(4096, Blocks(4)), || Time(0));
         let written = device.write(Lba(0), View::zeroed(8192)).now_or_never().expect("RAM is ready").expect("in range");
         let _stable = device.flush(written).now_or_never().expect("RAM is ready").expect("RAM keeps it");
         let _data = device.read(Extent::new(0, 1)).now_or_never().expect("RAM is ready").expect("in range");
         assert!(device.read(Extent::new(9, 1)).now_or_never().expect("RAM is ready").is_err());
-        let counted =
-            DiskCounters { reads: 1, writes: 1, flushes: 1, read_bytes: 4096, written_bytes: 8192, errors: 1 };
+        let counted = DiskCounters {
+            reads: 1,
+            writes: 1,
+            flushes: 1,
+            read_bytes: 4096,
+            written_bytes: 8192,
+            errors: 1,
+            ..DiskCounters::default()
+        };
         assert_eq!(device.counters(), counted);
+    }
+
+    #[test]
+    fn time_of_two_operations_at_once_is_busy_once_and_waited_twice() {
+        let device = Counted::new(Ram::new(4096, Blocks(4)), ticking());
+        let times = || (device.counters().busy_ns, device.counters().waited_ns);
+        assert_eq!(times(), (0, 0));
+        let first = device.begin();
+        let second = device.begin();
+        drop(first);
+        drop(second);
+        assert_eq!(times(), (3_000, 4_000), "one tick alone, one together, one alone");
+        assert_eq!(times(), (3_000, 4_000), "an idle disk is not busy");
+        let _abandoned = device.begin();
+        assert_eq!(device.counters().busy_ns, 4_000, "what is still under way counts");
     }
 }

@@ -34,6 +34,18 @@ pub enum LabCommand {
   blockyard lab compare before.json after.json
   blockyard lab compare targets.json --axis target --labels blockyard tgt")]
     Compare(CompareOptions),
+    /// Say what limits each point of a run, how that is known, and what would change it
+    #[command(after_help = "Example:
+  blockyard lab explain queue-depth.json
+  blockyard lab explain queue-depth.json --only depth=32")]
+    Explain {
+        /// What `run` has kept
+        #[arg(value_name = "RUN")]
+        run: PathBuf,
+        /// Only the points with this label on this axis; may be given again
+        #[arg(long, value_name = "AXIS=LABEL")]
+        only: Vec<String>,
+    },
     /// Write a stream that shows afterwards what became of it
     #[command(after_help = "Example:\n  blockyard lab genstream 10GiB --seed 7 > /mnt/stream")]
     Genstream {

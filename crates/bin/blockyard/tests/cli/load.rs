@@ -72,3 +72,40 @@ fn lab_writes_over_nothing_unless_told() {
     let wrong = run(dir.path(), &["load", unit, "colour=3"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("unknown field `colour`"), "{}", wrong.stderr);
 }
+
+#[test]
+fn lab_explains_what_limits_a_point_and_says_what_it_cannot() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, out) = (dir.path().join("asked.toml"), dir.path().join("asked.json"));
+    let scenario = r#"
+        name = "asked"
+        title = "Asked"
+        rounds = 1
+        [base]
+        unit = "4MiB"
+        span = "300ms"
+        [[axis]]
+        name = "pace"
+        values = [{ label = "rate", rate = 200 }, { label = "think", think = "20ms", depth = 4 }]
+    "#;
+    fs::write(&file, scenario).expect("a scenario");
+    let (file, out) = (file.to_str().expect("a text"), out.to_str().expect("a text"));
+    assert_eq!(run(dir.path(), &["run", file, "--out", out]).code, 0);
+    let told = run(dir.path(), &["explain", out, "--only", "pace=rate"]);
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    let lines: Vec<&str> = told.stdout.lines().collect();
+    assert_eq!(lines[..2], ["the point at pace = rate", "  limit    the load, which asks for no more"]);
+    assert!(lines[2].starts_with("  because  200 commands a second were asked for"), "{}", told.stdout);
+    assert!(told.stdout.contains("shard-0 of the target ran"), "{}", told.stdout);
+    let json = ask(dir.path(), &["-o", "json", "lab", "explain", out, "--only", "pace=think"]);
+    let all: serde_json::Value = serde_json::from_str(&json.stdout).expect("JSON");
+    assert_eq!(all["explanations"][0]["limit"]["kind"], "load", "{all:#}");
+    let nowhere = run(dir.path(), &["explain", out, "--only", "pace=walk"]);
+    assert!(nowhere.code == 1 && nowhere.stderr.contains("no point at pace=walk"), "{}", nowhere.stderr);
+    // A run of a build without meters.
+    let mut kept: serde_json::Value = serde_json::from_slice(&fs::read(out).expect("it is kept")).expect("JSON");
+    kept["points"][0]["samples"][0].as_object_mut().expect("a sample").remove("seen");
+    fs::write(out, kept.to_string()).expect("a run");
+    let old = run(dir.path(), &["explain", out, "--only", "pace=rate"]);
+    assert!(old.stdout.contains("limit    not shown") && old.stdout.contains("measure it again"), "{}", old.stdout);
+}

@@ -239,6 +239,10 @@ impl Carrier for Speaker {
         Ok(())
     }
 
+    fn is_held(&self) -> bool {
+        self.machine.is_held()
+    }
+
     fn poll_end(&mut self) -> Result<Option<(Op, bool, Option<Buf>)>> {
         let Some(done) = self.completion()? else { return Ok(None) };
         let place = (done.task.bits() & 0xffff) as usize;

@@ -33,6 +33,10 @@ pub(super) trait Carrier: Machine {
     ///
     /// *Errors*: the connection is over.
     fn poll_end(&mut self) -> Result<Option<(Op, bool, Option<Buf>)>>;
+    /// True while a command that was submitted waits for a place in the target's window.
+    fn is_held(&self) -> bool {
+        false
+    }
 }
 
 /// Sends what waits; returns when something was received, the peer is gone, or it is `until`.
@@ -84,8 +88,8 @@ pub(super) async fn carry<W: World, C: Carrier>(
     carrier: &mut C,
     source: &mut Source,
 ) -> Result<u64> {
+    let mut now = world.now();
     loop {
-        let now = world.now();
         let until = loop {
             match source.next(now) {
                 Due::Now(op) => {
@@ -98,8 +102,12 @@ pub(super) async fn carry<W: World, C: Carrier>(
                 Due::Over => break None,
             }
         };
+        let held = carrier.is_held();
         turn(world, stream, carrier, until).await?;
-        let now = world.now();
+        let since = std::mem::replace(&mut now, world.now());
+        if held {
+            source.held(since, now);
+        }
         while let Some((op, well, data)) = carrier.poll_end()? {
             source.ended(&op, now, well, data.as_deref());
         }

@@ -274,6 +274,12 @@ impl Source {
         }
     }
 
+    /// From `since` to `now` the target's window did not admit a command that is under way; what is of the window counts.
+    pub fn held(&mut self, since: Time, now: Time) {
+        let (from, to) = (since.max(self.window.from), now.min(self.window.to));
+        self.tallies.borrow_mut().held += to.since(from);
+    }
+
     fn judge(&mut self, op: &Op, well: bool, data: Option<&[u8]>) {
         let Some(judge) = &mut self.judge else { return };
         if op.write {

@@ -3,6 +3,7 @@
 use crate::run::{Latency, Tally};
 use hdrhistogram::Histogram;
 use shard::Time;
+use std::time::Duration;
 
 /// The longest latency that is told from longer ones.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
@@ -29,6 +30,8 @@ impl Window {
 pub struct Tallies {
     reads: Counts,
     writes: Counts,
+    /// How long sessions had a command to send that the target's window did not admit, all sessions together.
+    pub held: Duration,
 }
 
 #[derive(Debug)]
@@ -41,7 +44,7 @@ struct Counts {
 
 impl Default for Tallies {
     fn default() -> Self {
-        Self { reads: Counts::new(), writes: Counts::new() }
+        Self { reads: Counts::new(), writes: Counts::new(), held: Duration::ZERO }
     }
 }
 

@@ -200,6 +200,10 @@ impl Target for Product {
     fn pid(&self) -> u32 {
         self.daemon.pid()
     }
+
+    fn door(&self) -> Option<PathBuf> {
+        Some(self.socket())
+    }
 }
 
 /// Makes sparse file disks `d0`… in `folder` and a RAID-6 pool `tank` of them.

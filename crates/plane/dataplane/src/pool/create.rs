@@ -83,7 +83,7 @@ pub(super) fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Result<Dr
     let mut members = Vec::new();
     let mut smallest = None;
     for candidate in &group.disks {
-        let disk: Disk<W> = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
+        let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.world, &candidate.path)?);
         let bytes = disk.geometry().bytes();
         let Some(area) = data_area(disk.geometry().blocks) else {
             let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec());

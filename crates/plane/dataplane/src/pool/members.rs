@@ -57,7 +57,7 @@ pub async fn replace_disk<W: World>(
     state.array.release(member);
     state.slots.borrow_mut()[usize::from(member)].disk = None;
     pool.pool.release_member(uuid(lost));
-    let disk = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
+    let disk = array::disk(&seat.world, inspect::open(&seat.world, &candidate.path)?);
     if state.array.is_protected() && pool.is_the_member(lost, &disk).await {
         state.slots.borrow_mut()[usize::from(member)].name = Some(candidate.name.clone());
         pool.readmit(group, member, &disk).await.map_err(|error| refusal(&error, &pool))?;

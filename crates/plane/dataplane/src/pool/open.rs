@@ -103,7 +103,7 @@ async fn look_at<W: World>(seat: &Rc<Seat<W>>, candidates: Vec<Candidate>) -> Ve
     for candidate in candidates {
         match inspect::open(&seat.world, &candidate.path) {
             Ok(device) => {
-                let disk = array::disk::<W>(device);
+                let disk = array::disk(&seat.world, device);
                 let probe = volume::probe(&disk).await;
                 looked.push(Looked { candidate, disk, probe });
             }

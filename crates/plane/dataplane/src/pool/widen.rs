@@ -33,7 +33,7 @@ pub async fn add_member<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&seat, &pool)?;
     let group = pool.admit_wider(group)?;
-    let disk: Disk<W> = array::disk::<W>(inspect::open(&seat.world, &candidate.path)?);
+    let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.world, &candidate.path)?);
     let id = new_uuid(&seat.world);
     let state = match pool.groups[group].level {
         // A mirror is filled as a replacement is; with parity there is nothing on it before stripes are moved.

@@ -116,6 +116,14 @@ impl Connection {
         }
     }
 
+    /// True while a command that was submitted waits for a place in the target's window.
+    ///
+    /// *Source*: RFC 7143 §4.2.2.1.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(&self.core.phase, Phase::FullFeature(full_feature) if full_feature.is_held())
+    }
+
     /// A task management function is sent at once. `None` outside full feature phase.
     pub fn manage(&mut self, function: TaskFunction, lun: Lun, referenced: Option<TaskId>) -> Option<TaskId> {
         let Phase::FullFeature(full_feature) = &mut self.core.phase else { return None };

@@ -100,6 +100,11 @@ impl FullFeature {
         }
     }
 
+    /// True while something waits for the window.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.waiting.is_empty() && self.max_cmd_sn.precedes(self.cmd_sn)
+    }
+
     /// The window is what the target said last; what comes late does not close it again.
     ///
     /// Source: RFC 7143 §4.2.2.1.

@@ -1,0 +1,274 @@
+//! The figures of a sample that rules are about.
+
+use super::{Limit, SLACK};
+use crate::peer::CLIENT_CORE;
+use crate::point::{Backing, Peer, Point};
+use crate::run::Sample;
+use crate::seen::{Disk, Seen, Thread};
+use model::Level;
+
+/// So much of a core for others is more than a machine at rest has.
+const OTHERS: f64 = 0.25;
+
+/// How much of something was used.
+pub struct Use {
+    pub limit: Limit,
+    /// From 0 to 1.
+    pub part: f64,
+    /// The same in words.
+    pub fact: String,
+}
+
+/// How much of their busy time the sockets of one end waited.
+pub struct End {
+    pub server: bool,
+    pub window: f64,
+    pub buffer: f64,
+}
+
+/// What is known of a sample with commands and meters.
+pub struct Figures<'a> {
+    pub point: &'a Point,
+    pub sample: &'a Sample,
+    seen: &'a Seen,
+    pub iops: f64,
+    /// Seconds, the mean.
+    pub latency: f64,
+    /// Commands under way, the mean.
+    pub under_way: f64,
+    /// Commands that may be under way, where that is what paces the load.
+    pub depth: Option<f64>,
+    /// Commands a second that the load asks for, where it does not take all that there is.
+    pub asked: Option<f64>,
+    /// The part of the time in which the target's window kept sessions waiting.
+    pub held: f64,
+    pub ends: Vec<End>,
+    /// Operations of members for each write, where they are protected by parity.
+    pub operations_per_write: Option<f64>,
+    uses: Vec<Use>,
+}
+
+impl Use {
+    pub fn is_cpu(&self) -> bool {
+        matches!(self.limit, Limit::Initiator | Limit::Thread { .. } | Limit::Core { .. } | Limit::Others)
+    }
+}
+
+impl<'a> Figures<'a> {
+    /// Nothing where no command ended well or nothing was metered.
+    pub fn of(point: &'a Point, sample: &'a Sample) -> Option<Self> {
+        let seen = sample.seen.as_ref()?;
+        let (iops, latency) = (sample.iops(), sample.latency().mean()? / 1e9);
+        let depth = f64::from(point.depths().iter().sum::<u32>());
+        let think = point.think.duration().as_secs_f64();
+        let asked = match point.rate {
+            0 if think > latency => Some(depth / (think + latency)),
+            0 => None,
+            rate => Some(rate.into()),
+        };
+        let closed = point.rate == 0 && think == 0.0;
+        let sessions = f64::from(point.clients * point.sessions);
+        let ends = seen.sockets.iter().filter(|end| end.busy_seconds > 0.0).map(|end| End {
+            server: end.server,
+            window: end.window_seconds / end.busy_seconds,
+            buffer: end.buffer_seconds / end.busy_seconds,
+        });
+        Some(Self {
+            point,
+            sample,
+            seen,
+            iops,
+            latency,
+            under_way: iops * latency,
+            depth: closed.then_some(depth),
+            asked,
+            held: seen.held_seconds / (sessions * sample.seconds),
+            ends: ends.collect(),
+            operations_per_write: operations_per_write(point, sample, seen),
+            uses: uses(point, sample, seen),
+        })
+    }
+
+    /// What is used most of what `of` holds for.
+    pub fn fullest(&self, of: impl Fn(&Use) -> bool) -> Option<&Use> {
+        self.uses.iter().filter(|used| of(used)).max_by(|one, other| one.part.total_cmp(&other.part))
+    }
+
+    /// The fullest of each kind, in words.
+    pub fn nearest(&self) -> Vec<String> {
+        let kinds: [fn(&Use) -> bool; 3] = [
+            |used| used.limit == Limit::Initiator,
+            |used| used.is_cpu() && used.limit != Limit::Initiator,
+            |used| !used.is_cpu(),
+        ];
+        kinds.iter().filter_map(|kind| self.fullest(kind)).map(|used| used.fact.clone()).collect()
+    }
+
+    /// What one command costs who is full.
+    pub fn cost_of(&self, limit: &Limit) -> Option<String> {
+        match limit {
+            Limit::Initiator => Some(format!("a command costs the initiator {:.1} µs of CPU", self.sample.client_us())),
+            Limit::Thread { .. } | Limit::Core { .. } => {
+                self.sample.server_us().map(|us| format!("a command costs the target {us:.1} µs of CPU"))
+            }
+            _ => None,
+        }
+    }
+
+    /// How much of a command's time its members take, one after the other.
+    pub fn below(&self) -> Option<String> {
+        let members: Vec<&Disk> = self.seen.disks.iter().filter(|disk| disk.member && disk.operations() > 0).collect();
+        let (operations, waited) = members.iter().fold((0, 0.0), |(operations, waited), disk| {
+            (operations + disk.operations(), waited + disk.waited_seconds)
+        });
+        (operations > 0).then(|| {
+            let each = waited / operations as f64;
+            format!("an operation of a member disk takes {} of the {}", time(each), time(self.latency))
+        })
+    }
+
+    /// What a write costs the members, in words.
+    pub fn per_write(&self) -> Option<String> {
+        self.operations_per_write
+            .map(|operations| format!("each write of a host makes {operations:.1} operations of members"))
+    }
+
+    /// Operations under way at once on the disk with this name.
+    pub fn at_once(&self, name: &str) -> Option<f64> {
+        self.seen.disks.iter().find(|disk| disk.name == name).map(Disk::at_once)
+    }
+
+    pub fn errors(&self) -> Option<String> {
+        let errors = self.sample.reads.errors + self.sample.writes.errors;
+        (errors > 0).then(|| format!("{errors} commands ended otherwise than well, and are not in the figures"))
+    }
+
+    /// The hypervisor took part of the machine away.
+    pub fn stolen(&self) -> Option<String> {
+        let stolen: f64 = self.seen.cores.iter().map(|core| core.stolen_seconds).fold(0.0, f64::max);
+        let part = stolen / self.sample.seconds;
+        (part >= 0.05).then(|| format!("the hypervisor took {:.0} % of a core away meanwhile", part * 100.0))
+    }
+
+    /// How much more there would be until the fullest is full.
+    pub fn headroom(&self) -> Option<f64> {
+        self.fullest(|_| true)
+            .map(|fullest| fullest.part)
+            .filter(|part| (0.05..SLACK).contains(part))
+            .map(|part| 1.0 / part)
+    }
+}
+
+/// What no meter saw.
+pub fn unseen(point: &Point, sample: &Sample) -> Vec<String> {
+    let Some(seen) = &sample.seen else { return Vec::new() };
+    let mut unseen = Vec::new();
+    if sample.server.is_none() && point.peer == Peer::Given {
+        unseen.push("the target's CPU and its disks: the lab did not start it".to_owned());
+    }
+    if polls(point) {
+        unseen.push("how much of the target's CPU is work: it looks for work without sleeping".to_owned());
+    }
+    if point.backing == Backing::Pool && point.peer == Peer::Blockyard && !seen.disks.iter().any(|disk| disk.member) {
+        unseen.push("the members of the pool: the daemon did not tell".to_owned());
+    }
+    if seen.sockets.is_empty() && point.peer != Peer::Native {
+        unseen.push("TCP's windows: the kernel does not tell".to_owned());
+    }
+    unseen
+}
+
+/// True when the target's threads are busy without work, too.
+fn polls(point: &Point) -> bool {
+    point.peer == Peer::Spdk || point.arguments.iter().any(|argument| argument == "--busy-poll")
+}
+
+fn uses(point: &Point, sample: &Sample, seen: &Seen) -> Vec<Use> {
+    let seconds = sample.seconds;
+    let percent = |part: f64| format!("{:.0} %", part * 100.0);
+    let mut uses = Vec::new();
+    if let Some(load) = &seen.load {
+        let part = load.cpu_seconds / seconds;
+        uses.push(Use {
+            limit: Limit::Initiator,
+            part,
+            fact: format!("the initiator's thread ran {} of the time", percent(part)),
+        });
+    }
+    let several = seen.threads.iter().any(|thread| thread.process > 0);
+    let name_of = |thread: &Thread| match several {
+        true => format!("{} of daemon {}", thread.name, thread.process),
+        false => thread.name.clone(),
+    };
+    for thread in seen.threads.iter().filter(|_| !polls(point)) {
+        let (part, name) = (thread.cpu_seconds / seconds, name_of(thread));
+        let fact = format!("{name} of the target ran {} of the time", percent(part));
+        uses.push(Use { limit: Limit::Thread { name }, part, fact });
+    }
+    uses.extend(contended(sample, seen, name_of));
+    for disk in &seen.disks {
+        let (name, part) = (disk.name.clone(), disk.busy().min(1.0));
+        let fact = format!(
+            "disk {name} was busy {} of the time, with {:.1} operations at once of {} each",
+            percent(part),
+            disk.at_once(),
+            time(disk.each())
+        );
+        uses.push(Use { limit: Limit::Disk { name }, part, fact });
+    }
+    for line in &seen.lines {
+        if let Some(part) = line.used(seconds) {
+            let fact = format!("{} carried {} of what it can", line.name, percent(part));
+            uses.push(Use { limit: Limit::Nic { name: line.name.clone() }, part, fact });
+        }
+    }
+    uses
+}
+
+/// A core that is full, with a thread of ours that waits for one.
+fn contended(sample: &Sample, seen: &Seen, name_of: impl Fn(&Thread) -> String) -> Option<Use> {
+    let client = seen.load.iter().map(|thread| ("the initiator".to_owned(), thread));
+    let target = seen.threads.iter().map(|thread| (name_of(thread), thread));
+    let (name, waiting) =
+        client.chain(target).max_by(|(_, one), (_, other)| one.queued_seconds.total_cmp(&other.queued_seconds))?;
+    let queued = waiting.queued_seconds / sample.seconds;
+    let wanted = queued + waiting.cpu_seconds / sample.seconds;
+    let is_clients = |core: &u32| *core as usize == CLIENT_CORE;
+    let fullest = seen.cores.iter().max_by(|one, other| {
+        let key = |core: &crate::seen::Core| (core.busy_seconds / sample.seconds >= 0.95, !is_clients(&core.core));
+        key(one).cmp(&key(other))
+    })?;
+    let busy = (fullest.busy_seconds + fullest.stolen_seconds) / sample.seconds;
+    if queued < 0.15 || wanted < 0.6 || busy < 0.9 {
+        return None;
+    }
+    let waited = format!("{name} waited {:.0} % of the time for a core", queued * 100.0);
+    let ours: f64 = seen.threads.iter().chain(&seen.load).map(|thread| thread.cpu_seconds).sum();
+    let all: f64 = seen.cores.iter().map(|core| core.busy_seconds).sum();
+    let others = (all - ours) / sample.seconds;
+    let (limit, fact) = if others >= OTHERS {
+        (Limit::Others, format!("programs that are neither target nor client had {others:.1} cores, and {waited}"))
+    } else {
+        (
+            Limit::Core { core: fullest.core },
+            format!("core {} ran {:.0} % of the time, and {waited}", fullest.core, busy * 100.0),
+        )
+    };
+    Some(Use { limit, part: busy.min(1.0), fact })
+}
+
+/// What members do beyond the reads of hosts, for each write, in an array with parity.
+fn operations_per_write(point: &Point, sample: &Sample, seen: &Seen) -> Option<f64> {
+    let parity = point.backing == Backing::Pool && matches!(point.level, Level::Raid5 | Level::Raid6);
+    let (reads, writes) = (sample.reads.commands, sample.writes.commands);
+    if !parity || writes * 5 < reads {
+        return None;
+    }
+    let operations: u64 = seen.disks.iter().filter(|disk| disk.member).map(Disk::operations).sum();
+    Some(operations.saturating_sub(reads) as f64 / writes as f64).filter(|per_write| per_write.is_finite())
+}
+
+/// A time in its unit.
+pub fn time(seconds: f64) -> String {
+    if seconds >= 0.001 { format!("{:.2} ms", seconds * 1e3) } else { format!("{:.0} µs", seconds * 1e6) }
+}
