@@ -222,7 +222,7 @@ impl<W: World> Seat<W> {
         while let Some(letter) = inbox.receive().await {
             match letter {
                 Letter::Run(work) => work(self.clone()),
-                Letter::Execute(errand) => begin(&self.world, self.clone().run_errand(errand)),
+                Letter::Execute(errand) => self.run_errand(errand),
                 Letter::Adopt(handle, place) => match self.world.adopt_stream(handle) {
                     Ok(stream) => self.world.spawn(connection::serve(self.clone(), stream, place)),
                     Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
@@ -231,17 +231,16 @@ impl<W: World> Seat<W> {
         }
     }
 
-    async fn run_errand(self: Rc<Self>, errand: Errand) {
+    /// Starts a command from elsewhere; a session that is gone meanwhile takes no answers.
+    fn run_errand(&self, errand: Errand) {
         let Errand { unit, ran, back } = errand;
-        let done = match self.unit(unit) {
+        let _ = match self.unit(unit) {
+            None => back.send(unit::absent(ran)),
             Some(unit) => match unit::run_at_once(&unit, &ran) {
-                Some(done) => done,
-                None => unit::run(unit, ran).await,
+                Some(done) => back.send(done),
+                None => return begin(&self.world, async move { drop(back.send(unit::run(unit, ran).await)) }),
             },
-            None => unit::absent(ran),
         };
-        // A session that is gone takes no answers.
-        let _ = back.send(done);
     }
 }
 

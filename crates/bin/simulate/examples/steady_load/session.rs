@@ -130,8 +130,9 @@ impl Session {
     fn submit(&mut self, lun: u64, work: &Work) -> Result<()> {
         let places = UNIT_BYTES / u64::from(work.bytes);
         let blocks = work.bytes / BLOCK_BYTES;
-        // Scattered, and each place once before any comes again: there are a power of two of them, and the factor is odd.
-        let lba = self.sent.wrapping_mul(0x9E37_79B9_7F4A_7C15) % places * u64::from(blocks);
+        // Scattered, and each place once before any comes again: there are a power of two of them.
+        let place = (self.sent % places).reverse_bits() >> (u64::BITS - places.ilog2());
+        let lba = place * u64::from(blocks);
         self.sent += 1;
         let mut cdb = [0; 16];
         cdb[0] = if work.writes { WRITE_16 } else { READ_16 };
