@@ -68,8 +68,19 @@ impl Reactor {
 
     /// Submits what was started, waits as told, and wakes those whose operations have landed.
     pub fn turn(&mut self, wait: Wait) -> io::Result<()> {
+        let waited = self.wait(wait);
+        self.land();
+        waited
+    }
+
+    /// Submits what was started and waits as told; whose operations have ended is told by [`Reactor::land`].
+    pub fn wait(&mut self, wait: Wait) -> io::Result<()> {
+        self.backend.turn(wait, &mut self.done)
+    }
+
+    /// Wakes those whose operations have landed.
+    pub fn land(&mut self) {
         let mut done = std::mem::take(&mut self.done);
-        let turned = self.backend.turn(wait, &mut done);
         for Done { token, landed } in done.drain(..) {
             if token == self.bell_token {
                 let mut count = [0; 8];
@@ -80,7 +91,6 @@ impl Reactor {
             }
         }
         self.done = done;
-        turned
     }
 
     /// See [`Backend::interface`].

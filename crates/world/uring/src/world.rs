@@ -75,8 +75,11 @@ impl Uring {
                 inner.search()?;
             }
             if !is_over() && inner.executor.announce_sleep() {
-                let slept = inner.reactor.borrow_mut().turn(inner.until_next_timer());
+                let mut reactor = inner.reactor.borrow_mut();
+                let slept = reactor.wait(inner.until_next_timer());
+                // Before anybody is woken: the bell is for wakes from other threads, and each rings once more than needed.
                 inner.executor.announce_awake();
+                reactor.land();
                 slept?;
             } else {
                 inner.reactor.borrow_mut().turn(Wait::No)?;

@@ -35,7 +35,33 @@ pub(crate) async fn pair(world: &Uring, host: &str) -> (TcpStream, TcpStream) {
     (client, served)
 }
 
+/// How often this thread has written to a file or rung a bell; what sockets send is not counted.
+fn writes() -> u64 {
+    let counted = std::fs::read_to_string("/proc/thread-self/io").expect("the kernel counts");
+    let writes = counted.lines().find_map(|line| line.strip_prefix("syscw: ")).expect("writes are counted");
+    writes.parse().expect("a number")
+}
+
 on_both! {
+    shard_does_not_ring_its_own_bell_when_its_sleep_ends(world) {
+        let (client, served) = pair(&world, "127.0.0.1:0").await;
+        let before = writes();
+        world.spawn(async move {
+            let mut word = [0; 4];
+            for _ in 0..200 {
+                receive(&served, &mut word).await;
+                send(&served, &word).await;
+            }
+        });
+        let mut word = [0; 4];
+        for _ in 0..200 {
+            send(&client, b"ping").await;
+            receive(&client, &mut word).await;
+        }
+        let rings = writes() - before;
+        assert!(rings < 20, "it rang {rings} times for 200 words there and back");
+    }
+
     bytes_arrive_whole_and_in_order_however_much_is_sent(world) {
         let (client, served) = pair(&world, "127.0.0.1:0").await;
         assert_eq!(client.local_address(), served.peer_address());
