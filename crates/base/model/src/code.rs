@@ -108,7 +108,7 @@ catalogue! {
     1514 VOLUME_SANITIZED      Refused     "The volume is being sanitized.";
 
     1520 LOG_NOT_LOST          Refused     "The log of the pool is not lost.";
-    1521 VOLUME_HELD           Unavailable "The volume does not serve: what it acknowledged last is not on its disks.";
+    1521 VOLUME_HELD           Unavailable "The volume does not serve: what it acknowledged last is not on its disks, or its key is not here.";
     1522 LOG_AWAY              Refused     "The pool was opened without its log.";
     1530 GROUP_UNKNOWN         NotFound    "The pool has no group of this number.";
     1531 GROUP_FULL_SIZE       Refused     "The disks of the group have no room that it does not use.";
@@ -141,6 +141,7 @@ catalogue! {
     1811 KEY_MISSING           Unavailable "The key that the stored secrets are sealed with is not there.";
     1812 KEY_WRONG             Unavailable "The stored secrets are sealed with another key.";
     1813 KEY_UNUSABLE          Unavailable "The file of the key cannot be used.";
+    1814 POOL_KEY_WRONG        Refused     "The key of the pool is not the one that its encrypted volumes want.";
     1901 INTERNAL              Internal    "Blockyard has a bug.";
 }
 

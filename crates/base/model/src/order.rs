@@ -1,8 +1,8 @@
 //! What control asks of the data plane.
 
 use crate::{
-    Access, Backend, CopySource, DiskId, DiskName, Level, Name, PoolId, Provision, Recordable, RepairPolicy, Size,
-    SnapshotId, SnapshotLock, SnapshotName, SpacePolicy, VolumeId, VolumeName, VolumePolicy,
+    Access, Backend, CopySource, DiskId, DiskName, Level, Name, PoolId, Provision, Recordable, RepairPolicy, Secret,
+    Size, SnapshotId, SnapshotLock, SnapshotName, SpacePolicy, VolumeId, VolumeName, VolumePolicy,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -115,6 +115,14 @@ pub enum Order {
         id: PoolId,
         /// True when the operator says that the node that had it last is down.
         force: bool,
+        /// The pool key of another node that the keys of its encrypted volumes are wrapped with: they are wrapped with this node's from
+        /// then on. Refused with `POOL_KEY_WRONG` when none is.
+        key: Option<Secret>,
+    },
+    /// What wraps the keys of the pool's encrypted volumes → `Report::PoolKey`.
+    PoolKey {
+        /// Which.
+        pool: Name,
     },
     /// Close a pool cleanly, with its volumes; its disks keep it → `Report::Done`, durable. Hosts see its volumes
     /// no more before the answer.

@@ -2,7 +2,7 @@
 
 use crate::{
     DiskReport, EngineReport, LatencyReport, PoolCheck, PoolReport, PortalReport, Raised, Recordings, RefusedLogin,
-    SessionDetail, SessionEnd, SessionReport, SnapshotReport, VolumeReport,
+    Secret, SessionDetail, SessionEnd, SessionReport, SnapshotReport, VolumeReport,
 };
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
@@ -18,6 +18,8 @@ pub enum Report {
     Pool(PoolReport),
     /// All pools.
     Pools(Vec<PoolReport>),
+    /// The key of a pool, and what it is called.
+    PoolKey(String, Secret),
     /// One volume.
     Volume(VolumeReport),
     /// All volumes.

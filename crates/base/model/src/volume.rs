@@ -107,6 +107,9 @@ pub enum Backend {
         /// True when whole granules of zeros take no space.
         #[serde(default)]
         zero_detection: bool,
+        /// True when what it holds is encrypted on the disks.
+        #[serde(default)]
+        encrypted: bool,
     },
     /// A file or a block device, as it is.
     File {
@@ -167,7 +170,13 @@ impl Backend {
     /// A thick volume of a pool, with nothing else chosen.
     #[must_use]
     pub const fn pool() -> Self {
-        Self::Pool { stripe_unit: None, provision: Provision::Thick, granule: None, zero_detection: false }
+        Self::Pool {
+            stripe_unit: None,
+            provision: Provision::Thick,
+            granule: None,
+            zero_detection: false,
+            encrypted: false,
+        }
     }
 
     /// The kind in one word; of a volume in a pool, how it takes its space.

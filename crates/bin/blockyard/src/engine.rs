@@ -4,7 +4,7 @@ use crate::args::IoChoice;
 use crate::config::Config;
 use control::Engine;
 use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
-use model::{Call, LocalAddress, NodeIdentity, Refusal, Size, code};
+use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, Size, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
 use std::io;
@@ -20,7 +20,7 @@ pub struct Shards(Vec<Shard<()>>);
 /// The data plane runs and waits for orders.
 ///
 /// *Errors*: no threads, or the kernel gives no way to drive disks and sockets.
-pub fn start(config: &Config, node: &NodeIdentity) -> Result<(Engine, Shards), Refusal> {
+pub fn start(config: &Config, node: &NodeIdentity, secret: &Secret) -> Result<(Engine, Shards), Refusal> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let shards = config.shards.map_or_else(cores, usize::from);
     let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes(), cache_bytes: cache_bytes(config) });
@@ -34,7 +34,8 @@ pub fn start(config: &Config, node: &NodeIdentity) -> Result<(Engine, Shards), R
     for ticket in tickets::<Uring>(limits, &StreamOptions::default()) {
         let orders = if ticket.index == 0 { inbox.take() } else { None };
         running.0.push(
-            launch(ticket, orders.map(|orders| (orders, node.clone())), &options).map_err(|error| refused(&error))?,
+            launch(ticket, orders.map(|orders| (orders, node.clone(), secret.clone())), &options)
+                .map_err(|error| refused(&error))?,
         );
     }
     Ok((Engine::new(post), running))
@@ -60,7 +61,7 @@ impl Shards {
 /// A thread that is the shard of `ticket`; the one with the orders conducts the others.
 fn launch(
     ticket: Ticket<Uring>,
-    orders: Option<(Receiver<Call>, NodeIdentity)>,
+    orders: Option<(Receiver<Call>, NodeIdentity, Secret)>,
     options: &Options,
 ) -> io::Result<Shard<()>> {
     let name = format!("shard-{}", ticket.index);
@@ -73,9 +74,9 @@ fn launch(
         let stopped = world.stopped();
         let seat = Seat::take(world, ticket);
         match orders {
-            Some((orders, node)) => {
+            Some((orders, node, secret)) => {
                 let (addresses, address_changes) = addresses();
-                conduct(seat, orders, Facts { io, node, addresses, address_changes }).await;
+                conduct(seat, orders, Facts { io, node, secret, addresses, address_changes }).await;
             }
             None => stopped.await,
         }

@@ -32,7 +32,7 @@ async fn run(config: Config) -> Result<(), Refusal> {
     let listening = control::listen(&config.settings.socket)?;
     let stop = stop_signal()?;
     let node = store.identity(&config.settings.node)?;
-    let (engine, shards) = engine::start(&config, &node)?;
+    let (engine, shards) = engine::start(&config, &node, &store.pool_secret())?;
     let control = Arc::new(Control::start(config.settings, store, engine).await?);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.settings().socket.display(), "serving");
     control::serve(control.clone(), listening, stop).await?;

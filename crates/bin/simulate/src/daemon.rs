@@ -2,7 +2,7 @@
 
 use crate::planted::{BentWorld, Plant};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
-use model::{Call, LocalAddress, NodeId, NodeIdentity, Order, Refusal, Report, code};
+use model::{Call, LocalAddress, NodeId, NodeIdentity, Order, Refusal, Report, Secret, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
 use sim::Sim;
@@ -42,8 +42,13 @@ impl Daemon {
             seats.push(seat.clone());
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();
-                let facts =
-                    Facts { io: "sim".to_owned(), node: node(), addresses: addresses(machine), address_changes };
+                let facts = Facts {
+                    io: "sim".to_owned(),
+                    node: node(),
+                    secret: secret(),
+                    addresses: addresses(machine),
+                    address_changes,
+                };
                 machine.spawn(conduct(seat, orders, facts));
             }
         }
@@ -67,6 +72,11 @@ impl Daemon {
 fn node() -> NodeIdentity {
     let name = "array".parse().expect("this is a name");
     NodeIdentity { id: NodeId::from_bytes([1; 16]), name, seat: [2; 16] }
+}
+
+/// What the keys of its pools are made of.
+fn secret() -> Secret {
+    Secret::new(vec![3; 32]).expect("it is long enough")
 }
 
 fn addresses(machine: &Sim) -> Vec<LocalAddress> {

@@ -59,7 +59,7 @@ impl Stage {
                 let granule = chance.pick(&[None, Some(16 << 10), Some(64 << 10), Some(1 << 20)]).map(Size::new);
                 let granule = granule.filter(|_| provision != Provision::Segments);
                 let zero_detection = provision == Provision::Thin && chance.percent(40);
-                let backend = Backend::Pool { stripe_unit: None, provision, granule, zero_detection };
+                let backend = Backend::Pool { stripe_unit: None, provision, granule, zero_detection, encrypted: false };
                 (VolumeName::in_pool(pool.clone(), own), backend)
             }
             None => (VolumeName::bare(own), Backend::Ram),

@@ -59,6 +59,7 @@ pub fn router(control: Arc<Control>) -> Router {
         .route("/pools/{name}/log/removal", post(remove_log))
         .route("/pools/{name}/export", post(export_pool))
         .route("/pools/{name}/import", post(import_pool))
+        .route("/pools/{name}/key", post(pool_key))
         .route("/pools/{name}/check", get(check_pool).post(repair_pool))
         .route("/pools/{name}/dump", get(dump_pool))
         .route("/volumes", get(volumes).post(create_volume))
@@ -214,7 +215,11 @@ async fn dump_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {
 }
 
 async fn import_pool(State(control): Shared, Named(name): Named<Name>, Body(request): Body<ImportPool>) -> Answer {
-    answer("pool", to_its_end(async move { control.import_pool(&name, request.force).await }).await?)
+    answer("pool", to_its_end(async move { control.import_pool(&name, request).await }).await?)
+}
+
+async fn pool_key(State(control): Shared, Named(name): Named<Name>) -> Answer {
+    answer("pool_key", control.pool_key(&name).await?)
 }
 
 async fn export_pool(State(control): Shared, Named(name): Named<Name>) -> Answer {

@@ -135,12 +135,24 @@ pub struct RemoveLog {
 }
 
 /// Open a pool that was found on its disks.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImportPool {
     /// True when the node that had it last and did not let go of it is surely down.
     #[serde(default)]
     pub force: bool,
+    /// The pool key of the node that had it, where volumes are encrypted.
+    #[serde(default)]
+    pub key: Option<SecretText>,
+}
+
+/// The key of a pool, for who is to keep it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PoolKeyText {
+    /// What it is called; says nothing about the key.
+    pub id: String,
+    /// The key.
+    pub key: SecretText,
 }
 
 /// Settings of a pool, by name.
@@ -209,6 +221,9 @@ pub struct NewVolume {
     /// True when whole granules of zeros shall take no space.
     #[serde(default)]
     pub zero_detection: bool,
+    /// True when what it holds shall be encrypted on the disks.
+    #[serde(default)]
+    pub encrypted: bool,
     /// What holds the data of a volume without a pool.
     #[serde(default)]
     pub backend: Option<NewBackend>,
@@ -218,8 +233,9 @@ impl NewVolume {
     /// A volume with nothing chosen but its name and its size.
     #[must_use]
     pub fn new(name: VolumeName, size: Option<Size>) -> Self {
-        let (block_bytes, stripe_unit, provision, granule, zero_detection, backend) = Default::default();
-        Self { name, size, block_bytes, stripe_unit, provision, granule, zero_detection, backend }
+        let (block_bytes, stripe_unit, provision, granule, backend) = Default::default();
+        let (zero_detection, encrypted) = (false, false);
+        Self { name, size, block_bytes, stripe_unit, provision, granule, zero_detection, encrypted, backend }
     }
 }
 

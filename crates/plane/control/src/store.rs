@@ -9,7 +9,7 @@ mod vault;
 
 use crate::State;
 use crate::control::random;
-use model::{Event, Name, NodeId, NodeIdentity, Refusal, code};
+use model::{Event, Name, NodeId, NodeIdentity, Refusal, Secret, code};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -131,6 +131,12 @@ impl Store {
         next.node = Some(id);
         self.commit(next)?;
         Ok(NodeIdentity { id, name: name.clone(), seat: seat(&self.path)? })
+    }
+
+    /// What the keys of the node's pools are made of: the same as long as it has the same key.
+    #[must_use]
+    pub fn pool_secret(&self) -> Secret {
+        self.vault.pools().clone()
     }
 
     /// The state as it was committed last.

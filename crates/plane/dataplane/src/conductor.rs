@@ -22,8 +22,8 @@ use copies::Copies;
 use disks::KnownDisk;
 use futures_util::future::{Either, select};
 use model::{
-    Access, Call, DiskName, LocalAddress, Name, NodeIdentity, Order, PoolId, Refusal, Report, VolumeId, VolumeName,
-    code,
+    Access, Call, DiskName, LocalAddress, Name, NodeIdentity, Order, PoolId, Refusal, Report, Secret, VolumeId,
+    VolumeName, code,
 };
 use openings::Openings;
 use shard::mailbox::{self, Receiver, Sender};
@@ -62,6 +62,8 @@ pub struct Conductor<W: World> {
     io: String,
     /// Who this node is, for the marks on the disks of its pools.
     node: NodeIdentity,
+    /// What the keys of its pools are made of.
+    secret: Secret,
 }
 
 #[derive(Clone, Copy)]
@@ -80,8 +82,8 @@ struct VolumeHome {
 
 /// Answers the calls of `inbox` until an order to stop is done, or every sender is gone.
 pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: Facts) {
-    let Facts { io, node, addresses, address_changes } = facts;
-    let conductor = Rc::new(Conductor::new(seat.clone(), io, node, Links(addresses)));
+    let Facts { io, node, secret, addresses, address_changes } = facts;
+    let conductor = Rc::new(Conductor::new(seat.clone(), io, (node, secret), Links(addresses)));
     seat.world.spawn(conductor.clone().watch_links(address_changes));
     let (queue, changes) = mailbox::channel::<Call>();
     let worker = conductor.clone();
@@ -114,6 +116,8 @@ pub struct Facts {
     pub io: String,
     /// Who this node is.
     pub node: NodeIdentity,
+    /// What only this node knows, and knows again after every restart: the keys of its pools are made of it.
+    pub secret: Secret,
     /// The addresses of this machine now; none where nobody knows.
     pub addresses: Vec<LocalAddress>,
     /// All of them again, whenever something about them has changed.
@@ -134,7 +138,7 @@ fn is_question(order: &Order) -> bool {
 }
 
 impl<W: World> Conductor<W> {
-    fn new(seat: Rc<Seat<W>>, io: String, node: NodeIdentity, links: Links) -> Self {
+    fn new(seat: Rc<Seat<W>>, io: String, (node, secret): (NodeIdentity, Secret), links: Links) -> Self {
         Self {
             started: seat.world.now(),
             seat,
@@ -148,6 +152,7 @@ impl<W: World> Conductor<W> {
             access: RefCell::default(),
             links: RefCell::new(links),
             node,
+            secret,
             next_home: Cell::new(0),
             next_connection: Rc::default(),
             sharing: Cell::default(),
@@ -158,11 +163,12 @@ impl<W: World> Conductor<W> {
 
     /// The order of `call` is done, or it is for a pool that is being opened from now on.
     async fn take_turn(self: Rc<Self>, call: Call) {
-        let Order::OpenPool { id, force } = call.order else {
+        let Order::OpenPool { id, force, key } = &call.order else {
             let answer = self.change(&call.order).await;
             return call.answer(answer);
         };
-        let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(id, force) };
+        let (id, force, key) = (*id, *force, key.clone());
+        let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(id, force, key) };
         match begun {
             Ok(opening) => self.seat.world.clone().spawn(async move {
                 let opened = self.open_pool(opening).await;
@@ -193,6 +199,7 @@ impl<W: World> Conductor<W> {
             Order::GrowPool { pool, group } => self.grow_pool(pool, *group).await.map(Report::Pool),
             Order::AddLog { pool, disks, force } => self.add_log(pool, disks, *force).await.map(Report::Pool),
             Order::RemoveLog { pool, lost } => self.remove_log(pool, *lost).await.map(Report::Pool),
+            Order::PoolKey { pool } => self.pool_key(pool).await,
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),
             Order::FailDisk { disk } => self.fail_disk(disk).await.map(Report::Pool),

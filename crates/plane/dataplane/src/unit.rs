@@ -163,7 +163,8 @@ impl<W: World> Unit<W> {
             // holds is gone then.
             Backend::File { .. } => logical_unit,
             Backend::Ram | Backend::Null | Backend::Pool { .. } => {
-                logical_unit.with_sanitizer(Rc::new(Sanitation::new(seat, id)))
+                let encrypted = matches!(backend, Backend::Pool { encrypted: true, .. });
+                logical_unit.with_sanitizer(Rc::new(Sanitation::new(seat, id, encrypted)))
             }
         };
         let world = seat.world.clone();

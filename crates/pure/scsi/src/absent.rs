@@ -21,6 +21,7 @@ const NO_SHAPE: Shape = Shape {
     unmap: true,
     atomic_blocks_max: 0,
     sanitize: true,
+    key: true,
     removable: true,
     read_only: false,
 };

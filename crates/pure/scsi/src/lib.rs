@@ -57,7 +57,7 @@ pub use request::{Shape, judge};
 pub use reservation::{
     InitiatorPort, Keeper, Keeping, NotKept, RegistrationStatus, ReservationStatus, ReservationType,
 };
-pub use sanitize::Sanitizer;
+pub use sanitize::{Replacing, Sanitizer};
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};
 pub use sensed::Sensed;
 pub use unit::LogicalUnit;

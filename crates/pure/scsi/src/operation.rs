@@ -86,13 +86,15 @@ pub(crate) struct Offered {
     pub atomic: bool,
     /// SANITIZE.
     pub sanitize: bool,
+    /// CRYPTOGRAPHIC ERASE.
+    pub key: bool,
     /// What ejects and loads.
     pub removable: bool,
 }
 
 impl Offered {
     /// Every operation.
-    pub const ALL: Self = Self { unmap: true, atomic: true, sanitize: true, removable: true };
+    pub const ALL: Self = Self { unmap: true, atomic: true, sanitize: true, key: true, removable: true };
 }
 
 /// One row of the table.
@@ -136,6 +138,8 @@ const SANITIZES: u16 = 512;
 const MEANWHILE: u16 = 1024;
 /// Known only where the medium is removable.
 const REMOVABLE: u16 = 2048;
+/// Known only where what is written is encrypted.
+const KEYED: u16 = 4096;
 
 /// FUA_NV of SBC-2: without meaning where every acknowledged block is stable.
 const FUA_NV: (usize, u8) = (1, 0x02);
@@ -153,7 +157,7 @@ use Data::{Answer, BlocksIn, BlocksOut, BlocksTwice, ByteCheck, FixedAnswer, Lis
 
 /// In order of operation code and service action. The last column lists the bits that are ignored.
 #[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 73] = [
+pub(crate) static OPERATIONS: [Operation; 74] = [
     row("TEST UNIT READY", Verb::TestUnitReady, Persistent, Nothing, MEDIUM, &[0x00, 0, 0, 0, 0, 0], &[]),
     row("REQUEST SENSE", Verb::RequestSense, Always, Answer { at: 4, bytes: 1 }, QUIET | EVERYWHERE | MEANWHILE, &[0x03, 0x01, 0, 0, 0xFF, 0], &[]),
     row("READ (6)", Verb::Read, Reads, BlocksIn, MEDIUM, &[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0], &[]),
@@ -178,6 +182,7 @@ pub(crate) static OPERATIONS: [Operation; 73] = [
     row("UNMAP", Verb::Unmap, Writes, List { at: 7, bytes: 2 }, MEDIUM | WRITES | UNMAPS, &[0x42, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[GROUP_10]),
     row("SANITIZE, OVERWRITE", Verb::Sanitize, Writes, List { at: 7, bytes: 2 }, MEDIUM | WRITES | ACTION | ALONE | SANITIZES, &[0x48, 0xA1, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
     row("SANITIZE, BLOCK ERASE", Verb::Sanitize, Writes, Nothing, MEDIUM | WRITES | ACTION | ALONE | SANITIZES | UNMAPS, &[0x48, 0xA2, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
+    row("SANITIZE, CRYPTOGRAPHIC ERASE", Verb::Sanitize, Writes, Nothing, MEDIUM | WRITES | ACTION | ALONE | SANITIZES | KEYED, &[0x48, 0xA3, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
     row("SANITIZE, EXIT FAILURE MODE", Verb::Sanitize, Writes, Nothing, MEDIUM | WRITES | ACTION | ALONE | SANITIZES, &[0x48, 0xBF, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
     row("LOG SENSE", Verb::LogSense, Always, Answer { at: 7, bytes: 2 }, STANDBY, &[0x4D, 0, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], &[]),
     row("MODE SELECT (10)", Verb::ModeSelect, Writes, List { at: 7, bytes: 2 }, STANDBY, &[0x55, 0x10, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0], &[]),
@@ -347,6 +352,7 @@ impl Operation {
         (offered.unmap || !self.has(UNMAPS))
             && (offered.atomic || !self.has(ATOMIC))
             && (offered.sanitize || !self.has(SANITIZES))
+            && (offered.key || !self.has(KEYED))
             && (offered.removable || !self.has(REMOVABLE))
     }
 

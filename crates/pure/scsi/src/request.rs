@@ -34,6 +34,8 @@ pub struct Shape {
     pub atomic_blocks_max: u32,
     /// True when the unit can be sanitized.
     pub sanitize: bool,
+    /// True when what is written to the unit is encrypted, and its key can be lost.
+    pub key: bool,
     /// True when the medium can be ejected.
     pub removable: bool,
     /// True when the unit never takes writes.
@@ -52,6 +54,7 @@ impl Shape {
             unmap: self.unmap,
             atomic: self.atomic_blocks_max > 0,
             sanitize: self.sanitize,
+            key: self.key,
             removable: self.removable,
         }
     }

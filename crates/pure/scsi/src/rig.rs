@@ -216,7 +216,7 @@ pub(crate) fn thin_of(unit: &LogicalUnit<Bench>) -> &Thin {
 }
 
 pub(crate) fn unit_over(bench: Bench, options: Options) -> LogicalUnit<Bench> {
-    let unit = LogicalUnit::new(bench, identity(), options).with_sanitizer(Rc::new(Owner::default()));
+    let unit = LogicalUnit::new(bench, identity(), options).with_sanitizer(Rc::new(Owner::with_key()));
     for (nexus, relative) in [(HOST, 1), (OTHER, 2)] {
         unit.attach(nexus, initiator(relative), port(relative));
         let told = run(&unit, nexus, &[0; 6], &[]);

@@ -16,10 +16,11 @@ use crate::operation::Operation;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
 use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Extent, Rope};
+use block::{BlockDevice, Extent, IoError, Rope};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -28,10 +29,21 @@ pub(crate) const EVERYTHING: Extent = Extent { start: block::Lba(0), len: block:
 
 const EXIT_FAILURE_MODE: u8 = 0x1F;
 
+/// The key of a unit on its way out.
+pub type Replacing<'a> = Pin<Box<dyn Future<Output = Result<(), IoError>> + 'a>>;
+
 /// Who has a unit sanitized.
 pub trait Sanitizer {
     /// True when nothing that the unit holds would stay readable elsewhere.
     fn admits(&self) -> bool;
+
+    /// True when what is written to the unit is encrypted, and its key can be replaced.
+    fn has_key(&self) -> bool;
+
+    /// Nobody can read any more what was written to the unit so far, and what reads find is anything until it is discarded.
+    ///
+    /// *Durability*: when it is ready.
+    fn replace_key(&self) -> Replacing<'_>;
 
     /// [`LogicalUnit::carry_out_sanitize`] is run from now on, whatever becomes of who asked for it.
     fn begin(&self);
@@ -81,6 +93,11 @@ impl fmt::Debug for Sanitize {
 impl Sanitize {
     pub fn is_offered(&self) -> bool {
         self.sanitizer.is_some()
+    }
+
+    /// True when CRYPTOGRAPHIC ERASE is known.
+    pub fn has_key(&self) -> bool {
+        self.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.has_key())
     }
 
     pub fn state(&self) -> State {

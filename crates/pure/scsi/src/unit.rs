@@ -103,6 +103,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             unmap: self.options.provisioning != Provisioning::Full,
             atomic_blocks_max: self.atomic_blocks_max(geometry),
             sanitize: self.sanitize.is_offered(),
+            key: self.sanitize.has_key(),
             removable: self.medium.is_removable(),
             read_only: self.options.read_only,
         }

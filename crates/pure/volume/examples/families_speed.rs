@@ -86,6 +86,7 @@ fn create(pool: &TestPool, mib: u64) -> TestVolume {
         granule_bytes: 0,
         provisioning: Provisioning::Thin,
         zero_detection: false,
+        encryption: None,
         created_at: 0,
     };
     block_on(pool.create_thin_volume(plan)).expect("there is room")

@@ -1,6 +1,7 @@
 //! What an operator can get wrong about a pool, each a sentence.
 
 use crate::assembly::PoolRefusal;
+use crate::crypt::KeyError;
 use crate::layout::DISK_BYTES_MIN;
 use block::IoError;
 use uuid::Uuid;
@@ -172,6 +173,18 @@ pub enum PoolError {
         /// What is wrong with it.
         what: String,
     },
+    /// The key of an encrypted volume cannot be had.
+    #[error("the volume cannot be read: {0}")]
+    Key(#[from] KeyError),
+    /// An encrypted volume was to be made without a pool key.
+    #[error("there is no pool key here, so no volume can be encrypted")]
+    NoPoolKey,
+    /// The key of a volume was to be replaced that has none.
+    #[error("the volume is not encrypted")]
+    NotEncrypted,
+    /// The key of a volume was to be replaced that shares it.
+    #[error("the volume shares its key with {0} other volumes and snapshots, which would be lost")]
+    KeyShared(usize),
     /// No member of the pool is this disk.
     #[error("no member of the pool is disk {0}")]
     MemberUnknown(Uuid),

@@ -33,6 +33,7 @@ pub(crate) use granules::Places;
 pub(crate) use page_cache::PageCache;
 
 use crate::catalog::{BranchRecord, DeadRange, Parent};
+use crate::crypt::Cover;
 use crate::maplog::Record;
 use crate::pool::{Families, Shared};
 use crate::store::Change;
@@ -85,6 +86,8 @@ pub(crate) struct Family<D, G> {
     families: Weak<Families<D, G>>,
     pub(crate) id: Uuid,
     pub(crate) granule_blocks: u32,
+    /// How its data lies.
+    cover: RefCell<Cover>,
     /// By group.
     slab_blocks: RefCell<Vec<u32>>,
     tuning: Tuning,
@@ -186,6 +189,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     pub(crate) fn follow_groups(&self) {
         *self.slab_blocks.borrow_mut() = self.shared.slab_blocks();
         self.granules.borrow_mut().reshape(open::shapes(&self.shared, self.granule_blocks));
+    }
+
+    /// How its data lies.
+    pub(crate) fn cover(&self) -> Cover {
+        self.cover.borrow().clone()
+    }
+
+    /// Its data lies so from now on.
+    pub(crate) fn set_cover(&self, cover: Cover) {
+        self.cover.replace(cover);
     }
 
     /// What stops writes to the family for good.

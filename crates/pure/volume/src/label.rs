@@ -28,9 +28,14 @@ pub const PARTIAL: u64 = 8;
 /// Hosts have reserved a volume so that it survives power loss: a program that does not know it would let in whom they
 /// have shut out.
 pub const RESERVATIONS: u64 = 16;
+/// Volumes are encrypted: a program that does not know it would serve what nobody wrote.
+pub const ENCRYPTED: u64 = 32;
 /// Features that must be known to open a pool. This version opens pools only to write to them.
-const KNOWN: Features =
-    Features { compat: u64::MAX, ro_compat: 0, incompat: FAMILIES | PROTECTED | LOGS | PARTIAL | RESERVATIONS };
+const KNOWN: Features = Features {
+    compat: u64::MAX,
+    ro_compat: 0,
+    incompat: FAMILIES | PROTECTED | LOGS | PARTIAL | RESERVATIONS | ENCRYPTED,
+};
 /// Where in the block the checksum stands, the same in every version.
 const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
 

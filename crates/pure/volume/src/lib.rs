@@ -8,6 +8,7 @@
 
 mod assembly;
 pub mod catalog;
+mod crypt;
 mod error;
 mod family;
 pub mod label;
@@ -37,6 +38,7 @@ pub use assembly::{DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, St
 pub use catalog::{
     Catalog, GroupRecord, GroupRole, LogRecord, LogState, MemberRecord, MemberState, PoolPhase, VolumeRecord,
 };
+pub use crypt::{KeyError, KeyId, NewKey, PoolKey, WrappedKey};
 pub use error::PoolError;
 pub use family::check::{CheckReport, Finding, FindingKind};
 pub use family::plan::{

@@ -7,6 +7,7 @@ mod families;
 mod gate;
 mod groups;
 mod joining;
+mod keys;
 mod labels;
 mod log;
 mod members;
@@ -28,6 +29,7 @@ pub use status::{GroupStatus, PoolStatus, VolumeStatus};
 pub use volumes::VolumePlan;
 
 use crate::catalog::{GROUPS_MAX, GroupRecord, GroupRole};
+use crate::crypt::PoolKey;
 use crate::error::PoolError;
 use crate::store::Store;
 use crate::volume::Volume;
@@ -63,6 +65,8 @@ pub(crate) struct Shared<D, G> {
     /// True while a group is being added or removed.
     regrouping: Cell<bool>,
     open: RefCell<BTreeMap<Uuid, Weak<Volume<D, G>>>>,
+    /// What wraps the keys of encrypted volumes.
+    key: RefCell<Option<PoolKey>>,
     watch: Watch,
     claim: Claim,
     /// Carries on with what nobody waits for any more.
@@ -93,9 +97,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
                 debug_assert!(gate.is_ok(), "each gate is set once");
             }
         });
-        let (open, watch) = (RefCell::default(), Watch::default());
+        let (open, key, watch) = (RefCell::default(), RefCell::default(), Watch::default());
         let spawner = store.spawner().clone();
-        Self { store, gates, regrouping: Cell::new(false), open, watch, claim: Claim::default(), spawner }
+        Self { store, gates, regrouping: Cell::new(false), open, key, watch, claim: Claim::default(), spawner }
     }
 
     /// Blocks of a slab of each group, in order.

@@ -45,12 +45,14 @@ pub enum Sabotage {
     GiveBackTaken,
     /// The changes of an atomic write are in several blocks of the log.
     SplitAtomic,
+    /// The key that was replaced stays on the disks until something else is written there.
+    KeepOldKey,
 }
 
 #[cfg(any(test, feature = "sabotage"))]
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::AcknowledgeBeforeCommit,
         Self::CommitBeforeData,
         Self::SkipLogFlush,
@@ -72,6 +74,7 @@ impl Sabotage {
         Self::LeakMoved,
         Self::GiveBackTaken,
         Self::SplitAtomic,
+        Self::KeepOldKey,
     ];
 }
 

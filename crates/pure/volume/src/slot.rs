@@ -122,16 +122,17 @@ pub(crate) fn place(generation: u64) -> Lba {
     Lba(SLOT_STARTS[usize::from(!generation.is_multiple_of(2))])
 }
 
-/// The blocks of a slot: the header for `disk`, then `body`, then zeros.
+/// The blocks of a slot: the header for `disk`, then `body`, then zeros, to the end of the slot where it is to be `whole`.
 ///
 /// *Panics*: when the body is longer than [`BODY_BYTES_MAX`]; what could make it so is refused before.
-pub(crate) fn emit(pool: Uuid, disk: Uuid, generation: u64, body: &[u8]) -> View {
+pub(crate) fn emit(pool: Uuid, disk: Uuid, generation: u64, body: &[u8], whole: bool) -> View {
     assert!(body.len() <= BODY_BYTES_MAX, "a catalog of {} bytes does not fit in its slot", body.len());
     // Only a catalog that needs a newer program asks for one.
     let features = Features { incompat: needed_by(body), ..Features::default() };
     let header = Header { pool, disk, generation, body_bytes: body.len(), body_checksum: crc32c(body), features };
     let block_bytes = BLOCK_BYTES as usize;
-    let mut slot = Buf::zeroed(block_bytes + body.len().next_multiple_of(block_bytes));
+    let body_bytes = if whole { BODY_BYTES_MAX } else { body.len().next_multiple_of(block_bytes) };
+    let mut slot = Buf::zeroed(block_bytes + body_bytes);
     slot[..block_bytes].copy_from_slice(&header.emit());
     slot[block_bytes..block_bytes + body.len()].copy_from_slice(body);
     slot.freeze()
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn slot_header_matches_its_own_body_alone() {
-        let slot = emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"catalog");
+        let slot = emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"catalog", false);
         let header = Header::parse(&slot[..4096]).unwrap();
         assert_eq!((header.generation, header.disk), (9, Uuid::from_u128(2)));
         assert!(header.matches(b"catalog"));
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn slot_with_a_feature_that_nobody_knows_names_it() {
-        let mut wire = Wire::read_from_prefix(&emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"")).unwrap().0;
+        let mut wire = Wire::read_from_prefix(&emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"", false)).unwrap().0;
         (wire.incompat, wire.checksum) = (0x600.into(), 0.into());
         let refused = Header::parse(&seal(&wire, CHECKSUM_AT)).unwrap_err();
         assert_eq!(refused, NoSlot::Newer { version: 1, unknown: Features { incompat: 0x600, ..Features::default() } });
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn slot_header_with_any_byte_changed_is_torn() {
-        let slot = emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"");
+        let slot = emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"", false);
         for at in 0..4096 {
             let mut bad = slot[..4096].to_vec();
             bad[at] ^= 1;

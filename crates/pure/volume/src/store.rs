@@ -30,6 +30,20 @@ pub(crate) const SINCE_NEXT: u64 = u64::MAX;
 #[must_use = "a change is durable only once it is committed"]
 pub(crate) struct Change(u64);
 
+/// A catalog as bytes.
+#[derive(Clone)]
+pub(crate) struct Body {
+    bytes: Rc<[u8]>,
+    /// True when its slot is written to the end, whatever its length.
+    whole: bool,
+}
+
+impl Body {
+    pub(crate) fn of(bytes: impl Into<Rc<[u8]>>) -> Self {
+        Self { bytes: bytes.into(), whole: false }
+    }
+}
+
 type OnFailed = Rc<dyn Fn(Uuid)>;
 type OnFenced = Rc<dyn Fn(&Owner)>;
 
@@ -60,6 +74,8 @@ struct State<D> {
     changed: u64,
     committed: u64,
     lost: bool,
+    /// So many commits from the next on write their slots to the end.
+    whole: u8,
     disks: Vec<(Uuid, Rc<D>)>,
     /// Disks that get every commit and are no members yet.
     guests: Vec<Uuid>,
@@ -89,6 +105,7 @@ impl<D: BlockDevice + 'static> Store<D> {
             changed: 0,
             committed: 0,
             lost: false,
+            whole: 0,
             disks,
             guests: Vec::new(),
             running: None,
@@ -171,6 +188,11 @@ impl<D: BlockDevice + 'static> Store<D> {
         let made = change(&mut state.catalog)?;
         state.changed += 1;
         Ok((made, Change(state.changed)))
+    }
+
+    /// The next `commits` write all of their slots: nothing older is left behind what they say.
+    pub(crate) fn write_whole_slots(&self, commits: u8) {
+        self.state.borrow_mut().whole = commits;
     }
 
     /// `disk` takes part from the next commit on, if the catalog says so by then.
@@ -313,7 +335,8 @@ impl<D: BlockDevice + 'static> State<D> {
         let generation = self.generation;
         let members = self.catalog.groups.iter_mut().flat_map(|group| &mut group.members);
         members.filter(|member| member.since == SINCE_NEXT).for_each(|member| member.since = generation);
-        let body: Rc<[u8]> = self.catalog.emit().into();
+        let body = Body { bytes: self.catalog.emit().into(), whole: self.whole > 0 };
+        self.whole = self.whole.saturating_sub(1);
         let catalog = &self.catalog;
         let takes_part = |disk: &Uuid| {
             self.guests.contains(disk) || catalog.member(*disk).is_some_and(|member| member.state.takes_part())
@@ -334,7 +357,7 @@ async fn commit_one<D: BlockDevice>(
     (id, disk): (Uuid, Rc<D>),
     pool: Uuid,
     generation: u64,
-    body: Rc<[u8]>,
+    body: Body,
     guard: Option<Owner>,
 ) -> Took<D> {
     let result = commit_to(id, &disk, pool, generation, body, guard).await;
@@ -346,7 +369,7 @@ async fn commit_to<D: BlockDevice>(
     disk: &Rc<D>,
     pool: Uuid,
     generation: u64,
-    body: Rc<[u8]>,
+    body: Body,
     guard: Option<Owner>,
 ) -> Result<(), Missed> {
     if let Some(own) = guard {
@@ -366,9 +389,9 @@ pub(crate) async fn bring_up<D: BlockDevice>(
     disk: Rc<D>,
     pool: Uuid,
     generation: u64,
-    body: Rc<[u8]>,
+    body: Body,
 ) -> Result<(), IoError> {
-    let data: View = slot::emit(pool, id, generation, &body);
+    let data: View = slot::emit(pool, id, generation, &body.bytes, body.whole);
     let written = disk.write(slot::place(generation), data).await?;
     let _: Stable = disk.flush(written).await?;
     Ok(())

@@ -4,6 +4,7 @@ mod copy;
 
 pub use copy::Copied;
 
+use crate::crypt::Cover;
 use crate::family::plan::MappedRun;
 use crate::family::{Branch, Family, MapError};
 use crate::layout::BLOCK_BYTES;
@@ -60,6 +61,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
     /// Bytes of a granule: the unit in which discards give space back.
     pub fn granule_bytes(&self) -> u32 {
         self.family.granule_blocks * BLOCK_BYTES
+    }
+
+    /// True when what it holds is encrypted on the disks.
+    pub fn is_encrypted(&self) -> bool {
+        !matches!(self.family.cover(), Cover::Plain)
     }
 
     /// True for a snapshot.

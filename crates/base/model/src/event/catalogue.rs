@@ -107,6 +107,7 @@ catalogue! {
     414 SANITIZE_ENDED     Info     "A volume is sanitized.";
     415 SANITIZE_FAILED    Critical "A volume could not be sanitized.";
     416 SANITIZE_REFUSED   Warning  "A host may not sanitize a volume, for snapshots would keep what it held.";
+    417 KEY_LEFT_BEHIND    Warning  "Disks that were not there may hold the wrapped key of a volume that was erased by it.";
 
     901 NODE_STARTED       Info     "The daemon has started.";
     902 EVENTS_LOST        Warning  "More happened than could be written down.";

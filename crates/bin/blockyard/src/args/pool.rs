@@ -3,6 +3,7 @@
 use super::setting;
 use clap::{Subcommand, ValueEnum};
 use model::{DiskName, Level, Name, Size};
+use std::path::PathBuf;
 
 /// What can be done with pools.
 #[derive(Debug, Subcommand)]
@@ -189,8 +190,23 @@ held serve again, without what they acknowledged last.")]
         #[arg(long)]
         yes: bool,
     },
+    /// Write down the key of a pool: without it, or this node, nobody can read its encrypted volumes
+    #[command(after_help = "Example:
+  blockyard pool key tank --file tank.key
+
+Keep the file where this node's disks are not. It opens the pool's encrypted volumes on another node, and on this one if its own key is lost.")]
+    Key {
+        /// Which
+        name: Name,
+        /// The file, which must not be there yet; only its owner can read it
+        #[arg(long, value_name = "PATH")]
+        file: PathBuf,
+    },
     /// Close a pool that no host sees, so that its disks can go to another machine
-    #[command(after_help = "Example:\n  blockyard pool export tank")]
+    #[command(after_help = "Example:
+  blockyard pool export tank
+
+Another machine needs the pool's key for encrypted volumes: write it down before, with blockyard pool key.")]
     Export {
         /// Which
         name: Name,
@@ -200,6 +216,7 @@ held serve again, without what they acknowledged last.")]
   blockyard disk add /dev/sdb /dev/sdc /dev/sdd /dev/sde
   blockyard pool import tank
   blockyard pool import tank --force
+  blockyard pool import tank --key-file tank.key
 
 A pool that another node has is not opened. Whether one that another node did not let go of is still in use is
 found out by watching its disks for six seconds; if not, --force takes it over.")]
@@ -209,6 +226,9 @@ found out by watching its disks for six seconds; if not, --force takes it over."
         /// Take it over from a node that did not let go of it and is surely down
         #[arg(long)]
         force: bool,
+        /// What blockyard pool key wrote on the node that had it: this node can read its encrypted volumes from then on
+        #[arg(long, value_name = "PATH")]
+        key_file: Option<PathBuf>,
     },
     /// Check what a pool says of its volumes, reading only; exit code 1 when something is wrong
     #[command(after_help = "Example:\n  blockyard pool check tank")]

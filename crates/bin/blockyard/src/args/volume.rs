@@ -15,6 +15,7 @@ pub enum VolumeCommand {
   blockyard volume create tank/vm1 100GiB
   blockyard volume create tank/dev 2TiB --thin --zero-detection
   blockyard volume create tank/vmfs 2TiB --block-size 4096
+  blockyard volume create tank/hr 100GiB --encrypted
   blockyard volume create image --file /srv/image.raw
   blockyard volume create scratch 1GiB --ram")]
     Create {
@@ -34,6 +35,9 @@ pub enum VolumeCommand {
         /// Let whole granules of zeros take no space
         #[arg(long)]
         zero_detection: bool,
+        /// Encrypt what it holds on the disks, with its snapshots and clones (AES-256-XTS); hosts may then erase it by its key
+        #[arg(long)]
+        encrypted: bool,
         /// Bytes in one disk group before the next group's turn: a volume without a map, for which there are no snapshots
         #[arg(long, value_name = "SIZE")]
         stripe_unit: Option<Size>,

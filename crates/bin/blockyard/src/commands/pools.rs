@@ -3,6 +3,7 @@
 mod care;
 mod check;
 mod grow;
+mod key;
 mod log;
 
 use super::{Desk, joined, known, or_dash, pool_path};
@@ -58,9 +59,14 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
         }
-        PoolCommand::Import { name, force } => {
+        PoolCommand::Key { name, file } => key::write(desk, &name, &file),
+        PoolCommand::Import { name, force, key_file } => {
             let path = format!("{}/import", pool_path(&name));
-            let answer = desk.client.post(&path, &ImportPool { force }, "pool")?;
+            let answer = desk.client.post(
+                &path,
+                &ImportPool { force, key: key_file.as_deref().map(key::read).transpose()? },
+                "pool",
+            )?;
             let pool: PoolReport = answer.decode()?;
             let volumes = if pool.volumes == 1 { "volume" } else { "volumes" };
             let text = format!("pool {name} is open and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);

@@ -17,6 +17,7 @@ use model::{
     WritePolicy, code,
 };
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
     match command {
@@ -28,21 +29,15 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             thin,
             granule,
             zero_detection,
+            encrypted,
             stripe_unit,
             file,
             ram,
             null,
         } => {
-            let backend = match (file, ram, null) {
-                (Some(path), _, _) => Some(NewBackend::File { path: absolute(&path)? }),
-                (None, true, _) => Some(NewBackend::Ram {}),
-                (None, false, true) => Some(NewBackend::Null {}),
-                (None, false, false) => None,
-            };
-            let provision = thin.then_some(Provision::Thin);
-            let block_bytes = block_size;
-            let request =
-                NewVolume { name, size, block_bytes, stripe_unit, provision, granule, zero_detection, backend };
+            let (backend, provision) = (backend_of(file, ram, null)?, thin.then_some(Provision::Thin));
+            let chosen = NewVolume { stripe_unit, provision, granule, zero_detection, ..NewVolume::new(name, size) };
+            let request = NewVolume { block_bytes: block_size, encrypted, backend, ..chosen };
             let answer = desk.client.post("/volumes", &request, "volume")?;
             let volume: VolumeReport = answer.decode()?;
             desk.out.done(&answer, &format!("volume {} created: {}", volume.name, volume.size))
@@ -171,14 +166,25 @@ fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     put(&format!("volume {name}: {}, {}\n{}", volume.state.as_str(), volume.size, lines.collect::<String>()))
 }
 
+/// What holds the data of a volume without a pool, if it has none.
+fn backend_of(file: Option<PathBuf>, ram: bool, null: bool) -> Result<Option<NewBackend>, Failure> {
+    Ok(match (file, ram, null) {
+        (Some(path), _, _) => Some(NewBackend::File { path: absolute(&path)? }),
+        (None, true, _) => Some(NewBackend::Ram {}),
+        (None, false, true) => Some(NewBackend::Null {}),
+        (None, false, false) => None,
+    })
+}
+
 /// What there is to say of a volume, a line each.
 fn of_volume(volume: &VolumeReport) -> Vec<(&'static str, String)> {
     let mut told = vec![("blocks", format!("{} bytes", volume.block_bytes))];
     match &volume.backend {
-        Backend::Pool { provision, granule, zero_detection, .. } => {
+        Backend::Pool { provision, granule, zero_detection, encrypted, .. } => {
             let granule = granule.map_or(String::new(), |granule| format!(", granules of {}", granule.iec()));
             let zeros = if *zero_detection { ", zeros take no space" } else { "" };
-            told.push(("space", format!("{}{granule}{zeros}", provision.as_str())));
+            let cipher = if *encrypted { ", encrypted (AES-256-XTS)" } else { "" };
+            told.push(("space", format!("{}{granule}{zeros}{cipher}", provision.as_str())));
         }
         Backend::File { path } => told.push(("file", path.clone())),
         other => told.push(("space", other.as_str().to_owned())),

@@ -34,6 +34,11 @@ pub fn identity(number: u8) -> NodeIdentity {
     NodeIdentity { id: NodeId::from_bytes([number; 16]), name: name(&format!("array{number}")), seat: [number; 16] }
 }
 
+/// What only that node knows.
+pub fn pool_secret(number: u8) -> Secret {
+    Secret::new(vec![number; 32]).unwrap()
+}
+
 /// A data plane that runs until the simulation ends.
 pub struct Array {
     /// What holds LUN 0; LUN 1 is memory.
@@ -57,7 +62,13 @@ impl Array {
             let seat = Seat::take(machine.clone(), ticket);
             if let Some(inbox) = inbox {
                 let (_, address_changes) = mailbox::channel();
-                let facts = Facts { io: "sim".to_owned(), node: identity(1), addresses: Vec::new(), address_changes };
+                let facts = Facts {
+                    io: "sim".to_owned(),
+                    node: identity(1),
+                    secret: pool_secret(1),
+                    addresses: Vec::new(),
+                    address_changes,
+                };
                 machine.spawn(conduct(seat, inbox, facts));
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::host::Host;
 use crate::node::{BLOCKS, Node, furnished_with, name};
-use control::request::{AddGroup, Locate, NewGroup, NewVolume, PoolSettings, StartScrub, Unpresent};
+use control::request::{AddGroup, ImportPool, Locate, NewGroup, NewVolume, PoolSettings, StartScrub, Unpresent};
 use model::{Level, PoolState, ScrubReport, Size, code, event};
 use shard::{DiskFacts, World};
 use sim::{Crash, DiskHandle, Sim};
@@ -166,7 +166,7 @@ fn pool_is_exported_whole_and_imported_with_all_that_was_written() {
         assert!(node.control.pools().await.unwrap().is_empty());
         // Whoever has the disks now may do with them what he likes.
         disks.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
-        node.control.import_pool(&name("tank"), false).await.unwrap();
+        node.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
         assert!(!node.codes().await.contains(&event::RESYNC_BEGAN), "it was closed cleanly");
         node.show().await;
         while host.test_unit_ready().await.is_some() {}
@@ -187,7 +187,10 @@ fn pool_that_is_closed_without_its_disks_is_closed_and_says_what_is_not_in_order
         sim.sleep(Duration::from_secs(1)).await;
         assert!(node.codes().await.contains(&event::POOL_UNCLEAN));
         disks.iter().for_each(DiskHandle::revive);
-        assert_eq!(node.control.import_pool(&name("tank"), true).await.unwrap().volumes, 1);
+        assert_eq!(
+            node.control.import_pool(&name("tank"), ImportPool { force: true, key: None }).await.unwrap().volumes,
+            1
+        );
         sim.sleep(Duration::from_secs(60)).await;
         assert!(node.codes().await.contains(&event::RESYNC_ENDED), "its redundancy was looked through");
     });

@@ -4,7 +4,8 @@ use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{BLOCKS, MEMBERS, Node, name};
 use control::request::{
-    AddLog, NewClone, NewSnapshots, NewSpare, NewVolume, RemoveLog, Replace, RollBack, Unpresent, VolumeSettings,
+    AddLog, ImportPool, NewClone, NewSnapshots, NewSpare, NewVolume, RemoveLog, Replace, RollBack, Unpresent,
+    VolumeSettings,
 };
 use model::{
     LogReport, LogState, MemberState, PoolState, Refusal, Size, SnapshotLock, VolumeReport, VolumeState, WritePolicy,
@@ -438,7 +439,7 @@ fn pool_that_is_exported_leaves_nothing_in_its_log() {
         stage.members.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
         // Whatever becomes of the log now.
         stage.log.iter().for_each(DiskHandle::fail);
-        let pool = stage.node.control.import_pool(&name("tank"), false).await.unwrap();
+        let pool = stage.node.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
         assert_eq!((pool.state, pool.log.unwrap().state), (PoolState::Healthy, LogState::Lost));
         stage.node.show().await;
         while stage.host.test_unit_ready().await.is_some() {}

@@ -13,6 +13,7 @@ mod bounds;
 mod care;
 mod connections;
 mod copies;
+mod encrypted;
 mod families;
 mod growth;
 mod host;

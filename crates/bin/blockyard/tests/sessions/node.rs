@@ -1,6 +1,6 @@
 //! The whole product on a simulated machine: a pool, a volume in it, and a host that sees it.
 
-use crate::array::{OPEN, TARGET, identity, initiator, portal};
+use crate::array::{OPEN, TARGET, identity, initiator, pool_secret, portal};
 use crate::host::{Host, Login};
 use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Unpresent};
 use control::{Control, Engine, Settings, Store, Wanted};
@@ -81,8 +81,13 @@ impl Node {
             let seat = Seat::take(machine.clone(), ticket);
             if let Some(inbox) = inbox {
                 let (_, address_changes) = mailbox::channel();
-                let facts =
-                    Facts { io: "sim".to_owned(), node: identity(number), addresses: Vec::new(), address_changes };
+                let facts = Facts {
+                    io: "sim".to_owned(),
+                    node: identity(number),
+                    secret: pool_secret(number),
+                    addresses: Vec::new(),
+                    address_changes,
+                };
                 machine.spawn(conduct(seat, inbox, facts));
             }
         }

@@ -3,7 +3,7 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{MEMBERS, Node, furnished_with, name};
-use control::request::{NewPresentation, NewTarget};
+use control::request::{ImportPool, NewPresentation, NewTarget};
 use model::{ReservationKind, ReservationReport, VolumeName, event};
 use sim::{Crash, Sim};
 
@@ -96,7 +96,7 @@ fn reservation_moves_with_its_pool_to_another_node() {
         for (disk, handle) in MEMBERS.iter().zip(&disks) {
             other.attach_disk(disk, handle).await;
         }
-        other.control.import_pool(&name("tank"), false).await.unwrap();
+        other.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
         assert_eq!(report(&other).await, Some(ReservationReport { generation: 0, ..before }));
     });
 }

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
     Access, Backend, Call, GroupSpec, Host, Initiators, Level, Name, NodeId, NodeIdentity, Order, PoolId, Portal,
-    PortalPolicy, Presentation, Proof, Report, Size, Target, VolumeId, VolumeName, VolumeSpec,
+    PortalPolicy, Presentation, Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -42,7 +42,13 @@ impl Array {
             let seat = Seat::take(CountedWorld::new(machine, counter), ticket);
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();
-                let facts = Facts { io: "sim".to_owned(), node: node.clone(), addresses: Vec::new(), address_changes };
+                let facts = Facts {
+                    io: "sim".to_owned(),
+                    node: node.clone(),
+                    secret: Secret::new(vec![1; 32])?,
+                    addresses: Vec::new(),
+                    address_changes,
+                };
                 machine.spawn(conduct(seat, orders, facts));
             }
         }

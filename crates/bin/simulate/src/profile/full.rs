@@ -59,8 +59,13 @@ async fn over_commit(stage: &Stage, families: &mut Families<'_>) -> Judged<()> {
     let ballast = stage.pool().await?.free().bytes().saturating_sub(kept) >> 20 << 20;
     if ballast > 0 {
         let mut spec = families.new_spec(ballast, block_bytes);
-        spec.backend =
-            Backend::Pool { stripe_unit: None, provision: Provision::Segments, granule: None, zero_detection: false };
+        spec.backend = Backend::Pool {
+            stripe_unit: None,
+            provision: Provision::Segments,
+            granule: None,
+            zero_detection: false,
+            encrypted: false,
+        };
         families.create(spec).await?;
     }
     for _ in 0..volumes {

@@ -4,9 +4,12 @@ use super::medium::Medium;
 use crate::Control;
 use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
-use crate::request::{AddGroup, AddMember, GrowPool, NewGroup, NewPool};
+use crate::engine::unexpected;
+use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, SecretText};
 use crate::state::{PendingRecord, SpareRecord};
-use model::{DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Size, Subject, code, event, spread};
+use model::{
+    DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Report, Size, Subject, code, event, spread,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes on one member before the next member's turn, unless told otherwise.
@@ -105,9 +108,12 @@ impl Control {
 
     /// A pool that was found on its disks alone is one of ours and open, with its volumes.
     ///
-    /// *Shape*: `force` when the operator says that the node that had it last is down. *Errors*: no disk of it is known, two pools
+    /// *Shape*: `force` when the operator says that the node that had it last is down; the key of a pool with encrypted volumes that another
+    /// node had. *Errors*: the key is another one, no disk of it is known, two pools
     /// have the name, too many disks are missing, or another node has it or may have it.
-    pub async fn import_pool(&self, name: &Name, force: bool) -> Result<PoolReport, Refusal> {
+    pub async fn import_pool(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
+        let ImportPool { force, key } = request;
+        let key = key.map(SecretText::secret).transpose()?;
         let turn = self.turn().await;
         self.open_disks(&turn).await?;
         if self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {
@@ -123,7 +129,7 @@ impl Control {
         };
         // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
         drop(turn);
-        let opened = self.engine.pool(Order::OpenPool { id, force }).await;
+        let opened = self.engine.pool(Order::OpenPool { id, force, key }).await;
         if let Err(refusal) = &opened
             && matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED)
         {
@@ -137,6 +143,17 @@ impl Control {
         self.drop_dangling(&turn).await?;
         self.apply_access().await?;
         Ok(pool)
+    }
+
+    /// What wraps the keys of the encrypted volumes of a pool that is open: with it, they can be read elsewhere.
+    ///
+    /// *Errors*: there is no pool of this name, or it is not open.
+    pub async fn pool_key(&self, name: &Name) -> Result<PoolKeyText, Refusal> {
+        self.admit_open(name).await?;
+        match self.engine.ask(Order::PoolKey { pool: name.clone() }).await? {
+            Report::PoolKey(id, key) => Ok(PoolKeyText { id, key: SecretText::hex(key.expose()) }),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// The pool is closed and no longer ours; another machine may have its disks.

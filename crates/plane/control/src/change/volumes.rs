@@ -193,7 +193,12 @@ impl Control {
                 format!("volume {name} lies in pool {pool} and can have no backend of its own"),
                 "leave out the backend, or give it a name without a pool",
             )),
-            (None, Some(_)) if request.provision.is_some() || request.granule.is_some() || request.zero_detection => {
+            (None, Some(_))
+                if request.provision.is_some()
+                    || request.granule.is_some()
+                    || request.zero_detection
+                    || request.encrypted =>
+            {
                 let message = format!("volume {name} has no pool to take its space from");
                 Err(Refusal::new(
                     code::REQUEST_INVALID,
@@ -277,21 +282,21 @@ impl Control {
 
 /// How a volume in a pool takes its space, as far as its parts fit together.
 fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
-    let NewVolume { stripe_unit, granule, zero_detection, .. } = *request;
+    let NewVolume { stripe_unit, granule, zero_detection, encrypted, .. } = *request;
     let provision = match (request.provision, stripe_unit) {
         (None, Some(_)) => Provision::Segments,
         (provision, _) => provision.unwrap_or_default(),
     };
     let wrong = |message: &str, hint: &str| Err(Refusal::new(code::REQUEST_INVALID, message, hint));
-    match (provision, stripe_unit.is_some(), granule.is_some() || zero_detection) {
+    match (provision, stripe_unit.is_some(), granule.is_some() || zero_detection || encrypted) {
         (Provision::Thin | Provision::Thick, true, _) => {
             wrong("a stripe unit is for volumes in segments, which have no map", "leave it out, or leave out --thin")
         }
         (Provision::Segments, _, true) => wrong(
-            "a volume in segments has no granules",
-            "leave out the stripe unit, or the granule and zero detection",
+            "a volume in segments has no granules, and cannot be encrypted",
+            "leave out the stripe unit, or the granule, zero detection and encryption",
         ),
-        _ => Ok(Backend::Pool { stripe_unit, provision, granule, zero_detection }),
+        _ => Ok(Backend::Pool { stripe_unit, provision, granule, zero_detection, encrypted }),
     }
 }
 

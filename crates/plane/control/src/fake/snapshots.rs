@@ -53,6 +53,7 @@ impl Fake {
                         provision: *provision,
                         granule: None,
                         zero_detection: *zero_detection,
+                        encrypted: false,
                     },
                 };
                 self.clones.insert(volume.clone(), snapshot.clone());

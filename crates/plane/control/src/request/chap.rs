@@ -74,6 +74,12 @@ impl SecretText {
         }
     }
 
+    /// The form in which these bytes travel where they are no text.
+    #[must_use]
+    pub fn hex(bytes: &[u8]) -> Self {
+        Self::Hex { hex: to_hex(bytes) }
+    }
+
     /// The secret.
     ///
     /// *Errors*: too short, too long, or no hexadecimal.

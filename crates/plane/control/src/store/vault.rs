@@ -8,8 +8,9 @@ use crate::control::random;
 use crate::request::{from_hex, to_hex};
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
-use model::{Refusal, code};
+use model::{Refusal, Secret, code};
 use serde_json::Value;
+use sha3::{Digest, Sha3_256};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -21,6 +22,8 @@ use zeroize::{Zeroize, Zeroizing};
 const MAGIC: &str = "blockyard-node-key-1";
 /// What a sealed secret begins with. No hexadecimal text does.
 const SEALED: &str = "sealed:";
+/// What is hashed before the node's key for what the keys of pools are made of.
+const FOR_POOLS: &[u8] = b"blockyard node key, for pools\0";
 /// More than a key file has.
 const FILE_BYTES_MAX: u64 = 256;
 
@@ -29,6 +32,8 @@ pub struct Vault {
     /// Which key it is, for people: no part of the key.
     id: String,
     cipher: XChaCha20Poly1305,
+    /// What the keys of pools are made of.
+    pools: Secret,
     path: PathBuf,
 }
 
@@ -54,9 +59,8 @@ impl Vault {
             [MAGIC, id, key] => from_hex(key).map(|key| (id.to_owned(), Zeroizing::new(key))),
             _ => None,
         };
-        let cipher = key.and_then(|(id, key)| Some((id, XChaCha20Poly1305::new_from_slice(&key).ok()?)));
-        let (id, cipher) = cipher.ok_or_else(|| unusable(path, &"it is cut short or no key"))?;
-        Ok(Some(Self { id, cipher, path: path.to_owned() }))
+        let vault = key.and_then(|(id, key)| Self::of(id, &key, path));
+        vault.ok_or_else(|| unusable(path, &"it is cut short or no key")).map(Some)
     }
 
     /// A new key is in the file, where none was. *Durability*: it survives power loss.
@@ -77,8 +81,19 @@ impl Vault {
             super::sync_dir(path.parent().unwrap_or(Path::new("/")))
         };
         write().map_err(|error| unusable(path, &error))?;
-        let cipher = XChaCha20Poly1305::new(key.as_slice().try_into().expect("the key has the cipher's length"));
-        Ok(Self { id, cipher, path: path.to_owned() })
+        Ok(Self::of(id, key.as_slice(), path).expect("the key has the cipher's length"))
+    }
+
+    /// None for a key of another length.
+    fn of(id: String, key: &[u8], path: &Path) -> Option<Self> {
+        let cipher = XChaCha20Poly1305::new_from_slice(key).ok()?;
+        let pools = Sha3_256::new().chain_update(FOR_POOLS).chain_update(key).finalize();
+        Some(Self { id, cipher, pools: Secret::new(pools.to_vec()).ok()?, path: path.to_owned() })
+    }
+
+    /// What the keys of pools are made of: says nothing about the node's key, and is the same every time.
+    pub fn pools(&self) -> &Secret {
+        &self.pools
     }
 
     /// No secret of the state can be read in it any more.

@@ -2,7 +2,7 @@
 
 use super::{Array, new_presentation};
 use crate::fake::Fake;
-use crate::request::{NewBackend, NewDisk, NewVolume, Replace, Unpresent};
+use crate::request::{ImportPool, NewBackend, NewDisk, NewVolume, Replace, Unpresent};
 use model::{DiskState, Level, MemberState, Name, PoolState, Severity, Size, VolumeState, code};
 use std::fs;
 
@@ -70,10 +70,10 @@ async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
         let path = array.folder().join(format!("{disk}.img")).to_string_lossy().into_owned();
         array.control.add_disk(NewDisk { path, name: None, create: None }).await.expect("a disk");
     }
-    let pool = array.control.import_pool(&name("tank"), false).await.expect("found");
+    let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("found");
     assert_eq!(pool.state, PoolState::Degraded, "d2 was not added");
     assert_eq!(array.control.volumes().await.expect("volumes"), vec![volume]);
-    assert!(array.control.import_pool(&name("tank"), false).await.is_err(), "it is open already");
+    assert!(array.control.import_pool(&name("tank"), ImportPool::default()).await.is_err(), "it is open already");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn pool_that_was_exported_stays_closed_until_it_is_imported() {
     assert!(array.control.pools().await.expect("pools").is_empty());
     let disk = array.control.disk_report(&name("d0")).await.expect("a disk");
     assert_eq!((disk.state, disk.label.pool().map(|(_, pool)| pool.clone())), (DiskState::Free, Some(name("tank"))));
-    let pool = array.control.import_pool(&name("tank"), false).await.expect("found");
+    let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("found");
     assert_eq!(pool.state, PoolState::Healthy);
     assert_eq!(array.control.volumes().await.expect("volumes"), vec![volume]);
 }
@@ -158,7 +158,7 @@ async fn missing_pool_is_reported_and_blocks_nothing_else() {
     for disk in ["d0.img", "d1.img", "d2.img"] {
         fs::rename(away.join(disk), array.folder().join(disk)).expect("brings back");
     }
-    let pool = array.control.import_pool(&name("tank"), false).await.expect("is back");
+    let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("is back");
     assert_eq!(pool.state, PoolState::Healthy);
     assert_eq!(array.access().presentations.len(), 1);
 }

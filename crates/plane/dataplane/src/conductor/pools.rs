@@ -1,11 +1,11 @@
 //! Which pools are open, and where.
 
 use super::{Conductor, PoolHome, VolumeHome, engine_gone};
-use crate::pool::{self, Candidate, Taking};
+use crate::pool::{self, Candidate};
 use crate::seat::Seat;
 use model::{
-    DiskCounters, DiskName, GroupSpec, Name, PoolId, PoolReport, Refusal, RepairPolicy, SpacePolicy, VolumeReport,
-    VolumeState, code,
+    DiskCounters, DiskName, GroupSpec, Name, PoolId, PoolReport, Refusal, RepairPolicy, Report, SpacePolicy,
+    VolumeReport, VolumeState, code,
 };
 use shard::World;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ impl<W: World> Conductor<W> {
         }
         let home = self.choose_home();
         let spec = pool::NewPool { name: name.clone(), id, groups: made, force };
-        let taking = Taking { node: self.node.clone(), told: false };
+        let taking = self.taking();
         let report = self.at(home, move |seat| pool::create(seat, spec, taking)).await;
         match report {
             Ok(report) => {
@@ -53,6 +53,14 @@ impl<W: World> Conductor<W> {
                 Err(refusal)
             }
         }
+    }
+
+    /// The key of a pool, and what it is called.
+    pub(super) async fn pool_key(&self, name: &Name) -> Result<Report, Refusal> {
+        let home = self.pool_home(name)?.home;
+        let (pool, secret) = (name.clone(), self.secret.clone());
+        let (id, key) = self.at(home, move |seat| pool::key_of(seat, pool, secret)).await?;
+        Ok(Report::PoolKey(id, key))
     }
 
     pub(super) async fn add_group(&self, name: &Name, group: &GroupSpec, force: bool) -> Result<PoolReport, Refusal> {

@@ -4,6 +4,7 @@
 //! beginning, marked as partial, and is nobody's to use before it is whole. Neither survives the daemon that copies:
 //! whoever opens a pool clears away what it finds of copies.
 
+use super::keys::new_key;
 use super::refusals::refusal;
 use super::volumes::uuid_of;
 use super::work::{Work, WorkKind};
@@ -58,6 +59,7 @@ pub struct Original {
     granule_bytes: u32,
     provisioning: Provisioning,
     zero_detection: bool,
+    encrypted: bool,
 }
 
 /// What the shards know of a copy that runs.
@@ -137,6 +139,7 @@ pub async fn offer_copy<W: World>(seat: Rc<Seat<W>>, source: CopySource, id: Vol
         granule_bytes: family.granule_bytes,
         provisioning: volume.provisioning,
         zero_detection: volume.zero_detection,
+        encrypted: volume.is_encrypted,
     };
     pool.copies.outgoing.borrow_mut().insert(id, Outgoing { device, made });
     Ok(original)
@@ -176,6 +179,7 @@ pub async fn receive_copy<W: World>(
         granule_bytes: original.granule_bytes,
         provisioning: original.provisioning,
         zero_detection: original.zero_detection,
+        encryption: original.encrypted.then(|| new_key(&seat.world)),
         created_at: seat.world.unix_seconds(),
     };
     pool.watch_space();

@@ -63,6 +63,7 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) 
     let pool = volume::Pool::create(plan, arrays).await.map_err(|error| named(&error, &drafts))?;
     let pool = OpenPool::assembled(&seat, spec.name.clone(), spec.id, pool, groups);
     pool.claim(&taking).await?;
+    pool.bring_key(&taking).await?;
     seat.pools.borrow_mut().insert(spec.name, pool.clone());
     Ok(pool.report())
 }

@@ -61,6 +61,7 @@ impl<W: World> OpenPool<W> {
                 provision: Provision::Segments,
                 granule: None,
                 zero_detection: false,
+                encrypted: false,
             },
         });
         let of_family = status.families.into_iter().flat_map(|family| {

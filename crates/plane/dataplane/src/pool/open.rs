@@ -1,5 +1,6 @@
 //! Opening a pool that was found on its disks, in any order and under any names.
 
+use super::keys;
 use super::own::{self, Taking};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::{Candidate, GroupState, OpenPool, Slot, disk_id, volumes};
@@ -41,6 +42,7 @@ pub async fn open<W: World>(
         tracing::warn!(disk = %looked[*place].candidate.name, %refused, "a disk is left alone");
     }
     let found = pick(survey, id)?;
+    keys::admit(&found, &taking)?;
     let again = async || {
         let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
         pick(assemble(&probes), id)
@@ -73,6 +75,7 @@ pub async fn open<W: World>(
     let name = pool.name().parse().unwrap_or_else(|_| fallback_name(id));
     let pool = OpenPool::assembled(&seat, name, id, pool, groups);
     pool.hold(taken).await?;
+    pool.bring_key(&taking).await?;
     pool.tell_of_left_out(&left_out);
     pool.agree_after_open().await?;
     pool.finish_growth().await;

@@ -7,7 +7,7 @@ use crate::array::Disk;
 use crate::fence::Fence;
 use crate::seat::Seat;
 use futures_util::future::select;
-use model::{Name, NodeIdentity, Refusal, Subject, code, event};
+use model::{Name, NodeIdentity, Refusal, Secret, Subject, code, event};
 use shard::World;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::pin::pin;
@@ -22,6 +22,10 @@ pub struct Taking {
     pub node: NodeIdentity,
     /// True when the operator says that the node that had it last is down.
     pub told: bool,
+    /// What the keys of this node's pools are made of.
+    pub secret: Secret,
+    /// The pool key of another node.
+    pub key: Option<Secret>,
 }
 
 impl Taking {

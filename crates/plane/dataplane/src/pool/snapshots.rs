@@ -102,6 +102,7 @@ pub async fn clone_snapshot<W: World>(seat: Rc<Seat<W>>, new: NewClone) -> Resul
         provision: new.provision,
         granule: Some(Size::new(u64::from(made.granule_bytes()))),
         zero_detection: new.zero_detection,
+        encrypted: made.is_encrypted(),
     };
     pool.begin_tending();
     let volume = pool.mapped(made, new.provision == Provision::Thick);

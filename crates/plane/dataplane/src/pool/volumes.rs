@@ -2,6 +2,7 @@
 
 use super::device::Mapped;
 use super::held::Known;
+use super::keys::new_key;
 use super::refusals::refusal;
 use super::{OpenPool, PoolVolume, copy, find};
 use crate::array::{Disk, Group};
@@ -36,7 +37,7 @@ pub async fn create_volume<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Res
             let made = pool.pool.create_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
             PoolVolume::Segments(made)
         }
-        Backend::Pool { provision, granule, zero_detection, .. } => {
+        Backend::Pool { provision, granule, zero_detection, encrypted, .. } => {
             let plan = ThinPlan {
                 id: uuid_of(spec.id),
                 name: spec.name.volume().to_string(),
@@ -45,6 +46,7 @@ pub async fn create_volume<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Res
                 granule_bytes: granule.map_or(0, bytes_of),
                 provisioning: provisioning(*provision),
                 zero_detection: *zero_detection,
+                encryption: encrypted.then(|| new_key(&seat.world)),
                 created_at: seat.world.unix_seconds(),
             };
             let made = pool.pool.create_thin_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
@@ -113,6 +115,7 @@ pub async fn set_policy<W: World>(
     let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
     let unit = pool.unit(id, &name)?;
+    admit_policy(&unit, &policy)?;
     if policy.write == WritePolicy::Back
         && let Err(refusal) = pool.enter_log(id, &name).await
     {
@@ -136,6 +139,17 @@ pub async fn set_policy<W: World>(
             Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "look at blockyard status, and try again"))
         }
     }
+}
+
+/// Refuses to write an encrypted volume back: its data would lie in the log as hosts wrote it.
+fn admit_policy<W: World>(unit: &Unit<W>, policy: &VolumePolicy) -> Result<(), Refusal> {
+    let is_encrypted = matches!(unit.backend, Backend::Pool { encrypted: true, .. });
+    if policy.write != WritePolicy::Back || !is_encrypted {
+        return Ok(());
+    }
+    let message =
+        format!("volume {} is encrypted, and the log would keep what is written as hosts wrote it", unit.name);
+    Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "leave its write policy at through"))
 }
 
 /// A volume that was found in its pool.
@@ -174,7 +188,8 @@ pub(super) fn backend_of(volume: &ThinStatus, granule_bytes: u32) -> Backend {
         Provisioning::Thick => Provision::Thick,
     };
     let granule = Some(Size::new(u64::from(granule_bytes)));
-    Backend::Pool { stripe_unit: None, provision, granule, zero_detection: volume.zero_detection }
+    let (zero_detection, encrypted) = (volume.zero_detection, volume.is_encrypted);
+    Backend::Pool { stripe_unit: None, provision, granule, zero_detection, encrypted }
 }
 
 pub(super) fn provisioning(provision: Provision) -> Provisioning {

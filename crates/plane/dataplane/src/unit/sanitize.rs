@@ -2,8 +2,9 @@
 
 use super::Unit;
 use crate::seat::Seat;
+use block::{Extent, IoError, IoErrorKind};
 use model::{SanitizeReport, Subject, SubjectKind, VolumeId, event};
-use scsi::Sanitizer;
+use scsi::{Replacing, Sanitizer};
 use shard::World;
 use std::rc::{Rc, Weak};
 
@@ -11,12 +12,13 @@ use std::rc::{Rc, Weak};
 pub struct Sanitation<W: World> {
     seat: Weak<Seat<W>>,
     id: VolumeId,
+    encrypted: bool,
 }
 
 impl<W: World> Sanitation<W> {
-    /// For the volume `id`, whose home is `seat`.
-    pub fn new(seat: &Rc<Seat<W>>, id: VolumeId) -> Self {
-        Self { seat: Rc::downgrade(seat), id }
+    /// For the volume `id`, whose home is `seat`, and which may be encrypted.
+    pub fn new(seat: &Rc<Seat<W>>, id: VolumeId, encrypted: bool) -> Self {
+        Self { seat: Rc::downgrade(seat), id, encrypted }
     }
 
     /// Runs `look` with the unit, which may be gone.
@@ -30,6 +32,19 @@ impl<W: World> Sanitation<W> {
 impl<W: World> Sanitizer for Sanitation<W> {
     fn admits(&self) -> bool {
         self.with_unit(|seat, unit| is_admitted(&seat, &unit)).unwrap_or(false)
+    }
+
+    fn has_key(&self) -> bool {
+        self.encrypted
+    }
+
+    fn replace_key(&self) -> Replacing<'_> {
+        Box::pin(async {
+            let gone = IoError::new(IoErrorKind::Gone, Extent::default());
+            let (seat, unit) = self.with_unit(|seat, unit| (seat, unit)).ok_or(gone)?;
+            let pool = unit.name.pool().and_then(|name| seat.pools.borrow().get(name).cloned());
+            pool.ok_or(gone)?.replace_key(&unit).await
+        })
     }
 
     fn begin(&self) {

@@ -114,8 +114,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let shape = self.shape();
         // A rate of 1 is "non-rotating"; 0 says nothing, for disks of any rate may lie below.
         reply.u16(u16::from(!self.options.rotational)).u8(0);
-        // WABEREQ: a block that was erased can be read before it is written. WACEREQ: there is no cryptographic erase.
-        reply.u8(if shape.sanitize && shape.unmap { 0x40 } else { 0 });
+        // WABEREQ and WACEREQ: a block that was erased, also by its key, can be read before it is written.
+        let by_blocks = if shape.sanitize && shape.unmap { 0x40 } else { 0 };
+        reply.u8(by_blocks | if shape.key { 0x10 } else { 0 });
         reply.pad_to(LONG_PAGE_BYTES);
     }
 

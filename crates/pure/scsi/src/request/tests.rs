@@ -8,6 +8,7 @@ const SHAPE: Shape = Shape {
     unmap: true,
     atomic_blocks_max: 0,
     sanitize: true,
+    key: true,
     removable: true,
     read_only: false,
 };

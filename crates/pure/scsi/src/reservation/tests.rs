@@ -35,7 +35,7 @@ pub(super) fn shared_unit() -> (LogicalUnit<Bench>, Rc<Shelf>) {
 pub(super) fn shared_unit_over(bench: Bench) -> (LogicalUnit<Bench>, Rc<Shelf>) {
     let shelf = Rc::new(Shelf::default());
     let unit = LogicalUnit::new(bench, identity(), Options { removable: true, ..Options::default() });
-    let unit = unit.with_keeper(shelf.clone()).with_sanitizer(Rc::new(Owner::default()));
+    let unit = unit.with_keeper(shelf.clone()).with_sanitizer(Rc::new(Owner::with_key()));
     [HOST, OTHER, THIRD].into_iter().for_each(|nexus| log_in(&unit, nexus));
     (unit, shelf)
 }

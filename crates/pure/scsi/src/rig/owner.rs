@@ -1,6 +1,7 @@
 //! The owner of a unit, for tests: what it keeps, and whether it has the unit sanitized.
 
-use crate::{Keeper, Keeping, NotKept, Sanitizer, TargetPort};
+use crate::{Keeper, Keeping, NotKept, Replacing, Sanitizer, TargetPort};
+use block::IoError;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 
@@ -44,11 +45,34 @@ impl Keeper for Shelf {
 pub(crate) struct Owner {
     pub admits: Cell<bool>,
     pub begun: Cell<usize>,
+    /// True when the unit has a key, and how often that was replaced.
+    pub has_key: Cell<bool>,
+    pub replaced: Cell<usize>,
+    /// What comes of replacing it.
+    pub fails: Cell<Option<IoError>>,
+}
+
+impl Owner {
+    /// The owner of a unit whose content is encrypted.
+    pub fn with_key() -> Self {
+        Self { has_key: Cell::new(true), ..Self::default() }
+    }
 }
 
 impl Sanitizer for Owner {
     fn admits(&self) -> bool {
         self.admits.get()
+    }
+
+    fn has_key(&self) -> bool {
+        self.has_key.get()
+    }
+
+    fn replace_key(&self) -> Replacing<'_> {
+        Box::pin(async {
+            self.replaced.set(self.replaced.get() + 1);
+            self.fails.get().map_or(Ok(()), Err)
+        })
     }
 
     fn begin(&self) {

@@ -1,6 +1,6 @@
 //! The work of SANITIZE: block by block, and on from where it was kept last.
 
-use super::{Method, Sanitizing, State};
+use super::{EVERYTHING, Method, Sanitizing, State};
 use crate::identity::Provisioning;
 use crate::reservation::TURN;
 use crate::unit::LogicalUnit;
@@ -64,14 +64,25 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     async fn erase(&self, mut order: Sanitizing) -> Result<(), Halt> {
         while order.pass < order.method.passes() {
-            self.pass(&mut order).await?;
+            match order.method {
+                Method::CryptographicErase => self.lose_key().await?,
+                Method::Overwrite { .. } | Method::BlockErase => self.pass(&mut order).await?,
+            }
             (order.pass, order.at) = (order.pass + 1, Lba(0));
             self.note(&order).await?;
         }
-        if self.keeps_holes(&order.method) {
+        // What lies there cannot be read any more, so it need not keep its places.
+        if self.keeps_holes(&order.method) || order.method == Method::CryptographicErase {
             self.give_back().await?;
         }
         Ok(())
+    }
+
+    async fn lose_key(&self) -> Result<(), IoError> {
+        match &self.sanitize.sanitizer {
+            Some(sanitizer) => sanitizer.replace_key().await,
+            None => Err(IoError::new(IoErrorKind::Unsupported, EVERYTHING)),
+        }
     }
 
     /// Writes every block once, from where the order stands; a unit that grows meanwhile is written to its new end.

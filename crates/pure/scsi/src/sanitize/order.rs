@@ -9,6 +9,7 @@ use block::{Blocks, Lba};
 
 const OVERWRITE: u8 = 0x01;
 const BLOCK_ERASE: u8 = 0x02;
+const CRYPTOGRAPHIC_ERASE: u8 = 0x03;
 
 /// The header of the parameter list of OVERWRITE.
 const HEADER_BYTES: usize = 4;
@@ -20,6 +21,7 @@ const OVERWRITE_COUNT: u8 = 0x1F;
 const EXITS: u8 = 1;
 const INVERTS: u8 = 2;
 const FAILED: u8 = 4;
+const BY_KEY: u8 = 8;
 
 /// Refuses a parameter list length that no list of OVERWRITE can have, before any of the list comes.
 ///
@@ -43,6 +45,8 @@ pub(crate) enum Method {
     },
     /// By zeros, and by giving back their places.
     BlockErase,
+    /// By losing the key of what was written, and by giving back the places.
+    CryptographicErase,
 }
 
 impl Method {
@@ -50,8 +54,10 @@ impl Method {
     ///
     /// *Errors*: 26/00 with a field pointer.
     pub fn parse(action: u8, list: &[u8], block_bytes: u32) -> Result<Self, Sense> {
-        if action == BLOCK_ERASE {
-            return Ok(Self::BlockErase);
+        match action {
+            BLOCK_ERASE => return Ok(Self::BlockErase),
+            CRYPTOGRAPHIC_ERASE => return Ok(Self::CryptographicErase),
+            _ => {}
         }
         // Its length was judged with the CDB.
         let (&[bits, reserved, high, low], pattern) = list.split_first_chunk().ok_or(Sense::cdb_byte(7))?;
@@ -74,7 +80,7 @@ impl Method {
     pub fn passes(&self) -> u8 {
         match self {
             Self::Overwrite { passes, .. } => *passes,
-            Self::BlockErase => 1,
+            Self::BlockErase | Self::CryptographicErase => 1,
         }
     }
 
@@ -82,7 +88,7 @@ impl Method {
     pub fn leaves_zeros(&self) -> bool {
         match self {
             Self::Overwrite { pattern, .. } => pattern.iter().all(|&byte| byte == 0),
-            Self::BlockErase => true,
+            Self::BlockErase | Self::CryptographicErase => true,
         }
     }
 
@@ -133,9 +139,10 @@ impl State {
         let exits = if running.exits { EXITS } else { 0 };
         let (passes, inverts, pattern) = match &running.method {
             Method::Overwrite { pattern, passes, inverts } => (*passes, *inverts, pattern.as_slice()),
-            Method::BlockErase => (0, false, &[][..]),
+            Method::BlockErase | Method::CryptographicErase => (0, false, &[][..]),
         };
-        let flags = failed | exits | if inverts { INVERTS } else { 0 };
+        let by_key = if running.method == Method::CryptographicErase { BY_KEY } else { 0 };
+        let flags = failed | exits | by_key | if inverts { INVERTS } else { 0 };
         let length = u16::try_from(pattern.len()).expect("a pattern is no longer than a block");
         let mut out = vec![flags, passes, running.pass];
         out.extend(running.at.0.to_le_bytes());
@@ -151,13 +158,16 @@ impl State {
         let (flags, passes, pass, at, length) = (rest.u8()?, rest.u8()?, rest.u8()?, rest.u64()?, rest.u16()?);
         let pattern = rest.bytes(usize::from(length))?.to_vec();
         let exits = flags & EXITS != 0;
-        if flags & !(EXITS | INVERTS | FAILED) != 0 || (passes == 0) != pattern.is_empty() || passes > OVERWRITE_COUNT {
+        let by_key = flags & BY_KEY != 0;
+        let unknown = flags & !(EXITS | INVERTS | FAILED | BY_KEY) != 0 || by_key && passes > 0;
+        if unknown || (passes == 0) != pattern.is_empty() || passes > OVERWRITE_COUNT {
             return Err(NotUnderstood);
         }
         if flags & FAILED != 0 {
             return Ok(Self::Failed { exits });
         }
         let method = match passes {
+            0 if by_key => Method::CryptographicErase,
             0 => Method::BlockErase,
             passes => Method::Overwrite { pattern, passes, inverts: flags & INVERTS != 0 },
         };

@@ -26,6 +26,7 @@ const IMMED: u8 = 0x80;
 const AUSE: u8 = 0x20;
 const OVERWRITE: u8 = 0x01;
 const BLOCK_ERASE: u8 = 0x02;
+const CRYPTOGRAPHIC_ERASE: u8 = 0x03;
 const READ: [u8; 10] = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
 const REQUEST_SENSE: [u8; 6] = [3, 0, 0, 0, 18, 0];
@@ -364,4 +365,70 @@ fn kept_bytes_that_are_not_ours_are_refused() {
         Kept::parse(&kept).is_err()
     };
     assert!(with(0, 3) && with(1, 8) && with(2, 0x20) && with(2, 0) && with(3, 2));
+}
+
+/// A thin unit whose content is encrypted.
+fn keyed() -> Ward {
+    let ward = ward_over(thin_unit(8, 64));
+    ward.owner.has_key.set(true);
+    ward
+}
+
+#[test]
+fn cryptographic_erase_is_known_where_there_is_a_key_to_lose() {
+    let plain = ward_over(thin_unit(8, 64));
+    assert_eq!(pointed(&plain.unit, &cdb(CRYPTOGRAPHIC_ERASE, 0), &[]), (1, Some(4)));
+    assert_eq!(plain.owner.replaced.get(), 0);
+    let supported = |unit: &LogicalUnit<Bench>| ask(unit, &[0xA3, 0x0C, 2, 0x48, 0, 3, 0, 0, 0, 64, 0, 0])[1] & 7;
+    let erasable = |unit: &LogicalUnit<Bench>| ask(unit, &[0x12, 1, 0xB1, 0, 64, 0])[7];
+    let keyed = keyed();
+    assert_eq!((supported(&plain.unit), supported(&keyed.unit)), (1, 3));
+    assert_eq!((erasable(&plain.unit), erasable(&keyed.unit)), (0x40, 0x50), "WABEREQ, WACEREQ");
+    assert_eq!(
+        pointed(&keyed.unit, &cdb(CRYPTOGRAPHIC_ERASE, 5), &[0; 5]),
+        (8, Some(2)),
+        "it has no list, and the field is reserved"
+    );
+}
+
+#[test]
+fn cryptographic_erase_loses_the_key_and_then_gives_all_of_it_back() {
+    let ward = keyed();
+    good(run(&ward.unit, HOST, &cdb(IMMED | CRYPTOGRAPHIC_ERASE, 0), &[]));
+    assert_eq!(sense(&run(&ward.unit, OTHER, &READ, &[])), (2, 0x04, 0x1B));
+    ops(&ward.unit);
+    now(ward.unit.carry_out_sanitize());
+    assert_eq!(ward.owner.replaced.get(), 1);
+    let ops = ops(&ward.unit);
+    assert!(!ops.iter().any(|op| matches!(op, Op::Write(..))), "nothing is written over: {ops:?}");
+    assert!(ops.contains(&Op::Discard(0, BLOCKS)), "{ops:?}");
+    good(run(&ward.unit, OTHER, &READ, &[]));
+    assert!(ward.shelf.kept.borrow().is_empty());
+}
+
+#[test]
+fn cryptographic_erase_that_was_cut_off_loses_the_key_again_after_power_loss() {
+    let ward = keyed();
+    good(run(&ward.unit, HOST, &cdb(IMMED | AUSE | CRYPTOGRAPHIC_ERASE, 0), &[]));
+    let again = ward_over(thin_unit(8, 64));
+    again.unit.restore(Kept::parse(&ward.shelf.kept.borrow()).expect("it was kept"));
+    again.owner.has_key.set(true);
+    assert_eq!(sense(&run(&again.unit, OTHER, &READ, &[])), (2, 0x04, 0x1B));
+    // What cannot be replaced has failed, and leaves the unit as it is.
+    again.owner.fails.set(Some(IoError::new(IoErrorKind::Medium, EVERYTHING)));
+    now(again.unit.carry_out_sanitize());
+    assert_eq!((again.owner.replaced.get(), sense(&run(&again.unit, OTHER, &READ, &[]))), (1, (3, 0x31, 3)));
+    again.owner.fails.set(None);
+    good(run(&again.unit, HOST, &cdb(IMMED | AUSE | CRYPTOGRAPHIC_ERASE, 0), &[]));
+    now(again.unit.carry_out_sanitize());
+    good(run(&again.unit, OTHER, &READ, &[]));
+    assert_eq!(again.owner.replaced.get(), 2);
+}
+
+#[test]
+fn cryptographic_erase_is_refused_while_others_need_the_key() {
+    let ward = keyed();
+    ward.owner.admits.set(false);
+    assert_eq!(sense(&run(&ward.unit, HOST, &cdb(IMMED | CRYPTOGRAPHIC_ERASE, 0), &[])), (5, 0x2C, 0));
+    assert_eq!((ward.owner.replaced.get(), ward.owner.begun.get()), (0, 0));
 }

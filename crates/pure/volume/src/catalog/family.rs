@@ -1,6 +1,7 @@
 //! What a pool remembers of its families: which slabs each has, its volumes, their snapshots and clones.
 
 use super::Catalog;
+use crate::crypt::WrappedKey;
 use uuid::Uuid;
 
 /// The most snapshots of a pool, over all of its volumes.
@@ -35,6 +36,8 @@ pub struct FamilyRecord {
     pub meta: Vec<SlabRun>,
     /// The slabs of its data, in ascending order.
     pub data: Vec<SlabRun>,
+    /// The key of its data, wrapped; none where data lies as hosts wrote it.
+    pub key: Option<WrappedKey>,
     /// Its volumes, in the order in which they were made.
     pub branches: Vec<BranchRecord>,
 }

@@ -5,6 +5,7 @@ use super::family::{
 };
 use super::wire::{Cursor, RECORD_BYTES, Room, name_bytes, put, record, wire};
 use super::{Catalog, CatalogError};
+use crate::crypt::{KeyId, SEALED_BYTES, WrappedKey};
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,6 +13,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub(super) const TYPE_FAMILY: u16 = 4;
 pub(super) const TYPE_BRANCH: u16 = 5;
 pub(super) const TYPE_SNAPSHOT: u16 = 6;
+
+/// AES-256 in XTS over blocks of 4096 bytes, under their places; its key wrapped by XChaCha20-Poly1305.
+const CIPHER_XTS: u8 = 1;
 
 const THICK: u8 = 1;
 const ZERO_DETECTION: u8 = 2;
@@ -22,8 +26,9 @@ const PARTIAL: u8 = 16;
 wire! {
     struct FamilyWire {
         id: [u8; 16], birth: U64, granule_bytes: U32, log_blocks: U32, branches_made: U32, meta_runs: U32,
-        data_runs: U32, formatted: u8, reserved: [u8; 11],
+        data_runs: U32, formatted: u8, encrypted: u8, reserved: [u8; 10],
     }
+    struct KeyWire { cipher: u8, reserved: [u8; 7], wrapped_with: [u8; 8], nonce: [u8; 24], sealed: [u8; SEALED_BYTES] }
     struct RunWire { first: U32, slabs: U32, group: U16, reserved: [u8; 2] }
     struct BranchWire {
         id: [u8; 16], size_bytes: U64, created_at: U64, epoch: U64, mapped: U64, parent_epoch: U64,
@@ -45,7 +50,8 @@ impl FamilyRecord {
     pub(crate) fn emitted_bytes(&self) -> usize {
         let runs = (self.meta.len() + self.data.len()) * RUN_BYTES;
         let branches: usize = self.branches.iter().map(BranchRecord::emitted_bytes).sum();
-        RECORD_BYTES + size_of::<FamilyWire>() + runs + branches
+        let key = if self.key.is_some() { size_of::<KeyWire>() } else { 0 };
+        RECORD_BYTES + size_of::<FamilyWire>() + runs + key + branches
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
@@ -62,13 +68,15 @@ impl FamilyRecord {
                     meta_runs: count(&self.meta),
                     data_runs: count(&self.data),
                     formatted: u8::from(self.formatted),
-                    reserved: [0; 11],
+                    encrypted: u8::from(self.key.is_some()),
+                    reserved: [0; 10],
                 },
             );
             for run in self.meta.iter().chain(&self.data) {
                 let (first, slabs) = (run.first.into(), run.slabs.into());
                 put(out, &RunWire { first, slabs, group: run.group.into(), reserved: [0; 2] });
             }
+            self.key.iter().for_each(|key| emit_key(key, out));
         });
         self.branches.iter().for_each(|branch| branch.emit(out));
     }
@@ -95,9 +103,27 @@ impl FamilyRecord {
             meta: runs(wire.meta_runs.get(), META_RUNS_MAX)?,
             // Each run has a slab, and those are counted.
             data: runs(wire.data_runs.get(), usize::MAX)?,
+            key: match wire.encrypted {
+                0 => None,
+                1 => Some(parse_key(payload)?),
+                _ => return Err(CatalogError::Damaged("a family is neither encrypted nor not")),
+            },
             branches: Vec::new(),
         })
     }
+}
+
+fn emit_key(key: &WrappedKey, out: &mut Vec<u8>) {
+    let WrappedKey { wrapped_with: KeyId(wrapped_with), nonce, sealed } = *key;
+    put(out, &KeyWire { cipher: CIPHER_XTS, reserved: [0; 7], wrapped_with, nonce, sealed });
+}
+
+fn parse_key(payload: &mut Cursor<'_>) -> Result<WrappedKey, CatalogError> {
+    let wire: KeyWire = payload.read()?;
+    if wire.cipher != CIPHER_XTS {
+        return Err(CatalogError::Damaged("a family is encrypted by an unknown cipher"));
+    }
+    Ok(WrappedKey { wrapped_with: KeyId(wire.wrapped_with), nonce: wire.nonce, sealed: wire.sealed })
 }
 
 fn parse_run(payload: &mut Cursor<'_>, room: &mut Room) -> Result<SlabRun, CatalogError> {
@@ -184,6 +210,12 @@ impl BranchRecord {
             snapshots: Vec::new(),
         })
     }
+}
+
+/// The features that a program must know to use a family's record.
+pub(super) fn needed_by_family(payload: &[u8]) -> u64 {
+    let is_encrypted = FamilyWire::ref_from_prefix(payload).is_ok_and(|(family, _)| family.encrypted != 0);
+    crate::label::FAMILIES | if is_encrypted { crate::label::ENCRYPTED } else { 0 }
 }
 
 /// The features that a program must know to use a volume's record.

@@ -3,14 +3,14 @@
 //! A type that a reader does not know is passed over when its record says so, else refused: that is how
 //! later kinds of objects come in. `docs/on-disk.md` has the byte maps.
 
-use super::family_wire::{TYPE_BRANCH, TYPE_FAMILY, TYPE_SNAPSHOT, needed_by_branch};
+use super::family_wire::{TYPE_BRANCH, TYPE_FAMILY, TYPE_SNAPSHOT, needed_by_branch, needed_by_family};
 use super::log::{LogRecord, TYPE_LOG};
 use super::reservations::{self, TYPE_RESERVATIONS};
 use super::{
     Catalog, Column, FamilyRecord, GROUPS_MAX, GroupRecord, GroupRole, MEMBERS_MAX, MemberRecord, MemberState,
     PoolPhase, SEGMENTS_MAX, SLABS_MAX, SNAPSHOTS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
 };
-use crate::label::{FAMILIES, LOGS, PROTECTED, RESERVATIONS};
+use crate::label::{LOGS, PROTECTED, RESERVATIONS};
 use block::Blocks;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -408,7 +408,7 @@ pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
         let bytes = header.payload_bytes.get() as usize;
         let Ok(payload) = rest.take(bytes) else { break };
         needed |= match header.kind.get() {
-            TYPE_FAMILY => FAMILIES,
+            TYPE_FAMILY => needed_by_family(payload),
             TYPE_BRANCH => needed_by_branch(payload),
             TYPE_LOG => LOGS,
             TYPE_RESERVATIONS => RESERVATIONS,

@@ -1,5 +1,6 @@
 //! Why a family cannot do what it is asked.
 
+use crate::crypt::Locked;
 use crate::tree::Damage;
 use block::{Extent, IoError, IoErrorKind};
 
@@ -14,6 +15,8 @@ pub(crate) enum MapError {
     Full,
     /// The catalog takes no change any more.
     CatalogLost,
+    /// The data is encrypted, and its key is not there.
+    Locked,
     /// An earlier failure left the map without a way to become durable; it can be read.
     Stopped,
 }
@@ -24,12 +27,18 @@ impl From<Damage> for MapError {
     }
 }
 
+impl From<Locked> for MapError {
+    fn from(Locked: Locked) -> Self {
+        Self::Locked
+    }
+}
+
 impl MapError {
     /// The error as the host of a volume is told it, for blocks of the volume.
     pub(crate) fn told(self, extent: Extent) -> IoError {
         let kind = match self {
             Self::Group { error, .. } => return error.at(extent),
-            Self::Damaged(_) => IoErrorKind::Medium,
+            Self::Damaged(_) | Self::Locked => IoErrorKind::Medium,
             Self::Full => IoErrorKind::NoSpace,
             Self::CatalogLost | Self::Stopped => IoErrorKind::ReadOnly,
         };

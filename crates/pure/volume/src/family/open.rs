@@ -4,6 +4,7 @@ use super::granules::{Granules, Shape};
 use super::meta::Meta;
 use super::{Branch, Family, Log, MapError, PageCache, Tuning};
 use crate::catalog::FamilyRecord;
+use crate::crypt::Cover;
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{LogIdentity, replay};
@@ -80,6 +81,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             families,
             id: record.id,
             granule_blocks,
+            cover: RefCell::new(if record.key.is_some() { Cover::Locked } else { Cover::Plain }),
             slab_blocks: RefCell::new(slab_blocks),
             tuning,
             meta,
@@ -144,6 +146,7 @@ impl MapError {
             Self::Damaged(Damage(what)) => PoolError::MapDamaged { family, what: what.to_owned() },
             Self::Full => PoolError::Full { free_bytes: 0, needed_bytes: 0 },
             Self::CatalogLost => PoolError::CatalogLost,
+            Self::Locked => PoolError::NoPoolKey,
             Self::Stopped => {
                 let what = "it could not be written, and takes no change until the pool is opened again".to_owned();
                 PoolError::MapDamaged { family, what }

@@ -87,8 +87,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     pub(crate) async fn read_run(&self, run: Run) -> Result<Rope, MapError> {
         let Some((group, start)) = run.place else { return Ok(View::zeroed(bytes(run.blocks)).into()) };
-        let read = self.shared.gate(group).device().read(Extent::new(start, run.blocks)).await;
-        read.map_err(|error| MapError::Group { group, error })
+        self.read_place(group, start, run.blocks).await
+    }
+
+    /// What was written to blocks of a group.
+    pub(crate) async fn read_place(&self, group: u16, start: u64, blocks: u64) -> Result<Rope, MapError> {
+        // As it is now: whoever has the key replaced has nothing read meanwhile that matters.
+        let cover = self.cover();
+        let read = self.shared.gate(group).device().read(Extent::new(start, blocks)).await;
+        Ok(cover.lift(group, start, read.map_err(|error| MapError::Group { group, error })?)?)
     }
 
     /// Writes to blocks of a group; `is_fresh` when nobody needs what they hold.
@@ -99,6 +106,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         is_fresh: bool,
     ) -> Result<(), MapError> {
         let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
+        let data = self.cover().lay(group, start, data)?;
         let device = self.shared.gate(group).device();
         let blocks = data.len() as u64 / u64::from(BLOCK_BYTES);
         let stripe = u64::from(device.geometry().optimal_bytes / BLOCK_BYTES).max(1);

@@ -1,6 +1,7 @@
 //! What is asked of a pool about thin volumes, snapshots and clones, and what it tells of them.
 
 use crate::catalog::LOCKED_FOR_EVER;
+use crate::crypt::NewKey;
 use block::Extent;
 use uuid::Uuid;
 
@@ -31,6 +32,8 @@ pub struct ThinPlan {
     pub provisioning: Provisioning,
     /// True when whole granules of zeros take no space, and a part of one leaves a hole a hole.
     pub zero_detection: bool,
+    /// The key of its data, and of its snapshots and clones; none to leave it as hosts write it.
+    pub encryption: Option<NewKey>,
     /// The time, in seconds since 1970.
     pub created_at: u64,
 }
@@ -131,6 +134,8 @@ pub struct ThinStatus {
     pub provisioning: Provisioning,
     /// True when zeros take no space.
     pub zero_detection: bool,
+    /// True when what it holds is encrypted on the disks, with that of its family.
+    pub is_encrypted: bool,
     /// The snapshot that it is a clone of.
     pub clone_of: Option<Uuid>,
     /// True when it is deleted, and what it held is being given back.

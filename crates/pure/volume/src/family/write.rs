@@ -252,8 +252,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     async fn read_old(&self, place: Place, from: u64, like: &[u8]) -> Result<Rope, MapError> {
         let (group, start) = self.locate(place);
         let blocks = like.len() as u64 / u64::from(crate::layout::BLOCK_BYTES);
-        let read = self.shared.gate(group).device().read(Extent::new(start + from, blocks)).await;
-        read.map_err(|error| MapError::Group { group, error })
+        self.read_place(group, start + from, blocks).await
     }
 }
 

@@ -7,7 +7,7 @@ use crate::error::PoolError;
 use crate::label::{Features, Label};
 use crate::layout::{BLOCK_BYTES, data_area};
 use crate::probe::{Contents, probe, wipe, write_label};
-use crate::store::{Store, bring_up};
+use crate::store::{Body, Store, bring_up};
 use block::{BlockDevice, Blocks, IoError};
 use futures_util::future::join_all;
 use std::rc::Rc;
@@ -213,7 +213,7 @@ async fn form<D: BlockDevice>(
     now: u64,
     created_by: &str,
 ) -> Result<(), PoolError> {
-    let body: Rc<[u8]> = catalog.emit().into();
+    let body = Body::of(catalog.emit());
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
         // First it stops being what it was. A disk with half of this done has no label, or an unfinished pool's.
         let _ = wipe(&*disk).await?;

@@ -5,7 +5,7 @@ use crate::assembly::{FoundPool, Position, Standing};
 use crate::catalog::{GroupRecord, GroupRole, LogState, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;
-use crate::store::{SINCE_NEXT, Store, bring_up};
+use crate::store::{Body, SINCE_NEXT, Store, bring_up};
 use block::{BlockDevice, IoError, Stable, Written};
 use futures_util::future::join_all;
 use std::rc::Rc;
@@ -108,7 +108,7 @@ fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), P
 /// cache only, when a daemon was killed and not the power cut: written over its predecessor, the next commit
 /// would leave nothing to go back to. The same flush covers what hosts had written last.
 async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) -> Vec<(Uuid, IoError)> {
-    let body: Rc<[u8]> = Rc::from(&found.body[..]);
+    let body = Body::of(&found.body[..]);
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
         let _: Stable = disk.flush(Written::attest()).await?;
         if found.behind.contains(&id) {

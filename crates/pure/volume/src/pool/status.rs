@@ -148,6 +148,7 @@ fn thin_status<D: BlockDevice + 'static, G: BlockDevice + 'static>(
         created_at: record.created_at,
         provisioning: if record.thick { Provisioning::Thick } else { Provisioning::Thin },
         zero_detection: record.zero_detection,
+        is_encrypted: family.key.is_some(),
         clone_of: record.parent.and_then(origin),
         is_dying: record.dying,
         is_partial: record.partial,

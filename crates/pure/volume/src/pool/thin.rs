@@ -21,7 +21,7 @@ const GRANULE_BYTES_USUAL: u32 = 64 << 10;
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The pool has the volume, all of it holes, and it is open.
     ///
-    /// *Durability*: when it returns. *Errors*: as [`Pool::create_volume`], and `Granule`.
+    /// *Durability*: when it returns. *Errors*: as [`Pool::create_volume`], `Granule`, and `NoPoolKey` where it is to be encrypted.
     pub async fn create_thin_volume(&self, plan: ThinPlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         self.create_family(plan, false).await
     }
@@ -48,8 +48,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let id = plan.id;
         let tuning = self.families.tuning.get();
         let birth = self.shared.store.generation() + 1;
+        let key = plan.encryption.as_ref().map(|key| self.shared.wrap_key(id, key)).transpose()?;
         let ((), change) = self.shared.store.change(|catalog| {
-            let mut record = draft(&plan, catalog, birth, tuning.log_blocks)?;
+            let mut record = FamilyRecord { key, ..draft(&plan, catalog, birth, tuning.log_blocks)? };
             record.branches[0].partial = partial;
             admit_emitted(catalog, record.emitted_bytes())?;
             catalog.families.push(record);
@@ -83,7 +84,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The volume, open. All who open it share one.
     ///
     /// *Errors*: `VolumeUnknown` (also for one that lies in segments: see [`Pool::open_volume`]), `MapDamaged`,
-    /// `GroupFails`, `CatalogLost`.
+    /// `GroupFails`, `CatalogLost`; `Key` where it is encrypted and its key cannot be had.
     pub async fn open_thin_volume(&self, id: Uuid) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         // What is not committed yet must not be used, so that nothing is acknowledged of a volume that a crash undoes.
         self.shared.store.committed(self.shared.store.latest()).await?;
@@ -92,6 +93,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             .store
             .look(|catalog| catalog.branch(id).filter(|(_, branch)| !branch.dying).map(|(family, _)| family.id));
         let family = self.families.family(family.ok_or(PoolError::VolumeUnknown(id))?).await?;
+        self.families.unlock(&family)?;
         let branch = family.branch_of(id).ok_or(PoolError::VolumeUnknown(id))?;
         Ok(self.families.device(id, || ThinVolume::new(family, branch, id, Viewer::Volume)))
     }
@@ -108,6 +110,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         });
         let (family, volume, viewer) = found.ok_or(PoolError::SnapshotUnknown(id))?;
         let family = self.families.family(family).await?;
+        self.families.unlock(&family)?;
         let branch = family.branch_of(volume).ok_or(PoolError::SnapshotUnknown(id))?;
         Ok(self.families.device(id, || ThinVolume::new(family, branch, id, viewer)))
     }
@@ -124,6 +127,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         });
         let (family, size_bytes, mapped) = found.ok_or(unknown.clone())?;
         let family = self.families.family(family).await?;
+        self.families.unlock(&family)?;
         let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
         let thick = plan.provisioning == Provisioning::Thick;
         let wanting = if thick { size_bytes.div_ceil(granule_bytes) } else { mapped };
@@ -277,6 +281,7 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
         branches_made: 1,
         meta: vec![run],
         data: Vec::new(),
+        key: None,
         branches: vec![branch],
     })
 }

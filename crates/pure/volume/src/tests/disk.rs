@@ -33,6 +33,11 @@ impl Image {
         Rc::make_mut(chunk).as_mut_slice()
     }
 
+    /// True when the bytes were written somewhere, at a multiple of `align`.
+    pub(crate) fn holds(&self, bytes: &[u8], align: usize) -> bool {
+        self.0.values().any(|chunk| chunk.windows(bytes.len()).step_by(align).any(|part| part == bytes))
+    }
+
     /// The parts of `len` bytes from byte `at` on, each in one chunk: the chunk, and ranges in it and in the bytes.
     fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
         let mut done = 0;

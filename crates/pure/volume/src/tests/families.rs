@@ -2,6 +2,7 @@
 
 mod atomic;
 mod crash;
+mod encrypted;
 mod golden;
 mod model;
 mod operate;

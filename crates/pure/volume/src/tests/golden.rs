@@ -66,7 +66,7 @@ fn golden_disks_of_version_1_are_what_is_written_today() {
             let body = read(start + 1, 1).slice(..header.body_bytes);
             assert!(header.matches(&body));
             assert_eq!(Catalog::parse(&body).unwrap().emit()[..], body[..]);
-            let again = crate::slot::emit(header.pool, header.disk, header.generation, &body);
+            let again = crate::slot::emit(header.pool, header.disk, header.generation, &body, false);
             assert_eq!(again[..], read(start, 2)[..]);
         }
     }

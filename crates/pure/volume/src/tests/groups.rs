@@ -47,6 +47,7 @@ fn thin_plan() -> ThinPlan {
         granule_bytes: 0,
         provisioning: Provisioning::Thin,
         zero_detection: false,
+        encryption: None,
         created_at: 1,
     }
 }

@@ -18,6 +18,7 @@ fn pool() -> (World, Opened) {
         granule_bytes: 0,
         provisioning: Provisioning::Thin,
         zero_detection: false,
+        encryption: None,
         created_at: 1,
     };
     block_on(opened.pool.create_thin_volume(plan)).expect("there is room");

@@ -4,7 +4,7 @@ use super::disk::{Event, Image, Journal, SimDisk, block_on};
 use super::mirror::Mirror;
 use crate::{
     CreatePool, FoundPool, GroupPlan, GroupRecord, GroupRole, Labelling, MemberState, NewDisk, Pool, PoolError,
-    PoolRefusal, Probe, Standing, Survey, Window, assemble, probe,
+    PoolKey, PoolRefusal, Probe, Standing, Survey, Window, assemble, probe,
 };
 use block::{Blocks, Extent};
 use std::rc::Rc;
@@ -22,6 +22,11 @@ pub(crate) const STRIPE_BYTES: u32 = 64 << 10;
 
 pub(crate) fn pool_id() -> Uuid {
     Uuid::from_u128(1)
+}
+
+/// What wraps the keys of encrypted volumes, on this node.
+pub(crate) fn pool_key() -> PoolKey {
+    PoolKey::of_pool(&[7; 32], pool_id())
 }
 
 pub(crate) fn disk_id(number: usize) -> Uuid {
@@ -78,7 +83,9 @@ impl World {
 
     pub(crate) fn create(&self, groups: &[&[usize]]) -> Result<Opened, PoolError> {
         let (plan, groups) = self.plan(groups);
-        Ok(Opened { pool: block_on(Pool::create(plan, groups.clone()))?, groups })
+        let pool = block_on(Pool::create(plan, groups.clone()))?;
+        pool.set_key(pool_key());
+        Ok(Opened { pool, groups })
     }
 
     /// The plan of one more mirror of the disks `members`, and its device.
@@ -124,7 +131,9 @@ impl World {
         let groups = self.mirrors(found, order);
         let disk = |probe: usize| self.disks[order[probe]].clone();
         let pool = block_on(Pool::open(found, disk, groups.clone(), one_is_enough));
-        Ok(Opened { pool: pool.expect("an admitted pool opens"), groups })
+        let pool = pool.expect("an admitted pool opens");
+        pool.set_key(pool_key());
+        Ok(Opened { pool, groups })
     }
 
     pub(crate) fn mirrors(&self, found: &FoundPool, order: &[usize]) -> Vec<Group> {

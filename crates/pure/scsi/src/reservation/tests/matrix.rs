@@ -7,7 +7,7 @@ use crate::operation::{OPERATIONS, Verb};
 /// RESERVE. Copied from SPC-4 and SBC-3 ("commands that are allowed in the presence of various reservations") and, for
 /// the last, SPC-2; RESERVE and RELEASE have tests of their own.
 #[rustfmt::skip]
-const TABLE: [(&str, bool, bool, bool); 57] = [
+const TABLE: [(&str, bool, bool, bool); 58] = [
     ("TEST UNIT READY", true, true, false),
     ("REQUEST SENSE", true, true, true),
     ("READ (6)", true, false, false),
@@ -30,6 +30,7 @@ const TABLE: [(&str, bool, bool, bool); 57] = [
     ("MODE SENSE (10)", true, false, false),
     ("SANITIZE, OVERWRITE", false, false, false),
     ("SANITIZE, BLOCK ERASE", false, false, false),
+    ("SANITIZE, CRYPTOGRAPHIC ERASE", false, false, false),
     ("SANITIZE, EXIT FAILURE MODE", false, false, false),
     ("EXTENDED COPY (LID1)", false, false, false),
     ("EXTENDED COPY (LID4)", false, false, false),

@@ -1,6 +1,8 @@
 use super::*;
 use crate::catalog::LogState;
 use crate::catalog::{BranchRecord, DeadRange, LOCKED_FOR_EVER, Parent, SlabRun, SnapshotRecord, VOLUME_BYTES_MAX};
+use crate::crypt::{KeyId, WrappedKey};
+use crate::label::{ENCRYPTED, FAMILIES};
 use proptest::prelude::*;
 
 /// A catalog in which everything occurs.
@@ -107,6 +109,7 @@ fn family() -> FamilyRecord {
         branches_made: 3,
         meta: vec![SlabRun { group: 1, first: 110, slabs: 1 }],
         data: vec![SlabRun { group: 0, first: 100, slabs: 10 }, SlabRun { group: 1, first: 120, slabs: 5 }],
+        key: Some(WrappedKey { wrapped_with: KeyId([3; 8]), nonce: [4; 24], sealed: [5; 80] }),
         branches: vec![branch(0), BranchRecord { parent: Some(Parent { branch: 0, epoch: 7 }), ..branch(2) }],
     }
 }
@@ -144,7 +147,10 @@ fn catalog_record_of_an_unknown_type_is_refused_unless_it_says_that_it_may_be_pa
 #[test]
 fn catalog_asks_for_no_newer_program_than_it_needs() {
     let mut catalog = rich();
+    assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS | RESERVATIONS | ENCRYPTED);
+    catalog.families[0].key = None;
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS | RESERVATIONS);
+    assert_eq!(Catalog::parse(&catalog.emit()), Ok(catalog.clone()));
     catalog.reservations.clear();
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | LOGS);
     catalog.log = None;

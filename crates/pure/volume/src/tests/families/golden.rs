@@ -35,7 +35,12 @@ fn made_today() -> World {
     let world = World::blank(1);
     let Opened { pool, .. } = world.create(&[&[0]]).unwrap();
     pool.tune(TUNING);
-    let plan = |number, provisioning| ThinPlan { granule_bytes: 16 << 10, provisioning, ..thin_plan(number, 100) };
+    let plan = |number, provisioning| ThinPlan {
+        granule_bytes: 16 << 10,
+        provisioning,
+        encryption: None,
+        ..thin_plan(number, 100)
+    };
     let thin = block_on(pool.create_thin_volume(plan(1, Provisioning::Thin))).unwrap();
     write(&thin, 0, 8, 1).unwrap();
     block_on(pool.create_snapshots(&[snapshot_plan(1, 1)])).unwrap();

@@ -3,7 +3,7 @@
 use crate::family::Tuning;
 use crate::tests::disk::block_on;
 use crate::tests::world::{Opened, TestPool, World, volume_id};
-use crate::{ClonePlan, Lock, PoolError, Provisioning, SnapshotPlan, ThinPlan, ThinVolume, Uuid};
+use crate::{ClonePlan, Lock, NewKey, PoolError, Provisioning, SnapshotPlan, ThinPlan, ThinVolume, Uuid};
 use block::{BlockDevice, Buf, Extent, IoError, Lba, View};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -33,8 +33,15 @@ pub(crate) fn thin_plan(number: u64, blocks: u64) -> ThinPlan {
         granule_bytes: 0,
         provisioning: Provisioning::Thin,
         zero_detection: false,
+        // Every other one, so that whatever is tried is tried with both.
+        encryption: number.is_multiple_of(2).then(|| new_key(number as u8)),
         created_at: 1,
     }
+}
+
+/// A key for a volume, another one for each `number`.
+pub(crate) fn new_key(number: u8) -> NewKey {
+    NewKey::from_random(&std::array::from_fn(|at| number.wrapping_mul(31) ^ at as u8))
 }
 
 pub(crate) fn snapshot_plan(number: u64, volume: u64) -> SnapshotPlan {

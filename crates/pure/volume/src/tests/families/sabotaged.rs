@@ -30,6 +30,7 @@ fn finder(mistake: Sabotage) -> Find {
             snapshots_under_load(&opened, 5)
         },
         Sabotage::BothHeads => torn_heads,
+        Sabotage::KeepOldKey => super::encrypted::old_key_is_nowhere,
         Sabotage::SplitAtomic => || super::atomic::whole_after_cuts(1),
         Sabotage::KeepNoReserve => full_to_the_last_page,
         // Of these a few states tell, so every event is cut.

@@ -1,0 +1,50 @@
+//! The key of a pool in a file: one line, with what the key is called and the key.
+
+use crate::commands::{Desk, pool_path};
+use crate::failure::Failure;
+use control::request::{PoolKeyText, SecretText};
+use model::{Name, Refusal, code};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// What the line of a key file begins with.
+const MAGIC: &str = "blockyard-pool-key-1";
+/// More than a key file has.
+const FILE_BYTES_MAX: u64 = 256;
+
+/// The key of the pool is in the file, where none was.
+pub fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure> {
+    let answer = desk.client.post(&format!("{}/key", pool_path(name)), &(), "pool_key")?;
+    let PoolKeyText { id, key } = answer.decode()?;
+    let SecretText::Hex { hex } = key else { return Err(not_a_key(path, "the daemon gave none")) };
+    let line = Zeroizing::new(format!("{MAGIC} {id} {hex}\n"));
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = written.and_then(|mut file| {
+        file.write_all(line.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|error| {
+        let message = format!("the key of pool {name} cannot be written to {}: {error}", path.display());
+        Refusal::new(code::POOL_KEY_WRONG, message, "name a file that is not there yet")
+    })?;
+    desk.out.said(&format!("key {id} of pool {name} is in {}; keep it where this node's disks are not", path.display()))
+}
+
+/// The key that the file holds.
+pub fn read(path: &Path) -> Result<SecretText, Failure> {
+    let mut text = Zeroizing::new(String::new());
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    read.map_err(|error| not_a_key(path, &error.to_string()))?;
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        [MAGIC, _, hex] => Ok(SecretText::Hex { hex: hex.to_owned() }),
+        _ => Err(not_a_key(path, "it is cut short, or no key of a pool")),
+    }
+}
+
+fn not_a_key(path: &Path, why: &str) -> Failure {
+    let message = format!("the key file {} cannot be used: {why}", path.display());
+    Refusal::new(code::POOL_KEY_WRONG, message, "name the file that blockyard pool key wrote").into()
+}

@@ -1,0 +1,119 @@
+//! The key of a pool: made of what only this node knows, brought along from another node, shown to who is to keep it.
+
+use super::own::Taking;
+use super::refusals::refusal;
+use super::{OpenPool, find};
+use crate::seat::Seat;
+use crate::unit::Unit;
+use block::{Extent, IoError, IoErrorKind};
+use model::{Name, Refusal, Secret, Subject, SubjectKind, code, event};
+use shard::World;
+use std::rc::Rc;
+use volume::{FoundPool, NewKey, PoolError, PoolKey, Uuid};
+use zeroize::Zeroizing;
+
+/// A key for the data of a volume.
+pub(super) fn new_key<W: World>(world: &W) -> NewKey {
+    let mut bytes = Zeroizing::new([0; NewKey::BYTES]);
+    world.random(bytes.as_mut_slice());
+    NewKey::from_random(&bytes)
+}
+
+/// Admits a pool key of another node when the key of some volume is wrapped with it.
+///
+/// *Errors*: `POOL_KEY_WRONG`.
+pub(super) fn admit(found: &FoundPool, taking: &Taking) -> Result<(), Refusal> {
+    let Some(given) = given(taking)? else { return Ok(()) };
+    let keys = found.catalog.families.iter().filter_map(|family| family.key.as_ref());
+    let mut wanted: Vec<String> = keys.map(|key| key.wrapped_with.to_string()).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let own = taking.pool_key(found.catalog.pool).id().to_string();
+    if wanted.contains(&given.id().to_string()) || wanted.iter().all(|wanted| *wanted == own) {
+        return Ok(());
+    }
+    let message = format!("the key file holds pool key {}, and the pool wants {}", given.id(), wanted.join(", "));
+    Err(wrong(message))
+}
+
+/// The pool key that the operator has brought along.
+fn given(taking: &Taking) -> Result<Option<PoolKey>, Refusal> {
+    let key = |given: &Secret| {
+        let bytes = given.expose().try_into().map_err(|_| wrong("a pool key has 32 bytes".to_owned()))?;
+        Ok(PoolKey::of(bytes))
+    };
+    taking.key.as_ref().map(key).transpose()
+}
+
+fn wrong(message: String) -> Refusal {
+    Refusal::new(
+        code::POOL_KEY_WRONG,
+        message,
+        "name the file that blockyard pool key wrote of this pool on the node that had it",
+    )
+}
+
+impl Taking {
+    /// The key of the pool on this node.
+    fn pool_key(&self, pool: Uuid) -> PoolKey {
+        PoolKey::of_pool(self.secret.expose(), pool)
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// Volumes can be encrypted, and those that are encrypted can be opened when this node or the key that was brought along can.
+    ///
+    /// *Durability*: what was wrapped with the other key is wrapped with the pool's own when it returns.
+    pub(super) async fn bring_key(&self, taking: &Taking) -> Result<(), Refusal> {
+        self.pool.set_key(taking.pool_key(Uuid::from_bytes(self.id.to_bytes())));
+        let Some(other) = given(taking)? else { return Ok(()) };
+        let nonce = || {
+            let mut nonce = [0; 24];
+            self.seat.world.random(&mut nonce);
+            nonce
+        };
+        let wrapped = self.pool.rewrap_keys(&other, nonce).await.map_err(|error| refusal(&error, self))?;
+        tracing::info!(pool = %self.name, wrapped, "keys of volumes are wrapped with the key of this node");
+        Ok(())
+    }
+}
+
+impl<W: World> OpenPool<W> {
+    /// Nobody can read any more what the volume holds; an operator hears of disks that were not there to forget its key.
+    ///
+    /// *Durability*: when it returns.
+    pub(crate) async fn replace_key(&self, unit: &Unit<W>) -> Result<(), IoError> {
+        let volume = Uuid::from_bytes(unit.id.to_bytes());
+        self.pool.replace_key(volume, &new_key(&self.seat.world)).await.map_err(|error| {
+            tracing::error!(volume = %unit.name, %error, "the key of a volume cannot be replaced");
+            let kind = match error {
+                PoolError::CatalogLost | PoolError::Fenced { .. } => IoErrorKind::Gone,
+                _ => IoErrorKind::Medium,
+            };
+            IoError::new(kind, Extent::default())
+        })?;
+        let status = self.pool.status();
+        let members = status.groups.iter().enumerate().flat_map(|(group, status)| {
+            (0..).zip(&status.record.members).map(move |(number, member)| (group, number, member.state))
+        });
+        let absent = members.filter(|(_, _, state)| !state.takes_part());
+        let absent: Vec<String> = absent.map(|(group, number, _)| self.disk_name(group, number)).collect();
+        if !absent.is_empty() {
+            let sentence = format!(
+                "volume {} was erased by its key, and its wrapped key of before may still be on disks that were not there: {}; \
+                 destroy them, or what they held can be read by who has the key of this pool",
+                unit.name,
+                absent.join(", ")
+            );
+            self.seat.raise(event::KEY_LEFT_BEHIND, Subject::new(SubjectKind::Volume, &unit.name), sentence);
+        }
+        Ok(())
+    }
+}
+
+/// The key of an open pool, and what it is called.
+pub async fn key_of<W: World>(seat: Rc<Seat<W>>, pool: Name, secret: Secret) -> Result<(String, Secret), Refusal> {
+    let pool = find(&seat, &pool)?;
+    let key = PoolKey::of_pool(secret.expose(), Uuid::from_bytes(pool.id.to_bytes()));
+    Ok((key.id().to_string(), Secret::new(key.bytes().to_vec())?))
+}

@@ -1,0 +1,201 @@
+//! The keys: of a family's data, and of a pool, which wraps those.
+
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use sha3::{Digest, Sha3_256};
+use std::fmt;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+const DATA_KEY_BYTES: usize = 64;
+const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
+/// Bytes of a data key as it is wrapped.
+pub(crate) const SEALED_BYTES: usize = DATA_KEY_BYTES + TAG_BYTES;
+
+/// What the data of a family is encrypted with: two keys of 256 bits. Wiped when it goes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct DataKey(Zeroizing<[u8; DATA_KEY_BYTES]>);
+
+impl DataKey {
+    pub(crate) fn of(bytes: [u8; DATA_KEY_BYTES]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The key of the data, and that of the places.
+    pub(crate) fn halves(&self) -> (&[u8; 32], &[u8; 32]) {
+        let (data, rest) = self.0.split_first_chunk().expect("it has 64 bytes");
+        (data, rest.first_chunk().expect("it has 64 bytes"))
+    }
+}
+
+/// A data key that nothing is encrypted with yet, and what wrapping it takes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewKey {
+    pub(crate) key: DataKey,
+    pub(crate) nonce: [u8; NONCE_BYTES],
+}
+
+impl NewKey {
+    /// Bytes that make one.
+    pub const BYTES: usize = DATA_KEY_BYTES + NONCE_BYTES;
+
+    /// The key of bytes that nobody can predict and that were used for nothing else.
+    #[must_use]
+    pub fn from_random(bytes: &[u8; Self::BYTES]) -> Self {
+        let (key, nonce) = bytes.split_first_chunk().expect("it has 88 bytes");
+        Self { key: DataKey::of(*key), nonce: *nonce.first_chunk().expect("it has 88 bytes") }
+    }
+}
+
+impl fmt::Debug for NewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NewKey")
+    }
+}
+
+/// Which pool key: says nothing about the key itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyId(pub [u8; 8]);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A data key as the catalog has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrappedKey {
+    /// The pool key that opens it.
+    pub wrapped_with: KeyId,
+    pub(crate) nonce: [u8; NONCE_BYTES],
+    pub(crate) sealed: [u8; SEALED_BYTES],
+}
+
+/// Why the data key of a family cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// No pool key was given.
+    #[error("it is encrypted, its key is wrapped with pool key {wanted}, and there is no pool key here")]
+    Missing {
+        /// The pool key that opens it.
+        wanted: KeyId,
+    },
+    /// Another pool key was given.
+    #[error(
+        "it is encrypted, its key is wrapped with pool key {wanted}, and this node has {have}; import the pool with the key file of {wanted}"
+    )]
+    Other {
+        /// The pool key that opens it.
+        wanted: KeyId,
+        /// The one that is there.
+        have: KeyId,
+    },
+    /// The wrapped key is not what was wrapped.
+    #[error("it is encrypted, and its wrapped key in the catalog is damaged")]
+    Damaged,
+}
+
+/// What wraps the data keys of a pool. Wiped when it goes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PoolKey {
+    key: Zeroizing<[u8; 32]>,
+    id: KeyId,
+}
+
+impl fmt::Debug for PoolKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PoolKey({})", self.id)
+    }
+}
+
+impl PoolKey {
+    /// The key with these bytes, as [`PoolKey::bytes`] gave them.
+    #[must_use]
+    pub fn of(key: [u8; 32]) -> Self {
+        let key = Zeroizing::new(key);
+        let named = digest(b"blockyard pool key, its name\0", key.as_slice(), &[]);
+        let id = KeyId(*named.first_chunk().expect("a digest has 32 bytes"));
+        Self { key, id }
+    }
+
+    /// The key of `pool` on the node with this secret: another one for each pool and each node.
+    #[must_use]
+    pub fn of_pool(node: &[u8], pool: Uuid) -> Self {
+        Self::of(*digest(b"blockyard pool key, of a node\0", node, pool.as_bytes()))
+    }
+
+    /// Which key it is.
+    #[must_use]
+    pub fn id(&self) -> KeyId {
+        self.id
+    }
+
+    /// The key itself.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.key
+    }
+
+    pub(crate) fn wrap(&self, family: Uuid, key: &NewKey) -> WrappedKey {
+        let payload = Payload { msg: key.key.0.as_slice(), aad: family.as_bytes() };
+        let sealed = self.cipher().encrypt(&key.nonce.into(), payload).expect("a key is short");
+        let sealed = sealed.try_into().expect("the cipher adds a tag of 16 bytes");
+        WrappedKey { wrapped_with: self.id, nonce: key.nonce, sealed }
+    }
+
+    pub(crate) fn unwrap(&self, family: Uuid, wrapped: &WrappedKey) -> Result<DataKey, KeyError> {
+        if wrapped.wrapped_with != self.id {
+            return Err(KeyError::Other { wanted: wrapped.wrapped_with, have: self.id });
+        }
+        let payload = Payload { msg: &wrapped.sealed, aad: family.as_bytes() };
+        let opened = self.cipher().decrypt(&wrapped.nonce.into(), payload).map(Zeroizing::new);
+        let opened = opened.map_err(|_| KeyError::Damaged)?;
+        Ok(DataKey::of(opened.as_slice().try_into().map_err(|_| KeyError::Damaged)?))
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(self.key.as_slice().try_into().expect("the key has the cipher's length"))
+    }
+}
+
+fn digest(label: &[u8], secret: &[u8], rest: &[u8]) -> Zeroizing<[u8; 32]> {
+    let digest = Sha3_256::new().chain_update(label).chain_update(secret).chain_update(rest);
+    Zeroizing::new(digest.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAMILY: Uuid = Uuid::from_u128(7);
+
+    #[test]
+    fn wrapped_keys_open_with_their_pool_key_for_their_family_alone() {
+        let (pool, new) = (PoolKey::of([1; 32]), NewKey::from_random(&[5; NewKey::BYTES]));
+        let wrapped = pool.wrap(FAMILY, &new);
+        assert!(wrapped.sealed.windows(8).all(|part| part != [5; 8]), "the key does not show");
+        assert!(pool.unwrap(FAMILY, &wrapped).is_ok_and(|key| key == new.key));
+        assert!(pool.unwrap(Uuid::from_u128(8), &wrapped).is_err_and(|error| error == KeyError::Damaged));
+        let other = PoolKey::of([2; 32]);
+        let refused = KeyError::Other { wanted: pool.id(), have: other.id() };
+        assert!(other.unwrap(FAMILY, &wrapped).is_err_and(|error| error == refused));
+        for at in 0..SEALED_BYTES {
+            let mut bad = wrapped.clone();
+            bad.sealed[at] ^= 1;
+            assert!(pool.unwrap(FAMILY, &bad).is_err_and(|error| error == KeyError::Damaged), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn pool_keys_of_nodes_and_pools_differ_and_are_the_same_every_time() {
+        let key = |node, pool| PoolKey::of_pool(&[node; 32], Uuid::from_u128(pool));
+        assert_eq!(key(1, 1), key(1, 1));
+        assert_ne!(key(1, 1).id(), key(1, 2).id());
+        assert_ne!(key(1, 1).id(), key(2, 1).id());
+        let again = PoolKey::of(*key(1, 1).bytes());
+        assert_eq!(again.id(), key(1, 1).id());
+        assert_eq!(format!("{again:?}"), format!("PoolKey({})", again.id()), "and do not show");
+    }
+}
