@@ -9,6 +9,7 @@ mod address;
 mod buf;
 mod device;
 mod error;
+pub mod medium;
 pub mod memory;
 mod rope;
 

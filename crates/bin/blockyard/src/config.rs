@@ -8,6 +8,7 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use uring::FilesLike;
 
 /// Where the daemon's socket is unless told otherwise.
 pub const SOCKET: &str = "/run/blockyard/blockyard.sock";
@@ -62,6 +63,8 @@ pub struct Config {
     pub buffers: Size,
     /// Bytes for what was read; none for a share of the machine's memory.
     pub cache: Option<Size>,
+    /// Files that take as long as disks would.
+    pub media: Vec<FilesLike>,
     /// What to log.
     pub log: String,
     /// How long a host may be silent before its connection is given up; it is asked whether it lives at half of it.
@@ -99,6 +102,7 @@ impl Config {
             busy_poll: options.busy_poll || file.busy_poll.unwrap_or_default(),
             buffers: file.buffers.unwrap_or(Size::mib(256)),
             cache: options.cache.or(file.cache),
+            media: options.disks_like.clone(),
             log: options.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
             silence: file.silence.unwrap_or(Span::from_millis(30_000)),
         };

@@ -27,7 +27,7 @@ pub fn start(config: &Config, node: &NodeIdentity, secret: &Secret) -> Result<(E
     let half_ms = config.silence.millis() / 2;
     let limits = Limits { idle_ms: half_ms, answer_ms: half_ms, ..limits };
     let busy_poll = if config.busy_poll { BUSY_POLL } else { Duration::ZERO };
-    let options = Options { io: interface(config.io), busy_poll, ..Options::default() };
+    let options = Options { io: interface(config.io), busy_poll, media: config.media.clone(), ..Options::default() };
     let (post, inbox) = mailbox::channel();
     let mut inbox = Some(inbox);
     let mut running = Shards(Vec::with_capacity(shards));

@@ -15,8 +15,8 @@ use crate::point::{Pattern, Point};
 use crate::run::Sample;
 use anyhow::{Context, Result, ensure};
 use model::{Size, Span};
-use shard::{Time, World, mailbox};
-use std::cell::RefCell;
+use shard::{Signal, Time, World, mailbox};
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -67,7 +67,7 @@ pub async fn run<W: World>(
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
     let tallies: Rc<RefCell<Tallies>> = Rc::default();
-    let mut running = Vec::new();
+    let (mut running, metered) = (Vec::new(), Rc::<Metered>::default());
     for ((index, unit), depth) in (0..).zip(units).zip(point.depths()) {
         let share = Share { index, of: sessions, of_unit: (index / distinct, sessions.div_ceil(distinct)), depth };
         ensure!(point.largest() <= unit.bytes(), "a command of {} bytes does not fit the unit", point.largest());
@@ -77,10 +77,10 @@ pub async fn run<W: World>(
             None => source,
         };
         let (tell, told) = mailbox::channel();
-        let inside = world.clone();
+        let (inside, metered) = (world.clone(), metered.clone());
         world.spawn(async move {
             // Nobody waits any more where another session has failed.
-            let _ = tell.send(unit.drive(&inside, source).await);
+            let _ = tell.send(unit.drive(&inside, source, Some(&metered)).await);
         });
         running.push(told);
     }
@@ -88,6 +88,7 @@ pub async fn run<W: World>(
     let before = meter.read()?;
     world.sleep_until(window.to).await;
     let after = meter.read()?;
+    metered.raise();
     let mut sessions = Vec::new();
     for session in running {
         sessions.push(session.receive().await.context("a session's task is gone")??);
@@ -154,7 +155,7 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
         }
         source.only_once();
         let wanted = unit.bytes() / once.block.bytes();
-        let ended = unit.drive(world, source).await?;
+        let ended = unit.drive(world, source, None).await?;
         ensure!(ended == wanted, "of {wanted} commands over the whole unit, {ended} ended well");
     }
     Ok(())
@@ -228,12 +229,41 @@ impl<W: World> Unit<W> {
         }
     }
 
-    /// Its commands, when the source is over.
-    async fn drive(self, world: &W, source: Source) -> Result<u64> {
+    /// Its commands, when the source is over and, where that is waited for, the meters have been read.
+    async fn drive(self, world: &W, mut source: Source, metered: Option<&Metered>) -> Result<u64> {
         match self {
-            Self::Iscsi(session) => session.drive(world, source).await,
-            Self::Bare(session) => session.drive(world, source).await,
+            Self::Iscsi(mut session) => {
+                let ended = session.drive(world, &mut source).await?;
+                Metered::wait(metered.filter(|_| ended > 0)).await;
+                session.log_out(world).await?;
+                Ok(ended)
+            }
+            Self::Bare(session) => {
+                let ended = session.drive(world, &mut source).await?;
+                Metered::wait(metered.filter(|_| ended > 0)).await;
+                Ok(ended)
+            }
             Self::Device(disk) => device::drive(world, disk, source).await,
+        }
+    }
+}
+
+/// Whether the meters have been read for the last time: connections are there until then.
+#[derive(Default)]
+struct Metered {
+    done: Cell<bool>,
+    news: Signal,
+}
+
+impl Metered {
+    fn raise(&self) {
+        self.done.set(true);
+        self.news.raise();
+    }
+
+    async fn wait(metered: Option<&Self>) {
+        if let Some(metered) = metered {
+            metered.news.until(|| metered.done.get()).await;
         }
     }
 }

@@ -119,6 +119,7 @@ fn explain_one(point: &Point, sample: &Sample) -> Explanation {
     let (limit, mut evidence) = limit(&figures);
     evidence.extend(figures.errors());
     evidence.extend(figures.stolen());
+    evidence.extend(figures.disturbed().filter(|_| limit != Limit::Others));
     let change = change::of(&limit, &figures);
     Explanation { limit, evidence, change, unseen, rounds: (1, 1) }
 }

@@ -25,6 +25,8 @@ pub const CLIENT_CORE: usize = 0;
 const MEMORY: &str = "/dev/shm";
 /// What a disk of a pool has beside data.
 const POOL_SPARE_BYTES: u64 = 512 << 20;
+/// The folder of a pool's disks, in its own: those of its log device lie beside it, and are as fast as memory is.
+const DISKS: &str = "disks";
 /// Each disk of a pool's log device.
 const LOG_BYTES: u64 = 1 << 30;
 
@@ -82,7 +84,6 @@ impl Means {
             Peer::Spdk if self.spdk.is_none() => Some("no iscsi_tgt of SPDK was named (--spdk PATH)".to_owned()),
             Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
             Peer::Tgt if point.backing == Backing::Pool => Some("tgtd has no pools".to_owned()),
-            _ if point.disk != DiskModel::None => Some("disks are not modelled yet".to_owned()),
             Peer::Tgt if !has_program("tgtd") => Some("tgtd is not installed (Debian: tgt)".to_owned()),
             _ => None,
         }
@@ -110,7 +111,7 @@ impl Means {
             let name = format!("daemon{index}");
             let (own, memory) = (folder.join(&name), memory.path().join(&name));
             fs::create_dir(&own)?;
-            fs::create_dir(&memory)?;
+            fs::create_dir_all(memory.join(DISKS))?;
             let target = target::start(kind, &self.setup(point, index, &own, &memory)?).context(name)?;
             meter.servers.push(target.pid());
             meter.ports.extend(target.units().iter().map(|unit| unit.portal.port()));
@@ -160,6 +161,11 @@ impl Means {
             setup.volume.extend(["--write-policy".to_owned(), point.write.as_str().to_owned()]);
         }
         setup.arguments = point.arguments.clone();
+        if let (Some(medium), Some(disks)) = (point.disk.medium(), &setup.pool.folder) {
+            // What the units take of a disk is the whole stroke of its arm, as on a disk that is full.
+            let stroke = member_bytes(point, units as u64);
+            setup.arguments.extend(["--disks-like".to_owned(), format!("{}={medium},{stroke}", disks.display())]);
+        }
         Ok(setup)
     }
 
@@ -228,18 +234,24 @@ impl Means {
 /// A pool in `folder` that holds `units` units of the point.
 fn pool_of(point: &Point, units: u64, folder: &Path) -> PoolShape {
     let (level, disks) = (point.level, point.disks);
-    let carry = match level {
+    let wanted = member_bytes(point, units);
+    // A fifth more, and a log, tables and what is kept free.
+    let disk_bytes = (wanted + wanted / 5 + POOL_SPARE_BYTES).next_multiple_of(1 << 20);
+    let log = (point.write == WritePolicy::Back).then(|| (folder.to_owned(), LOG_BYTES));
+    PoolShape { level, disks, disk_bytes, folder: Some(folder.join(DISKS)), log }
+}
+
+/// What `units` units of the point take of each disk of their pool.
+fn member_bytes(point: &Point, units: u64) -> u64 {
+    let disks = point.disks;
+    let carry = match point.level {
         Level::Raid0 => disks,
         Level::Raid1 => 1,
         Level::Raid10 => disks / 2,
         Level::Raid5 => disks.saturating_sub(1),
         Level::Raid6 => disks.saturating_sub(2),
     };
-    let wanted = point.unit.bytes() * units / u64::from(carry.max(1));
-    // A fifth more, and a log, tables and what is kept free.
-    let disk_bytes = (wanted + wanted / 5 + POOL_SPARE_BYTES).next_multiple_of(1 << 20);
-    let log_bytes = (point.write == WritePolicy::Back).then_some(LOG_BYTES);
-    PoolShape { level, disks, disk_bytes, folder: Some(folder.to_owned()), log_bytes }
+    point.unit.bytes() * units / u64::from(carry.max(1))
 }
 
 /// Why nobody anywhere could serve the point.
@@ -256,6 +268,8 @@ fn unsound(point: &Point) -> Option<String> {
         Some(format!("{daemons} daemons share {} units: each needs one (luns = {daemons})", point.luns))
     } else if point.write != WritePolicy::Through && (point.peer, point.backing) != (Peer::Blockyard, Backing::Pool) {
         Some("policies of writes are of volumes in a pool of this product".to_owned())
+    } else if point.disk != DiskModel::None && (point.peer, point.backing) != (Peer::Blockyard, Backing::Pool) {
+        Some("disks are modelled below a pool of this product".to_owned())
     } else {
         None
     }
@@ -285,6 +299,7 @@ mod tests {
         assert_eq!(means.lacks(&plain), None);
         let told = |point: Point, why: &str| means.lacks(&point).is_some_and(|said| said.contains(why));
         assert!(told(Point { write: WritePolicy::Back, ..plain.clone() }, "in a pool"));
+        assert!(told(Point { disk: DiskModel::Sata, ..plain.clone() }, "below a pool"));
         assert!(told(Point { cores: 4096, ..plain.clone() }, "is to have 4096"));
         assert!(told(Point { daemons: 4, ..plain.clone() }, "luns = 4"));
         assert!(told(Point { daemons: 0, ..plain.clone() }, "one or more"));

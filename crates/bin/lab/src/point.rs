@@ -1,5 +1,6 @@
 //! One thing to measure, whole.
 
+use block::medium::Medium;
 use model::{Level, Size, Span, WritePolicy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -160,6 +161,20 @@ pub enum DiskModel {
     Ssd,
     /// An NVMe SSD.
     Nvme,
+}
+
+impl DiskModel {
+    /// The medium that takes the time; nothing where the files do.
+    #[must_use]
+    pub fn medium(self) -> Option<Medium> {
+        match self {
+            Self::None => None,
+            Self::Sas15k => Some(Medium::Sas15k),
+            Self::Sata => Some(Medium::Sata),
+            Self::Ssd => Some(Medium::Ssd),
+            Self::Nvme => Some(Medium::Nvme),
+        }
+    }
 }
 
 /// How addresses follow each other.

@@ -46,13 +46,13 @@ pub struct PoolShape {
     pub disk_bytes: u64,
     /// Where they lie, when not in the setup's folder.
     pub folder: Option<PathBuf>,
-    /// Bytes of each of the two disks of its log device, where it has one.
-    pub log_bytes: Option<u64>,
+    /// Where the two disks of its log device lie, and the bytes of each; nothing where it has none.
+    pub log: Option<(PathBuf, u64)>,
 }
 
 impl Default for PoolShape {
     fn default() -> Self {
-        Self { level: Level::Raid6, disks: 4, disk_bytes: 1 << 30, folder: None, log_bytes: None }
+        Self { level: Level::Raid6, disks: 4, disk_bytes: 1 << 30, folder: None, log: None }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Loads over simulated disks: what is counted, and what is proved.
 
+use block::medium::Medium;
 use lab::drive::{self, Way};
 use lab::meter::Meter;
 use lab::point::{Pattern, Point};
@@ -9,11 +10,16 @@ use sim::{DiskFaults, DiskShape, Sim};
 use std::net::Ipv4Addr;
 
 fn measured(point: Point, faults: DiskFaults) -> Sample {
+    measured_on(point, faults, None)
+}
+
+fn measured_on(point: Point, faults: DiskFaults, medium: Option<Medium>) -> Sample {
     let world = Sim::new(5);
     world.run(async move |world| {
         let node = world.add_node(Ipv4Addr::LOCALHOST.into());
-        let disk = node.add_disk("/disk", DiskShape::of(4 << 20));
+        let disk = node.add_disk("/disk", DiskShape::of(if point.verify { 4 << 20 } else { 64 << 20 }));
         disk.set_faults(faults);
+        medium.iter().for_each(|&medium| disk.behave_like(medium));
         let way = Way::Device(vec!["/disk".to_owned()]);
         drive::run(&node, &point, &way, &Meter::default(), true, 7).await.expect("it is measured")
     })
@@ -68,4 +74,22 @@ fn open_loop_sends_what_is_due_and_charges_a_slow_disk() {
     // Each of two sessions has two commands under way: 2,000 a second are done, 10,000 are due, and who waits is charged.
     let late = measured(Point { depth: 2, ..point }, DiskFaults { latency: slow..=slow, ..DiskFaults::default() });
     assert!(late.latency().quantile(0.99) > Some(100_000_000), "{:?}", late.latency().quantile(0.99));
+}
+
+#[test]
+fn load_on_modelled_disks_has_their_rates_and_loses_nothing() {
+    let reads = Point { reads: 100, verify: false, sessions: 1, pattern: Pattern::Random, ..mixed() };
+    let rate = |depth, medium| {
+        let point = Point { depth, span: Span::from_millis(4000), ..reads.clone() };
+        measured_on(point, DiskFaults::default(), Some(medium)).iops()
+    };
+    let sas = rate(1, Medium::Sas15k);
+    assert!((160.0..205.0).contains(&sas), "{sas}");
+    let (one, many) = (rate(1, Medium::Sata), rate(32, Medium::Sata));
+    assert!((65.0..90.0).contains(&one) && many > one * 1.8, "{one} {many}");
+    assert!((5_000.0..7_000.0).contains(&rate(1, Medium::Ssd)));
+    for medium in Medium::ALL {
+        let proof = measured_on(mixed(), DiskFaults::default(), Some(medium)).proof.expect("it was to be proved");
+        assert!(proof.judged > 0 && proof.faults == 0, "{medium}: {:?}", proof.words);
+    }
 }

@@ -4,6 +4,7 @@ mod fault;
 pub(crate) mod identity;
 mod open;
 mod orphans;
+mod pace;
 
 pub(crate) use orphans::OrphanGuard;
 
@@ -12,6 +13,7 @@ use crate::world::Inner;
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use fault::Faults;
 use orphans::Orphans;
+use pace::{Pace, Passage};
 use rustix::io::Errno;
 use std::future::poll_fn;
 use std::ops::Range;
@@ -27,6 +29,7 @@ pub struct Disk {
     access: Access,
     faults: Faults,
     orphans: Orphans,
+    pace: Option<Box<Pace>>,
 }
 
 /// How the kernel lets us at the disk.
@@ -70,6 +73,17 @@ impl Disk {
         self.enter(extent).await
     }
 
+    /// What a model has to do for an operation on `bytes`, where there is one.
+    fn pass(&self, bytes: &Range<u64>, write: bool) -> Option<Passage<'_>> {
+        self.pace.as_ref().map(|pace| pace.begin(bytes, write))
+    }
+
+    async fn passed(&self, passage: Option<Passage<'_>>) {
+        if let Some(passage) = passage {
+            passage.end(&self.world).await;
+        }
+    }
+
     /// The operation's result. When this future is dropped, the operation keeps its memory until it has
     /// landed, and what it may change (`changes`) is kept from later operations.
     async fn carry(&self, operation: Operation, changes: Option<&Range<u64>>) -> Landed {
@@ -103,6 +117,7 @@ impl BlockDevice for Disk {
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         let bytes = self.enter(extent).await?;
+        let passage = self.pass(&bytes, false);
         let len = usize::try_from(bytes.end - bytes.start).expect("a read fits into memory");
         let (offset, mut buf, mut filled) = (bytes.start, Buf::recycled(len), 0);
         while filled < len {
@@ -128,12 +143,14 @@ impl BlockDevice for Disk {
                 Err(errno) => return Err(self.faults.record(Verb::Read, errno, extent)),
             }
         }
+        self.passed(passage).await;
         Ok(buf.freeze().into())
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = self.geometry.extent_of(start, data.len())?;
         let bytes = self.enter_writing(extent).await?;
+        let passage = self.pass(&bytes, true);
         let mut data = if data.is_aligned(self.access.align) { data } else { Buf::copy_of(&data).freeze() };
         let (offset, len, mut written) = (bytes.start, data.len(), 0);
         while written < len {
@@ -156,6 +173,7 @@ impl BlockDevice for Disk {
                 Err(errno) => return Err(self.faults.record(Verb::Write, errno, extent)),
             }
         }
+        self.passed(passage).await;
         Ok(Written::attest())
     }
 

@@ -1,5 +1,7 @@
 //! How a shard meets the kernel.
 
+use block::medium::Medium;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a shard is set up. The defaults suit one shard per core.
@@ -16,6 +18,19 @@ pub struct Options {
     pub busy_poll: Duration,
     /// The core that the shard is pinned to.
     pub cpu: Option<usize>,
+    /// Files that take as long as disks would: for measurements without such disks. The first that holds a file counts.
+    pub media: Vec<FilesLike>,
+}
+
+/// Files that take as long as disks of a medium would.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilesLike {
+    /// Those below this folder.
+    pub folder: PathBuf,
+    /// What they behave like.
+    pub medium: Medium,
+    /// Over how many bytes the arm of a disk goes from end to end; those of the file unless told.
+    pub stroke_bytes: Option<u64>,
 }
 
 /// Which interface of the kernel carries the I/O.
@@ -32,6 +47,13 @@ pub enum Io {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { io: Io::Auto, queue_entries: 256, disk_threads_max: 4, busy_poll: Duration::ZERO, cpu: None }
+        Self {
+            io: Io::Auto,
+            queue_entries: 256,
+            disk_threads_max: 4,
+            busy_poll: Duration::ZERO,
+            cpu: None,
+            media: Vec::new(),
+        }
     }
 }

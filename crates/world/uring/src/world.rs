@@ -4,7 +4,7 @@ use crate::backend::Wait;
 use crate::clock;
 use crate::disk::{Disk, identity};
 use crate::net::{self, TcpListener, TcpStream};
-use crate::options::{Io, Options};
+use crate::options::{FilesLike, Io, Options};
 use crate::reactor::{Reactor, new_bell, ring_bell};
 use crate::spin::Spin;
 use crate::stop::Stop;
@@ -30,6 +30,8 @@ pub(crate) struct Inner {
     timers: Timers,
     stop: Stop,
     spin: RefCell<Spin>,
+    /// What files behave like.
+    pub media: Vec<FilesLike>,
 }
 
 impl Uring {
@@ -39,7 +41,14 @@ impl Uring {
         let reactor = RefCell::new(Reactor::new(options, bell.clone())?);
         let executor = Executor::new(Box::new(move || ring_bell(&bell)));
         let spin = RefCell::new(Spin::new(options.busy_poll));
-        Ok(Self(Rc::new(Inner { executor, reactor, timers: Timers::default(), stop, spin })))
+        Ok(Self(Rc::new(Inner {
+            executor,
+            reactor,
+            timers: Timers::default(),
+            stop,
+            spin,
+            media: options.media.clone(),
+        })))
     }
 
     /// Is ready once this shard's [`Stop`] was pulled.
@@ -90,6 +99,10 @@ impl Uring {
 }
 
 impl Inner {
+    pub(crate) fn sleep_until(&self, at: Time) -> Sleep {
+        self.timers.sleep_until(at)
+    }
+
     fn until_next_timer(&self) -> Wait {
         match self.timers.next().map(|next| next.since(clock::now())) {
             None => Wait::Forever,
@@ -150,7 +163,7 @@ impl World for Uring {
     }
 
     fn sleep_until(&self, at: Time) -> Sleep {
-        self.0.timers.sleep_until(at)
+        self.0.sleep_until(at)
     }
 
     fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<Disk> {

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use model::{Name, PortalAddress, Size};
 use serde::Deserialize;
 use std::path::PathBuf;
+use uring::FilesLike;
 
 /// What the daemon takes; each goes before the same fact in the configuration file.
 #[derive(Debug, Args)]
@@ -35,12 +36,22 @@ pub struct ServeOptions {
     /// Memory for what was read, over all cores [default: a quarter of the machine's]
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<Size>,
+    /// Files below the folder take as long as disks of the medium would (sas15k, sata, ssd, nvme): for measurements; may be repeated
+    #[arg(long, value_name = "FOLDER=MEDIUM[,STROKE]", value_parser = files_like, hide = true)]
+    pub disks_like: Vec<FilesLike>,
     /// What to call this node [default: the machine's name]
     #[arg(long, value_name = "NAME")]
     pub node: Option<Name>,
     /// What to log: error, warn, info, debug, trace, or a filter such as info,dataplane=debug [default: info]
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
+}
+
+fn files_like(text: &str) -> Result<FilesLike, String> {
+    let (folder, like) = text.rsplit_once('=').ok_or("write FOLDER=MEDIUM")?;
+    let (medium, stroke) = like.split_once(',').map_or((like, None), |(medium, stroke)| (medium, Some(stroke)));
+    let stroke = stroke.map(|stroke| stroke.parse().map_err(|_| format!("\"{stroke}\" is no size"))).transpose()?;
+    Ok(FilesLike { folder: folder.into(), medium: medium.parse()?, stroke_bytes: stroke.map(Size::bytes) })
 }
 
 /// How disks and sockets are driven.

@@ -1,10 +1,11 @@
 //! Points of the lab on real daemons: what a point says is what serves.
 
 use lab::drive::{self, Way};
+use lab::explain::{Explanation, Limit, explain};
 use lab::peer::{Means, Serving};
-use lab::point::{Backing, Peer, Point};
-use lab::run::Sample;
-use model::{Level, PoolReport, Size, Span, StatusReport, VolumeReport, WritePolicy};
+use lab::point::{Backing, DiskModel, Peer, Point};
+use lab::run::{Measured, Sample};
+use model::{DiskReport, Level, PoolReport, Size, Span, StatusReport, VolumeReport, WritePolicy};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::fs;
@@ -83,13 +84,15 @@ fn policy_of_a_point_is_the_policy_of_its_volumes() {
         assert_eq!(volume.policy.map(|policy| policy.write), Some(policy));
         let sample = stage.load();
         let proof = sample.proof.expect("it was to be proved");
-        assert!(sample.writes.commands > 0 && proof.judged > 0 && proof.faults == 0, "{policy:?}: {proof:?}");
+        assert!(sample.writes.errors == 0 && proof.judged > 0 && proof.faults == 0, "{policy:?}: {proof:?}");
         let pool: PoolReport = stage.ask(0, &["pool", "show", "tank"], "pool");
         let log = pool.log.map(|log| log.group.members.len());
         assert_eq!(log, (policy == WritePolicy::Back).then_some(2));
-        let cached = stage.ask::<VolumeReport>(0, &["volume", "show", "tank/unit0"], "volume").cache;
-        let dirty = cached.is_some_and(|cache| cache.dirty > Size::ZERO);
-        assert_eq!(dirty, policy != WritePolicy::Through, "writes that wait for the disks");
+        // All that was written is on the log device, whatever of it is on the disks by now.
+        if policy == WritePolicy::Back {
+            let log: DiskReport = stage.ask(0, &["disk", "show", "log0"], "disk");
+            assert!(log.counters.written_bytes >= stage.point.unit.bytes(), "{:?}", log.counters);
+        }
     }
 }
 
@@ -125,4 +128,34 @@ fn several_tgtd_share_the_units_and_the_load() {
     assert!(names.len() == 2 && names.iter().all(|name| fs::read_to_string(name).unwrap().trim() == "tgtd"));
     let sample = stage.load();
     assert!(stage.portals().len() == 2 && sample.sessions.iter().all(|&commands| commands > 0), "{sample:?}");
+}
+
+/// A pool of four disks that are modelled, loaded and explained; once more while other programs have the machine.
+fn explained(point: Point) -> (Sample, Explanation) {
+    let point =
+        Point { backing: Backing::Pool, level: Level::Raid10, disks: 4, cache: false, unit: Size::mib(32), ..point };
+    let span = Span::from_millis(1500);
+    let stage = Stage::of(Point { span, ..point });
+    let measured = || {
+        let (sample, point) = (stage.load(), stage.point.clone());
+        let measured = Measured { labels: [].into(), point, samples: vec![sample.clone()], untried: None };
+        (sample, explain(&measured).expect("it was measured"))
+    };
+    let disturbed = |found: &(Sample, Explanation)| matches!(found.1.limit, Limit::Others | Limit::NotShown);
+    (0..4).map(|_| measured()).find(|found| !disturbed(found)).unwrap_or_else(measured)
+}
+
+#[test]
+fn slow_disks_are_named_as_what_limits_and_too_small_a_depth_before_them() {
+    let sas = Point { disk: DiskModel::Sas15k, ..brief() };
+    let (deep, limit) = explained(Point { depth: 64, ..sas.clone() });
+    assert!(matches!(&limit.limit, Limit::Disk { name } if name.starts_with('d')), "{limit:?}");
+    assert!(limit.evidence[0].contains("busy") && limit.change.iter().any(|said| said.contains("more disks")));
+    let (one, limit) = explained(Point { depth: 1, ..sas.clone() });
+    assert_eq!(limit.limit, Limit::Depth, "{limit:?}");
+    assert!(limit.evidence.iter().any(|said| said.contains("an operation of a member disk takes")), "{limit:?}");
+    // Some 180 a second for one disk at a time, and more for four that choose among what waits.
+    assert!((90.0..210.0).contains(&one.iops()) && deep.iops() > 3.0 * one.iops(), "{} {}", one.iops(), deep.iops());
+    let (ssd, _) = explained(Point { disk: DiskModel::Ssd, ..sas });
+    assert!(ssd.iops() > 3.0 * deep.iops(), "{} {}", ssd.iops(), deep.iops());
 }

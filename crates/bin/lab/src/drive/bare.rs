@@ -55,7 +55,7 @@ impl<W: World> Session<W> {
         self.bytes
     }
 
-    pub async fn drive(self, world: &W, mut source: Source) -> Result<u64> {
+    pub async fn drive(&self, world: &W, source: &mut Source) -> Result<u64> {
         let mut speaker = Speaker {
             under_way: VecDeque::new(),
             headers: Vec::new(),
@@ -66,7 +66,7 @@ impl<W: World> Session<W> {
             ended: VecDeque::new(),
             lost: false,
         };
-        carry(world, &self.stream, &mut speaker, &mut source).await
+        carry(world, &self.stream, &mut speaker, source).await
     }
 }
 

@@ -165,16 +165,19 @@ impl<W: World> Session<W> {
         Ok(all)
     }
 
-    /// Carries the commands of `source`, and logs out.
-    pub async fn drive(mut self, world: &W, mut source: Source) -> Result<u64> {
-        let counted = carry(world, &self.stream, &mut self.speaker, &mut source).await?;
+    /// Carries the commands of `source`.
+    pub async fn drive(&mut self, world: &W, source: &mut Source) -> Result<u64> {
+        carry(world, &self.stream, &mut self.speaker, source).await
+    }
+
+    /// The session has ended as sessions should.
+    pub async fn log_out(mut self, world: &W) -> Result<()> {
         self.speaker.machine.logout();
         let until = world.now() + ANSWER_LIMIT;
         while !self.speaker.machine.is_closed() && world.now() < until {
             turn(world, &self.stream, &mut self.speaker, Some(until)).await?;
         }
-        self.stream.close_write()?;
-        Ok(counted)
+        Ok(self.stream.close_write()?)
     }
 }
 

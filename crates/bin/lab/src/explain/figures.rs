@@ -9,6 +9,8 @@ use model::Level;
 
 /// So much of a core for others is more than a machine at rest has.
 const OTHERS: f64 = 0.25;
+/// A thread that ran or waited for a core so much of the time had no other thing to wait for.
+const RUNNABLE: f64 = 0.85;
 
 /// How much of something was used.
 pub struct Use {
@@ -143,6 +145,16 @@ impl<'a> Figures<'a> {
         (errors > 0).then(|| format!("{errors} commands ended otherwise than well, and are not in the figures"))
     }
 
+    /// Who else ran, where threads waited for a core meanwhile.
+    pub fn disturbed(&self) -> Option<String> {
+        let others = others(self.seen) / self.sample.seconds;
+        let mut threads = self.seen.threads.iter().chain(&self.seen.load);
+        let waited = threads.any(|thread| thread.queued_seconds > 0.1 * self.sample.seconds);
+        let said =
+            format!("programs that are neither target nor client had {others:.1} cores meanwhile, and threads waited");
+        (waited && others >= OTHERS).then_some(said)
+    }
+
     /// The hypervisor took part of the machine away.
     pub fn stolen(&self) -> Option<String> {
         let stolen: f64 = self.seen.cores.iter().map(|core| core.stolen_seconds).fold(0.0, f64::max);
@@ -225,6 +237,12 @@ fn uses(point: &Point, sample: &Sample, seen: &Seen) -> Vec<Use> {
     uses
 }
 
+/// CPU seconds of programs that are neither target nor client.
+fn others(seen: &Seen) -> f64 {
+    let ours: f64 = seen.threads.iter().chain(&seen.load).map(|thread| thread.cpu_seconds).sum();
+    seen.cores.iter().map(|core| core.busy_seconds).sum::<f64>() - ours
+}
+
 /// A core that is full, with a thread of ours that waits for one.
 fn contended(sample: &Sample, seen: &Seen, name_of: impl Fn(&Thread) -> String) -> Option<Use> {
     let client = seen.load.iter().map(|thread| ("the initiator".to_owned(), thread));
@@ -239,13 +257,11 @@ fn contended(sample: &Sample, seen: &Seen, name_of: impl Fn(&Thread) -> String) 
         key(one).cmp(&key(other))
     })?;
     let busy = (fullest.busy_seconds + fullest.stolen_seconds) / sample.seconds;
-    if queued < 0.15 || wanted < 0.6 || busy < 0.9 {
+    if queued < 0.15 || wanted < RUNNABLE || busy < 0.9 {
         return None;
     }
     let waited = format!("{name} waited {:.0} % of the time for a core", queued * 100.0);
-    let ours: f64 = seen.threads.iter().chain(&seen.load).map(|thread| thread.cpu_seconds).sum();
-    let all: f64 = seen.cores.iter().map(|core| core.busy_seconds).sum();
-    let others = (all - ours) / sample.seconds;
+    let others = others(seen) / sample.seconds;
     let (limit, fact) = if others >= OTHERS {
         (Limit::Others, format!("programs that are neither target nor client had {others:.1} cores, and {waited}"))
     } else {

@@ -101,7 +101,7 @@ impl Product {
         let folder = shape.folder.as_deref().unwrap_or(&setup.folder);
         let size = shape.disk_bytes.to_string();
         make_pool_of(self, folder, shape.level, shape.disks as usize, &size)?;
-        if let Some(bytes) = shape.log_bytes {
+        if let Some((folder, bytes)) = &shape.log {
             let names = ["log0", "log1"];
             names.iter().try_for_each(|name| add_disk(self, folder, name, &bytes.to_string()))?;
             self.command(&[&["pool", "add-log", "tank"][..], &names].concat())?;

@@ -5,6 +5,7 @@ use super::store::Store;
 use super::{ATOM_BYTES, Crash, DiskCounts, DiskFaults, DiskShape};
 use crate::core::Core;
 use crate::random::Random;
+use block::medium::{Medium, Timing};
 use shard::DiskFacts;
 use std::cell::RefCell;
 use std::fmt;
@@ -53,6 +54,12 @@ impl DiskHandle {
     /// From now on the disk is as bad as `faults` say.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.state.borrow_mut().faults = faults;
+    }
+
+    /// From now on the disk takes as long as one of `medium` does, or as long as its faults say where that is longer.
+    pub fn behave_like(&self, medium: Medium) {
+        let mut disk = self.state.borrow_mut();
+        disk.timing = Some(Timing::new(medium, disk.shape.bytes));
     }
 
     /// What is known of the disk from now on, beside its content.

@@ -3,8 +3,9 @@
 use super::ATOM_BYTES;
 use super::state::{DiskState, Flight, Request};
 use crate::core::Core;
+use block::medium::{Motion, Progress};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
-use shard::DiskOptions;
+use shard::{DiskOptions, Time};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -163,7 +164,8 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
         disk.begin_write(id, atoms.clone(), data.as_ref());
     }
     core.record("submit", disk.id, id);
-    let flight = Flight { request, lands, result: None, waker: None, has_landed: false, is_orphan: false };
+    let ticket = moves(&request).and_then(|motion| Some(disk.timing.as_mut()?.submit(core.now.get().0, motion)));
+    let flight = Flight { request, ticket, lands, result: None, waker: None, has_landed: false, is_orphan: false };
     disk.flights.insert(id, flight);
     let life = disk.life;
     drop(disk);
@@ -186,6 +188,11 @@ fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64)
         }
         return;
     }
+    if let Some(then) = still_moves(disk, id, core.now.get()) {
+        let state = state.clone();
+        core.schedule(then, Box::new(move |core| complete(core, &state, life, id)));
+        return;
+    }
     let Some(flight) = disk.flights.get(&id) else { return };
     core.record("complete", disk.id, id);
     let result = match flight.request.clone() {
@@ -199,6 +206,36 @@ fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64)
         return;
     }
     flight.land(result);
+}
+
+/// What the medium has to do for a request.
+fn moves(request: &Request) -> Option<Motion> {
+    let (atoms, write) = match request {
+        Request::Read { atoms } => (atoms, false),
+        Request::Write { atoms, data: Some(_) } => (atoms, true),
+        Request::Write { data: None, .. } | Request::Flush { .. } => return None,
+    };
+    let atom = ATOM_BYTES as u64;
+    Some(Motion { offset: atoms.start * atom, bytes: (atoms.end - atoms.start) * atom, write })
+}
+
+/// When to look again whether the medium has done its part; nothing once it has.
+fn still_moves(disk: &mut DiskState, id: u64, now: Time) -> Option<Time> {
+    let flight = disk.flights.get_mut(&id)?;
+    let ticket = flight.ticket?;
+    if let Progress::Until(then) = disk.timing.as_mut()?.poll(now.0, ticket) {
+        flight.lands = Some(Time(then));
+        return flight.lands;
+    }
+    flight.ticket = None;
+    // The medium does what lies near first, and what nobody waits for is overtaken by nothing all the same.
+    let (Request::Read { atoms } | Request::Write { atoms, .. }) = flight.request.clone() else { return None };
+    let mut before = disk.flights.range(..id).map(|(_, flight)| flight);
+    let orphan = before.find(|flight| flight.is_orphan && !flight.has_landed && flight.overlaps(&atoms))?;
+    let behind = orphan.lands? + std::time::Duration::from_nanos(1);
+    let flight = disk.flights.get_mut(&id)?;
+    flight.lands = Some(behind.max(now + std::time::Duration::from_nanos(1)));
+    flight.lands
 }
 
 fn complete_read(disk: &mut DiskState, mut atoms: Range<u64>) -> Result<Rope, IoErrorKind> {

@@ -3,6 +3,7 @@
 use super::store::Store;
 use super::{ATOM_BYTES, Crash, DiskCounts, DiskFaults, DiskShape};
 use crate::random::Random;
+use block::medium::{Ticket, Timing};
 use block::{Buf, IoErrorKind, Rope, View};
 use shard::{DiskFacts, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ pub(crate) struct DiskState {
     /// True while the light of its slot is on.
     pub is_lit: bool,
     pub faults: DiskFaults,
+    /// What it is made of, where its operations take as long as there.
+    pub timing: Option<Timing>,
     pub counts: DiskCounts,
     pub random: Random,
     /// Does not answer with anything but `Gone`.
@@ -43,6 +46,8 @@ pub(crate) struct DiskState {
 /// An operation that was submitted and not taken back by its future.
 pub(crate) struct Flight {
     pub request: Request,
+    /// What the medium has not done yet.
+    pub ticket: Option<Ticket>,
     /// When it completes; never, on a hung disk.
     pub lands: Option<Time>,
     pub result: Option<Result<Rope, IoErrorKind>>,
@@ -106,6 +111,7 @@ impl DiskState {
             },
             is_lit: false,
             faults: DiskFaults::default(),
+            timing: None,
             counts: DiskCounts::default(),
             random,
             is_gone: false,

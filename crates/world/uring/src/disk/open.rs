@@ -2,6 +2,7 @@
 
 use super::fault::Faults;
 use super::orphans::Orphans;
+use super::pace::Pace;
 use super::{Access, Disk};
 use crate::world::Inner;
 use block::{Blocks, Buf, Geometry};
@@ -51,7 +52,8 @@ impl Disk {
         let access = Access { align, is_file, read_only: options.read_only, can_punch: shape.can_punch };
         tracing::debug!(path, ?geometry, ?access, "disk opened");
         let faults = Faults::none(path.to_owned());
-        Ok(Self { world, file: Arc::new(file), geometry, access, faults, orphans: Orphans::default() })
+        let pace = is_file.then(|| Pace::of(&world, path, shape.bytes)).flatten();
+        Ok(Self { world, file: Arc::new(file), geometry, access, faults, orphans: Orphans::default(), pace })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Files as disks.
 
-use crate::on_both;
+use crate::{on_both, run_with};
+use block::medium::Medium;
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View, Written};
 use shard::{DiskOptions, World};
 use std::future::{Future, poll_fn};
@@ -9,7 +10,8 @@ use std::path::Path;
 use std::pin::pin;
 use std::process::Command;
 use std::task::Poll;
-use uring::{Disk, Uring};
+use std::time::{Duration, Instant};
+use uring::{Disk, FilesLike, Options, Uring};
 
 const OPTIONS: DiskOptions = DiskOptions { block_bytes: 512, read_only: false };
 
@@ -238,4 +240,54 @@ fn shard_that_ends_waits_for_writes_under_way() {
         assert!(bytes[..8 << 20] == pattern(8 << 20, 0x77)[..]);
         std::fs::write(&path, vec![0; 16 << 20]).expect("the file");
     }
+}
+
+/// The file behaves like a disk.
+fn like(path: &str, medium: Medium) -> FilesLike {
+    FilesLike { folder: path.into(), medium, stroke_bytes: None }
+}
+
+/// Forty reads of 4 KiB one by one, scattered over the file.
+async fn scattered_reads(disk: &Disk) -> Duration {
+    let (begun, blocks) = (Instant::now(), disk.geometry().blocks.0 / 8);
+    for number in 0..40 {
+        let data = disk.read(Extent::new(number * 7919 % blocks * 8, 8)).await.expect("it can be read");
+        assert_eq!(data.len(), 4096);
+    }
+    begun.elapsed()
+}
+
+#[test]
+fn file_that_stands_for_a_spindle_takes_as_long_and_keeps_what_is_written() {
+    let scratch = Scratch::new();
+    let (slow, fast) = (scratch.file("slow", 64 << 20), scratch.file("fast", 64 << 20));
+    let media = vec![like(&slow, Medium::Sata)];
+    run_with(&Options { media, ..Options::default() }, move |world| async move {
+        let (slow, fast) = (open(&world, &slow), open(&world, &fast));
+        write(&slow, 80, pattern(8192, 3)).await;
+        let data = slow.read(Extent::new(80, 16)).await.expect("it can be read").into_view();
+        assert_eq!(data[..], pattern(8192, 3)[..]);
+        // Forty of 12.5 ms are 500.
+        let (slow, fast) = (scattered_reads(&slow).await, scattered_reads(&fast).await);
+        assert!(slow > Duration::from_millis(350), "{slow:?}");
+        assert!(fast < slow / 2, "{fast:?} where nothing is modelled, {slow:?} where something is");
+    });
+}
+
+#[test]
+fn operation_that_is_dropped_under_a_model_holds_nobody_up() {
+    let scratch = Scratch::new();
+    let path = scratch.file("slow", 8 << 20);
+    run_with(&Options { media: vec![like(&path, Medium::Sas15k)], ..Options::default() }, move |world| async move {
+        let disk = open(&world, &path);
+        for number in 0..20_u64 {
+            let mut dropped = pin!(disk.write(Lba(number * 64), pattern(4096, 9)));
+            poll_fn(|cx| Poll::Ready(dropped.as_mut().poll(cx).is_ready())).await;
+        }
+        let begun = Instant::now();
+        write(&disk, 0, pattern(4096, 1)).await;
+        let data = disk.read(Extent::new(0, 8)).await.expect("it can be read").into_view();
+        assert_eq!(data[..], pattern(4096, 1)[..], "what was dropped does not come later");
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    });
 }

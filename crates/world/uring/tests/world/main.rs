@@ -28,6 +28,11 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
+/// Runs `claim` as the main future of a shard with these options.
+pub(crate) fn run_with<F: Future<Output = ()>>(options: &Options, claim: impl FnOnce(Uring) -> F + Send + 'static) {
+    uring::run(options, async move |world| claim(world).await).expect("the shard runs");
+}
+
 /// Runs `claim` as the main future of a shard, and fails when it takes longer than a test may.
 pub(crate) fn run_on<F: Future<Output = ()>>(io: Io, claim: impl FnOnce(Uring) -> F + Send + 'static) {
     if io == Io::Uring && uring::run(&options(io), async |_| ()).is_err() {
