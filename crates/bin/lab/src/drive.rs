@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 /// Bytes of a command that fills a unit, or reads it back.
-const WALK_BYTES: u64 = 64 << 10;
+const WALK_BYTES: u64 = 256 << 10;
 /// How many of those are under way.
 const WALK_DEPTH: u32 = 8;
 
@@ -57,13 +57,14 @@ pub async fn run<W: World>(
         "a server of bare bytes keeps nothing that could be verified"
     );
     let ends = Ends::of(world, way)?;
-    let units = ends.open(world, sessions, false).await?;
     let distinct = ends.units(point).min(sessions);
-    let judges: Vec<_> =
-        units.iter().take(distinct as usize).filter(|_| point.verify).map(|unit| judge(unit, seed)).collect();
+    let mut judges = Judges { of: point.verify.then_some(seed), ledgers: Vec::new() };
     if fresh {
-        walk(world, point, &ends, 0, &judges).await.context("cannot fill the units")?;
+        walk(world, point, &ends, 0, &mut judges).await.context("cannot fill the units")?;
     }
+    // Not before: to fill slow units takes longer than a target waits for a session that says nothing.
+    let units = ends.open(world, sessions, false).await?;
+    units.iter().take(distinct as usize).enumerate().for_each(|(index, unit)| drop(judges.of_unit(index, unit)));
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
     let tallies: Rc<RefCell<Tallies>> = Rc::default();
@@ -72,8 +73,8 @@ pub async fn run<W: World>(
         let share = Share { index, of: sessions, of_unit: (index / distinct, sessions.div_ceil(distinct)), depth };
         ensure!(point.largest() <= unit.bytes(), "a command of {} bytes does not fit the unit", point.largest());
         let source = Source::new(point, unit.bytes(), share, seed, world.now(), window, tallies.clone());
-        let source = match judges.get((index % distinct) as usize) {
-            Some(judge) => source.judged_by(judge.clone()),
+        let source = match judges.of_unit((index % distinct) as usize, &unit) {
+            Some(judge) => source.judged_by(judge),
             None => source,
         };
         let (tell, told) = mailbox::channel();
@@ -101,9 +102,9 @@ pub async fn run<W: World>(
         seen.held_seconds = tallies.borrow().held.as_secs_f64();
     }
     if point.verify {
-        walk(world, point, &ends, 100, &judges).await.context("cannot read the units back")?;
+        walk(world, point, &ends, 100, &mut judges).await.context("cannot read the units back")?;
         let mut proof = Proof::default();
-        judges.iter().for_each(|judge| proof.add(judge.borrow().proof()));
+        judges.ledgers.iter().for_each(|judge| proof.add(judge.borrow().proof()));
         sample.proof = Some(proof);
     }
     Ok(sample)
@@ -129,12 +130,26 @@ pub async fn holds_data<W: World>(world: &W, point: &Point, way: &Way) -> Result
     Ok(None)
 }
 
-fn judge<W: World>(unit: &Unit<W>, seed: u64) -> Judge {
-    Rc::new(RefCell::new(Ledger::new(unit.bytes(), seed)))
+/// The ledgers of the units, each made when its unit is first seen.
+struct Judges {
+    /// The seed of the stamps; nothing where nobody is judged.
+    of: Option<u64>,
+    ledgers: Vec<Judge>,
+}
+
+impl Judges {
+    /// The ledger of unit `index`. Units are seen in their order.
+    fn of_unit<W: World>(&mut self, index: usize, unit: &Unit<W>) -> Option<Judge> {
+        let seed = self.of?;
+        if self.ledgers.len() == index {
+            self.ledgers.push(Rc::new(RefCell::new(Ledger::new(unit.bytes(), seed))));
+        }
+        self.ledgers.get(index).cloned()
+    }
 }
 
 /// Writes or reads every unit from end to end once, one session for each.
-async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8, judges: &[Judge]) -> Result<()> {
+async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8, judges: &mut Judges) -> Result<()> {
     let once = Point {
         pattern: Pattern::Sequential,
         reads,
@@ -147,11 +162,12 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
     };
     let units = ends.units(point).min(point.clients * point.sessions);
     let window = Window { from: world.now(), to: Time(u64::MAX) };
-    for (index, unit) in ends.open(world, units, true).await?.into_iter().enumerate() {
+    for index in 0..units {
+        let unit = ends.open_one(world, index, true).await?;
         let share = Share { index: 0, of: 1, of_unit: (0, 1), depth: once.depth };
         let mut source = Source::new(&once, unit.bytes(), share, 0, world.now(), window, Rc::default());
-        if let Some(judge) = judges.get(index) {
-            source = source.judged_by(judge.clone());
+        if let Some(judge) = judges.of_unit(index as usize, &unit) {
+            source = source.judged_by(judge);
         }
         source.only_once();
         let wanted = unit.bytes() / once.block.bytes();
@@ -187,18 +203,23 @@ impl<'a, W: World> Ends<'a, W> {
     /// The first `sessions` sessions, dealt over the units; those that walk are others than those that load.
     async fn open(&self, world: &W, sessions: u32, walk: bool) -> Result<Vec<Unit<W>>> {
         let mut units = Vec::new();
-        for index in 0..sessions as usize {
-            units.push(match self {
-                Self::Iscsi(logins) => {
-                    let login = logins.get(index).context("there are more sessions than logins")?;
-                    let session = if walk { login.session ^ 0x8000 } else { login.session };
-                    Unit::Iscsi(Box::new(iscsi::Session::log_in(world, &Login { session, ..login.clone() }).await?))
-                }
-                Self::Bare(address, bytes) => Unit::Bare(bare::Session::connect(world, *address, *bytes).await?),
-                Self::Device(disks) => Unit::Device(disks[index % disks.len()].clone()),
-            });
+        for index in 0..sessions {
+            units.push(self.open_one(world, index, walk).await?);
         }
         Ok(units)
+    }
+
+    /// Session `index` of those.
+    async fn open_one(&self, world: &W, index: u32, walk: bool) -> Result<Unit<W>> {
+        Ok(match self {
+            Self::Iscsi(logins) => {
+                let login = logins.get(index as usize).context("there are more sessions than logins")?;
+                let session = if walk { login.session ^ 0x8000 } else { login.session };
+                Unit::Iscsi(Box::new(iscsi::Session::log_in(world, &Login { session, ..login.clone() }).await?))
+            }
+            Self::Bare(address, bytes) => Unit::Bare(bare::Session::connect(world, *address, *bytes).await?),
+            Self::Device(disks) => Unit::Device(disks[index as usize % disks.len()].clone()),
+        })
     }
 
     /// How many units there are.

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Somebody serves a point.
@@ -158,4 +159,18 @@ fn slow_disks_are_named_as_what_limits_and_too_small_a_depth_before_them() {
     assert!((90.0..210.0).contains(&one.iops()) && deep.iops() > 3.0 * one.iops(), "{} {}", one.iops(), deep.iops());
     let (ssd, _) = explained(Point { disk: DiskModel::Ssd, ..sas });
     assert!(ssd.iops() > 3.0 * deep.iops(), "{} {}", ssd.iops(), deep.iops());
+}
+
+#[test]
+fn units_that_fill_for_longer_than_a_session_may_be_silent_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("blockyard.toml");
+    fs::write(&config, "silence = \"2s\"\n").unwrap();
+    let arguments = vec!["--config".to_owned(), config.to_str().unwrap().to_owned()];
+    let pool = Point { backing: Backing::Pool, level: Level::Raid6, disks: 6, disk: DiskModel::Sata, ..brief() };
+    let stage = Stage::of(Point { arguments, unit: Size::mib(64), cache: false, sessions: 2, ..pool });
+    let begun = Instant::now();
+    let sample = stage.load();
+    assert!(begun.elapsed() > Duration::from_secs(4), "it filled within {:?}, which shows nothing", begun.elapsed());
+    assert_eq!(sample.sessions.len(), 2);
 }
