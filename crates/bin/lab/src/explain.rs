@@ -113,7 +113,7 @@ fn explain_one(point: &Point, sample: &Sample) -> Explanation {
         } else {
             "no command ended well"
         };
-        let evidence = vec![evidence.to_owned()];
+        let evidence = [vec![evidence.to_owned()], figures::starved(sample)].concat();
         return Explanation { limit: Limit::NotShown, evidence, change: Vec::new(), unseen, rounds: (1, 1) };
     };
     let (limit, mut evidence) = limit(&figures);

@@ -171,6 +171,18 @@ impl<'a> Figures<'a> {
     }
 }
 
+/// Who hardly ran at all, for want of a core.
+pub fn starved(sample: &Sample) -> Vec<String> {
+    let Some(seen) = &sample.seen else { return Vec::new() };
+    let mut threads =
+        seen.load.iter().chain(&seen.threads).filter(|thread| thread.queued_seconds > 0.5 * sample.seconds);
+    let starved = threads.next().map(|thread| {
+        let queued = thread.queued_seconds / sample.seconds * 100.0;
+        format!("{} waited {queued:.0} % of the time for a core: this machine had other things to do", thread.name)
+    });
+    starved.into_iter().collect()
+}
+
 /// What no meter saw.
 pub fn unseen(point: &Point, sample: &Sample) -> Vec<String> {
     let Some(seen) = &sample.seen else { return Vec::new() };

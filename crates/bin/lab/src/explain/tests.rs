@@ -173,6 +173,9 @@ fn what_the_figures_do_not_show_is_said() {
     assert!(old.limit == Limit::NotShown && old.evidence[0].contains("measure it again"));
     let dead = found(&point, Sample { reads: Tally::default(), ..sample(1, 1) });
     assert!(dead.limit == Limit::NotShown && dead.evidence[0].contains("no command"));
+    let starved = |seen: &mut Seen| seen.load = Some(Thread { queued_seconds: 8.3, ..thread("load", 0.1) });
+    let starved = found(&point, changed(Sample { reads: Tally::default(), ..sample(1, 1) }, starved));
+    assert!(starved.evidence[1].starts_with("load waited 83 % of the time for a core"), "{starved:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The page: a section for each run, a drawing and its table for each figure, the papers beside ours. It asks for nothing else.
 
 mod beside;
+mod limits;
 
 use super::chart::{Chart, Spread};
 use super::draw;
@@ -113,6 +114,7 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
             folded(section, "The figure as a table", |inside| values(inside, &chart));
             beside::draw(section, run, &chart);
         }
+        limits::draw(section, run);
         folded(section, "The machine", |inside| {
             table(inside, "Where it was measured", &["", ""], |rows| {
                 for (name, fact) in machine::ordered(&run.machine.facts) {

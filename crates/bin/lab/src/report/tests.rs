@@ -170,3 +170,19 @@ fn colours_stand_out_from_the_ground_in_both_themes() {
     }
     assert!((contrast("#ffffff", "#000000") - 21.0).abs() < 0.01);
 }
+
+#[test]
+fn page_says_what_limits_each_point_that_was_metered() {
+    let mut run = synthetic::run();
+    assert!(!html::page(std::slice::from_ref(&run)).contains("What limits each point"), "nobody looked");
+    let load = Some(crate::seen::Thread { name: "load".into(), cpu_seconds: 0.97, ..crate::seen::Thread::default() });
+    run.points[0].samples[0].seen = Some(crate::seen::Seen { load, ..crate::seen::Seen::default() });
+    run.points[0].samples.truncate(1);
+    let text = html::page(&[run]);
+    let document = parsed(&text);
+    let told: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
+    for wanted in ["What limits each point", "the initiator's CPU"] {
+        assert!(told.contains(&wanted), "{wanted}: {told:?}");
+    }
+    assert!(told.iter().any(|text| text.starts_with("the initiator's thread ran 97 % of the time")), "{told:?}");
+}

@@ -1,0 +1,25 @@
+//! What limits each point.
+
+use super::super::markup::Markup;
+use super::{folded, row, table, told};
+use crate::explain::explain;
+use crate::run::Run;
+
+/// A row for each point that was measured; nothing of a run that was kept without what the meters saw.
+pub fn draw(body: &mut Markup, run: &Run) {
+    let metered = |point: &crate::run::Measured| point.samples.iter().any(|sample| sample.seen.is_some());
+    if !run.points.iter().any(metered) {
+        return;
+    }
+    folded(body, "What limits each point", |inside| {
+        table(inside, "The limit of each point", &["point", "limit", "because", "what would move it"], |rows| {
+            for point in run.points.iter().filter(|point| metered(point)) {
+                let Some(found) = explain(point) else { continue };
+                let unseen = found.unseen.iter().map(|what| format!("not seen: {what}"));
+                let because: Vec<String> = found.evidence.iter().cloned().chain(unseen).collect();
+                let words = [told(&point.labels), found.limit.to_string(), because.join("; "), found.change.join("; ")];
+                row(rows, &words, &[]);
+            }
+        });
+    });
+}
