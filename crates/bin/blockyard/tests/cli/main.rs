@@ -1,5 +1,6 @@
 //! The command line from outside: what it prints where, and how it ends.
 
+mod encrypted;
 mod full;
 mod hostile;
 mod isns;

@@ -32,6 +32,8 @@ pub enum Mode {
     Removable,
     /// A unit that may not be written: the tests that ask for one
     Readonly,
+    /// Encrypted volumes of a pool: the tests that lose a key
+    Encrypted,
     /// Logical blocks of 4096 bytes
     #[serde(rename = "4kn")]
     #[value(name = "4kn")]
@@ -50,7 +52,7 @@ impl Mode {
         match self {
             Self::Shards => setup.arguments = vec!["--shards".into(), "2".into()],
             Self::Redirect | Self::Multipath => setup.more_portals = vec![other],
-            Self::Removable => setup.units.fill(Backing::Thin),
+            Self::Removable | Self::Encrypted => setup.units.fill(Backing::Thin),
             Self::LargeBlocks => setup.block_bytes = 4096,
             Self::Chap => setup.chap = Some((host_chap(), None)),
             Self::MutualChap => setup.chap = Some((host_chap(), Some(target_chap()))),
@@ -58,7 +60,7 @@ impl Mode {
         }
         let target: Box<dyn Target> = if kind == Kind::Blockyard {
             let product = Product::start(&setup)?;
-            self.prepare(&product, setup.portal, other)?;
+            self.prepare(&product, &setup, other)?;
             Box::new(product)
         } else {
             target::start(kind, &setup)?
@@ -71,7 +73,8 @@ impl Mode {
     fn is_for_ours_alone(self) -> bool {
         match self {
             Self::Plain | Self::Digests | Self::LargeBlocks | Self::Chap | Self::MutualChap => false,
-            Self::Shards | Self::Redirect | Self::Multipath | Self::Removable | Self::Readonly => true,
+            Self::Shards | Self::Redirect | Self::Multipath => true,
+            Self::Removable | Self::Encrypted | Self::Readonly => true,
         }
     }
 
@@ -90,12 +93,14 @@ impl Mode {
         match self {
             Self::Removable => &["NoMedia.", "PreventAllow.", "StartStopUnit."],
             Self::Readonly => &["ReadOnly."],
+            Self::Encrypted => &["Sanitize."],
             Self::Plain | Self::Shards | Self::Digests | Self::Redirect | Self::Multipath => &[],
             Self::LargeBlocks | Self::Chap | Self::MutualChap => &[],
         }
     }
 
-    fn prepare(self, product: &Product, portal: SocketAddr, other: SocketAddr) -> Result<()> {
+    fn prepare(self, product: &Product, setup: &Setup, other: SocketAddr) -> Result<()> {
+        let portal = setup.portal;
         match self {
             Self::Redirect => {
                 product.command(&["portal", "set", &other.to_string(), "role=data"])?;
@@ -106,6 +111,16 @@ impl Mode {
             Self::Removable => {
                 for unit in 0..product.units().len() {
                     product.command(&["volume", "set", &format!("tank/unit{unit}"), "--removable", "yes"])?;
+                }
+            }
+            Self::Encrypted => {
+                let size = format!("{}MiB", setup.unit_bytes >> 20);
+                for unit in (0..product.units().len()).map(|unit| format!("unit{unit}")) {
+                    let volume = format!("tank/{unit}");
+                    product.command(&["unpresent", &volume, "anyone"])?;
+                    product.command(&["volume", "delete", &volume, "--yes"])?;
+                    product.command(&["volume", "create", &volume, &size, "--thin", "--encrypted"])?;
+                    product.command(&["present", &volume, "anyone", "--target", &unit, "--lun", "0"])?;
                 }
             }
             Self::Readonly => {
@@ -134,9 +149,8 @@ impl Mode {
         match self {
             // A client without data digests passes over what it does not know.
             Self::Digests => vec![format!("{unit}?header_digest=crc32c&data_digest=crc32c")],
-            Self::Plain | Self::Shards | Self::Redirect | Self::Removable | Self::Readonly | Self::LargeBlocks => {
-                vec![unit.to_string()]
-            }
+            Self::Plain | Self::Shards | Self::Redirect => vec![unit.to_string()],
+            Self::Removable | Self::Encrypted | Self::Readonly | Self::LargeBlocks => vec![unit.to_string()],
             Self::Chap => vec![proving(unit)],
             Self::MutualChap => {
                 let Chap { user, secret } = target_chap();

@@ -113,7 +113,10 @@ impl Control {
     /// have the name, too many disks are missing, or another node has it or may have it.
     pub async fn import_pool(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
         let ImportPool { force, key } = request;
-        let key = key.map(SecretText::secret).transpose()?;
+        let key = key.map(SecretText::secret).transpose().map_err(|refusal| {
+            let hint = "give the 64 hexadecimal digits that blockyard pool key wrote";
+            Refusal::new(code::POOL_KEY_WRONG, format!("that is no key of a pool: {}", refusal.message), hint)
+        })?;
         let turn = self.turn().await;
         self.open_disks(&turn).await?;
         if self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {

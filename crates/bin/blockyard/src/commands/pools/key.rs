@@ -12,6 +12,8 @@ use zeroize::Zeroizing;
 
 /// What the line of a key file begins with.
 const MAGIC: &str = "blockyard-pool-key-1";
+/// Hexadecimal digits of a key.
+const KEY_DIGITS: usize = 64;
 /// More than a key file has.
 const FILE_BYTES_MAX: u64 = 256;
 
@@ -39,7 +41,7 @@ pub fn read(path: &Path) -> Result<SecretText, Failure> {
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
     read.map_err(|error| not_a_key(path, &error.to_string()))?;
     match text.split_whitespace().collect::<Vec<_>>()[..] {
-        [MAGIC, _, hex] => Ok(SecretText::Hex { hex: hex.to_owned() }),
+        [MAGIC, _, hex] if hex.len() == KEY_DIGITS => Ok(SecretText::Hex { hex: hex.to_owned() }),
         _ => Err(not_a_key(path, "it is cut short, or no key of a pool")),
     }
 }
