@@ -22,7 +22,7 @@ fn at_once(unit: &LogicalUnit<Bench>, cdb: &[u8], data: &[u8]) -> Option<Outcome
 }
 
 /// What is done to both units; the first number says which.
-fn do_to(unit: &LogicalUnit<Bench>, nexus: NexusId, step: u8, cdb: &[u8], data: &[u8]) -> Option<Outcome> {
+fn outcome_of(unit: &LogicalUnit<Bench>, nexus: NexusId, step: u8, cdb: &[u8], data: &[u8]) -> Option<Outcome> {
     match step {
         0 => drop(run(unit, nexus, &RESERVE_10, &[])),
         1 => drop(run(unit, nexus, &RELEASE_10, &[])),
@@ -61,7 +61,7 @@ proptest! {
                 code @ (0x88 | 0x8A) => cdb16(code, flags, lba.into(), count.into()).to_vec(),
                 code => cdb12(code, flags, lba, count.into()).to_vec(),
             };
-            let [a, b] = [&short, &long].map(|unit| do_to(unit, nexus, step, &cdb, &data));
+            let [a, b] = [&short, &long].map(|unit| outcome_of(unit, nexus, step, &cdb, &data));
             let seen = |outcome: Option<Outcome>| {
                 outcome.map(|it| (it.status, it.sense.map(|sense| sense.emit().as_slice().to_vec()), it.data_in.into_view().to_vec()))
             };
