@@ -3,6 +3,7 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{MEMBERS, Node, furnished_with, name};
+use control::Wanted;
 use control::request::{ImportPool, NewClone, NewCopy, NewSnapshots, NewVolume, SecretText, VolumeSettings};
 use model::{Backend, Provision, Size, SnapshotLock, VolumeName, VolumeState, code, event};
 use shard::World;
@@ -184,6 +185,23 @@ fn host_erases_an_encrypted_volume_by_its_key_and_no_other() {
             node.control.delete_volume(&secret()).await.unwrap();
             host.address(0);
         }
+    });
+}
+
+#[test]
+fn operator_hears_of_disks_that_were_not_there_when_a_key_was_lost() {
+    Sim::new(155).run(async move |sim| {
+        let (node, _, mut host) = furnished_with(&sim, 1, &[], false).await;
+        filled(&node, &mut host, true, Provision::Thin, 0x22).await;
+        assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, GOOD);
+        until_served(&sim, &mut host).await;
+        assert!(!node.codes().await.contains(&event::KEY_LEFT_BEHIND), "all of them were there");
+        node.control.fail_disk(&name(MEMBERS[2])).await.unwrap();
+        assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, GOOD);
+        until_served(&sim, &mut host).await;
+        let events = node.control.events(Wanted::default()).await;
+        let told = events.iter().find(|event| event.code == event::KEY_LEFT_BEHIND).unwrap();
+        assert!(told.sentence.contains(MEMBERS[2]) && !told.sentence.contains(MEMBERS[1]), "{told:?}");
     });
 }
 
