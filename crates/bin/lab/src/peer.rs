@@ -176,7 +176,8 @@ impl Means {
             .args(["-c", &SERVER_CORE.to_string()])
             .arg(&self.build)
             .args(["lab", "serve-bare", "--tell"])
-            .arg(&told);
+            .arg(&told)
+            .args(&point.arguments);
         let program = Background::start(&mut command, &folder.join("bare.log"))?;
         let until = Instant::now() + Duration::from_secs(10);
         let address: SocketAddr = loop {
