@@ -349,6 +349,9 @@ impl Operation {
 
     /// True when the operation exists for a unit that offers so much.
     pub fn is_known(&self, offered: Offered) -> bool {
+        if !self.has(UNMAPS | ATOMIC | SANITIZES | KEYED | REMOVABLE) {
+            return true;
+        }
         (offered.unmap || !self.has(UNMAPS))
             && (offered.atomic || !self.has(ATOMIC))
             && (offered.sanitize || !self.has(SANITIZES))
