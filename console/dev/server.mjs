@@ -1,0 +1,40 @@
+// Serves the built console, and passes /api on to a daemon's Unix socket, for those who work on the console:
+//   node dev/server.mjs SOCKET [PORT]
+// Listens on the loopback address only: whoever reaches it is whoever the socket takes this process for.
+import { createReadStream, existsSync, statSync } from 'node:fs';
+import { createServer, request } from 'node:http';
+import { extname, join, normalize } from 'node:path';
+
+const socketPath = process.argv[2] ?? process.env.BLOCKYARD_SOCKET ?? '/run/blockyard/blockyard.sock';
+const port = Number(process.argv[3] ?? 8088);
+const dist = new URL('../dist/', import.meta.url).pathname;
+const kinds = {
+  '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css',
+  '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.json': 'application/json',
+};
+// The policy under which the daemon serves it, so that what breaks it is seen here.
+const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
+
+function pass(from, to) {
+  const { host: _host, ...headers } = from.headers;
+  const onward = request({ socketPath, path: from.url, method: from.method, headers: { ...headers, host: 'localhost' } }, (answer) => {
+    to.writeHead(answer.statusCode, answer.headers);
+    answer.pipe(to);
+  });
+  onward.on('error', (error) => {
+    if (to.headersSent) return to.destroy();
+    to.writeHead(503, { 'content-type': 'application/problem+json' });
+    to.end(JSON.stringify({ status: 503, code: 'BY-1808', message: `no daemon answers at ${socketPath}: ${error.code}`, hint: 'start it with blockyard serve' }));
+  });
+  to.on('close', () => onward.destroy());
+  from.pipe(onward);
+}
+
+createServer((from, to) => {
+  if (from.url.startsWith('/api/')) return pass(from, to);
+  const path = normalize(new URL(from.url, 'http://localhost').pathname);
+  let file = join(dist, path);
+  if (!file.startsWith(dist) || !existsSync(file) || statSync(file).isDirectory()) file = join(dist, 'index.html');
+  to.writeHead(200, { 'content-type': kinds[extname(file)] ?? 'application/octet-stream', 'content-security-policy': policy });
+  createReadStream(file).pipe(to);
+}).listen(port, '127.0.0.1', () => console.log(`http://127.0.0.1:${port}/ speaks to ${socketPath}`));

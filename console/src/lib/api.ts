@@ -1,0 +1,75 @@
+// One way to ask the daemon. Answers are `{"schema":1,"<noun>":…}`, refusals are problem documents (RFC 9457).
+
+const BASE = '/api/v1';
+
+/** A refusal: what is wrong, what would be right, and the number that stays the same in every version. */
+export class Problem extends Error {
+  constructor(readonly status: number, readonly code: string, message: string, readonly hint: string) {
+    super(message);
+  }
+  /** In one sentence, as the command line says it. */
+  get sentence(): string {
+    return `${this.message}${this.hint ? `; ${this.hint}` : ''}${this.code ? ` (${this.code})` : ''}`;
+  }
+}
+
+/** What is sent along with a change, so that nobody else's page can make one. */
+let csrf: string | undefined;
+let whenSignedOut: () => void = () => {};
+
+export function setCsrf(token: string | undefined): void { csrf = token; }
+export function onSignedOut(then: () => void): void { whenSignedOut = then; }
+
+export type Query = Record<string, string | number | boolean | undefined>;
+
+function address(path: string, query?: Query): string {
+  const asked = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== '');
+  if (asked.length === 0) return BASE + path;
+  return `${BASE}${path}?${asked.map(([key, value]) => `${key}=${encodeURIComponent(String(value))}`).join('&')}`;
+}
+
+async function ask(method: string, path: string, body?: unknown, query?: Query, background = false): Promise<Record<string, unknown>> {
+  const headers: Record<string, string> = { accept: 'application/json' };
+  if (body !== undefined) headers['content-type'] = 'application/json';
+  // What a page asks by itself keeps no login alive.
+  if (background) headers['blockyard-background'] = '1';
+  if (method !== 'GET' && csrf) headers['x-csrf-token'] = csrf;
+  let answer: Response;
+  try {
+    answer = await fetch(address(path, query), { method, headers, credentials: 'same-origin', body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch {
+    throw new Problem(0, 'BY-1808', 'the array does not answer', 'see whether it runs, and whether this machine reaches it');
+  }
+  if (answer.status === 204) return {};
+  const text = await answer.text();
+  let document: Record<string, unknown> = {};
+  try { document = JSON.parse(text); } catch { /* said below */ }
+  if (answer.ok) return document;
+  if (answer.status === 401 && !path.startsWith('/session')) whenSignedOut();
+  const { code = '', message, hint = '' } = document as { code?: string; message?: string; hint?: string };
+  throw new Problem(answer.status, code, message ?? `the array answers ${answer.status} ${answer.statusText}`, hint);
+}
+
+/** The one noun of the answer. */
+function noun<T>(document: Record<string, unknown>): T {
+  const key = Object.keys(document).find((key) => !['schema', 'total', 'next'].includes(key));
+  return (key === undefined ? undefined : document[key]) as T;
+}
+
+export async function get<T>(path: string, query?: Query): Promise<T> { return noun<T>(await ask('GET', path, undefined, query)); }
+/** The same, asked by the page itself and not by who looks at it. */
+export async function glance<T>(path: string, query?: Query): Promise<T> { return noun<T>(await ask('GET', path, undefined, query, true)); }
+/** A page of a list, and where the next one begins. */
+export async function glancePage<T>(path: string, query: Query): Promise<{ items: T[]; total?: number; next?: string }> {
+  const document = await ask('GET', path, undefined, query, true);
+  return { items: noun<T[]>(document), total: document.total as number | undefined, next: (document.next as string | null) ?? undefined };
+}
+export async function post<T>(path: string, body: unknown = {}, query?: Query): Promise<T> { return noun<T>(await ask('POST', path, body, query)); }
+export async function patch<T>(path: string, body: unknown): Promise<T> { return noun<T>(await ask('PATCH', path, body)); }
+export async function put<T>(path: string, body: unknown): Promise<T> { return noun<T>(await ask('PUT', path, body)); }
+export async function remove(path: string, query?: Query): Promise<unknown> { return ask('DELETE', path, undefined, query); }
+/** All of the answer, for answers with more than a noun. */
+export async function whole(path: string, query?: Query): Promise<Record<string, unknown>> { return ask('GET', path, undefined, query); }
+
+/** A name as a part of a path: `pool/volume` keeps its stroke. */
+export function part(name: string): string { return name.split('/').map(encodeURIComponent).join('/'); }

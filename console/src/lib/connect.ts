@@ -1,0 +1,44 @@
+// What is to be typed on the host to see a volume: the same lines as `blockyard present` prints. Secrets are never shown.
+
+import type { Presentation } from './types';
+
+export interface HostSide { title: string; lines: string[] }
+
+function portalOf(seen: Presentation): { address: string; port: string } {
+  const first = seen.portals[0] ?? '0.0.0.0:3260';
+  const at = first.lastIndexOf(':');
+  const address = first.slice(0, at);
+  const wildcard = address === '0.0.0.0' || address === '[::]';
+  return { address: wildcard ? 'ADDRESS' : address, port: first.slice(at + 1) };
+}
+
+export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
+  const { address, port } = portalOf(seen);
+  const { iqn, lun, chap_user: user, mutual_chap_user: ours } = seen;
+  const node = `iscsiadm -m node -T ${iqn}`;
+  const update = (key: string, value: string) => `${node} -o update -n node.session.auth.${key} -v '${value}'`;
+  const linux = [
+    `iscsiadm -m discovery -t sendtargets -p ${address}:${port}`,
+    ...(user ? [update('authmethod', 'CHAP'), update('username', user), update('password', 'SECRET')] : []),
+    ...(ours ? [update('username_in', ours), update('password_in', 'OURS')] : []),
+    `${node} --login`,
+  ];
+  const bare = address.replace(/^\[|\]$/g, '');
+  const windows = [
+    ...(ours ? ["Set-IscsiChapSecret -ChapSecret 'OURS'"] : []),
+    `New-IscsiTargetPortal -TargetPortalAddress ${bare} -TargetPortalPortNumber ${port}`,
+    `Connect-IscsiTarget -NodeAddress ${iqn} -IsPersistent $true${user ? ` -AuthenticationType ${ours ? 'MUTUALCHAP' : 'ONEWAYCHAP'} -ChapUsername '${user}' -ChapSecret 'SECRET'` : ''}`,
+  ];
+  const auth = (direction: string, name: string, secret: string) =>
+    `esxcli iscsi adapter auth chap set --adapter=HBA --direction=${direction} --level=required --authname='${name}' --secret='${secret}'`;
+  const esxi = [
+    'esxcli iscsi software set --enabled=true',
+    ...(user ? [auth('uni', user, 'SECRET')] : []),
+    ...(ours ? [auth('mutual', ours, 'OURS')] : []),
+    `esxcli iscsi adapter discovery sendtarget add --adapter=HBA --address=${address}:${port}`,
+    'esxcli storage core adapter rescan --adapter=HBA',
+  ];
+  const drive = `qemu-system-x86_64 -drive file=iscsi://${address}:${port}/${iqn}/${lun},format=raw,if=virtio${seen.read_only ? ',readonly=on' : ''}`;
+  const qemu = [`${drive}${user ? ' -object secret,id=chap,file=SECRET-FILE' : ''} -iscsi initiator-name=${initiator ?? 'INITIATOR'}${user ? `,user=${user},password-secret=chap` : ''}`];
+  return [{ title: 'Linux', lines: linux }, { title: 'Windows', lines: windows }, { title: 'ESXi', lines: esxi }, { title: 'qemu', lines: qemu }];
+}

@@ -1,0 +1,20 @@
+// A problem of the array, and the page where it is put right.
+
+import type { Pool, Trouble } from './types';
+import { to } from './route.svelte';
+
+/** Where the console helps with it; none where only the command does. */
+export function wayOut(trouble: Trouble, pools: Pool[]): { href: string; text: string } | undefined {
+  const [kind, name = ''] = trouble.subject.split(' ');
+  const lost = /blockyard disk replace (\S+)/.exec(trouble.action)?.[1];
+  if (lost) return { href: to.replace(lost), text: `Replace disk ${lost}` };
+  if (kind === 'pool' && pools.some((pool) => pool.name === name)) return { href: to.pool(name), text: `To pool ${name}` };
+  if (kind === 'volume') return { href: to.volume(name), text: `To volume ${name}` };
+  if (kind === 'disk') return { href: to.disk(name), text: `To disk ${name}` };
+  if (kind === 'host') return { href: to.host(name), text: `To host ${name}` };
+  if (kind === 'portal') return { href: '#/sessions', text: 'To portals' };
+  return undefined;
+}
+
+/** The command in a text, if there is one. */
+export const commandIn = (text: string): string | undefined => /blockyard [a-z].*$/.exec(text)?.[0];

@@ -1,0 +1,68 @@
+// What the API answers, by the names that the console uses. The shapes come from the API's own description:
+// `npm run types` makes schema.d.ts of it.
+
+import type { components } from './schema';
+
+type Schemas = components['schemas'];
+
+export type Trouble = Schemas['Problem'];
+export type Engine = Schemas['EngineReport'];
+export type Status = Schemas['StatusReport'];
+export type Progress = Schemas['Progress'];
+export type DiskState = Schemas['DiskState'];
+export type Label = Schemas['Label'];
+export type Identity = Schemas['DiskIdentity'];
+export type Health = Schemas['DiskHealth'];
+export type DiskCounters = Schemas['DiskCounters'];
+export type Disk = Schemas['DiskReport'];
+export type BlockDevice = Schemas['BlockDeviceReport'];
+export type Level = Schemas['Level'];
+export type PoolState = Schemas['PoolState'];
+export type MemberState = Schemas['MemberState'];
+export type Member = Schemas['MemberReport'];
+export type Group = Schemas['GroupReport'];
+export type Scrub = Schemas['ScrubReport'];
+export type PoolPolicy = Schemas['PoolPolicy'];
+export type Log = Schemas['LogReport'];
+export type Pool = Schemas['PoolReport'];
+export type PoolCheck = Schemas['PoolCheck'];
+export type PoolKeyText = Schemas['PoolKeyText'];
+export type VolumeState = Schemas['VolumeState'];
+export type Backend = Schemas['Backend'];
+export type VolumePolicy = Schemas['VolumePolicy'];
+export type Reservation = Schemas['ReservationReport'];
+export type Volume = Schemas['VolumeReport'];
+export type Snapshot = Schemas['SnapshotReport'];
+export type Latency = Schemas['LatencyReport'];
+export type Host = Schemas['HostReport'];
+export type HostGroup = Schemas['HostGroupReport'];
+export type Target = Schemas['TargetReport'];
+export type Presentation = Schemas['PresentationReport'];
+export type Refused = Schemas['RefusedLogin'];
+export type Connection = Schemas['ConnectionReport'];
+export type Session = Schemas['SessionReport'];
+export type SessionDetail = Schemas['SessionDetail'];
+export type Portal = Schemas['PortalReport'];
+export type PortalGroup = Schemas['PortalGroupReport'];
+export type Event = Schemas['Event'];
+export type Explanation = Schemas['Explanation'];
+export type Auth = Schemas['AuthReport'];
+export type Task = Schemas['TaskReport'];
+export type TraceReport = Schemas['TraceReport'];
+export type Plan = Schemas['Plan'];
+export type Step = Schemas['Step'];
+export type Severity = Schemas['Severity'];
+export type Operation = Schemas['OperationReport'];
+export type PastConfig = Schemas['PastConfig'];
+export type User = Schemas['UserReport'];
+export type Token = Schemas['TokenReport'];
+export type Login = Schemas['LoginReport'];
+export type Me = Schemas['CallerReport'];
+export type Role = Schemas['Role'];
+export type AuditPage = Schemas['AuditPage'];
+export type AuditRecord = Schemas['AuditRecord'];
+export type AuditCheck = Schemas['AuditCheck'];
+export type SignInLink = Schemas['LinkReport'];
+export type NewToken = Schemas['NewTokenReport'];
+export type SecondFactor = Schemas['SecondFactorReport'];
+export type Web = Schemas['WebReport'];
