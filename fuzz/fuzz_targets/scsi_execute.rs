@@ -52,7 +52,7 @@ fn execute(unit: &LogicalUnit<Strict>, circumstances: u8, cdb: Cdb, data: &[u8])
         Ok(need) => assert!(data_in.len() as u64 <= need.data_in),
         Err(_) if status == Status::ReservationConflict => {}
         Err(refusal) => {
-            let sense = sense.expect("what is judged to be refused is refused");
+            let sense = sense.as_deref().expect("what is judged to be refused is refused");
             let first = matches!(sense.key, SenseKey::UnitAttention | SenseKey::NotReady | SenseKey::DataProtect);
             assert!(first || sense.code == refusal.code || circumstances >> 1 & 3 == 3, "{sense:?} {refusal:?}");
         }

@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 /// A run of bytes in one or more views, in order. Cutting and joining copy nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Rope {
-    parts: SmallVec<[View; 2]>,
+    parts: SmallVec<[View; 1]>,
     len: usize,
 }
 

@@ -1,6 +1,7 @@
 //! What is proven with CHAP at a login, and with which hash functions.
 
 use crate::{Refusal, Secret, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -35,7 +36,7 @@ pub struct Chap {
 }
 
 /// Whether a login goes without a proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Demand {
     /// No.
@@ -45,8 +46,9 @@ pub enum Demand {
 }
 
 /// The hash functions of CHAP, the weakest first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("enum" = ["md5", "sha-1", "sha-256", "sha3-256"]))]
 pub enum ChapAlgorithm {
     /// The one that every host speaks.
     #[default]

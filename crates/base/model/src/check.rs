@@ -1,9 +1,10 @@
 //! What a look at everything that a pool says of its volumes has found.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is wrong with the maps of a pool's volumes, and how much was looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolCheck {
     /// What is wrong; nothing, if all is well.
     pub findings: Vec<CheckFinding>,
@@ -16,7 +17,7 @@ pub struct PoolCheck {
 }
 
 /// Something that is wrong with a volume and what shares a map with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckFinding {
     /// The volume that came first, by its name, or by its identity when it is gone.
     pub volume: String,
@@ -27,7 +28,7 @@ pub struct CheckFinding {
 }
 
 /// The kinds of what can be wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckKind {
     /// Space that nobody has is not free.

@@ -1,13 +1,15 @@
 //! The catalogue of refusals. A number once given is never given again.
 
 use crate::Kind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// The number of a refusal, shown as `BY-1234`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^BY-[0-9]{4}$"))]
 pub struct Code(u16);
 
 /// One line of the catalogue.
@@ -41,6 +43,10 @@ catalogue! {
     1008 LUN_INVALID           Invalid     "The logical unit number is outside of what hosts can address.";
     1009 TIME_INVALID          Invalid     "The text is not a time or a span of time.";
     1010 SETTING_INVALID       Invalid     "There is no such setting, or it cannot have this value.";
+    1011 METHOD_UNKNOWN        Invalid     "The path does not take this method.";
+    1012 MEDIA_TYPE            Invalid     "The body of the request is no JSON.";
+    1013 REQUEST_TOO_LARGE     Invalid     "The request is too long.";
+    1014 KEY_REUSED            Invalid     "The key of the request cannot be used with it.";
 
     1101 DISK_UNKNOWN          NotFound    "No disk has this name.";
     1102 POOL_UNKNOWN          NotFound    "No pool has this name.";
@@ -55,12 +61,17 @@ catalogue! {
     1111 PORTAL_GROUP_UNKNOWN  NotFound    "No portal is of this group.";
     1112 SESSION_UNKNOWN       NotFound    "No session has this number.";
     1113 CONNECTION_UNKNOWN    NotFound    "The session has no connection of this number.";
+    1114 TRACE_UNKNOWN         NotFound    "The volume is not traced.";
+    1115 OPERATION_UNKNOWN     NotFound    "Nothing of this kind is under way there.";
 
     1201 NAME_TAKEN            Refused     "Something else has this name.";
     1202 IQN_TAKEN             Refused     "Another host has this initiator name.";
     1203 LUN_TAKEN             Refused     "The host sees another volume under this number.";
     1204 PRESENTED_ALREADY     Refused     "The host sees this volume already.";
     1205 PORTAL_TAKEN          Refused     "The portal is open already.";
+    1206 TRACED_ALREADY        Refused     "The volume is traced already.";
+    1207 CHANGED_SINCE         Refused     "It has changed since it was looked at.";
+    1208 OPERATION_FIXED       Refused     "The operation cannot be cancelled.";
 
     1301 DISK_UNREADABLE       Refused     "The disk cannot be opened.";
     1302 DISK_TOO_SMALL        Refused     "The disk is smaller than what it is to be used for.";
@@ -74,6 +85,7 @@ catalogue! {
     1310 DISK_NOT_MEMBER       Refused     "The disk belongs to no pool.";
     1311 DISK_NOT_SPARE        Refused     "The disk is no spare.";
     1312 DISK_NO_LIGHT         Refused     "No light beside the disk is known.";
+    1313 DISK_UNMAKEABLE       Refused     "The file of the disk cannot be made.";
 
     1401 TOO_FEW_MEMBERS       Refused     "The group has too few disks for its level.";
     1402 TOO_MANY_MEMBERS      Refused     "The group has more disks than can be served.";
@@ -142,6 +154,26 @@ catalogue! {
     1812 KEY_WRONG             Unavailable "The stored secrets are sealed with another key.";
     1813 KEY_UNUSABLE          Unavailable "The file of the key cannot be used.";
     1814 POOL_KEY_WRONG        Refused     "The key of the pool is not the one that its encrypted volumes want.";
+    1831 CERTIFICATE_UNUSABLE  Refused     "The certificate of the console cannot be used.";
+    1832 WEB_CLOSED            Refused     "The console is not served.";
+    1841 UNPROVEN              Unproven    "The asker has not proven who it is.";
+    1842 LOGIN_FAILED          Unproven    "The name or the password is wrong.";
+    1843 SECOND_FACTOR_WANTED  Unproven    "The user has a second factor.";
+    1844 ASKED_TOO_OFTEN       TooOften    "The asker has asked too often.";
+    1845 LINK_ENDED            Forbidden   "The one-time link is good no more.";
+    1846 PASSWORD_WEAK         Invalid     "The password is easily guessed.";
+    1847 PASSWORD_WRONG        Forbidden   "The password or the number is wrong.";
+    1848 LAST_ADMIN            Refused     "Nobody would be admin any more.";
+    1849 ROLE_TOO_HIGH         Forbidden   "The token would be allowed more than its maker.";
+    1851 CHANGED_MEANWHILE     Refused     "The array was changed since it was looked at.";
+    1852 CONFIG_UNKNOWN        NotFound    "The configuration is not kept.";
+    1853 INITIATOR_AWAY        Refused     "An initiator has not come back.";
+    1861 USER_UNKNOWN          NotFound    "No user has this name.";
+    1862 LOGIN_UNKNOWN         NotFound    "No login has this name.";
+    1863 TOKEN_UNKNOWN         NotFound    "No token has this name.";
+    1871 RECEIVER_UNKNOWN      NotFound    "No receiver of alerts has this name.";
+    1872 SILENCE_UNKNOWN       NotFound    "This is not silenced.";
+    1873 RECEIVER_AWAY         Unavailable "The receiver could not be told.";
     1901 INTERNAL              Internal    "Blockyard has a bug.";
 }
 

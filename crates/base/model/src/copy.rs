@@ -1,13 +1,15 @@
 //! Full copies of volumes: what is copied, and how far that is.
 
 use crate::{Name, Progress, Refusal, SnapshotName, VolumeName};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// What is copied, written as `POOL/VOLUME` or `POOL/VOLUME@SNAPSHOT`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^([a-z0-9][a-z0-9._-]{0,62}(/[a-z0-9][a-z0-9._-]{0,62})?|[a-z0-9][a-z0-9._-]{0,62}/[a-z0-9][a-z0-9._-]{0,62}@[a-z0-9][a-z0-9._-]{0,62})$"))]
 pub enum CopySource {
     /// What the volume shows when the copy begins.
     Volume(VolumeName),
@@ -16,7 +18,7 @@ pub enum CopySource {
 }
 
 /// A copy that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyReport {
     /// What is copied.
     pub source: CopySource,

@@ -1,10 +1,11 @@
 //! How a disk is.
 
-use crate::{DiskId, DiskName, Name, PoolId, Size};
+use crate::{DiskHealth, DiskId, DiskName, Name, PoolId, Size};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One disk as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskReport {
     /// Its name; none for a disk that was only looked at.
     pub name: Option<DiskName>,
@@ -28,10 +29,13 @@ pub struct DiskReport {
     /// Which piece of hardware it is, and where it sits.
     #[serde(default)]
     pub identity: DiskIdentity,
+    /// What it says of its health, where it was asked.
+    #[serde(default)]
+    pub health: Option<DiskHealth>,
 }
 
 /// Which piece of hardware a disk is, and where it sits. What is not known is absent; of a file nothing is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DiskIdentity {
     /// Its maker's number.
@@ -80,14 +84,14 @@ impl DiskIdentity {
 }
 
 /// A disk that waits to take the place of a lost member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpareReport {
     /// The pool that it is for; every pool when absent.
     pub pool: Option<Name>,
 }
 
 /// What stands at the beginning of a disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Label {
     /// Nothing that anybody would miss, as far as we can tell.
@@ -111,7 +115,7 @@ pub enum Label {
 }
 
 /// How a disk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskState {
     /// Open, in no open pool.
@@ -127,7 +131,7 @@ pub enum DiskState {
 }
 
 /// What a disk has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskCounters {
     /// Read operations.
     pub reads: u64,

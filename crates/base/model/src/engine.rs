@@ -1,10 +1,11 @@
 //! How the data plane itself is.
 
 use crate::{Name, NodeId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The data plane as it is now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EngineReport {
     /// How many shards run.
     pub shards: u32,

@@ -5,12 +5,13 @@ mod catalogue;
 pub use catalogue::*;
 
 use crate::{DiskName, Name, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// One line of the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Its number: one more than that of the event before. Numbers are not used again.
     pub number: u64,
@@ -44,7 +45,7 @@ pub struct Raised {
 }
 
 /// How bad an event is, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventSeverity {
     /// Good to know.
@@ -56,7 +57,7 @@ pub enum EventSeverity {
 }
 
 /// What an event happened to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Subject {
     /// What sort of thing it is.
     pub kind: SubjectKind,
@@ -65,7 +66,7 @@ pub struct Subject {
 }
 
 /// What sort of thing an event happened to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubjectKind {
     /// A disk.
@@ -80,6 +81,8 @@ pub enum SubjectKind {
     Portal,
     /// The node itself.
     Node,
+    /// Somebody who is told of alerts, or of what is written in the audit.
+    Receiver,
 }
 
 impl Raised {
@@ -142,6 +145,7 @@ impl SubjectKind {
             Self::Host => "host",
             Self::Portal => "portal",
             Self::Node => "node",
+            Self::Receiver => "receiver",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! iSCSI names.
 
 use crate::{Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +12,9 @@ const ISCSI_NAME_BYTES_MAX: usize = 223;
 /// An iSCSI name of an initiator or a target, lower-cased once, here: `iqn.…`, `eui.…` or `naa.…`.
 ///
 /// *Source*: RFC 7143 §4.2.7. Names outside ASCII are refused; `_` is accepted because hosts use it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("maxLength" = 223, "pattern" = "^([Ii][Qq][Nn]\\.[0-9]{4}-(0[1-9]|1[0-2])\\.[A-Za-z0-9][A-Za-z0-9.:_-]*|[Ee][Uu][Ii]\\.[0-9A-Fa-f]{16}|[Nn][Aa][Aa]\\.([0-9A-Fa-f]{16}|[0-9A-Fa-f]{32}))$"))]
 pub struct Iqn(String);
 
 impl Iqn {

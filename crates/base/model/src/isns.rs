@@ -2,6 +2,7 @@
 
 use crate::portal::address_of;
 use crate::{Refusal, Timestamp, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,12 +12,13 @@ use std::str::FromStr;
 const ISNS_PORT: u16 = 3205;
 
 /// The address of an iSNS server, as an operator writes it: iSNS' port where none is named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("examples" = ["10.0.0.5:3205", "[fd00::5]:3205"]))]
 pub struct IsnsServer(pub SocketAddr);
 
 /// How the registration is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IsnsReport {
     /// With which server; none when targets are not to be registered.
     pub server: Option<IsnsServer>,
@@ -31,7 +33,7 @@ pub struct IsnsReport {
 }
 
 /// How a registration is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum IsnsState {
     /// No server is set, or it has not been spoken to.

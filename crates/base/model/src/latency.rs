@@ -1,11 +1,12 @@
 //! How long commands take.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How long the commands of one operation took, from when all of them was there to their answer.
 ///
 /// *Shape*: microseconds; each is at most an eighth more than it was.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyReport {
     /// The operation, as SPC and SBC name it: `READ (10)`.
     pub operation: String,

@@ -1,13 +1,15 @@
 //! RAID levels as operators choose them.
 
 use crate::{Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// How a group of disks protects what is on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("enum" = ["raid0", "raid1", "raid5", "raid6", "raid10"]))]
 pub enum Level {
     /// Striped, no protection.
     Raid0,

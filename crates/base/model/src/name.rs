@@ -1,6 +1,7 @@
 //! Names that operators give.
 
 use crate::{Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +10,9 @@ use std::str::FromStr;
 const NAME_BYTES_MAX: usize = 63;
 
 /// The name of a pool, a disk, a host or a target: 1 to 63 of `a-z 0-9 . _ -`, the first a letter or digit.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9._-]{0,62}$"))]
 pub struct Name(String);
 
 /// The name of a disk. The same rules as any [`Name`].
@@ -64,8 +66,9 @@ impl fmt::Display for Name {
 }
 
 /// The name of a volume: `pool/volume`, or a bare name for a volume without a pool (RAM, null, file).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9._-]{0,62}(/[a-z0-9][a-z0-9._-]{0,62})?$"))]
 pub struct VolumeName {
     pool: Option<Name>,
     volume: Name,

@@ -1,14 +1,16 @@
 //! Where a host may come from.
 
 use crate::{Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 /// One address, or a network in CIDR form: `192.168.1.10`, `10.0.0.0/8`, `fd00::/64`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("examples" = ["192.168.1.10", "10.0.0.0/8", "fd00::/64"], "pattern" = "^[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?$"))]
 pub struct Network {
     address: IpAddr,
     prefix: u8,

@@ -349,8 +349,36 @@ pub enum Order {
         /// Which: its CID.
         cid: u16,
     },
+    /// What hosts do, in figures that only grow → `Report::Activity`.
+    Activity,
+    /// Commands that have no answer yet → `Report::Tasks`. A session that does not answer within a second is left out.
+    Tasks,
     /// How long commands of a volume took since it was opened → `Report::Latencies`.
     Latencies {
+        /// Which.
+        volume: VolumeName,
+    },
+    /// How the trace of a volume is → `Report::Trace`.
+    Trace {
+        /// Which.
+        volume: VolumeName,
+    },
+    /// Keep which commands a volume gets, and when, from now on → `Report::Trace`. Refused with `TRACED_ALREADY`, and with
+    /// `LIMIT_REACHED` when all traces together would keep too much.
+    StartTrace {
+        /// Which.
+        volume: VolumeName,
+        /// The last so many; at least one.
+        commands: u32,
+    },
+    /// What the trace of a volume holds; it goes on → `Report::Traced`. Refused with `TRACE_UNKNOWN` when there is none.
+    TakeTrace {
+        /// Which.
+        volume: VolumeName,
+    },
+    /// The volume is not traced any more, and what its trace holds is gone → `Report::Trace`, how it was before. Refused with
+    /// `TRACE_UNKNOWN` when there is none.
+    StopTrace {
         /// Which.
         volume: VolumeName,
     },

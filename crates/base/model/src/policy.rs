@@ -2,12 +2,13 @@
 
 use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
 use crate::{Refusal, Size, Span, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// What an operator has set for a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PoolPolicy {
     /// How fast members are filled, compared and looked through.
@@ -19,7 +20,7 @@ pub struct PoolPolicy {
 }
 
 /// How full a pool may be before operators and hosts hear of it, in percent; 0: nobody does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SpacePolicy {
     /// More disks should be thought of.
@@ -35,7 +36,7 @@ impl Default for SpacePolicy {
 }
 
 /// How fast a pool is repaired, and what hosts may notice of it. Rates count the pool's own bytes, as `pool show` does.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RepairPolicy {
     /// How it yields to hosts.
@@ -53,7 +54,7 @@ pub struct RepairPolicy {
 }
 
 /// How repair yields to hosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairMode {
     /// Only while hosts do nothing, and a little all the same.
@@ -66,7 +67,7 @@ pub enum RepairMode {
 }
 
 /// When everything is read by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScrubPolicy {
     /// How often.
@@ -76,7 +77,7 @@ pub struct ScrubPolicy {
 }
 
 /// How often everything is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrubEvery {
     /// Never by itself.
@@ -89,8 +90,9 @@ pub enum ScrubEvery {
 }
 
 /// Hours of each day in UTC, written as `22:00-06:00`; the end may lie behind midnight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"))]
 pub struct Window {
     from_minute: u16,
     until_minute: u16,

@@ -1,10 +1,11 @@
 //! How a pool is.
 
 use crate::{DiskId, DiskName, Level, Name, PoolId, PoolPolicy, ScrubReport, Size, Timestamp, VolumeName};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One pool as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolReport {
     /// Its name.
     pub name: Name,
@@ -41,7 +42,7 @@ pub struct PoolReport {
 }
 
 /// How a pool or a group of it is, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolState {
     /// All members are in step.
@@ -57,7 +58,7 @@ pub enum PoolState {
 }
 
 /// The log device of a pool: what volumes with the policy `back` are acknowledged from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogReport {
     /// How it is.
     pub state: LogState,
@@ -75,7 +76,7 @@ pub struct LogReport {
 }
 
 /// How the log device of a pool is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogState {
     /// Writes are acknowledged from it.
@@ -87,7 +88,7 @@ pub enum LogState {
 }
 
 /// One disk group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupReport {
     /// Its number in the pool.
     #[serde(default)]
@@ -119,7 +120,7 @@ pub struct GroupReport {
 }
 
 /// One member of a group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberReport {
     /// Its place in the group.
     pub slot: u16,
@@ -140,7 +141,7 @@ pub struct MemberReport {
 }
 
 /// How a member is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberState {
     /// It holds what it should.
@@ -156,7 +157,7 @@ pub enum MemberState {
 }
 
 /// How far a long task is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
     /// Bytes done.
     pub done_bytes: u64,

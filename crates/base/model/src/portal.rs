@@ -2,6 +2,7 @@
 
 use crate::setting::Settings;
 use crate::{Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,8 +12,9 @@ use std::str::FromStr;
 pub const ISCSI_PORT: u16 = 3260;
 
 /// An address to listen on, as an operator writes it: iSCSI's port where none is named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("examples" = ["10.0.0.1:3260", "[fd00::1]:3260"]))]
 pub struct PortalAddress(pub SocketAddr);
 
 /// An address that we listen on.
@@ -25,7 +27,7 @@ pub struct Portal {
 }
 
 /// What an operator has set for a portal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PortalPolicy {
     /// Whether sessions stay here, or are sent elsewhere.
@@ -39,7 +41,7 @@ pub struct PortalPolicy {
 }
 
 /// Whether sessions stay at a portal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortalRole {
     /// Hosts are told of it, and stay where they log in.
@@ -53,7 +55,7 @@ pub enum PortalRole {
 
 /// By what a data portal is chosen for a session, after the first rules: the one with the fewest sessions of this
 /// initiator to this target, and of those one in the initiator's own network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
     /// The fewest sessions for its weight.
@@ -204,7 +206,7 @@ pub fn only_fronts(portals: &mut Vec<(SocketAddr, PortalPolicy)>) {
 }
 
 /// One portal as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PortalReport {
     /// Where it listens, with its real port.
     pub address: SocketAddr,
@@ -218,7 +220,7 @@ pub struct PortalReport {
 }
 
 /// How a portal is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PortalState {
     /// It listens.

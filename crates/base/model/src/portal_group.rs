@@ -2,6 +2,7 @@
 
 use crate::setting::{Settings, as_yes_or_no, yes_or_no};
 use crate::{Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,11 +10,12 @@ use std::num::NonZeroU16;
 use std::str::FromStr;
 
 /// The target portal group tag, as an operator writes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(extend("minimum" = 1))]
 pub struct PortalGroupTag(pub u16);
 
 /// What an operator has set for a portal group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PortalGroupPolicy {
     /// How volumes are served through its portals.
@@ -23,7 +25,7 @@ pub struct PortalGroupPolicy {
 }
 
 /// How volumes are served through a portal group (SPC-4, target port group access states).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupAccess {
     /// As well as anywhere.
@@ -46,7 +48,7 @@ pub const PORTAL_GROUP_SETTINGS: [(&str, &str); 2] =
 const SETTINGS: Settings<2> = Settings { owner: "portal group", names: PORTAL_GROUP_SETTINGS };
 
 /// One portal group as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PortalGroupReport {
     /// Its target portal group tag.
     pub tag: u16,

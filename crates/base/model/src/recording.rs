@@ -1,11 +1,12 @@
 //! What goes over the wire of hosts, recorded.
 
 use crate::{Network, Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// Whose connections are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Recordable {
     /// Those of the session with this TSIH, from the next PDU of each direction on, until it ends.
     Session(u32),

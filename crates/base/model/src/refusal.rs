@@ -1,13 +1,14 @@
 //! The answer to an operator who erred.
 
 use crate::Code;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Nothing was changed, and this sentence says why and what would be right.
 ///
 /// The same text stands in the command line, in the API and later in the console.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 pub struct Refusal {
     /// Which rule, for scripts and for the manual.
     pub code: Code,
@@ -26,8 +27,12 @@ pub enum Kind {
     NotFound,
     /// It makes sense, but not in the present state.
     Refused,
+    /// Nobody knows who asks.
+    Unproven,
     /// The asker may not ask this.
     Forbidden,
+    /// The asker has asked too often, and may try again in a while.
+    TooOften,
     /// The part that should answer is not there, or the machine is out of something.
     Unavailable,
     /// Our bug.

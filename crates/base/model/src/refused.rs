@@ -1,11 +1,12 @@
 //! Logins that were not let in, and what would let them in.
 
 use crate::{Name, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// An initiator that tried to log in and was not let in, perhaps often.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedLogin {
     /// Its iSCSI name; none when it never said one that was one.
     pub initiator: Option<String>,
@@ -27,7 +28,7 @@ pub struct RefusedLogin {
 }
 
 /// Why a login was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RefusedWhy {
     /// No host has this initiator.

@@ -1,8 +1,9 @@
 //! What the data plane answers.
 
 use crate::{
-    DiskReport, EngineReport, LatencyReport, PoolCheck, PoolReport, PortalReport, Raised, Recordings, RefusedLogin,
-    Secret, SessionDetail, SessionEnd, SessionReport, SnapshotReport, VolumeReport,
+    Activity, DiskReport, EngineReport, LatencyReport, PoolCheck, PoolReport, PortalReport, Raised, Recordings,
+    RefusedLogin, Secret, SessionDetail, SessionEnd, SessionReport, SnapshotReport, TaskReport, TraceReport, Traced,
+    VolumeReport,
 };
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
@@ -46,8 +47,16 @@ pub enum Report {
     Recorded(Recordings),
     /// How a session has ended.
     SessionEnd(SessionEnd),
+    /// What hosts do.
+    Activity(Activity),
+    /// Commands under way.
+    Tasks(Vec<TaskReport>),
     /// How long commands took.
     Latencies(Vec<LatencyReport>),
+    /// How the trace of a volume is.
+    Trace(TraceReport),
+    /// What a trace holds.
+    Traced(Box<Traced>),
     /// The data plane itself.
     Engine(EngineReport),
     /// What has happened, in order; at least one thing.

@@ -1,9 +1,10 @@
 //! What hosts have reserved of a volume.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who has reserved a volume, and who is registered to share it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReservationReport {
     /// The type of the persistent reservation, if there is one.
     pub kind: Option<ReservationKind>,
@@ -20,7 +21,7 @@ pub struct ReservationReport {
 }
 
 /// The type of a reservation (SPC-4), or a RESERVE of SPC-2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReservationKind {
     /// RESERVE (6) or (10): only the session of the holder reads and writes.
@@ -40,7 +41,7 @@ pub enum ReservationKind {
 }
 
 /// One registration: an initiator port at a target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegistrationReport {
     /// The initiator's name.
     pub initiator: String,

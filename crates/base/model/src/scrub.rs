@@ -1,10 +1,11 @@
 //! Reading everything, to find what is wrong before it is needed.
 
 use crate::{Progress, Size, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One scrub of a pool: the one that runs, or one that has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubReport {
     /// How it is.
     pub state: ScrubState,
@@ -27,7 +28,7 @@ pub struct ScrubReport {
 }
 
 /// How a scrub is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrubState {
     /// It reads.

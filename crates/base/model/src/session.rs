@@ -1,13 +1,14 @@
 //! Who is connected, and where.
 
 use crate::{LatencyReport, Name, Refusal, Size, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 /// The number of a session: its TSIH.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub struct SessionNumber(pub u32);
 
 impl FromStr for SessionNumber {
@@ -21,7 +22,7 @@ impl FromStr for SessionNumber {
 }
 
 /// One session as it is now, told by the data path itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionReport {
     /// Which session: its TSIH.
     pub id: u32,
@@ -65,7 +66,7 @@ pub struct SessionReport {
 }
 
 /// One connection of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionReport {
     /// What the initiator calls it.
     pub cid: u16,
@@ -82,7 +83,7 @@ pub struct ConnectionReport {
 }
 
 /// How a connection of a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionState {
     /// It is logged in.
@@ -92,7 +93,7 @@ pub enum ConnectionState {
 }
 
 /// One session in all detail.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionDetail {
     /// What the list of sessions says of it.
     #[serde(flatten)]
@@ -104,7 +105,7 @@ pub struct SessionDetail {
 }
 
 /// The window of command numbers. *Source*: RFC 7143 §4.2.2.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandWindow {
     /// The number of the next command that is awaited.
     pub exp_cmd_sn: u32,
@@ -113,7 +114,7 @@ pub struct CommandWindow {
 }
 
 /// How a session has ended that an operator ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEnd {
     /// The initiator has logged out, as it was asked to.
@@ -123,7 +124,7 @@ pub enum SessionEnd {
 }
 
 /// What a session is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
     /// It may only ask which targets there are.

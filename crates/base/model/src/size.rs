@@ -1,7 +1,10 @@
 //! Amounts of bytes as operators write and read them.
 
 use crate::{Refusal, code};
+use schemars::generate::Contract;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -154,6 +157,25 @@ impl Serialize for Size {
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Size {
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut bytes = json_schema!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+        if *generator.contract() == Contract::Serialize {
+            bytes.insert("description".to_owned(), "Bytes.".into());
+            return bytes;
+        }
+        let text = r"^ *[0-9]{1,20}(\.[0-9]{1,18})? *([KkMmGgTtPpEe]([Ii]?[Bb])?|[Bb])? *$";
+        json_schema!({
+            "description": "Bytes, as a number, or as text with a unit: `100GiB`, `1.5TiB`, `100GB`.",
+            "anyOf": [bytes, { "type": "string", "pattern": text, "examples": ["100GiB", "1.5TiB"] }],
+        })
     }
 }
 

@@ -1,13 +1,15 @@
 //! Snapshots: what they are called, and how they are.
 
 use crate::{Name, Refusal, Size, SnapshotId, Timestamp, VolumeName, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// The name of a snapshot: `pool/volume@snapshot`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9._-]{0,62}/[a-z0-9][a-z0-9._-]{0,62}@[a-z0-9][a-z0-9._-]{0,62}$"))]
 pub struct SnapshotName {
     /// Of which volume.
     pub volume: VolumeName,
@@ -59,7 +61,7 @@ impl fmt::Display for SnapshotName {
 }
 
 /// Until when a snapshot cannot be deleted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotLock {
     /// It can be deleted.
@@ -82,7 +84,7 @@ impl fmt::Display for SnapshotLock {
 }
 
 /// One snapshot as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotReport {
     /// What it is called.
     pub name: SnapshotName,
@@ -107,7 +109,7 @@ pub struct SnapshotReport {
 }
 
 /// How a snapshot is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotState {
     /// It can be gone back to, and cloned.

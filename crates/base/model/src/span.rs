@@ -1,14 +1,16 @@
 //! Spans of time as operators write them.
 
 use crate::{Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// A span of time in whole milliseconds. Written as `20ms`, `5s`, `90min` (or `90m`), `2h`, `7d`, `1w`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^ *[0-9]{1,20} *(w|d|h|min|m|s|ms) *$", "examples" = ["20ms", "90min", "7d"]))]
 pub struct Span(u64);
 
 /// Units, longest first; of two names for one unit the first is written.

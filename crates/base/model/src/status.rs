@@ -1,10 +1,11 @@
 //! How everything is, in one sentence and then in detail.
 
 use crate::{EngineReport, Name, Size};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the whole array is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusReport {
     /// The node's name.
     pub node: Name,
@@ -33,7 +34,7 @@ pub struct StatusReport {
 }
 
 /// How bad something is, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Nothing is wrong.
@@ -45,7 +46,7 @@ pub enum Severity {
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,

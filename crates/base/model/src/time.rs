@@ -1,13 +1,15 @@
 //! The date and the time, as people and logs write them.
 
 use crate::{Refusal, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// A second of the calendar, in UTC. Written and read as RFC 3339 has it: `2026-11-21T10:19:59Z`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("format" = "date-time", "pattern" = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}[Zz]$"))]
 pub struct Timestamp(u64);
 
 const MINUTE: u64 = 60;

@@ -3,10 +3,11 @@
 use crate::{
     CacheReport, CopyReport, Progress, ReservationReport, Size, SnapshotName, VolumeId, VolumeName, VolumePolicy,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One volume as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeReport {
     /// Its name.
     pub name: VolumeName,
@@ -43,7 +44,7 @@ pub struct VolumeReport {
 }
 
 /// How a SANITIZE fares that a host has ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SanitizeReport {
     /// It is under way, and so much is done.
@@ -56,7 +57,7 @@ pub enum SanitizeReport {
 }
 
 /// What a volume with a map takes of its pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpaceReport {
     /// Bytes that it shows as data, shared with snapshots or not.
     pub mapped: Size,
@@ -77,7 +78,7 @@ pub struct SpaceReport {
 }
 
 /// How a volume of a pool takes its space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Provision {
     /// Space for all of it is kept, and no write is ever refused for want of it.
@@ -90,7 +91,7 @@ pub enum Provision {
 }
 
 /// What holds a volume's data.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Backend {
     /// The pool that its name begins with.
@@ -123,7 +124,7 @@ pub enum Backend {
 }
 
 /// How a volume is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeState {
     /// It serves.
@@ -137,7 +138,7 @@ pub enum VolumeState {
 }
 
 /// What hosts have done with a volume since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeCounters {
     /// Read commands.
     pub reads: u64,

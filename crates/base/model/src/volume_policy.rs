@@ -2,12 +2,13 @@
 
 use crate::setting::{Settings, as_rate, as_yes_or_no, in_order, or_off, rate, shown, yes_or_no};
 use crate::{Refusal, Size, Span};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// What an operator has set for a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct VolumePolicy {
     /// When a write is acknowledged.
@@ -47,7 +48,7 @@ impl Default for VolumePolicy {
 }
 
 /// When a write is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WritePolicy {
     /// When it is on the disks.
@@ -60,8 +61,9 @@ pub enum WritePolicy {
 }
 
 /// What is read before anybody asks for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("examples" = ["off", "adaptive", "1MiB"]))]
 pub enum ReadAhead {
     /// Nothing.
     Off,
@@ -196,7 +198,7 @@ impl From<ReadAhead> for String {
 }
 
 /// What the cache does for a volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheReport {
     /// Bytes that readers found in memory.
     pub hits: Size,

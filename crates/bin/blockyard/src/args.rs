@@ -1,32 +1,54 @@
 //! The command line: noun, then verb.
 
+mod alert;
 mod auth;
+mod config;
 mod conform;
+mod connect;
+mod debug;
 mod disk;
 mod event;
 mod host;
 mod isns;
 mod lab;
+mod operation;
 mod pool;
 mod portal;
 mod serve;
 mod session;
 mod snapshot;
+mod support;
+mod top;
+mod tune;
+mod up;
+mod user;
 mod volume;
+mod web;
 
+pub use alert::{AlertCommand, ReceiverOptions};
 pub use auth::{AuthCommand, ChapOptions};
-pub use conform::{AimOptions, ConformOptions, ReadyOptions};
-pub use disk::{DiskCommand, Light, SpareCommand};
+pub use config::{ApplyOptions, ConfigCommand, DiffOptions, DocumentOptions};
+pub use conform::{AimOptions, ConformOptions, ReadyOptions, WhoOptions};
+pub use connect::{ConnectOptions, System};
+pub use debug::DebugCommand;
+pub use disk::{DiskCommand, DiskGiven, Light, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{GroupCommand, HostCommand, TargetCommand};
 pub use isns::IsnsCommand;
-pub use lab::{CompareOptions, KeepingOptions, LabCommand, LoadOptions, RunOptions};
+pub use lab::{CompareOptions, KeepingOptions, LabCommand, LoadOptions, ReplayOptions, ReplayPace, RunOptions};
+pub use operation::OperationCommand;
 pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
-pub use serve::{IoChoice, ServeOptions};
+pub use serve::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
 pub use session::SessionCommand;
 pub use snapshot::{LockOptions, SnapshotCommand, Until};
+pub use support::SupportCommand;
+pub use top::{TopNoun, TopOptions};
+pub use tune::{TuneApplyOptions, TuneCommand, TuneHostOptions, TuneOptions};
+pub use up::UpOptions;
+pub use user::{AuditCommand, TokenCommand, UserCommand};
 pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand, VolumeSettingOptions};
+pub use web::WebCommand;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{Refusal, code};
@@ -43,7 +65,7 @@ use std::path::PathBuf;
   blockyard host add web --initiator iqn.1993-08.org.debian:01:abc123
   blockyard present tank/vm1 web
 
-Exit codes: 0 done, 1 refused, 2 usage, 3 no daemon.")]
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (nothing was changed), 5 not allowed, 6 no daemon, 7 not all is good (status --check), 10 changes pending (diff --exit-code).")]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -57,6 +79,18 @@ pub struct Global {
     /// The daemon's socket [default: $BLOCKYARD_SOCKET, or /run/blockyard/blockyard.sock]
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// An array elsewhere, instead of the socket: https://array1:8443 [or $BLOCKYARD_URL]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "socket")]
+    pub url: Option<String>,
+    /// A file that holds the token to prove ourselves with there, or - for standard input [or $BLOCKYARD_TOKEN]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Believe this key there, as blockyard web show has it [or $BLOCKYARD_PIN; default: the system's authorities]
+    #[arg(long, global = true, value_name = "PIN")]
+    pub pin: Option<String>,
+    /// Believe whoever the authorities in this file vouch for
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "pin")]
+    pub ca_file: Option<PathBuf>,
     /// Print as table or json [default: a table on a terminal, tab-separated in a pipe]
     #[arg(short, long, global = true, value_enum, value_name = "FORM", hide_possible_values = true)]
     pub output: Option<Form>,
@@ -66,6 +100,9 @@ pub struct Global {
     /// Print nothing but what was asked for and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Say on stderr what is asked of the daemon, as method and path behind /api/v1
+    #[arg(long, global = true)]
+    pub requests: bool,
 }
 
 /// How answers are printed.
@@ -85,22 +122,66 @@ pub enum Command {
   blockyard serve --config /etc/blockyard.toml
   blockyard serve --state-dir ./var/state --socket ./var/blockyard.sock --portal 127.0.0.1:3260")]
     Serve(ServeOptions),
+    /// From bare disks to a volume that a host uses, in one command: all of it or nothing
+    #[command(after_help = "Example:
+  blockyard up tank/vm1 100GiB /dev/sdb /dev/sdc /dev/sdd /dev/sde --initiator iqn.1993-08.org.debian:01:abc123
+  blockyard up tank/vm2 50GiB --host web")]
+    Up(UpOptions),
     /// Say how everything is: what is so, what it means, what to do
     #[command(after_help = "Example:
   blockyard status
   blockyard status --check --quiet || mail -s 'array needs you' root < /dev/null")]
     Status {
-        /// End with exit code 1 unless all is good
+        /// End with exit code 7 unless all is good
         #[arg(long)]
         check: bool,
     },
+    /// Show what happens just now: volumes, sessions, disks, the slowest first
+    #[command(after_help = "Example:
+  blockyard top
+  blockyard top disks --lines 5
+  blockyard top --once -o json")]
+    Top(TopOptions),
+    /// Look at the daemon, its machine and its hosts for what will hurt, and say what to do
+    #[command(after_help = "Example:
+  blockyard doctor
+  blockyard doctor --quiet && echo nothing to do
+
+Nothing is changed. Exit code 1 when something is bad.")]
+    Doctor,
+    /// The system below the array, as fast as it can be: show, apply, revert, host
+    #[command(subcommand, after_help = "Example:\n  blockyard tune show")]
+    Tune(TuneCommand),
+    /// Print the array as a document, without secrets
+    #[command(after_help = "Example:
+  blockyard export > array.toml")]
+    Export,
+    /// Say what a document would change, and for whom
+    #[command(after_help = "Example:
+  blockyard diff -f array.toml
+  blockyard diff -f array.toml --prune --exit-code")]
+    Diff(DiffOptions),
+    /// Make the array what a document says, whole or not at all; the second time changes nothing
+    #[command(after_help = "Example:
+  blockyard apply -f array.toml
+  blockyard apply -f array.toml --prune --yes --initiator iqn.1993-08.org.debian:01:abc123 --within 90s")]
+    Apply(ApplyOptions),
+    /// Earlier configurations: list, restore
+    #[command(subcommand, after_help = "Example:\n  blockyard config list")]
+    Config(ConfigCommand),
+    /// Why something waits: tasks
+    #[command(subcommand, after_help = "Example:\n  blockyard debug tasks --older 5s")]
+    Debug(DebugCommand),
+    /// Help for those who help: bundle
+    #[command(subcommand, after_help = "Example:\n  blockyard support bundle")]
+    Support(SupportCommand),
     /// Disks: list, show, locate, add, remove, fail, replace, spare
     #[command(subcommand, after_help = "Example:\n  blockyard disk list")]
     Disk(DiskCommand),
     /// Pools: create, list, show, set, scrub, export, import, destroy
     #[command(subcommand, after_help = "Example:\n  blockyard pool show tank")]
     Pool(PoolCommand),
-    /// Volumes: create, list, show, set, resize, latency, clone, rollback, delete
+    /// Volumes: create, list, show, set, resize, latency, trace, clone, rollback, delete
     #[command(subcommand, after_help = "Example:\n  blockyard volume list")]
     Volume(VolumeCommand),
     /// Snapshots: create, list, lock, delete
@@ -134,6 +215,13 @@ pub enum Command {
     /// Presentations: list
     #[command(subcommand, after_help = "Example:\n  blockyard presentation list")]
     Presentation(PresentationCommand),
+    /// Print what to type on a host so that it uses what is presented to it
+    #[command(after_help = "Secrets are never printed.
+
+Example:
+  blockyard connect web --os linux
+  blockyard connect esx1 --os esxi | less")]
+    Connect(ConnectOptions),
     /// Sessions: list, show, record, kill
     #[command(subcommand, after_help = "Example:\n  blockyard session list")]
     Session(SessionCommand),
@@ -143,6 +231,24 @@ pub enum Command {
     /// The iSNS server that targets are registered with: show, set, off
     #[command(subcommand, after_help = "Example:\n  blockyard isns show")]
     Isns(IsnsCommand),
+    /// Users, who log in to the console: add, list, set, logins, logout, remove
+    #[command(subcommand, after_help = "Example:\n  blockyard user add alice --role operator")]
+    User(UserCommand),
+    /// Tokens, which programs prove themselves with: create, list, revoke
+    #[command(subcommand, after_help = "Example:\n  blockyard token create backup --role operator --scope snapshots")]
+    Token(TokenCommand),
+    /// The audit, who has changed what: list, verify, export
+    #[command(subcommand, after_help = "Example:\n  blockyard audit list --search tank")]
+    Audit(AuditCommand),
+    /// The console and the API over the network: show, link
+    #[command(subcommand, after_help = "Example:\n  blockyard web show")]
+    Web(WebCommand),
+    /// Long work that is under way: list, show, cancel
+    #[command(subcommand, visible_alias = "job", after_help = "Example:\n  blockyard operation list")]
+    Operation(OperationCommand),
+    /// Alerts, what is wrong now and who is told: active, list, add, set, test, silence, remove
+    #[command(subcommand, after_help = "Example:\n  blockyard alert active")]
+    Alert(AlertCommand),
     /// Events: what has happened
     #[command(subcommand, after_help = "Example:\n  blockyard event list --follow")]
     Event(EventCommand),
@@ -171,6 +277,12 @@ Every line is asked of the running unit, as the host sees it, and nothing is wri
     Completion {
         /// Which shell
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder, one for each command
+    #[command(after_help = "Example:\n  blockyard manual /usr/local/share/man/man1")]
+    Manual {
+        /// Where to; it is made if it is not there
+        folder: PathBuf,
     },
 }
 

@@ -1,23 +1,24 @@
-//! Speaking to the daemon over its socket.
+//! Speaking to the daemon: over its socket, or from elsewhere over HTTPS.
 
-use crate::config::default_socket;
+mod way;
+
+use crate::args::Global;
 use crate::failure::Failure;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use model::{Refusal, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::io::ErrorKind;
-use std::path::PathBuf;
-use tokio::net::UnixStream;
+use way::Way;
 
-/// The daemon behind a socket.
+/// The daemon, and the way to it.
 pub struct Client {
-    socket: PathBuf,
+    way: Way,
     runtime: tokio::runtime::Runtime,
+    /// True when each request is said on stderr.
+    tells: bool,
 }
 
 /// An answer: the whole object as the daemon said it, and the key that holds what was asked for.
@@ -27,13 +28,23 @@ pub struct Answer {
 }
 
 impl Client {
-    /// A client for the daemon at `socket`, or at the usual place.
-    pub fn new(socket: Option<PathBuf>) -> Result<Self, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(|error| {
+    /// A client for the daemon that the command line names, or at the usual place.
+    pub fn new(global: &Global) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
             let message = format!("the system gives no event queue: {error}");
             Refusal::new(code::IO_FAILED, message, "close other programs and try again")
         })?;
-        Ok(Self { socket: socket.unwrap_or_else(default_socket), runtime })
+        Ok(Self { way: Way::of(global)?, runtime, tells: global.requests })
+    }
+
+    /// True when it is the daemon of this machine that is asked.
+    pub fn is_here(&self) -> bool {
+        matches!(self.way, Way::Socket(_))
+    }
+
+    /// The process that answers; none where nobody does.
+    pub fn pid(&self) -> Option<u32> {
+        self.runtime.block_on(self.way.pid())
     }
 
     /// What `GET path` answers under `key`.
@@ -119,11 +130,9 @@ impl Client {
 
     /// The answer to a request, before its body has come.
     async fn ask(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Response<Incoming>, Failure> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreachable(&error))?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error))?;
-        // It ends with the exchange; what breaks it breaks the exchange, too.
-        tokio::spawn(connection);
+        if self.tells {
+            eprintln!("> {method} {path}");
+        }
         let request = Request::builder()
             .method(method)
             .uri(format!("/api/v1{path}"))
@@ -131,18 +140,7 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .expect("paths are made of names, which need no escape");
-        Ok(sender.send_request(request).await.map_err(|error| gone(&error))?)
-    }
-
-    fn unreachable(&self, error: &std::io::Error) -> Failure {
-        let socket = self.socket.display();
-        if error.kind() == ErrorKind::PermissionDenied {
-            let message = format!("only root and the daemon's own user may speak to {socket}");
-            return Refusal::new(code::FORBIDDEN, message, "use sudo").into();
-        }
-        let message = format!("no daemon answers at {socket}");
-        let hint = "start it with blockyard serve, or name its socket with --socket";
-        Refusal::new(code::DAEMON_UNREACHABLE, message, hint).into()
+        self.way.send(request).await
     }
 }
 

@@ -1,19 +1,35 @@
 //! What each command asks the daemon, and how it prints the answer.
 
+mod alerts;
+mod audit;
 mod auth;
+mod config;
+mod connect;
+mod debug;
 mod disks;
+mod doctor;
 mod events;
+mod forward;
 mod groups;
 mod hosts;
 mod isns;
 mod latency;
+mod new_file;
+mod newcomers;
+mod operations;
 mod pools;
 mod portals;
 mod presentations;
 mod sessions;
 mod snapshots;
 mod status;
+mod support;
+mod top;
+mod tune;
+mod up;
+mod users;
 mod volumes;
+mod web;
 
 use crate::args::{Cli, Command, Global};
 use crate::client::Client;
@@ -30,7 +46,7 @@ pub struct Desk {
 
 /// The command is done and its answer printed.
 pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
-    let desk = Desk { client: Client::new(global.socket.clone())?, out: Output::new(global) };
+    let desk = Desk { client: Client::new(global)?, out: Output::new(global) };
     match command {
         Command::Disk(command) => disks::run(&desk, command),
         Command::Pool(command) => pools::run(&desk, command),
@@ -42,15 +58,35 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Target(command) => hosts::run_target(&desk, command),
         Command::Present(options) => presentations::present(&desk, options),
         Command::Unpresent(options) => presentations::unpresent(&desk, &options),
+        Command::Connect(options) => connect::connect(&desk, &options),
         Command::Presentation(_) => presentations::list(&desk),
+        Command::Alert(command) => alerts::run(&desk, command),
         Command::Event(command) => events::run(&desk, command),
         Command::Session(command) => sessions::run(&desk, &command),
         Command::Portal(command) => portals::run(&desk, command),
         Command::Isns(command) => isns::run(&desk, &command),
+        Command::Export => config::export(&desk),
+        Command::Diff(options) => config::diff(&desk, &options),
+        Command::Apply(options) => config::apply(&desk, options),
+        Command::Config(command) => config::run(&desk, &command),
+        Command::Operation(command) => operations::run(&desk, &command),
+        Command::Top(options) => top::run(&desk, &options),
+        Command::Up(options) => up::run(&desk, &options),
+        Command::Support(command) => support::run(&desk, command),
+        Command::Debug(command) => debug::run(&desk, &command),
+        Command::Doctor => doctor::run(&desk),
+        Command::Tune(command) => tune::run(&desk, &command),
+        Command::Web(command) => web::run(&desk, command),
+        Command::User(command) => users::run(&desk, command),
+        Command::Token(command) => users::run_token(&desk, command),
+        Command::Audit(command) => audit::run(&desk, command),
         Command::Status { check } => status::status(&desk, check),
-        Command::Serve(_) | Command::Conform(_) | Command::Ready(_) | Command::Lab(_) | Command::Completion { .. } => {
-            unreachable!("these need no daemon and run before")
-        }
+        Command::Serve(_)
+        | Command::Conform(_)
+        | Command::Ready(_)
+        | Command::Lab(_)
+        | Command::Completion { .. }
+        | Command::Manual { .. } => unreachable!("these need no daemon and run before"),
     }
 }
 

@@ -1,10 +1,13 @@
 //! `blockyard.toml`: the static facts, and what holds without them.
 
-use crate::args::{IoChoice, ServeOptions};
+use crate::args::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
 use crate::failure::Failure;
+use crate::tune::{Cpus, Root};
+use api::{Source, WebOptions};
 use control::{KeyFile, Settings};
 use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, Span, code};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,14 +33,26 @@ struct File {
     node: Option<Name>,
     target_base: Option<String>,
     shards: Option<u16>,
+    cpus: Option<Cpus>,
     io: Option<IoChoice>,
     busy_poll: Option<bool>,
     buffers: Option<Size>,
     cache: Option<Size>,
     log: Option<String>,
+    log_form: Option<LogForm>,
     silence: Option<Span>,
     disk_search: Option<Vec<PathBuf>>,
     portal: Vec<PortalEntry>,
+    web: WebEntry,
+}
+
+/// The console and the API over the network.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WebEntry {
+    listen: Option<Vec<WebListen>>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,6 +70,8 @@ pub struct Config {
     pub key: KeyFile,
     /// How many shards; none for one per core.
     pub shards: Option<u16>,
+    /// The cores that shards are kept on, the first shard on the first; none where the kernel chooses.
+    pub cpus: Option<Cpus>,
     /// How disks and sockets are driven.
     pub io: IoChoice,
     /// Shards look for work a little longer before they sleep.
@@ -67,8 +84,12 @@ pub struct Config {
     pub media: Vec<FilesLike>,
     /// What to log.
     pub log: String,
+    /// In which form.
+    pub log_form: LogForm,
     /// How long a host may be silent before its connection is given up; it is asked whether it lives at half of it.
     pub silence: Span,
+    /// The console and the API over the network; none where only the socket is served.
+    pub web: Option<WebOptions>,
 }
 
 impl Config {
@@ -94,16 +115,20 @@ impl Config {
             portals,
             disk_search: file.disk_search.unwrap_or_else(by_id),
         };
+        let web = web(options, file.web, &settings)?;
         let config = Self {
             settings,
+            web,
             key,
             shards: options.shards.or(file.shards),
+            cpus: options.cpus.clone().or(file.cpus),
             io: options.io.or(file.io).unwrap_or_default(),
             busy_poll: options.busy_poll || file.busy_poll.unwrap_or_default(),
             buffers: file.buffers.unwrap_or(Size::mib(256)),
             cache: options.cache.or(file.cache),
             media: options.disks_like.clone(),
             log: options.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
+            log_form: options.log_form.or(file.log_form).unwrap_or_default(),
             silence: file.silence.unwrap_or(Span::from_millis(30_000)),
         };
         config.admit()?;
@@ -129,12 +154,65 @@ impl Config {
         if self.shards == Some(0) {
             return wrong("0 shards serve nobody".to_owned(), "give at least 1, or leave it out for one per core");
         }
+        self.admit_cpus()?;
         let mut seen = std::collections::BTreeSet::new();
         match settings.portals.iter().find(|portal| portal.port() != 0 && !seen.insert(**portal)) {
             Some(twice) => wrong(format!("portal {twice} is named twice"), "name each once"),
             None => Ok(()),
         }
     }
+
+    /// Admits cores that are there, one for each shard.
+    fn admit_cpus(&self) -> Result<(), Failure> {
+        let Some(cpus) = &self.cpus else { return Ok(()) };
+        let wrong =
+            |message: String, hint: String| Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint)));
+        let online = Cpus::online(&Root::new("/"));
+        if !online.contains_all(cpus) {
+            return wrong(format!("not all cores of cpus {cpus} are there"), format!("this machine has {online}"));
+        }
+        match self.shards.map(usize::from) {
+            Some(shards) if shards > cpus.len() => {
+                let message = format!("{shards} shards cannot be kept on the cores {cpus}");
+                wrong(message, "give as many cores in cpus, or leave shards out".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the console is served, and with which certificate. Unless told otherwise it is this machine alone that reaches it.
+fn web(options: &ServeOptions, file: WebEntry, settings: &Settings) -> Result<Option<WebOptions>, Failure> {
+    let here = || vec![WebListen(SocketAddr::from(([127, 0, 0, 1], WEB_PORT)))];
+    let listen = match (options.web.is_empty(), options.no_web) {
+        (_, true) => Vec::new(),
+        (false, _) => options.web.clone(),
+        (true, _) => file.listen.unwrap_or_else(here),
+    };
+    let listen: Vec<SocketAddr> = listen.into_iter().map(|address| address.0).collect();
+    let source = match (file.certificate, file.key) {
+        (Some(certificate), Some(key)) => Source::Own { certificate: absolute(&certificate)?, key: absolute(&key)? },
+        (None, None) => Source::Generated { folder: settings.state_dir.join("web"), names: names(&listen, settings) },
+        _ => {
+            let message = "certificate and key of [web] belong together";
+            return Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "name both, or neither")));
+        }
+    };
+    Ok((!listen.is_empty()).then_some(WebOptions { listen, source }))
+}
+
+/// What browsers may call a node that listens there.
+fn names(listen: &[SocketAddr], settings: &Settings) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    names.insert(settings.node.to_string());
+    names.extend(listen.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
+    if listen.iter().any(|address| address.ip().is_unspecified()) {
+        match uring::addresses() {
+            Ok(local) => names.extend(local.into_iter().map(|local| local.address.to_string())),
+            Err(error) => eprintln!("blockyard: the certificate lacks this machine's addresses: {error}"),
+        }
+    }
+    names
 }
 
 /// The socket that the environment names, or the usual one.

@@ -20,16 +20,27 @@ pub fn destruction(what: &str, name: &impl Display, yes: bool) -> Result<(), Fai
 ///
 /// *Errors*: the refusal, when nobody could be asked or another name was typed.
 pub fn repetition(name: &impl Display, unconfirmed: Refusal) -> Result<(), Failure> {
+    typed(&name.to_string(), "its name", unconfirmed)
+}
+
+/// The operator wants all of it, and types `word` to say so.
+///
+/// *Errors*: the refusal, when nobody could be asked or something else was typed.
+pub fn agreement(word: &str, unconfirmed: Refusal) -> Result<(), Failure> {
+    typed(word, word, unconfirmed)
+}
+
+fn typed(wanted: &str, called: &str, unconfirmed: Refusal) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(unconfirmed.into());
     }
     let mut typed = String::new();
-    eprint!("{}. Type its name to go on: ", unconfirmed.message);
+    eprint!("{}. Type {called} to go on: ", unconfirmed.message);
     let asked = std::io::stderr().flush().and_then(|()| std::io::stdin().read_line(&mut typed));
     match asked {
-        Ok(_) if typed.trim() == name.to_string() => Ok(()),
+        Ok(_) if typed.trim() == wanted => Ok(()),
         _ => {
-            let hint = "type its name exactly, or repeat with --yes";
+            let hint = format!("type {called} exactly, or repeat with --yes");
             Err(Refusal::new(unconfirmed.code, unconfirmed.message, hint).into())
         }
     }

@@ -66,14 +66,15 @@ pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
 
 /// The unit that is meant.
 pub fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
+    let AimOptions { url, who } = options;
     let usage = |why: &dyn ToString| Failure::Usage(why.to_string());
-    let mut aim: Aim = options.url.parse().map_err(|why| usage(&why))?;
-    if let Some(name) = &options.initiator {
+    let mut aim: Aim = url.parse().map_err(|why| usage(&why))?;
+    if let Some(name) = &who.initiator {
         aim.initiator = IscsiName::parse(name)
             .map_err(|why| Failure::Usage(format!("\"{name}\" is no initiator's name: {why}")))?;
     }
-    if let Some(user) = &options.chap_user {
-        let told = secret::read(options.chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", false)?;
+    if let Some(user) = &who.chap_user {
+        let told = secret::read(who.chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", false)?;
         let told = told.ok_or_else(|| {
             Failure::Usage("a CHAP user needs a secret; name a file with --chap-secret-file".to_owned())
         })?;

@@ -1,106 +1,151 @@
 //! What to type on the host, for each kind of host. Secrets are never printed.
 
+mod esxi;
+mod linux;
+mod portal;
+mod proxmox;
+mod qemu;
+mod windows;
+
+use crate::args::System;
 use control::PresentationReport;
+use model::{Iqn, VolumeName};
+use portal::Portal;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// The lines for open-iscsi, Windows, ESXi and qemu.
+/// A volume as a host sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub volume: VolumeName,
+    pub lun: u16,
+    pub read_only: bool,
+}
+
+/// A target as a host sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub iqn: Iqn,
+    portals: Vec<Portal>,
+    /// By their numbers.
+    pub units: Vec<Unit>,
+}
+
+/// What a host is to be told: who it is, and what it sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The name that it must log in with, when there is just one.
+    pub initiator: Option<Iqn>,
+    pub chap_user: Option<String>,
+    pub mutual_chap_user: Option<String>,
+    /// By their names.
+    pub targets: Vec<Target>,
+}
+
+/// Something to do on the host: why, and what to type.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// In a sentence.
+    pub what: String,
+    /// Lines to type, or of a file.
+    pub lines: Vec<String>,
+}
+
+impl Step {
+    pub fn new(what: impl Into<String>, lines: impl IntoIterator<Item = String>) -> Self {
+        Self { what: what.into(), lines: lines.into_iter().collect() }
+    }
+}
+
+impl View {
+    /// What a host that must prove this sees of `presentations`.
+    pub fn new(
+        initiators: &[Iqn],
+        chap: (Option<String>, Option<String>),
+        presentations: &[PresentationReport],
+    ) -> Self {
+        let mut targets: BTreeMap<&Iqn, (Vec<SocketAddr>, Vec<Unit>)> = BTreeMap::new();
+        for seen in presentations {
+            let (portals, units) = targets.entry(&seen.iqn).or_default();
+            portals.extend(seen.portals.iter().filter(|portal| !portals.contains(portal)).collect::<Vec<_>>());
+            units.push(Unit { volume: seen.volume.clone(), lun: seen.lun, read_only: seen.read_only });
+        }
+        let target = |(iqn, (portals, mut units)): (&Iqn, (Vec<SocketAddr>, Vec<Unit>))| {
+            units.sort_by_key(|unit| unit.lun);
+            Target { iqn: iqn.clone(), portals: Portal::all(&portals), units }
+        };
+        let initiator = if let [only] = initiators { Some(only.clone()) } else { None };
+        let targets = targets.into_iter().map(target).collect();
+        Self { initiator, chap_user: chap.0, mutual_chap_user: chap.1, targets }
+    }
+
+    /// Everything to do on a host of this kind, in its order.
+    pub fn steps(&self, system: System) -> Vec<Step> {
+        match system {
+            System::Linux => linux::steps(self),
+            System::Windows => windows::steps(self),
+            System::Esxi => esxi::steps(self),
+            System::Proxmox => proxmox::steps(self),
+            System::Qemu => qemu::steps(self),
+        }
+    }
+
+    /// True when a volume can be reached over more than one path.
+    pub fn has_paths(&self) -> bool {
+        let mut volumes: Vec<&VolumeName> =
+            self.targets.iter().flat_map(|target| &target.units).map(|unit| &unit.volume).collect();
+        let all = volumes.len();
+        volumes.sort();
+        volumes.dedup();
+        volumes.len() < all || self.targets.iter().any(|target| target.portals.len() > 1)
+    }
+
+    /// What words in capitals stand for.
+    pub fn notes(&self) -> Vec<&'static str> {
+        let anywhere = self.targets.iter().flat_map(|target| &target.portals).any(|portal| portal.wildcard);
+        let notes = [
+            anywhere.then_some("ADDRESS stands for any address of this node that the host can reach."),
+            self.chap_user.is_some().then_some("SECRET stands for the host's CHAP secret."),
+            self.mutual_chap_user.is_some().then_some("OURS stands for the secret that we prove."),
+        ];
+        notes.into_iter().flatten().collect()
+    }
+
+    /// A line for each volume: where it is seen, and what it is.
+    fn units(&self) -> Vec<String> {
+        let line = |target: &Target, unit: &Unit| {
+            let access = if unit.read_only { ", read-only" } else { "" };
+            format!("# LUN {} of {}: volume {}{access}", unit.lun, target.iqn, unit.volume)
+        };
+        self.targets.iter().flat_map(|target| target.units.iter().map(move |unit| line(target, unit))).collect()
+    }
+}
+
+impl Target {
+    /// Where it is asked first.
+    fn portal(&self) -> Portal {
+        self.portals.first().cloned().unwrap_or_else(Portal::anywhere)
+    }
+}
+
+/// How to log in from open-iscsi, Windows, ESXi and qemu, in short.
 pub fn lines(seen: &PresentationReport) -> String {
-    let portal = Portal::of(seen.portals.first().copied());
+    let chap = (seen.chap_user.clone(), seen.mutual_chap_user.clone());
+    let view = View::new(&[], chap, std::slice::from_ref(seen));
     let blocks = [
-        ("Linux (open-iscsi)", open_iscsi(seen, &portal)),
-        ("Windows (PowerShell)", windows(seen, &portal)),
-        ("ESXi (HBA is your software adapter, such as vmhba64)", esxi(seen, &portal)),
-        ("qemu", qemu(seen, &portal)),
+        ("Linux (open-iscsi)", linux::log_in(&view)),
+        ("Windows (PowerShell)", windows::log_in(&view, false)),
+        ("ESXi (HBA is your software adapter, such as vmhba64)", esxi::log_in(&view)),
+        ("qemu", qemu::log_in(&view)),
     ];
     let block = |(title, lines): &(&str, Vec<String>)| {
         lines.iter().fold(format!("\n{title}:\n"), |text, line| text + "  " + line + "\n")
     };
-    let notes = [
-        portal.wildcard.then_some("ADDRESS stands for any address of this node that the host can reach."),
-        seen.chap_user.is_some().then_some("SECRET stands for the host's CHAP secret."),
-        seen.mutual_chap_user.is_some().then_some("OURS stands for the secret that we prove."),
-    ];
-    let notes: Vec<&str> = notes.into_iter().flatten().collect();
+    let notes = view.notes();
     let text: String = blocks.iter().map(block).collect();
     if notes.is_empty() { text } else { format!("{text}\n{}\n", notes.join(" ")) }
 }
 
-/// A portal as hosts write it.
-struct Portal {
-    address: String,
-    port: u16,
-    wildcard: bool,
-}
-
-impl Portal {
-    fn of(address: Option<SocketAddr>) -> Self {
-        match address {
-            Some(address) if !address.ip().is_unspecified() => {
-                let bare = address.ip();
-                let text = if bare.is_ipv6() { format!("[{bare}]") } else { bare.to_string() };
-                Self { address: text, port: address.port(), wildcard: false }
-            }
-            other => Self { address: "ADDRESS".to_owned(), port: other.map_or(3260, |a| a.port()), wildcard: true },
-        }
-    }
-
-    fn with_port(&self) -> String {
-        format!("{}:{}", self.address, self.port)
-    }
-}
-
-fn open_iscsi(seen: &PresentationReport, portal: &Portal) -> Vec<String> {
-    let node = format!("iscsiadm -m node -T {}", seen.iqn);
-    let update = |key: &str, value: &str| format!("{node} -o update -n node.session.auth.{key} -v '{value}'");
-    let mut lines = vec![format!("iscsiadm -m discovery -t sendtargets -p {}", portal.with_port())];
-    if let Some(user) = &seen.chap_user {
-        lines.extend([update("authmethod", "CHAP"), update("username", user), update("password", "SECRET")]);
-    }
-    if let Some(user) = &seen.mutual_chap_user {
-        lines.extend([update("username_in", user), update("password_in", "OURS")]);
-    }
-    lines.push(format!("{node} --login"));
-    lines
-}
-
-fn windows(seen: &PresentationReport, portal: &Portal) -> Vec<String> {
-    let address = portal.address.trim_start_matches('[').trim_end_matches(']');
-    let mut lines = Vec::new();
-    let chap = seen.chap_user.as_ref().map_or(String::new(), |user| {
-        let kind = if seen.mutual_chap_user.is_some() { "MUTUALCHAP" } else { "ONEWAYCHAP" };
-        format!(" -AuthenticationType {kind} -ChapUsername '{user}' -ChapSecret 'SECRET'")
-    });
-    if seen.mutual_chap_user.is_some() {
-        lines.push("Set-IscsiChapSecret -ChapSecret 'OURS'".to_owned());
-    }
-    lines.push(format!("New-IscsiTargetPortal -TargetPortalAddress {address} -TargetPortalPortNumber {}", portal.port));
-    lines.push(format!("Connect-IscsiTarget -NodeAddress {} -IsPersistent $true{chap}", seen.iqn));
-    lines
-}
-
-fn esxi(seen: &PresentationReport, portal: &Portal) -> Vec<String> {
-    let mut lines = vec!["esxcli iscsi software set --enabled=true".to_owned()];
-    let chap = |direction: &str, user: &str, secret: &str| {
-        format!(
-            "esxcli iscsi adapter auth chap set --adapter=HBA --direction={direction} --level=required \
-             --authname='{user}' --secret='{secret}'"
-        )
-    };
-    lines.extend(seen.chap_user.as_ref().map(|user| chap("uni", user, "SECRET")));
-    lines.extend(seen.mutual_chap_user.as_ref().map(|user| chap("mutual", user, "OURS")));
-    lines.push(format!("esxcli iscsi adapter discovery sendtarget add --adapter=HBA --address={}", portal.with_port()));
-    lines.push("esxcli storage core adapter rescan --adapter=HBA".to_owned());
-    lines
-}
-
-fn qemu(seen: &PresentationReport, portal: &Portal) -> Vec<String> {
-    let url = format!("iscsi://{}/{}/{}", portal.with_port(), seen.iqn, seen.lun);
-    let access = if seen.read_only { ",readonly=on" } else { "" };
-    let drive = format!("qemu-system-x86_64 -drive file={url},format=raw,if=virtio{access}");
-    match &seen.chap_user {
-        None => vec![format!("{drive} -iscsi initiator-name=INITIATOR")],
-        Some(user) => vec![format!(
-            "{drive} -object secret,id=chap,file=SECRET-FILE -iscsi initiator-name=INITIATOR,user={user},password-secret=chap"
-        )],
-    }
-}
+#[cfg(test)]
+mod tests;

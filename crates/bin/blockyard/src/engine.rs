@@ -2,6 +2,7 @@
 
 use crate::args::IoChoice;
 use crate::config::Config;
+use crate::tune::Cpus;
 use control::Engine;
 use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
 use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, Size, code};
@@ -21,7 +22,8 @@ pub struct Shards(Vec<Shard<()>>);
 ///
 /// *Errors*: no threads, or the kernel gives no way to drive disks and sockets.
 pub fn start(config: &Config, node: &NodeIdentity, secret: &Secret) -> Result<(Engine, Shards), Refusal> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let available = || std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = || config.cpus.as_ref().map_or_else(available, Cpus::len);
     let shards = config.shards.map_or_else(cores, usize::from);
     let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes(), cache_bytes: cache_bytes(config) });
     let half_ms = config.silence.millis() / 2;
@@ -33,6 +35,8 @@ pub fn start(config: &Config, node: &NodeIdentity, secret: &Secret) -> Result<(E
     let mut running = Shards(Vec::with_capacity(shards));
     for ticket in tickets::<Uring>(limits, &StreamOptions::default()) {
         let orders = if ticket.index == 0 { inbox.take() } else { None };
+        let cpu = config.cpus.as_ref().and_then(|cpus| cpus.nth(ticket.index)).and_then(|cpu| cpu.try_into().ok());
+        let options = Options { cpu, ..options.clone() };
         running.0.push(
             launch(ticket, orders.map(|orders| (orders, node.clone(), secret.clone())), &options)
                 .map_err(|error| refused(&error))?,

@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well: one sentence and an exit code.
 
 use crate::args::Cli;
+use crate::output::put;
 use clap::CommandFactory;
 use clap::error::{Error, ErrorKind};
 use model::{Kind, Refusal, code};
@@ -10,14 +11,18 @@ use std::process::ExitCode;
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub enum Failure {
-    /// Refused, with nothing changed. Exit code 1.
+    /// Refused, with nothing changed. Exit code 3 for what is not there, 4 for what may not be so now, 5 for who may not, else 1.
     Refused(Refusal),
     /// The command line or the configuration file makes no sense. Exit code 2.
     Usage(String),
-    /// No daemon answers. Exit code 3.
+    /// No daemon answers. Exit code 6.
     NoDaemon(Refusal),
     /// It could not be done, and this says why. Exit code 1.
     Failed(anyhow::Error),
+    /// Not all is good, as it was asked. Exit code 7.
+    NotGood,
+    /// Something would change, as it was asked. Exit code 10.
+    Pending,
     /// Everything was said already; only the exit code is left, 1.
     Said,
 }
@@ -41,10 +46,12 @@ impl Failure {
     /// The sentence is on stderr.
     pub fn report(self) -> ExitCode {
         let (sentence, exit) = match self {
-            Self::Refused(refusal) => (format!("{refusal} ({})", refusal.code), 1),
+            Self::Refused(refusal) => (format!("{refusal} ({})", refusal.code), code_of(refusal.kind())),
             Self::Failed(error) => (format!("{error:#}"), 1),
             Self::Usage(sentence) => (sentence, 2),
-            Self::NoDaemon(refusal) => (format!("{refusal} ({})", refusal.code), 3),
+            Self::NoDaemon(refusal) => (format!("{refusal} ({})", refusal.code), 6),
+            Self::NotGood => return ExitCode::from(7),
+            Self::Pending => return ExitCode::from(10),
             Self::Said => return ExitCode::from(1),
         };
         eprintln!("blockyard: {sentence}");
@@ -58,11 +65,20 @@ impl Failure {
     }
 }
 
+/// What a script goes by.
+fn code_of(kind: Kind) -> u8 {
+    match kind {
+        Kind::NotFound => 3,
+        Kind::Refused => 4,
+        Kind::Forbidden | Kind::Unproven => 5,
+        _ => 1,
+    }
+}
+
 /// Help that was asked for goes to stdout and is no failure; a usage error is one sentence.
 pub fn of_usage(error: &Error) -> Result<(), Failure> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        print!("{error}");
-        return Ok(());
+        return put(&error.to_string());
     }
     if let Some(refusal) = error.source().and_then(|source| source.downcast_ref::<Refusal>()) {
         return Err(Failure::usage(refusal));

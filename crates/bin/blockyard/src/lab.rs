@@ -1,8 +1,10 @@
 //! The door to the lab: `blockyard lab`.
 
+mod compare;
 mod explain;
+mod replay;
 
-use crate::args::{CompareOptions, Global, KeepingOptions, LabCommand, LoadOptions, RunOptions};
+use crate::args::{Global, KeepingOptions, LabCommand, LoadOptions, RunOptions};
 use crate::conform::aim_of;
 use crate::failure::Failure;
 use crate::output::{Output, Rows};
@@ -22,9 +24,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What two runs are compared in.
-const COMPARED: [Measure; 5] =
-    [Measure::Iops, Measure::P50, Measure::P99, Measure::ServerPerCommand, Measure::ClientPerCommand];
 const HEADER: &[&str] = &["POINT", "IOPS", "MB/S", "P50 US", "P99 US", "SERVER US", "CLIENT US"];
 
 /// Does what the lab is asked.
@@ -39,7 +38,8 @@ pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
             measure(scenario, &means, &options.keeping, global)
         }
         LabCommand::Report { runs, to } => report(runs, to, global),
-        LabCommand::Compare(options) => compare(options, global),
+        LabCommand::Compare(options) => compare::compare(options, global),
+        LabCommand::Replay(options) => replay::replay(options, global),
         LabCommand::Explain { run, only } => explain::explain(&kept(run)?, only, global),
         LabCommand::Genstream { size, seed } => {
             Ok(::lab::stream::generate(&mut std::io::stdout().lock(), size.bytes(), *seed)?)
@@ -64,25 +64,6 @@ fn report(runs: &[PathBuf], to: &Path, global: &Global) -> Result<(), Failure> {
     Output::new(global).said(&format!("{} ({} files in {})", written.page.display(), written.files.len(), to.display()))
 }
 
-fn compare(options: &CompareOptions, global: &Global) -> Result<(), Failure> {
-    let first = kept(&options.first)?;
-    let rows = match (&options.second, &options.axis, options.labels.as_slice()) {
-        (Some(second), ..) => ::lab::compare::runs(&first, &kept(second)?, &COMPARED),
-        (None, Some(axis), [one, other]) => ::lab::compare::labels(&first, axis, one, other, &COMPARED)?,
-        _ => return Err(Failure::Usage("name two runs, or an axis and two labels of it".to_owned())),
-    };
-    if rows.is_empty() {
-        return Err(anyhow!("the runs have no point in common").into());
-    }
-    let row = |row: &::lab::compare::Row| {
-        let labels: Vec<&str> = row.labels.values().map(String::as_str).collect();
-        let said = row.ratio.as_ref().map_or("not measured in both".to_owned(), |ratio| ratio.sentence(row.measure));
-        vec![labels.join(", "), row.measure.title().to_owned(), said]
-    };
-    let rows = rows.iter().map(row).collect();
-    Output::new(global).lines(&Rows { header: &["POINT", "MEASURE", "THE FIRST IS"], rows })
-}
-
 fn serve_bare(tell: &Path, spin: bool) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let written = tell.with_extension("new");
@@ -96,18 +77,26 @@ fn unix_seconds() -> u64 {
 }
 
 fn means() -> Result<Means> {
-    Ok(Means { build: std::env::current_exe()?, ..Means::default() })
+    Ok(Means { own: std::env::current_exe()?, ..Means::default() })
 }
 
 fn scenario_of(options: &RunOptions) -> Result<(Scenario, Means)> {
-    let path = options.scenario.display();
-    let text = fs::read_to_string(&options.scenario).with_context(|| format!("cannot read {path}"))?;
-    let mut scenario = Scenario::parse(&text).with_context(|| path.to_string())?;
-    for only in &options.only {
+    let mut scenario = scenario_at(&options.scenario, &options.only)?;
+    if options.against.is_some() {
+        scenario.in_turn()?;
+    }
+    Ok((scenario, Means { spdk: options.spdk.clone(), other: options.against.clone(), ..means()? }))
+}
+
+/// The scenario of a file, with only the points at these labels.
+fn scenario_at(path: &Path, only: &[String]) -> Result<Scenario> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut scenario = Scenario::parse(&text).with_context(|| path.display().to_string())?;
+    for only in only {
         let (axis, label) = only.split_once('=').with_context(|| format!("\"{only}\": write AXIS=LABEL"))?;
         scenario.keep(axis, label)?;
     }
-    Ok((scenario, Means { spdk: options.spdk.clone(), ..means()? }))
+    Ok(scenario)
 }
 
 /// A scenario of one point: the unit, and what is set of it.
@@ -142,7 +131,7 @@ fn load_of(options: &LoadOptions) -> Result<(Scenario, Means), Failure> {
 
 fn measure(mut scenario: Scenario, means: &Means, keeping: &KeepingOptions, global: &Global) -> Result<(), Failure> {
     scenario.rounds = keeping.rounds.unwrap_or(scenario.rounds).max(1);
-    let run = measured(scenario, means, keeping, global)?;
+    let run = measured(scenario, means, keeping.out.as_deref(), global)?;
     let rows = run.points.iter().map(row).collect();
     Output::new(global).lines(&Rows { header: HEADER, rows })?;
     let mut proof: Option<Proof> = None;
@@ -152,6 +141,11 @@ fn measure(mut scenario: Scenario, means: &Means, keeping: &KeepingOptions, glob
     if let Some(proof) = proof {
         say_proof(&proof, global)?;
     }
+    whole(&run)
+}
+
+/// *Errors*: it was ended before every point was measured.
+fn whole(run: &Run) -> Result<(), Failure> {
     match run.complete {
         true => Ok(()),
         false => Err(anyhow!("stopped before every point was measured; what was measured is kept").into()),
@@ -172,14 +166,16 @@ fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-fn measured(scenario: Scenario, means: &Means, keeping: &KeepingOptions, global: &Global) -> Result<Run> {
+/// The run, kept at `out` where it is to be.
+fn measured(scenario: Scenario, means: &Means, out: Option<&Path>, global: &Global) -> Result<Run> {
     let all = scenario.points()?.len() as u64 * u64::from(scenario.rounds);
-    let (machine, begun) = (Machine::here(), Timestamp::from_unix(unix_seconds()).to_string());
+    let (mut machine, begun) = (Machine::here(), Timestamp::from_unix(unix_seconds()).to_string());
+    machine.facts.extend(means.builds()?);
     let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
     let (points, complete) = measure::run(&scenario, means, &mut watch)?;
     watch.bar.finish_and_clear();
     let run = Run { format: FORMAT, scenario, machine, begun, complete, points };
-    if let Some(out) = &keeping.out {
+    if let Some(out) = out {
         fs::write(out, serde_json::to_string(&run)?).with_context(|| format!("cannot write {}", out.display()))?;
     }
     Ok(run)
@@ -204,8 +200,8 @@ fn row(measured: &Measured) -> Vec<String> {
         (median(&|sample| Some(sample.bandwidth() / 1e6)), 1),
         (median(&quantile(0.5)), 1),
         (median(&quantile(0.99)), 1),
-        (median(&Sample::server_us), 2),
-        (median(&|sample| Some(sample.client_us())), 2),
+        (median(&|sample| Measure::ServerPerCommand.of(&measured.point, sample)), 2),
+        (median(&|sample| Measure::ClientPerCommand.of(&measured.point, sample)), 2),
     ];
     row.extend(figures.map(|(figure, digits)| figure.map_or("-".to_owned(), |figure| format!("{figure:.digits$}"))));
     row

@@ -2,6 +2,7 @@
 //!
 //! Whoever can make us write a line can make us write a million of them, and fill a disk with them.
 
+use crate::args::LogForm;
 use crate::failure::Failure;
 use model::{Refusal, code};
 use std::collections::HashMap;
@@ -13,7 +14,9 @@ use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Lines of one cause in one window.
@@ -23,15 +26,28 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Log lines go to stderr from now on.
 ///
 /// *Errors*: a sentence for the operator when `filter` is none.
-pub fn start(filter: &str) -> Result<(), Failure> {
+pub fn start(filter: &str, form: LogForm) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         let message = format!("\"{filter}\" is not a log filter: {error}");
         Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,dataplane=debug"))
     })?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    let lines = lines(form, std::io::stderr, colours);
     tracing_subscriber::registry().with(filter).with(Brevity::default()).with(lines).init();
     Ok(())
+}
+
+/// What writes a line for each event.
+fn lines<S, W>(form: LogForm, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let text = tracing_subscriber::fmt::layer().with_writer(writer);
+    match form {
+        LogForm::Text => text.with_ansi(colours).boxed(),
+        LogForm::Json => text.json().flatten_event(true).boxed(),
+    }
 }
 
 /// Leaves out what one cause says too often, and says how much that was.
@@ -134,6 +150,21 @@ mod tests {
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.matches("too many logins").count(), 10, "{text}");
         assert_eq!(text.matches("something else").count(), 1);
+    }
+
+    #[test]
+    fn line_for_programs_has_each_fact_under_its_name() {
+        let written = Lines::default();
+        let writer = written.clone();
+        let layer = lines(LogForm::Json, move || writer.clone(), true);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::warn!(pool = "tank", group = 0, "a member has failed");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let line: serde_json::Value = serde_json::from_str(text.strip_suffix('\n').unwrap()).unwrap();
+        assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &"a member has failed".into()));
+        assert_eq!((&line["pool"], &line["group"]), (&"tank".into(), &0.into()));
+        assert!(line["timestamp"].is_string() && line["target"].is_string(), "{line}");
     }
 
     #[test]

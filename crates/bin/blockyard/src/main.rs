@@ -14,11 +14,14 @@ mod engine;
 mod failure;
 mod lab;
 mod log;
+mod manual;
 mod output;
 mod progress;
 mod ready;
 mod secret;
 mod serve;
+mod systemd;
+mod tune;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -40,6 +43,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Serve(options) => serve::serve(&options, cli.global.socket),
         Command::Completion { shell } => commands::completion(shell),
+        Command::Manual { folder } => manual::write(&folder),
         Command::Conform(options) => conform::run(&options, &cli.global),
         Command::Lab(command) => lab::run(&command, &cli.global),
         Command::Ready(options) => ready::run(&options, &cli.global),

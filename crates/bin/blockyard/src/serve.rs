@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::engine;
 use crate::failure::Failure;
 use crate::log;
+use crate::systemd::{self, Pulse};
 use control::{Control, Store};
 use model::{Refusal, code};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -18,7 +19,7 @@ const OPEN_FILES_WANTED: u64 = 8192;
 /// The daemon has run until it was told to stop, and has stopped cleanly.
 pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {
     let config = Config::load(options, socket)?;
-    log::start(&config.log)?;
+    log::start(&config.log, config.log_form)?;
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no event queue: {error}"), "close other programs")
@@ -29,16 +30,32 @@ pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Fail
 async fn run(config: Config) -> Result<(), Refusal> {
     // The store goes first: whoever has it has the disks.
     let store = Store::open_with(&config.settings.state_dir, &config.key)?;
-    let listening = control::listen(&config.settings.socket)?;
+    let mut listening = api::listen(&config.settings.socket)?;
+    if let Some(web) = config.web.clone() {
+        listening = listening.with_web(web)?;
+    }
     let stop = stop_signal()?;
     let node = store.identity(&config.settings.node)?;
     let (engine, shards) = engine::start(&config, &node, &store.pool_secret())?;
-    let control = Arc::new(Control::start(config.settings, store, engine).await?);
+    let pulse = Pulse::new(engine.clone(), config.settings.socket.clone());
+    let control = tokio::select! {
+        control = Control::start(config.settings, store, engine.clone()) => Arc::new(control?),
+        () = systemd::starting(&engine) => unreachable!("it is never ready"),
+    };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.settings().socket.display(), "serving");
-    control::serve(control.clone(), listening, stop).await?;
+    let (stopping, stops) = tokio::sync::watch::channel(false);
+    let feeding = tokio::spawn(pulse.feed(stops));
+    systemd::ready();
+    let stop = async move {
+        stop.await;
+        stopping.send_replace(true);
+        systemd::stopping();
+    };
+    api::serve(control.clone(), listening, stop).await?;
     tracing::info!("stopping");
     control.stop().await?;
     shards.join()?;
+    feeding.abort();
     tracing::info!("stopped");
     Ok(())
 }

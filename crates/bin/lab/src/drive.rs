@@ -2,12 +2,16 @@
 //! takes what has ended. Generic over the world, so that a simulated one drives the same code.
 
 mod bare;
+mod bundle;
 mod device;
 mod iscsi;
+mod replay;
+mod reservations;
 mod wire;
 
 pub use self::iscsi::Login;
 pub use bare::{HEADER_BYTES, READ, WRITE};
+pub use replay::{Replaying, replay};
 
 use crate::load::{Ledger, Proof, Share, Source, Tallies, Window};
 use crate::meter::Meter;
@@ -17,8 +21,11 @@ use anyhow::{Context, Result, ensure};
 use model::{Size, Span};
 use shard::{Signal, Time, World, mailbox};
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// Bytes of a command that fills a unit, or reads it back.
 const WALK_BYTES: u64 = 256 << 10;
@@ -58,7 +65,7 @@ pub async fn run<W: World>(
     );
     let ends = Ends::of(world, way)?;
     let distinct = ends.units(point).min(sessions);
-    let mut judges = Judges { of: point.verify.then_some(seed), ledgers: Vec::new() };
+    let mut judges = Judges::new(world, point, fresh, seed);
     if fresh {
         walk(world, point, &ends, 0, &mut judges).await.context("cannot fill the units")?;
     }
@@ -68,7 +75,7 @@ pub async fn run<W: World>(
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
     let tallies: Rc<RefCell<Tallies>> = Rc::default();
-    let (mut running, metered) = (Vec::new(), Rc::<Metered>::default());
+    let (mut running, metered, broken) = (Vec::new(), Rc::<Metered>::default(), Rc::<Broken>::default());
     for ((index, unit), depth) in (0..).zip(units).zip(point.depths()) {
         let share = Share { index, of: sessions, of_unit: (index / distinct, sessions.div_ceil(distinct)), depth };
         ensure!(point.largest() <= unit.bytes(), "a command of {} bytes does not fit the unit", point.largest());
@@ -78,21 +85,24 @@ pub async fn run<W: World>(
             None => source,
         };
         let (tell, told) = mailbox::channel();
-        let (inside, metered) = (world.clone(), metered.clone());
+        let (inside, metered, broken) = (world.clone(), metered.clone(), broken.clone());
         world.spawn(async move {
-            // Nobody waits any more where another session has failed.
-            let _ = tell.send(unit.drive(&inside, source, Some(&metered)).await);
+            match unit.drive(&inside, source, Some(&metered)).await {
+                // Nobody waits any more where another session has failed.
+                Ok(ended) => drop(tell.send(ended)),
+                Err(error) => broken.raise(error),
+            }
         });
         running.push(told);
     }
-    world.sleep_until(window.from).await;
+    broken.unless(world.sleep_until(window.from)).await?;
     let before = meter.read()?;
-    world.sleep_until(window.to).await;
+    broken.unless(world.sleep_until(window.to)).await?;
     let after = meter.read()?;
     metered.raise();
     let mut sessions = Vec::new();
     for session in running {
-        sessions.push(session.receive().await.context("a session's task is gone")??);
+        sessions.push(broken.unless(session.receive()).await?.context("a session's task is gone")?);
     }
     // The meters may be waited for now that nobody else waits.
     let seconds = window.to.since(window.from).as_secs_f64();
@@ -110,21 +120,16 @@ pub async fn run<W: World>(
     Ok(sample)
 }
 
-/// Why the units had better not be written to: one of them holds data, in its first MiB or its last.
+/// Why the units had better not be written to: hosts have registered keys with one of them or reserved it, or it holds data, in its
+/// first MiB or its last.
 ///
 /// *Errors*: as [`run`].
-pub async fn holds_data<W: World>(world: &W, point: &Point, way: &Way) -> Result<Option<String>> {
-    const LOOK_BYTES: u64 = 1 << 20;
+pub async fn in_use<W: World>(world: &W, point: &Point, way: &Way) -> Result<Option<String>> {
     let ends = Ends::of(world, way)?;
     let sessions = point.clients * point.sessions;
     for (index, unit) in ends.open(world, ends.units(point).min(sessions), true).await?.iter_mut().enumerate() {
-        let bytes = unit.bytes();
-        let look = LOOK_BYTES.min(bytes);
-        for from in [0, bytes - look] {
-            let data = unit.read(world, from, look).await.context("cannot look what is there")?;
-            if let Some(at) = data.iter().position(|&byte| byte != 0) {
-                return Ok(Some(format!("unit {index} holds data, at byte {}", from + at as u64)));
-            }
+        if let Some(why) = unit.in_use(world).await? {
+            return Ok(Some(format!("unit {index} {why}")));
         }
     }
     Ok(None)
@@ -138,6 +143,16 @@ struct Judges {
 }
 
 impl Judges {
+    /// Those of a run, whose units are `fresh` or hold what somebody has left there.
+    fn new<W: World>(world: &W, point: &Point, fresh: bool, seed: u64) -> Self {
+        // What an earlier run has left on a unit that is not filled is nobody's of this one.
+        let mut unique = [0; 8];
+        if !fresh {
+            world.random(&mut unique);
+        }
+        Self { of: point.verify.then_some(seed ^ u64::from_be_bytes(unique)), ledgers: Vec::new() }
+    }
+
     /// The ledger of unit `index`. Units are seen in their order.
     fn of_unit<W: World>(&mut self, index: usize, unit: &Unit<W>) -> Option<Judge> {
         let seed = self.of?;
@@ -241,6 +256,31 @@ impl<W: World> Unit<W> {
         }
     }
 
+    /// Why it had better not be written to.
+    async fn in_use(&mut self, world: &W) -> Result<Option<String>> {
+        const LOOK_BYTES: u64 = 1 << 20;
+        if let Some(why) = self.owners(world).await.context("cannot ask who uses it")? {
+            return Ok(Some(why));
+        }
+        let bytes = self.bytes();
+        let look = LOOK_BYTES.min(bytes);
+        for from in [0, bytes - look] {
+            let data = self.read(world, from, look).await.context("cannot look what is there")?;
+            if let Some(at) = data.iter().position(|&byte| byte != 0) {
+                return Ok(Some(format!("holds data, at byte {}", from + at as u64)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Why it is somebody else's, as far as it can be asked.
+    async fn owners(&mut self, world: &W) -> Result<Option<String>> {
+        match self {
+            Self::Iscsi(session) => reservations::owners(session, world).await,
+            Self::Bare(_) | Self::Device(_) => Ok(None),
+        }
+    }
+
     /// The `len` bytes from `from` on.
     async fn read(&mut self, world: &W, from: u64, len: u64) -> Result<Vec<u8>> {
         match self {
@@ -266,6 +306,33 @@ impl<W: World> Unit<W> {
             }
             Self::Device(disk) => device::drive(world, disk, source).await,
         }
+    }
+}
+
+/// What the first session that failed has said. A load that has lost one is not what was to be measured.
+#[derive(Default)]
+struct Broken {
+    error: RefCell<Option<anyhow::Error>>,
+    news: Signal,
+}
+
+impl Broken {
+    fn raise(&self, error: anyhow::Error) {
+        self.error.borrow_mut().get_or_insert(error);
+        self.news.raise();
+    }
+
+    /// What `awaited` gives.
+    ///
+    /// *Errors*: a session has failed, before or meanwhile.
+    async fn unless<T>(&self, awaited: impl Future<Output = T>) -> Result<T> {
+        let mut failure = pin!(self.news.until(|| self.error.borrow().is_some()));
+        let mut awaited = pin!(awaited);
+        poll_fn(|cx| match failure.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(self.error.take().expect("it was just seen"))),
+            Poll::Pending => awaited.as_mut().poll(cx).map(Ok),
+        })
+        .await
     }
 }
 

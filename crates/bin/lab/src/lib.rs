@@ -15,6 +15,7 @@ pub mod papers;
 pub mod peer;
 pub mod point;
 pub mod random;
+pub mod replay;
 pub mod report;
 pub mod run;
 pub mod scenario;

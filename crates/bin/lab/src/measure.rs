@@ -61,7 +61,7 @@ pub fn once(point: &Point, means: &Means, seed: u64) -> Result<Sample> {
     let thread = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
         stay_on(CLIENT_CORE)?;
         uring::run(&uring::Options::default(), async move |world| {
-            if guards && let Some(why) = drive::holds_data(&world, &point, &way).await? {
+            if guards && let Some(why) = drive::in_use(&world, &point, &way).await? {
                 bail!("{why}; with --overwrite it is written over");
             }
             drive::run(&world, &point, &way, &meter, fresh, seed).await

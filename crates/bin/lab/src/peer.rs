@@ -1,13 +1,14 @@
 //! Who is measured: started for a point, and the way to it.
 
-use crate::child::Background;
+use crate::child::{Background, output_of};
 use crate::drive::{Login, Way};
 use crate::meter::Meter;
-use crate::point::{Backing, DiskModel, Peer, Point};
+use crate::point::{Backing, Build, DiskModel, Peer, Point};
+use crate::target::spdk::{self, Spdk};
 use crate::target::{self, Kind, PoolShape, Setup, Target, Unit};
 use ::iscsi::IscsiName;
 use ::iscsi::login::InitiatorAuth;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use model::{Level, WritePolicy};
 use std::fs;
 use std::net::SocketAddr;
@@ -27,14 +28,20 @@ const MEMORY: &str = "/dev/shm";
 const POOL_SPARE_BYTES: u64 = 512 << 20;
 /// The folder of a pool's disks, in its own: those of its log device lie beside it, and are as fast as memory is.
 const DISKS: &str = "disks";
+/// How long a program may take to say its version.
+const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// Each disk of a pool's log device.
 const LOG_BYTES: u64 = 1 << 30;
 
 /// What is at hand on this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Means {
-    /// The product's program.
-    pub build: PathBuf,
+    /// The program that measures: the product, and who serves bare bytes.
+    pub own: PathBuf,
+    /// The product's program, where it is another one than that.
+    pub this: Option<PathBuf>,
+    /// The product's program that it is compared with.
+    pub other: Option<PathBuf>,
     /// SPDK's `iscsi_tgt`, where there is one.
     pub spdk: Option<PathBuf>,
     /// Units of a target that runs already.
@@ -81,9 +88,20 @@ impl Means {
             return Some(why);
         }
         match point.peer {
+            Peer::Blockyard if point.build == Build::Other && self.other.is_none() => {
+                Some("no other build was named (--against PROGRAM)".to_owned())
+            }
             Peer::Spdk if self.spdk.is_none() => Some("no iscsi_tgt of SPDK was named (--spdk PATH)".to_owned()),
+            Peer::Spdk if point.backing == Backing::Pool => Some("SPDK has no pools".to_owned()),
+            Peer::Spdk if point.clients * point.sessions > spdk::SESSIONS_MAX => {
+                Some(format!("SPDK takes {} sessions as it comes", spdk::SESSIONS_MAX))
+            }
             Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
             Peer::Tgt if point.backing == Backing::Pool => Some("tgtd has no pools".to_owned()),
+            Peer::Tgt if point.connections > 1 => Some("tgtd allows one connection to a session".to_owned()),
+            Peer::Spdk if point.connections > 2 => {
+                Some("SPDK allows two connections to a session as it comes".to_owned())
+            }
             Peer::Tgt if !has_program("tgtd") => Some("tgtd is not installed (Debian: tgt)".to_owned()),
             _ => None,
         }
@@ -94,17 +112,15 @@ impl Means {
     /// *Errors*: it does not start.
     pub fn start(&self, point: &Point, folder: &Path) -> Result<Serving> {
         match point.peer {
-            Peer::Blockyard => self.targets(Kind::Blockyard, point, folder),
-            Peer::Tgt => self.targets(Kind::Tgt, point, folder),
+            Peer::Blockyard | Peer::Tgt | Peer::Spdk => self.targets(point, folder),
             Peer::Bare => self.bare(point, folder),
             Peer::Native => self.native(point, folder),
             Peer::Given => Ok(self.given(point)),
-            Peer::Spdk => bail!("SPDK is not driven yet"),
         }
     }
 
     /// As many daemons as the point says, each with a portal, and units of its own: unit `i` of the point is of daemon `i`, in turn.
-    fn targets(&self, kind: Kind, point: &Point, folder: &Path) -> Result<Serving> {
+    fn targets(&self, point: &Point, folder: &Path) -> Result<Serving> {
         let memory = tempfile::tempdir_in(MEMORY)?;
         let (mut targets, mut meter) = (Vec::new(), Meter::default());
         for index in 0..point.daemons {
@@ -112,7 +128,13 @@ impl Means {
             let (own, memory) = (folder.join(&name), memory.path().join(&name));
             fs::create_dir(&own)?;
             fs::create_dir_all(memory.join(DISKS))?;
-            let target = target::start(kind, &self.setup(point, index, &own, &memory)?).context(name)?;
+            let setup = self.setup(point, index, &own, &memory)?;
+            let target: Result<Box<dyn Target>> = match point.peer {
+                Peer::Spdk => Spdk::start(&setup).map(|spdk| Box::new(spdk) as Box<dyn Target>),
+                Peer::Tgt => target::start(Kind::Tgt, &setup),
+                _ => target::start(Kind::Blockyard, &setup),
+            };
+            let target = target.context(name)?;
             meter.servers.push(target.pid());
             meter.ports.extend(target.units().iter().map(|unit| unit.portal.port()));
             meter.doors.extend(target.door());
@@ -132,6 +154,7 @@ impl Means {
                 session: u16::try_from(index % 0x1_0000)?,
                 auth: InitiatorAuth::None,
                 digests: point.digests,
+                connections: point.connections,
                 depth: point.depths()[0].max(point.depth),
             })
         };
@@ -150,7 +173,10 @@ impl Means {
         };
         let units = (index..point.luns).step_by(point.daemons as usize).count();
         let mut setup = Setup::new(folder.to_owned(), units, &backing)?;
-        setup.build = self.build.clone();
+        setup.build = match &self.spdk {
+            Some(spdk) if point.peer == Peer::Spdk => spdk.clone(),
+            _ => self.build(point.build).to_owned(),
+        };
         setup.unit_bytes = point.unit.bytes();
         setup.cores = server_cores(point.cores as usize, machine_cores());
         setup.pool = pool_of(point, units as u64, memory);
@@ -174,7 +200,7 @@ impl Means {
         let mut command = Command::new("taskset");
         command
             .args(["-c", &SERVER_CORE.to_string()])
-            .arg(&self.build)
+            .arg(&self.own)
             .args(["lab", "serve-bare", "--tell"])
             .arg(&told)
             .args(&point.arguments);
@@ -205,6 +231,29 @@ impl Means {
         Ok(Serving { way: Way::Device(vec![path]), meter: Meter::default(), _held: Held::File { _file: file } })
     }
 
+    /// The program of a build; of the other one only where it was named.
+    fn build(&self, build: Build) -> &Path {
+        let named = if build == Build::Other { &self.other } else { &self.this };
+        named.as_ref().unwrap_or(&self.own)
+    }
+
+    /// The programs that were named: `this build`, `other build`, and their path and version; `SPDK`, and its version.
+    ///
+    /// *Errors*: one that should be a build of this product is none.
+    pub fn builds(&self) -> Result<Vec<(String, String)>> {
+        let named = [("this build", &self.this), ("other build", &self.other)];
+        let named = named.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?)));
+        let fact =
+            |(name, path): (&str, &PathBuf)| Ok((name.to_owned(), format!("{} ({})", path.display(), version(path)?)));
+        let mut facts: Vec<(String, String)> = named.map(fact).collect::<Result<_>>()?;
+        if let Some(spdk) = &self.spdk {
+            let said = output_of(Command::new(spdk).arg("--version"), VERSION_LIMIT).unwrap_or_default();
+            let version = said.lines().next().unwrap_or("it does not say its version").to_owned();
+            facts.push(("SPDK".to_owned(), version));
+        }
+        Ok(facts)
+    }
+
     /// True when the point is about what was there before us.
     #[must_use]
     pub fn is_foreign(&self, point: &Point) -> bool {
@@ -223,6 +272,7 @@ impl Means {
                 session: (index % 0x1_0000) as u16,
                 auth: given.auth.clone(),
                 digests: point.digests,
+                connections: point.connections,
                 depth: point.depths()[0].max(point.depth),
             }
         };
@@ -230,6 +280,23 @@ impl Means {
         let ports = self.given.iter().map(|given| given.unit.portal.port()).collect();
         Serving { way: Way::Iscsi(logins), meter: Meter { ports, ..Meter::default() }, _held: Held::Nothing }
     }
+}
+
+/// What a build of this product says of its version.
+///
+/// *Errors*: the file is no such program.
+fn version(program: &Path) -> Result<String> {
+    let said = output_of(Command::new(program).arg("--version"), VERSION_LIMIT);
+    let said = said.with_context(|| format!("{} is no program of Blockyard", program.display()))?;
+    let version = said.trim().strip_prefix("blockyard ");
+    let version = version.with_context(|| {
+        format!(
+            "{} is no program of Blockyard: it says \"{}\"",
+            program.display(),
+            said.lines().next().unwrap_or_default()
+        )
+    })?;
+    Ok(version.to_owned())
 }
 
 /// A pool in `folder` that holds `units` units of the point.
@@ -258,11 +325,16 @@ fn member_bytes(point: &Point, units: u64) -> u64 {
 /// Why nobody anywhere could serve the point.
 fn unsound(point: &Point) -> Option<String> {
     let (cores, daemons, here) = (point.cores as usize, point.daemons, machine_cores());
+    let speaks = !matches!(point.peer, Peer::Native | Peer::Bare);
     let started = matches!(point.peer, Peer::Blockyard | Peer::Tgt | Peer::Spdk);
     if cores == 0 || daemons == 0 {
         Some("cores and daemons are one or more".to_owned())
     } else if !started && (cores, daemons) != (1, 1) {
         Some(format!("cores and daemons are of a target that the lab starts, and not of the peer \"{}\"", point.peer))
+    } else if point.build == Build::Other && point.peer != Peer::Blockyard {
+        Some(format!("builds are of this product, and not of the peer \"{}\"", point.peer))
+    } else if point.connections == 0 || point.connections > 1 && !speaks {
+        Some(format!("connections are of iSCSI sessions, one or more, and not of the peer \"{}\"", point.peer))
     } else if cores > here {
         Some(format!("this machine has {here} cores, and the daemon is to have {cores}"))
     } else if daemons > point.luns {
@@ -302,6 +374,11 @@ mod tests {
         assert!(told(Point { write: WritePolicy::Back, ..plain.clone() }, "in a pool"));
         assert!(told(Point { disk: DiskModel::Sata, ..plain.clone() }, "below a pool"));
         assert!(told(Point { cores: 4096, ..plain.clone() }, "is to have 4096"));
+        assert!(told(Point { build: Build::Other, ..plain.clone() }, "--against"));
+        assert!(told(Point { build: Build::Other, peer: Peer::Native, ..plain.clone() }, "not of the peer \"native\""));
+        assert!(told(Point { connections: 0, ..plain.clone() }, "one or more"));
+        assert!(told(Point { connections: 2, peer: Peer::Bare, ..plain.clone() }, "not of the peer \"bare\""));
+        assert!(told(Point { connections: 2, peer: Peer::Tgt, ..plain.clone() }, "one connection"));
         assert!(told(Point { daemons: 4, ..plain.clone() }, "luns = 4"));
         assert!(told(Point { daemons: 0, ..plain.clone() }, "one or more"));
         let driven = Point { daemons: 2, luns: 4, backing: Backing::Pool, write: WritePolicy::Back, ..plain };

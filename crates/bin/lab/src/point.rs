@@ -11,6 +11,8 @@ use std::fmt;
 pub struct Point {
     /// Who serves.
     pub peer: Peer,
+    /// Which of two builds, where the peer is this product.
+    pub build: Build,
     /// What holds the data.
     pub backing: Backing,
     /// The RAID level where the backing is a pool.
@@ -36,6 +38,8 @@ pub struct Point {
     pub clients: u32,
     /// Sessions of each client.
     pub sessions: u32,
+    /// Connections of each session; its commands are dealt over them in turn.
+    pub connections: u32,
     /// Units that the sessions are dealt over.
     pub luns: u32,
     /// CRC32C of headers and data.
@@ -70,6 +74,7 @@ impl Default for Point {
     fn default() -> Self {
         Self {
             peer: Peer::Blockyard,
+            build: Build::This,
             backing: Backing::Ram,
             level: Level::Raid6,
             disks: 6,
@@ -82,6 +87,7 @@ impl Default for Point {
             daemons: 1,
             clients: 1,
             sessions: 1,
+            connections: 1,
             luns: 1,
             digests: false,
             pattern: Pattern::Random,
@@ -131,6 +137,16 @@ pub enum Peer {
     Native,
     /// A socket that moves as many bytes as iSCSI would.
     Bare,
+}
+
+/// One of two builds of this product that are measured in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Build {
+    /// The one that measures, or the first that was named.
+    This,
+    /// The one that it is compared with.
+    Other,
 }
 
 /// What holds a unit's data.
@@ -210,7 +226,7 @@ macro_rules! by_serde {
 }
 
 // The names that scenarios use.
-by_serde!(Peer, Backing, DiskModel, Pattern);
+by_serde!(Peer, Build, Backing, DiskModel, Pattern);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Scenarios: a base point, the axes that vary it, and the figures that are drawn of it.
 
 use crate::figure::Figure;
-use crate::point::Point;
+use crate::point::{Build, Peer, Point};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,6 +48,9 @@ pub struct Axis {
     pub values: Vec<Value>,
 }
 
+/// The axis of two builds that are measured in turn.
+pub const BUILD: &str = "build";
+
 /// Where a point is, for people: `the point at depth = 8, peer = tgt`.
 #[must_use]
 pub fn place(labels: &BTreeMap<String, String>) -> String {
@@ -89,7 +92,18 @@ impl Scenario {
         Ok(())
     }
 
-    /// The product of the axes: labels by axis, and the point there. The last axis varies fastest.
+    /// Every point of this product is measured with one build and then with the other: an axis more, which varies fastest.
+    ///
+    /// *Errors*: there is such an axis already.
+    pub fn in_turn(&mut self) -> Result<()> {
+        ensure!(self.axes.iter().all(|axis| axis.name != BUILD), "the scenario has an axis \"{BUILD}\" of its own");
+        let values = [Build::This, Build::Other].map(|build| Value::String(build.to_string()));
+        self.axes.push(Axis { name: BUILD.to_owned(), values: values.to_vec() });
+        Ok(())
+    }
+
+    /// The product of the axes: labels by axis, and the point there. The last axis varies fastest. Who
+    /// is not this product has one build, and is there once.
     ///
     /// *Errors*: an axis without values, or one that sets what a point does not have.
     pub fn points(&self) -> Result<Vec<(BTreeMap<String, String>, Point)>> {
@@ -112,7 +126,11 @@ impl Scenario {
             let point = table.try_into().with_context(|| place(&labels))?;
             Ok((labels, point))
         };
-        tables.into_iter().map(point).collect()
+        let points: Result<Vec<_>> = tables.into_iter().map(point).collect();
+        let twice = |labels: &BTreeMap<String, String>, point: &Point| {
+            labels.contains_key(BUILD) && point.build == Build::Other && point.peer != Peer::Blockyard
+        };
+        Ok(points?.into_iter().filter(|(labels, point)| !twice(labels, point)).collect())
     }
 }
 
@@ -168,6 +186,20 @@ mod tests {
         let (labels, point) = &points[3];
         assert_eq!(labels.values().map(String::as_str).collect::<Vec<_>>(), ["8", "mixed", "blockyard"]);
         assert_eq!((point.depth, point.reads, point.block.bytes()), (8, 70, 8192));
+    }
+
+    #[test]
+    fn builds_in_turn_are_measured_one_after_the_other_and_peers_once() {
+        let mut scenario = Scenario::parse(TEXT).expect("it is right");
+        scenario.in_turn().expect("it has no such axis");
+        let points = scenario.points().expect("it is right");
+        let builds: Vec<(Peer, Build)> = points.iter().map(|(_, point)| (point.peer, point.build)).collect();
+        assert_eq!(
+            builds[..3].iter().map(|(_, build)| *build).collect::<Vec<_>>(),
+            [Build::This, Build::Other, Build::This]
+        );
+        assert_eq!((builds.len(), builds[8..].iter().all(|at| *at == (Peer::Tgt, Build::This))), (12, true));
+        assert!(scenario.in_turn().is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The iSCSI target under test: ours, or Debian's `tgtd` to prove the harness and to compare with.
+//! The iSCSI target under test: ours, or Debian's `tgtd` or SPDK's `iscsi_tgt` to prove the harness and to compare with.
 
 pub mod product;
+pub mod spdk;
 mod tgt;
 
 use anyhow::{Context, Result, bail};
@@ -86,7 +87,7 @@ pub struct Setup {
     pub chap: Option<(Chap, Option<Chap>)>,
     /// The only cores that it may run on, each for one shard of the product; none: all, and as it chooses.
     pub cores: Vec<usize>,
-    /// The product's program, where it is to serve.
+    /// The product's program, where it is to serve; SPDK's, where that is.
     pub build: PathBuf,
     /// A program that runs the product's daemon, such as one that forbids it system calls.
     pub wrapper: Vec<String>,

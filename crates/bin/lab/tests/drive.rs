@@ -52,6 +52,20 @@ fn load_on_an_honest_disk_proves_every_block() {
 }
 
 #[test]
+fn load_on_a_disk_that_an_earlier_one_has_written_to_proves_its_own_blocks_only() {
+    Sim::new(6).run(async move |world| {
+        let node = world.add_node(Ipv4Addr::LOCALHOST.into());
+        node.add_disk("/disk", DiskShape::of(4 << 20));
+        let way = Way::Device(vec!["/disk".to_owned()]);
+        for _ in 0..3 {
+            let sample = drive::run(&node, &mixed(), &way, &Meter::default(), false, 7).await.expect("it is measured");
+            let proof = sample.proof.expect("it was to be proved");
+            assert!(proof.faults == 0 && proof.judged > 0, "{:?}", proof.words);
+        }
+    });
+}
+
+#[test]
 fn load_on_a_lying_disk_finds_every_kind_of_lie() {
     let often = 20_000;
     for (what, faults) in [

@@ -7,13 +7,13 @@ mod guests;
 mod hall;
 mod steady;
 
-use crate::bench::measure::{resident_kib, stay_on};
 use crate::client::Client;
 use anyhow::{Context, Result};
 use attack::Attack;
 use clap::Args;
 use guests::Guests;
 use hall::Hall;
+use lab::meter::{resident_kib, stay_on};
 use lab::target::Target;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::time::{Duration, Instant};

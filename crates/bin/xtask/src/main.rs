@@ -1,16 +1,16 @@
-//! What CI and developers run: `cargo xtask tidy`, `conformance`, `differential`, `power-cut`, `links`, `crowd`, `vm`, `bench`,
-//! `instructions`.
+//! What CI and developers run: `cargo xtask tidy`, `conformance`, `differential`, `power-cut`, `links`, `crowd`, `vm`, `instructions`,
+//! `package`.
 //!
 //! Each subcommand ends with one plain line that says how it went, and exits non-zero when it did
 //! not go well.
 
-mod bench;
 mod client;
 mod conformance;
 mod crowd;
 mod differential;
 mod instructions;
 mod links;
+mod package;
 mod power_cut;
 mod tidy;
 mod vm;
@@ -39,12 +39,12 @@ enum Task {
     PowerCut(power_cut::Options),
     /// Fills the target with sessions and units, attacks it, and sees whether those who behave are served
     Crowd(crowd::Options),
-    /// Measures our target and tgtd in turn with the same client
-    Bench(bench::Options),
     /// Counts the product's instructions per command, and finds rows that take more than they did
     Instructions(instructions::Options),
     /// Takes links below portals down and back, between network namespaces
     Links(links::Options),
+    /// Packs the Debian package, and judges it
+    Package(package::Options),
     /// Boots Debian's kernel and lets its initiator use a target of ours
     Vm(vm::Options),
 }
@@ -67,9 +67,9 @@ fn run(task: Task) -> Result<bool> {
         Task::Differential(options) => differential::run(&workspace::root(), &options),
         Task::PowerCut(options) => power_cut::run(&options),
         Task::Crowd(options) => crowd::run(&options),
-        Task::Bench(options) => bench::run(&options),
         Task::Instructions(options) => instructions::run(&workspace::root(), &options),
         Task::Links(options) => links::run(&options),
+        Task::Package(options) => package::run(&options),
         Task::Vm(options) => vm::run(&options),
         Task::Tidy => tidy::run(&workspace::root()),
     }

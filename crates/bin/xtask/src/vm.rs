@@ -5,8 +5,8 @@
 
 mod asks;
 mod guest;
-mod image;
-mod mirror;
+pub mod image;
+pub mod mirror;
 mod scenario;
 
 use crate::workspace;

@@ -1,8 +1,11 @@
 //! The one place that changes the desired state.
 
 use crate::change::spares::Vigil;
+use crate::devices::Machine;
 use crate::event_log::EventLog;
+use crate::health::Health;
 use crate::isns::Registration;
+use crate::live::Live;
 use crate::state::{DiskRecord, PoolRecord};
 use crate::{Engine, Settings, State, Store};
 use model::{Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, code};
@@ -17,12 +20,20 @@ pub struct Control {
     pub(crate) store: Store,
     pub(crate) engine: Engine,
     change: tokio::sync::Mutex<()>,
+    /// One document is applied at a time.
+    pub(crate) applying: tokio::sync::Mutex<()>,
     portals: Mutex<Vec<PortalReport>>,
     pub(crate) events: EventLog,
     /// True once the daemon stops: see [`stopped`].
     pub(crate) stopping: watch::Sender<bool>,
     /// How we are registered with an iSNS server.
     pub(crate) isns: Registration,
+    /// Where the kernel tells which block devices there are.
+    pub(crate) machine: Machine,
+    /// What disks say of their health.
+    pub(crate) health: Health,
+    /// Who watches what happens just now.
+    pub(crate) live: Live,
     /// How everything was when it was last looked at.
     pub(crate) seen: tokio::sync::Mutex<Seen>,
 }
@@ -40,8 +51,22 @@ pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 impl Control {
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let events = EventLog::open(&store)?;
-        let (change, portals, stopping, isns, seen) = Default::default();
-        Ok(Self { settings, store, engine, change, portals, events, stopping, isns, seen })
+        let (change, applying, portals, stopping, isns, machine, health, live, seen) = Default::default();
+        Ok(Self {
+            settings,
+            store,
+            engine,
+            change,
+            applying,
+            portals,
+            events,
+            stopping,
+            isns,
+            machine,
+            health,
+            live,
+            seen,
+        })
     }
 
     /// The desired state as it is now.
@@ -54,6 +79,11 @@ impl Control {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Answers that are long in coming end soon, and what was begun for others is taken back.
+    pub fn announce_stop(&self) {
+        self.stopping.send_replace(true);
     }
 
     /// Every change under way has ended, the data plane has stopped cleanly, and no change follows.
@@ -164,7 +194,7 @@ pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
 /// Bytes that nobody can predict.
 ///
 /// *Errors*: the operating system has none to give.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], Refusal> {
+pub fn random<const N: usize>() -> Result<[u8; N], Refusal> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no random numbers: {error}"), "repair the system")

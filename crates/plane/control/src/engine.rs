@@ -1,8 +1,9 @@
 //! Asking the data plane.
 
 use model::{
-    Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Recordings, Refusal,
-    RefusedLogin, Report, SessionDetail, SessionEnd, SessionReport, SnapshotReport, VolumeReport, code,
+    Activity, Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Recordings,
+    Refusal, RefusedLogin, Report, SessionDetail, SessionEnd, SessionReport, SnapshotReport, TaskReport, TraceReport,
+    Traced, VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -86,8 +87,16 @@ impl Engine {
         recording: Recording(u64);
         /// As [`Engine::ask`], for `Order::NextRecorded`.
         recorded: Recorded(Recordings);
+        /// As [`Engine::ask`], for `Order::Activity`.
+        activity: Activity(Activity);
+        /// As [`Engine::ask`], for `Order::Tasks`.
+        tasks: Tasks(Vec<TaskReport>);
         /// As [`Engine::ask`], for `Order::Latencies`.
         latencies: Latencies(Vec<LatencyReport>);
+        /// As [`Engine::ask`], for orders that are answered with a trace's state.
+        trace: Trace(TraceReport);
+        /// As [`Engine::ask`], for `Order::TakeTrace`.
+        traced: Traced(Box<Traced>);
         /// As [`Engine::ask`], for `Order::CheckPool`.
         check: Check(PoolCheck);
         /// As [`Engine::ask`], for orders that are answered with text.

@@ -7,15 +7,16 @@ mod label;
 mod log;
 mod pool;
 mod snapshots;
+mod traces;
 
 use crate::Engine;
 use label::OnDisk;
 use model::{
-    Access, CacheReport, Call, CommandWindow, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState,
+    Access, Activity, CacheReport, Call, CommandWindow, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState,
     EngineReport, EventCode, LatencyReport, MemberState, Name, Order, PoolCheck, PoolReport, PortalPolicy,
-    PortalReport, PortalState, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, ScrubState,
-    SessionDetail, SessionEnd, SessionReport, Size, SnapshotName, SnapshotReport, Subject, VolumeCounters, VolumeName,
-    VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
+    PortalReport, PortalState, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, ScrubState, Secret,
+    SessionActivity, SessionDetail, SessionEnd, SessionReport, Size, SnapshotName, SnapshotReport, Subject, Took,
+    VolumeActivity, VolumeCounters, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -57,6 +58,8 @@ pub struct Fake {
     snapshots: Vec<SnapshotReport>,
     clones: BTreeMap<VolumeName, SnapshotName>,
     portals: Vec<SocketAddr>,
+    /// The volumes that are traced, and how many commands are kept of each.
+    traces: BTreeMap<VolumeName, u32>,
 }
 
 impl Fake {
@@ -158,6 +161,7 @@ impl Fake {
             Order::EraseDisk { disk } => label::erase(&self.disks[disk]).map(|()| Report::Done),
             Order::LocateDisk { disk, .. } => self.locate_disk(disk),
             Order::BlinkDisk { .. } => Ok(Report::Done),
+            Order::PoolKey { .. } => Ok(Report::PoolKey("5a5a5a5a".to_owned(), Secret::new(vec![0x5a; 32])?)),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force),
             Order::AddMember { pool, group, disk, force } => self.add_member(pool, *group, disk, *force),
@@ -212,6 +216,9 @@ impl Fake {
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
+            Order::Trace { .. } | Order::StartTrace { .. } | Order::TakeTrace { .. } | Order::StopTrace { .. } => {
+                self.obey_of_traces(order)
+            }
             _ => self.obey_of_sessions(order),
         }
     }
@@ -235,7 +242,10 @@ impl Fake {
             }
             // Nobody is logged in who could have made one.
             Order::ClearReservations { volume } => Ok(Report::Volume(self.volume_named(volume))),
-            Order::DeleteVolume { volume } => self.delete_volume(volume).map(|()| Report::Done),
+            Order::DeleteVolume { volume } => {
+                self.traces.remove(volume);
+                self.delete_volume(volume).map(|()| Report::Done)
+            }
             _ => unreachable!("only orders about volumes come here"),
         }
     }
@@ -270,6 +280,7 @@ impl Fake {
             counters: DiskCounters::default(),
             spare: None,
             identity: self.identities.get(path).cloned().unwrap_or_default(),
+            health: None,
         })
     }
 
@@ -302,9 +313,39 @@ impl Fake {
             Order::NextRecorded { .. } | Order::StopRecording { .. } => {
                 Ok(Report::Recorded(Recordings { is_over: true, ..Recordings::default() }))
             }
+            Order::Tasks => Ok(Report::Tasks(Vec::new())),
+            Order::Activity => Ok(Report::Activity(self.activity())),
             Order::Latencies { .. } => Ok(Report::Latencies(latencies())),
             Order::RefusedLogins => Ok(Report::Refused(self.refused.clone())),
             _ => unreachable!("{order:?} is not of sessions"),
+        }
+    }
+
+    /// Nobody does anything, but for those who are said to be logged in.
+    fn activity(&self) -> Activity {
+        let session = |session: &SessionReport| SessionActivity {
+            id: session.id,
+            host: session.host.clone(),
+            initiator: session.initiator.clone(),
+            address: session.address,
+            portal: session.portal,
+            commands: session.commands,
+            read_bytes: session.read_bytes,
+            written_bytes: session.written_bytes,
+            took: Took::default(),
+        };
+        let volume = |report: VolumeReport| VolumeActivity {
+            name: report.name,
+            id: report.id,
+            counters: report.counters,
+            policy: report.policy.unwrap_or_default(),
+            cache: report.cache,
+            took: Took::default(),
+        };
+        Activity {
+            volumes: self.volumes().into_iter().map(volume).collect(),
+            disks: self.disks.keys().map(|disk| (disk.clone(), DiskCounters::default())).collect(),
+            sessions: self.sessions.iter().map(session).collect(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the array should be, who asks for it, and how it comes back after a crash.
 //!
 //! One task at a time changes the [`State`]; it is kept in one small file by [`Store`]; the data plane
-//! is told by `model::Order` and answers with `model::Report`. The [`api`] is REST over a Unix socket.
+//! is told by `model::Order` and answers with `model::Report`. Who asks comes through the crate `api`.
 //!
 //! # What a crash leaves
 //!
@@ -16,35 +16,41 @@
 //!
 //! The store only remembers where to look for a disk. What the disk is, its label says.
 
-pub mod api;
 mod boot;
 mod change;
+pub mod config;
 mod control;
+mod devices;
 mod engine;
 mod event_log;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+mod health;
 mod isns;
+pub mod live;
+mod operations;
 mod recording;
 pub mod request;
 mod search;
-mod server;
 mod settings;
 mod state;
 mod steward;
 mod store;
+mod trace;
 mod verdict;
 mod view;
 
 pub use change::explain::{Explanation, Point};
-pub use control::Control;
+pub use control::{Control, random};
 pub use engine::Engine;
 pub use event_log::{EVENTS_KEPT, Wanted};
 pub use recording::{Recording, Summary};
-pub use server::{Listening, listen, serve};
+pub use request::{from_hex, to_hex};
 pub use settings::Settings;
 pub use state::State;
+pub use steward::now;
 pub use store::{KeyFile, Store, VERSIONS_KEPT};
+pub use verdict::{Condition, Conditions};
 pub use view::{AuthReport, HostGroupReport, HostReport, PresentationReport, ProofReport, TargetReport};
 
 #[cfg(test)]

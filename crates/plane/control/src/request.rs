@@ -3,17 +3,18 @@
 mod chap;
 
 pub use chap::{NewChap, SecretText, SetAuth, SetDiscovery};
-pub(crate) use chap::{from_hex, to_hex};
+pub use chap::{from_hex, to_hex};
 
 use model::{
     Balance, CopySource, DiskName, EventSeverity, Iqn, IsnsServer, Level, Name, Network, PortalAddress, Provision,
     Size, SnapshotLock, SnapshotName, Span, Timestamp, VolumeName,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Know a disk.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDisk {
     /// A block device or a regular file, as an absolute path.
@@ -27,7 +28,7 @@ pub struct NewDisk {
 }
 
 /// Find a disk in its rack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "light", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Locate {
     /// The light of its slot is on.
@@ -42,7 +43,7 @@ pub enum Locate {
 }
 
 /// Replace a disk.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replace {
     /// The disk that takes its place.
@@ -56,7 +57,7 @@ pub struct Replace {
 }
 
 /// Make a pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPool {
     /// Its name.
@@ -75,7 +76,7 @@ pub struct NewPool {
 }
 
 /// Give a pool one more disk group.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddGroup {
     /// The group.
@@ -86,7 +87,7 @@ pub struct AddGroup {
 }
 
 /// Make a disk one more member of a group.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddMember {
     /// The disk.
@@ -100,7 +101,7 @@ pub struct AddMember {
 }
 
 /// Let a pool use all of its disks.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrowPool {
     /// Which group of it, by its number; every one that can grow when absent.
@@ -109,7 +110,7 @@ pub struct GrowPool {
 }
 
 /// Give a pool a log device.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddLog {
     /// Its disks: a mirror where there are several.
@@ -123,7 +124,7 @@ pub struct AddLog {
 }
 
 /// Take the log device of a pool away.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveLog {
     /// True to give up what volumes have in a log that cannot be read.
@@ -135,7 +136,7 @@ pub struct RemoveLog {
 }
 
 /// Open a pool that was found on its disks.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportPool {
     /// True when the node that had it last and did not let go of it is surely down.
@@ -147,7 +148,7 @@ pub struct ImportPool {
 }
 
 /// The key of a pool, for who is to keep it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PoolKeyText {
     /// What it is called; says nothing about the key.
     pub id: String,
@@ -156,7 +157,7 @@ pub struct PoolKeyText {
 }
 
 /// Settings of a pool, by name.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSettings {
     /// What each is to be; see `model::policy::POOL_SETTINGS`.
@@ -164,7 +165,7 @@ pub struct PoolSettings {
 }
 
 /// Read and compare everything in a pool.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartScrub {
     /// True to put right parity and mirrors that disagree with the data.
@@ -173,7 +174,7 @@ pub struct StartScrub {
 }
 
 /// Make a disk a spare.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSpare {
     /// The pool that it is for; every pool when absent.
@@ -182,7 +183,7 @@ pub struct NewSpare {
 }
 
 /// A disk group of a new pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewGroup {
     /// How it protects.
@@ -198,7 +199,7 @@ pub struct NewGroup {
 }
 
 /// Make a volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewVolume {
     /// Its name: `pool/volume`, or a bare name with a backend.
@@ -240,7 +241,7 @@ impl NewVolume {
 }
 
 /// What holds the data of a volume without a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum NewBackend {
     /// A file or a block device.
@@ -255,7 +256,7 @@ pub enum NewBackend {
 }
 
 /// Grow a volume.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
     /// Its new size.
@@ -263,7 +264,7 @@ pub struct Resize {
 }
 
 /// Make snapshots, all of one instant.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewSnapshots {
     /// Of which volumes, all of one pool.
@@ -276,7 +277,7 @@ pub struct NewSnapshots {
 }
 
 /// Keep a snapshot from being deleted.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LockSnapshot {
     /// Until when.
@@ -284,7 +285,7 @@ pub struct LockSnapshot {
 }
 
 /// Make a volume of a snapshot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewClone {
     /// Of which.
@@ -300,7 +301,7 @@ pub struct NewClone {
 }
 
 /// Copy a volume, or a snapshot, wholly.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewCopy {
     /// What.
@@ -310,7 +311,7 @@ pub struct NewCopy {
 }
 
 /// Go back to a snapshot.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollBack {
     /// To which.
@@ -324,7 +325,7 @@ pub struct RollBack {
 }
 
 /// Settings of a volume, by name.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSettings {
     /// What each is to be; see `model::volume_policy::VOLUME_SETTINGS`.
@@ -332,7 +333,7 @@ pub struct VolumeSettings {
 }
 
 /// Change a volume: its size, or its settings.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeChange {
     /// Its new size.
@@ -344,7 +345,7 @@ pub struct VolumeChange {
 }
 
 /// Know a host.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewHost {
     /// Its name.
@@ -367,7 +368,7 @@ pub struct NewHost {
 }
 
 /// Change a host.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostChange {
     /// Initiators that are its own, too.
@@ -387,7 +388,7 @@ pub struct HostChange {
 }
 
 /// Which volume is to be explained.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Explain {
     /// The volume.
@@ -395,7 +396,7 @@ pub struct Explain {
 }
 
 /// Make a group of hosts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewHostGroup {
     /// Its name, which is no host's.
@@ -406,7 +407,7 @@ pub struct NewHostGroup {
 }
 
 /// Change a group of hosts.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GroupChange {
     /// Hosts that come.
@@ -416,7 +417,7 @@ pub struct GroupChange {
 }
 
 /// Serve another target.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewTarget {
     /// Its name among ours.
@@ -427,7 +428,7 @@ pub struct NewTarget {
 }
 
 /// Listen on another address.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPortal {
     /// Where.
@@ -438,7 +439,7 @@ pub struct NewPortal {
 }
 
 /// Settings of a portal, by name.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortalSettings {
     /// What each is to be; see `model::PORTAL_SETTINGS`.
@@ -446,7 +447,7 @@ pub struct PortalSettings {
 }
 
 /// Settings of a portal group, by name.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortalGroupSettings {
     /// What each is to be; see `model::PORTAL_GROUP_SETTINGS`.
@@ -454,7 +455,7 @@ pub struct PortalGroupSettings {
 }
 
 /// Listen on an address no more.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemovePortal {
     /// True to cut off the hosts that are logged in there.
@@ -463,7 +464,7 @@ pub struct RemovePortal {
 }
 
 /// By what sessions are shared out.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetBalance {
     /// By this.
@@ -471,7 +472,7 @@ pub struct SetBalance {
 }
 
 /// End a session.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndSession {
     /// True to cut it off without asking its initiator to log out first.
@@ -483,7 +484,7 @@ pub struct EndSession {
 }
 
 /// Which events.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Events {
     /// Only those with a higher number.
@@ -497,11 +498,11 @@ pub struct Events {
     pub severity: Option<EventSeverity>,
     /// Only so many, the latest.
     #[serde(default)]
-    pub limit: Option<usize>,
+    pub last: Option<usize>,
 }
 
 /// Register targets with an iSNS server.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetIsns {
     /// Which; none when absent.
@@ -510,7 +511,7 @@ pub struct SetIsns {
 }
 
 /// Record what goes over the wire, as a pcapng file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// Of the session with this number.
@@ -527,8 +528,17 @@ pub struct Record {
     pub bytes_max: Option<Size>,
 }
 
+/// Keep which commands a volume gets, and when.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewTrace {
+    /// The last so many; 65,536 when absent.
+    #[serde(default)]
+    pub commands: Option<u32>,
+}
+
 /// Show a volume to a host.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPresentation {
     /// The volume.
@@ -550,7 +560,7 @@ pub struct NewPresentation {
 }
 
 /// Show a host one volume through several targets, or several volumes shared out to them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
     /// The volumes.
@@ -568,7 +578,7 @@ pub struct Spread {
 }
 
 /// Which presentation to end.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unpresent {
     /// The volume.

@@ -87,6 +87,11 @@ impl Control {
         self.events.list(wanted)
     }
 
+    /// As the control plane's own events: for what its doors notice.
+    pub fn tell(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
+        self.raise(code, subject, sentence);
+    }
+
     /// It has happened now, and is written down.
     pub(crate) fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
         if let Err(refusal) = self.events.add(&self.store, vec![Raised::new(now(), code, subject, sentence)]) {
@@ -149,7 +154,8 @@ impl Clock {
 }
 
 /// What the system's clock says.
-pub(crate) fn now() -> Timestamp {
+#[must_use]
+pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Timestamp::from_unix(since.map_or(0, |since| since.as_secs()))
 }

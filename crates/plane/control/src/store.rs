@@ -4,13 +4,15 @@
 //! largest array that we serve is some hundred kilobytes, so a change writes it whole: what is read
 //! back is one value that once was true, never a mixture.
 
+mod documents;
 mod upgrade;
 mod vault;
 
 use crate::State;
 use crate::control::random;
-use model::{Event, Name, NodeId, NodeIdentity, Refusal, Secret, code};
+use model::{Event, Name, NodeId, NodeIdentity, Refusal, Secret, Timestamp, code};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -30,6 +32,12 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// The state by version, as JSON.
 const VERSIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("versions");
+
+/// Who saw what by the version since which it was so, as JSON of [`Config`].
+const CONFIGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("configs");
+
+/// How many of these are kept.
+const CONFIGS_KEPT: usize = 20;
 
 /// Events by number, as JSON.
 const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
@@ -56,6 +64,8 @@ pub struct KeyFile {
 pub struct Store {
     path: PathBuf,
     vault: Vault,
+    /// True when secrets that the key cannot open are to be forgotten.
+    forget: bool,
     current: Mutex<Current>,
 }
 
@@ -95,13 +105,7 @@ impl Store {
             None if sealed_with.is_empty() || key.forget => Vault::make(&key_path)?,
             None => return Err(key_missing(&key_path, &sealed_with)),
         };
-        if key.forget {
-            for place in vault.forget(&mut state)? {
-                tracing::warn!(%place, "its secret is forgotten; set a new one");
-            }
-        } else {
-            vault.open(&mut state)?;
-        }
+        vault.open_all(&mut state, key.forget)?;
         let database = match schema {
             Some(schema) if schema < SCHEMA => upgrade::rewrite(database, old, &path, &vault)?,
             _ => database,
@@ -111,7 +115,7 @@ impl Store {
             state => serde_json::from_value(state).map_err(|e| damaged(&path, &e))?,
         };
         let current = Current { version, state: Arc::new(state), database: Some(database) };
-        let store = Self { path, vault, current: Mutex::new(current) };
+        let store = Self { path, vault, forget: key.forget, current: Mutex::new(current) };
         if key.forget && version > 0 {
             let state = State::clone(&store.state());
             store.write_version(version + 1, state)?;
@@ -160,6 +164,31 @@ impl Store {
             (current.version + 1, *current.state == next)
         };
         if unchanged { Ok(()) } else { self.write_version(version, next) }
+    }
+
+    /// Who saw what, with the version and the time since when it was so; oldest first.
+    ///
+    /// *Errors*: the file cannot be read.
+    pub(crate) fn configs(&self) -> Result<Vec<(u64, Timestamp, State)>, Refusal> {
+        let rows = |database: &Database| {
+            let table = match database.begin_read()?.open_table(CONFIGS) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                table => table?,
+            };
+            table
+                .iter()?
+                .map(|row| row.map(|(version, json)| (version.value(), json.value().to_vec())).map_err(Into::into))
+                .collect()
+        };
+        let rows: Vec<(u64, Vec<u8>)> =
+            self.current().attempt(&self.path, rows).map_err(|e| damaged(&self.path, &e))?;
+        let config = |(version, json): (u64, Vec<u8>)| {
+            let mut config: Config = serde_json::from_slice(&json).map_err(|e| damaged(&self.path, &e))?;
+            self.vault.open(&mut config.state)?;
+            let state = serde_json::from_value(config.state).map_err(|e| damaged(&self.path, &e))?;
+            Ok((version, config.time, state))
+        };
+        rows.into_iter().map(config).collect()
     }
 
     /// The versions that are kept, oldest first.
@@ -213,11 +242,24 @@ impl Store {
         let mut json = serde_json::to_value(&next).map_err(|e| unwritable(&self.path, &e))?;
         self.vault.seal(&mut json)?;
         let json = serde_json::to_vec(&json).map_err(|e| unwritable(&self.path, &e))?;
+        let config = self.config_of(&next)?;
         let mut current = self.current();
-        let written = current.attempt(&self.path, |database| write(database, version, &json));
+        let written = current.attempt(&self.path, |database| write(database, version, &json, config.as_deref()));
         written.map_err(|e| unwritable(&self.path, &e))?;
         (current.version, current.state) = (version, Arc::new(next));
         Ok(())
+    }
+
+    /// Who sees what in the next state, as it is kept, when that is another than now.
+    fn config_of(&self, next: &State) -> Result<Option<Vec<u8>>, Refusal> {
+        let part = next.access_part();
+        if part == self.current().state.access_part() {
+            return Ok(None);
+        }
+        let mut state = serde_json::to_value(part).map_err(|e| unwritable(&self.path, &e))?;
+        self.vault.seal(&mut state)?;
+        let config = Config { time: crate::steward::now(), state };
+        serde_json::to_vec(&config).map(Some).map_err(|e| unwritable(&self.path, &e))
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -248,6 +290,7 @@ impl Current {
         let database = Builder::new().set_cache_size(CACHE_BYTES).create_file(open_private(path)?)?;
         let transaction = database.begin_write()?;
         transaction.open_table(VERSIONS)?.retain_in(self.version + 1.., |_, _| false)?;
+        transaction.open_table(CONFIGS)?.retain_in(self.version + 1.., |_, _| false)?;
         transaction.commit()?;
         tracing::info!(path = %path.display(), version = self.version, "the state can be written again");
         Ok(database)
@@ -280,6 +323,13 @@ pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
 
 fn open_database(file: File, path: &Path) -> Result<Database, Refusal> {
     Builder::new().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| unopened(path, &e))
+}
+
+/// Who saw what since a time; secrets are sealed.
+#[derive(Serialize, Deserialize)]
+struct Config {
+    time: Timestamp,
+    state: Value,
 }
 
 /// What a database holds.
@@ -321,13 +371,19 @@ fn read(database: &Database, path: &Path) -> Result<Stored, Refusal> {
 }
 
 /// The state, as JSON whose secrets are sealed, is the version.
-fn write(database: &Database, version: u64, json: &[u8]) -> Result<(), redb::Error> {
+fn write(database: &Database, version: u64, json: &[u8], config: Option<&[u8]>) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     {
         transaction.open_table(META)?.insert("schema", SCHEMA)?;
         let mut versions = transaction.open_table(VERSIONS)?;
         versions.insert(version, json)?;
         versions.retain_in(..(version + 1).saturating_sub(VERSIONS_KEPT), |_, _| false)?;
+        if let Some(config) = config {
+            let mut configs = transaction.open_table(CONFIGS)?;
+            configs.insert(version, config)?;
+            let oldest = configs.iter()?.rev().nth(CONFIGS_KEPT - 1).transpose()?.map(|(version, _)| version.value());
+            configs.retain_in(..oldest.unwrap_or(0), |_, _| false)?;
+        }
     }
     transaction.commit()?;
     Ok(())

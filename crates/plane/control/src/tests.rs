@@ -1,10 +1,10 @@
 //! Control over a data plane that serves nobody.
 
 mod access;
-mod api;
 mod care;
 mod crash;
 mod hosts;
+mod operations;
 mod racks;
 mod refusals;
 mod restart;

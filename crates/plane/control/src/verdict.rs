@@ -1,5 +1,9 @@
 //! How everything is, in one sentence: what is so, what it means, what to do.
 
+mod conditions;
+
+pub use conditions::{Condition, Conditions};
+
 use crate::Control;
 use crate::state::{PresentationRecord, State};
 use model::{
@@ -182,6 +186,12 @@ fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
     let name = disk.name.as_ref()?;
     let spoken_for = pools.iter().flat_map(PoolReport::members).any(|member| member.disk.as_ref() == Some(name));
     let pool_missing = pools.iter().any(|pool| pool.state == PoolState::Missing);
+    if let Some(health) = disk.health.as_ref().filter(|health| health.is_failing()) {
+        let meaning = health.complaints().join(", ");
+        let action = format!("replace it with blockyard disk replace {name} NEW --force");
+        let (severity, subject) = (Severity::Warning, format!("disk {name}"));
+        return Some(Problem { severity, subject, state: "failing".to_owned(), meaning, action });
+    }
     if spoken_for || pool_missing {
         return None;
     }

@@ -1,22 +1,25 @@
 //! How everything is, seen from above: what the data plane says, and what it cannot know.
 
-use crate::Control;
+mod single;
+
 use crate::change::disks::missing;
 use crate::change::{pools, volumes};
 use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord};
+use crate::{Control, State};
 use model::{
     ChapAlgorithm, Demand, DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, LatencyReport,
     MemberReport, Name, Network, Order, PoolReport, PoolState, PortalPolicy, PortalReport, PortalState, Refusal,
-    RefusedLogin, SessionDetail, SessionEnd, SessionReport, Size, SpareReport, VolumeCounters, VolumeId, VolumeName,
-    VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
+    RefusedLogin, SessionDetail, SessionEnd, SessionReport, Size, SpareReport, TaskReport, VolumeCounters, VolumeId,
+    VolumeName, VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
 /// A host, without its secrets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostReport {
     /// Its name.
     pub name: Name,
@@ -34,7 +37,7 @@ pub struct HostReport {
 }
 
 /// What is proven at a login, without secrets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProofReport {
     /// The CHAP name that the initiator must prove; none when it need not.
     pub chap_user: Option<String>,
@@ -49,7 +52,7 @@ pub struct ProofReport {
 }
 
 /// What holds for the logins of all hosts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthReport {
     /// The weakest hash function of CHAP that is spoken.
     pub weakest: ChapAlgorithm,
@@ -58,7 +61,7 @@ pub struct AuthReport {
 }
 
 /// A group of hosts that see the same volumes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostGroupReport {
     /// Its name.
     pub name: Name,
@@ -69,7 +72,7 @@ pub struct HostGroupReport {
 }
 
 /// A target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetReport {
     /// Its name among ours.
     pub name: Name,
@@ -80,7 +83,7 @@ pub struct TargetReport {
 }
 
 /// Who sees what, and what the host needs to know to see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PresentationReport {
     /// The volume.
     pub volume: VolumeName,
@@ -110,7 +113,7 @@ impl Control {
     /// All disks that are known, also those that were not found.
     pub async fn disks(&self) -> Result<Vec<DiskReport>, Refusal> {
         let mut disks = self.engine.disks(Order::Disks).await?;
-        let open: Vec<DiskName> = disks.iter().filter_map(|disk| disk.name.clone()).collect();
+        let open: BTreeSet<DiskName> = disks.iter().filter_map(|disk| disk.name.clone()).collect();
         let state = self.state();
         let lost = state.disks.iter().filter(|(name, _)| !open.contains(name));
         disks.extend(lost.map(|(name, record)| DiskReport {
@@ -124,10 +127,12 @@ impl Control {
             counters: DiskCounters::default(),
             spare: None,
             identity: record.identity.clone(),
+            health: None,
         }));
         for disk in &mut disks {
             let record = disk.name.as_ref().and_then(|name| state.disks.get(name));
             let spare = record.and_then(|record| record.spare.as_ref());
+            disk.health = disk.name.as_ref().and_then(|name| self.health.of(name));
             disk.spare = spare.map(|spare| SpareReport { pool: spare.pool.clone() });
         }
         disks.sort_by(|a, b| a.name.cmp(&b.name));
@@ -187,7 +192,7 @@ impl Control {
     /// All volumes that are known, also those whose file was not found.
     pub async fn volumes(&self) -> Result<Vec<VolumeReport>, Refusal> {
         let mut volumes = self.engine.volumes(Order::Volumes).await?;
-        let open: Vec<VolumeName> = volumes.iter().map(|volume| volume.name.clone()).collect();
+        let open: BTreeSet<VolumeName> = volumes.iter().map(|volume| volume.name.clone()).collect();
         let state = self.state();
         let lost = state.volumes.iter().filter(|(name, _)| !open.contains(name));
         volumes.extend(lost.map(|(name, record)| VolumeReport {
@@ -239,7 +244,9 @@ impl Control {
     #[must_use]
     pub fn targets(&self) -> Vec<TargetReport> {
         let state = self.state();
-        let shows = |name: &Name| state.presentations.iter().filter(|record| record.target == *name).count();
+        let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
+        state.presentations.iter().for_each(|record| *counts.entry(&record.target).or_default() += 1);
+        let shows = |name: &Name| counts.get(name).copied().unwrap_or_default();
         let report = |(name, record): (&Name, &crate::state::TargetRecord)| TargetReport {
             name: name.clone(),
             iqn: record.iqn.clone(),
@@ -251,8 +258,9 @@ impl Control {
     /// All presentations, by host and number.
     #[must_use]
     pub fn presentations(&self) -> Vec<PresentationReport> {
-        let state = self.state();
-        let mut all: Vec<_> = state.presentations.iter().map(|record| self.presentation_report(record)).collect();
+        let (state, portals) = (self.state(), self.portals());
+        let report = |record| PresentationReport::of(record, &state, &portals);
+        let mut all: Vec<_> = state.presentations.iter().map(report).collect();
         all.sort_by(|a, b| (&a.host, &a.target, a.lun).cmp(&(&b.host, &b.target, b.lun)));
         all
     }
@@ -289,6 +297,13 @@ impl Control {
         Ok(SessionEnd::CutOff)
     }
 
+    /// Commands that have no answer yet.
+    ///
+    /// *Errors*: the data plane is gone.
+    pub async fn tasks(&self) -> Result<Vec<TaskReport>, Refusal> {
+        self.engine.tasks(Order::Tasks).await
+    }
+
     /// How long commands of the volume took since it was opened.
     ///
     /// *Errors*: there is none of this name, or it is not open.
@@ -305,17 +320,22 @@ impl Control {
     }
 
     pub(crate) fn presentation_report(&self, record: &PresentationRecord) -> PresentationReport {
-        let state = self.state();
+        PresentationReport::of(record, &self.state(), &self.portals())
+    }
+}
+
+impl PresentationReport {
+    fn of(record: &PresentationRecord, state: &State, portals: &[PortalReport]) -> Self {
         let target = state.targets.get(&record.target).expect("a target with presentations is not removed");
         // The hosts of a group have their own.
         let host = state.hosts.get(&record.host);
-        let open = self.portals().into_iter().filter(|portal| portal.state == PortalState::Open);
+        let open = portals.iter().filter(|portal| portal.state == PortalState::Open);
         let open = open.map(|portal| (portal.address, state.portal_policy(portal.address)));
         let shown = |policy: &PortalPolicy| is_shown_in(&record.groups, policy.tag);
         let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.filter(|(_, policy)| shown(policy)).collect();
         only_fronts(&mut portals);
         portals.sort_by_key(|(_, policy)| policy.drained);
-        PresentationReport {
+        Self {
             volume: record.volume.clone(),
             volume_id: record.volume_id,
             host: record.host.clone(),

@@ -11,6 +11,8 @@ mod portals;
 mod questions;
 mod sessions;
 mod snapshots;
+mod tasks;
+mod traces;
 mod volumes;
 
 use crate::access::AccessView;
@@ -126,15 +128,18 @@ pub struct Facts {
 
 fn is_question(order: &Order) -> bool {
     use Order::{
-        CheckPool, Disks, DumpPool, EndConnection, EndSession, Latencies, NextEvents, NextRecorded, Pools, Portals,
-        Record, RefusedLogins, Session, Sessions, Snapshots, Status, StopRecording, Volumes,
+        Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, Latencies, NextEvents, NextRecorded, Pools,
+        Portals, Record, RefusedLogins, Session, Sessions, Snapshots, StartTrace, Status, StopRecording, StopTrace,
+        TakeTrace, Tasks, Trace, Volumes,
     };
     // A session may take its time to end; nothing else waits for that.
     let of_sessions = matches!(order, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
     let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
     let lists = matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins);
     let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });
-    looks || lists || of_sessions || records || matches!(order, Status | NextEvents)
+    // A trace changes nothing of its volume.
+    let traces = matches!(order, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
+    looks || lists || of_sessions || records || traces || matches!(order, Status | Activity | Tasks | NextEvents)
 }
 
 impl<W: World> Conductor<W> {

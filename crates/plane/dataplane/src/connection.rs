@@ -239,7 +239,7 @@ where
                 }
                 Notice::Join(joiner) => self.take_in(*joiner),
                 Notice::Leave { portal, gone } => {
-                    self.leave_portal(portal);
+                    self.leave_portal(portal, cx);
                     if self.machine.is_over() {
                         self.gone.push(gone);
                     }
@@ -251,6 +251,10 @@ where
                     let _ = self.machine.window().map(|(expected, maximum)| {
                         tell.send(CommandWindow { exp_cmd_sn: expected.0, max_cmd_sn: maximum.0 })
                     });
+                }
+                Notice::TellTasks { tell } => {
+                    // Whoever asked may have stopped to wait.
+                    let _ = tell.send(self.machine.standing());
                 }
                 Notice::MoveAway { within } => self.machine.request_logout(within, self.seat.world.now()),
                 Notice::AccessChanged { applied } => {

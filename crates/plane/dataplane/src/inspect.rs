@@ -6,11 +6,13 @@ use shard::{DiskOptions, World};
 use std::io;
 use volume::{BLOCK_BYTES, Contents};
 
-/// What is at `path`. Nothing is written, and nothing stays open.
+/// What is at `path`. Nothing is written, and nothing stays open. With `read_only` it need not be writable, and udev, which
+/// looks after whoever closes what could have been written, is left alone.
 ///
 /// *Errors*: it cannot be opened or read, is no disk, or something else holds it.
-pub async fn look_at<W: World>(world: &W, path: &str) -> Result<DiskReport, Refusal> {
-    let disk = open(world, path)?;
+pub async fn look_at<W: World>(world: &W, path: &str, read_only: bool) -> Result<DiskReport, Refusal> {
+    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };
+    let disk = world.open_disk(path, options).map_err(|error| unreadable(path, &error))?;
     let geometry = disk.geometry();
     let label = match volume::probe(&disk).await.contents {
         Contents::Blank => Label::None,
@@ -38,6 +40,7 @@ pub async fn look_at<W: World>(world: &W, path: &str) -> Result<DiskReport, Refu
         counters: DiskCounters::default(),
         spare: None,
         identity: identify(world, path),
+        health: None,
     })
 }
 

@@ -1,14 +1,13 @@
 //! How long commands take: a histogram for each operation, of fixed size, written by one shard and read by whoever asks.
-//!
-//! Its buckets are log-linear: eight to each doubling of the time, so that a value is known to an eighth of itself from a microsecond to a minute.
 
-use model::LatencyReport;
+use model::histogram::{BUCKETS, bucket_of};
+use model::{LatencyReport, Took};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The operations that are told apart, with their operation codes. What is not here is counted as the last one.
-const OPERATIONS: [(&str, &[u8]); 12] = [
+const OPERATIONS: [(&str, &[u8]); 13] = [
     ("READ (10)", &[0x28]),
     ("READ (16)", &[0x88]),
     ("WRITE (10)", &[0x2a]),
@@ -19,7 +18,8 @@ const OPERATIONS: [(&str, &[u8]); 12] = [
     ("COMPARE AND WRITE", &[0x89]),
     ("EXTENDED COPY", &[0x83, 0x84]),
     ("PERSISTENT RESERVE", &[0x5e, 0x5f]),
-    ("READ or WRITE (6), (12)", &[0x08, 0x0a, 0xa8, 0xaa]),
+    ("READ (6), (12)", &[0x08, 0xa8]),
+    ("WRITE (6), (12)", &[0x0a, 0xaa]),
     ("others", &[]),
 ];
 
@@ -39,25 +39,26 @@ const OPERATION_OF: [u8; 256] = {
     table
 };
 
-/// Buckets to each doubling, as a power of two.
-const STEPS_BITS: u32 = 3;
-const STEPS: usize = 1 << STEPS_BITS;
-/// Doublings above the first eight microseconds; what takes longer, more than a minute, is counted in the last bucket.
-const DOUBLINGS: usize = 24;
-const BUCKETS: usize = STEPS * DOUBLINGS;
-
-/// The histograms of the operations of which there was a command, 776 bytes each: a session uses three or four of them.
+/// The histograms of the operations of which there was a command, 792 bytes each: a session uses three or four of them.
 #[derive(Default)]
 pub struct Latencies([OnceLock<Box<Histogram>>; OPERATIONS.len()]);
 
 struct Histogram {
-    buckets: [AtomicU32; BUCKETS],
+    buckets: Buckets,
+    /// How often each bucket has come round: four billion commands are a few hours of a busy unit.
+    rounds: OnceLock<Box<Buckets>>,
     longest_us: AtomicU64,
+}
+
+type Buckets = [AtomicU32; BUCKETS];
+
+const fn zeros() -> Buckets {
+    [const { AtomicU32::new(0) }; BUCKETS]
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: [const { AtomicU32::new(0) }; BUCKETS], longest_us: AtomicU64::new(0) }
+        Self { buckets: zeros(), rounds: OnceLock::new(), longest_us: AtomicU64::new(0) }
     }
 }
 
@@ -66,11 +67,32 @@ impl Latencies {
     pub fn record(&self, operation_code: u8, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let histogram = self.0[usize::from(OPERATION_OF[usize::from(operation_code)])].get_or_init(Box::default);
-        let bucket = &histogram.buckets[bucket_of(us)];
-        bucket.store(bucket.load(Relaxed).saturating_add(1), Relaxed);
+        let number = bucket_of(us);
+        let bucket = &histogram.buckets[number];
+        let (count, is_round) = bucket.load(Relaxed).overflowing_add(1);
+        bucket.store(count, Relaxed);
+        if is_round {
+            histogram.come_round(number);
+        }
         if us > histogram.longest_us.load(Relaxed) {
             histogram.longest_us.store(us, Relaxed);
         }
+    }
+
+    /// How long commands took, by what they do.
+    pub fn took(&self) -> Took {
+        let mut took = Took::default();
+        for (histogram, (operation, _)) in self.0.iter().zip(OPERATIONS) {
+            let kind = match operation {
+                _ if operation.starts_with("READ ") => &mut took.reads,
+                _ if operation.starts_with("WRITE (") => &mut took.writes,
+                _ => &mut took.others,
+            };
+            if let Some(histogram) = histogram.get() {
+                kind.add(&histogram.counts());
+            }
+        }
+        took
     }
 
     /// The operations of which there was a command.
@@ -81,19 +103,25 @@ impl Latencies {
 }
 
 impl Histogram {
-    fn report(&self, operation: &str) -> Option<LatencyReport> {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| u64::from(bucket.load(Relaxed))).collect();
-        let commands: u64 = counts.iter().sum();
-        let longest_us = self.longest_us.load(Relaxed);
-        let within = |per_mille: u64| {
-            let wanted = (commands * per_mille).div_ceil(1000);
-            let mut seen = 0;
-            let bucket = counts.iter().position(|count| {
-                seen += count;
-                seen >= wanted
-            });
-            bucket.map_or(0, |bucket| last_of(bucket).min(longest_us))
+    #[cold]
+    fn come_round(&self, bucket: usize) {
+        self.rounds.get_or_init(|| Box::new(zeros()))[bucket].fetch_add(1, Relaxed);
+    }
+
+    fn counts(&self) -> model::Histogram {
+        let rounds = self.rounds.get();
+        let count = |(number, bucket): (usize, &AtomicU32)| {
+            let rounds = rounds.map_or(0, |rounds| rounds[number].load(Relaxed));
+            u64::from(rounds) << 32 | u64::from(bucket.load(Relaxed))
         };
+        model::Histogram::new(self.buckets.iter().enumerate().map(count))
+    }
+
+    fn report(&self, operation: &str) -> Option<LatencyReport> {
+        let counts = self.counts();
+        let commands = counts.commands();
+        let longest_us = self.longest_us.load(Relaxed);
+        let within = |per_mille| counts.within_us(per_mille).min(longest_us);
         (commands > 0).then(|| LatencyReport {
             operation: operation.to_owned(),
             commands,
@@ -105,41 +133,18 @@ impl Histogram {
     }
 }
 
-/// The bucket of so many microseconds.
-fn bucket_of(us: u64) -> usize {
-    let Some(doublings) = us.checked_ilog2().and_then(|log| log.checked_sub(STEPS_BITS)) else {
-        return usize::try_from(us).unwrap_or(BUCKETS - 1);
-    };
-    // The leading one of what is left stands for the doubling itself.
-    let step = (us >> doublings) as usize;
-    (doublings as usize * STEPS + step).min(BUCKETS - 1)
-}
-
-/// The most microseconds that are counted in a bucket.
-fn last_of(bucket: usize) -> u64 {
-    if bucket < 2 * STEPS {
-        return bucket as u64;
-    }
-    let (doublings, step) = (bucket / STEPS - 1, bucket % STEPS + STEPS);
-    ((step as u64 + 1) << doublings) - 1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn buckets_follow_each_other_and_are_an_eighth_wide_at_most() {
-        assert_eq!((0..16).map(bucket_of).collect::<Vec<_>>(), (0..16).collect::<Vec<_>>());
-        let mut us = 0;
-        for bucket in 0..BUCKETS - 1 {
-            let last = last_of(bucket);
-            assert!(last >= us && (last - us) * 8 <= us, "bucket {bucket}: {us} to {last}");
-            assert_eq!((bucket_of(us), bucket_of(last), bucket_of(last + 1)), (bucket, bucket, bucket + 1));
-            us = last + 1;
-        }
-        assert!(us > 60_000_000, "a minute has a bucket");
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    fn bucket_that_comes_round_goes_on_counting() {
+        let latencies = Latencies::default();
+        latencies.record(0x28, Duration::from_micros(5));
+        latencies.0[0].get().expect("was recorded").buckets[5].store(u32::MAX, Relaxed);
+        latencies.record(0x28, Duration::from_micros(5));
+        latencies.record(0x28, Duration::from_micros(5));
+        assert_eq!(latencies.took().reads.commands(), (1 << 32) + 1);
     }
 
     #[test]
@@ -160,6 +165,9 @@ mod tests {
             assert!((exact..=exact + exact / 8).contains(&told), "{told} for {exact}");
         }
         assert_eq!((told[1].p50_us, told[1].longest_us), (0, 100_000_000));
-        assert_eq!(std::mem::size_of::<Histogram>(), 776);
+        assert_eq!(std::mem::size_of::<Histogram>(), 792);
+        let took = latencies.took();
+        assert_eq!([&took.reads, &took.writes, &took.others].map(model::Histogram::commands), [1000, 0, 3]);
+        assert_eq!(took.all().commands(), 1003);
     }
 }

@@ -52,6 +52,8 @@ pub struct Limits {
     pub recordings_max: usize,
     /// Bytes of each that may wait to be written down; what comes beyond is not recorded.
     pub recording_bytes_max: usize,
+    /// Commands that the traces of all volumes together may keep: 56 bytes each.
+    pub traced_commands_max: u32,
     /// Events that may wait until somebody asks for them.
     pub events_max: usize,
     /// How long a login may take, in milliseconds.
@@ -88,6 +90,7 @@ impl Limits {
                 .unwrap_or(4 << 20),
             recordings_max: 4,
             recording_bytes_max: 8 << 20,
+            traced_commands_max: model::TRACE_COMMANDS_MAX,
             events_max: 1024,
             login_ms: 15_000,
             idle_ms: 15_000,

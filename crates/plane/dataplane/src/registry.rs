@@ -10,6 +10,7 @@ use crate::logins::{Bounds, Logins};
 use crate::recording::Tape;
 use iscsi::chap::Authentication;
 use iscsi::pdu::Isid;
+use iscsi::target::Standing;
 use iscsi::{IscsiName, SessionType};
 use model::{Balance, CommandWindow, ConnectionReport, ConnectionState, RefusedLogin};
 use shard::Time;
@@ -185,6 +186,11 @@ pub enum Notice {
     TellWindow {
         /// To whom.
         tell: Sender<CommandWindow>,
+    },
+    /// Say which commands have no answer yet.
+    TellTasks {
+        /// To whom.
+        tell: Sender<Vec<Standing>>,
     },
     /// The access table has changed. `applied` is dropped when the session goes by the new one.
     AccessChanged {

@@ -8,7 +8,7 @@ use crate::pool::OpenPool;
 use crate::reach::Units;
 use crate::recording::Recordings;
 use crate::registry::{LoginPlace, Registry};
-use crate::unit::{self, Done, Ran, Unit};
+use crate::unit::{self, Done, Ran, TraceRoom, Unit};
 use cache::CacheShard;
 use model::{EventCode, Host, Name, Raised, Subject, Target, Timestamp, VolumeId};
 use shard::mailbox::{self, Receiver, Sender};
@@ -52,6 +52,7 @@ pub struct Ticket<W: World> {
     pub stream_options: StreamOptions,
     events: Events,
     recordings: Recordings,
+    trace_room: TraceRoom,
     inbox: Receiver<Letter<W>>,
     peers: Vec<Sender<Letter<W>>>,
 }
@@ -62,6 +63,7 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
     let registry = Registry::new(limits);
     let events = Events::new(limits.events_max);
     let recordings = Recordings::new(limits.recordings_max);
+    let trace_room = TraceRoom::new(limits.traced_commands_max);
     let (peers, inboxes): (Vec<_>, Vec<_>) = (0..limits.shards).map(|_| mailbox::channel()).unzip();
     let ticket = |(index, inbox)| Ticket {
         index,
@@ -70,6 +72,7 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
         stream_options: stream_options.clone(),
         events: events.clone(),
         recordings: recordings.clone(),
+        trace_room: trace_room.clone(),
         inbox,
         peers: peers.clone(),
     };
@@ -104,6 +107,8 @@ pub struct Seat<W: World> {
     pub events: Events,
     /// What goes over the wire and is recorded, on all shards.
     pub recordings: Recordings,
+    /// What traces of units may keep, on all shards.
+    pub trace_room: TraceRoom,
     /// What the volumes of pools at home here share of memory, and of the way below.
     pub cache: CacheShard<W>,
     peers: Vec<Sender<Letter<W>>>,
@@ -134,6 +139,7 @@ impl<W: World> Seat<W> {
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
             events: ticket.events,
             recordings: ticket.recordings,
+            trace_room: ticket.trace_room,
             peers: ticket.peers,
         });
         world.spawn(seat.clone().answer_letters(ticket.inbox));

@@ -7,6 +7,7 @@ mod policy;
 mod reservations;
 mod sanitize;
 mod store;
+mod trace;
 
 pub use alone::{close_alone, open_alone, resize_alone};
 use copies::Neighbourhood;
@@ -17,22 +18,25 @@ use reservations::{Conflicts, PoolCatalog, ReservationKeeper};
 use sanitize::Sanitation;
 pub use sanitize::Spared;
 pub use store::Store;
+pub use trace::TraceRoom;
+use trace::{Ended, Tracer};
 
 use crate::latency::Latencies;
 use crate::seat::Seat;
 use block::IoError;
 use iscsi::TaskId;
 use model::{
-    Backend, LatencyReport, Size, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState,
-    WritePolicy,
+    Backend, CacheReport, LatencyReport, Size, VolumeActivity, VolumeCounters, VolumeId, VolumeName, VolumePolicy,
+    VolumeReport, VolumeState, WritePolicy,
 };
 use scsi::{
     Incoming, InitiatorPort, Kept, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement,
 };
 use shard::{Time, World};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -49,8 +53,9 @@ pub struct Unit<W: World> {
     world: W,
     meter: Rc<Meter>,
     latencies: Latencies,
-    /// Who reaches the unit.
-    nexuses: RefCell<BTreeSet<NexusId>>,
+    tracer: Tracer,
+    /// Who reaches the unit, by the names of their initiators.
+    nexuses: RefCell<BTreeMap<NexusId, String>>,
     policy: Cell<VolumePolicy>,
     conflicts: Conflicts,
     /// How many are there that need its content as it is.
@@ -111,11 +116,14 @@ pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     let written = command.data_out.len() as u64;
     let needed = if reads { None } else { needed_by(command.cdb, &unit.logical_unit.shape()) };
     let cdb = command.cdb;
+    let number = unit.tracer.begin();
     let outcome = unit.logical_unit.execute(nexus, command).await;
     if outcome.status == Status::ReservationConflict {
         unit.tell_of_conflict(nexus, cdb);
     }
-    Done { task, outcome, written, needed, clock, ended: metered.end() }
+    let ended = metered.end();
+    unit.trace_end(number, &Ended { nexus, cdb, clock, ended, written, outcome: &outcome });
+    Done { task, outcome, written, needed, clock, ended }
 }
 
 /// Runs a command that ends before anything else happens; `None` of one that may not, which has not begun then.
@@ -133,7 +141,10 @@ pub fn run_at_once<W: World>(unit: &Unit<W>, ran: &Ran) -> Option<Done> {
     if outcome.status == Status::ReservationConflict {
         unit.tell_of_conflict(nexus, command.cdb);
     }
-    Some(Done { task, outcome, written, needed, clock, ended: metered.end() })
+    let ended = metered.end();
+    let number = unit.tracer.begin();
+    unit.trace_end(number, &Ended { nexus, cdb: command.cdb, clock, ended, written, outcome: &outcome });
+    Some(Done { task, outcome, written, needed, clock, ended })
 }
 
 /// Answers a command for a unit that is not there any more.
@@ -168,9 +179,23 @@ impl<W: World> Unit<W> {
             }
         };
         let world = seat.world.clone();
-        let (meter, latencies, nexuses, policy, spared) = Default::default();
+        let (meter, latencies, tracer, nexuses, policy, spared) = Default::default();
         let conflicts = Conflicts::told_to(seat.events.clone());
-        Self { id, name, backend, logical_unit, store, world, meter, latencies, nexuses, policy, conflicts, spared }
+        Self {
+            id,
+            name,
+            backend,
+            logical_unit,
+            store,
+            world,
+            meter,
+            latencies,
+            tracer,
+            nexuses,
+            policy,
+            conflicts,
+            spared,
+        }
     }
 
     /// The unit's commands are counted by `meter`, with those of others.
@@ -200,7 +225,7 @@ impl<W: World> Unit<W> {
         incoming: Arc<Incoming>,
         read_only: bool,
     ) {
-        self.nexuses.borrow_mut().insert(nexus);
+        self.nexuses.borrow_mut().insert(nexus, initiator.name.clone());
         self.logical_unit.attach(nexus, initiator, Rc::new(port));
         self.logical_unit.set_incoming(nexus, incoming);
         self.logical_unit.set_read_only(nexus, read_only);
@@ -331,10 +356,42 @@ impl<W: World> Unit<W> {
         self.latencies.report()
     }
 
+    /// The tasks that wait for others before they begin.
+    pub fn waiting_tasks(&self) -> Vec<u32> {
+        self.logical_unit.waiting_tasks().into_iter().map(|tag| tag.0).collect()
+    }
+
+    /// What hosts have done with it.
+    fn activity(&self) -> VolumeActivity {
+        VolumeActivity {
+            name: self.name.clone(),
+            id: self.id,
+            counters: self.counters(),
+            policy: self.policy.get(),
+            cache: self.cache_report(),
+            took: self.latencies.took(),
+        }
+    }
+
+    fn cache_report(&self) -> Option<CacheReport> {
+        self.store.policed().map(|volume| policy::cache_report(&volume.counters()))
+    }
+
+    fn counters(&self) -> VolumeCounters {
+        let counted = self.logical_unit.statistics();
+        VolumeCounters {
+            reads: counted.reads,
+            writes: counted.writes,
+            read_bytes: counted.read_bytes,
+            written_bytes: counted.written_bytes,
+            errors: counted.errors,
+            conflicts: counted.conflicts,
+        }
+    }
+
     /// How the unit is.
     pub fn report(&self) -> VolumeReport {
         let geometry = block::BlockDevice::geometry(&*self.store);
-        let counted = self.logical_unit.statistics();
         VolumeReport {
             name: self.name.clone(),
             id: self.id,
@@ -342,22 +399,25 @@ impl<W: World> Unit<W> {
             block_bytes: geometry.block_bytes,
             backend: self.backend.clone(),
             state: VolumeState::Online,
-            counters: VolumeCounters {
-                reads: counted.reads,
-                writes: counted.writes,
-                read_bytes: counted.read_bytes,
-                written_bytes: counted.written_bytes,
-                errors: counted.errors,
-                conflicts: counted.conflicts,
-            },
+            counters: self.counters(),
             space: None,
             policy: self.store.policed().map(|_| self.policy.get()),
-            cache: self.store.policed().map(|volume| policy::cache_report(&volume.counters())),
+            cache: self.cache_report(),
             copy: None,
             reservation: self.reservation_report(),
             sanitize: self.sanitize_report(),
         }
     }
+}
+
+/// Of so many units is told at once what hosts have done with them: commands wait meanwhile.
+pub const ACTIVITIES_MAX: usize = 128;
+
+/// What hosts have done with units at home here: the next ones after this one, in the order of their identities.
+pub fn activities<W: World>(seat: &Seat<W>, after: Option<VolumeId>) -> Vec<VolumeActivity> {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let units = seat.units.borrow();
+    units.range((from, Bound::Unbounded)).take(ACTIVITIES_MAX).map(|(_, unit)| unit.activity()).collect()
 }
 
 /// The reports of all units at home here.

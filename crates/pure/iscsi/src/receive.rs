@@ -12,8 +12,10 @@ const PLACED_BYTES_MIN: usize = 8 << 10;
 /// After a payload of this size the next receive asks for little more than a header, so that the next
 /// large payload can be placed too.
 const BULK_BYTES_MIN: usize = 64 << 10;
-/// What the buffer offers at first, and after bulk.
+/// What the buffer offers once it was full, and after bulk.
 const OFFER_BYTES_MIN: usize = 4 << 10;
+/// What a new or idle connection offers: room for a login, a ping or a few commands.
+const OFFER_BYTES_IDLE: usize = 512;
 
 /// Which parts of a PDU carry a CRC32C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +144,7 @@ impl Receive {
             buffer: Vec::new(),
             start: 0,
             end: 0,
-            offer_bytes: OFFER_BYTES_MIN,
+            offer_bytes: OFFER_BYTES_IDLE,
             limits,
             stage: Stage::Header,
             header: [0; 48],
@@ -255,7 +257,7 @@ impl Receive {
     pub(crate) fn shrink(&mut self) {
         if self.start == self.end && !matches!(self.stage, Stage::Placing(_)) {
             (self.start, self.end) = (0, 0);
-            self.offer_bytes = OFFER_BYTES_MIN;
+            self.offer_bytes = OFFER_BYTES_IDLE;
             self.buffer = Vec::new();
         }
     }

@@ -24,6 +24,11 @@ pub(crate) struct Session<H, T> {
 }
 
 impl<H, T: Tagged> Session<H, T> {
+    /// The tasks that live.
+    pub(crate) fn tasks(&self) -> &Tasks<T> {
+        &self.tasks
+    }
+
     /// A session that expects `first` and has places for so many tasks of either kind.
     pub(crate) fn new(first: CmdSn, ordered_max: u32, immediate_max: u32) -> Self {
         let window = CommandWindow::new(first, ordered_max);

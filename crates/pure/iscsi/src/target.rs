@@ -26,3 +26,4 @@ pub use event::{
     TaskManagement, Verdict,
 };
 pub use session::{ConnectionFacts, Session};
+pub use task::{Stage, Standing};

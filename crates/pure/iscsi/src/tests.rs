@@ -6,6 +6,7 @@ mod data_out;
 mod digests;
 mod hostile;
 mod initiator;
+mod joined;
 mod login;
 mod lossy;
 mod ordering;

@@ -20,7 +20,7 @@ const ROOM_BYTES: usize = 4 << 20;
 /// Copied bytes from which nothing more is received: only answers that no task bounds (echoes, Rejects) come here.
 const FLOODED_FLAT_BYTES: usize = ROOM_FLAT_BYTES + (128 << 10);
 /// What an idle connection keeps of the contiguous run.
-const IDLE_BYTES: usize = 4 << 10;
+const IDLE_BYTES: usize = 512;
 
 /// The pieces of one vectored send.
 pub type Gathered<'a> = SmallVec<[IoSlice<'a>; 128]>;

@@ -148,6 +148,11 @@ impl<D: BlockDevice> Member<D> {
         self.believed_beside.set(true);
     }
 
+    /// True for a replacement, or a member that was added, until it is rebuilt: nothing that it had before counts.
+    pub(crate) fn is_filled_from_nothing(&self) -> bool {
+        matches!(self.state(), MemberState::Rebuilding { .. }) && !self.has_come_back()
+    }
+
     /// True for a device that was in the place before.
     pub(crate) fn has_come_back(&self) -> bool {
         self.believed_beside.get()

@@ -51,7 +51,7 @@ pub struct Outcome {
     /// The status.
     pub status: Status,
     /// Why, where the status is [`Status::CheckCondition`].
-    pub sense: Option<Sense>,
+    pub sense: Option<Box<Sense>>,
     /// The answer; the transport cuts it to what the initiator expects and reports residuals. A READ that
     /// ends with a medium error has the blocks before the bad one here.
     pub data_in: Rope,
@@ -67,7 +67,7 @@ impl Outcome {
     /// CHECK CONDITION for the reason in `sense`.
     #[must_use]
     pub fn check(sense: Sense) -> Self {
-        Self { status: Status::CheckCondition, sense: Some(sense), data_in: Rope::new() }
+        Self { status: Status::CheckCondition, sense: Some(Box::new(sense)), data_in: Rope::new() }
     }
 
     /// A status that says everything by itself.

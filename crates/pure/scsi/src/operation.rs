@@ -95,7 +95,18 @@ pub(crate) struct Offered {
 impl Offered {
     /// Every operation.
     pub const ALL: Self = Self { unmap: true, atomic: true, sanitize: true, key: true, removable: true };
+
+    /// The flags of operations that there are not.
+    fn missing(self) -> u16 {
+        let Self { unmap, atomic, sanitize, key, removable } = self;
+        let conditions =
+            [(unmap, UNMAPS), (atomic, ATOMIC), (sanitize, SANITIZES), (key, KEYED), (removable, REMOVABLE)];
+        conditions.into_iter().fold(0, |missing, (is_there, flag)| if is_there { missing } else { missing | flag })
+    }
 }
+
+/// Operations that not every unit has.
+const CONDITIONAL: u16 = UNMAPS | ATOMIC | SANITIZES | KEYED | REMOVABLE;
 
 /// One row of the table.
 #[derive(Debug)]
@@ -349,14 +360,7 @@ impl Operation {
 
     /// True when the operation exists for a unit that offers so much.
     pub fn is_known(&self, offered: Offered) -> bool {
-        if !self.has(UNMAPS | ATOMIC | SANITIZES | KEYED | REMOVABLE) {
-            return true;
-        }
-        (offered.unmap || !self.has(UNMAPS))
-            && (offered.atomic || !self.has(ATOMIC))
-            && (offered.sanitize || !self.has(SANITIZES))
-            && (offered.key || !self.has(KEYED))
-            && (offered.removable || !self.has(REMOVABLE))
+        !self.has(CONDITIONAL) || !self.has(offered.missing())
     }
 
     /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.

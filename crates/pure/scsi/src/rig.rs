@@ -257,7 +257,7 @@ pub(crate) fn run(unit: &LogicalUnit<Bench>, nexus: NexusId, cdb: &[u8], data: &
             if outcome.status == Status::ReservationConflict {
                 return outcome;
             }
-            let sense = outcome.sense.expect("what was judged to be refused is refused");
+            let sense = outcome.sense.as_deref().expect("what was judged to be refused is refused");
             let attention = sense.key == crate::SenseKey::UnitAttention || sense.key == crate::SenseKey::NotReady;
             assert!(attention || (sense.key, sense.code) == (refusal.key, refusal.code));
             outcome
@@ -282,7 +282,7 @@ pub(crate) fn good(outcome: Outcome) -> Vec<u8> {
 /// Key, code and qualifier of a command that ends with CHECK CONDITION.
 pub(crate) fn sense(outcome: &Outcome) -> (u8, u8, u8) {
     assert_eq!(outcome.status, Status::CheckCondition);
-    let Sense { key, code, .. } = outcome.sense.expect("CHECK CONDITION comes with sense");
+    let &Sense { key, code, .. } = outcome.sense.as_deref().expect("CHECK CONDITION comes with sense");
     (key as u8, code.0, code.1)
 }
 
@@ -293,8 +293,8 @@ pub(crate) fn refused(unit: &LogicalUnit<Bench>, cdb: &[u8], data: &[u8]) -> (u8
 /// Byte and bit that the sense of a refused command points at.
 pub(crate) fn pointed(unit: &LogicalUnit<Bench>, cdb: &[u8], data: &[u8]) -> (u16, Option<u8>) {
     let outcome = run(unit, HOST, cdb, data);
-    let field = outcome.sense.and_then(|sense| sense.field).expect("the sense points at a field");
-    assert_eq!(field.in_cdb, outcome.sense.expect("there is sense").code.0 == 0x24);
+    let field = outcome.sense.as_deref().and_then(|sense| sense.field).expect("the sense points at a field");
+    assert_eq!(field.in_cdb, outcome.sense.as_deref().expect("there is sense").code.0 == 0x24);
     (field.byte, field.bit)
 }
 

@@ -115,6 +115,12 @@ impl TaskSet {
         any
     }
 
+    /// The tasks that have not begun.
+    pub fn waiting(&self) -> Vec<TaskTag> {
+        let tasks = self.tasks.borrow();
+        tasks.places.iter().flatten().filter(|task| !task.begun).map(|task| task.claim.tag).collect()
+    }
+
     /// The nexuses that have a task.
     pub fn nexuses(&self) -> Vec<NexusId> {
         self.tasks.borrow().places.iter().flatten().map(|task| task.claim.nexus).collect()

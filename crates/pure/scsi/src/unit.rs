@@ -219,6 +219,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.establish(nexus, UnitAttention::LunsChanged);
     }
 
+    /// The tasks that wait for others before they begin.
+    #[must_use]
+    pub fn waiting_tasks(&self) -> Vec<TaskTag> {
+        self.tasks.waiting()
+    }
+
     /// What the unit has done since it came up.
     pub fn statistics(&self) -> Statistics {
         self.counters.statistics(self.device.geometry().block_bytes)

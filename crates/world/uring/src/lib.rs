@@ -24,7 +24,7 @@ mod world;
 
 pub use disk::Disk;
 pub use launch::{Shard, run, spawn_shard};
-pub use links::watch_addresses;
+pub use links::{addresses, watch_addresses};
 pub use net::{TcpListener, TcpStream};
 pub use options::{FilesLike, Io, Options};
 pub use stop::Stop;

@@ -12,6 +12,13 @@ use std::time::Duration;
 /// How often we look although nobody says that something has changed.
 const ROUND: Duration = Duration::from_secs(5);
 
+/// The addresses as they are now.
+///
+/// *Errors*: the operating system does not tell.
+pub fn addresses() -> io::Result<Vec<LocalAddress>> {
+    interface_addresses()
+}
+
 /// The addresses as they are now. `tell` is told of all of them whenever something about them has changed, on a thread of its
 /// own, until it says false.
 ///

@@ -1,13 +1,15 @@
 //! The catalogue of events. A number once given is never given again.
 
 use super::EventSeverity;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// The number of a sort of event, shown as `BY-E101`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^BY-E[0-9]{3}$"))]
 pub struct EventCode(u16);
 
 /// One line of the catalogue.
@@ -37,6 +39,8 @@ catalogue! {
     103 DISK_OUT           Info     "A member was taken out of its pool by an operator.";
     104 DISK_RETURNED      Info     "A member that was away is back in its place.";
     105 DISK_LEFT_OUT      Warning  "What a member holds is not what its pool has written last; it is not used.";
+    106 DISK_WEARS         Warning  "A disk says that it wears out or has replaced sectors.";
+    107 DISK_FAILING       Critical "A disk says that it fails, or cannot read what it holds.";
     111 SPARE_TOOK_OVER    Info     "A spare has taken the place of a lost member.";
     112 SPARE_NONE         Warning  "A member is lost, and no spare fits.";
     113 SPARE_REFUSED      Warning  "A spare could not take the place of a lost member.";
@@ -109,9 +113,17 @@ catalogue! {
     416 SANITIZE_REFUSED   Warning  "A host may not sanitize a volume, for snapshots would keep what it held.";
     417 KEY_LEFT_BEHIND    Warning  "Disks that were not there may hold the wrapped key of a volume that was erased by it.";
 
+    501 WEB_UNUSABLE       Warning  "The console cannot be served at an address.";
+    502 CERTIFICATE_ENDS   Warning  "The certificate of the console ends soon.";
+    503 LOGINS_FAIL        Warning  "Logins to the console fail again and again; somebody may guess a password.";
+    504 AUDIT_UNWRITABLE   Critical "What was changed could not be written down in the audit; changes are refused until it can.";
+    505 RECEIVER_AWAY      Warning  "A receiver of alerts or of the audit cannot be told; it is tried again.";
+    506 RECEIVER_BACK      Info     "A receiver of alerts or of the audit is told again.";
+
     901 NODE_STARTED       Info     "The daemon has started.";
     902 EVENTS_LOST        Warning  "More happened than could be written down.";
     903 CLOCK_STEPPED      Warning  "The system's clock was set, and locks and hours go by it.";
+    904 CONFIG_APPLIED     Info     "A configuration was applied or restored.";
 }
 
 crate::code::ascending!(CATALOGUE);

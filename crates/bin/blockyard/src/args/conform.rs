@@ -10,6 +10,13 @@ pub struct AimOptions {
     /// The unit: iscsi://HOST[:PORT]/TARGET[/LUN]
     #[arg(value_name = "URL")]
     pub url: String,
+    #[command(flatten)]
+    pub who: WhoOptions,
+}
+
+/// As whom a target is spoken to.
+#[derive(Clone, Debug, Args)]
+pub struct WhoOptions {
     /// The initiator's name [default: iqn.2026-11.io.blockyard:conform]
     #[arg(long, value_name = "IQN")]
     pub initiator: Option<String>,

@@ -1,8 +1,9 @@
 //! `blockyard disk …`
 
 use clap::{Subcommand, ValueEnum};
-use model::{DiskName, Name, Size};
-use std::path::PathBuf;
+use model::{DiskName, Name, Refusal, Size};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// What can be done with disks.
 #[derive(Debug, Subcommand)]
@@ -10,6 +11,12 @@ pub enum DiskCommand {
     /// List all disks, also those that were not found
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard disk list\n  blockyard disk list -o json")]
     List,
+    /// Find disks that this machine has and the array does not know, and tell which are free to take
+    #[command(after_help = "Those that are blank and in nobody's use are free. Each of the others says why it is not.
+
+Example:
+  blockyard disk find")]
+    Find,
     /// Know block devices, or files that stand for disks
     #[command(after_help = "Example:
   blockyard disk add /dev/disk/by-id/ata-ST12000-ZL2ABCDE
@@ -74,8 +81,9 @@ A healthy disk is replaced when that is said twice:
     Replace {
         /// The disk that failed
         disk: DiskName,
-        /// The disk that takes its place
-        replacement: DiskName,
+        /// The disk that takes its place, or the path of one that the array does not know yet
+        #[arg(value_name = "DISK")]
+        replacement: DiskGiven,
         /// Also when the disk is healthy, or the replacement holds something
         #[arg(long)]
         force: bool,
@@ -86,6 +94,32 @@ A healthy disk is replaced when that is said twice:
         #[arg(long)]
         wait: bool,
     },
+}
+
+/// A disk by its name, or by its path when the array does not know it yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskGiven {
+    Name(DiskName),
+    Path(PathBuf),
+}
+
+impl DiskGiven {
+    pub const fn name(&self) -> Option<&DiskName> {
+        if let Self::Name(name) = self { Some(name) } else { None }
+    }
+
+    pub fn path(&self) -> Option<&Path> {
+        if let Self::Path(path) = self { Some(path) } else { None }
+    }
+}
+
+impl FromStr for DiskGiven {
+    type Err = Refusal;
+
+    /// What has a slash is a path.
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        if text.contains('/') { Ok(Self::Path(text.into())) } else { text.parse().map(Self::Name) }
+    }
 }
 
 /// What can be done with spares.

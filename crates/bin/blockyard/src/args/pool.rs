@@ -1,6 +1,6 @@
 //! `blockyard pool …`
 
-use super::setting;
+use super::{DiskGiven, setting};
 use clap::{Subcommand, ValueEnum};
 use model::{DiskName, Level, Name, Size};
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ pub enum PoolCommand {
     Create {
         /// What to call it
         name: Name,
-        /// Its disks, see blockyard disk list
+        /// Its disks by name, see blockyard disk list; or by path, such as /dev/sdb
         #[arg(required = true, value_name = "DISK")]
-        disks: Vec<DiskName>,
+        disks: Vec<DiskGiven>,
         /// raid0, raid1, raid5, raid6 or raid10
         #[arg(long, value_name = "LEVEL")]
         level: Level,
@@ -99,9 +99,9 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.
     AddGroup {
         /// Which
         name: Name,
-        /// The disks of the group, see blockyard disk list
+        /// The disks of the group by name, see blockyard disk list; or by path
         #[arg(required = true, value_name = "DISK")]
-        disks: Vec<DiskName>,
+        disks: Vec<DiskGiven>,
         /// raid0, raid1, raid5, raid6 or raid10
         #[arg(long, value_name = "LEVEL")]
         level: Level,
@@ -126,8 +126,9 @@ more copy, and no space. RAID-0 and RAID-10 cannot: give the pool one more group
     AddMember {
         /// Which pool
         name: Name,
-        /// The disk, see blockyard disk list
-        disk: DiskName,
+        /// The disk by name, see blockyard disk list; or by path
+        #[arg(value_name = "DISK")]
+        disk: DiskGiven,
         /// The group, by the number that pool show gives it [default: the only one]
         #[arg(long, value_name = "N")]
         group: Option<u16>,
@@ -164,7 +165,7 @@ before its volumes serve again.")]
         name: Name,
         /// The disks of the log, best fast ones that keep what they have acknowledged without power
         #[arg(required = true, value_name = "DISK")]
-        disks: Vec<DiskName>,
+        disks: Vec<DiskGiven>,
         /// Take one disk for enough though the pool bears the loss of a disk
         #[arg(long)]
         yes: bool,
@@ -275,13 +276,17 @@ pub enum ScrubCommand {
     /// Begin to read and compare everything, while the pool serves
     #[command(after_help = "Example:
   blockyard pool scrub start tank
-  blockyard pool scrub start tank --repair")]
+  blockyard pool scrub start tank --repair
+  blockyard pool scrub start tank --wait")]
     Start {
         /// Which pool
         pool: Name,
         /// Put right parity and mirrors that disagree with the data, taking the data for true
         #[arg(long)]
         repair: bool,
+        /// Return when it has ended
+        #[arg(long)]
+        wait: bool,
     },
     /// End the scrub that runs
     #[command(after_help = "Example:\n  blockyard pool scrub stop tank")]

@@ -1,10 +1,16 @@
 //! `blockyard serve …`
 
+use crate::tune::Cpus;
 use clap::{Args, ValueEnum};
-use model::{Name, PortalAddress, Size};
+use model::{Name, PortalAddress, Refusal, Size, code};
 use serde::Deserialize;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use uring::FilesLike;
+
+/// The port of HTTPS where none is named.
+pub const WEB_PORT: u16 = 8443;
 
 /// What the daemon takes; each goes before the same fact in the configuration file.
 #[derive(Debug, Args)]
@@ -15,6 +21,9 @@ pub struct ServeOptions {
     /// How many cores to use [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub shards: Option<u16>,
+    /// Keep shards on these cores, such as 2-5, the first on the first; without --shards there is one for each
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<Cpus>,
     /// Where the state is kept [default: /var/lib/blockyard]
     #[arg(long, value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
@@ -27,6 +36,12 @@ pub struct ServeOptions {
     /// Where to serve iSCSI, an address with or without a port; may be repeated [default: 0.0.0.0:3260]
     #[arg(long = "portal", value_name = "ADDRESS")]
     pub portals: Vec<PortalAddress>,
+    /// Where to serve the console and the API over HTTPS, an address with a port; may be repeated [default: 127.0.0.1:8443]
+    #[arg(long = "web", value_name = "ADDRESS")]
+    pub web: Vec<WebListen>,
+    /// Serve neither console nor API over the network: the socket remains
+    #[arg(long, conflicts_with = "web")]
+    pub no_web: bool,
     /// How to drive disks and sockets [default: auto]
     #[arg(long, value_enum, value_name = "HOW")]
     pub io: Option<IoChoice>,
@@ -45,6 +60,45 @@ pub struct ServeOptions {
     /// What to log: error, warn, info, debug, trace, or a filter such as info,dataplane=debug [default: info]
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
+    /// The form of a line of the log: text, or json, an object with each fact under its name [default: text]
+    #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
+    pub log_form: Option<LogForm>,
+}
+
+/// The form of a line of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogForm {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one object in a line.
+    Json,
+}
+
+/// An address for HTTPS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct WebListen(pub SocketAddr);
+
+impl FromStr for WebListen {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let alone = || text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| SocketAddr::new(ip, WEB_PORT));
+        text.parse().or_else(|_| alone()).map(Self).map_err(|_| {
+            let message = format!("\"{text}\" is not an address to serve the console at");
+            Refusal::new(code::ADDRESS_INVALID, message, "write 10.0.0.1, 10.0.0.1:8443 or [fd00::1]:8443")
+        })
+    }
+}
+
+impl TryFrom<String> for WebListen {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
 }
 
 fn files_like(text: &str) -> Result<FilesLike, String> {

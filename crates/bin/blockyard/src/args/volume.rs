@@ -167,6 +167,34 @@ Example:
         /// Which
         name: VolumeName,
     },
+    /// Keep which commands hosts send to a volume, and when, for `blockyard lab replay`; without options show whether that is on
+    #[command(
+        after_help = "Kept are the last commands that have ended: when each began, how long it took, its CDB, which session sent it, its status
+and how much it moved. Nothing of what hosts read or write is kept. The file is for its owner alone.
+
+Example:
+  blockyard volume trace tank/db --start
+  blockyard volume trace tank/db
+  blockyard volume trace tank/db --out db.trace
+  blockyard volume trace tank/db --out db.trace --stop
+  blockyard volume trace tank/db --stop"
+    )]
+    Trace {
+        /// Which
+        name: VolumeName,
+        /// Keep them from now on
+        #[arg(long, conflicts_with_all = ["out", "stop"])]
+        start: bool,
+        /// How many, of 56 bytes of memory each [default: 65536]
+        #[arg(long, value_name = "N", requires = "start")]
+        commands: Option<u32>,
+        /// Write what is kept to this new file; - for standard output
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Keep none any more, and forget those that are kept
+        #[arg(long)]
+        stop: bool,
+    },
     /// Delete a volume and everything on it
     #[command(after_help = "Example:\n  blockyard volume delete tank/vm1 --yes")]
     Delete {

@@ -1,17 +1,19 @@
 //! `blockyard disk …`
 
+use super::newcomers::with_disk;
 use super::{Desk, known, or_dash};
 use crate::args::{DiskCommand, Light, SpareCommand};
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::{confirm, progress};
 use control::request::{Locate, NewDisk, NewSpare, Replace};
-use model::{DiskName, DiskReport, DiskState, PoolReport, Refusal, Size, code};
+use model::{BlockDeviceReport, DiskHealth, DiskName, DiskReport, DiskState, Name, PoolReport, Refusal, Size, code};
 use std::path::{Path, PathBuf};
 
 pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
     match command {
         DiskCommand::List => list(desk),
+        DiskCommand::Find => find(desk),
         DiskCommand::Add { paths, name, create } => add(desk, &paths, name, create),
         DiskCommand::Remove { disk } => {
             desk.client.delete(&format!("/disks/{disk}"))?;
@@ -34,7 +36,10 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
             desk.out.said(&format!("disk {disk} is a spare no more"))
         }
         DiskCommand::Replace { disk, replacement, force, yes, wait } => {
-            replace(desk, &disk, Replace { replacement, force, confirmed: yes }, wait)
+            let pool = with_disk(desk, &replacement, |replacement| {
+                replace(desk, &disk, Replace { replacement, force, confirmed: yes })
+            })?;
+            if wait { progress::judge(&progress::follow(&desk.client, &pool, !desk.out.is_quiet())?) } else { Ok(()) }
         }
     }
 }
@@ -56,6 +61,27 @@ fn list(desk: &Desk) -> Result<(), Failure> {
     };
     let header = &["DISK", "STATE", "POOL", "SIZE", "ERRORS", "SERIAL", "SLOT", "PATH"];
     desk.out.rows(&answer, &Rows { header, rows: disks.iter().map(row).collect() })
+}
+
+/// What could become a disk.
+fn find(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/block-devices", "block_devices")?;
+    let devices: Vec<BlockDeviceReport> = answer.decode()?;
+    let row = |device: &BlockDeviceReport| {
+        let attached = device.transport.map(|transport| transport.as_str());
+        vec![
+            device.state.as_str().to_owned(),
+            device.size.to_string(),
+            or_dash(attached),
+            or_dash(device.identity.model.as_ref()),
+            or_dash(device.identity.serial.as_ref()),
+            or_dash(device.identity.place()),
+            device.path.clone(),
+            or_dash(device.reason.as_ref()),
+        ]
+    };
+    let header = &["STATE", "SIZE", "BY", "MODEL", "SERIAL", "SLOT", "PATH", "WHY NOT"];
+    desk.out.rows(&answer, &Rows { header, rows: devices.iter().map(row).collect() })
 }
 
 /// All that is known of a disk.
@@ -85,9 +111,25 @@ fn show(desk: &Desk, name: &DiskName) -> Result<(), Failure> {
         ("path", Some(disk.path.clone())),
         ("stays", identity.stable_path.clone()),
         ("done", Some(done)),
+        ("health", disk.health.as_ref().map(health_of)),
     ];
     let lines = lines.into_iter().filter_map(|(what, text)| Some(format!("  {what:<7} {}\n", text?)));
     put(&format!("disk {name}: {}\n{}", state_of(&disk), lines.collect::<String>()))
+}
+
+/// What a disk says of its health, in one line.
+fn health_of(health: &DiskHealth) -> String {
+    let complaints = health.complaints();
+    let verdict = if complaints.is_empty() { "nothing to complain of".to_owned() } else { complaints.join(", ") };
+    let facts = [
+        health.temperature.map(|degrees| format!("{degrees} °C")),
+        health.power_on_hours.map(|hours| format!("{hours} hours")),
+        health.percent_used.map(|percent| format!("{percent} % of its life used")),
+        health.link_errors.filter(|&count| count > 0).map(|count| format!("{count} errors of its link")),
+    ];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let facts = if facts.is_empty() { String::new() } else { format!("; {}", facts.join(", ")) };
+    format!("{verdict}{facts} ({})", health.time)
 }
 
 fn locate(desk: &Desk, disk: &DiskName, light: Option<Light>, blink: Option<u64>) -> Result<(), Failure> {
@@ -142,7 +184,8 @@ fn add(desk: &Desk, paths: &[PathBuf], name: Option<DiskName>, create: Option<Si
     Ok(())
 }
 
-fn replace(desk: &Desk, disk: &DiskName, mut request: Replace, wait: bool) -> Result<(), Failure> {
+/// The disk is replaced; in which pool.
+fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, Failure> {
     let path = format!("/disks/{disk}/replace");
     let answer = match desk.client.post(&path, &request, "pool") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
@@ -161,7 +204,7 @@ fn replace(desk: &Desk, disk: &DiskName, mut request: Replace, wait: bool) -> Re
         pool.name
     );
     desk.out.done(&answer, &text)?;
-    if wait { progress::judge(&progress::follow(&desk.client, &pool.name, !desk.out.is_quiet())?) } else { Ok(()) }
+    Ok(pool.name)
 }
 
 /// The path from the root, since the daemon stands elsewhere. Links are kept: `/dev/disk/by-id` is the better name.

@@ -21,7 +21,7 @@ pub fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
         let events: Vec<Event> = answer.decode()?;
         Ok::<_, Failure>((answer, events))
     };
-    let (answer, events) = ask(("limit", limit.to_string()))?;
+    let (answer, events) = ask(("last", limit.to_string()))?;
     if !follow {
         return print(desk.out, &answer, &events);
     }

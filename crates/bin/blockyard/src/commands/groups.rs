@@ -33,7 +33,8 @@ pub fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
 fn change(desk: &Desk, name: &Name, change: &GroupChange) -> Result<(), Failure> {
     let answer = desk.client.patch(&format!("/groups/{name}"), change, "group")?;
     let group: HostGroupReport = answer.decode()?;
-    desk.out.done(&answer, &format!("group {name} is {}", joined(&group.hosts)))
+    let hosts = if group.hosts.is_empty() { "empty".to_owned() } else { joined(&group.hosts) };
+    desk.out.done(&answer, &format!("group {name} is {hosts}"))
 }
 
 fn list(desk: &Desk) -> Result<(), Failure> {

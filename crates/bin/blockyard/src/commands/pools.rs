@@ -6,12 +6,13 @@ mod grow;
 mod key;
 mod log;
 
+use super::newcomers::with_disks;
 use super::{Desk, joined, known, or_dash, pool_path};
 use crate::args::PoolCommand;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::{confirm, progress};
-use control::request::{AddGroup, AddMember, ImportPool, NewGroup, NewPool};
+use control::request::{AddGroup, ImportPool, NewGroup, NewPool};
 use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::fmt::Write;
 
@@ -19,12 +20,10 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::List => list(desk),
         PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, no_integrity, force } => {
-            let groups = share_out(level, chunk, no_integrity, &disks, groups)?;
-            let answer = desk.client.post(
-                "/pools",
-                &NewPool { name, groups, force, spares, spread: spread.is_some() },
-                "pool",
-            )?;
+            let answer = with_disks(desk, &disks, |disks| {
+                let groups = share_out(level, chunk, no_integrity, &disks, groups)?;
+                desk.client.post("/pools", &NewPool { name, groups, force, spares, spread: spread.is_some() }, "pool")
+            })?;
             let pool: PoolReport = answer.decode()?;
             let text = format!("pool {} created: {level} of {} disks, {}", pool.name, disks.len(), pool.size);
             desk.out.done(&answer, &text)?;
@@ -45,15 +44,17 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Pause { name } => care::pause(desk, &name),
         PoolCommand::Resume { name } => care::resume(desk, &name),
         PoolCommand::Scrub(command) => care::scrub(desk, command),
-        PoolCommand::AddGroup { name, disks, level, chunk, no_integrity, force } => {
+        PoolCommand::AddGroup { name, disks, level, chunk, no_integrity, force } => with_disks(desk, &disks, |disks| {
             let request = AddGroup { group: NewGroup { level, chunk, no_integrity, disks }, force };
             grow::add_group(desk, &name, &request)
-        }
+        }),
         PoolCommand::AddMember { name, disk, group, force, wait } => {
-            grow::add_member(desk, &name, &AddMember { disk, group, force }, wait)
+            grow::add_member(desk, &name, &disk, (group, force), wait)
         }
         PoolCommand::Grow { name, group } => grow::grow(desk, &name, group),
-        PoolCommand::AddLog { name, disks, yes, force } => log::add(desk, &name, disks, yes, force),
+        PoolCommand::AddLog { name, disks, yes, force } => {
+            with_disks(desk, &disks, |disks| log::add(desk, &name, disks, yes, force))
+        }
         PoolCommand::RemoveLog { name, lost, yes } => log::remove(desk, &name, lost, yes),
         PoolCommand::Export { name } => {
             desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;

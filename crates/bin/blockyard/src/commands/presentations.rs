@@ -36,6 +36,9 @@ pub fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failure> {
     // Each target once: a login finds all that it shows.
     let mut targets = BTreeSet::new();
     text.extend(seen.iter().filter(|seen| targets.insert(&seen.iqn)).map(connect::lines));
+    if seen.iter().any(|seen| seen.host.as_str() != EVERYONE) {
+        text += "\nMore, with multipath and what should be seen then: blockyard connect HOST --os linux\n";
+    }
     if seen.len() > 1 && seen.iter().all(|one| one.volume == seen[0].volume) {
         text += "\nThe host has several paths to one volume: it needs multipath (multipathd, MPIO).\n";
     }

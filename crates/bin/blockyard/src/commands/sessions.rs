@@ -1,5 +1,6 @@
 //! `blockyard session …`
 
+use super::new_file::NewFile;
 use super::{Desk, joined, latency, or_dash};
 use crate::args::SessionCommand;
 use crate::client::query;
@@ -8,9 +9,6 @@ use crate::output::Rows;
 use crate::progress::duration;
 use control::Summary;
 use model::{ConnectionReport, ConnectionState, Refusal, SessionDetail, SessionEnd, SessionReport, Size, code};
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 pub fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> {
@@ -51,26 +49,16 @@ fn said(value: Option<impl ToString>) -> Option<String> {
 fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<(), Failure> {
     let asked: Vec<_> = asked.iter().filter_map(|(key, value)| Some((*key, value.clone()?))).collect();
     let path = format!("/recording?{}", query(&asked));
-    let unwritable = |error: io::Error| {
-        let message = format!("{} cannot be written: {error}", to.display());
-        Refusal::new(code::IO_FAILED, message, "name a new file, in a folder that has room")
-    };
-    let is_stdout = to == Path::new("-");
-    let mut out = None;
+    let mut file = NewFile::at(to);
     let mut end = Vec::new();
     let saved = desk.client.fetch(&path, |bytes| {
-        if out.is_none() {
-            // Only now: what is refused leaves no file.
-            let file = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
-            out = Some(if is_stdout { Box::new(io::stdout()) as Box<dyn Write> } else { Box::new(file()?) });
-        }
+        file.put(bytes)?;
         end.extend_from_slice(bytes);
         end.drain(..end.len().saturating_sub(Summary::BYTES));
-        out.as_mut().map_or(Ok(()), |out| out.write_all(bytes).and_then(|()| out.flush()))
+        Ok(())
     });
-    match saved? {
-        Err(error) if is_stdout && error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-        saved => saved.map_err(unwritable)?,
+    if !file.is_saved(saved?)? {
+        return Ok(());
     }
     let Some(Summary { packets, lost }) = Summary::of(&end) else {
         let message = format!("the daemon went away; {} ends there", to.display());
@@ -82,7 +70,7 @@ fn record(desk: &Desk, to: &Path, asked: &[(&str, Option<String>)]) -> Result<()
         format!(", {lost} are missing: they came faster than they were written")
     };
     // On standard output is the file.
-    if is_stdout {
+    if file.is_stdout() {
         return Ok(());
     }
     desk.out.said(&format!("{packets} packets are in {}{missing}", to.display()))

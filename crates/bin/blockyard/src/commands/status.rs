@@ -17,7 +17,7 @@ pub fn status(desk: &Desk, check: bool) -> Result<(), Failure> {
     } else {
         put(&told(&status))?;
     }
-    if check && status.severity != Severity::Good { Err(Failure::Said) } else { Ok(()) }
+    if check && status.severity != Severity::Good { Err(Failure::NotGood) } else { Ok(()) }
 }
 
 /// The verdict, then what is wrong, then what there is.

@@ -2,6 +2,7 @@
 
 mod copy;
 mod reservations;
+mod trace;
 
 use super::disks::absolute;
 use super::{Desk, or_dash};
@@ -73,6 +74,12 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             desk.out.done(&answer, &format!("volume {name} has {}; {rescan}", volume.size))
         }
         VolumeCommand::Latency { name } => super::latency::of_volume(desk, &name),
+        VolumeCommand::Trace { name, start, commands, out, stop } => match (start, out) {
+            (true, _) => trace::start(desk, &name, commands),
+            (false, Some(out)) => trace::take(desk, &name, &out, stop),
+            (false, None) if stop => trace::stop(desk, &name),
+            (false, None) => trace::show(desk, &name),
+        },
         VolumeCommand::Delete { name, yes } => {
             confirm::destruction("volume", &name, yes)?;
             desk.client.delete(&format!("/volumes/{name}"))?;

@@ -35,6 +35,7 @@ fn config_file_goes_before_defaults_and_the_command_line_before_the_file() {
         busy_poll = true
         buffers = "1GiB"
         log = "debug"
+        log_form = "json"
 
         [[portal]]
         address = "10.0.0.1"
@@ -46,11 +47,23 @@ fn config_file_goes_before_defaults_and_the_command_line_before_the_file() {
     assert_eq!(config.settings.state_dir, Path::new("/srv/state"));
     assert_eq!(config.settings.node.as_str(), "right");
     assert_eq!((config.shards, config.io, config.buffers), (Some(4), IoChoice::Threads, Size::gib(1)));
+    assert_eq!(
+        (config.log_form, load("", &["--log-form", "json"]).expect("loads").log_form),
+        (LogForm::Json, LogForm::Json)
+    );
     assert!(config.busy_poll && !load("", &[]).expect("defaults").busy_poll);
     let portals: Vec<String> = config.settings.portals.iter().map(ToString::to_string).collect();
     assert_eq!(portals, ["10.0.0.1:3260", "[fd00::1]:3261"]);
     let config = load(text, &["--portal", "127.0.0.1:0"]).expect("loads");
     assert_eq!(config.settings.portals.len(), 1, "portals of the command line stand for all");
+}
+
+#[test]
+fn config_names_cores_and_the_command_line_others() {
+    let cpus = |arguments: &[&str]| load("cpus = \"0\"", arguments).expect("loads").cpus.map(|cpus| cpus.to_string());
+    assert_eq!(cpus(&[]).as_deref(), Some("0"));
+    assert_eq!(cpus(&["--shards", "1", "--cpus", "0"]).as_deref(), Some("0"));
+    assert_eq!(load("", &[]).expect("loads").cpus, None, "the kernel chooses unless told otherwise");
 }
 
 #[test]
@@ -61,6 +74,10 @@ fn config_that_is_nonsense_gets_one_sentence_with_its_line() {
         ("\nshards = \"two\"", "FILE line 2: invalid type: string \"two\", expected u16"),
         ("shards = -1", "FILE line 1: invalid value: integer `-1`, expected u16"),
         ("shards = 0", "0 shards serve nobody"),
+        ("cpus = \"0-\"", "FILE line 1: \"0-\" is no list of cores"),
+        ("cpus = 0", "FILE line 1: invalid type"),
+        ("cpus = \"0,60000\"", "not all cores of cpus 0,60000 are there"),
+        ("shards = 9\ncpus = \"0\"", "9 shards cannot be kept on the cores 0"),
         ("io = \"magic\"", "FILE line 1: unknown variant `magic`"),
         ("buffers = \"lots\"", "FILE line 1: \"lots\" is not a size"),
         ("silence = \"1s\"", "a silence of 1s is not possible"),
@@ -73,6 +90,9 @@ fn config_that_is_nonsense_gets_one_sentence_with_its_line() {
             "[[portal]]\naddress = \"10.0.0.1\"\n[[portal]]\naddress = \"10.0.0.1:3260\"",
             "portal 10.0.0.1:3260 is named twice",
         ),
+        ("[web]\nlisten = [\"here\"]", "FILE line 2: \"here\" is not an address to serve the console at"),
+        ("[web]\nkey = \"/k.pem\"", "certificate and key of [web] belong together"),
+        ("[web]\ncertificate = 1", "FILE line 2: invalid type"),
         (&whole[..30], "FILE line 2:"),
         (&whole[..40], "FILE line 3:"),
         ("\u{0}\u{1}\u{2}", "FILE line 1:"),
@@ -107,5 +127,33 @@ fn config_in_the_manual_loads_and_says_what_holds_without_it() {
     assert_eq!(written.settings.portals, defaults.settings.portals);
     assert_eq!(written.settings.disk_search, defaults.settings.disk_search);
     assert_eq!((written.io, written.buffers, written.log), (defaults.io, defaults.buffers, defaults.log));
-    assert_eq!(written.silence, defaults.silence);
+    assert_eq!((written.silence, written.log_form), (defaults.silence, defaults.log_form));
+}
+
+#[test]
+fn console_is_served_to_this_machine_unless_told_otherwise() {
+    let listens = |text: &str, arguments: &[&str]| {
+        let web = load(text, arguments).expect("loads").web;
+        web.map(|web| web.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+    };
+    let file = "[web]\nlisten = [\"10.0.0.1\", \"[fd00::1]:443\"]";
+    assert_eq!(listens("", &[]).as_deref(), Some("127.0.0.1:8443"));
+    assert_eq!(listens(file, &[]).as_deref(), Some("10.0.0.1:8443 [fd00::1]:443"));
+    assert_eq!(listens(file, &["--web", "127.0.0.1:0"]).as_deref(), Some("127.0.0.1:0"));
+    assert_eq!(listens(file, &["--no-web"]), None);
+    assert_eq!(listens("[web]\nlisten = []", &[]), None);
+}
+
+#[test]
+fn certificate_is_made_for_every_name_of_the_node_or_is_its_owners() {
+    let web =
+        load("node = \"left\"\n[web]\nlisten = [\"0.0.0.0\", \"10.9.8.7\"]", &[]).expect("loads").web.expect("a door");
+    let Source::Generated { names, folder } = web.source else { panic!("it is generated") };
+    assert_eq!(folder, Path::new("/var/lib/blockyard/web"));
+    for name in ["left", "localhost", "127.0.0.1", "::1", "10.9.8.7"] {
+        assert!(names.contains(name), "{name} is not in {names:?}");
+    }
+    assert!(!names.contains("0.0.0.0"));
+    let own = load("[web]\ncertificate = \"/c.pem\"\nkey = \"/k.pem\"", &[]).expect("loads").web.expect("a door");
+    assert_eq!(own.source, Source::Own { certificate: "/c.pem".into(), key: "/k.pem".into() });
 }

@@ -15,7 +15,7 @@ fn start_in_little_room(dir: &Path) -> Daemon {
     let daemon = Command::new("unshare")
         .args(["--mount", "--map-root-user", "sh", "-c", script, env!("CARGO_BIN_EXE_blockyard")])
         .args(["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"])
-        .args(["--node", "test", "--log", "off"])
+        .args(["--node", "test", "--log", "off", "--no-web"])
         .current_dir(dir)
         .stdin(Stdio::null())
         .spawn();

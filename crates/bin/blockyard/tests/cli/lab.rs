@@ -29,6 +29,11 @@ pub struct Outcome {
 
 impl Lab {
     pub fn new() -> Self {
+        Self::with_pace(Duration::from_millis(450))
+    }
+
+    /// As [`Lab::new`], with work that takes its time in steps of `pace`.
+    pub fn with_pace(pace: Duration) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let settings = Settings {
             state_dir: dir.path().join("state"),
@@ -44,16 +49,16 @@ impl Lab {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let store = Store::open(&settings.state_dir).expect("a store");
-                let listening = control::listen(&settings.socket).expect("a socket");
+                let listening = api::listen(&settings.socket).expect("a socket");
                 let mut fake = Fake::default();
                 fake.sessions = vec![session()];
                 fake.refused = vec![refused()];
                 fake.identities = racked(&settings.socket);
-                fake.pace = Duration::from_millis(450);
+                fake.pace = pace;
                 let (engine, _thread) = fake.start();
                 let control = Arc::new(Control::start(settings, store, engine).await.expect("starts"));
                 ready.send(()).expect("the test waits");
-                control::serve(control, listening, async move { drop(stopped.await) }).await.expect("serves");
+                api::serve(control, listening, async move { drop(stopped.await) }).await.expect("serves");
             });
         });
         is_ready.recv().expect("the daemon starts");

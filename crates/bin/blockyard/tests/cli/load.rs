@@ -3,6 +3,7 @@
 use crate::lab::Outcome;
 use crate::serve::ask;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const SCENARIO: &str = r#"
@@ -108,4 +109,62 @@ fn lab_explains_what_limits_a_point_and_says_what_it_cannot() {
     fs::write(out, kept.to_string()).expect("a run");
     let old = run(dir.path(), &["explain", out, "--only", "pace=rate"]);
     assert!(old.stdout.contains("limit    not shown") && old.stdout.contains("measure it again"), "{}", old.stdout);
+}
+
+/// A file of its own that is this build, whose daemon has further arguments.
+fn build_with(dir: &Path, name: &str, arguments: &str) -> String {
+    let path = dir.join(name);
+    let own = env!("CARGO_BIN_EXE_blockyard");
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in\n*' serve '*) exec {own} \"$@\" {arguments} ;;\n*) exec {own} \"$@\" ;;\nesac\n"
+    );
+    fs::write(&path, script).expect("a program");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a program");
+    path.to_str().expect("a text").to_owned()
+}
+
+#[test]
+fn lab_compares_two_builds_in_turn_and_sees_the_slower_one_only() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, out) = (dir.path().join("turns.toml"), dir.path().join("turns.json"));
+    let scenario = r#"
+        name = "turns"
+        title = "Turns"
+        rounds = 1
+        [base]
+        backing = "file"
+        unit = "4MiB"
+        depth = 4
+        warm_up = "20ms"
+        span = "250ms"
+        [[axis]]
+        name = "who"
+        values = [{ label = "ours" }, { label = "bare", peer = "bare" }]
+    "#;
+    fs::write(&file, scenario).expect("a scenario");
+    let (file, out) = (file.to_str().expect("a text"), out.to_str().expect("a text"));
+    // The same arguments, but files of this one take as long as a disk does.
+    let (same, slow) = (build_with(dir.path(), "same", ""), build_with(dir.path(), "slow", "--disks-like /=sata"));
+    let own = env!("CARGO_BIN_EXE_blockyard");
+    let told = run(dir.path(), &["compare", own, &slow, "--scenario", file, "--only", "who=ours", "--out", out]);
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    let iops = |said: &str| said.lines().find(|line| line.contains("Commands per second")).map(str::to_owned);
+    let said = iops(&told.stdout).expect("a ratio");
+    assert!(said.starts_with("ours\t") && said.contains("\tfaster: ") && said.contains(" of 6 rounds)"), "{said}");
+    let kept: ::lab::run::Run = serde_json::from_slice(&fs::read(out).expect("it is kept")).expect("a run");
+    assert!(kept.machine.facts["other build"].starts_with(&format!("{slow} (0.")), "{:?}", kept.machine.facts);
+    // Not this build beside itself, however often it is asked: one of many rounds may be fast by chance.
+    let turns = ["run", file, "--against", &same, "--rounds", "6", "--out", out];
+    assert_eq!(run(dir.path(), &turns).code, 0);
+    let told = run(dir.path(), &["compare", out, "--axis", "build", "--labels", "this", "other"]);
+    let said = iops(&told.stdout).expect("a ratio");
+    let ratio: f64 = said.split(": ").nth(1).and_then(|said| said.split(' ').next()?.parse().ok()).expect("a ratio");
+    assert!((0.5..2.0).contains(&ratio), "{said}");
+    let kept: ::lab::run::Run = serde_json::from_slice(&fs::read(out).expect("it is kept")).expect("a run");
+    let places: Vec<_> = kept.points.iter().map(|point| point.labels.values().cloned().collect::<Vec<_>>()).collect();
+    assert_eq!(places, [["this", "ours"], ["other", "ours"], ["this", "bare"]]);
+    let no_program = run(dir.path(), &["run", file, "--against", "/bin/true"]);
+    assert!(no_program.code == 1 && no_program.stderr.contains("/bin/true is no program"), "{}", no_program.stderr);
+    let no_scenario = run(dir.path(), &["compare", own, own]);
+    assert!(no_scenario.code == 1 && no_scenario.stderr.contains("--scenario FILE"), "{}", no_scenario.stderr);
 }

@@ -1,27 +1,37 @@
 //! The command line from outside: what it prints where, and how it ends.
 
+mod alerts;
+mod config;
+mod devices;
+mod elsewhere;
 mod encrypted;
+mod forward;
 mod full;
+mod golden;
 mod hostile;
 mod isns;
 mod lab;
 mod load;
 mod manual;
+mod rest;
 mod serve;
+mod steps;
+mod systemd;
+mod tune;
 
 use self::lab::{Lab, run_in};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn exit_codes_are_done_refused_usage_and_no_daemon() {
+fn exit_codes_are_done_usage_not_found_and_no_daemon() {
     let lab = Lab::new();
     assert_eq!(lab.run(&["pool", "list"]).code, 0);
-    assert_eq!(lab.run(&["pool", "show", "tank"]).code, 1);
+    assert_eq!(lab.run(&["pool", "show", "tank"]).code, 3);
     assert_eq!(lab.run(&["pool", "create"]).code, 2);
     let alone = run_in(lab.dir.path().to_path_buf(), &["pool", "list", "--socket", "nowhere"], &[]);
-    assert_eq!(alone.code, 3);
+    assert_eq!(alone.code, 6);
     assert_eq!(
         alone.stderr,
         "blockyard: no daemon answers at nowhere; start it with blockyard serve, or name its socket with --socket (BY-1808)\n"
@@ -41,11 +51,11 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             2,
             "\"10bananas\" is not a size; write a number of bytes or a number with a unit, such as 100GiB, 1.5TiB or 100GB (BY-1001)",
         ),
-        ("volume create tank/vm1 1MiB", 1, "there is a volume tank/vm1 already; choose another name (BY-1201)"),
-        ("volume create pond/vm1 1MiB", 1, "there is no pool pond; see blockyard pool list (BY-1102)"),
+        ("volume create tank/vm1 1MiB", 4, "there is a volume tank/vm1 already; choose another name (BY-1201)"),
+        ("volume create pond/vm1 1MiB", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
         (
             "volume resize tank/vm1 16MiB",
-            1,
+            4,
             "volume tank/vm1 has 32 MiB (33.6 MB) and does not shrink to 16 MiB (16.8 MB); give a larger size, or make a smaller volume and copy (BY-1501)",
         ),
         (
@@ -65,7 +75,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "pool create p2 --level raid6 d4 d5",
-            1,
+            4,
             "raid6 of 2 disks is not possible; give at least 4 disks or choose another level (BY-1401)",
         ),
         (
@@ -75,7 +85,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "pool create p2 --level raid1 d4 d5",
-            1,
+            4,
             "disk d4 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)",
         ),
         (
@@ -85,27 +95,27 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "pool destroy tank --yes",
-            1,
+            4,
             "pool tank has 1 volume; delete them first, see blockyard volume list (BY-1403)",
         ),
         (
             "pool destroy tank",
-            1,
+            4,
             "pool tank and everything on it would be gone; repeat with --yes if that is wanted (BY-1809)",
         ),
         (
             "volume delete tank/vm1",
-            1,
+            4,
             "volume tank/vm1 and everything on it would be gone; repeat with --yes if that is wanted (BY-1809)",
         ),
         (
             "disk add d0.img",
-            1,
+            4,
             "DIR/d0.img is known as disk d0; use that name, or remove it first with blockyard disk remove (BY-1309)",
         ),
         (
             "disk add nothing.img",
-            1,
+            4,
             "there is nothing at DIR/nothing.img; give the path of a block device or a regular file, or make one with --create SIZE (BY-1301)",
         ),
         (
@@ -115,22 +125,22 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "disk remove d9",
-            1,
+            3,
             "there is no disk d9; see blockyard disk list, or add it with blockyard disk add (BY-1101)",
         ),
         (
             "disk replace d0 d5",
-            1,
+            4,
             "disk d0 is healthy; name the disk that failed, or repeat with --force to replace a healthy one (BY-1306)",
         ),
         (
             "disk replace d0 d5 --force",
-            1,
+            4,
             "disk d0 is healthy, and pool tank would be without it until the rebuild has ended; repeat with --yes if that is wanted (BY-1809)",
         ),
         (
             "disk replace d0 d0",
-            1,
+            4,
             "disk d0 is healthy and in its place; name a free disk, or take it out first with blockyard disk fail d0 (BY-1306)",
         ),
         (
@@ -141,10 +151,10 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ("portal set 10.0.0.1 role=back", 1, "role cannot be \"back\"; write plain, front or data (BY-1010)"),
         (
             "portal drain 10.0.0.1",
-            1,
+            4,
             "no other portal of group 1 would take the sessions of 10.0.0.1:3260; add one with blockyard portal add, or resume one that is drained (BY-1704)",
         ),
-        ("portal drain 10.9.9.9", 1, "no portal has the address 10.9.9.9:3260; see blockyard portal list (BY-1107)"),
+        ("portal drain 10.9.9.9", 3, "no portal has the address 10.9.9.9:3260; see blockyard portal list (BY-1107)"),
         ("portal balance luck", 2, "sessions cannot be balanced by \"luck\"; write sessions or bytes (BY-1010)"),
         (
             "host add db --initiator web1",
@@ -153,7 +163,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "host add db --initiator iqn.2001-04.com.example:WEB",
-            1,
+            4,
             "initiator iqn.2001-04.com.example:web belongs to host web; present to that host, or remove it first with blockyard host remove (BY-1202)",
         ),
         (
@@ -177,9 +187,14 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             2,
             "\"nas\" is not the address of a server; write 10.0.0.5, 10.0.0.5:3205 or [fd00::5]:3205 (BY-1006)",
         ),
-        ("session show 7", 1, "there is no session 7; see blockyard session list (BY-1112)"),
-        ("session record 7 --to it", 1, "there is no session 7; see blockyard session list (BY-1112)"),
-        ("session kill 7 --now", 1, "there is no session 7; see blockyard session list (BY-1112)"),
+        (
+            "connect web --os linux",
+            3,
+            "nothing is presented to host web; present a volume to it first: blockyard present VOLUME web (BY-1106)",
+        ),
+        ("session show 7", 3, "there is no session 7; see blockyard session list (BY-1112)"),
+        ("session record 7 --to it", 3, "there is no session 7; see blockyard session list (BY-1112)"),
+        ("session kill 7 --now", 3, "there is no session 7; see blockyard session list (BY-1112)"),
         (
             "host add db",
             2,
@@ -187,7 +202,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "present tank/vm1 nobody",
-            1,
+            3,
             "there is no host nobody; see blockyard host list, or add it with blockyard host add (BY-1104)",
         ),
         (
@@ -198,20 +213,20 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ("present tank/vm1 web --lun 20000", 1, "LUN 20000 cannot be addressed; choose 0 to 16383 (BY-1008)"),
         (
             "unpresent tank/vm1 web",
-            1,
+            3,
             "host web does not see volume tank/vm1; see blockyard presentation list (BY-1106)",
         ),
-        ("disk spare add d0", 1, "disk d0 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)"),
-        ("disk spare remove d5", 1, "disk d5 is no spare; blockyard disk list shows which disks are (BY-1311)"),
+        ("disk spare add d0", 4, "disk d0 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)"),
+        ("disk spare remove d5", 4, "disk d5 is no spare; blockyard disk list shows which disks are (BY-1311)"),
         ("pool set tank rebuild=faster", 1, "rebuild cannot be \"faster\"; write idle, balanced or fast (BY-1010)"),
         ("pool set tank fast", 2, "\"fast\" is no setting; write it as KEY=VALUE, such as rebuild=fast (BY-1007)"),
-        ("pool scrub stop tank", 1, "no scrub of pool tank runs; start one with blockyard pool scrub start (BY-1109)"),
+        ("pool scrub stop tank", 3, "no scrub of pool tank runs; start one with blockyard pool scrub start (BY-1109)"),
         (
             "disk locate d0 on",
-            1,
+            4,
             "no light beside disk d0 is known; let its own light blink with blockyard disk locate d0 --blink (BY-1312)",
         ),
-        ("pool export pond", 1, "there is no pool pond; see blockyard pool list (BY-1102)"),
+        ("pool export pond", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
         (
             "volume create tank/x 1MiB --thin --stripe-unit 64KiB",
             1,
@@ -222,7 +237,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             1,
             "volume x has no pool to take its space from; name it POOL/VOLUME, or leave out --thin and the like (BY-1007)",
         ),
-        ("snapshot create tank/vm9 noon", 1, "there is no volume tank/vm9; see blockyard volume list (BY-1103)"),
+        ("snapshot create tank/vm9 noon", 3, "there is no volume tank/vm9; see blockyard volume list (BY-1103)"),
         (
             "snapshot create tank/vm1,tank/vm1 noon",
             1,
@@ -245,7 +260,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "snapshot delete tank/vm1@noon --yes",
-            1,
+            3,
             "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
         ),
         (
@@ -255,13 +270,13 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "volume rollback tank/vm1 noon",
-            1,
+            4,
             "what was written to volume tank/vm1 since noon would be gone; repeat with --yes if that is wanted (BY-1809)",
         ),
-        ("pool check pond", 1, "there is no pool pond; see blockyard pool list (BY-1102)"),
+        ("pool check pond", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
         (
             "volume set tank/vm1 --write-policy back",
-            1,
+            4,
             "volume tank/vm1 cannot be written back: pool tank has no log device; give it one with blockyard pool add-log tank DISK DISK, or choose back-volatile, which loses what was not flushed when the power fails (BY-1513)",
         ),
         (
@@ -327,7 +342,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "disks",
             ["disk", "list"].as_slice(),
-            "counters identity label logical_block_bytes name path physical_block_bytes size spare state",
+            "counters health identity label logical_block_bytes name path physical_block_bytes size spare state",
         ),
         (
             "pools",
@@ -431,7 +446,7 @@ fn rebuild_is_followed_to_its_end() {
     lab.furnish();
     lab.good(&["disk", "fail", "d1"]);
     let outcome = lab.run(&["status", "--check"]);
-    assert_eq!(outcome.code, 1);
+    assert_eq!(outcome.code, 7);
     assert!(
         outcome.stdout.starts_with("pool tank is degraded: replace the lost disk with blockyard disk replace d1 NEW\n")
     );
@@ -451,7 +466,7 @@ fn rebuild_is_followed_to_its_end() {
 #[test]
 fn recording_is_a_new_file_for_its_owner_alone_and_a_refusal_leaves_none() {
     let lab = Lab::new();
-    lab.bad(&["session", "record", "7", "--to", "it"], 1);
+    lab.bad(&["session", "record", "7", "--to", "it"], 3);
     assert!(!lab.dir.path().join("it").exists());
     assert_eq!(
         lab.good(&["session", "record", "1", "--to", "it", "--for", "1s", "--max", "1MiB"]),
@@ -465,6 +480,36 @@ fn recording_is_a_new_file_for_its_owner_alone_and_a_refusal_leaves_none() {
     let neither = lab.bad(&["session", "record", "--to", "other"], 2);
     assert!(neither.contains("were not provided"), "{neither}");
     lab.bad(&["session", "record", "1", "--from", "10.0.0.7", "--to", "other"], 2);
+}
+
+#[test]
+fn trace_is_begun_shown_taken_out_and_stopped() {
+    let lab = Lab::new();
+    lab.furnish();
+    let off = lab.good(&["volume", "trace", "tank/vm1"]);
+    assert!(off.contains("tank/vm1\tno\t-"), "{off}");
+    for options in [&["--stop"][..], &["--out", "it"], &["--out", "it", "--stop"]] {
+        let refused = lab.bad(&[&["volume", "trace", "tank/vm1"], options].concat(), 3);
+        assert!(refused.contains("is not traced"), "{refused}");
+    }
+    assert!(!lab.dir.path().join("it").exists(), "a refusal leaves no file");
+    lab.bad(&["volume", "trace", "tank/vm1", "--start", "--commands", "2000000"], 1);
+    lab.bad(&["volume", "trace", "tank/vm1", "--start", "--stop"], 2);
+    lab.bad(&["volume", "trace", "tank/vm1", "--commands", "9"], 2);
+    assert!(lab.bad(&["volume", "trace", "tank/none", "--start"], 3).contains("tank/none"));
+    let begun = lab.good(&["volume", "trace", "tank/vm1", "--start", "--commands", "9"]);
+    assert_eq!(begun, "volume tank/vm1 is traced: its last 9 commands are kept\n");
+    assert!(lab.bad(&["volume", "trace", "tank/vm1", "--start"], 4).contains("is traced already"));
+    let shown: Value = serde_json::from_str(&lab.good(&["-o", "json", "volume", "trace", "tank/vm1"])).expect("JSON");
+    assert_eq!((&shown["trace"]["is_on"], &shown["trace"]["commands_max"]), (&json!(true), &json!(9)));
+    lab.good(&["volume", "trace", "tank/vm1", "--out", "it"]);
+    let file = fs::read(lab.dir.path().join("it")).expect("the file");
+    assert_eq!(trace::parse(&file).expect("a trace").volume.to_string(), "tank/vm1");
+    let there = lab.bad(&["volume", "trace", "tank/vm1", "--out", "it", "--stop"], 1);
+    assert!(there.starts_with("it cannot be written: File exists"), "{there}");
+    // What could not be written down is kept.
+    lab.good(&["volume", "trace", "tank/vm1", "--out", "other", "--stop"]);
+    lab.bad(&["volume", "trace", "tank/vm1", "--stop"], 3);
 }
 
 #[test]

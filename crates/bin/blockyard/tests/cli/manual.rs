@@ -4,6 +4,7 @@ use crate::lab::Lab;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Runs the console blocks of `text` in `lab` and returns the text with what was really printed.
 fn rewritten(lab: &Lab, text: &str) -> String {
@@ -66,6 +67,7 @@ fn manual_shows_what_the_commands_print() {
     let text = fs::read_to_string(&path).expect("the manual");
     let lab = Lab::new();
     fs::write(lab.dir.path().join("web.secret"), "a secret of this host\n").expect("writes");
+    fs::write(lab.dir.path().join("alice.password"), "correct horse battery staple\n").expect("writes");
     let real = rewritten(&lab, &text);
     if std::env::var_os("BLOCKYARD_BLESS").is_some() {
         fs::write(&path, &real).expect("writes");
@@ -75,4 +77,15 @@ fn manual_shows_what_the_commands_print() {
         assert_eq!(written, real, "docs/operate/cli.md line {}; BLOCKYARD_BLESS=1 writes it anew", number + 1);
     }
     assert_eq!(text.lines().count(), real.lines().count());
+}
+
+/// `blockyard … --help | head -1`.
+#[test]
+fn help_that_nobody_reads_to_its_end_is_no_failure() {
+    for arguments in [&["--help"][..], &["serve", "--help"], &["--version"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = Command::new(env!("CARGO_BIN_EXE_blockyard")).args(arguments).stdout(writer).output().unwrap();
+        assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
 }

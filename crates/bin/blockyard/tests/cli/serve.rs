@@ -25,9 +25,14 @@ pub fn start(dir: &Path) -> Daemon {
 }
 
 fn start_node(dir: &Path, node: &str) -> Daemon {
+    start_with(dir, node, &["--no-web"])
+}
+
+pub fn start_with(dir: &Path, node: &str, more: &[&str]) -> Daemon {
     let daemon = Command::new(env!("CARGO_BIN_EXE_blockyard"))
         .args(["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"])
         .args(["--node", node, "--log", "warn"])
+        .args(more)
         .current_dir(dir)
         .stdin(Stdio::null())
         .spawn();
@@ -40,7 +45,7 @@ pub fn ask(dir: &Path, arguments: &[&str]) -> crate::lab::Outcome {
 
 pub fn wait_until_served(dir: &Path) {
     let begun = Instant::now();
-    while ask(dir, &["status"]).code == 3 {
+    while ask(dir, &["status"]).code == 6 {
         assert!(begun.elapsed() < PATIENCE, "the daemon did not start");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -57,6 +62,24 @@ pub fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
         assert!(begun.elapsed() < PATIENCE, "the daemon did not end");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn shards_stay_on_the_cores_that_are_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut daemon = start_with(dir.path(), "test", &["--no-web", "--cpus", "0"]);
+    wait_until_served(dir.path());
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.0.id())).expect("it runs");
+    let read = |task: &std::fs::DirEntry, file: &str| std::fs::read_to_string(task.path().join(file)).expect("it runs");
+    let shards: Vec<_> = tasks.flatten().filter(|task| read(task, "comm") == "shard-0\n").collect();
+    assert_eq!(shards.len(), 1);
+    assert!(read(&shards[0], "status").contains("\nCpus_allowed_list:\t0\n"));
+    let line = ask(dir.path(), &["tune", "show", "--no-headers", "--quiet"]);
+    assert_eq!(line.code, 0, "{}", line.stderr);
+    assert!(end(&mut daemon, Signal::TERM).success());
+    let sentence = ask(dir.path(), &["serve", "--cpus", "60000", "--state-dir", "state"]);
+    assert_eq!(sentence.code, 2);
+    assert!(sentence.stderr.starts_with("blockyard: not all cores of cpus 60000 are there; this machine has 0"));
 }
 
 #[test]
@@ -111,7 +134,7 @@ fn pool_of_another_machine_is_imported_when_that_has_let_go_of_it_or_is_told_to_
     assert_eq!(
         (refused.code, refused.stderr.as_str()),
         (
-            1,
+            4,
             "blockyard: pool \"tank\" was in use by node alpha, which did not let go of it and is silent now; if that node \
              is surely down, import the pool with --force (BY-1422)\n"
         )
@@ -141,10 +164,10 @@ fn daemon_is_alone_ends_well_and_comes_back_after_a_kill() {
     assert_eq!(ask(dir, &["host", "add", "web", "--initiator", "iqn.2001-04.com.example:web"]).code, 0);
 
     let second = ask(dir, &["serve", "--state-dir", "state", "--socket", "other", "--portal", "127.0.0.1:0"]);
-    assert_eq!(second.code, 1, "{}", second.stderr);
+    assert_eq!(second.code, 4, "{}", second.stderr);
     assert!(second.stderr.ends_with("(BY-1802)\n"), "{}", second.stderr);
     let third = ask(dir, &["serve", "--state-dir", "other", "--socket", "socket", "--portal", "127.0.0.1:0"]);
-    assert_eq!(third.code, 1, "{}", third.stderr);
+    assert_eq!(third.code, 4, "{}", third.stderr);
 
     assert!(!end(&mut daemon, Signal::KILL).success());
     assert!(dir.join("socket").exists(), "a killed daemon leaves its socket");
@@ -155,7 +178,7 @@ fn daemon_is_alone_ends_well_and_comes_back_after_a_kill() {
 
     assert!(end(&mut daemon, Signal::TERM).success(), "told to stop, it ends well");
     assert!(!dir.join("socket").exists());
-    assert_eq!(ask(dir, &["status"]).code, 3);
+    assert_eq!(ask(dir, &["status"]).code, 6);
 }
 
 #[test]

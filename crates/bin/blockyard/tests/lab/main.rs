@@ -1,5 +1,10 @@
 //! Points of the lab on real daemons: what a point says is what serves.
 
+mod connections;
+mod replay;
+mod reserved;
+mod spdk;
+
 use lab::drive::{self, Way};
 use lab::explain::{Explanation, Limit, explain};
 use lab::peer::{Means, Serving};
@@ -22,7 +27,7 @@ struct Stage {
 }
 
 fn means() -> Means {
-    Means { build: env!("CARGO_BIN_EXE_blockyard").into(), ..Means::default() }
+    Means { own: env!("CARGO_BIN_EXE_blockyard").into(), ..Means::default() }
 }
 
 /// A short point.

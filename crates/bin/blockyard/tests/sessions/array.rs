@@ -175,7 +175,8 @@ impl Array {
         self.try_order(order).await.unwrap()
     }
 
-    async fn try_order(&self, order: Order) -> Result<Report, Refusal> {
+    /// What an order was answered with, or the refusal.
+    pub async fn try_order(&self, order: Order) -> Result<Report, Refusal> {
         let (tell, told) = mailbox::channel();
         let call = Call::new(order, move |answer| drop(tell.send(answer)));
         assert!(self.orders.send(call).is_ok(), "the data plane runs");

@@ -6,6 +6,7 @@ use crate::node::furnished;
 use crate::{play, sessions_of};
 use control::request::{NewPortal, RemovePortal};
 use iscsi::initiator::Event;
+use iscsi::pdu::AsyncEvent;
 use iscsi::{CloseReason, LoginStatus};
 use model::{ConnectionState, PortalAddress, code};
 use shard::World;
@@ -101,7 +102,8 @@ fn portal_that_closes_takes_its_connections_and_leaves_the_session() {
         let mut second = first.another(&login, 1, 2, other).await.unwrap();
         second.write(5, 0x33).await;
         node.control.remove_portal(PortalAddress(other), RemovePortal { force: true }).await.unwrap();
-        second.until_closed().await;
+        let told = second.until_told_and_closed().await;
+        assert_eq!(told, AsyncEvent::ConnectionDropped { cid: 1, time2wait_s: 0, time2retain_s: 0 });
         assert_eq!(first.another(&login, 2, 3, portal()).await.unwrap().read(5).await, [0x33; 512]);
     });
 }

@@ -85,6 +85,8 @@ pub struct Host {
     world: Sim,
     waiting: usize,
     lun: u64,
+    /// Of the commands from now on.
+    pub attribute: TaskAttribute,
     tsih: Tsih,
 }
 
@@ -141,9 +143,15 @@ impl Host {
             other => panic!("heard {other:?} instead"),
         };
         self.machine.logout().unwrap();
+        assert_eq!(self.until_told_and_closed().await, AsyncEvent::SessionDropped { time2wait_s: 0, time2retain_s: 0 });
+        within
+    }
+
+    /// The one message that the target sends before it ends the connection.
+    pub async fn until_told_and_closed(&mut self) -> AsyncEvent {
         match self.until_closed().await[..] {
-            [Event::Async { event: AsyncEvent::SessionDropped { time2wait_s: 0, .. }, .. }] => within,
-            ref heard => panic!("the logout came to {heard:?}"),
+            [Event::Async { event, .. }] => event,
+            ref heard => panic!("heard {heard:?} instead"),
         }
     }
 
@@ -162,7 +170,15 @@ impl Host {
         let mut seed = [0; 32];
         world.random(&mut seed);
         let machine = Connection::new(Rc::new(login.config()), seed, world.now());
-        Self { machine, stream, world: world.clone(), waiting: 0, lun: 0, tsih: Tsih(0) }
+        Self {
+            machine,
+            stream,
+            world: world.clone(),
+            waiting: 0,
+            lun: 0,
+            attribute: TaskAttribute::Simple,
+            tsih: Tsih(0),
+        }
     }
 
     /// Takes what every new nexus is told first.
@@ -295,7 +311,7 @@ impl Host {
         let command = Command {
             lun: Lun(self.lun << 48),
             cdb: cdb.iter().copied().collect(),
-            attribute: TaskAttribute::Simple,
+            attribute: self.attribute,
             data_out: data_out.map(Into::into),
             data_in,
         };

@@ -27,6 +27,8 @@ mod portals;
 mod recording;
 mod reservations;
 mod sanitize;
+mod tasks;
+mod traces;
 
 use array::{Array, DISK_BLOCKS, OPEN};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};

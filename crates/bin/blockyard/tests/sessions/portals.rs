@@ -4,6 +4,7 @@ use crate::array::{OPEN, portal};
 use crate::host::{Host, Login};
 use crate::node::{Node, furnished};
 use control::request::{NewPortal, PortalGroupSettings, PortalSettings, RemovePortal};
+use iscsi::pdu::AsyncEvent;
 use model::{PortalAddress, PortalGroupTag, PortalPolicy, PortalRole, code};
 use shard::World;
 use sim::Sim;
@@ -170,7 +171,7 @@ fn portals_that_were_added_are_there_after_a_restart_and_go_when_they_are_remove
         assert_eq!(remove(portal(), true).await, Err(code::PORTAL_CONFIGURED));
         assert_eq!(remove(data(2), false).await, Err(code::PORTAL_IN_USE));
         assert_eq!(remove(data(2), true).await, Ok(()));
-        assert!(host.until_closed().await.is_empty());
+        assert_eq!(host.until_told_and_closed().await, AsyncEvent::SessionDropped { time2wait_s: 0, time2retain_s: 0 });
         assert_eq!(Host::follow(&sim, &Login::of(OPEN, 1), portal()).await.1, data(1));
         assert_eq!(remove(data(2), true).await, Err(code::PORTAL_UNKNOWN));
     });

@@ -1,10 +1,9 @@
 //! Persistent reservations: who may do what, type by type.
 
-use super::resets::{pair, told};
-use super::writes::cdb;
+use super::data::block_bytes;
+use super::resets::{pair, port, told};
 use crate::session::{Done, Session};
 use crate::{Aim, Finding, Found, ensure};
-use iscsi::pdu::Isid;
 
 const GOOD: u8 = 0;
 const CONFLICT: u8 = 0x18;
@@ -66,19 +65,25 @@ fn clear(session: &mut Session) -> Found {
     expect("CLEAR", &reserve_out(session, CLEAR, 0, HOLDER, 0)?, GOOD)
 }
 
-/// What the session can do with the unit.
-fn may(session: &mut Session) -> Found<May> {
+fn register_both(holder: &mut Session, beside: &mut Session) -> Found {
+    for (session, key) in [(holder, HOLDER), (beside, BESIDE)] {
+        session.ready()?;
+        expect("REGISTER", &reserve_out(session, REGISTER_AND_IGNORE, 0, 0, key)?, GOOD)?;
+    }
+    Ok(())
+}
+
+/// What the session can do with the unit's first block, of `block` bytes.
+fn may(session: &mut Session, block: u32) -> Found<May> {
     session.ready()?;
     let allowed = |what: &str, done: &Done| match done.status {
         GOOD => Ok(true),
         CONFLICT => Ok(false),
         status => Err(Finding::Wrong(format!("{what} ended with status {status}, sense {:x?}", done.sense))),
     };
-    let block = super::data::block_bytes(session)?;
-    let cdb_read = cdb(session, 0x28, block)?;
-    let read = session.read(&cdb_read, block)?;
-    let cdb_write = cdb(session, 0x2a, block)?;
-    let command = session.write_command(&cdb_write, block, false);
+    let of_one_block = |operation_code| [operation_code, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let read = session.read(&of_one_block(0x28), block)?;
+    let command = session.write_command(&of_one_block(0x2a), block, false);
     let written = write(session, &command, &vec![0; block as usize])?;
     Ok(May { read: allowed("READ (10)", &read)?, write: allowed("WRITE (10)", &written)? })
 }
@@ -86,21 +91,18 @@ fn may(session: &mut Session) -> Found<May> {
 /// Under a reservation of the type, somebody beside who is registered may do the one, and a stranger the other.
 fn matrix(aim: &Aim, kind: u8, registered: May, stranger: May) -> Found {
     let [mut holder, mut beside] = pair(aim)?;
-    let mut third = Session::login(aim, |config| config.isid = Isid([0x80, 0, 0, 0, 0x70, 3]))?;
-    third.ready()?;
+    let mut third = port(aim, 3)?;
+    let block = block_bytes(&mut third)?;
     clear(&mut holder)?;
     let result = (|| {
-        for (session, key) in [(&mut holder, HOLDER), (&mut beside, BESIDE)] {
-            session.ready()?;
-            expect("REGISTER", &reserve_out(session, REGISTER_AND_IGNORE, 0, 0, key)?, GOOD)?;
-        }
+        register_both(&mut holder, &mut beside)?;
         expect("RESERVE", &reserve_out(&mut holder, RESERVE, kind, HOLDER, 0)?, GOOD)?;
         for (who, session, due) in [
             ("the holder", &mut holder, ALL),
             ("a registrant", &mut beside, registered),
             ("a stranger", &mut third, stranger),
         ] {
-            let may = may(session)?;
+            let may = may(session, block)?;
             ensure(may == due, || format!("{who} has {may:?}, and {due:?} is due"))?;
         }
         Ok(())
@@ -144,13 +146,13 @@ pub(super) fn exclusive_access_all(aim: &Aim) -> Found {
 pub(super) fn preempt(aim: &Aim) -> Found {
     let [mut holder, mut beside] = pair(aim)?;
     clear(&mut holder)?;
-    for (session, key) in [(&mut holder, HOLDER), (&mut beside, BESIDE)] {
-        session.ready()?;
-        expect("REGISTER", &reserve_out(session, REGISTER_AND_IGNORE, 0, 0, key)?, GOOD)?;
-    }
-    expect("RESERVE", &reserve_out(&mut holder, RESERVE, WRITE_EXCLUSIVE, HOLDER, 0)?, GOOD)?;
-    expect("PREEMPT", &reserve_out(&mut beside, PREEMPT, WRITE_EXCLUSIVE, BESIDE, HOLDER)?, GOOD)?;
-    let result = told(&mut holder, 0x2a, Some(5));
-    let cleared = beside.ready().and_then(|()| clear(&mut beside));
-    result.and(cleared)
+    let result = (|| {
+        register_both(&mut holder, &mut beside)?;
+        expect("RESERVE", &reserve_out(&mut holder, RESERVE, WRITE_EXCLUSIVE, HOLDER, 0)?, GOOD)?;
+        expect("PREEMPT", &reserve_out(&mut beside, PREEMPT, WRITE_EXCLUSIVE, BESIDE, HOLDER)?, GOOD)?;
+        told(&mut holder, 0x2a, Some(5))
+    })();
+    // Who holds it now depends on how far that came.
+    let cleared = [beside, holder].map(|mut session| session.ready().and_then(|()| clear(&mut session)));
+    result.and_then(|()| cleared.into_iter().collect())
 }

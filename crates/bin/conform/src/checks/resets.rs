@@ -8,12 +8,14 @@ use iscsi::pdu::{Isid, R2t, TargetPdu, TaskFunction, TaskFunctionOutcome};
 
 /// Two sessions of different ports, both ready.
 pub(super) fn pair(aim: &Aim) -> Found<[Session; 2]> {
-    let login = |number: u8| {
-        let mut session = Session::login(aim, |config| config.isid = Isid([0x80, 0, 0, 0, 0x70, number]))?;
-        session.ready()?;
-        Ok(session)
-    };
-    Ok([login(1)?, login(2)?])
+    Ok([port(aim, 1)?, port(aim, 2)?])
+}
+
+/// A session of a port of its own, ready. Its ISID differs early and late: some targets look at a part.
+pub(super) fn port(aim: &Aim, number: u8) -> Found<Session> {
+    let mut session = Session::login(aim, |config| config.isid = Isid([0x80, 0, 0, number, 0x70, number]))?;
+    session.ready()?;
+    Ok(session)
 }
 
 /// A write that waits for its data: what it is asked for.

@@ -1,14 +1,17 @@
 //! Files and disks themselves: the line that targets are compared with.
 
 use crate::load::{Content, Due, Source};
+use crate::replay::{self, Kind, Score, Script};
 use anyhow::{Context, Result, ensure};
-use block::{BlockDevice, Extent, Lba};
+use block::{BlockDevice, Buf, Extent, IoError, Lba, Written};
 use shard::{DiskOptions, Signal, World};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The block size that devices are opened with: every one of ours can.
 const BLOCK_BYTES: u32 = 512;
+/// Bytes of zeros that are written at once.
+const ZEROS_BYTES: usize = 1 << 20;
 
 /// Opens each of `paths`.
 pub(super) fn open<W: World>(world: &W, paths: &[String]) -> Result<Vec<Rc<W::Disk>>> {
@@ -73,6 +76,90 @@ pub(super) async fn drive<W: World>(world: &W, disk: Rc<W::Disk>, source: Source
                 let seen = shared.ended.get();
                 shared.room.until(|| shared.ended.get() != seen).await;
             }
+        }
+    }
+}
+
+/// What the commands of a replay share.
+struct Stage {
+    script: RefCell<Script>,
+    /// What was written since the last flush.
+    written: RefCell<Option<Written>>,
+    ended: Cell<u64>,
+    room: Signal,
+}
+
+/// Does the steps of `script` when they are due, each as a task of its own; how each went, when the last has ended.
+pub(super) async fn play<W: World>(world: &W, disk: Rc<W::Disk>, script: Script) -> Result<Vec<Score>> {
+    let stage = Rc::new(Stage {
+        script: RefCell::new(script),
+        written: RefCell::default(),
+        ended: Cell::new(0),
+        room: Signal::default(),
+    });
+    loop {
+        let due = stage.script.borrow_mut().next(world.now());
+        match due {
+            replay::Due::Now(index) => {
+                let (stage, disk, inside) = (stage.clone(), disk.clone(), world.clone());
+                world.spawn(async move {
+                    let well = stage.step(&*disk, index).await.is_ok();
+                    stage.script.borrow_mut().ended(index, inside.now(), well);
+                    stage.ended.set(stage.ended.get() + 1);
+                    stage.room.raise();
+                });
+            }
+            replay::Due::At(then) => world.sleep_until(then).await,
+            replay::Due::Over if stage.script.borrow().under_way() == 0 => {
+                let stage = Rc::into_inner(stage).context("a command holds on to its replay")?;
+                return Ok(stage.script.into_inner().scores());
+            }
+            replay::Due::Full | replay::Due::Over => {
+                let seen = stage.ended.get();
+                stage.room.until(|| stage.ended.get() != seen).await;
+            }
+        }
+    }
+}
+
+impl Stage {
+    async fn step(&self, disk: &impl BlockDevice, index: usize) -> Result<(), IoError> {
+        let step = self.script.borrow().step(index);
+        let block = u64::from(disk.geometry().block_bytes);
+        let extent = Extent::new(step.offset / block, step.bytes / block);
+        match step.kind {
+            Kind::Read => disk.read(extent).await.map(drop),
+            Kind::Write => {
+                let data = self.script.borrow().data(index);
+                self.note(disk.write(extent.start, data.freeze()).await?);
+                if step.flag { self.flush(disk).await } else { Ok(()) }
+            }
+            Kind::WriteSame if step.flag => disk.discard(extent).await.map(|written| self.note(written)),
+            Kind::WriteSame => {
+                for from in (step.offset..step.offset + step.bytes).step_by(ZEROS_BYTES) {
+                    let len = (step.offset + step.bytes - from).min(ZEROS_BYTES as u64);
+                    self.note(disk.write(Lba(from / block), Buf::zeroed(len as usize).freeze()).await?);
+                }
+                Ok(())
+            }
+            Kind::Sync => self.flush(disk).await,
+        }
+    }
+
+    fn note(&self, written: Written) {
+        let all = match self.written.take() {
+            Some(before) => before.and(written),
+            None => written,
+        };
+        self.written.replace(Some(all));
+    }
+
+    /// What was written until now survives power loss.
+    async fn flush(&self, disk: &impl BlockDevice) -> Result<(), IoError> {
+        let written = self.written.take();
+        match written {
+            Some(written) => disk.flush(written).await.map(drop),
+            None => Ok(()),
         }
     }
 }

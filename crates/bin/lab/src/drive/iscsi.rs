@@ -1,10 +1,13 @@
 //! A session of our own initiator.
 
+mod play;
+
+use super::bundle::{self, Line};
 use super::wire::{Carrier, Machine, carry, turn};
 use crate::load::{Content, Op, Source};
 use ::iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use ::iscsi::login::{InitiatorAuth, InitiatorConfig};
-use ::iscsi::pdu::{Isid, Lun, Residual, TaskAttribute};
+use ::iscsi::pdu::{Cid, Isid, Lun, Residual, TaskAttribute};
 use ::iscsi::{DigestOffer, Gathered, IscsiName, TaskId};
 use anyhow::{Context, Result, bail, ensure};
 use block::{Buf, Rope};
@@ -41,6 +44,8 @@ pub struct Login {
     pub auth: InitiatorAuth,
     /// Both digests are required, or none is used.
     pub digests: bool,
+    /// Connections of the session.
+    pub connections: u32,
     /// Commands under way at once.
     pub depth: u32,
 }
@@ -50,10 +55,14 @@ pub(super) struct Session<W: World> {
     stream: W::Stream,
     speaker: Speaker,
     blocks: u64,
+    /// As many as the session has beside this one may have.
+    connections_max: u16,
+    /// Those.
+    others: Vec<Line<W::Stream, Speaker>>,
 }
 
 /// The protocol, and which command each task is.
-struct Speaker {
+pub(super) struct Speaker {
     machine: Connection,
     lun: Lun,
     block_bytes: u32,
@@ -68,6 +77,7 @@ impl<W: World> Session<W> {
             match Self::log_in_at(world, login, portal).await? {
                 Ok(mut session) => {
                     session.read_capacity(world).await?;
+                    session.join(world, login, portal).await?;
                     return Ok(session);
                 }
                 Err(elsewhere) => {
@@ -89,26 +99,42 @@ impl<W: World> Session<W> {
         let digest = if login.digests { DigestOffer::Required } else { DigestOffer::Never };
         (config.offer.header_digest, config.offer.data_digest) = (digest, digest);
         let mut config = Config::new(config);
-        config.tasks_max = (login.depth + TASKS_SPARE).min(0xfffe);
+        config.login.offer.connections_max = u16::try_from(login.connections).unwrap_or(u16::MAX);
+        config.tasks_max = (login.depth + TASKS_SPARE).min(0xfffe / login.connections.max(1)).max(1);
         let mut random = [0; 32];
         world.random(&mut random);
         let machine = Connection::new(Rc::new(config), random, world.now());
         let lun = Lun(scsi::Lun::of(login.lun).0);
         let speaker = Speaker { machine, lun, block_bytes: 0, under_way: Vec::new() };
-        let mut session = Self { stream, speaker, blocks: 0 };
-        let until = world.now() + ANSWER_LIMIT;
-        loop {
-            match session.speaker.machine.poll_event() {
-                Some(Event::FullFeature(_)) => return Ok(Ok(session)),
-                Some(Event::Moved(elsewhere)) => return Ok(Err(elsewhere)),
-                Some(Event::Closed(reason)) => bail!("no login at {portal}: {reason:?}"),
-                Some(_) => {}
-                None => {
-                    ensure!(world.now() < until, "no login at {portal} within {ANSWER_LIMIT:?}");
-                    turn(world, &session.stream, &mut session.speaker, Some(until)).await?;
-                }
-            }
+        let mut session = Self { stream, speaker, blocks: 0, connections_max: 0, others: Vec::new() };
+        Ok(match session.speaker.enter(world, &session.stream, portal).await? {
+            Ok(connections_max) => Ok(Self { connections_max, ..session }),
+            Err(elsewhere) => Err(elsewhere),
+        })
+    }
+
+    /// The session has as many connections as `login` says, all of them to `portal`.
+    async fn join(&mut self, world: &W, login: &Login, portal: SocketAddr) -> Result<()> {
+        let (allowed, asked) = (self.connections_max, login.connections);
+        let target = &login.target;
+        ensure!(
+            asked <= u32::from(allowed),
+            "{target} allows {allowed} connections to a session, and {asked} were asked for (connections = {asked})"
+        );
+        for cid in 1..asked as u16 {
+            let stream = world.connect(portal, StreamOptions::default()).await;
+            let stream = stream.with_context(|| format!("no connection to {portal}"))?;
+            let mut random = [0; 32];
+            world.random(&mut random);
+            let machine = self.speaker.machine.join(Cid(cid), random, world.now());
+            let machine = machine.context("the session is over before it has all of its connections")?;
+            let mut carrier = Speaker { machine, under_way: Vec::new(), ..self.speaker };
+            let entered = carrier.enter(world, &stream, portal).await;
+            let entered = entered.with_context(|| format!("connection {} of the session", cid + 1))?;
+            ensure!(entered.is_ok(), "{portal} sends connections of one session to several portals");
+            self.others.push(Line { stream, carrier });
         }
+        Ok(())
     }
 
     /// Asks for the capacity, past the unit attentions that await a new nexus.
@@ -131,7 +157,7 @@ impl<W: World> Session<W> {
     }
 
     /// A command alone, from its beginning to its end.
-    async fn execute(&mut self, world: &W, cdb: [u8; 16], data_in: DataIn) -> Result<Completion> {
+    pub async fn execute(&mut self, world: &W, cdb: [u8; 16], data_in: DataIn) -> Result<Completion> {
         let (cdb, attribute) = (SmallVec::from_buf(cdb), TaskAttribute::Simple);
         let command = Command { lun: self.speaker.lun, cdb, attribute, data_out: None, data_in };
         self.speaker.machine.submit(command).ok().context("the session takes no command")?;
@@ -156,7 +182,9 @@ impl<W: World> Session<W> {
         let mut all = Vec::new();
         while (all.len() as u64) < len {
             let piece = PIECE_BYTES.min(len - all.len() as u64);
-            let cdb = transfer(READ_16, from + all.len() as u64, piece as u32, self.speaker.block_bytes);
+            let block_bytes = self.speaker.block_bytes;
+            let lba = (from + all.len() as u64) / u64::from(block_bytes);
+            let cdb = transfer(READ_16, lba, piece as u32 / block_bytes);
             let done = self.execute(world, cdb, DataIn::Into(Buf::zeroed(piece as usize))).await?;
             ensure_good(&done)?;
             let data = done.data_in.filter(|data| data.len() as u64 == piece).context("a read brought too little")?;
@@ -167,7 +195,12 @@ impl<W: World> Session<W> {
 
     /// Carries the commands of `source`.
     pub async fn drive(&mut self, world: &W, source: &mut Source) -> Result<u64> {
-        carry(world, &self.stream, &mut self.speaker, source).await
+        if self.others.is_empty() {
+            return carry(world, &self.stream, &mut self.speaker, source).await;
+        }
+        let first = Line { stream: &self.stream, carrier: &mut self.speaker };
+        let others = self.others.iter_mut().map(|line| Line { stream: &line.stream, carrier: &mut line.carrier });
+        bundle::carry::<W, _>(world, &mut std::iter::once(first).chain(others).collect::<Vec<_>>(), source).await
     }
 
     /// The session has ended as sessions should.
@@ -182,6 +215,28 @@ impl<W: World> Session<W> {
 }
 
 impl Speaker {
+    /// The login has succeeded, and gives how many connections the session may have; or it was sent to another portal.
+    async fn enter<W: World>(
+        &mut self,
+        world: &W,
+        stream: &W::Stream,
+        portal: SocketAddr,
+    ) -> Result<Result<u16, String>> {
+        let until = world.now() + ANSWER_LIMIT;
+        loop {
+            match self.machine.poll_event() {
+                Some(Event::FullFeature(agreed)) => return Ok(Ok(agreed.connections_max)),
+                Some(Event::Moved(elsewhere)) => return Ok(Err(elsewhere)),
+                Some(Event::Closed(reason)) => bail!("no login at {portal}: {reason:?}"),
+                Some(_) => {}
+                None => {
+                    ensure!(world.now() < until, "no login at {portal} within {ANSWER_LIMIT:?}");
+                    turn(world, stream, self, Some(until)).await?;
+                }
+            }
+        }
+    }
+
     /// The next command that has ended.
     fn completion(&mut self) -> Result<Option<Completion>> {
         loop {
@@ -225,7 +280,8 @@ impl Machine for Speaker {
 impl Carrier for Speaker {
     fn submit(&mut self, op: Op, content: Content) -> Result<()> {
         let operation = if op.write { WRITE_16 } else { READ_16 };
-        let cdb = transfer(operation, op.offset, op.bytes, self.block_bytes);
+        let lba = op.offset / u64::from(self.block_bytes);
+        let cdb = transfer(operation, lba, op.bytes / self.block_bytes);
         let (data_out, data_in) = match content {
             Content::Write(data) => (Some(Rope::from(data)), DataIn::None),
             Content::Keep => (None, DataIn::Into(Buf::zeroed(op.bytes as usize))),
@@ -246,6 +302,10 @@ impl Carrier for Speaker {
         self.machine.is_held()
     }
 
+    fn handle_window_moved(&mut self) {
+        self.machine.handle_window_moved();
+    }
+
     fn poll_end(&mut self) -> Result<Option<(Op, bool, Option<Buf>)>> {
         let Some(done) = self.completion()? else { return Ok(None) };
         let place = (done.task.bits() & 0xffff) as usize;
@@ -257,11 +317,12 @@ impl Carrier for Speaker {
     }
 }
 
-fn transfer(operation: u8, offset: u64, bytes: u32, block_bytes: u32) -> [u8; 16] {
+/// A CDB of 16 bytes with an address and a number of blocks.
+fn transfer(operation: u8, lba: u64, blocks: u32) -> [u8; 16] {
     let mut cdb = [0; 16];
     cdb[0] = operation;
-    cdb[2..10].copy_from_slice(&(offset / u64::from(block_bytes)).to_be_bytes());
-    cdb[10..14].copy_from_slice(&(bytes / block_bytes).to_be_bytes());
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
     cdb
 }
 

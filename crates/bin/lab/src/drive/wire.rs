@@ -37,6 +37,8 @@ pub(super) trait Carrier: Machine {
     fn is_held(&self) -> bool {
         false
     }
+    /// Another connection of the session has perhaps heard of a wider window.
+    fn handle_window_moved(&mut self) {}
 }
 
 /// Sends what waits; returns when something was received, the peer is gone, or it is `until`.

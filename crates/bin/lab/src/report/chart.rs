@@ -205,8 +205,7 @@ pub fn quantity(label: &str) -> Option<f64> {
 fn remarks(run: &Run, figure: &Figure, shown: &[&Measured]) -> Vec<String> {
     let mut remarks = figure.notes.clone();
     if figure.form == Form::Heat {
-        let how =
-            "The darker a cell, the more commands took so long; solid line: the median, dashed: the 99th percentile.";
+        let how = "The fuller the colour of a cell, the more commands took so long; solid line: the median, dashed: the 99th percentile.";
         remarks.push(how.into());
     }
     let mut reasons: Vec<(&str, Vec<&Measured>)> = Vec::new();

@@ -35,7 +35,8 @@ pub fn svg(chart: &Chart<'_>, alone: bool) -> String {
         Form::Lines | Form::Bars => {
             for panel in &chart.panels {
                 let frame = Frame::of(panel.extent(), chart.figure.log_y, y + 20.0);
-                frame.draw(&mut body, &caption(panel.measure));
+                let log = if chart.figure.log_y { ", log scale" } else { "" };
+                frame.draw(&mut body, &format!("{}{log}", caption(panel.measure)));
                 match chart.figure.form {
                     Form::Bars => bars::draw(&mut body, chart, panel, &slots, &frame),
                     Form::Lines | Form::Heat => lines::draw(&mut body, chart, panel, &slots, &frame),

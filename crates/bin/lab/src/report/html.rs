@@ -11,7 +11,9 @@ use crate::compare::{self, Row};
 use crate::figure::{Form, Measure};
 use crate::machine;
 use crate::papers::PAPERS;
+use crate::point::Build;
 use crate::run::{Latency, Run};
+use crate::scenario::BUILD;
 use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE_STYLE: &str = include_str!("page.css");
@@ -35,13 +37,15 @@ pub fn page(runs: &[Run]) -> String {
             head.style(draw::STYLE);
         });
         html.element("body", &[], |body| {
-            body.leaf("h1", &[], &title);
-            contents(body, runs);
-            for (index, run) in runs.iter().enumerate() {
-                section(body, runs, index, run);
-            }
-            comparisons(body, runs);
-            body.element("section", &[], beside::others);
+            body.element("main", &[], |main| {
+                main.leaf("h1", &[], &title);
+                contents(main, runs);
+                for (index, run) in runs.iter().enumerate() {
+                    section(main, runs, index, run);
+                }
+                comparisons(main, runs);
+                main.element("section", &[], beside::others);
+            });
         });
     });
     format!("<!DOCTYPE html>\n{}", page.finish())
@@ -75,7 +79,9 @@ fn headed(runs: &[Run], index: usize) -> String {
 fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
     let scenario = &run.scenario;
     body.element("section", &[("id", &format!("run-{index}"))], |section| {
-        section.leaf("h2", &[], &headed(runs, index));
+        // The page of one run has its title already.
+        let alone = format!("Scenario {}", scenario.name);
+        section.leaf("h2", &[], &if runs.len() > 1 { headed(runs, index) } else { alone });
         let samples: usize = run.points.iter().map(|point| point.samples.len()).sum();
         let told = format!(
             "Scenario {}, begun {}: points: {}, rounds asked for: {}, samples: {samples}. Lines and bars show the median of the \
@@ -97,7 +103,9 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
             section.leaf("p", &[("class", &"bad")], &format!("{errors} commands ended with an error; they are in no figure."));
         }
         if !scenario.notes.is_empty() {
-            section.element("ul", &[], |list| scenario.notes.iter().for_each(|note| list.leaf("li", &[], note)));
+            section.element("ul", &[], |list| {
+                scenario.notes.iter().for_each(|note| list.element("li", &[], |item| prose(item, note)));
+            });
         }
         let stem = stem(runs, index);
         section.element("p", &[], |p| {
@@ -109,11 +117,15 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
         });
         for (number, figure) in scenario.figures.iter().enumerate() {
             let chart = Chart::of(run, figure, &PAPERS);
-            section.leaf("h3", &[("id", &format!("figure-{index}-{number}"))], &figure.title);
+            // The drawing shows its title; the heading is for who finds their way by headings.
+            let named: [(&str, &dyn std::fmt::Display); 2] =
+                [("id", &format!("figure-{index}-{number}")), ("class", &"unseen")];
+            section.leaf("h3", &named, &figure.title);
             section.element("figure", &[("tabindex", &0), ("aria-label", &figure.title)], |place| place.append(&Markup::made(draw::svg(&chart, false))));
             folded(section, "The figure as a table", |inside| values(inside, &chart));
             beside::draw(section, run, &chart);
         }
+        builds(section, run);
         limits::draw(section, run);
         folded(section, "The machine", |inside| {
             table(inside, "Where it was measured", &["", ""], |rows| {
@@ -123,6 +135,27 @@ fn section(body: &mut Markup, runs: &[Run], index: usize, run: &Run) {
             });
         });
     });
+}
+
+/// Text whose parts between backquotes are code.
+fn prose(body: &mut Markup, text: &str) {
+    for (index, part) in text.split('`').enumerate() {
+        match index % 2 {
+            0 => body.text(part),
+            _ => body.leaf("code", &[], part),
+        }
+    }
+}
+
+/// This build beside the other one, where two were measured in turn.
+fn builds(body: &mut Markup, run: &Run) {
+    let measures: BTreeSet<Measure> = run.scenario.figures.iter().flat_map(|figure| figure.measures.clone()).collect();
+    let measures: Vec<Measure> = measures.into_iter().collect();
+    let [this, other] = [Build::This, Build::Other].map(|build| build.to_string());
+    if let Ok(rows) = compare::labels(run, BUILD, &this, &other, &measures) {
+        body.leaf("h3", &[], "This build through the other, measured in turn");
+        compared(body, &rows);
+    }
 }
 
 fn folded(body: &mut Markup, summary: &str, inside: impl FnOnce(&mut Markup)) {
@@ -135,7 +168,7 @@ fn folded(body: &mut Markup, summary: &str, inside: impl FnOnce(&mut Markup)) {
 /// A table that scrolls by itself where it is too wide, by keys too.
 fn table(body: &mut Markup, caption: &str, heads: &[&str], rows: impl FnOnce(&mut Markup)) {
     let scrolling: [(&str, &dyn std::fmt::Display); 4] =
-        [("class", &"wide"), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
+        [("class", &"wide"), ("tabindex", &0), ("role", &"group"), ("aria-label", &caption)];
     body.element("div", &scrolling, |wide| {
         wide.element("table", &[], |table| {
             table.leaf("caption", &[], caption);

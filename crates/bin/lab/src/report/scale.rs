@@ -19,6 +19,9 @@ pub enum Scale {
     },
 }
 
+/// As many powers of ten have room beside an axis.
+const DECADES_MAX: f64 = 7.0;
+
 impl Scale {
     /// From zero to a round number that leaves room above every value.
     pub fn from_zero(values: impl Iterator<Item = f64>) -> Self {
@@ -61,7 +64,7 @@ impl Scale {
             Self::Log { low, high } => {
                 let decades = (high / low).log10();
                 let of_a_decade: &[f64] = if decades < 2.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-                let every = (decades / wanted as f64).ceil().max(1.0) as usize;
+                let every = (decades / DECADES_MAX).ceil().max(1.0) as usize;
                 let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
                 let ticks = (first..=last)
                     .step_by(every)
@@ -109,7 +112,7 @@ mod tests {
         assert_eq!(Scale::from_zero([3.0, 87_000.0].into_iter()).ticks(4), [0.0, 50_000.0, 100_000.0]);
         assert_eq!(Scale::Linear { low: 0.0, high: 1.0 }.ticks(5), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
         assert_eq!(Scale::Log { low: 8.0, high: 300.0 }.ticks(4), [10.0, 20.0, 50.0, 100.0, 200.0]);
-        assert_eq!(Scale::Log { low: 1.0, high: 1e6 }.ticks(4), [1.0, 100.0, 10_000.0, 1_000_000.0]);
+        assert_eq!(Scale::Log { low: 1.0, high: 1e10 }.ticks(4), [1.0, 100.0, 1e4, 1e6, 1e8, 1e10]);
         let written = [0.0, 0.25, 950.0, 20_000.0, 1.25e6, 2e9].map(short);
         assert_eq!(written, ["0", "0.25", "950", "20k", "1.25M", "2G"]);
     }

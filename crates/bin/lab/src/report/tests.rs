@@ -186,3 +186,42 @@ fn page_says_what_limits_each_point_that_was_metered() {
     }
     assert!(told.iter().any(|text| text.starts_with("the initiator's thread ran 97 % of the time")), "{told:?}");
 }
+
+/// What axe found once, in headless Chromium, and does not find any more.
+#[test]
+fn page_can_be_walked_without_seeing_it() {
+    let run = synthetic::run();
+    let text = html::page(&[run.clone(), run]);
+    let document = parsed(&text);
+    let all = |name: &'static str| document.descendants().filter(move |node| node.tag_name().name() == name);
+    let main = all("main").next().expect("everything is in the main landmark");
+    assert!(all("main").count() == 1 && all("section").all(|section| section.ancestors().any(|above| above == main)));
+    assert!(all("th").all(|head| head.text().is_some_and(|text| !text.is_empty())), "a column has a name");
+    let titled = |heading: &roxmltree::Node<'_, '_>| heading.text().is_some_and(|text| !text.is_empty());
+    assert!(all("h1").count() == 1 && all("h2").chain(all("h3")).all(|heading| titled(&heading)));
+    let scrolls = document.descendants().filter(|node| node.attribute("tabindex").is_some());
+    assert!(scrolls.clone().count() > 4 && scrolls.clone().all(|node| node.attribute("aria-label").is_some()));
+    assert!(scrolls.into_iter().all(|node| node.attribute("role") != Some("region")), "no landmark stands there twice");
+}
+
+#[test]
+fn two_builds_that_were_measured_in_turn_stand_beside_each_other() {
+    let mut run = synthetic::run();
+    assert!(!html::page(std::slice::from_ref(&run)).contains("This build through the other"));
+    run.scenario.in_turn().expect("it has no such axis");
+    let at = |build: &'static str| {
+        run.points.clone().into_iter().map(move |mut point| {
+            point.labels.insert("build".to_owned(), build.to_owned());
+            point
+        })
+    };
+    run.points = at("this").chain(at("other")).collect();
+    run.scenario.notes = vec!["Measured by `lab run`.".to_owned()];
+    let text = html::page(&[run]);
+    let document = parsed(&text);
+    let told: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
+    assert!(told.contains(&"This build through the other, measured in turn"));
+    let same = "no difference shown: 1.000 times (1.000 to 1.000, 97 % of 6 rounds)";
+    assert!(told.contains(&same) && told.contains(&"not measured in both"), "{told:?}");
+    assert!(document.descendants().any(|node| node.tag_name().name() == "code" && node.text() == Some("lab run")));
+}

@@ -21,6 +21,8 @@ pub const UNIT_BYTES: u64 = 4 << 20;
 
 /// The pool, and how many disks it has.
 const POOL: &str = "tank";
+/// Fewer than are sent, so that a ring that is full is what is counted, too.
+const TRACED_COMMANDS: u32 = 500;
 const DISKS: usize = 4;
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -75,8 +77,7 @@ impl Array {
         let (host, target) = (name("everybody")?, name("target")?);
         let mut presentations = Vec::new();
         for lun in 0..units {
-            let pool = if matches!(backend, Backend::Pool { .. }) { format!("{POOL}/") } else { String::new() };
-            let volume: VolumeName = format!("{pool}unit{lun}").parse().map_err(|why| anyhow!("{why}"))?;
+            let volume = volume_of(lun, backend)?;
             let volume_id = VolumeId::from_bytes(u128::from(lun).to_be_bytes());
             let spec = VolumeSpec {
                 name: volume.clone(),
@@ -103,6 +104,15 @@ impl Array {
         Ok(())
     }
 
+    /// The last commands of every unit are kept.
+    pub async fn trace(&self, units: u16, backend: &Backend) -> Result<()> {
+        for lun in 0..units {
+            let volume = volume_of(lun, backend)?;
+            self.order(Order::StartTrace { volume, commands: TRACED_COMMANDS }).await?;
+        }
+        Ok(())
+    }
+
     async fn order(&self, order: Order) -> Result<Report> {
         let (tell, told) = mailbox::channel();
         let call = Call::new(order, move |answer| {
@@ -117,4 +127,9 @@ impl Array {
 
 fn name(text: &str) -> Result<Name> {
     text.parse().map_err(|why| anyhow!("{why}"))
+}
+
+fn volume_of(lun: u16, backend: &Backend) -> Result<VolumeName> {
+    let pool = if matches!(backend, Backend::Pool { .. }) { format!("{POOL}/") } else { String::new() };
+    format!("{pool}unit{lun}").parse().map_err(|why| anyhow!("{why}"))
 }

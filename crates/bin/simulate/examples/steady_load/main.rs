@@ -47,6 +47,9 @@ struct Options {
     /// Units
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     luns: u16,
+    /// Every unit is traced
+    #[arg(long)]
+    traced: bool,
     /// Which of them a session uses
     #[arg(long, value_enum, default_value_t = Aim::All)]
     aim: Aim,
@@ -108,6 +111,9 @@ async fn measure(world: &Sim, options: &Options) -> Result<Entries> {
         }
     };
     array.furnish(options.luns, &backend, portal).await?;
+    if options.traced {
+        array.trace(options.luns, &backend).await?;
+    }
     let mut sessions = Vec::new();
     for number in 0..options.sessions + options.idle {
         sessions.push(Session::log_in(world, portal, number, options.digests).await?);

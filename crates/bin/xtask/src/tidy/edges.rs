@@ -18,8 +18,17 @@ const FLOORS: [(&str, &[&str]); 4] = [
 /// The only edges between crates of `base`.
 const BASE_EDGES: [(&str, &str); 1] = [("shard", "block")];
 
-/// Programs that are doors to others: the only edges between crates of `bin`.
-const DOORS: [(&str, &str); 3] = [("blockyard", "conform"), ("blockyard", "lab"), ("xtask", "lab")];
+/// The only edges between crates of `bin` (programs that are doors to others) and of `plane`.
+const DOORS: [(&str, &str); 8] = [
+    ("blockyard", "conform"),
+    ("blockyard", "lab"),
+    ("xtask", "lab"),
+    ("api", "control"),
+    ("api", "alert"),
+    ("api", "trust"),
+    ("alert", "control"),
+    ("alert", "trust"),
+];
 
 #[derive(Deserialize)]
 struct Metadata {

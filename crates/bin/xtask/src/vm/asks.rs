@@ -26,7 +26,8 @@ const THIN: &str = "tank/thin";
 /// | `mapped` | says how many bytes it takes |
 /// | `resize-1GiB` | it has another size |
 /// | `sessions` | the array lists at least one of the host that proves itself |
-/// | `conform` | the target that the guest serves is tried |
+/// | `conform` | the target that the guest serves is tried by what does not write |
+/// | `conform-resets` | it is tried by the rules whose names begin so, also by those that write |
 pub fn answer(product: &mut Product, ask: &str) -> Result<String> {
     match ask.split_once('-') {
         Some(("fail", disk)) => product.command(&["disk", "fail", disk]),
@@ -53,15 +54,19 @@ pub fn answer(product: &mut Product, ask: &str) -> Result<String> {
             ensure!(listed.contains(INITIATOR), "the array lists no session of {INITIATOR}: {listed}");
             Ok(listed)
         }
-        None if ask == "conform" => {
-            let tried = product.attempt(&["conform", &format!("iscsi://{GUEST}/{LIO}"), "--no-headers"])?;
-            println!("{}", tried.said.trim_end());
-            // What another's target does wrong is a finding, and no failure of ours.
-            ensure!(tried.said.contains(" passed, "), "conform did not come to its end");
-            Ok(String::new())
-        }
+        Some(("conform", rules)) => conform(product, &["--destructive", "--only", rules]),
+        None if ask == "conform" => conform(product, &[]),
         _ => bail!("the guest asks for \"{ask}\", which nobody knows"),
     }
+}
+
+/// Linux's own target in the guest is tried. What it does wrong is a finding, and no failure of ours.
+fn conform(product: &Product, options: &[&str]) -> Result<String> {
+    let url = format!("iscsi://{GUEST}/{LIO}");
+    let tried = product.attempt(&[&["conform", &url, "--no-headers"], options].concat())?;
+    println!("{}", tried.said.trim_end());
+    ensure!(tried.said.contains(" passed, "), "conform did not come to its end");
+    Ok(String::new())
 }
 
 fn mapped(product: &Product) -> Result<String> {

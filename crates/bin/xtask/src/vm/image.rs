@@ -76,7 +76,7 @@ fn unpack_kernel(folder: &Path, file: &Path) -> Result<()> {
 }
 
 /// Adds the files of a package to `tree`; no script of it runs, and nothing that it depends on comes along.
-fn unpack(package: &str, tree: &Path) -> Result<()> {
+pub fn unpack(package: &str, tree: &Path) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     done(Command::new("apt-get").args(["download", package]).current_dir(scratch.path()))?;
     let deb = fs::read_dir(scratch.path())?.next().context("no package came")??.path();

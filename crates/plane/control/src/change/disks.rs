@@ -212,7 +212,7 @@ pub fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
             return Refusal::new(code::NAME_TAKEN, format!("{} exists", path.display()), hint);
         }
         Refusal::new(
-            code::IO_FAILED,
+            code::DISK_UNMAKEABLE,
             format!("{} of {} cannot be made: {error}", path.display(), size),
             "choose a folder that exists, may be written and has room",
         )

@@ -9,10 +9,11 @@ use model::{
     ChapAlgorithm, Demand, Name, PortalPolicy, PortalReport, PortalState, Refusal, SanitizeReport, SessionReport,
     VolumeName, VolumeReport, VolumeState, is_shown_in,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What stands between a host and a volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The host.
     pub host: Name,
@@ -25,7 +26,7 @@ pub struct Explanation {
 }
 
 /// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// False when this keeps the host from the volume.
     pub good: bool,

@@ -6,7 +6,7 @@ use crate::request::{GroupChange, NewHostGroup};
 use crate::state::State;
 use crate::view::HostGroupReport;
 use model::{Name, Refusal, code};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Control {
     /// There is a group of these hosts; it sees nothing yet.
@@ -57,7 +57,7 @@ impl Control {
             state.groups.insert(name.clone(), hosts);
         })
         .await?;
-        Ok(HostGroupReport::of(name, &self.state()))
+        self.host_group_report(name)
     }
 
     /// The group is no more; its hosts stay.
@@ -84,7 +84,10 @@ impl Control {
     #[must_use]
     pub fn groups_of_hosts(&self) -> Vec<HostGroupReport> {
         let state = self.state();
-        state.groups.keys().map(|name| HostGroupReport::of(name, &state)).collect()
+        let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
+        state.presentations.iter().for_each(|record| *counts.entry(&record.host).or_default() += 1);
+        let shown = |name| counts.get(name).copied().unwrap_or_default();
+        state.groups.keys().map(|name| HostGroupReport::of(name, &state, shown(name))).collect()
     }
 }
 
@@ -110,13 +113,12 @@ fn admit_into(state: &State, group: &Name, host: &Name) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn unknown_group(name: &Name) -> Refusal {
+pub fn unknown_group(name: &Name) -> Refusal {
     Refusal::new(code::HOST_UNKNOWN, format!("there is no group {name}"), "see blockyard group list")
 }
 
 impl HostGroupReport {
-    fn of(name: &Name, state: &State) -> Self {
-        let presentations = state.presentations.iter().filter(|record| record.host == *name).count();
+    pub(crate) fn of(name: &Name, state: &State, presentations: usize) -> Self {
         Self {
             name: name.clone(),
             hosts: state.groups.get(name).into_iter().flatten().cloned().collect(),

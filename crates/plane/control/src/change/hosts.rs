@@ -148,7 +148,7 @@ impl Control {
 }
 
 /// Admits `name` as this host beside the others that there are.
-fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Result<(), Refusal> {
+pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Result<(), Refusal> {
     let others = state.hosts.iter().filter(|(other, _)| *other != name);
     if record.any != record.initiators.is_empty() {
         return Err(Refusal::new(

@@ -32,10 +32,7 @@ impl Control {
     ) -> Result<PortalGroupReport, Refusal> {
         let turn = self.turn().await;
         let groups = self.portal_groups().await?;
-        let group = groups.iter().find(|group| group.tag == tag).ok_or_else(|| {
-            let message = format!("no portal is of group {tag}");
-            Refusal::new(code::PORTAL_GROUP_UNKNOWN, message, "see blockyard portal groups")
-        })?;
+        let group = groups.iter().find(|group| group.tag == tag).ok_or_else(|| unknown_portal_group(tag))?;
         let mut policy = group.policy;
         request.settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
         let serves = |other: &PortalGroupReport| other.tag != tag && other.policy.access.serves_blocks();
@@ -51,4 +48,9 @@ impl Control {
         .await?;
         Ok(PortalGroupReport { policy, ..group.clone() })
     }
+}
+
+pub fn unknown_portal_group(tag: u16) -> Refusal {
+    let message = format!("no portal is of group {tag}");
+    Refusal::new(code::PORTAL_GROUP_UNKNOWN, message, "see blockyard portal groups")
 }

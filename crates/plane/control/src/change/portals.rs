@@ -39,7 +39,7 @@ impl Control {
     /// *Errors*: it is none, it stands in the configuration file, or hosts are logged in there and it is not forced.
     pub async fn remove_portal(&self, address: PortalAddress, request: RemovePortal) -> Result<(), Refusal> {
         let turn = self.turn().await;
-        let PortalReport { address, sessions, state, .. } = self.portal(address).await?;
+        let PortalReport { address, sessions, state, .. } = self.portal_report(address).await?;
         if !self.state().portals.get(&address).is_some_and(|record| record.added) {
             let message = format!("portal {address} stands in the configuration file");
             return Err(Refusal::new(code::PORTAL_CONFIGURED, message, "take it out there and start the daemon again"));
@@ -106,7 +106,7 @@ impl Control {
         change: impl FnOnce(SocketAddr, PortalPolicy, &[PortalPolicy]) -> Result<PortalPolicy, Refusal>,
     ) -> Result<PortalReport, Refusal> {
         let turn = self.turn().await;
-        let report = self.portal(address).await?;
+        let report = self.portal_report(address).await?;
         let (address, state) = (report.address, self.state());
         let others = self.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
         let others: Vec<PortalPolicy> = others.map(|other| state.portal_policy(other)).collect();
@@ -115,7 +115,8 @@ impl Control {
         Ok(PortalReport { policy, ..report })
     }
 
-    async fn portal(&self, PortalAddress(address): PortalAddress) -> Result<PortalReport, Refusal> {
+    /// One portal. *Errors*: there is none of this address.
+    pub async fn portal_report(&self, PortalAddress(address): PortalAddress) -> Result<PortalReport, Refusal> {
         let portals = self.portal_reports().await?;
         portals.into_iter().find(|portal| portal.address == address).ok_or_else(|| {
             let message = format!("no portal has the address {address}");
@@ -125,7 +126,7 @@ impl Control {
 }
 
 /// The policy with these settings.
-fn changed(
+pub(crate) fn changed(
     address: SocketAddr,
     mut policy: PortalPolicy,
     settings: &BTreeMap<String, String>,

@@ -1,11 +1,12 @@
 //! What logins have to prove, as it is asked for.
 
 use model::{ChapAlgorithm, Demand, Refusal, Secret, code};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A CHAP name and secret.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewChap {
     /// CHAP_N; when absent the one that there is, or the host's name (the node's name for what we prove).
@@ -20,7 +21,7 @@ pub struct NewChap {
 }
 
 /// Change what holds for the logins of all hosts.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SetAuth {
     /// The weakest hash function of CHAP that is spoken.
@@ -30,7 +31,7 @@ pub struct SetAuth {
 }
 
 /// What discovery sessions prove.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SetDiscovery {
     /// What their host proves for other sessions.
@@ -52,7 +53,7 @@ pub enum SetDiscovery {
 }
 
 /// A secret on its way to the daemon: as text, or as `{"hex": "…"}` when it is no text.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SecretText {
     /// The secret's bytes are this text's.
@@ -100,11 +101,15 @@ impl fmt::Debug for SecretText {
     }
 }
 
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
+/// Two digits for each byte.
+#[must_use]
+pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+/// The bytes of two digits each; none where they are none.
+#[must_use]
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u32>> = text.chars().map(|c| c.to_digit(16)).collect();
     let (pairs, odd) = digits.as_ref()?.as_chunks::<2>();
     let byte = |[high, low]: &[u32; 2]| u8::try_from(high * 16 + low).ok();

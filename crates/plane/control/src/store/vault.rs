@@ -113,6 +113,19 @@ impl Vault {
         })
     }
 
+    /// All secrets are there in plain. Those that cannot be opened are forgotten, where that is asked for.
+    ///
+    /// *Errors*: one was sealed with another key, or is not what was sealed there; or the system gives no random numbers.
+    pub fn open_all(&self, state: &mut Value, forget: bool) -> Result<(), Refusal> {
+        if !forget {
+            return self.open(state);
+        }
+        for place in self.forget(state)? {
+            tracing::warn!(%place, "its secret is forgotten; set a new one");
+        }
+        Ok(())
+    }
+
     /// All secrets of the state are there in plain.
     ///
     /// *Errors*: one was sealed with another key, or is not what was sealed there.

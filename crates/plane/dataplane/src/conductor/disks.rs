@@ -17,7 +17,7 @@ pub(super) struct KnownDisk {
 
 impl<W: World> Conductor<W> {
     pub(super) async fn inspect_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
-        inspect::look_at(&self.seat.world, path).await
+        inspect::look_at(&self.seat.world, path, true).await
     }
 
     pub(super) async fn open_disk(&self, disk: &DiskName, path: &str) -> Result<DiskReport, Refusal> {
@@ -25,7 +25,7 @@ impl<W: World> Conductor<W> {
             let hint = "choose another name, or remove that disk first";
             return Err(Refusal::new(code::NAME_TAKEN, format!("there is a disk {disk} already"), hint));
         }
-        let mut report = inspect::look_at(&self.seat.world, path).await?;
+        let mut report = inspect::look_at(&self.seat.world, path, false).await?;
         report.name = Some(disk.clone());
         let known = KnownDisk { path: path.to_owned(), report: report.clone(), member: None };
         self.disks.borrow_mut().insert(disk.clone(), known);
@@ -180,7 +180,7 @@ impl<W: World> Conductor<W> {
         else {
             return;
         };
-        if let Ok(mut report) = inspect::look_at(&self.seat.world, &path).await
+        if let Ok(mut report) = inspect::look_at(&self.seat.world, &path, false).await
             && let Some(known) = self.disks.borrow_mut().get_mut(disk)
         {
             report.name = Some(disk.clone());

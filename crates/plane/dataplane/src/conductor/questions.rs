@@ -3,8 +3,10 @@
 use super::Conductor;
 use crate::access::AccessView;
 use crate::registry::{Entry, SessionId};
+use crate::unit;
 use model::{
-    ConnectionState, EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionKind, SessionReport,
+    Activity, ConnectionState, EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionActivity,
+    SessionKind, SessionReport,
 };
 use shard::World;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,6 +29,8 @@ impl<W: World> Conductor<W> {
                 let home = self.pool_home(&pool)?.home;
                 Report::Text(self.at(home, move |seat| crate::pool::dump(seat, pool)).await?)
             }
+            Order::Activity => Report::Activity(self.activity().await),
+            Order::Tasks => Report::Tasks(self.task_reports().await),
             Order::Sessions => Report::Sessions(self.session_reports()),
             Order::Session { id } => Report::Session(Box::new(self.session_detail(*id).await?)),
             Order::EndSession { id, now } => Report::SessionEnd(self.end_session(*id, *now).await?),
@@ -38,6 +42,10 @@ impl<W: World> Conductor<W> {
             Order::Record { what, time } => Report::Recording(self.record(*what, *time)?),
             Order::NextRecorded { recording } => Report::Recorded(self.next_recorded(*recording).await),
             Order::StopRecording { recording } => Report::Recorded(self.stop_recording(*recording).await),
+            Order::Trace { volume } => Report::Trace(self.trace(volume).await?),
+            Order::StartTrace { volume, commands } => Report::Trace(self.start_trace(volume, *commands).await?),
+            Order::TakeTrace { volume } => Report::Traced(Box::new(self.take_trace(volume).await?)),
+            Order::StopTrace { volume } => Report::Trace(self.stop_trace(volume).await?),
             Order::Portals => Report::Portals(self.portal_reports()),
             Order::RefusedLogins => Report::Refused(self.seat.registry.refused()),
             Order::NextEvents => Report::Events(self.seat.events.next().await),
@@ -67,6 +75,29 @@ impl<W: World> Conductor<W> {
         self.seat.registry.sessions().iter().map(|(id, entry)| session_report(*id, entry, &view, now)).collect()
     }
 
+    async fn activity(&self) -> Activity {
+        let mut volumes = Vec::new();
+        for home in 0..self.seat.limits.shards {
+            let mut after = None;
+            loop {
+                let next = self.seat.call(home, move |seat| async move { unit::activities(&seat, after) });
+                let next = next.await.unwrap_or_default();
+                after = next.last().map(|volume| volume.id);
+                let is_last = next.len() < unit::ACTIVITIES_MAX;
+                volumes.extend(next);
+                if is_last {
+                    break;
+                }
+            }
+        }
+        let sessions = self.seat.registry.sessions();
+        Activity {
+            volumes,
+            disks: self.disk_counters().await.into_iter().collect(),
+            sessions: sessions.iter().map(|(_, entry)| session_activity(entry)).collect(),
+        }
+    }
+
     fn portal_reports(&self) -> Vec<PortalReport> {
         let (sessions, view) = (self.seat.registry.sessions(), self.seat.access.borrow().clone());
         let count = |address| sessions.iter().filter(|(_, entry)| entry.came_through(address)).count();
@@ -83,6 +114,20 @@ impl<W: World> Conductor<W> {
                 sessions: u32::try_from(count(address)).unwrap_or(u32::MAX),
             })
             .collect()
+    }
+}
+
+fn session_activity(entry: &Entry) -> SessionActivity {
+    SessionActivity {
+        id: u32::from(entry.tsih),
+        host: entry.host.parse().ok(),
+        initiator: entry.nexus.initiator.clone(),
+        address: entry.peer,
+        portal: entry.portal,
+        commands: entry.counters.commands.load(Relaxed),
+        read_bytes: entry.counters.read_bytes.load(Relaxed),
+        written_bytes: entry.counters.written_bytes.load(Relaxed),
+        took: entry.counters.latencies.took(),
     }
 }
 

@@ -129,10 +129,12 @@ where
         self.machine.close();
     }
 
-    /// The connections that came in through `portal` end.
-    pub(super) fn leave_portal(&mut self, portal: SocketAddr) {
+    /// The connections that came in through `portal` end; their initiators hear of it where the socket takes it at once.
+    pub(super) fn leave_portal(&mut self, portal: SocketAddr, cx: &mut Context<'_>) {
         for slot in 0..self.paths.len() {
             if self.paths[slot].as_ref().is_some_and(|path| is_at(path.ends.portal, portal)) {
+                self.machine.announce_end(slot);
+                self.send_on(slot, cx);
                 self.machine.handle_peer_closed(slot);
             }
         }

@@ -3,7 +3,7 @@
 use super::connection::Link;
 use super::event::DataIn;
 use super::full_feature::FullFeature;
-use super::task::{CommandTask, Task, tag_of};
+use super::task::{CommandTask, Task};
 use crate::Violation;
 use crate::pdu::{
     Ahs, CmdSn, DataOut, DataSn, InitiatorTaskTag, Lun, R2t, ScsiCommand, SegmentLengths, TargetTransferTag,
@@ -40,7 +40,7 @@ impl FullFeature {
             write: writes,
             attribute: command.attribute,
             lun: command.lun,
-            initiator_task_tag: tag_of(id),
+            initiator_task_tag: self.tag_of(id),
             expected_data_transfer_bytes: if writes { total } else { task.expected_in_bytes },
             cmd_sn,
             exp_stat_sn: self.exp_stat_sn,
@@ -58,7 +58,7 @@ impl FullFeature {
         link.transmit.push_rope(&bytes, &additional, data_out, 0..immediate_bytes as usize);
         let sequence = Sequence {
             lun: command.lun,
-            initiator_task_tag: tag_of(id),
+            initiator_task_tag: self.tag_of(id),
             target_transfer_tag: TargetTransferTag::RESERVED,
         };
         self.send_sequence(link, &sequence, data_out, immediate_bytes..unsolicited_end);

@@ -2,9 +2,10 @@
 
 use super::full_feature::{FullFeature, Placement};
 use super::login::LoginPhase;
+use super::order::Joins;
 use super::task::{CommandTask, Task};
 use super::{Command, Config, Event};
-use crate::pdu::{Bhs, Lun, TaskFunction};
+use crate::pdu::{Bhs, Cid, Lun, TaskFunction};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
 use crate::timers::{Due, Pulse, Timers};
@@ -76,10 +77,33 @@ impl Connection {
     /// *Panics*: when `config` has a bound outside what its field says.
     #[must_use]
     pub fn new(config: Rc<Config>, random: [u8; 32], now: Time) -> Self {
+        Self::entering(config, None, random, now)
+    }
+
+    /// One more connection to the session of this one, that has its first login request to send. Their commands are numbered
+    /// together, whichever carries them; what a command brings comes on the connection that it was submitted to. `None` outside full
+    /// feature phase.
+    ///
+    /// *Shape*: `cid` is a number from 1 on that no living connection of the session has. The target must have agreed to as many
+    /// ([`Negotiated::connections_max`](crate::Negotiated::connections_max)).
+    /// *Panics*: where the session has no tags for `tasks_max` tasks of each connection up to this one: 65,534 in all.
+    /// *Source*: RFC 7143 §4.2.5, §6.
+    #[must_use]
+    pub fn join(&self, cid: Cid, random: [u8; 32], now: Time) -> Option<Self> {
+        let Phase::FullFeature(full_feature) = &self.core.phase else { return None };
+        let mut config = (*self.core.link.config).clone();
+        let (login, order) = (&mut config.login, full_feature.order.clone());
+        (login.tsih, login.cid, login.cmd_sn) = (full_feature.negotiated.identity.tsih, cid, order.cmd_sn.get());
+        let tags_from = u32::from(cid.0).saturating_mul(config.tasks_max);
+        assert!(tags_from.saturating_add(config.tasks_max) <= 0xfffe, "a session has 65,534 task tags");
+        Some(Self::entering(Rc::new(config), Some(Joins { order, tags_from }), random, now))
+    }
+
+    fn entering(config: Rc<Config>, joins: Option<Joins>, random: [u8; 32], now: Time) -> Self {
         config.check();
         let timers = Timers::new(now, config.patience(), config.login_timeout);
         let mut link = Link { config, transmit: Transmit::default(), events: VecDeque::new(), closing: None };
-        let phase = Phase::Login(Box::new(LoginPhase::new(&mut link, random)));
+        let phase = Phase::Login(Box::new(LoginPhase::new(&mut link, joins, random)));
         let receive = Receive::new(Limits::login());
         Self { receive, core: Core { link, phase, timers, incoming: Incoming::Nothing, receive_limits: None } }
     }
@@ -101,11 +125,23 @@ impl Connection {
         connection
     }
 
+    /// One more connection whose login is over, for tests of what comes after.
+    #[cfg(test)]
+    pub(crate) fn joined(&self, cid: Cid, negotiated: crate::Negotiated, now: Time) -> Self {
+        let mut connection = self.join(cid, [0; 32], now).expect("the first is in full feature phase");
+        connection.core.link.transmit.clear();
+        let Phase::Login(login) = &mut connection.core.phase else { unreachable!("it has just begun") };
+        let joins = login.joins.take().expect("it joins");
+        let full_feature = FullFeature::joining(joins, negotiated, crate::pdu::StatSn(1));
+        connection.core.start_full_feature(full_feature);
+        connection.apply_receive_limits();
+        connection
+    }
+
     /// The command is sent once the target's window and its turn allow it.
     ///
     /// *Errors*: the command itself, when the connection is not in full feature phase or has as many
     /// requests as its configuration allows.
-    #[expect(clippy::result_large_err, reason = "the command goes back to its owner")]
     pub fn submit(&mut self, command: Command) -> Result<TaskId, Command> {
         let tasks_max = self.core.link.config.tasks_max as usize;
         match &mut self.core.phase {
@@ -122,6 +158,13 @@ impl Connection {
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(&self.core.phase, Phase::FullFeature(full_feature) if full_feature.is_held())
+    }
+
+    /// Another connection of the session has perhaps heard of a wider window: what waits is sent as far as that goes.
+    pub fn handle_window_moved(&mut self) {
+        if let Phase::FullFeature(full_feature) = &mut self.core.phase {
+            full_feature.pump(&mut self.core.link);
+        }
     }
 
     /// A task management function is sent at once. `None` outside full feature phase.
@@ -288,7 +331,7 @@ impl Core {
     fn send_ping(&mut self) {
         if let Phase::FullFeature(full_feature) = &mut self.phase {
             let id = full_feature.tasks.insert(Task::Ping { data: Vec::new() });
-            let cmd_sn = full_feature.cmd_sn;
+            let cmd_sn = full_feature.order.cmd_sn.get();
             full_feature.send(&mut self.link, id, cmd_sn, true);
         }
     }

@@ -2,7 +2,8 @@
 
 use super::Event;
 use super::connection::Link;
-use super::task::{Task, tag_of};
+use super::order::{Joins, Order};
+use super::task::Task;
 use crate::Violation;
 use crate::pdu::{
     AsyncMessage, Bhs, CmdSn, InitiatorTaskTag, LogoutOutcome, LogoutResponse, NopIn, Reject, StatSn, TargetPdu,
@@ -14,6 +15,7 @@ use crate::session::slab::Slab;
 use crate::{CloseReason, Negotiated};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 /// A logged-in connection of an initiator.
 #[derive(Debug)]
@@ -22,10 +24,8 @@ pub(crate) struct FullFeature {
     pub(crate) tasks: Slab<Task>,
     /// Requests that wait for the command window, in the order of submission.
     pub(crate) waiting: VecDeque<TaskId>,
-    /// The number of the next request.
-    pub(crate) cmd_sn: CmdSn,
-    pub(crate) max_cmd_sn: CmdSn,
-    pub(crate) exp_cmd_sn: CmdSn,
+    pub(crate) order: Rc<Order>,
+    tags_from: u32,
     /// The number of the next status.
     pub(crate) exp_stat_sn: StatSn,
 }
@@ -43,9 +43,14 @@ pub(crate) enum Placement {
 
 impl FullFeature {
     pub(crate) fn new(negotiated: Negotiated, max_cmd_sn: CmdSn, exp_stat_sn: StatSn) -> Self {
-        let cmd_sn = negotiated.identity.cmd_sn;
-        let (tasks, waiting) = (Slab::new(), VecDeque::new());
-        Self { negotiated, tasks, waiting, cmd_sn, max_cmd_sn, exp_cmd_sn: cmd_sn, exp_stat_sn }
+        let order = Rc::new(Order::new(negotiated.identity.cmd_sn, max_cmd_sn));
+        Self::joining(Joins { order, tags_from: 0 }, negotiated, exp_stat_sn)
+    }
+
+    /// As [`FullFeature::new`], of a connection to a session that has others.
+    pub(crate) fn joining(joins: Joins, negotiated: Negotiated, exp_stat_sn: StatSn) -> Self {
+        let (tasks, waiting, Joins { order, tags_from }) = (Slab::new(), VecDeque::new(), joins);
+        Self { negotiated, tasks, waiting, order, tags_from, exp_stat_sn }
     }
 
     /// The request is sent when its turn comes.
@@ -85,16 +90,16 @@ impl FullFeature {
     /// Sends what waits, as far as the window and the output allow.
     pub(crate) fn pump(&mut self, link: &mut Link) {
         while link.transmit.has_room()
-            && !self.max_cmd_sn.precedes(self.cmd_sn)
+            && self.order.is_open()
             && let Some(id) = self.waiting.pop_front()
         {
-            let cmd_sn = self.cmd_sn;
+            let cmd_sn = self.order.cmd_sn.get();
             // What was given up meanwhile takes no number.
             if let Some(task) = self.tasks.find_mut(id) {
                 if let Task::Command(command) = task {
                     command.cmd_sn = Some(cmd_sn);
                 }
-                self.cmd_sn = cmd_sn.next();
+                self.order.cmd_sn.set(cmd_sn.next());
                 self.send(link, id, cmd_sn, false);
             }
         }
@@ -102,22 +107,12 @@ impl FullFeature {
 
     /// True while something waits for the window.
     pub(crate) fn is_held(&self) -> bool {
-        !self.waiting.is_empty() && self.max_cmd_sn.precedes(self.cmd_sn)
+        !self.waiting.is_empty() && !self.order.is_open()
     }
 
-    /// The window is what the target said last; what comes late does not close it again.
-    ///
-    /// Source: RFC 7143 §4.2.2.1.
+    /// The window of the session is what the target said last.
     pub(crate) fn handle_window(&mut self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
-        if max_cmd_sn.next().precedes(exp_cmd_sn) {
-            return;
-        }
-        if self.exp_cmd_sn.precedes(exp_cmd_sn) {
-            self.exp_cmd_sn = exp_cmd_sn;
-        }
-        if self.max_cmd_sn.precedes(max_cmd_sn) {
-            self.max_cmd_sn = max_cmd_sn;
-        }
+        self.order.handle_window(exp_cmd_sn, max_cmd_sn);
     }
 
     /// The next status has come, and no other.
@@ -131,8 +126,15 @@ impl FullFeature {
 
     /// The task that a tag names.
     pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Result<TaskId, Violation> {
-        let id = self.tasks.id_at(tag.0 & 0xffff).filter(|&id| tag_of(id) == tag);
+        let place = (tag.0 & 0xffff).checked_sub(self.tags_from);
+        let id = place.and_then(|place| self.tasks.id_at(place)).filter(|&id| self.tag_of(id) == tag);
         id.ok_or(Violation::TaskTagUnknown)
+    }
+
+    /// The tag of a task says where it is, so that an answer finds it without searching.
+    pub(crate) fn tag_of(&self, id: TaskId) -> InitiatorTaskTag {
+        // Places are fewer than 2^16 - 1, so the reserved tag never comes out.
+        InitiatorTaskTag(id.generation << 16 | (id.index + self.tags_from))
     }
 
     fn handle_nop_in(&mut self, link: &mut Link, nop_in: &NopIn, data: &[u8]) -> Result<(), Violation> {

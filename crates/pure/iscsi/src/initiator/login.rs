@@ -2,6 +2,7 @@
 
 use super::connection::Link;
 use super::full_feature::FullFeature;
+use super::order::Joins;
 use crate::CloseReason;
 use crate::login::{InitiatorLogin, InitiatorStep};
 use crate::pdu::{CmdSn, LoginResponse, SegmentLengths, StatSn};
@@ -14,13 +15,15 @@ pub(crate) struct LoginPhase {
     /// What the last response said of the window, and the status behind it.
     max_cmd_sn: CmdSn,
     exp_stat_sn: StatSn,
+    /// The session that it joins beside others of ours.
+    pub(crate) joins: Option<Joins>,
 }
 
 impl LoginPhase {
     /// A login whose first request is queued.
-    pub(crate) fn new(link: &mut Link, random: [u8; 32]) -> Self {
+    pub(crate) fn new(link: &mut Link, joins: Option<Joins>, random: [u8; 32]) -> Self {
         let login = InitiatorLogin::new(link.config.login.clone(), random);
-        let mut phase = Self { login, max_cmd_sn: CmdSn(0), exp_stat_sn: StatSn(0) };
+        let mut phase = Self { login, max_cmd_sn: CmdSn(0), exp_stat_sn: StatSn(0), joins };
         let early = phase.advance(link);
         assert!(early.is_none(), "a login does not end before it begins");
         phase
@@ -46,7 +49,10 @@ impl LoginPhase {
                 }
                 InitiatorStep::FullFeature(negotiated) => {
                     link.events.push_back(super::Event::FullFeature(negotiated.clone()));
-                    return Some(FullFeature::new(*negotiated, self.max_cmd_sn, self.exp_stat_sn));
+                    return Some(match self.joins.take() {
+                        Some(joins) => FullFeature::joining(joins, *negotiated, self.exp_stat_sn),
+                        None => FullFeature::new(*negotiated, self.max_cmd_sn, self.exp_stat_sn),
+                    });
                 }
                 InitiatorStep::Refused { status, elsewhere } => {
                     link.events.extend(elsewhere.map(super::Event::Moved));

@@ -3,7 +3,7 @@
 use super::connection::Link;
 use super::event::{Event, Target};
 use super::full_feature::FullFeature;
-use super::task::{Task, tag_of};
+use super::task::Task;
 use crate::Violation;
 use crate::pdu::{
     CmdSn, InitiatorTaskTag, LogoutReason, LogoutRequest, Lun, NopIn, NopOut, SegmentLengths, StatSn,
@@ -18,7 +18,7 @@ const TEXT_BYTES_MAX: usize = 4 << 20;
 impl FullFeature {
     /// The request goes out under `cmd_sn`.
     pub(crate) fn send(&mut self, link: &mut Link, id: TaskId, cmd_sn: CmdSn, immediate: bool) {
-        let initiator_task_tag = tag_of(id);
+        let initiator_task_tag = self.tag_of(id);
         let exp_stat_sn = self.exp_stat_sn;
         let mut header = [0; 48];
         match self.tasks.find(id) {
@@ -69,14 +69,14 @@ impl FullFeature {
             function,
             lun,
             initiator_task_tag: InitiatorTaskTag::RESERVED,
-            referenced_task_tag: referenced.map_or(InitiatorTaskTag::RESERVED, tag_of),
-            cmd_sn: self.cmd_sn,
+            referenced_task_tag: referenced.map_or(InitiatorTaskTag::RESERVED, |id| self.tag_of(id)),
+            cmd_sn: self.order.cmd_sn.get(),
             exp_stat_sn: StatSn(0),
-            ref_cmd_sn: ref_cmd_sn.unwrap_or(self.cmd_sn),
+            ref_cmd_sn: ref_cmd_sn.unwrap_or(self.order.cmd_sn.get()),
             exp_data_sn: crate::pdu::DataSn(0),
         };
         let id = self.tasks.insert(Task::Management(request));
-        self.send(link, id, self.cmd_sn, true);
+        self.send(link, id, self.order.cmd_sn.get(), true);
         id
     }
 
@@ -119,7 +119,7 @@ impl FullFeature {
             lun: nop_in.lun,
             initiator_task_tag: InitiatorTaskTag::RESERVED,
             target_transfer_tag: nop_in.target_transfer_tag,
-            cmd_sn: self.cmd_sn,
+            cmd_sn: self.order.cmd_sn.get(),
             exp_stat_sn: self.exp_stat_sn,
         };
         let mut header = [0; 48];
@@ -157,7 +157,13 @@ impl FullFeature {
         }
         let text = TextRequest {
             lun: response.lun,
-            ..text_request(true, tag_of(task), response.target_transfer_tag, self.cmd_sn, self.exp_stat_sn)
+            ..text_request(
+                true,
+                self.tag_of(task),
+                response.target_transfer_tag,
+                self.order.cmd_sn.get(),
+                self.exp_stat_sn,
+            )
         };
         let mut header = [0; 48];
         text.emit(SegmentLengths::NONE, &mut header);

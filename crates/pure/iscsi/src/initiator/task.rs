@@ -1,8 +1,7 @@
 //! A task of the initiator, from its submission to its end.
 
 use super::event::Command;
-use crate::pdu::{CmdSn, InitiatorTaskTag, TaskManagementRequest};
-use crate::session::TaskId;
+use crate::pdu::{CmdSn, TaskManagementRequest};
 use block::Buf;
 
 /// A request that lives until it is answered.
@@ -36,10 +35,4 @@ pub(crate) struct CommandTask {
     pub(crate) r2t_sn: u32,
     /// What the data that is being placed said about the end of the task.
     pub(crate) status: Option<crate::pdu::DataInStatus>,
-}
-
-/// The tag of a task says where it is, so that an answer finds it without searching.
-pub(crate) fn tag_of(id: TaskId) -> InitiatorTaskTag {
-    // Places are fewer than 2^16 - 1, so the reserved tag never comes out.
-    InitiatorTaskTag(id.generation << 16 | id.index)
 }

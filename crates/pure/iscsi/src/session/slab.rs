@@ -58,7 +58,7 @@ impl<T> Slab<T> {
 
     /// The value that `id` names, while it is there.
     pub(crate) fn find_mut(&mut self, id: TaskId) -> Option<&mut T> {
-        self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)?.value.as_mut()
+        place_of(&mut self.places, id)?.value.as_mut()
     }
 
     /// What names the value in the place `index`.
@@ -69,7 +69,7 @@ impl<T> Slab<T> {
 
     /// Takes the value out; its place is free and `id` names nothing any more.
     pub(crate) fn remove(&mut self, id: TaskId) -> Option<T> {
-        let place = self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)?;
+        let place = place_of(&mut self.places, id)?;
         let value = place.value.take()?;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(id.index);
@@ -78,17 +78,11 @@ impl<T> Slab<T> {
 
     /// As [`Slab::remove`], for a value that nobody wants: it is dropped where it is. True when it was there.
     pub(crate) fn clear(&mut self, id: TaskId) -> bool {
-        let Some(place) = self.places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)
-        else {
-            return false;
-        };
-        let was_there = place.value.is_some();
-        if was_there {
-            place.value = None;
-            place.generation = place.generation.wrapping_add(1);
-            self.free.push(id.index);
-        }
-        was_there
+        let Some(place) = place_of(&mut self.places, id).filter(|place| place.value.is_some()) else { return false };
+        place.value = None;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(id.index);
+        true
     }
 
     /// All values, by place.
@@ -97,4 +91,9 @@ impl<T> Slab<T> {
             place.value.as_ref().map(|value| (TaskId { index, generation: place.generation }, value))
         })
     }
+}
+
+/// The place that `id` names, while it is the same one's.
+fn place_of<T>(places: &mut [Place<T>], id: TaskId) -> Option<&mut Place<T>> {
+    places.get_mut(id.index as usize).filter(|place| place.generation == id.generation)
 }

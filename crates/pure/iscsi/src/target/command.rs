@@ -329,6 +329,7 @@ impl CommandTask {
             (false, _) => 0,
         };
         Ok(Self {
+            operation_code: header.cdb[0],
             cdb,
             attribute: header.attribute,
             read: header.read,

@@ -119,8 +119,8 @@ pub struct Response {
     pub transfer_bytes: Option<u64>,
 }
 
-/// Sense data. Usual lengths lie in the response itself.
-pub type Sense = SmallVec<[u8; 24]>;
+/// Sense data. Most answers have none, which takes no memory.
+pub type Sense = Vec<u8>;
 
 /// The most sense data that a response carries.
 pub const SENSE_BYTES_MAX: usize = 96;
@@ -144,7 +144,7 @@ impl Response {
     #[must_use]
     pub fn check_condition(sense: &[u8]) -> Self {
         assert!(sense.len() <= SENSE_BYTES_MAX, "sense data has at most {SENSE_BYTES_MAX} bytes");
-        Self { status: 0x02, sense: SmallVec::from_slice(sense), transfer_bytes: Some(0), ..Self::default() }
+        Self { status: 0x02, sense: sense.to_vec(), transfer_bytes: Some(0), ..Self::default() }
     }
 }
 

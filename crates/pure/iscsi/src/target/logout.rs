@@ -5,12 +5,11 @@ use super::full_feature::FullFeature;
 use super::link::Link;
 use super::respond::with_length;
 use crate::pdu::{
-    AsyncEvent, AsyncMessage, LogoutOutcome, LogoutReason, LogoutRequest, LogoutResponse, Lun, SegmentLengths,
+    AsyncEvent, AsyncMessage, Cid, LogoutOutcome, LogoutReason, LogoutRequest, LogoutResponse, Lun, SegmentLengths,
 };
 
-/// Below error recovery level 2 the Time2Wait of a logout response says nothing (RFC 7143 §11.15.3): Linux waits the
-/// DefaultTime2Wait that was negotiated, unless this message says otherwise.
-const COME_BACK_AT_ONCE: AsyncEvent = AsyncEvent::SessionDropped { time2wait_s: 0, time2retain_s: 0 };
+/// Whoever comes back waits for what is left of the old session by itself, at the target.
+const COME_BACK_AT_ONCE: u16 = 0;
 
 impl FullFeature {
     /// Source: RFC 7143 §11.9.1, §11.14, §11.15.
@@ -20,7 +19,8 @@ impl FullFeature {
             (LogoutReason::CloseSession, _) => {
                 self.ending = self.others(link.slot).map(|slot| (slot, false)).collect();
                 if self.asked_to_leave {
-                    self.send_async(link, Lun(0), COME_BACK_AT_ONCE, &[]);
+                    let for_good = AsyncEvent::SessionDropped { time2wait_s: COME_BACK_AT_ONCE, time2retain_s: 0 };
+                    self.send_async(link, Lun(0), for_good, &[]);
                 }
                 link.close(CloseReason::LoggedOut);
                 LogoutOutcome::Closed
@@ -52,13 +52,26 @@ impl FullFeature {
             stat_sn: link.take_stat_sn(),
             exp_cmd_sn,
             max_cmd_sn,
-            // Whoever logs in next waits for what is left of this session by itself, at the target.
-            time2wait_s: 0,
+            time2wait_s: COME_BACK_AT_ONCE,
             time2retain_s: if retains { self.negotiated.time2retain_s } else { 0 },
         };
         let mut header = [0; 48];
         response.emit(SegmentLengths::NONE, &mut header);
         link.push_status(&header, &[]);
+    }
+
+    /// The initiator hears that the connection `cid`, or the whole session where there is none, ends, and when it may be back.
+    ///
+    /// Below error recovery level 2 the Time2Wait of a logout response says nothing (RFC 7143 §11.15.3), and a connection
+    /// that breaks says nothing at all: Linux waits the DefaultTime2Wait that was negotiated, unless this message came before.
+    pub(crate) fn announce_end(&mut self, link: &mut Link, cid: Option<Cid>) {
+        let time2retain_s = if self.keeps_tasks() { self.negotiated.time2retain_s } else { 0 };
+        let time2wait_s = COME_BACK_AT_ONCE;
+        let event = match cid {
+            Some(Cid(cid)) => AsyncEvent::ConnectionDropped { cid, time2wait_s, time2retain_s },
+            None => AsyncEvent::SessionDropped { time2wait_s, time2retain_s },
+        };
+        self.send_async(link, Lun(0), event, &[]);
     }
 
     /// Tells the initiator something that it did not ask for.

@@ -59,9 +59,7 @@ impl FullFeature {
         self.remove(answer.task);
         let stat_sn = link.take_stat_sn();
         self.send_status(link, &answer, stat_sn);
-        if link.recovers {
-            link.keep_answer(stat_sn, answer);
-        }
+        link.keep_answer(stat_sn, answer);
     }
 
     /// Queues PDUs of waiting answers while the output has room.

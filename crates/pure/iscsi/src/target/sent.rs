@@ -106,6 +106,7 @@ impl Link {
     }
 
     /// The answer whose last PDU carried the status `stat_sn` is kept where it may be asked for again.
+    #[inline]
     pub(crate) fn keep_answer(&mut self, stat_sn: StatSn, answer: Responding) {
         if self.recovers {
             self.sent.push(Status { stat_sn, what: What::Answer(Box::new(answer)) });

@@ -4,7 +4,7 @@ use super::connection::{Connection, Joining, Shared};
 use super::event::{Event, Gate, Response, TargetRecord};
 #[cfg(test)]
 use super::full_feature::FullFeature;
-use super::{CloseReason, Config};
+use super::{CloseReason, Config, Standing};
 use crate::login::{Grant, LoginStatus, NoSession};
 use crate::pdu::{AsyncEvent, Cid, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
 use crate::receive::UnderWay;
@@ -253,11 +253,31 @@ impl Session {
         }
     }
 
+    /// The initiator hears that the connection in `slot` is about to end, and that it may come back at once, when that can
+    /// still be sent before [`Session::handle_peer_closed`].
+    pub fn announce_end(&mut self, slot: usize) {
+        let is_last = !self.connections.iter().enumerate().any(|(other, it)| other != slot && it.is_live());
+        let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
+        let connection = &mut self.connections[slot];
+        if connection.is_live() {
+            let cid = connection.cid();
+            full_feature.announce_end(connection.link(), if is_last { None } else { Some(cid) });
+        }
+    }
+
     /// The next CmdSN that is awaited and the highest that is taken; none before full feature phase.
     #[must_use]
     pub fn window(&self) -> Option<(CmdSn, CmdSn)> {
         let window = &self.shared.full_feature.as_deref()?.session.window;
         Some((window.expected(), window.maximum()))
+    }
+
+    /// The commands that have no answer yet, in no order.
+    #[must_use]
+    pub fn standing(&self) -> Vec<Standing> {
+        let tasks = self.shared.full_feature.as_deref().map(|full_feature| full_feature.session.tasks());
+        let all = tasks.into_iter().flat_map(|tasks| tasks.iter());
+        all.filter_map(|(task, one)| one.standing(task)).collect()
     }
 
     /// The session is over at once; what was not sent is forgotten.

@@ -34,6 +34,8 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct CommandTask {
     pub(crate) cdb: Cdb,
+    /// The first byte of the CDB, also when that was handed out.
+    pub(crate) operation_code: u8,
     pub(crate) attribute: TaskAttribute,
     pub(crate) read: bool,
     pub(crate) write: bool,
@@ -114,6 +116,48 @@ pub(crate) struct TextTask {
     pub(crate) request: TextCollector,
     /// What is left to answer.
     pub(crate) answer: TextWriter,
+}
+
+/// A command that has no answer yet, as whoever looks on sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What the driver knows it by.
+    pub task: TaskId,
+    /// The initiator task tag.
+    pub tag: u32,
+    /// Its CmdSN.
+    pub cmd_sn: u32,
+    /// The logical unit number, as it came.
+    pub lun: u64,
+    /// The first byte of its CDB.
+    pub operation_code: u8,
+    /// Where it stands.
+    pub stage: Stage,
+}
+
+/// Where a command stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its data, or a command before it, has not come.
+    Receiving,
+    /// The driver has it.
+    Running,
+    /// Its answer is being sent.
+    Responding,
+}
+
+impl Task {
+    /// The command, where it is one.
+    pub(crate) fn standing(&self, task: TaskId) -> Option<Standing> {
+        let Kind::Command(command) = &self.kind else { return None };
+        let stage = match command.progress {
+            Progress::Receiving | Progress::Refused => Stage::Receiving,
+            Progress::Running => Stage::Running,
+            Progress::Responding => Stage::Responding,
+        };
+        let (lun, operation_code) = (self.lun.0, command.operation_code);
+        Some(Standing { task, tag: self.tag.0, cmd_sn: self.cmd_sn.0, lun, operation_code, stage })
+    }
 }
 
 impl Tagged for Task {

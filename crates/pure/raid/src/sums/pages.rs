@@ -198,10 +198,23 @@ impl<D: BlockDevice + 'static> Core<D> {
         let extent = Extent { start: home.at, len: block::Blocks(1) };
         Some(match self.read_beside_data(home.member, extent).await {
             Ok(rope) => {
-                parse(&rope.into_view(), protected.id, id).ok_or(IoError::new(block::IoErrorKind::Medium, extent))
+                let block = rope.into_view();
+                let found = parse(&block, protected.id, id).or_else(|| self.found_before(&block, protected.id, id));
+                found.ok_or(IoError::new(block::IoErrorKind::Medium, extent))
             }
             Err(error) => Err(error),
         })
+    }
+
+    /// What the page of the member before it says of a page: nothing was ever written to this one.
+    ///
+    /// The second home of a mirror that was added has that page until its own is written there, and what is filled from
+    /// nothing is told by its second home alone.
+    fn found_before(&self, block: &[u8], array: [u8; 16], id: PageId) -> Option<Found> {
+        let (is, _) = parse_any(block, array)?;
+        let is_before = is.page == id.page && is.member + 1 == id.member;
+        let is_new = id.member + 1 == self.width() && self.member(id.member).is_filled_from_nothing();
+        (is_before && is_new).then(|| Found { stamp: 0, entries: Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]) })
     }
 }
 

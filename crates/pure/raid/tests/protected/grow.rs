@@ -354,25 +354,30 @@ fn growth_into_regions_that_are_used_reads_as_zeros() {
 
 #[test]
 fn mirror_that_is_added_holds_everything_once_it_is_rebuilt() {
-    let plan = Plan { spare: true, ..Plan::small(Level::Raid1, 2, true) };
-    let bench = Bench::format(plan, 5);
-    let half = bench.blocks() / 2;
-    let _ = bench.write(0, run(1, Extent::new(0, half))).expect("serving");
-    bench.close();
-    assert_eq!(bench.add_member().expect("well"), 2);
-    assert_eq!((bench.blocks(), bench.array.status().reshape), (2 * half, None));
-    let _ = bench.write(1, run(2, Extent::new(1, 2))).expect("serving");
-    assert_eq!(bench.rebuild(2, vec![0..plan.stripes]).unreadable, []);
-    bench.close();
-    let (bench, opened) = bench.reopen();
-    assert!(!opened.not_joined && opened.left_out.is_empty());
-    assert!(is_clean(&bench.scrub(Repair::Report)));
-    bench.fail(0);
-    bench.fail(1);
-    let mut expected = run(1, Extent::new(0, half)).to_vec();
-    expected[4096..3 * 4096].copy_from_slice(&run(2, Extent::new(1, 2)));
-    expected.resize(2 * half as usize * 4096, 0);
-    assert!(bench.read(Extent::new(0, 2 * half)).expect("one mirror suffices") == expected);
+    // With one page of sums on each member, and with more of them than memory holds.
+    for stripes in [6, 6 * 504] {
+        let plan = Plan { spare: true, stripes, ..Plan::small(Level::Raid1, 2, true) };
+        let bench = Bench::format(plan, 5);
+        let half = bench.blocks() / 2;
+        let _ = bench.write(0, run(1, Extent::new(0, half))).expect("serving");
+        bench.close();
+        assert_eq!(bench.add_member().expect("well"), 2);
+        assert_eq!((bench.blocks(), bench.array.status().reshape), (2 * half, None));
+        let _ = bench.write(1, run(2, Extent::new(1, 2))).expect("serving");
+        assert_eq!(bench.rebuild(2, vec![0..plan.stripes]).unreadable, []);
+        assert_eq!(*bench.findings.borrow(), [], "nothing was wrong with the others");
+        bench.close();
+        let (bench, opened) = bench.reopen();
+        assert!(!opened.not_joined && opened.left_out.is_empty());
+        assert!(is_clean(&bench.scrub(Repair::Report)));
+        assert_eq!(*bench.findings.borrow(), [], "every page has two copies");
+        bench.fail(0);
+        bench.fail(1);
+        let mut expected = run(1, Extent::new(0, half)).to_vec();
+        expected[4096..3 * 4096].copy_from_slice(&run(2, Extent::new(1, 2)));
+        expected.resize(2 * half as usize * 4096, 0);
+        assert!(bench.read(Extent::new(0, 2 * half)).expect("one mirror suffices") == expected);
+    }
 }
 
 #[test]

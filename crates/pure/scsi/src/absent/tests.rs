@@ -3,7 +3,7 @@ use crate::Status;
 
 fn sense(outcome: &Outcome) -> (u8, u8, u8) {
     assert_eq!(outcome.status, Status::CheckCondition);
-    let sense = outcome.sense.expect("CHECK CONDITION comes with sense");
+    let sense = outcome.sense.as_deref().expect("CHECK CONDITION comes with sense");
     (sense.key as u8, sense.code.0, sense.code.1)
 }
 
@@ -54,7 +54,7 @@ fn report_luns_lists_the_units_in_their_forms_and_is_cut() {
 
 #[test]
 fn report_luns_refuses_unknown_reports_and_short_allocations() {
-    let point = |outcome: Outcome| outcome.sense.and_then(|sense| sense.field).map(|field| field.byte);
+    let point = |outcome: Outcome| outcome.sense.as_deref().and_then(|sense| sense.field).map(|field| field.byte);
     assert_eq!(point(report_luns(luns(3, 256), &[])), Some(2));
     assert_eq!(point(report_luns(luns(0x11, 256), &[])), Some(2));
     assert_eq!(point(report_luns(luns(0, 15), &[])), Some(6));

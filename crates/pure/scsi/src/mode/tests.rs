@@ -29,7 +29,7 @@ fn select6(unit: &LogicalUnit<Bench>, parts: &[&[u8]]) -> Outcome {
 type Pointed = (u8, u8, u16, Option<u8>);
 
 fn pointer(outcome: &Outcome) -> Pointed {
-    let field = outcome.sense.and_then(|sense| sense.field).expect("the sense points at a field");
+    let field = outcome.sense.as_deref().and_then(|sense| sense.field).expect("the sense points at a field");
     let (_, code, qualifier) = sense(outcome);
     (code, qualifier, field.byte, field.bit)
 }
@@ -105,7 +105,7 @@ fn mode_select_of_d_sense_changes_the_format_of_sense() {
     let unit = unit();
     good(select6(&unit, &[&[0, 0, 0, 0], &control(true, false)]));
     let outcome = run(&unit, HOST, &cdb16(0x88, 0, u64::MAX, 1), &[]);
-    assert_eq!(outcome.sense.expect("sense").emit()[..4], [0x72, 5, 0x21, 0]);
+    assert_eq!(outcome.sense.as_deref().expect("sense").emit()[..4], [0x72, 5, 0x21, 0]);
 }
 
 #[test]

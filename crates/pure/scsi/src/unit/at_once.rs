@@ -1,7 +1,7 @@
 //! The short way of READ and WRITE: nobody holds them back, and the device does them without waiting.
 
 use super::LogicalUnit;
-use super::execute::is_forced;
+use super::execute::{assert_whole, is_forced};
 use crate::command::{Command, NexusId, Outcome, TaskAttribute};
 use crate::failure::Failure;
 use crate::operation::Verb;
@@ -14,6 +14,7 @@ const SHORT: [u8; 6] = [0x28, 0x2A, 0x88, 0x8A, 0xA8, 0xAA];
 impl<D: BlockDevice> LogicalUnit<D> {
     /// What [`LogicalUnit::execute`] comes to, where that is known at once: without a place in the task set, for nothing
     /// can happen meanwhile. With `None` nothing was done, and the command is to be executed.
+    #[inline]
     pub fn execute_at_once(&self, nexus: NexusId, command: &Command) -> Option<Outcome> {
         let is_short = SHORT.contains(&command.cdb.operation_code());
         if !is_short || command.attribute != TaskAttribute::Simple || !self.tasks.lets_pass() {
@@ -32,8 +33,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
         // What is behind an error is found on the long way.
         let data = self.device.read_at_once(extent)?.ok()?;
-        let bytes = extent.len.bytes(geometry.block_bytes);
-        assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
+        assert_whole(&data, extent, geometry);
         self.counters.count_read(extent.len.0);
         Some(data)
     }

@@ -30,6 +30,12 @@ pub(crate) struct Job {
     pub geometry: Geometry,
 }
 
+/// What was read is what was asked for.
+pub(super) fn assert_whole(data: &Rope, extent: Extent, geometry: Geometry) {
+    let bytes = extent.len.bytes(geometry.block_bytes);
+    assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
+}
+
 /// What is left to do for a task that was let in. Small, for it is moved with every command.
 enum Work {
     Read(Extent),
@@ -194,8 +200,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     fn check_read(&self, extent: Extent, read: Result<Rope, IoError>) -> Result<Rope, IoError> {
         match read {
             Ok(data) => {
-                let bytes = extent.len.bytes(self.device.geometry().block_bytes);
-                assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
+                assert_whole(&data, extent, self.device.geometry());
                 Ok(data)
             }
             Err(error) => {

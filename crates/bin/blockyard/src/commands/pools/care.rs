@@ -1,12 +1,13 @@
 //! `blockyard pool set`, `pause`, `resume` and `scrub`
 
 use crate::args::ScrubCommand;
+use crate::commands::operations::follow;
 use crate::commands::{Desk, or_dash, pool_path};
 use crate::failure::Failure;
 use crate::output::Rows;
 use crate::progress::{drawn, duration, sentence};
 use control::request::{PoolSettings, StartScrub};
-use model::{Name, PoolPolicy, PoolReport, ScrubReport};
+use model::{Name, OperationId, OperationKind, PoolPolicy, PoolReport, ScrubReport};
 
 pub fn set(desk: &Desk, name: &Name, settings: Vec<(String, String)>) -> Result<(), Failure> {
     let answer = if settings.is_empty() {
@@ -36,10 +37,17 @@ pub fn resume(desk: &Desk, name: &Name) -> Result<(), Failure> {
 
 pub fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
     match command {
-        ScrubCommand::Start { pool, repair } => {
+        ScrubCommand::Start { pool, repair, wait } => {
             let path = format!("{}/scrubs", pool_path(&pool));
             let answer = desk.client.post(&path, &StartScrub { repairs: repair }, "pool")?;
-            desk.out.done(&answer, &format!("a scrub of pool {pool} has begun, see blockyard pool scrub status {pool}"))
+            let said = format!("a scrub of pool {pool} has begun, see blockyard pool scrub status {pool}");
+            desk.out.done(&answer, &said)?;
+            if wait {
+                let id = OperationId::of(OperationKind::Scrub, &pool);
+                follow(&desk.client, &id, !desk.out.is_quiet())?;
+                return if desk.out.is_json() { Ok(()) } else { status(desk, &pool) };
+            }
+            Ok(())
         }
         ScrubCommand::Stop { pool } => {
             desk.client.delete(&format!("{}/scrubs", pool_path(&pool)))?;

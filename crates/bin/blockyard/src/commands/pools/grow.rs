@@ -1,5 +1,7 @@
 //! `blockyard pool add-group`, `add-member` and `grow`
 
+use crate::args::DiskGiven;
+use crate::commands::newcomers::with_disk;
 use crate::commands::{Desk, pool_path};
 use crate::failure::Failure;
 use crate::progress;
@@ -14,9 +16,19 @@ pub fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<(), Fai
     desk.out.done(&answer, &text)
 }
 
-pub fn add_member(desk: &Desk, name: &Name, request: &AddMember, wait: bool) -> Result<(), Failure> {
-    let answer = desk.client.post(&format!("{}/members", pool_path(name)), request, "pool")?;
-    desk.out.done(&answer, &format!("disk {} joins pool {name}, see blockyard pool show {name}", request.disk))?;
+/// One disk more in the group, or in the only one.
+pub fn add_member(
+    desk: &Desk,
+    name: &Name,
+    disk: &DiskGiven,
+    (group, force): (Option<u16>, bool),
+    wait: bool,
+) -> Result<(), Failure> {
+    with_disk(desk, disk, |disk| {
+        let request = AddMember { disk, group, force };
+        let answer = desk.client.post(&format!("{}/members", pool_path(name)), &request, "pool")?;
+        desk.out.done(&answer, &format!("disk {} joins pool {name}, see blockyard pool show {name}", request.disk))
+    })?;
     if wait {
         return progress::judge(&progress::follow(&desk.client, name, !desk.out.is_quiet())?);
     }

@@ -15,7 +15,10 @@ pub fn draw(body: &mut Markup, chart: &Chart<'_>, slots: &Slots, mut y: f64) -> 
         let columns: Vec<Option<Latency>> = (0..slots.middles.len()).map(|label| series.latency(label)).collect();
         let all = columns.iter().flatten().flat_map(|latency| latency.buckets.iter().filter(|(_, count)| *count > 0));
         let frame = Frame { top: y + 20.0, scale: Scale::log(all.map(|(nanos, _)| *nanos as f64 / 1e3)) };
-        frame.draw(body, &format!("Latency (µs){}{}", if series.name.is_empty() { "" } else { ": " }, series.name));
+        frame.draw(
+            body,
+            &format!("Latency (µs), log scale{}{}", if series.name.is_empty() { "" } else { ": " }, series.name),
+        );
         for (&middle, latency) in slots.middles.iter().zip(&columns) {
             if let Some(latency) = latency {
                 column(body, latency, middle, slots.room, &frame);

@@ -61,7 +61,7 @@ fn numbers(body: &mut Markup, run: &Run, chart: &Chart<'_>, printed: &Printed) {
 }
 
 fn claims(body: &mut Markup, run: &Run, printed: &Printed) {
-    let heads = ["the paper's ratio", "our point", "paper", "ours", ""];
+    let heads = ["the paper's ratio", "our point", "paper", "ours", "verdict"];
     table(body, &format!("{}'s ratios beside ours", printed.paper), &heads, |rows| {
         for one in &printed.claims {
             let said = if one.low < one.high {

@@ -10,7 +10,7 @@ const RELEASED: (u8, u8) = (0x2A, 4);
 const UNREGISTERED: (u8, u8) = (0x2A, 5);
 
 fn pointed(outcome: &Outcome) -> (u16, Option<u8>) {
-    let sense = outcome.sense.expect("CHECK CONDITION comes with sense");
+    let sense = outcome.sense.as_deref().expect("CHECK CONDITION comes with sense");
     assert_eq!((sense.key, sense.code), (SenseKey::IllegalRequest, AdditionalSense(0x26, 0)));
     let field = sense.field.expect("26/00 points at a field");
     assert!(!field.in_cdb);
@@ -85,7 +85,7 @@ fn scope_and_type_are_looked_at_where_a_reservation_is_made_or_named() {
                 done(&out(&unit, HOST, RELEASE, kind, (1, 0)));
                 continue;
             }
-            let field = outcome.sense.and_then(|sense| sense.field).expect("it points at a field");
+            let field = outcome.sense.as_deref().and_then(|sense| sense.field).expect("it points at a field");
             let bit = if kind >> 4 == 0 { 3 } else { 7 };
             assert_eq!((field.in_cdb, field.byte, field.bit), (true, 2, Some(bit)), "{kind:#x}");
         }

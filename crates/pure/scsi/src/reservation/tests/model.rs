@@ -195,7 +195,8 @@ fn said(outcome: &Outcome) -> Said {
         Status::Good => Said::Good,
         Status::ReservationConflict => Said::Conflict,
         Status::CheckCondition => {
-            let AdditionalSense(code, qualifier) = outcome.sense.expect("CHECK CONDITION comes with sense").code;
+            let AdditionalSense(code, qualifier) =
+                outcome.sense.as_deref().expect("CHECK CONDITION comes with sense").code;
             Said::Sense(code, qualifier)
         }
         status => panic!("{status:?}"),

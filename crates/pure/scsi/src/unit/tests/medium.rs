@@ -22,7 +22,7 @@ fn numbered(blocks: std::ops::Range<u8>) -> Vec<u8> {
 }
 
 fn information(outcome: &Outcome) -> Option<u64> {
-    outcome.sense.expect("there is sense").information
+    outcome.sense.as_deref().expect("there is sense").information
 }
 
 #[test]

@@ -1,0 +1,195 @@
+//! How often commands took how long, in buckets.
+//!
+//! The buckets are log-linear: eight to each doubling of the time, so that a value is known to an eighth of itself from a
+//! microsecond to a minute. What was counted only grows, so that the difference of two looks is what was in between.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Buckets to each doubling, as a power of two.
+const STEPS_BITS: u32 = 3;
+const STEPS: usize = 1 << STEPS_BITS;
+/// Doublings above the first eight microseconds; what takes longer, more than a minute, is counted in the last bucket.
+const DOUBLINGS: usize = 24;
+
+/// How many buckets there are.
+pub const BUCKETS: usize = STEPS * DOUBLINGS;
+
+/// How many rows a [`Histogram::rows`] has.
+pub const ROWS: usize = 24;
+
+/// Counts of commands by how long they took; buckets without a command are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Histogram(Vec<(u8, u64)>);
+
+impl Histogram {
+    /// The counts of all [`BUCKETS`], from the shortest time on.
+    pub fn new(counts: impl Iterator<Item = u64>) -> Self {
+        let numbered = (0..=u8::MAX).zip(counts.take(BUCKETS));
+        Self(numbered.filter(|&(_, count)| count > 0).collect())
+    }
+
+    /// How many commands were counted.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.0.iter().map(|(_, count)| count).sum()
+    }
+
+    /// How long all of them took together.
+    ///
+    /// *Shape*: microseconds; each command is taken for the middle of its bucket, so at most a sixteenth off.
+    #[must_use]
+    pub fn took_us(&self) -> u64 {
+        self.0.iter().map(|&(bucket, count)| (first_of(bucket) + last_of(bucket)) / 2 * count).sum()
+    }
+
+    /// So many of a thousand took no longer; zero where there was none.
+    ///
+    /// *Shape*: microseconds, at most an eighth more than it was.
+    #[must_use]
+    pub fn within_us(&self, per_mille: u64) -> u64 {
+        let wanted = (u128::from(self.commands()) * u128::from(per_mille)).div_ceil(1000);
+        let mut seen = 0;
+        let bucket = self.0.iter().find(|&&(_, count)| {
+            seen += u128::from(count);
+            seen >= wanted
+        });
+        bucket.map_or(0, |&(bucket, _)| last_of(bucket))
+    }
+
+    /// These and those.
+    pub fn add(&mut self, other: &Self) {
+        self.0 = merged(&self.0, &other.0, |one, another| one + another);
+    }
+
+    /// What was counted since it was `earlier`; all of it when it cannot be the same histogram, because a count fell.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let fell = merged(&self.0, &earlier.0, |now, then| u64::from(now < then));
+        if !fell.is_empty() {
+            return self.clone();
+        }
+        Self(merged(&self.0, &earlier.0, |now, then| now - then))
+    }
+
+    /// As a row of cells: how many took less than 8 µs, 16 µs, 32 µs and so on, each doubling by itself; the last is all that
+    /// took more than half a minute.
+    #[must_use]
+    pub fn rows(&self) -> [u64; ROWS] {
+        let mut rows = [0; ROWS];
+        for &(bucket, count) in &self.0 {
+            rows[usize::from(bucket) / STEPS] += count;
+        }
+        rows
+    }
+
+    /// How many took no longer than the last of each of the [`Histogram::rows`], with that time in microseconds.
+    #[must_use]
+    pub fn cumulated(&self) -> [(u64, u64); ROWS] {
+        let mut seen = 0;
+        let mut row = 0;
+        self.rows().map(|count| {
+            seen += count;
+            row += 1;
+            (STEPS as u64 * (1 << (row - 1)), seen)
+        })
+    }
+}
+
+/// Both lists of counts as one, without zeros.
+fn merged(one: &[(u8, u64)], other: &[(u8, u64)], with: impl Fn(u64, u64) -> u64) -> Vec<(u8, u64)> {
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    let mut all = Vec::with_capacity(one.len().max(other.len()));
+    loop {
+        let bucket = match (one.peek(), other.peek()) {
+            (Some(a), Some(b)) => a.0.min(b.0),
+            (Some(a), None) => a.0,
+            (None, Some(b)) => b.0,
+            (None, None) => return all,
+        };
+        let a = one.next_if(|count| count.0 == bucket).map_or(0, |count| count.1);
+        let b = other.next_if(|count| count.0 == bucket).map_or(0, |count| count.1);
+        let count = with(a, b);
+        if count > 0 {
+            all.push((bucket, count));
+        }
+    }
+}
+
+/// The bucket of so many microseconds.
+#[must_use]
+#[inline]
+pub fn bucket_of(us: u64) -> usize {
+    let Some(doublings) = us.checked_ilog2().and_then(|log| log.checked_sub(STEPS_BITS)) else {
+        return usize::try_from(us).unwrap_or(BUCKETS - 1);
+    };
+    // The leading one of what is left stands for the doubling itself.
+    let step = (us >> doublings) as usize;
+    (doublings as usize * STEPS + step).min(BUCKETS - 1)
+}
+
+/// The most microseconds that are counted in a bucket.
+fn last_of(bucket: u8) -> u64 {
+    let bucket = usize::from(bucket);
+    if bucket < 2 * STEPS {
+        return bucket as u64;
+    }
+    let (doublings, step) = (bucket / STEPS - 1, bucket % STEPS + STEPS);
+    ((step as u64 + 1) << doublings) - 1
+}
+
+fn first_of(bucket: u8) -> u64 {
+    bucket.checked_sub(1).map_or(0, |before| last_of(before) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(times_us: impl Iterator<Item = u64>) -> Histogram {
+        let mut counts = [0; BUCKETS];
+        times_us.for_each(|us| counts[bucket_of(us)] += 1);
+        Histogram::new(counts.into_iter())
+    }
+
+    #[test]
+    fn buckets_follow_each_other_and_are_an_eighth_wide_at_most() {
+        assert_eq!((0..16).map(bucket_of).collect::<Vec<_>>(), (0..16).collect::<Vec<_>>());
+        let mut us = 0;
+        for bucket in 0..BUCKETS - 1 {
+            let last = last_of(u8::try_from(bucket).expect("a byte numbers the buckets"));
+            assert!(last >= us && (last - us) * 8 <= us, "bucket {bucket}: {us} to {last}");
+            assert_eq!((bucket_of(us), bucket_of(last), bucket_of(last + 1)), (bucket, bucket, bucket + 1));
+            us = last + 1;
+        }
+        assert!(us > 60_000_000, "a minute has a bucket");
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn histogram_tells_ranks_sums_and_rows() {
+        let histogram = of(1..=1000);
+        assert_eq!(histogram.commands(), 1000);
+        for (per_mille, exact) in [(500, 500), (990, 990), (999, 999)] {
+            let told = histogram.within_us(per_mille);
+            assert!((exact..=exact + exact / 8).contains(&told), "{told} for {exact}");
+        }
+        assert!(histogram.took_us().abs_diff(500_500) <= 500_500 / 16, "{}", histogram.took_us());
+        let rows = histogram.rows();
+        assert_eq!(rows[..8], [7, 8, 16, 32, 64, 128, 256, 489]);
+        assert_eq!(histogram.cumulated()[0], (8, 7), "seven take less than 8 µs");
+        assert_eq!(histogram.cumulated()[23], (8 << 23, 1000));
+        assert_eq!(Histogram::default().within_us(500), 0);
+    }
+
+    #[test]
+    fn difference_of_two_looks_is_what_was_in_between() {
+        let (before, between) = (of([3, 3, 90, 70_000_000].into_iter()), of([3, 5, 91, 1000].into_iter()));
+        let mut after = before.clone();
+        after.add(&between);
+        assert_eq!(after.commands(), 8);
+        assert_eq!(after.since(&before), between);
+        assert_eq!(after.since(&Histogram::default()), after);
+        assert_eq!(before.since(&after), before, "a unit that was opened anew counts from nothing");
+    }
+}

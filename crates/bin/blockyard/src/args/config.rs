@@ -1,0 +1,62 @@
+//! `blockyard export`, `diff`, `apply` and `config`.
+
+use clap::{Args, Subcommand};
+use model::{ConfigVersion, Iqn, Span};
+use std::path::PathBuf;
+
+/// A document, and how it is meant.
+#[derive(Debug, Args)]
+pub struct DocumentOptions {
+    /// The document, as TOML or JSON; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Remove hosts, groups, targets and presentations that are not in it; disks, pools and volumes stay always
+    #[arg(long)]
+    pub prune: bool,
+}
+
+/// What to compare.
+#[derive(Debug, Args)]
+pub struct DiffOptions {
+    #[command(flatten)]
+    pub document: DocumentOptions,
+    /// End with exit code 10 when something would change
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+/// What to apply.
+#[derive(Debug, Args)]
+pub struct ApplyOptions {
+    #[command(flatten)]
+    pub document: DocumentOptions,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask, also when sessions are affected
+    #[arg(long)]
+    pub yes: bool,
+    /// An initiator that must be logged in afterwards, or everybody sees again what they saw; may be given again
+    #[arg(long = "initiator", value_name = "IQN")]
+    pub initiators: Vec<Iqn>,
+    /// How long these may take [default: 1min]
+    #[arg(long, value_name = "SPAN", requires = "initiators")]
+    pub within: Option<Span>,
+}
+
+/// What can be done about earlier configurations.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show who saw what before: the latest twenty configurations
+    #[command(after_help = "Example:\n  blockyard config list")]
+    List,
+    /// Let everybody see what they saw then; disks, pools and volumes stay as they are
+    #[command(after_help = "Example:\n  blockyard config restore 41")]
+    Restore {
+        /// Which, by its number
+        version: ConfigVersion,
+        /// Do not ask, also when sessions are affected
+        #[arg(long)]
+        yes: bool,
+    },
+}

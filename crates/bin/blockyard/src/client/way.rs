@@ -1,0 +1,161 @@
+//! The ways to a daemon: its socket here, or HTTPS from elsewhere.
+
+use crate::args::Global;
+use crate::config::default_socket;
+use crate::failure::Failure;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use model::{Refusal, code};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use trust::{Line, Trust};
+use zeroize::Zeroizing;
+
+/// How long an array elsewhere may take to answer a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Longer than any token.
+const TOKEN_BYTES_MAX: u64 = 4096;
+
+/// Where the daemon is.
+pub enum Way {
+    /// On this machine.
+    Socket(PathBuf),
+    /// Elsewhere.
+    Remote(Box<Remote>),
+}
+
+/// An array elsewhere, and what we prove to it.
+pub struct Remote {
+    url: String,
+    host: String,
+    port: u16,
+    trust: Trust,
+    token: Zeroizing<String>,
+}
+
+impl Way {
+    /// The way that the command line asks for, else the environment, else the usual socket.
+    pub fn of(global: &Global) -> Result<Self, Failure> {
+        let url = global.url.clone().or_else(|| variable("BLOCKYARD_URL").filter(|_| global.socket.is_none()));
+        let Some(url) = url else {
+            return Ok(Self::Socket(global.socket.clone().unwrap_or_else(default_socket)));
+        };
+        let wrong = || {
+            let message = format!("\"{url}\" is not where an array can be asked");
+            Failure::usage(&Refusal::new(code::ADDRESS_INVALID, message, "write https://array1:8443"))
+        };
+        let parsed: Uri = url.parse().map_err(|_| wrong())?;
+        let at_root = matches!(parsed.path(), "" | "/") && parsed.query().is_none();
+        let host = parsed.host().filter(|_| parsed.scheme_str() == Some("https") && at_root).ok_or_else(wrong)?;
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let trust = match (global.pin.clone().or_else(|| variable("BLOCKYARD_PIN")), &global.ca_file) {
+            (Some(pin), None) => Trust::Pin(pin),
+            (_, Some(file)) => Trust::Authority(file.clone()),
+            (None, None) => Trust::System,
+        };
+        // What cannot be believed is told before anything is asked.
+        trust.client()?;
+        let token = token(global.token_file.as_deref())?;
+        Ok(Self::Remote(Box::new(Remote { port: parsed.port_u16().unwrap_or(443), url, host, trust, token })))
+    }
+
+    /// The answer to a request, before its body has come.
+    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+        match self {
+            Self::Socket(socket) => {
+                let stream = UnixStream::connect(socket).await.map_err(|error| unreachable(socket, &error))?;
+                over(stream, request).await
+            }
+            Self::Remote(remote) => {
+                let headers = request.headers_mut();
+                let bearer = format!("Bearer {}", *remote.token);
+                let mut bearer =
+                    hyper::header::HeaderValue::from_str(&bearer).map_err(|_| no_token("it has odd characters"))?;
+                bearer.set_sensitive(true);
+                headers.insert("authorization", bearer);
+                let host = if remote.host.contains(':') { format!("[{}]", remote.host) } else { remote.host.clone() };
+                let host =
+                    format!("{host}:{}", remote.port).parse().map_err(|_| no_token("its host has odd characters"))?;
+                headers.insert("host", host);
+                over(remote.connect().await?, request).await
+            }
+        }
+    }
+
+    /// The process that answers; none where nobody does, or elsewhere.
+    pub async fn pid(&self) -> Option<u32> {
+        let Self::Socket(socket) = self else { return None };
+        let peer = UnixStream::connect(socket).await.ok()?.peer_cred().ok()?;
+        peer.pid().and_then(|pid| u32::try_from(pid).ok())
+    }
+}
+
+impl Remote {
+    async fn connect(&self) -> Result<Line, Failure> {
+        let refused = |error: io::Error| {
+            let message = format!("{} cannot be asked: {error}", self.url);
+            let hint =
+                "see blockyard web show there; a certificate that the node has made for itself is believed with --pin";
+            Failure::from(Refusal::new(code::DAEMON_UNREACHABLE, message, hint))
+        };
+        trust::connect(&self.host, self.port, Some(&self.trust), CONNECT).await.map_err(refused)
+    }
+}
+
+async fn over(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, Failure> {
+    let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = shaken.map_err(|error| super::gone(&error))?;
+    // It ends with the exchange; what breaks it breaks the exchange, too.
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await.map_err(|error| super::gone(&error))?)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// What is proven: from a file, from standard input, or from the environment.
+fn token(file: Option<&Path>) -> Result<Zeroizing<String>, Failure> {
+    let mut text = Zeroizing::new(String::new());
+    match file {
+        None => {
+            let from_environment = variable("BLOCKYARD_TOKEN").ok_or_else(|| no_token("none is given"))?;
+            *text = from_environment;
+        }
+        Some(path) => {
+            let read = if path == Path::new("-") {
+                std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text)
+            } else {
+                std::fs::File::open(path).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
+            };
+            read.map_err(|error| no_token(&error.to_string()))?;
+        }
+    }
+    let trimmed = Zeroizing::new(text.trim().to_owned());
+    if trimmed.is_empty() { Err(no_token("it is empty")) } else { Ok(trimmed) }
+}
+
+fn no_token(why: &str) -> Failure {
+    let message = format!("there is no token to prove ourselves with: {why}");
+    let hint = "make one there with blockyard token create, and name its file with --token-file";
+    Refusal::new(code::UNPROVEN, message, hint).into()
+}
+
+fn unreachable(socket: &Path, error: &io::Error) -> Failure {
+    let socket = socket.display();
+    if error.kind() == ErrorKind::PermissionDenied {
+        let message = format!("only root and the daemon's own user may speak to {socket}");
+        return Refusal::new(code::FORBIDDEN, message, "use sudo").into();
+    }
+    let message = format!("no daemon answers at {socket}");
+    let hint = "start it with blockyard serve, or name its socket with --socket";
+    Refusal::new(code::DAEMON_UNREACHABLE, message, hint).into()
+}

@@ -1,0 +1,127 @@
+//! `blockyard alert …`
+
+use super::{Desk, joined, or_dash};
+use crate::args::{AlertCommand, ReceiverOptions};
+use crate::failure::Failure;
+use crate::output::Rows;
+use crate::secret;
+use alert::request::{NewReceiver, NewSilence, SetReceiver};
+use model::{AlertReport, Name, ReceiverReport, ReceiverTest, ReceiverWay, SilenceReport};
+
+pub fn run(desk: &Desk, command: AlertCommand) -> Result<(), Failure> {
+    match command {
+        AlertCommand::Active => active(desk),
+        AlertCommand::List => list(desk),
+        AlertCommand::Add { name, how } => {
+            let new = NewReceiver { name: name.clone(), how: asked(how)? };
+            let answer = desk.client.post("/receivers", &new, "receiver")?;
+            desk.out
+                .done(&answer, &format!("receiver {name} is told of alerts; try it with blockyard alert test {name}"))
+        }
+        AlertCommand::Set { name, how } => {
+            let answer = desk.client.patch(&path_of(&name), &asked(how)?, "receiver")?;
+            desk.out.done(&answer, &format!("receiver {name} is changed; try it with blockyard alert test {name}"))
+        }
+        AlertCommand::Test { name } => {
+            let answer = desk.client.post(&format!("{}/test", path_of(&name)), &serde_json::json!({}), "test")?;
+            let ReceiverTest { said } = answer.decode()?;
+            desk.out.done(&answer, &format!("receiver {name} has taken a test: {said}"))
+        }
+        AlertCommand::Remove { name } => {
+            desk.client.delete(&path_of(&name))?;
+            desk.out.said(&format!("receiver {name} is told no more"))
+        }
+        AlertCommand::Silence { what, lasts, .. } => silence(desk, what.join(" "), lasts),
+        AlertCommand::Silenced => silenced(desk),
+    }
+}
+
+fn path_of(name: &Name) -> String {
+    format!("/receivers/{name}")
+}
+
+fn asked(how: ReceiverOptions) -> Result<SetReceiver, Failure> {
+    let ReceiverOptions { mail, smtp, from, tls, user, password_file, webhook, form, secret_file, .. } = how;
+    let variable = |is_wanted: bool, name: &'static str| if is_wanted { name } else { "" };
+    let password = secret::read(password_file.as_deref(), variable(user.is_some(), "BLOCKYARD_SMTP_PASSWORD"), false)?;
+    let signing = variable(webhook.is_some(), "BLOCKYARD_WEBHOOK_SECRET");
+    let secret = secret::read(secret_file.as_deref(), signing, false)?;
+    Ok(SetReceiver {
+        to: (!mail.is_empty()).then_some(mail),
+        from,
+        smtp,
+        tls,
+        user,
+        password,
+        url: webhook,
+        form,
+        secret,
+        ca_file: how.server_ca_file.map(|file| file.to_string_lossy().into_owned()),
+        pin: how.server_pin,
+        least: how.least,
+        gather: how.gather,
+        remind: how.remind,
+    })
+}
+
+fn active(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/alerts", "alerts")?;
+    let alerts: Vec<AlertReport> = answer.decode()?;
+    if alerts.is_empty() && !desk.out.is_json() {
+        return desk.out.said("nothing is wrong");
+    }
+    let row = |alert: &AlertReport| {
+        let mut what = vec![alert.sentence.clone()];
+        what.extend(alert.details.iter().cloned());
+        what.extend((!alert.action.is_empty()).then(|| alert.action.clone()));
+        vec![
+            alert.number.to_string(),
+            alert.severity.as_str().to_owned(),
+            alert.since.to_string(),
+            alert.code.to_string(),
+            alert.subject.to_string(),
+            alert.silenced.map_or_else(|| joined(&alert.told), |until| format!("silenced until {until}")),
+            what.join("; "),
+        ]
+    };
+    let header = &["ALERT", "SEVERITY", "SINCE", "CODE", "SUBJECT", "TOLD", "WHAT IS SO, AND WHAT TO DO"];
+    desk.out.rows(&answer, &Rows { header, rows: alerts.iter().map(row).collect() })
+}
+
+fn list(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/receivers", "receivers")?;
+    let receivers: Vec<ReceiverReport> = answer.decode()?;
+    let row = |receiver: &ReceiverReport| {
+        let way = match &receiver.way {
+            ReceiverWay::Mail { to, smtp, tls, .. } => format!("mail to {} by {smtp} ({tls})", to.join(", ")),
+            ReceiverWay::Webhook { url, form } => format!("{form} webhook {url}"),
+        };
+        vec![
+            receiver.name.to_string(),
+            way,
+            receiver.least.as_str().to_owned(),
+            or_dash(receiver.succeeded),
+            or_dash(receiver.failed),
+            or_dash(receiver.why.as_ref()),
+        ]
+    };
+    let header = &["RECEIVER", "HOW", "LEAST", "TOLD", "FAILED", "WHY"];
+    desk.out.rows(&answer, &Rows { header, rows: receivers.iter().map(row).collect() })
+}
+
+fn silence(desk: &Desk, what: String, lasts: Option<model::Span>) -> Result<(), Failure> {
+    let Some(lasts) = lasts else {
+        desk.client.delete(&format!("/silences?what={}", what.replace(' ', "%20")))?;
+        return desk.out.said(&format!("people are told of {what} again"));
+    };
+    let answer = desk.client.post("/silences", &NewSilence { what, lasts }, "silence")?;
+    let SilenceReport { what, until } = answer.decode()?;
+    desk.out.done(&answer, &format!("nobody is told of {what} until {until}"))
+}
+
+fn silenced(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/silences", "silences")?;
+    let silences: Vec<SilenceReport> = answer.decode()?;
+    let rows = silences.iter().map(|it| vec![it.what.clone(), it.until.to_string()]).collect();
+    desk.out.rows(&answer, &Rows { header: &["WHAT", "UNTIL"], rows })
+}

@@ -1,0 +1,86 @@
+//! `blockyard audit …`
+
+use super::new_file::NewFile;
+use super::{Desk, or_dash};
+use crate::args::AuditCommand;
+use crate::client::query;
+use crate::failure::Failure;
+use crate::output::Rows;
+use api::{AuditCheck, AuditPage, AuditRecord};
+use serde_json::Value;
+
+pub fn run(desk: &Desk, command: AuditCommand) -> Result<(), Failure> {
+    match command {
+        AuditCommand::Forward { to, server_ca_file, server_pin } => {
+            super::forward::forward(desk, to, server_ca_file, server_pin)
+        }
+        AuditCommand::List { limit, before, search } => {
+            let mut pairs = vec![("limit", limit.to_string())];
+            pairs.extend(before.map(|before| ("before", before.to_string())));
+            pairs.extend(search.map(|search| ("search", escaped(&search))));
+            list(desk, &query(&pairs))
+        }
+        AuditCommand::Verify => verify(desk),
+        AuditCommand::Export { to } => {
+            let mut file = NewFile::at(&to);
+            let saved = desk.client.fetch("/audit/records", |bytes| file.put(bytes))?;
+            if file.is_saved(saved)? && !file.is_stdout() {
+                desk.out.said(&format!("the audit is in {}", to.display()))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn list(desk: &Desk, query: &str) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/audit?{query}"), "audit")?;
+    let page: AuditPage = answer.decode()?;
+    let row = |record: AuditRecord| {
+        vec![
+            record.number.to_string(),
+            record.time.to_string(),
+            record.caller.unwrap_or_else(|| "a stranger".to_owned()),
+            or_dash(record.address),
+            format!("{} {}", record.method, record.path),
+            record.code.map_or(record.status.to_string(), |code| format!("{} {code}", record.status)),
+            if record.body.is_null() { "-".to_owned() } else { record.body.to_string() },
+            what_changed(&record.changed),
+        ]
+    };
+    let rows = page.records.into_iter().map(row).collect();
+    desk.out.rows(
+        &answer,
+        &Rows { header: &["NUMBER", "TIME", "CALLER", "ADDRESS", "CALL", "RESULT", "BODY", "CHANGED"], rows },
+    )
+}
+
+/// `size 8388608 → 16777216`, for each value that was changed.
+fn what_changed(changed: &Value) -> String {
+    let Some(all) = changed.as_object().filter(|all| !all.is_empty()) else { return "-".to_owned() };
+    let side = |value: Option<&Value>| value.map_or_else(|| "-".to_owned(), ToString::to_string);
+    let one = |(path, both): (&String, &Value)| format!("{path} {} → {}", side(both.get("was")), side(both.get("is")));
+    all.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn verify(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/audit/check", "check")?;
+    let AuditCheck { first, last, records, hash, broken } = answer.decode()?;
+    match &broken {
+        None => desk.out.done(
+            &answer,
+            &format!(
+                "all of {records} records, {first} to {last}, are as they were written; the last one's hash is {hash}"
+            ),
+        ),
+        Some(broken) => {
+            desk.out.done(&answer, &format!("record {} is not as it was written: {}", broken.number, broken.why))?;
+            Err(Failure::Said)
+        }
+    }
+}
+
+/// A word as a query may have it.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}

@@ -1,0 +1,56 @@
+//! `blockyard connect`
+
+use super::Desk;
+use crate::args::ConnectOptions;
+use crate::connect::{Step, View};
+use crate::failure::Failure;
+use crate::output::put;
+use control::{HostGroupReport, HostReport, PresentationReport};
+use model::{EVERYONE, Name, Refusal, code};
+use serde_json::json;
+
+/// What to do on the host is printed, step by step.
+pub fn connect(desk: &Desk, options: &ConnectOptions) -> Result<(), Failure> {
+    let view = view(desk, &options.host)?;
+    print(desk, &view.steps(options.system), &view.notes())
+}
+
+/// What a host sees.
+///
+/// *Errors*: there is no such host, or nothing is presented to it.
+pub fn view(desk: &Desk, name: &Name) -> Result<View, Failure> {
+    let host: HostReport = desk.client.get(&format!("/hosts/{name}"), "host")?.decode()?;
+    let groups: Vec<HostGroupReport> = desk.client.get("/groups", "groups")?.decode()?;
+    let all: Vec<PresentationReport> = desk.client.get("/presentations", "presentations")?.decode()?;
+    let is_for = |whom: &Name| {
+        whom == name
+            || whom.as_str() == EVERYONE
+            || groups.iter().any(|group| group.name == *whom && group.hosts.contains(name))
+    };
+    let seen: Vec<PresentationReport> = all.into_iter().filter(|one| is_for(&one.host)).collect();
+    if seen.is_empty() {
+        let message = format!("nothing is presented to host {name}");
+        let hint = format!("present a volume to it first: blockyard present VOLUME {name}");
+        return Err(Refusal::new(code::PRESENTATION_UNKNOWN, message, hint).into());
+    }
+    let chap = (host.proof.chap_user, host.proof.mutual_chap_user);
+    Ok(View::new(&host.initiators, chap, &seen))
+}
+
+/// Steps are printed, and what their words in capitals stand for.
+pub fn print(desk: &Desk, steps: &[Step], notes: &[&str]) -> Result<(), Failure> {
+    if desk.out.is_json() {
+        return put(&format!("{:#}\n", json!({ "schema": 1, "steps": steps, "notes": notes })));
+    }
+    put(&text(steps, notes))
+}
+
+/// Lines to type, with what they are for as comments: every shell that they are for takes it as it is.
+fn text(steps: &[Step], notes: &[&str]) -> String {
+    let step = |(n, step): (usize, &Step)| format!("# {}. {}\n{}\n", n + 1, step.what, step.lines.join("\n"));
+    let mut parts: Vec<String> = steps.iter().enumerate().map(step).collect();
+    if !notes.is_empty() {
+        parts.push(notes.iter().map(|note| format!("# {note}\n")).collect());
+    }
+    parts.join("\n")
+}

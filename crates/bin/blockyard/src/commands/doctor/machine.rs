@@ -1,0 +1,88 @@
+//! The machine under the daemon, as far as it can be looked at from here.
+
+use super::Finding;
+use std::fs;
+use std::path::Path;
+
+/// Sessions, disks, half-open logins and doors.
+const OPEN_FILES_WANTED: u64 = 8192;
+
+/// What the system says of the daemon's process and of itself.
+pub(super) fn look(pid: Option<u32>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(pid) = pid {
+        let of_process = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        findings.extend(open_files(&of_process("limits")));
+        findings.extend(killing(&of_process("oom_score_adj")));
+    }
+    findings.extend(clock(Path::new("/run/systemd/timesync/synchronized"), Path::new("/run/chrony")));
+    findings.extend(listen_queue(&fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default()));
+    findings
+}
+
+fn open_files(limits: &str) -> Option<Finding> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let soft = line.split_whitespace().next()?;
+    let allowed = if soft == "unlimited" { u64::MAX } else { soft.parse().ok()? };
+    if allowed >= OPEN_FILES_WANTED {
+        return Some(Finding::good("open files", format!("{soft} may be open")));
+    }
+    let sentence = format!("only {allowed} may be open, one for each connection and disk");
+    Some(Finding::warning(
+        "open files",
+        sentence,
+        format!("set LimitNOFILE={OPEN_FILES_WANTED} or more in the service"),
+    ))
+}
+
+fn killing(adjustment: &str) -> Option<Finding> {
+    let adjustment: i32 = adjustment.trim().parse().ok()?;
+    if adjustment <= -500 {
+        return Some(Finding::good("memory", "the kernel takes others first when memory is short"));
+    }
+    let sentence = "the kernel may end the daemon when memory is short";
+    Some(Finding::warning("memory", sentence, "set OOMScoreAdjust=-900 in the service, as the package does"))
+}
+
+/// Locks of snapshots and hours of scrubs go by the clock.
+fn clock(timesyncd: &Path, chrony: &Path) -> Option<Finding> {
+    if timesyncd.exists() || chrony.exists() {
+        return Some(Finding::good("clock", "is kept by a time service"));
+    }
+    let fix = "install chrony or start systemd-timesyncd: locks of snapshots go by the clock";
+    Some(Finding::warning("clock", "no time service was found", fix))
+}
+
+fn listen_queue(somaxconn: &str) -> Option<Finding> {
+    let most: u32 = somaxconn.trim().parse().ok()?;
+    if most >= 1024 {
+        return None;
+    }
+    let fix = "set the sysctl net.core.somaxconn to 4096";
+    Some(Finding::warning("network", format!("only {most} connections may wait to be taken at once"), fix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::Grade;
+
+    #[test]
+    fn machine_is_judged_by_what_the_kernel_says() {
+        let limits = |soft: &str| {
+            format!("Limit  Soft Limit  Hard Limit  Units\nMax open files            {soft}  20000  files\n")
+        };
+        let grade = |finding: Option<Finding>| finding.map(|finding| finding.grade);
+        assert_eq!(grade(open_files(&limits("1024"))), Some(Grade::Warning));
+        assert_eq!(grade(open_files(&limits("20000"))), Some(Grade::Good));
+        assert_eq!(grade(open_files(&limits("unlimited"))), Some(Grade::Good));
+        assert_eq!(open_files(""), None, "of a process of somebody else nothing is known");
+        assert_eq!(grade(killing("0\n")), Some(Grade::Warning));
+        assert_eq!(grade(killing("-900\n")), Some(Grade::Good));
+        let nowhere = Path::new("/nowhere");
+        assert_eq!(grade(clock(nowhere, nowhere)), Some(Grade::Warning));
+        assert_eq!(grade(clock(nowhere, Path::new("/"))), Some(Grade::Good));
+        assert_eq!(grade(listen_queue("128\n")), Some(Grade::Warning));
+        assert_eq!(grade(listen_queue("4096\n")), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! `blockyard audit forward`
+
+use super::{Desk, or_dash};
+use crate::failure::Failure;
+use crate::output::Rows;
+use api::request::SetForward;
+use model::ForwardReport;
+use std::path::PathBuf;
+
+pub fn forward(desk: &Desk, to: String, ca_file: Option<PathBuf>, pin: Option<String>) -> Result<(), Failure> {
+    let ca_file = ca_file.map(|file| file.to_string_lossy().into_owned());
+    match to.as_str() {
+        "show" => show(desk),
+        "off" => {
+            let answer = desk.client.put("/audit/forward", &SetForward::default(), "forward")?;
+            desk.out.done(&answer, "the audit is forwarded to nobody")
+        }
+        _ => {
+            let asked = SetForward { to: Some(to.clone()), pin, ca_file };
+            let answer = desk.client.put("/audit/forward", &asked, "forward")?;
+            desk.out.done(&answer, &format!("the audit is forwarded to {to}; see blockyard audit forward show"))
+        }
+    }
+}
+
+fn show(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/audit/forward", "forward")?;
+    let ForwardReport { to, position, last, why, .. } = answer.decode()?;
+    let facts = [
+        ("to", or_dash(to)),
+        ("said up to record", position.to_string()),
+        ("last", or_dash(last)),
+        ("failing", or_dash(why)),
+    ];
+    let rows = facts.map(|(name, value)| vec![name.to_owned(), value]);
+    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: rows.into() })
+}

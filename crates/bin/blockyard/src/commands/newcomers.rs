@@ -1,0 +1,72 @@
+//! Disks that the array does not know yet, named by their paths.
+
+use super::Desk;
+use super::disks::absolute;
+use crate::args::DiskGiven;
+use crate::failure::Failure;
+use control::request::NewDisk;
+use model::{DiskName, DiskReport, Refusal, code};
+use std::path::{Path, PathBuf};
+
+/// Does `what` with the disks. Those that the array does not know yet are added before, and forgotten again when it is refused.
+///
+/// *Errors*: a disk is named twice, cannot be added, or what `what` says.
+pub fn with_disks<T>(
+    desk: &Desk,
+    given: &[DiskGiven],
+    what: impl FnOnce(Vec<DiskName>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let paths: Vec<PathBuf> = given.iter().filter_map(|disk| disk.path().map(Path::to_path_buf)).collect();
+    let known: Vec<DiskReport> =
+        if paths.is_empty() { Vec::new() } else { desk.client.get("/disks", "disks")?.decode()? };
+    let called = named(&paths, &known)?;
+    let mut added = Vec::new();
+    let ready = called.iter().try_for_each(|(name, path)| {
+        if known.iter().all(|disk| disk.name.as_ref() != Some(name)) {
+            let request = NewDisk { path: path.clone(), name: Some(name.clone()), create: None };
+            desk.client.post("/disks", &request, "disk")?;
+            added.push(name.clone());
+        }
+        Ok(())
+    });
+    let mut names = called.iter().map(|(name, _)| name.clone());
+    let disks = given.iter().filter_map(|disk| disk.name().cloned().or_else(|| names.next())).collect();
+    let done = ready.and_then(|()| what(disks));
+    if done.is_err() {
+        // What was refused matters more than a disk that stays known.
+        added.iter().for_each(|name| drop(desk.client.delete(&format!("/disks/{name}"))));
+    }
+    done
+}
+
+/// As [`with_disks`], with one.
+pub fn with_disk<T>(
+    desk: &Desk,
+    given: &DiskGiven,
+    what: impl FnOnce(DiskName) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    with_disks(desk, std::slice::from_ref(given), |mut disks| what(disks.pop().expect("as many as were given")))
+}
+
+/// The name of each disk, and its path from the root: the name that it has, or the end of its path, or the next number.
+///
+/// *Errors*: one is named twice.
+pub fn named(paths: &[PathBuf], known: &[DiskReport]) -> Result<Vec<(DiskName, String)>, Failure> {
+    let mut named: Vec<(DiskName, String)> = Vec::new();
+    for path in paths {
+        let full = absolute(path)?;
+        if named.iter().any(|(_, other)| *other == full) {
+            let message = format!("disk {full} is named twice");
+            return Err(Refusal::new(code::REQUEST_INVALID, message, "name each disk once").into());
+        }
+        let own = known.iter().find(|disk| disk.path == full).and_then(|disk| disk.name.clone());
+        let is_taken = |name: &DiskName| {
+            known.iter().any(|disk| disk.name.as_ref() == Some(name)) || named.iter().any(|(other, _)| other == name)
+        };
+        let stem = Path::new(&full).file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        let free = || (0..).map(|n: u32| format!("d{n}").parse().expect("a letter and digits are a name"));
+        let name = own.or(stem.filter(|name| !is_taken(name))).or_else(|| free().find(|name| !is_taken(name)));
+        named.extend(name.map(|name| (name, full)));
+    }
+    Ok(named)
+}

@@ -1,0 +1,77 @@
+//! `blockyard operation …`
+
+use super::{Desk, or_dash};
+use crate::args::OperationCommand;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::output::Rows;
+use crate::progress::{duration, sentence};
+use model::{OperationId, OperationReport, Size};
+use std::time::Duration;
+
+/// How often the daemon is asked.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+pub fn run(desk: &Desk, command: &OperationCommand) -> Result<(), Failure> {
+    match command {
+        OperationCommand::List => list(desk),
+        OperationCommand::Show { id, wait: true } => {
+            follow(&desk.client, id, !desk.out.is_quiet())?;
+            desk.out.said(&format!("{id} is not under way any more"))
+        }
+        OperationCommand::Show { id, wait: false } => show(desk, id),
+        OperationCommand::Cancel { id } => {
+            desk.client.delete(&format!("/operations/{id}"))?;
+            desk.out.said(&format!("{id} ends"))
+        }
+    }
+}
+
+fn list(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/operations", "operations")?;
+    let operations: Vec<OperationReport> = answer.decode()?;
+    let row = |operation: &OperationReport| {
+        let speed = operation.progress.map(|progress| Size::new(progress.bytes_per_second).decimal() + "/s");
+        vec![
+            operation.id.to_string(),
+            or_dash(operation.percent.map(|percent| format!("{percent} %"))),
+            if operation.is_running { "running" } else { "waiting" }.to_owned(),
+            or_dash(speed),
+            or_dash(operation.progress.and_then(|progress| progress.seconds_left).map(duration)),
+            or_dash(operation.begun),
+            if operation.cancellable { "yes" } else { "no" }.to_owned(),
+            operation.sentence.clone(),
+        ]
+    };
+    let header = &["OPERATION", "DONE", "STATE", "SPEED", "LEFT", "BEGUN", "CANCELLABLE", "WHAT"];
+    desk.out.rows(&answer, &Rows { header, rows: operations.iter().map(row).collect() })
+}
+
+fn show(desk: &Desk, id: &OperationId) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/operations/{id}"), "operation")?;
+    let operation: OperationReport = answer.decode()?;
+    desk.out.done(&answer, &told(&operation))
+}
+
+/// Waits until it is not under way; a line for each step of ten percent on stderr.
+pub fn follow(client: &Client, id: &OperationId, shown: bool) -> Result<(), Failure> {
+    let mut last = None;
+    loop {
+        let operations: Vec<OperationReport> = client.get("/operations", "operations")?.decode()?;
+        let Some(operation) = operations.into_iter().find(|operation| operation.id == *id) else { return Ok(()) };
+        let step = operation.percent.map(|percent| percent / 10);
+        if shown && last != Some(step) {
+            eprintln!("{}", told(&operation));
+            last = Some(step);
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// `the scrub of pool tank: running 12 %, 1.2 GiB of …`
+fn told(operation: &OperationReport) -> String {
+    let state = if operation.is_running { "running" } else { "waiting" };
+    let progress = operation.progress.map(|progress| sentence(state, &progress));
+    let percent = operation.percent.map(|percent| format!("{state} {percent} %"));
+    format!("{}: {}", operation.sentence, progress.or(percent).unwrap_or_else(|| state.to_owned()))
+}

@@ -1,0 +1,127 @@
+//! `blockyard support bundle`: one file for whoever is to understand the array.
+
+use super::new_file::NewFile;
+use super::{Desk, doctor};
+use crate::args::SupportCommand;
+use crate::failure::Failure;
+use model::{Refusal, StatusReport, code};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What is asked of the daemon: the name of the file, the path, the key of the answer.
+const ASKED: [(&str, &str, &str); 22] = [
+    ("status.json", "/status", "status"),
+    ("config.json", "/config", "config"),
+    ("configs.json", "/config/versions", "configs"),
+    ("disks.json", "/disks", "disks"),
+    ("pools.json", "/pools", "pools"),
+    ("volumes.json", "/volumes", "volumes"),
+    ("snapshots.json", "/snapshots", "snapshots"),
+    ("hosts.json", "/hosts", "hosts"),
+    ("groups.json", "/groups", "groups"),
+    ("auth.json", "/auth", "auth"),
+    ("targets.json", "/targets", "targets"),
+    ("presentations.json", "/presentations", "presentations"),
+    ("sessions.json", "/sessions", "sessions"),
+    ("refused.json", "/refused", "refused"),
+    ("portals.json", "/portals", "portals"),
+    ("portal-groups.json", "/portal-groups", "portal_groups"),
+    ("isns.json", "/isns", "isns"),
+    ("operations.json", "/operations", "operations"),
+    ("alerts.json", "/alerts", "alerts"),
+    ("receivers.json", "/receivers", "receivers"),
+    ("events.json", "/events", "events"),
+    ("activity.json", "/activity?most=1000", "moment"),
+];
+
+/// Facts of the machine, as its kernel tells them.
+const FACTS: [&str; 9] = [
+    "/etc/os-release",
+    "/proc/version",
+    "/proc/cmdline",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/loadavg",
+    "/proc/net/dev",
+    "/proc/partitions",
+    "/proc/sys/kernel/io_uring_disabled",
+];
+
+/// The most that is taken of a fact.
+const FACT_BYTES_MAX: u64 = 1 << 20;
+
+pub fn run(desk: &Desk, command: SupportCommand) -> Result<(), Failure> {
+    let SupportCommand::Bundle { to } = command;
+    let status: StatusReport = desk.client.get("/status", "status")?.decode()?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let name = format!("blockyard-{}-{now}", status.node);
+    let to = to.unwrap_or_else(|| PathBuf::from(format!("{name}.tar")));
+    let mut bundle = Bundle { folder: name, now, tar: tar::Builder::new(Vec::new()) };
+    fill(desk, &mut bundle).map_err(|error| {
+        Refusal::new(code::IO_FAILED, format!("the bundle cannot be put together: {error}"), "report this")
+    })?;
+    let bytes = bundle.tar.into_inner().unwrap_or_default();
+    let mut file = NewFile::at(&to);
+    let saved = file.put(&bytes);
+    if file.is_saved(saved)? && !file.is_stdout() {
+        desk.out.said(&format!("{} is written; read it with tar before you give it away", to.display()))?;
+    }
+    Ok(())
+}
+
+/// What is put together, in memory: reports of the largest array are some megabytes.
+struct Bundle {
+    folder: String,
+    now: u64,
+    tar: tar::Builder<Vec<u8>>,
+}
+
+impl Bundle {
+    fn add(&mut self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o600);
+        header.set_mtime(self.now);
+        self.tar.append_data(&mut header, Path::new(&self.folder).join(name), bytes)
+    }
+}
+
+/// Everything is in it; in the place of what could not be had stands why.
+fn fill(desk: &Desk, bundle: &mut Bundle) -> std::io::Result<()> {
+    for (name, path, key) in ASKED {
+        let text = match desk.client.get(path, key) {
+            Ok(answer) => format!("{:#}\n", answer.whole),
+            Err(failure) => format!("{failure:?}\n"),
+        };
+        bundle.add(name, text.as_bytes())?;
+    }
+    let mut metrics = Vec::new();
+    let taken = desk.client.fetch("/metrics", |bytes| {
+        metrics.extend_from_slice(bytes);
+        Ok(())
+    });
+    if taken.is_ok() {
+        bundle.add("metrics.txt", &metrics)?;
+    }
+    bundle.add("doctor.json", doctor::told(desk).as_bytes())?;
+    for path in FACTS {
+        if let Some(fact) = fact(Path::new(path)) {
+            bundle.add(&format!("machine{path}"), &fact)?;
+        }
+    }
+    if let Some(pid) = desk.client.pid() {
+        for name in ["limits", "status", "cgroup", "oom_score_adj"] {
+            if let Some(fact) = fact(Path::new(&format!("/proc/{pid}/{name}"))) {
+                bundle.add(&format!("daemon/{name}"), &fact)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fact(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(FACT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}

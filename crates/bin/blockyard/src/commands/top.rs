@@ -1,0 +1,271 @@
+//! `blockyard top`: what happens just now, the slowest first.
+
+use super::{Desk, joined, or_dash};
+use crate::args::{TopNoun, TopOptions};
+use crate::failure::Failure;
+use crate::output::{Output, Rows, put};
+use control::live::{DiskRates, HostRates, Moment, PortalRates, Rates, SessionRates, VolumeRates};
+use std::io::{self, IsTerminal};
+
+/// The cursor goes home, and what stood there is gone.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+/// How many of each noun an overview has at most.
+const OVERVIEW: [(TopNoun, usize); 3] = [(TopNoun::Volumes, 20), (TopNoun::Disks, 8), (TopNoun::Sessions, 8)];
+
+pub fn run(desk: &Desk, options: &TopOptions) -> Result<(), Failure> {
+    let lines = usize::from(options.lines);
+    if options.once {
+        let answer = desk.client.get(&format!("/activity?most={lines}"), "moment")?;
+        let moment: Moment = answer.decode()?;
+        return if desk.out.is_json() { desk.out.json(&answer) } else { one(desk.out, &moment, options, lines) };
+    }
+    let mut shown = Ok(());
+    let mut feed = Feed::default();
+    let ended = desk.client.fetch(&format!("/stream?most={lines}"), |bytes| {
+        for moment in feed.moments(bytes) {
+            shown = show(desk.out, &moment, options, lines);
+            if shown.is_err() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+        }
+        Ok(())
+    })?;
+    shown?;
+    // Nobody reads any more, which ends it too.
+    let _ = ended;
+    Ok(())
+}
+
+fn show(out: Output, moment: &Moment, options: &TopOptions, lines: usize) -> Result<(), Failure> {
+    if out.is_json() {
+        return put(&format!("{}\n", serde_json::to_value(moment).unwrap_or_default()));
+    }
+    if io::stdout().is_terminal() {
+        put(CLEAR)?;
+    }
+    one(out, moment, options, lines)
+}
+
+fn one(out: Output, moment: &Moment, options: &TopOptions, lines: usize) -> Result<(), Failure> {
+    if let Some(noun) = options.noun {
+        return out.lines(&table(noun, moment, lines));
+    }
+    if !io::stdout().is_terminal() {
+        return out.lines(&table(TopNoun::Volumes, moment, lines));
+    }
+    put(&format!("{}\n", summary(moment)))?;
+    for (noun, most) in OVERVIEW {
+        let table = table(noun, moment, most.min(lines));
+        if !table.rows.is_empty() {
+            put("\n")?;
+            out.lines(&table)?;
+        }
+    }
+    Ok(())
+}
+
+fn summary(moment: &Moment) -> String {
+    let (total, sessions) = (&moment.total, moment.portals.iter().map(|portal| portal.sessions).sum::<u32>());
+    format!(
+        "{}  {} IOPS ({} reads, {} writes)  {} MB/s read, {} written  half below {}, 99 % below {}  {sessions} sessions",
+        moment.time,
+        count(total.commands()),
+        count(total.reads),
+        count(total.writes),
+        mega(total.read_bytes),
+        mega(total.written_bytes),
+        time(total.p50_us),
+        time(total.p99_us),
+    )
+}
+
+fn table(noun: TopNoun, moment: &Moment, lines: usize) -> Rows {
+    match noun {
+        TopNoun::Volumes => Rows {
+            header: &[
+                "VOLUME",
+                "IOPS",
+                "READS",
+                "WRITES",
+                "READ MB/S",
+                "WRITTEN MB/S",
+                "P50",
+                "P99",
+                "P99.9",
+                "CACHE",
+                "WAITS FOR",
+            ],
+            rows: moment.volumes.iter().take(lines).map(volume).collect(),
+        },
+        TopNoun::Hosts => Rows {
+            header: &[
+                "HOST",
+                "IOPS",
+                "READS",
+                "WRITES",
+                "READ MB/S",
+                "WRITTEN MB/S",
+                "P50",
+                "P99",
+                "P99.9",
+                "SESSIONS",
+            ],
+            rows: moment.hosts.iter().take(lines).map(host).collect(),
+        },
+        TopNoun::Sessions => Rows {
+            header: &[
+                "SESSION",
+                "IOPS",
+                "READS",
+                "WRITES",
+                "READ MB/S",
+                "WRITTEN MB/S",
+                "P50",
+                "P99",
+                "P99.9",
+                "HOST",
+                "PORTAL",
+                "INITIATOR",
+            ],
+            rows: moment.sessions.iter().take(lines).map(session).collect(),
+        },
+        TopNoun::Portals => Rows {
+            header: &["PORTAL", "IOPS", "READ MB/S", "WRITTEN MB/S", "SESSIONS"],
+            rows: moment.portals.iter().take(lines).map(portal).collect(),
+        },
+        TopNoun::Disks => Rows {
+            header: &["DISK", "READS", "WRITES", "READ MB/S", "WRITTEN MB/S", "MEAN", "BUSY", "DEPTH", "ERRORS"],
+            rows: moment.disks.iter().take(lines).map(disk).collect(),
+        },
+    }
+}
+
+fn rates(name: String, rates: &Rates) -> Vec<String> {
+    vec![
+        name,
+        count(rates.commands()),
+        count(rates.reads),
+        count(rates.writes),
+        mega(rates.read_bytes),
+        mega(rates.written_bytes),
+        time(rates.p50_us),
+        time(rates.p99_us),
+        time(rates.p999_us),
+    ]
+}
+
+fn volume(volume: &VolumeRates) -> Vec<String> {
+    let cached = volume.cache.filter(|cache| cache.hits + cache.misses > 0.0);
+    let hits = cached.map(|cache| format!("{:.0} %", cache.hits / (cache.hits + cache.misses) * 100.0));
+    let mut row = rates(volume.volume.to_string(), &volume.rates);
+    row.extend([or_dash(hits), or_dash(volume.cause.as_ref())]);
+    row
+}
+
+fn host(host: &HostRates) -> Vec<String> {
+    let mut row = rates(or_dash(host.host.as_ref()), &host.rates);
+    row.push(host.sessions.to_string());
+    row
+}
+
+fn session(session: &SessionRates) -> Vec<String> {
+    let mut row = rates(session.id.to_string(), &session.rates);
+    row.extend([or_dash(session.host.as_ref()), session.portal.to_string(), session.initiator.clone()]);
+    row
+}
+
+fn portal(portal: &PortalRates) -> Vec<String> {
+    vec![
+        portal.portal.to_string(),
+        count(portal.commands),
+        mega(portal.read_bytes),
+        mega(portal.written_bytes),
+        portal.sessions.to_string(),
+    ]
+}
+
+fn disk(disk: &DiskRates) -> Vec<String> {
+    vec![
+        disk.disk.to_string(),
+        count(disk.reads),
+        count(disk.writes),
+        mega(disk.read_bytes),
+        mega(disk.written_bytes),
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time that is not negative")]
+        time(disk.mean_us.round() as u64),
+        format!("{:.0} %", disk.busy * 100.0),
+        format!("{:.1}", disk.depth),
+        disk.errors.to_string(),
+    ]
+}
+
+/// So many a second, with commas between thousands.
+fn count(rate: f64) -> String {
+    let digits = format!("{rate:.0}");
+    let (first, rest) = digits.split_at(digits.len() % 3);
+    let groups = rest.as_bytes().chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
+    let all: Vec<String> = Some(first.to_owned()).filter(|first| !first.is_empty()).into_iter().chain(groups).collect();
+    joined(&all)
+}
+
+/// Bytes a second as MB/s.
+fn mega(bytes: f64) -> String {
+    format!("{:.1}", bytes / 1e6)
+}
+
+/// A time as people say it.
+fn time(us: u64) -> String {
+    match us {
+        0 => "-".to_owned(),
+        1..1000 => format!("{us} us"),
+        1000..1_000_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
+        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
+/// The moments of a stream, which come in pieces.
+#[derive(Default)]
+struct Feed(Vec<u8>);
+
+impl Feed {
+    fn moments(&mut self, bytes: &[u8]) -> Vec<Moment> {
+        self.0.extend_from_slice(bytes);
+        let mut moments = Vec::new();
+        while let Some(end) = self.0.windows(2).position(|pair| pair == b"\n\n") {
+            let rest = self.0.split_off(end + 2);
+            let told = std::mem::replace(&mut self.0, rest);
+            let told = String::from_utf8_lossy(&told).into_owned();
+            let data = told.strip_prefix("event: moment\n").and_then(|told| told.strip_prefix("data: "));
+            moments.extend(data.and_then(|data| serde_json::from_str(data).ok()));
+        }
+        moments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_times_are_said_as_people_read_them() {
+        assert_eq!([0.0, 7.4, 999.6, 1_234_567.0].map(count), ["0", "7", "1,000", "1,234,567"]);
+        assert_eq!([0, 999, 1000, 12_345, 1_500_000].map(time), ["-", "999 us", "1.0 ms", "12.3 ms", "1.5 s"]);
+        assert_eq!(mega(160_900_000.0), "160.9");
+    }
+
+    #[test]
+    fn feed_is_put_together_from_pieces_and_other_events_are_passed_over() {
+        let rates = serde_json::to_value(Rates::default()).expect("json");
+        let moment = serde_json::json!({
+            "time": "2026-11-23T10:00:00Z", "span_ms": 1000, "total": rates,
+            "volumes": [], "hosts": [], "sessions": [], "portals": [], "disks": [],
+        });
+        let text = format!(
+            "event: moment\ndata: {moment}\n\nid: 7\nevent: event\ndata: {{}}\n\nevent: moment\ndata: {moment}\n\n"
+        );
+        let mut feed = Feed::default();
+        let told: Vec<Moment> = text.as_bytes().chunks(7).flat_map(|piece| feed.moments(piece)).collect();
+        assert_eq!((told.len(), told[0].span_ms), (2, 1000));
+        assert!(feed.0.is_empty());
+    }
+}

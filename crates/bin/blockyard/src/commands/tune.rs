@@ -1,0 +1,141 @@
+//! `blockyard tune …`: the system below the array.
+
+mod apply;
+
+use super::{Desk, connect};
+use crate::args::{TuneCommand, TuneHostOptions, TuneOptions};
+use crate::failure::Failure;
+use crate::output::{Rows, put};
+use crate::tune::host::{Machine, Terms};
+use crate::tune::{self, Advice, Array, Root, Verdict};
+use model::{DiskReport, PortalReport, Refusal, code};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+pub fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
+    if let TuneCommand::Host(options) = command {
+        return host(desk, options);
+    }
+    if !desk.client.is_here() {
+        let message = "blockyard tune looks at the machine that it runs on, and that is not the array's";
+        let refusal = Refusal::new(code::REQUEST_INVALID, message, "run it there, without --url");
+        return Err(Failure::usage(&refusal));
+    }
+    match command {
+        TuneCommand::Show { which } => show(desk, which),
+        TuneCommand::Apply(options) => apply::apply(desk, options),
+        TuneCommand::Host(options) => host(desk, options),
+        TuneCommand::Revert { root } => apply::revert(desk, &Root::new(root)),
+    }
+}
+
+/// What is best on a host is printed. Without its name the daemon is not asked.
+fn host(desk: &Desk, options: &TuneHostOptions) -> Result<(), Failure> {
+    let view = options.host.as_ref().map(|name| connect::view(desk, name)).transpose()?;
+    let machine = Machine {
+        paths: view.map(|view| view.has_paths()),
+        ports: options.ports,
+        cores: options.cores,
+        threads: options.threads,
+        queues: options.queues,
+    };
+    let steps = tune::host::steps(options.system, Terms::ours(), machine);
+    let host = options.host.as_ref().map_or("HOST".to_owned(), ToString::to_string);
+    let note =
+        format!("How it logs in, and its rule for multipath: blockyard connect {host} --os {}", options.system.word());
+    connect::print(desk, &steps, &[&note])
+}
+
+/// What the array uses of this machine.
+fn array(desk: &Desk) -> Result<Array, Failure> {
+    let disks: Vec<DiskReport> = desk.client.get("/disks", "disks")?.decode()?;
+    let portals: Vec<PortalReport> = desk.client.get("/portals", "portals")?.decode()?;
+    let addresses = uring::addresses().map_err(|error| {
+        Refusal::new(code::IO_FAILED, format!("the addresses of this machine are not known: {error}"), "try again")
+    })?;
+    let portals: BTreeSet<IpAddr> = portals.iter().map(|portal| portal.address.ip()).collect();
+    let is_served = |address: IpAddr| {
+        portals
+            .iter()
+            .any(|portal| *portal == address || portal.is_unspecified() && portal.is_ipv4() == address.is_ipv4())
+    };
+    let served = addresses.into_iter().filter(|it| !it.address.is_loopback() && is_served(it.address));
+    let interfaces: BTreeSet<String> = served.map(|it| it.interface).collect();
+    Ok(Array {
+        disks: disks.into_iter().map(|disk| PathBuf::from(disk.path)).collect(),
+        interfaces: interfaces.into_iter().collect(),
+        pid: desk.client.pid(),
+    })
+}
+
+/// The knobs that were asked for.
+///
+/// *Errors*: a word names none.
+fn chosen(root: &Root, array: &Array, which: &TuneOptions) -> Result<Vec<Advice>, Failure> {
+    let all = tune::look(root, array);
+    let unknown = which.only.iter().find(|word| !all.iter().any(|advice| advice.is_named(word)));
+    if let Some(word) = unknown {
+        let message = format!("\"{word}\" names no knob that this machine has for the array");
+        let refusal = Refusal::new(code::REQUEST_INVALID, message, "see blockyard tune show");
+        return Err(Failure::usage(&refusal));
+    }
+    let is_wanted = |advice: &Advice| which.only.is_empty() || which.only.iter().any(|word| advice.is_named(word));
+    Ok(all.into_iter().filter(is_wanted).collect())
+}
+
+fn show(desk: &Desk, which: &TuneOptions) -> Result<(), Failure> {
+    let root = Root::new(&which.root);
+    let array = array(desk)?;
+    let all = chosen(&root, &array, which)?;
+    if desk.out.is_json() {
+        return put(&format!("{:#}\n", json!({ "schema": 1, "knobs": all })));
+    }
+    let shown = all.iter().filter(|advice| advice.verdict != Verdict::Ok || !desk.out.is_quiet());
+    desk.out.lines(&Rows {
+        header: &["", "KNOB", "IS", "SHOULD BE", "WHY", "WHAT IT BRINGS"],
+        rows: shown.map(row).collect(),
+    })?;
+    for line in summary(&root, &array, &all) {
+        desk.out.said(&line)?;
+    }
+    Ok(())
+}
+
+fn row(advice: &Advice) -> Vec<String> {
+    let (verdict, wanted) = match advice.verdict {
+        Verdict::Ok => ("ok", "as it is"),
+        Verdict::Change => ("change", advice.wanted.as_str()),
+        Verdict::Ask => ("ask", advice.wanted.as_str()),
+        Verdict::Cannot => ("cannot", advice.wanted.as_str()),
+    };
+    let why = if advice.note.is_empty() {
+        advice.knob.why.to_owned()
+    } else {
+        format!("{}; {}", advice.knob.why, advice.note)
+    };
+    let effect = format!("{} ({})", advice.knob.effect, advice.knob.source);
+    vec![verdict.to_owned(), advice.name(), advice.now.clone(), wanted.to_owned(), why, effect]
+}
+
+/// What was left out, and what is to be done.
+fn summary(root: &Root, array: &Array, all: &[Advice]) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    match tune::files(root, &array.disks) {
+        0 => {}
+        1 => lines.push("1 disk is a file: what is below its file system is not the array's to tune.".to_owned()),
+        n => lines.push(format!("{n} disks are files: what is below their file system is not the array's to tune.")),
+    }
+    if array.interfaces.is_empty() {
+        lines.push("No portal is on a network card.".to_owned());
+    }
+    let count = |verdict| all.iter().filter(|advice| advice.verdict == verdict).count();
+    lines.push(match (count(Verdict::Change), count(Verdict::Ask)) {
+        (0, 0) => "Nothing is to be changed.".to_owned(),
+        (0, asks) => format!("{asks} for you to decide; nothing else is to be changed."),
+        (changes, 0) => format!("{changes} to change: blockyard tune apply"),
+        (changes, asks) => format!("{changes} to change: blockyard tune apply; {asks} for you to decide."),
+    });
+    lines
+}

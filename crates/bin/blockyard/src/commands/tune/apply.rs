@@ -1,0 +1,108 @@
+//! Knobs are set, and set back.
+
+use super::{array, chosen};
+use crate::args::TuneApplyOptions;
+use crate::commands::Desk;
+use crate::confirm;
+use crate::failure::Failure;
+use crate::output::{Rows, put};
+use crate::tune::{self, Entry, Record, Root, Step};
+use model::{Refusal, code};
+use serde_json::{Value, json};
+use std::io;
+
+pub fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failure> {
+    let root = Root::new(&options.which.root);
+    let all = chosen(&root, &array(desk)?, &options.which)?;
+    let plan = tune::plan(&all, &options.which.only);
+    let entries = tune::entries(&root, &plan, !options.until_restart);
+    if options.print {
+        return print(&root, &entries);
+    }
+    if options.dry_run || entries.is_empty() {
+        return tell(desk, &entries.iter().map(undone).collect::<Vec<_>>(), &[], "Nothing is to be changed.");
+    }
+    let_root(&root)?;
+    if !options.yes {
+        let steps: Vec<Step> = entries.iter().map(undone).collect();
+        desk.out.lines(&rows(&steps))?;
+        let message = format!("{} settings of this machine would be changed", entries.len());
+        confirm::agreement("yes", Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
+    }
+    let (steps, mut files) = tune::apply(&root, &entries).map_err(|error| unwritable(&root, &error))?;
+    let passing: Vec<&str> =
+        entries.iter().filter(|entry| entry.kept.is_none()).map(|entry| entry.name.as_str()).collect();
+    if !passing.is_empty() {
+        files.push(format!("until the machine starts again: {}", passing.join(", ")));
+    }
+    tell(desk, &steps, &files, "Nothing is to be changed.")
+}
+
+pub fn revert(desk: &Desk, root: &Root) -> Result<(), Failure> {
+    let_root(root)?;
+    let (steps, files) = tune::revert(root).map_err(|error| unwritable(root, &error))?;
+    tell(desk, &steps, &files, "Nothing was set by blockyard tune apply.")
+}
+
+/// Only root sets knobs of a real machine.
+fn let_root(root: &Root) -> Result<(), Failure> {
+    if !root.is_real() || rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Refusal::new(code::FORBIDDEN, "only root may set knobs of the system", "use sudo").into())
+}
+
+fn unwritable(root: &Root, error: &io::Error) -> Failure {
+    let message = format!("what was set cannot be kept: {error}");
+    let hint = format!("look at {} and at the room for it; blockyard tune show says what is so", Record::place(root));
+    Refusal::new(code::IO_FAILED, message, hint).into()
+}
+
+/// The files that would be written, each under its name.
+fn print(root: &Root, entries: &[Entry]) -> Result<(), Failure> {
+    let mut record = Record::load(root).map_err(|error| unwritable(root, &error))?;
+    entries.iter().cloned().for_each(|entry| record.add(entry));
+    let files = tune::kept_files(&record).into_iter();
+    let text: Vec<String> = files.filter_map(|(path, text)| Some(format!("### /{path}\n{}", text?))).collect();
+    put(&text.join("\n"))
+}
+
+/// What would be done.
+fn undone(entry: &Entry) -> Step {
+    Step { name: entry.name.clone(), setting: entry.setting.clone(), before: entry.before.clone(), refused: None }
+}
+
+fn rows(steps: &[Step]) -> Rows {
+    let row = |step: &Step| {
+        let refused = step.refused.as_ref().map_or(String::new(), |why| format!("refused: {why}"));
+        vec![step.name.clone(), step.before.clone(), step.setting.value().to_owned(), step.setting.place(), refused]
+    };
+    Rows { header: &["KNOB", "WAS", "IS", "WHERE", ""], rows: steps.iter().map(row).collect() }
+}
+
+/// What was done is printed; a failure when something was refused.
+fn tell(desk: &Desk, steps: &[Step], files: &[String], nothing: &str) -> Result<(), Failure> {
+    let refused = steps.iter().filter(|step| step.refused.is_some()).count();
+    if desk.out.is_json() {
+        let step = |step: &Step| -> Value {
+            json!({
+                "knob": step.name, "was": step.before, "is": step.setting.value(), "where": step.setting.place(),
+                "refused": step.refused,
+            })
+        };
+        let steps: Vec<Value> = steps.iter().map(step).collect();
+        put(&format!("{:#}\n", json!({ "schema": 1, "steps": steps, "notes": files })))?;
+    } else if steps.is_empty() {
+        desk.out.said(nothing)?;
+    } else {
+        desk.out.lines(&rows(steps))?;
+    }
+    for file in files {
+        desk.out.said(file)?;
+    }
+    if refused == 0 {
+        return Ok(());
+    }
+    eprintln!("blockyard: {refused} of {} were refused; the others are set", steps.len());
+    Err(Failure::Said)
+}

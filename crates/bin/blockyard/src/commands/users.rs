@@ -1,0 +1,148 @@
+//! `blockyard user …`, `blockyard token …`
+
+use super::{Desk, joined, or_dash};
+use crate::args::{TokenCommand, UserCommand};
+use crate::failure::Failure;
+use crate::output::{Rows, put};
+use api::request::{NewLink, NewToken, NewUser, Password, SetUser};
+use model::{LinkReport, LoginReport, Name, NewTokenReport, Refusal, Role, TokenReport, UserReport, code};
+use std::io::Read;
+use std::path::Path;
+
+/// Longer than any password.
+const FILE_BYTES_MAX: u64 = 4096;
+
+pub fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
+    match command {
+        UserCommand::Add { name, role, password_file } => add(desk, name, role, password_file.as_deref()),
+        UserCommand::List => list(desk),
+        UserCommand::Set { name, role, password_file, no_second_factor } => {
+            let password = password_file.map(|path| read(&path)).transpose()?;
+            let answer = desk.client.patch(&path_of(&name), &SetUser { role, password, no_second_factor }, "user")?;
+            let user: UserReport = answer.decode()?;
+            desk.out.done(&answer, &format!("user {name} is changed, and is {}; its logins are over", user.role))
+        }
+        UserCommand::Logins => logins(desk),
+        UserCommand::Logout { id } => {
+            desk.client.delete(&format!("/logins/{id}"))?;
+            desk.out.said(&format!("login {id} is over"))
+        }
+        UserCommand::Remove { name } => {
+            desk.client.delete(&path_of(&name))?;
+            desk.out.said(&format!("user {name} may not log in any more"))
+        }
+    }
+}
+
+pub fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failure> {
+    match command {
+        TokenCommand::Create { name, role, scopes, lasts } => {
+            let answer = desk.client.post("/tokens", &NewToken { name, role, scopes, lasts }, "token")?;
+            if desk.out.is_json() {
+                return desk.out.json(&answer);
+            }
+            let NewTokenReport { report, secret } = answer.decode()?;
+            if !desk.out.is_quiet() {
+                eprintln!("token {} is good until {}; it is shown this once", report.name, report.until);
+            }
+            put(&format!("{secret}\n"))
+        }
+        TokenCommand::List => tokens(desk),
+        TokenCommand::Revoke { name } => {
+            desk.client.delete(&format!("/tokens/{name}"))?;
+            desk.out.said(&format!("token {name} is good for nothing any more"))
+        }
+    }
+}
+
+/// A link is on stdout, for whoever is to open it.
+pub fn link(desk: &Desk, user: Option<Name>, role: Option<Role>) -> Result<(), Failure> {
+    let answer = desk.client.post("/web/links", &NewLink { user, role }, "link")?;
+    if desk.out.is_json() {
+        return desk.out.json(&answer);
+    }
+    let LinkReport { url, until } = answer.decode()?;
+    if !desk.out.is_quiet() {
+        eprintln!("open this once, before {until}:");
+    }
+    put(&format!("{url}\n"))
+}
+
+fn add(desk: &Desk, name: Name, role: Role, file: Option<&Path>) -> Result<(), Failure> {
+    let from_environment = || std::env::var("BLOCKYARD_PASSWORD").ok().map(Password::new);
+    let password = file.map(read).transpose()?.or_else(from_environment);
+    let invited = password.is_none();
+    let answer = desk.client.post("/users", &NewUser { name: name.clone(), role, password }, "user")?;
+    desk.out.done(&answer, &format!("user {name} may log in as {role}"))?;
+    if invited && !desk.out.is_json() { link(desk, Some(name), None) } else { Ok(()) }
+}
+
+fn list(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/users", "users")?;
+    let row = |user: UserReport| {
+        vec![
+            user.name.to_string(),
+            user.role.to_string(),
+            if user.second_factor { "yes" } else { "no" }.to_owned(),
+            or_dash(user.password_set),
+            user.logins.to_string(),
+        ]
+    };
+    let rows = answer.decode::<Vec<UserReport>>()?.into_iter().map(row).collect();
+    desk.out.rows(&answer, &Rows { header: &["USER", "ROLE", "SECOND FACTOR", "PASSWORD SET", "LOGINS"], rows })
+}
+
+fn logins(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/logins", "logins")?;
+    let row = |login: LoginReport| {
+        vec![
+            login.id,
+            login.user.to_string(),
+            login.address.to_string(),
+            login.begun.to_string(),
+            login.seen.to_string(),
+            login.until.to_string(),
+            if login.agent.is_empty() { "-".to_owned() } else { login.agent },
+        ]
+    };
+    let rows = answer.decode::<Vec<LoginReport>>()?.into_iter().map(row).collect();
+    desk.out.rows(&answer, &Rows { header: &["LOGIN", "USER", "ADDRESS", "BEGUN", "SEEN", "UNTIL", "BROWSER"], rows })
+}
+
+fn tokens(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/tokens", "tokens")?;
+    let row = |token: TokenReport| {
+        vec![
+            token.name.to_string(),
+            token.role.to_string(),
+            joined(&token.scopes),
+            token.maker.map_or("root".to_owned(), |maker| maker.to_string()),
+            token.until.to_string(),
+            or_dash(token.used),
+        ]
+    };
+    let rows = answer.decode::<Vec<TokenReport>>()?.into_iter().map(row).collect();
+    desk.out.rows(&answer, &Rows { header: &["TOKEN", "ROLE", "SCOPES", "MAKER", "UNTIL", "USED"], rows })
+}
+
+fn path_of(name: &Name) -> String {
+    format!("/users/{name}")
+}
+
+/// The password that the file holds. One line break at its end is not part of it.
+fn read(path: &Path) -> Result<Password, Failure> {
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().take(FILE_BYTES_MAX).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
+    };
+    read.map_err(|error| {
+        let message = format!("the password file {} cannot be read: {error}", path.display());
+        Refusal::new(code::IO_FAILED, message, "name a file that holds the password alone, or - for standard input")
+    })?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(Password::new(text))
+}

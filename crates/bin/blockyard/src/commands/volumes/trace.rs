@@ -1,0 +1,56 @@
+//! `blockyard volume trace`
+
+use crate::commands::Desk;
+use crate::commands::new_file::NewFile;
+use crate::failure::Failure;
+use crate::output::Rows;
+use crate::progress::duration;
+use control::request::NewTrace;
+use model::{TraceReport, VolumeName};
+use std::path::Path;
+
+/// The volume is traced from now on.
+pub fn start(desk: &Desk, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
+    let answer = desk.client.post(&format!("/traces/{name}"), &NewTrace { commands }, "trace")?;
+    let trace: TraceReport = answer.decode()?;
+    desk.out.done(&answer, &format!("volume {name} is traced: its last {} commands are kept", trace.commands_max))
+}
+
+/// What is kept is in the file `to`, and where it `stops`, it is forgotten then.
+pub fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Result<(), Failure> {
+    let mut file = NewFile::at(to);
+    let saved = desk.client.fetch(&format!("/trace-files/{name}"), |bytes| file.put(bytes))?;
+    // A reader of standard output that is gone has what it wanted.
+    if file.is_saved(saved)? && !file.is_stdout() {
+        desk.out.said(&format!("the trace of volume {name} is in {}", to.display()))?;
+    }
+    if !stops {
+        return Ok(());
+    }
+    let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
+    if file.is_stdout() { Ok(()) } else { desk.out.done(&answer, &format!("volume {name} is not traced any more")) }
+}
+
+/// The volume is not traced any more.
+pub fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+    let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
+    let trace: TraceReport = answer.decode()?;
+    desk.out
+        .done(&answer, &format!("volume {name} is not traced any more; {} commands were kept and are gone", trace.kept))
+}
+
+/// Whether the volume is traced, and how much is kept.
+pub fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/traces/{name}"), "trace")?;
+    let trace: TraceReport = answer.decode()?;
+    let header = &["VOLUME", "TRACED", "COMMANDS", "AT MOST", "OVERWRITTEN", "UNENDED", "SESSIONS", "FOR"];
+    let mut row = vec![trace.volume.to_string(), if trace.is_on { "yes" } else { "no" }.to_owned()];
+    let counts = [trace.kept, trace.commands_max.into(), trace.overwritten, trace.unended, trace.sessions.into()];
+    if trace.is_on {
+        row.extend(counts.map(|count| count.to_string()));
+        row.push(duration(trace.running_ms / 1000));
+    } else {
+        row.extend(std::iter::repeat_n("-".to_owned(), counts.len() + 1));
+    }
+    desk.out.rows(&answer, &Rows { header, rows: vec![row] })
+}

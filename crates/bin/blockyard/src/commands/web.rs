@@ -1,0 +1,37 @@
+//! `blockyard web …`
+
+use super::{Desk, joined, or_dash};
+use crate::args::WebCommand;
+use crate::failure::Failure;
+use crate::output::Rows;
+use model::{WebAddress, WebReport};
+
+pub fn run(desk: &Desk, command: WebCommand) -> Result<(), Failure> {
+    match command {
+        WebCommand::Show => show(desk),
+        WebCommand::Link { user, role } => super::users::link(desk, user, role),
+    }
+}
+
+fn show(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/web", "web")?;
+    let WebReport { url, addresses, certificate } = answer.decode()?;
+    let mut facts = vec![("console", url.unwrap_or_else(|| "not served".to_owned()))];
+    for WebAddress { address, open, why } in addresses {
+        let state = match why {
+            _ if open => format!("{address}, open"),
+            Some(why) => format!("{address}, tried again: {why}"),
+            None => format!("{address}, being opened"),
+        };
+        facts.push(("address", state));
+    }
+    if let Some(certificate) = certificate {
+        facts.push(("certificate", if certificate.generated { "made by the node" } else { "its owner's" }.to_owned()));
+        facts.push(("names", joined(&certificate.names)));
+        facts.push(("until", or_dash(Some(certificate.until))));
+        facts.push(("fingerprint", certificate.fingerprint));
+        facts.push(("pin", certificate.pin));
+    }
+    let rows = facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows })
+}

@@ -1,0 +1,46 @@
+//! ESXi: its software adapter, by esxcli.
+
+use super::{Step, View};
+
+pub fn steps(view: &View) -> Vec<Step> {
+    let enable = "esxcli iscsi software set --enabled=true".to_owned();
+    let mut first =
+        vec![enable.clone(), "esxcli iscsi adapter list   # HBA below is what this shows, such as vmhba64".to_owned()];
+    if let Some(initiator) = &view.initiator {
+        first.push(format!("esxcli iscsi adapter set --adapter=HBA --name={initiator}"));
+    }
+    let rule = "esxcli storage nmp satp rule add --satp=VMW_SATP_ALUA --vendor=BLOCKYRD --model=Volume --claim-option=tpgs_on \
+                --psp=VMW_PSP_RR --psp-option=iops=1 --description=Blockyard";
+    let log_in = log_in(view).into_iter().filter(|line| *line != enable);
+    let mut seen = view.units();
+    seen.push("esxcli iscsi session list --adapter=HBA | grep -E 'Target|State'".to_owned());
+    seen.push("esxcli storage nmp device list | grep -A 8 BLOCKYRD   # VMW_SATP_ALUA, VMW_PSP_RR, every path among the working paths".to_owned());
+    vec![
+        Step::new("Enable the software adapter", first),
+        // A volume that was claimed before keeps its old rule until it is claimed anew.
+        Step::new("Let all paths carry I/O, before volumes are seen for the first time", [rule.to_owned()]),
+        Step::new("Find the target and log in", log_in),
+        Step::new("See what is there", seen),
+    ]
+}
+
+pub fn log_in(view: &View) -> Vec<String> {
+    let mut lines = vec!["esxcli iscsi software set --enabled=true".to_owned()];
+    let chap = |direction: &str, user: &str, secret: &str| {
+        format!(
+            "esxcli iscsi adapter auth chap set --adapter=HBA --direction={direction} --level=required \
+             --authname='{user}' --secret='{secret}'"
+        )
+    };
+    lines.extend(view.chap_user.as_ref().map(|user| chap("uni", user, "SECRET")));
+    lines.extend(view.mutual_chap_user.as_ref().map(|user| chap("mutual", user, "OURS")));
+    for target in &view.targets {
+        let add = "esxcli iscsi adapter discovery sendtarget add --adapter=HBA --address";
+        let line = format!("{add}={}", target.portal().with_port());
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.push("esxcli storage core adapter rescan --adapter=HBA".to_owned());
+    lines
+}

@@ -1,0 +1,47 @@
+//! Proxmox VE: its nodes are Linux hosts; the cluster's storage lies on top of what they see.
+
+use super::{Step, Target, View, linux};
+
+pub fn steps(view: &View) -> Vec<Step> {
+    // On every node of the cluster, each with a name of its own.
+    let mut steps = linux::steps(view);
+    let seen = steps.pop();
+    for step in &mut steps {
+        step.what += ", on each node";
+    }
+    if view.has_paths() {
+        let lines = [
+            "pvcreate /dev/mapper/MAP && vgcreate blockyard /dev/mapper/MAP   # MAP as multipath -ll shows it",
+            "cat >> /etc/pve/storage.cfg <<END",
+            "lvm: blockyard",
+            "    vgname blockyard",
+            "    shared 1",
+            "    content images,rootdir",
+            "    saferemove 0",
+            "END",
+        ];
+        let what = "Make a volume group of a volume and give it to the cluster, once, on one node";
+        steps.push(Step::new(what, lines.map(str::to_owned)));
+    } else {
+        steps.extend(view.targets.iter().enumerate().map(|(n, target)| without_paths(n, target)));
+    }
+    steps.extend(seen);
+    if let Some(last) = steps.last_mut() {
+        last.lines.push("pvesm status   # blockyard is active".to_owned());
+    }
+    steps
+}
+
+/// Each LUN is a disk of a guest.
+fn without_paths(n: usize, target: &Target) -> Step {
+    let name = if n == 0 { "blockyard".to_owned() } else { format!("blockyard-{}", n + 1) };
+    let lines = [
+        "cat >> /etc/pve/storage.cfg <<END".to_owned(),
+        format!("iscsi: {name}"),
+        format!("    portal {}", target.portal().with_port()),
+        format!("    target {}", target.iqn),
+        "    content images".to_owned(),
+        "END".to_owned(),
+    ];
+    Step::new("Give the target to the cluster, once, on one node; each LUN can be a disk of a guest", lines)
+}

@@ -1,0 +1,41 @@
+//! qemu: its own initiator, libiscsi.
+
+use super::{Step, View};
+
+pub fn steps(view: &View) -> Vec<Step> {
+    let initiator = view.initiator.as_ref().map_or("INITIATOR", |initiator| initiator.as_str());
+    let typed = |lines: Vec<String>| {
+        lines
+            .into_iter()
+            .map(|line| line.replace("initiator-name=INITIATOR", &format!("initiator-name={initiator}")))
+            .collect::<Vec<_>>()
+    };
+    let mut seen = view.units();
+    seen.extend(view.targets.iter().map(|target| {
+        let user = view.chap_user.as_ref().map_or(String::new(), |user| format!("{user}%SECRET@"));
+        format!(
+            "iscsi-ls -s -i {initiator} iscsi://{user}{}   # {} and its LUNs",
+            target.portal().with_port(),
+            target.iqn
+        )
+    }));
+    let mut steps = vec![Step::new("See what is there (package libiscsi-bin)", seen)];
+    steps.push(Step::new("Start a guest with a volume (package qemu-block-extra)", typed(log_in(view))));
+    steps
+}
+
+pub fn log_in(view: &View) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (target, unit) in view.targets.iter().flat_map(|target| target.units.iter().map(move |unit| (target, unit))) {
+        let url = format!("iscsi://{}/{}/{}", target.portal().with_port(), target.iqn, unit.lun);
+        let access = if unit.read_only { ",readonly=on" } else { "" };
+        let drive = format!("qemu-system-x86_64 -drive file={url},format=raw,if=virtio{access}");
+        lines.push(match &view.chap_user {
+            None => format!("{drive} -iscsi initiator-name=INITIATOR"),
+            Some(user) => format!(
+                "{drive} -object secret,id=chap,file=SECRET-FILE -iscsi initiator-name=INITIATOR,user={user},password-secret=chap"
+            ),
+        });
+    }
+    lines
+}

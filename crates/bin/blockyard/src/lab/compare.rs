@@ -1,0 +1,70 @@
+//! `blockyard lab compare`
+
+use super::{kept, means, measured, scenario_at, whole};
+use crate::args::{CompareOptions, Global};
+use crate::failure::Failure;
+use crate::output::{Output, Rows};
+use ::lab::compare::{ROUNDS_MIN, Row, labels, runs};
+use ::lab::figure::Measure;
+use ::lab::peer::Means;
+use ::lab::point::Build;
+use ::lab::run::Run;
+use ::lab::scenario::BUILD;
+use anyhow::{Result, anyhow};
+use std::path::Path;
+
+/// What is compared.
+const COMPARED: [Measure; 5] =
+    [Measure::Iops, Measure::P50, Measure::P99, Measure::ServerPerCommand, Measure::ClientPerCommand];
+
+/// Prints how the first of two things differs from the second.
+///
+/// *Errors*: what is no run or no build; nothing that both have.
+pub fn compare(options: &CompareOptions, global: &Global) -> Result<(), Failure> {
+    let first = &options.first;
+    match (&options.second, &options.axis, options.labels.as_slice(), &options.scenario) {
+        (Some(second), _, _, Some(scenario)) => {
+            let run = in_turn(scenario, first, second, options, global)?;
+            let [this, other] = [Build::This, Build::Other].map(|build| build.to_string());
+            print(&labels(&run, BUILD, &this, &other, &COMPARED)?, global)?;
+            whole(&run)
+        }
+        (Some(second), ..) => print(&runs(&a_run(first)?, &a_run(second)?, &COMPARED), global),
+        (None, Some(axis), [one, other], None) => print(&labels(&a_run(first)?, axis, one, other, &COMPARED)?, global),
+        _ => {
+            Err(Failure::Usage("name two runs, two builds and a scenario, or an axis and two labels of it".to_owned()))
+        }
+    }
+}
+
+/// A run that was kept; a build in its place gets a hint.
+fn a_run(path: &Path) -> Result<Run> {
+    kept(path).map_err(|error| match std::fs::read(path) {
+        Ok(text) if text.starts_with(b"\x7fELF") => {
+            error.context("to compare builds, name a scenario as well (--scenario FILE)")
+        }
+        _ => error,
+    })
+}
+
+/// The scenario, measured with both builds in turn.
+fn in_turn(scenario: &Path, first: &Path, second: &Path, options: &CompareOptions, global: &Global) -> Result<Run> {
+    let mut scenario = scenario_at(scenario, &options.only)?;
+    scenario.in_turn()?;
+    scenario.rounds = options.rounds.unwrap_or(scenario.rounds.max(ROUNDS_MIN as u32)).max(1);
+    let means = Means { this: Some(first.to_owned()), other: Some(second.to_owned()), ..means()? };
+    measured(scenario, &means, options.out.as_deref(), global)
+}
+
+fn print(rows: &[Row], global: &Global) -> Result<(), Failure> {
+    if rows.is_empty() {
+        return Err(anyhow!("there is no point that both have").into());
+    }
+    let row = |row: &Row| {
+        let labels: Vec<&str> = row.labels.values().map(String::as_str).collect();
+        let said = row.ratio.as_ref().map_or("not measured in both".to_owned(), |ratio| ratio.sentence(row.measure));
+        vec![labels.join(", "), row.measure.title().to_owned(), said]
+    };
+    let rows = rows.iter().map(row).collect();
+    Output::new(global).lines(&Rows { header: &["POINT", "MEASURE", "THE FIRST IS"], rows })
+}

@@ -1,0 +1,157 @@
+//! systemd hears how the daemon is: that it starts, serves, lives and stops.
+//!
+//! Without `NOTIFY_SOCKET` nobody listens and nothing is sent. *Source*: sd_notify(3).
+
+use control::Engine;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use model::Order;
+use sd_notify::NotifyState;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// How often more time is asked for while pools open, and how much.
+const STEP: Duration = Duration::from_secs(10);
+const MORE: Duration = Duration::from_secs(40);
+
+/// What the watchdog looks at.
+pub struct Pulse {
+    engine: Engine,
+    socket: PathBuf,
+}
+
+/// More time to start is asked for as long as the data plane answers. Never ready; to be dropped once the daemon has started.
+pub async fn starting(engine: &Engine) {
+    tell(&[NotifyState::Status("opening disks and pools")]);
+    let mut ticks = interval(STEP);
+    loop {
+        ticks.tick().await;
+        if matches!(timeout(STEP, engine.status(Order::Status)).await, Ok(Ok(_))) {
+            let more_us = u32::try_from(MORE.as_micros()).expect("less than an hour");
+            tell(&[NotifyState::ExtendTimeoutUsec(more_us)]);
+        }
+    }
+}
+
+/// The daemon serves: whoever waits for it may go on.
+pub fn ready() {
+    tell(&[NotifyState::Ready, NotifyState::Status("serving")]);
+}
+
+/// The daemon stops.
+pub fn stopping() {
+    tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "systemd cannot be told how the daemon is");
+    }
+}
+
+impl Pulse {
+    /// That of the daemon with this data plane that is asked over `socket`.
+    pub fn new(engine: Engine, socket: PathBuf) -> Self {
+        Self { engine, socket }
+    }
+
+    /// Feeds the watchdog, where there is one, twice in its period, as long as both planes answer. Once the daemon
+    /// stops, that this is called is enough. Never ready.
+    pub async fn feed(self, stopping: watch::Receiver<bool>) {
+        let Some(period) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
+        // A third of it leaves time for an answer that takes long.
+        let step = (period / 3).max(Duration::from_millis(1));
+        let mut ticks = interval(step);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let stops = *stopping.borrow();
+            if stops || timeout(step, self.beats()).await.unwrap_or_default() {
+                tell(&[NotifyState::Watchdog]);
+            } else {
+                tracing::error!(within = ?step, "the daemon does not answer itself; systemd is not told that it lives");
+            }
+        }
+    }
+
+    /// True when every shard answers, and a request over the socket is answered.
+    async fn beats(&self) -> bool {
+        self.engine.activity(Order::Activity).await.is_ok() && answers(&self.socket).await.unwrap_or_default()
+    }
+}
+
+/// True when the status can be had at `socket`.
+async fn answers(socket: &Path) -> anyhow::Result<bool> {
+    let stream = UnixStream::connect(socket).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get("/api/v1/status").header("host", "blockyard").body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    response.into_body().collect().await?;
+    connection.abort();
+    Ok(status == StatusCode::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Activity, Call, Report};
+    use shard::mailbox::{self, Receiver};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    /// A data plane that answers.
+    async fn engine(calls: Receiver<Call>) {
+        while let Some(call) = calls.receive().await {
+            call.answer(Ok(Report::Activity(Activity::default())));
+        }
+    }
+
+    /// A control plane that answers this to everything.
+    async fn door(listener: UnixListener, answer: &'static [u8]) {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut asked = [0; 1024];
+            let len = stream.read(&mut asked).await.expect("a request");
+            assert!(asked[..len].starts_with(b"GET /api/v1/status "));
+            stream.write_all(answer).await.expect("writes");
+        }
+    }
+
+    #[tokio::test]
+    async fn pulse_beats_only_while_both_planes_answer() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let socket = dir.path().join("socket");
+        let (post, calls) = mailbox::channel();
+        let pulse = Pulse::new(Engine::new(post), socket.clone());
+        let beats = || async { timeout(Duration::from_millis(300), pulse.beats()).await };
+
+        let ok: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        let serving = tokio::spawn(door(UnixListener::bind(&socket).expect("binds"), ok));
+        assert!(beats().await.is_err(), "the data plane is silent");
+        let data_plane = tokio::spawn(engine(calls));
+        assert_eq!(beats().await, Ok(true));
+
+        serving.abort();
+        let _ = serving.await;
+        assert_eq!(beats().await, Ok(false), "nobody listens");
+        std::fs::remove_file(&socket).expect("removes");
+        let silent = UnixListener::bind(&socket).expect("binds");
+        assert!(beats().await.is_err(), "somebody listens and does not answer");
+        drop(silent);
+        std::fs::remove_file(&socket).expect("removes");
+        let ill: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+        let failing = tokio::spawn(door(UnixListener::bind(&socket).expect("binds"), ill));
+        assert_eq!(beats().await, Ok(false), "control is ill");
+        failing.abort();
+        data_plane.abort();
+        let _ = data_plane.await;
+        assert_eq!(beats().await, Ok(false), "the data plane is gone");
+    }
+}

@@ -1,0 +1,153 @@
+//! Sets of processors as the kernel writes them: lists and masks.
+
+use super::Root;
+use model::{Refusal, code};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// Numbers of processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Cpus(BTreeSet<u32>);
+
+/// A list that somebody has written: at least one number, and nothing else than numbers and ranges.
+impl FromStr for Cpus {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let is_range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            matches!((first.parse::<u16>(), last.parse::<u16>()), (Ok(first), Ok(last)) if first <= last)
+        };
+        if text.split(',').all(is_range) {
+            return Ok(Self::of_list(text));
+        }
+        let message = format!("\"{text}\" is no list of cores");
+        Err(Refusal::new(code::CONFIG_INVALID, message, "write it like 2-5 or 0,2,4"))
+    }
+}
+
+impl TryFrom<String> for Cpus {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl Cpus {
+    /// Those of a list such as `0-3,8`; what makes no sense is left out.
+    pub fn of_list(text: &str) -> Self {
+        let mut all = BTreeSet::new();
+        for part in text.trim().split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>())
+                && last < 65_536
+            {
+                all.extend(first..=last);
+            }
+        }
+        Self(all)
+    }
+
+    /// Those that are online.
+    pub fn online(root: &Root) -> Self {
+        Self::of_list(&root.text("sys/devices/system/cpu/online").unwrap_or_default())
+    }
+
+    /// Those near the node that `numa_node` of a device names; those that are online where it names none.
+    pub fn near(root: &Root, node: Option<u32>) -> Self {
+        let list = node.and_then(|node| root.text(&format!("sys/devices/system/node/node{node}/cpulist")));
+        let near = Self::of_list(&list.unwrap_or_default());
+        if near.len() == 0 { Self::online(root) } else { near }
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn contains_all(&self, other: &Self) -> bool {
+        other.0.is_subset(&self.0)
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        self.0.extend(&other.0);
+    }
+
+    /// The `n`th of them, round and round.
+    pub fn nth(&self, n: usize) -> Option<u32> {
+        self.0.iter().copied().nth(n.checked_rem(self.0.len())?)
+    }
+
+    /// As the files of masks have them: hexadecimal, 32 to a word, the highest first.
+    pub fn mask(&self) -> String {
+        let words = self.0.last().map_or(1, |last| last / 32 + 1);
+        let word =
+            |n: u32| (0..32).filter(|bit| self.0.contains(&(n * 32 + bit))).fold(0_u32, |word, bit| word | 1 << bit);
+        let mut text = format!("{:x}", word(words - 1));
+        for n in (0..words - 1).rev() {
+            text += &format!(",{:08x}", word(n));
+        }
+        text
+    }
+
+    /// Those of a mask.
+    pub fn of_mask(text: &str) -> Self {
+        let mut all = BTreeSet::new();
+        for (n, word) in text.trim().rsplit(',').enumerate() {
+            let bits = u32::from_str_radix(word, 16).unwrap_or(0);
+            let first = u32::try_from(n).unwrap_or(0) * 32;
+            all.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + bit));
+        }
+        Self(all)
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for &cpu in &self.0 {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == cpu => *last = cpu,
+                _ => ranges.push((cpu, cpu)),
+            }
+        }
+        let range =
+            |(first, last): (u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+        out.write_str(&ranges.into_iter().map(range).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// The node that a device's `numa_node` names.
+pub fn node(root: &Root, path: &str) -> Option<u32> {
+    root.text(path)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_masks_are_those_of_the_kernel() {
+        for (list, mask) in
+            [("0", "1"), ("0-3,8", "10f"), ("31-32", "1,80000000"), ("64", "1,00000000,00000000"), ("", "0")]
+        {
+            let cpus = Cpus::of_list(list);
+            assert_eq!((cpus.to_string().as_str(), cpus.mask().as_str()), (list, mask));
+            assert_eq!(Cpus::of_mask(mask), cpus);
+        }
+        assert_eq!(Cpus::of_list("3-1,x,7-").to_string(), "");
+        assert_eq!(Cpus::of_list("2,5").nth(3), Some(5));
+        assert_eq!(Cpus::default().nth(0), None);
+    }
+
+    #[test]
+    fn list_that_somebody_writes_is_taken_whole_or_not_at_all() {
+        assert_eq!("2-5,8".parse::<Cpus>().map(|cpus| cpus.to_string()).ok().as_deref(), Some("2-5,8"));
+        for text in ["", "2,", "5-2", "a", "1-2-3", "70000", " 1"] {
+            assert!(text.parse::<Cpus>().is_err(), "{text}");
+        }
+    }
+}

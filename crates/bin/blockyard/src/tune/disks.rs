@@ -1,0 +1,179 @@
+//! The request queues of the array's own disks.
+
+use super::cpus::Cpus;
+use super::knobs::{
+    ADD_RANDOM, MAX_SECTORS, NOMERGES, NR_REQUESTS, QUEUE_DEPTH, READ_AHEAD, RQ_AFFINITY, SCHEDULER, WBT, WRITE_CACHE,
+};
+use super::{Advice, Knob, Root, Verdict};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// As much as one request of the array has at most, and what S0 sets.
+const REQUEST_KB: u64 = 1024;
+/// What S0 sets.
+const SORTED_REQUESTS: u64 = 1024;
+/// What NCQ allows.
+const NCQ_DEPTH: &str = "31";
+
+/// A device that takes requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// As in `/sys/block`.
+    pub name: String,
+    /// True when the array has only a partition of it.
+    pub is_shared: bool,
+}
+
+/// The device that `path` is, or is a part of; none for a file.
+pub fn device(root: &Root, path: &Path) -> Option<Device> {
+    let real = fs::canonicalize(root.path(path)).ok()?;
+    let devices = fs::canonicalize(root.path("dev")).ok()?;
+    let name = real.strip_prefix(&devices).ok()?.file_name()?.to_str()?.to_owned();
+    let entry = format!("sys/class/block/{name}");
+    if !root.has(&format!("{entry}/partition")) {
+        return root.has(&entry).then_some(Device { name, is_shared: false });
+    }
+    let whole = fs::canonicalize(root.path(&entry)).ok()?;
+    let name = whole.parent()?.file_name()?.to_str()?.to_owned();
+    Some(Device { name, is_shared: true })
+}
+
+/// The devices below `paths` that take requests themselves: those under a device mapper's, and not it.
+pub fn devices(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Device> {
+    let mut found: BTreeMap<String, Device> = BTreeMap::new();
+    let mut next: Vec<Device> = paths.iter().filter_map(|path| device(root, path.as_ref())).collect();
+    while let Some(device) = next.pop() {
+        let below = root.names(&format!("sys/class/block/{}/slaves", device.name));
+        if below.is_empty() {
+            found.entry(device.name.clone()).and_modify(|known| known.is_shared |= device.is_shared).or_insert(device);
+            continue;
+        }
+        let below = below.into_iter().filter(|name| *name != device.name);
+        next.extend(below.filter_map(|name| self::device(root, &Path::new("/dev").join(name))));
+    }
+    found.into_values().collect()
+}
+
+pub fn look(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Advice> {
+    devices(root, paths).iter().flat_map(|device| of(root, device)).collect()
+}
+
+/// The knobs of one device.
+fn of(root: &Root, device: &Device) -> Vec<Advice> {
+    let queue = Queue { root, name: &device.name };
+    let all = [
+        queue.scheduler(),
+        queue.requests(),
+        queue.request_size(),
+        queue.least(&READ_AHEAD),
+        queue.affinity(),
+        queue.merges(),
+        queue.randomness(),
+        queue.cache(),
+        queue.least(&WBT),
+        queue.depth(),
+    ];
+    let shared = |advice: Advice| {
+        if !device.is_shared {
+            return advice;
+        }
+        let note =
+            format!("the array has only a part of {}; whoever has the others is served by the same queue", device.name);
+        if advice.verdict == Verdict::Change { advice.asking(note) } else { advice }
+    };
+    all.into_iter().flatten().map(shared).collect()
+}
+
+/// The queue of a device.
+struct Queue<'a> {
+    root: &'a Root,
+    name: &'a str,
+}
+
+impl Queue<'_> {
+    fn path(&self, file: &str) -> String {
+        format!("sys/block/{}/queue/{file}", self.name)
+    }
+
+    fn text(&self, file: &str) -> Option<String> {
+        self.root.text(&self.path(file))
+    }
+
+    /// A knob that is well whatever it is.
+    fn least(&self, knob: &'static Knob) -> Option<Advice> {
+        Some(Advice::kept(knob, self.name, self.text(knob.name)?))
+    }
+
+    /// True for a disk whose heads move. A virtual machine's disks say so, too, and nobody knows.
+    fn turns(&self) -> bool {
+        let is_virtual = ["vd", "xvd"].iter().any(|prefix| self.name.starts_with(prefix));
+        self.text("rotational").as_deref() == Some("1") && !is_virtual
+    }
+
+    fn wanted_scheduler(&self) -> &'static str {
+        if self.turns() { "mq-deadline" } else { "none" }
+    }
+
+    fn scheduler(&self) -> Option<Advice> {
+        let text = self.text("scheduler")?;
+        let now = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.as_str(), |(now, _)| now);
+        let wanted = self.wanted_scheduler();
+        let advice = Advice::kept(&SCHEDULER, self.name, now).file(&self.path("scheduler"), wanted);
+        let is_there = text.split_whitespace().any(|word| word.trim_matches(['[', ']']) == wanted);
+        Some(if is_there { advice } else { advice.without_hope(format!("this kernel has no {wanted} for it")) })
+    }
+
+    fn requests(&self) -> Option<Advice> {
+        let now: u64 = self.text("nr_requests")?.parse().ok()?;
+        let advice = Advice::kept(&NR_REQUESTS, self.name, now.to_string());
+        if !self.turns() || now >= SORTED_REQUESTS {
+            return Some(advice);
+        }
+        let sorts = self.text("scheduler").is_some_and(|text| text.contains("mq-deadline"));
+        if !sorts {
+            return Some(advice);
+        }
+        // Set after the scheduler, which brings a number of its own.
+        Some(advice.file(&self.path("nr_requests"), SORTED_REQUESTS.to_string()))
+    }
+
+    fn request_size(&self) -> Option<Advice> {
+        let now: u64 = self.text("max_sectors_kb")?.parse().ok()?;
+        let most: u64 = self.text("max_hw_sectors_kb")?.parse().ok()?;
+        let advice = Advice::kept(&MAX_SECTORS, self.name, now.to_string());
+        if now >= REQUEST_KB || now >= most {
+            let note = (now < REQUEST_KB).then(|| format!("the hardware takes no more than {most}"));
+            return Some(advice.saying(note.unwrap_or_default()));
+        }
+        Some(advice.file(&self.path("max_sectors_kb"), most.min(REQUEST_KB).to_string()))
+    }
+
+    fn affinity(&self) -> Option<Advice> {
+        let advice = Advice::kept(&RQ_AFFINITY, self.name, self.text("rq_affinity")?);
+        let alone = Cpus::online(self.root).len() < 2;
+        Some(if alone || self.turns() { advice } else { advice.file(&self.path("rq_affinity"), "2") })
+    }
+
+    fn merges(&self) -> Option<Advice> {
+        let advice = Advice::kept(&NOMERGES, self.name, self.text("nomerges")?);
+        Some(if self.turns() { advice.file(&self.path("nomerges"), "0") } else { advice })
+    }
+
+    fn randomness(&self) -> Option<Advice> {
+        Some(Advice::kept(&ADD_RANDOM, self.name, self.text("add_random")?).file(&self.path("add_random"), "0"))
+    }
+
+    fn cache(&self) -> Option<Advice> {
+        self.least(&WRITE_CACHE)
+    }
+
+    /// Only of SATA disks, and only where NCQ is off.
+    fn depth(&self) -> Option<Advice> {
+        let path = format!("sys/block/{}/device/queue_depth", self.name);
+        let is_sata = self.root.text(&format!("sys/block/{}/device/vendor", self.name))? == "ATA";
+        let now = self.root.text(&path)?;
+        let advice = Advice::kept(&QUEUE_DEPTH, self.name, now.clone());
+        Some(if is_sata && now == "1" { advice.file(&path, NCQ_DEPTH) } else { advice })
+    }
+}

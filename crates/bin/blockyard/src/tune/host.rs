@@ -1,0 +1,78 @@
+//! The system of a host, as it is best for this array: lines to type there, each with its reason.
+//!
+//! How a host logs in, and which rule its multipath has for the array, stands in what [`crate::connect`] prints.
+
+mod esxi;
+mod linux;
+mod windows;
+
+use crate::args::System;
+use crate::connect::Step;
+use dataplane::{Budget, Limits};
+
+/// What the array offers in a login, and takes of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    pub commands: u32,
+    pub segment_bytes: u32,
+    pub first_burst_bytes: u32,
+    pub burst_bytes: u32,
+    pub transfer_bytes: u32,
+}
+
+/// What is known of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// True when it has several paths to a volume, none where nobody has said which host it is.
+    pub paths: Option<bool>,
+    /// Ports of its network cards that carry iSCSI.
+    pub ports: u16,
+    /// Its cores, not counting a second thread of one.
+    pub cores: u16,
+    /// True when each core is two processors to it.
+    pub threads: bool,
+    /// Queues of each port.
+    pub queues: u16,
+}
+
+impl Terms {
+    /// Those of this version.
+    pub fn ours() -> Self {
+        let limits = Limits::of(Budget { shards: 1, buffer_bytes: 1 << 20, cache_bytes: 0 });
+        let offer = limits.target_config().login.offer;
+        Self {
+            commands: limits.commands_per_session,
+            segment_bytes: offer.data_segment_bytes_max,
+            first_burst_bytes: offer.first_burst_bytes_max,
+            burst_bytes: offer.burst_bytes_max,
+            transfer_bytes: limits.transfer_bytes_max,
+        }
+    }
+}
+
+/// Everything to set on a host of this kind, in its order.
+pub fn steps(system: System, terms: Terms, machine: Machine) -> Vec<Step> {
+    match system {
+        System::Linux => linux::steps(terms, machine),
+        System::Windows => windows::steps(terms, machine),
+        System::Esxi => esxi::steps(terms, machine),
+        System::Proxmox => {
+            let mut steps = linux::steps(terms, machine);
+            steps.iter_mut().for_each(|step| step.what += ", on each node");
+            steps
+        }
+        System::Qemu => {
+            let lines = [
+                "# Its initiator has no queue or burst of its own to set; a thread of its own keeps the disk apart from the guest's other work.",
+                "-object iothread,id=disk0 -device virtio-blk-pci,drive=DRIVE,iothread=disk0",
+            ];
+            let network = linux::network(machine).into_iter();
+            network
+                .chain([Step::new("Give the disk a thread, where the guest is started", lines.map(str::to_owned))])
+                .collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Windows: cards, its initiator and MPIO, by PowerShell.
+
+use super::{Machine, Terms};
+use crate::connect::Step;
+
+/// What is adapter settings of the initiator, whatever number its instance has.
+const INITIATOR: [&str; 2] = [
+    "$class = 'HKLM:\\SYSTEM\\CurrentControlSet\\Control\\Class\\{4D36E97B-E325-11CE-BFC1-08002BE10318}'",
+    "$initiator = (Get-ChildItem $class -ErrorAction SilentlyContinue | ? { $_.GetValue('DriverDesc') -eq 'Microsoft iSCSI Initiator' }).PSPath + '\\Parameters'",
+];
+
+pub fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
+    vec![cards(machine), sessions(terms, machine), tcp(), disks()]
+}
+
+/// Each port has cores of its own, all of them near its card.
+fn cards(machine: Machine) -> Step {
+    let mut lines = vec![
+        "# PORT1 and so on stand for the ports that carry iSCSI: Get-NetAdapter; Get-NetAdapterRss says which processors are near each.".to_owned(),
+        "# ClosestStatic: queues stay on processors of the card's own socket. Each port has a part of them to itself.".to_owned(),
+    ];
+    // With two threads to a core, RSS uses the first of each.
+    let step = if machine.threads { 2 } else { 1 };
+    let each = (machine.cores / machine.ports.max(1)).max(1);
+    for port in 0..machine.ports {
+        let first = port * each % machine.cores.max(1);
+        let (base, last) = (first * step, (first + each - 1) * step);
+        let queues = machine.queues.min(each);
+        lines.push(format!(
+            "Set-NetAdapterRss -Name PORT{n} -Enabled $true -Profile ClosestStatic -NumberOfReceiveQueues {queues} -MaxProcessors {queues} -BaseProcessorNumber {base} -MaxProcessorNumber {last}",
+            n = port + 1
+        ));
+    }
+    lines.push("# Large packets, only when every switch and the array take them: blockyard tune show there".to_owned());
+    let port = |n: u16| {
+        format!("Set-NetAdapterAdvancedProperty -Name PORT{n} -RegistryKeyword '*JumboPacket' -RegistryValue 9014")
+    };
+    lines.extend((1..=machine.ports).map(port));
+    Step::new("Share the work of cards among processors (RSS)", lines)
+}
+
+fn sessions(terms: Terms, machine: Machine) -> Step {
+    let mut lines: Vec<String> = INITIATOR.map(str::to_owned).to_vec();
+    let set = |name: &str, value: u32| format!("Set-ItemProperty $initiator -Name {name} -Value {value} -Type DWord");
+    lines.push("# What the array offers; more is not taken, less costs more PDUs and round trips.".to_owned());
+    lines.push(set("FirstBurstLength", terms.first_burst_bytes));
+    lines.push(set("MaxBurstLength", terms.burst_bytes));
+    lines.push(set("MaxRecvDataSegmentLength", terms.segment_bytes));
+    lines.extend([set("ImmediateData", 1), set("InitialR2T", 0)]);
+    lines.push(format!("# The array takes {} commands of a session at once.", terms.commands));
+    lines.push(set("MaxPendingRequests", terms.commands));
+    let with = ("With MPIO: another path goes on, so give this one up soon.", "LinkDownTime", 10);
+    let without = ("Without MPIO: wait for the array to come back, rather than fail.", "MaxRequestHoldTime", 120);
+    let said = |(why, name, value): (&str, &str, u32)| [format!("# {why}"), set(name, value)];
+    lines.extend(match machine.paths {
+        Some(true) => said(with).to_vec(),
+        Some(false) => said(without).to_vec(),
+        None => [said(with), said(without)].concat(),
+    });
+    lines.push("# They hold after a restart of Windows.".to_owned());
+    Step::new("Let sessions ask for what the array offers", lines)
+}
+
+fn tcp() -> Step {
+    let lines = [
+        "# An acknowledgement that waits for company (200 ms) makes a writer wait where the array has nothing else to send.",
+        "Get-NetAdapter -Name PORT* | % { Set-ItemProperty \"HKLM:\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters\\Interfaces\\$($_.InterfaceGuid)\" -Name TcpAckFrequency -Value 1 -Type DWord }",
+    ];
+    Step::new("Let TCP acknowledge at once", lines.map(str::to_owned))
+}
+
+fn disks() -> Step {
+    let lines = [
+        "# Longer than a change of paths or a restart of the array takes.",
+        "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Services\\Disk -Name TimeOutValue -Value 60 -Type DWord",
+        "# Processors that sleep deeply wake slowly.",
+        "powercfg /setactive SCHEME_MIN",
+    ];
+    Step::new("Let disks wait, and processors be awake", lines.map(str::to_owned))
+}

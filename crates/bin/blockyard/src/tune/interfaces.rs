@@ -1,0 +1,145 @@
+//! The network interfaces that portals are on, and the cards below them.
+
+use super::cpus::{self, Cpus};
+use super::knobs::{GRO, MTU, QUEUES, RPS, RX_RING, TSO};
+use super::{Advice, Knob, Root, Setting};
+use std::collections::BTreeSet;
+
+const JUMBO: u64 = 9000;
+/// From here on it is no wire.
+const WIRE_BYTES_MAX: u64 = 65_000;
+
+/// `portals` and what is below them (of a bond its cards, of a VLAN its interface), each once.
+pub fn with_those_below(root: &Root, portals: &[String]) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<String> = portals.to_vec();
+    while let Some(name) = next.pop() {
+        let entries = root.names(&format!("sys/class/net/{name}"));
+        if name != "lo" && !entries.is_empty() && found.insert(name.clone()) {
+            next.extend(entries.iter().filter_map(|entry| Some(entry.strip_prefix("lower_")?.to_owned())));
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// True for one that is a card, also a virtual machine's.
+pub fn is_card(root: &Root, name: &str) -> bool {
+    root.has(&format!("sys/class/net/{name}/device"))
+}
+
+/// How fast it is, in Mbit/s, where it says so.
+pub fn megabits(root: &Root, name: &str) -> Option<u64> {
+    root.number(&format!("sys/class/net/{name}/speed"))
+}
+
+/// The processors near a card.
+pub fn cpus(root: &Root, name: &str) -> Cpus {
+    Cpus::near(root, cpus::node(root, &format!("sys/class/net/{name}/device/numa_node")))
+}
+
+pub fn look(root: &Root, portals: &[String]) -> Vec<Advice> {
+    let of = |name: String| {
+        let mut all: Vec<Advice> = mtu(root, &name).into_iter().collect();
+        if is_card(root, &name) {
+            let more = [queues(root, &name), rps(root, &name), ring(root, &name)];
+            all.extend(more.into_iter().flatten());
+            all.extend(features(root, &name));
+        }
+        all
+    };
+    with_those_below(root, portals).into_iter().flat_map(of).collect()
+}
+
+fn mtu(root: &Root, name: &str) -> Option<Advice> {
+    let path = format!("sys/class/net/{name}/mtu");
+    let now = root.number(&path)?;
+    let advice = Advice::kept(&MTU, name, now.to_string());
+    let has_wire =
+        is_card(root, name) || root.names(&format!("sys/class/net/{name}")).iter().any(|it| it.starts_with("lower_"));
+    if now >= JUMBO || now > WIRE_BYTES_MAX || !has_wire {
+        return Some(advice);
+    }
+    let note = format!(
+        "every switch on the way and every host must take {JUMBO}, or connections stand still; then: blockyard tune apply --only {name}/mtu"
+    );
+    Some(advice.file(&path, JUMBO.to_string()).asking(note))
+}
+
+fn rx_queues(root: &Root, name: &str) -> usize {
+    root.names(&format!("sys/class/net/{name}/queues")).iter().filter(|queue| queue.starts_with("rx-")).count()
+}
+
+fn queues(root: &Root, name: &str) -> Option<Advice> {
+    let near = cpus(root, name).len();
+    let said = root.ethtool("-l", name);
+    let Some((most, now)) =
+        said.as_deref().and_then(|text| Some((last(text, "Combined", 0)?, last(text, "Combined", 1)?)))
+    else {
+        let now = rx_queues(root, name);
+        let advice = Advice::kept(&QUEUES, name, now.to_string());
+        return Some(match said {
+            None if now < near && root.is_real() && root.ethtool("-i", name).is_none() => {
+                advice.saying("apt install ethtool, to see how many it could have")
+            }
+            _ => advice.saying("the card does not let them be chosen"),
+        });
+    };
+    let wanted = most.min(u64::try_from(near).unwrap_or(1)).max(1);
+    let setting = ethtool("-L", name, "combined", &wanted.to_string());
+    Some(Advice::kept(&QUEUES, name, now.to_string()).to(wanted.to_string(), [setting]))
+}
+
+/// The number behind `label` in the first part of what ethtool prints (what can be) or in the second (what is).
+fn last(text: &str, label: &str, part: usize) -> Option<u64> {
+    let is = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key.trim() == label);
+    text.lines().filter(is).nth(part)?.split_once(':')?.1.trim().parse().ok()
+}
+
+fn ethtool(option: &str, interface: &str, name: &str, value: &str) -> Setting {
+    let own = str::to_owned;
+    Setting::Ethtool { option: own(option), interface: own(interface), name: own(name), value: own(value) }
+}
+
+/// Only of a card with one queue, on a machine with more cores than two: on two it loses.
+fn rps(root: &Root, name: &str) -> Option<Advice> {
+    let path = format!("sys/class/net/{name}/queues/rx-0/rps_cpus");
+    let now = Cpus::of_mask(&root.text(&path)?);
+    let shown = |cpus: &Cpus| if cpus.len() == 0 { "none".to_owned() } else { cpus.to_string() };
+    let advice = Advice::kept(&RPS, name, shown(&now));
+    let near = cpus(root, name);
+    if rx_queues(root, name) > 1 || near.len() <= 2 || now.len() > 0 {
+        return Some(advice);
+    }
+    let advice = advice.to(shown(&near), [Setting::File { path, value: near.mask() }]);
+    Some(advice.asking(format!(
+        "only where one core is the narrow place; try it: blockyard tune apply --only {name}/rps_cpus"
+    )))
+}
+
+/// Only where packets were lost for want of room.
+fn ring(root: &Root, name: &str) -> Option<Advice> {
+    let text = root.ethtool("-g", name)?;
+    let (most, now) = (last(&text, "RX", 0)?, last(&text, "RX", 1)?);
+    let counted = |file: &str| root.number(&format!("sys/class/net/{name}/statistics/{file}")).unwrap_or(0);
+    let lost = counted("rx_missed_errors") + counted("rx_fifo_errors");
+    let advice = Advice::kept(&RX_RING, name, now.to_string());
+    if lost == 0 {
+        return Some(advice);
+    }
+    let advice = advice.to(most.to_string(), [ethtool("-G", name, "rx", &most.to_string())]);
+    Some(advice.saying(format!("{lost} packets were lost")))
+}
+
+fn features(root: &Root, name: &str) -> Vec<Advice> {
+    let text = root.ethtool("-k", name).unwrap_or_default();
+    let feature = |knob: &'static Knob, label: &str| {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(label)?.strip_prefix(": "))?;
+        let (now, is_fixed) = (line.split_whitespace().next()?, line.contains("[fixed]"));
+        let advice = Advice::kept(knob, name, now).to("on", [ethtool("-K", name, knob.name, "on")]);
+        Some(if is_fixed { advice.without_hope("the card has no such thing") } else { advice })
+    };
+    [feature(&TSO, "tcp-segmentation-offload"), feature(&GRO, "generic-receive-offload")]
+        .into_iter()
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,138 @@
+//! Files that Debian reads when the machine starts, so that what was set is so again.
+
+use super::record::{Line, Record, removed, replaced};
+use super::{Root, Setting, interfaces};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+const SYSCTL: &str = "etc/sysctl.d/90-blockyard.conf";
+const UDEV: &str = "etc/udev/rules.d/90-blockyard.rules";
+const TMPFILES: &str = "etc/tmpfiles.d/90-blockyard-tune.conf";
+const UNIT: &str = "etc/systemd/system/blockyard-tune.service";
+/// Interrupts have other numbers after a restart: what spreads them looks for them again.
+const WANTED: &str = "etc/systemd/system/multi-user.target.wants/blockyard-tune.service";
+const SERVICE: &str = "[Unit]
+Description=Spread the interrupts of Blockyard's cards
+After=blockyard.service
+Requires=blockyard.service
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/blockyard tune apply --yes --only irq_affinity
+
+[Install]
+WantedBy=multi-user.target
+";
+
+/// The line that keeps a setting; none where the thing has no name that stays.
+pub fn line(root: &Root, setting: &Setting) -> Option<Line> {
+    let in_file = |file: &str, text: String| Some(Line { file: file.to_owned(), text });
+    match setting {
+        Setting::Ethtool { option, interface, name, value } => {
+            let run = format!("RUN+=\"/usr/sbin/ethtool {option} $name {name} {value}\"");
+            in_file(UDEV, format!("{}, {run}", interface_rule(root, interface)?))
+        }
+        Setting::File { path, value } => {
+            let parts: Vec<&str> = path.split('/').collect();
+            match parts[..] {
+                ["proc", "sys", ref name @ ..] => in_file(SYSCTL, format!("{} = {value}", name.join("."))),
+                ["sys", "block", disk, ref attribute @ ..] => {
+                    let attribute = attribute.join("/");
+                    in_file(UDEV, format!("{}, ATTR{{{attribute}}}=\"{value}\"", disk_rule(root, disk)?))
+                }
+                ["sys", "class", "net", name, ref attribute @ ..] => {
+                    let attribute = attribute.join("/");
+                    in_file(UDEV, format!("{}, ATTR{{{attribute}}}=\"{value}\"", interface_rule(root, name)?))
+                }
+                ["sys", "devices", ..] => in_file(TMPFILES, format!("w /{path} - - - - {value}")),
+                ["proc", "irq", ..] => in_file(UNIT, String::new()),
+                _ => None,
+            }
+        }
+    }
+}
+
+/// By what the disk says of itself: names such as sda move.
+fn disk_rule(root: &Root, disk: &str) -> Option<String> {
+    let below = format!("sys/block/{disk}");
+    let own = [("wwid", "wwid"), ("device/wwid", "wwid"), ("serial", "serial")];
+    let said = |(file, attribute): (&str, &'static str)| {
+        let text = root.text(&format!("{below}/{file}")).filter(|text| !text.is_empty())?;
+        Some((attribute, text))
+    };
+    let (attribute, text) = own.into_iter().find_map(said)?;
+    // What means something to udev is any character.
+    let text: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || " .-_:".contains(c) { c } else { '?' }).collect();
+    Some(format!(
+        "ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", ATTRS{{{attribute}}}==\"{text}\""
+    ))
+}
+
+/// A card by its address, which what lies on top of it shares; the others by their names.
+fn interface_rule(root: &Root, name: &str) -> Option<String> {
+    if !interfaces::is_card(root, name) {
+        return Some(format!("ACTION==\"add\", SUBSYSTEM==\"net\", KERNEL==\"{name}\""));
+    }
+    let address = root.text(&format!("sys/class/net/{name}/address")).filter(|address| !address.is_empty())?;
+    Some(format!("ACTION==\"add\", SUBSYSTEM==\"net\", DRIVERS==\"?*\", ATTR{{address}}==\"{address}\""))
+}
+
+/// The files of a record: path and text, and none where there is nothing to keep.
+pub fn files(record: &Record) -> BTreeMap<&'static str, Option<String>> {
+    let mut all: BTreeMap<&'static str, Option<String>> =
+        [SYSCTL, UDEV, TMPFILES, UNIT].map(|file| (file, None)).into();
+    let mut last = BTreeMap::new();
+    for entry in &record.0 {
+        let Some(line) = &entry.kept else { continue };
+        let Some((file, text)) = all.iter_mut().find(|(file, _)| **file == line.file) else { continue };
+        if *file == UNIT {
+            *text = Some(SERVICE.to_owned());
+            continue;
+        }
+        let text = text
+            .get_or_insert_with(|| "# Written by blockyard tune apply; blockyard tune revert removes it.\n".to_owned());
+        if last.insert(*file, &entry.why) != Some(&entry.why) {
+            *text += &format!("\n# {}\n", entry.why);
+        }
+        *text += &format!("{}\n", line.text);
+    }
+    all
+}
+
+/// The files are those of the record. Returns the paths of those that are new, and of those that are gone.
+///
+/// *Errors*: what the system says.
+pub fn write(root: &Root, record: &Record) -> io::Result<Vec<String>> {
+    let mut changed = Vec::new();
+    for (path, text) in files(record) {
+        let is_new = match &text {
+            Some(text) => replaced(root, path, text)?,
+            None => removed(root, path)?,
+        };
+        if path == UNIT {
+            linked(&root.path(WANTED), text.is_some())?;
+        }
+        if is_new {
+            let what = if text.is_some() { "written" } else { "removed" };
+            changed.push(format!("{} is {what}", root.path(path).display()));
+        }
+    }
+    Ok(changed)
+}
+
+/// The unit is wanted at each start, or not.
+fn linked(path: &Path, wanted: bool) -> io::Result<()> {
+    let is_there = path.symlink_metadata().is_ok();
+    match (wanted, is_there) {
+        (true, false) => {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            std::os::unix::fs::symlink("../blockyard-tune.service", path)
+        }
+        (false, true) => std::fs::remove_file(path),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,150 @@
+//! Cores, sockets and memory.
+
+use super::cpus::{self, Cpus};
+use super::knobs::{GOVERNOR, HUGE_PAGES, IO_URING, ISOLATED, MEMLOCK, SHARD_CPUS, SWAPPINESS};
+use super::network::sysctl;
+use super::{Advice, Array, Root, Setting, Verdict, disks, interfaces};
+use std::collections::{BTreeMap, BTreeSet};
+
+const CPUS: &str = "sys/devices/system/cpu";
+/// From this kernel on, rings are counted as what the control group has.
+const RINGS_ARE_FREE: (u32, u32) = (5, 12);
+/// Enough for the rings of all shards.
+const LOCKED_BYTES: u64 = 64 << 20;
+
+pub fn look(root: &Root, array: &Array) -> Vec<Advice> {
+    let all = [
+        governor(root),
+        shard_cpus(root, array),
+        isolated(root),
+        io_uring(root),
+        huge_pages(root),
+        swappiness(root),
+        locked(root, array),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// None where nobody scales frequencies, as in most virtual machines.
+fn governor(root: &Root) -> Option<Advice> {
+    let file = |cpu: u32| format!("{CPUS}/cpu{cpu}/cpufreq/scaling_governor");
+    let online = Cpus::online(root);
+    let cpus: Vec<u32> = (0..online.len()).filter_map(|n| online.nth(n)).collect();
+    let now: BTreeSet<String> = cpus.iter().filter_map(|cpu| root.text(&file(*cpu))).collect();
+    if now.is_empty() {
+        return None;
+    }
+    let advice = Advice::kept(&GOVERNOR, "", now.into_iter().collect::<Vec<_>>().join(" "));
+    let settings = cpus.iter().map(|cpu| Setting::File { path: file(*cpu), value: "performance".to_owned() });
+    let advice = advice.to("performance", settings);
+    let can = root.text(&format!("{CPUS}/cpu0/cpufreq/scaling_available_governors"));
+    let has = can.is_none_or(|all| all.split_whitespace().any(|one| one == "performance"));
+    Some(if has { advice } else { advice.without_hope("this kernel has no such governor") })
+}
+
+/// Only of machines with several nodes.
+fn shard_cpus(root: &Root, array: &Array) -> Option<Advice> {
+    let nodes: Vec<String> =
+        root.names("sys/devices/system/node").into_iter().filter(|name| name.starts_with("node")).collect();
+    let now = allowed(root, array.pid?)?;
+    if nodes.len() < 2 {
+        return None;
+    }
+    let mut by_node: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+    let mut add = |name: String, path: String| {
+        if let Some(node) = cpus::node(root, &path) {
+            by_node.entry(node).or_default().insert(name);
+        }
+    };
+    for name in interfaces::with_those_below(root, &array.interfaces) {
+        let path = format!("sys/class/net/{name}/device/numa_node");
+        add(name, path);
+    }
+    for disk in disks::devices(root, &array.disks) {
+        let below = format!("sys/block/{}/device", disk.name);
+        let at = ["numa_node", "device/numa_node"].map(|file| format!("{below}/{file}"));
+        let path = at.iter().find(|path| root.has(path)).cloned();
+        add(disk.name, path.unwrap_or_default());
+    }
+    let advice = Advice::kept(&SHARD_CPUS, "", now.to_string());
+    let told = |(node, names): (&u32, &BTreeSet<String>)| {
+        format!("{} on node {node}", names.iter().cloned().collect::<Vec<_>>().join(", "))
+    };
+    match by_node.len() {
+        0 => Some(advice.saying("no card or disk says which node it is on")),
+        1 => {
+            let near = Cpus::near(root, by_node.keys().next().copied());
+            if near.contains_all(&now) {
+                return Some(advice);
+            }
+            let note = format!(
+                "set cpus = \"{near}\" in /etc/blockyard.toml and restart the daemon, where that node has cores enough"
+            );
+            Some(advice.to(near.to_string(), []).asking(note))
+        }
+        _ => {
+            let all = by_node.iter().map(told).collect::<Vec<_>>().join("; ");
+            let note = format!("{all}: cards and disks on one node would spare the way between them");
+            Some(Advice { verdict: Verdict::Cannot, note, ..advice })
+        }
+    }
+}
+
+/// Where shards may run; where the process may, as long as it has none.
+fn allowed(root: &Root, pid: u32) -> Option<Cpus> {
+    let list = |path: String| {
+        let status = root.text(&path)?;
+        Some(Cpus::of_list(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?))
+    };
+    let tasks = format!("proc/{pid}/task");
+    let is_shard =
+        |task: &String| root.text(&format!("{tasks}/{task}/comm")).is_some_and(|name| name.starts_with("shard-"));
+    let mut all = Cpus::default();
+    for task in root.names(&tasks).into_iter().filter(is_shard) {
+        all.join(&list(format!("{tasks}/{task}/status"))?);
+    }
+    if all.len() == 0 { list(format!("proc/{pid}/status")) } else { Some(all) }
+}
+
+fn isolated(root: &Root) -> Option<Advice> {
+    let now = root.text(&format!("{CPUS}/isolated")).filter(|list| !list.is_empty())?;
+    Some(Advice::kept(&ISOLATED, "", now))
+}
+
+fn io_uring(root: &Root) -> Option<Advice> {
+    let path = sysctl(IO_URING.name);
+    let advice = Advice::kept(&IO_URING, "", root.text(&path)?).file(&path, "0");
+    Some(advice.asking("somebody has forbidden it here; then: blockyard tune apply --only kernel.io_uring_disabled"))
+}
+
+fn huge_pages(root: &Root) -> Option<Advice> {
+    let text = root.text("sys/kernel/mm/transparent_hugepage/enabled")?;
+    let (_, rest) = text.split_once('[')?;
+    Some(Advice::kept(&HUGE_PAGES, "", rest.split(']').next()?))
+}
+
+/// Only of machines that swap.
+fn swappiness(root: &Root) -> Option<Advice> {
+    let path = sysctl(SWAPPINESS.name);
+    let now = root.number(&path)?;
+    let advice = Advice::kept(&SWAPPINESS, "", now.to_string());
+    let swaps = root.text("proc/swaps").is_some_and(|text| text.lines().count() > 1);
+    Some(if swaps && now > 10 { advice.file(&path, "10") } else { advice })
+}
+
+/// Only on kernels that count rings.
+fn locked(root: &Root, array: &Array) -> Option<Advice> {
+    let release = root.text("proc/sys/kernel/osrelease")?;
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next()?, numbers.next()?);
+    let limits = root.text(&format!("proc/{}/limits", array.pid?))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let now = line.split_whitespace().next()?;
+    let advice = Advice::kept(&MEMLOCK, "", now);
+    if version >= RINGS_ARE_FREE || now.parse().is_ok_and(|bytes: u64| bytes >= LOCKED_BYTES) || now == "unlimited" {
+        return Some(advice);
+    }
+    Some(
+        advice.to("unlimited", []).asking("systemctl edit blockyard: [Service] LimitMEMLOCK=infinity, then restart it"),
+    )
+}

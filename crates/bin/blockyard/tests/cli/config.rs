@@ -1,0 +1,140 @@
+//! A real daemon from a document, and back to what it was.
+
+use crate::serve::{ask, end, start, wait_until_served};
+use rustix::process::Signal;
+use std::fs;
+use std::path::Path;
+
+const DOCUMENT: &str = r#"schema = 1
+[volume.v]
+size = "8MiB"
+backend = { kind = "ram" }
+[host.web]
+initiators = ["iqn.2001-04.com.example:web"]
+chap = { secret_file = "web.secret" }
+[[present]]
+volume = "v"
+host = "web"
+"#;
+
+fn say(dir: &Path, line: &str) -> (i32, String, String) {
+    let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
+    (outcome.code, outcome.stdout, outcome.stderr)
+}
+
+#[test]
+fn document_makes_the_array_twice_changes_nothing_and_earlier_ones_come_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    fs::write(dir.join("web.secret"), "twelve bytes and more\n").expect("a file");
+    let path = dir.join("array.toml");
+    fs::write(&path, DOCUMENT).expect("a file");
+    let file = path.display();
+
+    let steps = "+ volume v: 8 MiB (8.4 MB)\n+ host web: iqn.2001-04.com.example:web\n\
+                 + presentation of volume v to web: LUN 0 of target default\n";
+    assert_eq!(say(dir, &format!("diff -f {file} --exit-code")), (10, steps.to_owned(), String::new()));
+    assert_eq!(say(dir, &format!("apply -f {file} --dry-run")).1, steps);
+    assert_eq!(say(dir, "volume list --no-headers").1, "", "nothing was done yet");
+    let (code, said, _) = say(dir, &format!("apply -f {file}"));
+    assert_eq!((code, said), (0, format!("{steps}3 steps applied\n")));
+    assert_eq!(say(dir, &format!("apply -f {file} --prune")).1, "everything is so already\n");
+    let (_, exported, _) = say(dir, "export");
+    assert!(exported.contains("[host.web.chap]\nuser = \"web\"\n") && !exported.contains("twelve"), "{exported}");
+    let copy = dir.join("copy.toml");
+    fs::write(&copy, exported).expect("a file");
+    assert_eq!(say(dir, &format!("diff -f {} --prune --exit-code", copy.display())).0, 0, "it is what there is");
+
+    fs::write(&path, DOCUMENT.replace("[host.web]", "[host.db]").replace("\"web\"", "\"db\"")).expect("a file");
+    let (code, _, why) = say(dir, &format!("apply -f {file} --prune"));
+    assert_eq!(code, 4);
+    assert!(why.contains("2 things would go, and 0 sessions notice; repeat with --yes"), "{why}");
+    let (code, said, why) = say(dir, &format!("apply -f {file} --prune --yes"));
+    assert_eq!(code, 0, "{said}{why}");
+    assert!(said.contains("+ host db") && said.contains("- host web"), "{said}");
+
+    let (_, configs, _) = say(dir, "config list --no-headers");
+    let before =
+        configs.lines().find(|line| line.contains("host db") && line.contains("more")).expect("the one before");
+    let version = before.split('\t').next().expect("a number");
+    assert_eq!(say(dir, &format!("config restore {version}")).0, 4, "somebody loses something");
+    assert_eq!(say(dir, &format!("config restore {version} --yes")).0, 0);
+    assert!(say(dir, "host list --no-headers").1.starts_with("web\t"));
+    assert_eq!(say(dir, "config restore 99999").0, 3);
+
+    for (text, exit, wanted) in [
+        ("schema = 1\n[host.x]\nwrong = 1\n", 1, "unknown field `wrong`"),
+        ("schema = 2\n", 1, "begin it with schema = 1"),
+        ("schema = 1\n[[present]]\nvolume = \"nothing\"\nhost = \"web\"\n", 3, "BY-1103"),
+    ] {
+        fs::write(&path, text).expect("a file");
+        let (code, _, why) = say(dir, &format!("diff -f {file}"));
+        assert_eq!(code, exit, "{text}");
+        assert!(why.contains(wanted), "{why}");
+    }
+
+    fs::write(&path, DOCUMENT).expect("a file");
+    assert_eq!(say(dir, &format!("apply -f {file} --yes")).0, 0);
+    let (code, _, why) = say(dir, "support bundle --to bundle.tar");
+    assert_eq!(code, 0, "{why}");
+    let bytes = fs::read(dir.join("bundle.tar")).expect("the bundle");
+    assert!(!bytes.windows(6).any(|window| window == b"twelve"), "no secret is in it");
+    let mut bundle = tar::Archive::new(bytes.as_slice());
+    let names: Vec<String> = bundle
+        .entries()
+        .expect("an archive")
+        .map(|entry| entry.expect("a file").path().expect("a name").display().to_string())
+        .collect();
+    for wanted in [
+        "status.json",
+        "config.json",
+        "events.json",
+        "metrics.txt",
+        "doctor.json",
+        "machine/proc/version",
+        "daemon/limits",
+    ] {
+        assert!(names.iter().any(|name| name.ends_with(&format!("/{wanted}"))), "{wanted} is not among {names:?}");
+    }
+    assert_eq!(say(dir, "support bundle --to bundle.tar").0, 1, "nothing is written over");
+    end(&mut daemon, Signal::TERM);
+}
+
+#[test]
+fn one_command_goes_from_bare_disks_to_a_volume_that_a_host_uses() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    for n in 0..4 {
+        fs::File::create(dir.join(format!("d{n}.img"))).expect("a file").set_len(64 << 20).expect("a sparse file");
+    }
+    let iqn = "iqn.1993-08.org.debian:01:abc123";
+    let disks = "d0.img d1.img d2.img d3.img";
+    let (code, _, why) = say(dir, &format!("up tank/vm1 9GiB {disks} --initiator {iqn}"));
+    assert_eq!(code, 4, "there is no such room: {why}");
+    assert_eq!(say(dir, "disk list --no-headers").1, "", "and nothing is left of it");
+    let (code, said, why) = say(dir, &format!("up tank/vm1 32MiB {disks} --initiator {iqn}"));
+    assert_eq!(code, 0, "{why}");
+    for wanted in ["+ pool tank: raid6 of 4 disks\n", "+ host abc123: ", "iscsiadm -m discovery"] {
+        assert!(said.contains(wanted), "{said}");
+    }
+    let (code, said, _) = say(dir, "up tank/vm2 16MiB --host abc123 --thin");
+    assert_eq!(code, 0);
+    assert!(
+        said.starts_with("+ volume tank/vm2: 16 MiB (16.8 MB)\n+ presentation of volume tank/vm2 to abc123: LUN 1"),
+        "{said}"
+    );
+    for (line, wanted) in [
+        (format!("up tank/vm3 16MiB d9.img --initiator {iqn}"), "pool tank is there already"),
+        ("up tank/vm3 16MiB --host abc123 --initiator iqn.1993-08.org.debian:01:other".to_owned(), "without initiator"),
+    ] {
+        let (code, _, why) = say(dir, &line);
+        assert_eq!(code, 4, "{line}");
+        assert!(why.contains(wanted), "{why}");
+    }
+    assert_eq!(say(dir, "up vm3 16MiB d0.img --host abc123").0, 1, "a volume without a pool has no disks");
+    end(&mut daemon, Signal::TERM);
+}

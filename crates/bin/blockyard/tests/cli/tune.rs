@@ -1,0 +1,111 @@
+//! `blockyard tune`: the system below the array.
+
+use crate::lab::Lab;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// A machine of files in the lab's folder, with a disk that turns.
+fn machine(lab: &Lab) {
+    for (path, text) in [
+        ("m/proc/sys/net/core/somaxconn", "128\n"),
+        ("m/proc/sys/net/ipv4/tcp_slow_start_after_idle", "1\n"),
+        ("m/proc/sys/net/ipv4/tcp_sack", "1\n"),
+        ("m/sys/devices/system/cpu/online", "0-3\n"),
+    ] {
+        put(&lab.dir.path().join(path), text);
+    }
+}
+
+fn put(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it is made");
+    fs::write(path, text).expect("it is written");
+}
+
+#[test]
+fn knobs_are_shown_with_what_is_to_be_done() {
+    let lab = Lab::new();
+    machine(&lab);
+    let table = lab.good(&["tune", "show", "--root", "m"]);
+    let line = table.lines().find(|line| line.contains("net.core.somaxconn")).expect("it is shown");
+    let cells: Vec<&str> = line.split('\t').collect();
+    assert_eq!(cells[..4], ["change", "net.core.somaxconn", "128", "4096"]);
+    assert!(cells[5].ends_with("(documentation)"), "{line}");
+    assert!(table.ends_with("No portal is on a network card.\n2 to change: blockyard tune apply\n"), "{table}");
+    let quiet = lab.good(&["tune", "show", "--root", "m", "--quiet", "--no-headers"]);
+    assert_eq!(quiet.lines().count(), 2, "only what is not well: {quiet}");
+    let only = lab.good(&["tune", "show", "--root", "m", "-o", "json", "--only", "net.ipv4.tcp_sack"]);
+    let only: Value = serde_json::from_str(&only).expect("JSON");
+    assert_eq!(only["schema"], 1);
+    assert_eq!(only["knobs"].as_array().map(Vec::len), Some(1));
+    assert_eq!((&only["knobs"][0]["verdict"], &only["knobs"][0]["kind"]), (&"ok".into(), &"network".into()));
+}
+
+#[test]
+fn this_machine_is_shown_and_another_is_not() {
+    let lab = Lab::new();
+    lab.furnish();
+    let table = lab.good(&["tune", "show"]);
+    assert!(table.contains("net.ipv4.tcp_rmem"), "{table}");
+    assert!(table.contains("6 disks are files: what is below their file system"), "{table}");
+    let sentence = lab.bad(&["tune", "show", "--only", "warp"], 2);
+    assert_eq!(
+        sentence,
+        "\"warp\" names no knob that this machine has for the array; see blockyard tune show (BY-1007)"
+    );
+    put(&lab.dir.path().join("token"), "x\n");
+    let elsewhere = ["tune", "show", "--url", "https://127.0.0.1:9", "--token-file", "token"];
+    assert!(lab.bad(&elsewhere, 2).starts_with("blockyard tune looks at the machine that it runs on"));
+}
+
+#[test]
+fn knobs_are_set_kept_and_set_back() {
+    let lab = Lab::new();
+    machine(&lab);
+    let somaxconn = || fs::read_to_string(lab.dir.path().join("m/proc/sys/net/core/somaxconn")).expect("it is there");
+    let apply = |more: &[&str]| lab.good(&[&["tune", "apply", "--root", "m"], more].concat());
+    let plan = apply(&["--dry-run", "--no-headers"]);
+    assert_eq!(plan.lines().nth(1), Some("net.core.somaxconn\t128\t4096\t/proc/sys/net/core/somaxconn\t"), "{plan}");
+    let files = apply(&["--print"]);
+    assert!(files.starts_with("### /etc/sysctl.d/90-blockyard.conf\n"), "{files}");
+    assert!(files.contains("\nnet.core.somaxconn = 4096\n"), "{files}");
+    let sentence = lab.run(&["tune", "apply", "--root", "m"]);
+    assert_eq!((sentence.code, somaxconn().as_str()), (4, "128\n"), "nobody has agreed");
+    assert!(apply(&["--yes"]).ends_with("m/etc/sysctl.d/90-blockyard.conf is written\n"));
+    assert_eq!(somaxconn(), "4096");
+    assert_eq!(apply(&["--yes"]), "Nothing is to be changed.\n");
+    lab.good(&["tune", "revert", "--root", "m"]);
+    assert_eq!(somaxconn(), "128");
+    assert_eq!(lab.good(&["tune", "revert", "--root", "m"]), "Nothing was set by blockyard tune apply.\n");
+    assert!(!lab.dir.path().join("m/etc/sysctl.d/90-blockyard.conf").exists());
+}
+
+#[test]
+fn knobs_that_are_set_for_now_are_in_no_file() {
+    let lab = Lab::new();
+    machine(&lab);
+    let done = lab.good(&["tune", "apply", "--root", "m", "--yes", "--until-restart", "--only", "net.core.somaxconn"]);
+    assert!(done.ends_with("\nuntil the machine starts again: net.core.somaxconn\n"), "{done}");
+    assert!(!lab.dir.path().join("m/etc").exists());
+    assert!(lab.good(&["tune", "revert", "--root", "m"]).contains("net.core.somaxconn\t4096\t128"));
+}
+
+#[test]
+fn host_is_told_what_fits_its_paths() {
+    let lab = Lab::new();
+    lab.furnish();
+    let any = lab.good(&["tune", "host", "--os", "linux"]);
+    assert!(any.contains("# With multipath:") && any.contains("blockyard connect HOST --os linux"), "{any}");
+    let sentence = lab.bad(&["tune", "host", "web", "--os", "linux"], 3);
+    assert!(sentence.starts_with("nothing is presented to host web; present a volume to it first"), "{sentence}");
+    lab.good(&["present", "tank/vm1", "web"]);
+    let one = lab.good(&["tune", "host", "web", "--os", "linux"]);
+    assert!(one.contains("replacement_timeout = 120\n") && !one.contains("replacement_timeout = 10\n"), "{one}");
+    lab.good(&["portal", "add", "10.0.1.1"]);
+    let two = lab.good(&["tune", "host", "web", "--os", "windows", "--ports", "2", "--cores", "8", "-o", "json"]);
+    let two: Value = serde_json::from_str(&two).expect("JSON");
+    let text = two.to_string();
+    assert!(text.contains("LinkDownTime") && !text.contains("MaxRequestHoldTime"), "{text}");
+    assert!(text.contains("-Name PORT2 -Enabled $true -Profile ClosestStatic"), "{text}");
+    assert!(lab.bad(&["tune", "host", "--os", "linux", "--ports", "0"], 2).contains("0 is not in 1..=64"));
+}

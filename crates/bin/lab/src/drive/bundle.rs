@@ -1,0 +1,92 @@
+//! The connections of one session: its commands are dealt over them in turn, and each ends where it began.
+
+use super::wire::Carrier;
+use crate::load::{Due, Source};
+use ::iscsi::Gathered;
+use anyhow::{Context as _, Result};
+use shard::{Stream, Time, World};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+/// One connection: the way, and who speaks over it.
+pub(super) struct Line<S, C> {
+    pub stream: S,
+    pub carrier: C,
+}
+
+/// Carries the commands of `source` over all `lines` until it is over and the last has ended; returns how many counted.
+///
+/// *Errors*: a connection broke or is over; the session is not what was to be measured then. Says which.
+pub(super) async fn carry<W: World, C: Carrier>(
+    world: &W,
+    lines: &mut [Line<&W::Stream, &mut C>],
+    source: &mut Source,
+) -> Result<u64> {
+    let (mut now, mut turn) = (world.now(), 0);
+    let all = lines.len();
+    let which = |index: usize| format!("connection {} of {all} of the session", index + 1);
+    loop {
+        let until = loop {
+            match source.next(now) {
+                Due::Now(op) => {
+                    let content = source.begin(&op);
+                    lines[turn].carrier.submit(op, content).with_context(|| which(turn))?;
+                    turn = (turn + 1) % all;
+                }
+                Due::At(then) => break Some(then),
+                Due::Full => break None,
+                Due::Over if source.under_way() == 0 => return Ok(source.commands()),
+                Due::Over => break None,
+            }
+        };
+        let held = lines.iter().any(|line| line.carrier.is_held());
+        let mut timer = pin!(until.map(|until| world.sleep_until(until)));
+        poll_fn(|cx| {
+            let mut moved = false;
+            for (index, line) in lines.iter_mut().enumerate() {
+                moved |= exchange(cx, line, world.now()).with_context(|| which(index))?;
+            }
+            let due = !moved && timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready());
+            if moved || due { Poll::Ready(anyhow::Ok(())) } else { Poll::Pending }
+        })
+        .await?;
+        let since = std::mem::replace(&mut now, world.now());
+        if held {
+            source.held(since, now);
+        }
+        for (index, line) in lines.iter_mut().enumerate() {
+            while let Some((op, well, data)) = line.carrier.poll_end().with_context(|| which(index))? {
+                source.ended(&op, now, well, data.as_deref());
+            }
+        }
+        lines.iter_mut().for_each(|line| line.carrier.handle_window_moved());
+    }
+}
+
+/// Sends what waits and takes what is there; true when something was received, or nothing more will come.
+fn exchange<S: Stream, C: Carrier>(cx: &mut Context<'_>, line: &mut Line<&S, &mut C>, now: Time) -> Result<bool> {
+    let Line { stream, carrier } = line;
+    while carrier.wants_to_send() {
+        let mut slices = Gathered::new();
+        carrier.gather(&mut slices);
+        let sent = stream.poll_write(cx, &slices);
+        drop(slices);
+        match sent {
+            Poll::Ready(sent) => carrier.handle_transmitted(sent.context("the connection broke")?),
+            Poll::Pending => break,
+        }
+    }
+    let into = carrier.receive_into();
+    if into.is_empty() {
+        return Ok(true);
+    }
+    match stream.poll_read(cx, into) {
+        Poll::Ready(read) => match read.context("the connection broke")? {
+            0 => carrier.handle_peer_closed(),
+            len => carrier.handle_received(len, now),
+        },
+        Poll::Pending => return Ok(false),
+    }
+    Ok(true)
+}

@@ -1,0 +1,111 @@
+//! Who else uses a unit, as far as its reservations say.
+
+use super::iscsi::Session;
+use ::iscsi::initiator::DataIn;
+use anyhow::{Result, bail};
+use block::Buf;
+use shard::World;
+
+const GOOD: u8 = 0;
+const CHECK_CONDITION: u8 = 2;
+const RESERVATION_CONFLICT: u8 = 0x18;
+const ILLEGAL_REQUEST: u8 = 5;
+/// The service actions of PERSISTENT RESERVE IN.
+const READ_KEYS: u8 = 0;
+const READ_RESERVATION: u8 = 1;
+/// As many keys as a page has place for; more are counted by its header.
+const PAGE_BYTES: u16 = 4096;
+
+/// Why the unit of `session` is somebody else's; nothing where nobody has registered or reserved.
+///
+/// *Errors*: the session broke, or the unit answers with what is no answer.
+///
+/// *Source*: SPC-4 PERSISTENT RESERVE IN (6.15), which is permitted under every persistent reservation, and in conflict with RESERVE.
+pub(super) async fn owners<W: World>(session: &mut Session<W>, world: &W) -> Result<Option<String>> {
+    let page = match ask(session, world, READ_KEYS).await? {
+        Told::Page(page) => page,
+        Told::Nothing => return Ok(None),
+        Told::Conflict => return Ok(Some("is reserved by another host (RESERVE)".to_owned())),
+    };
+    let (count, first) = keys(&page);
+    let Some(first) = first else { return Ok(None) };
+    let keys = if count == 1 { "key, " } else { "keys, the first of them " };
+    let registered = format!("has {count} registered {keys}{first:#018x}");
+    Ok(Some(match ask(session, world, READ_RESERVATION).await? {
+        Told::Page(page) => match holder(&page) {
+            Some((0, kind)) => format!("{registered}, and is reserved for them ({})", name(kind)),
+            Some((key, kind)) => format!("{registered}, and is reserved for {key:#018x} ({})", name(kind)),
+            None => registered,
+        },
+        Told::Nothing | Told::Conflict => registered,
+    }))
+}
+
+/// What a unit says.
+enum Told {
+    Page(Vec<u8>),
+    /// It knows no reservations.
+    Nothing,
+    Conflict,
+}
+
+async fn ask<W: World>(session: &mut Session<W>, world: &W, action: u8) -> Result<Told> {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1]) = (0x5e, action);
+    cdb[7..9].copy_from_slice(&PAGE_BYTES.to_be_bytes());
+    let done = session.execute(world, cdb, DataIn::Into(Buf::zeroed(PAGE_BYTES.into()))).await?;
+    let key = scsi::Sensed::parse(&done.sense).map(|sensed| sensed.key);
+    Ok(match (done.status, key) {
+        (GOOD, _) => Told::Page(done.data_in.map(|data| data.to_vec()).unwrap_or_default()),
+        (CHECK_CONDITION, Some(ILLEGAL_REQUEST)) => Told::Nothing,
+        (RESERVATION_CONFLICT, _) => Told::Conflict,
+        (status, _) => bail!("PERSISTENT RESERVE IN ended with status {status:#04x}, sense {:02x?}", done.sense),
+    })
+}
+
+/// How many keys a READ KEYS page has, and the first of them.
+fn keys(page: &[u8]) -> (u32, Option<u64>) {
+    let bytes = page.get(4..8).and_then(|bytes| bytes.first_chunk()).copied().map_or(0, u32::from_be_bytes);
+    let first = page.get(8..).and_then(|keys| keys.first_chunk()).copied().map(u64::from_be_bytes);
+    (bytes / 8, first.filter(|_| bytes >= 8))
+}
+
+/// The key that a READ RESERVATION page gives, and the type; nothing where nobody holds one.
+fn holder(page: &[u8]) -> Option<(u64, u8)> {
+    let bytes = page.get(4..8)?.first_chunk().copied().map(u32::from_be_bytes)?;
+    let key = page.get(8..)?.first_chunk().copied().map(u64::from_be_bytes)?;
+    (bytes >= 16).then_some((key, page.get(21)? & 0x0f))
+}
+
+/// The type of a persistent reservation in words.
+fn name(kind: u8) -> String {
+    let name = match kind {
+        1 => "Write Exclusive",
+        3 => "Exclusive Access",
+        5 => "Write Exclusive, Registrants Only",
+        6 => "Exclusive Access, Registrants Only",
+        7 => "Write Exclusive, All Registrants",
+        8 => "Exclusive Access, All Registrants",
+        other => return format!("type {other}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read_as_far_as_they_go() {
+        let mut page = vec![0, 0, 0, 9, 0, 0, 0, 16];
+        page.extend_from_slice(&0x1234_u64.to_be_bytes());
+        page.extend_from_slice(&[0xff; 8]);
+        assert_eq!(keys(&page), (2, Some(0x1234)));
+        assert_eq!((keys(&page[..12]), keys(&[0; 8]), keys(&[])), ((2, None), (0, None), (0, None)));
+        let mut held = page[..16].to_vec();
+        held.extend_from_slice(&[0, 0, 0, 0, 0, 0x15, 0, 0]);
+        assert_eq!(holder(&held), Some((0x1234, 5)));
+        assert_eq!((holder(&[0, 0, 0, 9, 0, 0, 0, 0]), holder(&held[..20])), (None, None));
+        assert_eq!((name(5).as_str(), name(2).as_str()), ("Write Exclusive, Registrants Only", "type 2"));
+    }
+}

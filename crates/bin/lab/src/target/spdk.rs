@@ -1,0 +1,177 @@
+//! SPDK's `iscsi_tgt`, where a built one is given by its path. It is spoken to in JSON-RPC over its Unix socket.
+//!
+//! *Source*: SPDK, doc/jsonrpc.md and doc/applications.md.
+
+use super::{Backing, Setup, Target, Unit, await_portal};
+use crate::child::Background;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Sessions that it takes as it comes; more would need larger pools of memory.
+pub const SESSIONS_MAX: u32 = 128;
+/// Commands that each session may have under way: twice what it takes as it comes.
+const QUEUE_DEPTH: u32 = 128;
+/// The tag of its only portal group, and of its only group of initiators.
+const TAG: u32 = 1;
+/// What it takes of memory beside the units.
+const SPARE_BYTES: u64 = 1 << 30;
+/// To lay out its memory takes seconds.
+const START_LIMIT: Duration = Duration::from_secs(60);
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// A running `iscsi_tgt`.
+pub struct Spdk {
+    daemon: Background,
+    units: Vec<Unit>,
+}
+
+impl Spdk {
+    /// Starts `iscsi_tgt`, the build of the setup, and gives it one target node for each unit.
+    ///
+    /// *Errors*: it does not start, does not answer, or refuses what it is asked; the end of what it said is part of it.
+    pub fn start(setup: &Setup) -> Result<Self> {
+        let (socket, log) = (setup.folder.join("spdk.sock"), setup.folder.join("spdk.log"));
+        let mut command = Command::new(&setup.build);
+        let cores: Vec<String> = setup.cores.iter().map(ToString::to_string).collect();
+        command.arg("-r").arg(&socket).args(["-m", &format!("[{}]", cores.join(","))]);
+        // No disk of this machine is its business; its settings come before its subsystems begin.
+        command.args(["--no-pci", "--wait-for-rpc"]);
+        let bytes = setup.unit_bytes * setup.units.len() as u64 + SPARE_BYTES;
+        if free_huge_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()) < bytes {
+            command.args(["--no-huge", "-s", &(bytes >> 20).to_string()]);
+        }
+        command.args(&setup.arguments);
+        let mut spdk = Self { daemon: Background::start(&mut command, &log)?, units: Vec::new() };
+        let configured = spdk.configure(setup, &socket);
+        configured.with_context(|| format!("{}: {}", setup.build.display(), last_words(&log)))?;
+        Ok(spdk)
+    }
+
+    fn configure(&mut self, setup: &Setup, socket: &Path) -> Result<()> {
+        let mut door = self.open(socket)?;
+        door.ask("iscsi_set_options", json!({ "max_queue_depth": QUEUE_DEPTH }))?;
+        door.ask("framework_start_init", Value::Null)?;
+        let (host, port) = (setup.portal.ip().to_string(), setup.portal.port().to_string());
+        let portal = json!({ "host": host, "port": port });
+        door.ask("iscsi_create_portal_group", json!({ "tag": TAG, "portals": [portal] }))?;
+        let everybody = json!({ "tag": TAG, "initiators": ["ANY"], "netmasks": ["ANY"] });
+        door.ask("iscsi_create_initiator_group", everybody)?;
+        for (index, backing) in setup.units.iter().enumerate() {
+            let name = format!("unit{index}");
+            let (method, device) = device(setup, &name, backing)?;
+            door.ask(method, device)?;
+            let iqn = format!("iqn.2016-06.io.spdk:{name}");
+            let node = json!({
+                "name": iqn,
+                "alias_name": name,
+                "pg_ig_maps": [{ "pg_tag": TAG, "ig_tag": TAG }],
+                "luns": [{ "lun_id": 0, "bdev_name": name }],
+                "queue_depth": QUEUE_DEPTH,
+                "disable_chap": true,
+            });
+            door.ask("iscsi_create_target_node", node)?;
+            self.units.push(Unit { portal: setup.portal, iqn, lun: 0 });
+        }
+        await_portal(setup.portal, Duration::from_secs(10))
+    }
+
+    /// Its socket, as soon as it listens.
+    fn open(&mut self, socket: &Path) -> Result<Door> {
+        let until = Instant::now() + START_LIMIT;
+        loop {
+            match UnixStream::connect(socket) {
+                Ok(stream) => return Door::new(stream),
+                Err(error) if !self.daemon.is_alive() => return Err(error).context("it ended at once"),
+                Err(error) if Instant::now() > until => {
+                    return Err(error).context(format!("it does not listen on {}", socket.display()));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+}
+
+/// How the device of a unit is made: the method, and its parameters.
+fn device(setup: &Setup, name: &str, backing: &Backing) -> Result<(&'static str, Value)> {
+    let (block_bytes, blocks) = (setup.block_bytes, setup.unit_bytes / u64::from(setup.block_bytes));
+    let of_blocks = json!({ "name": name, "num_blocks": blocks, "block_size": block_bytes });
+    Ok(match backing {
+        Backing::Null => ("bdev_null_create", of_blocks),
+        Backing::Ram => ("bdev_malloc_create", of_blocks),
+        Backing::File => {
+            let file = setup.folder.join(name);
+            fs::File::create(&file)?.set_len(setup.unit_bytes)?;
+            ("bdev_aio_create", json!({ "name": name, "filename": file, "block_size": block_bytes }))
+        }
+        Backing::Thin | Backing::Thick => bail!("SPDK has no pools"),
+    })
+}
+
+/// What is free of the memory that Linux keeps in huge pages.
+fn free_huge_bytes(meminfo: &str) -> u64 {
+    let value = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    (value("HugePages_Free") * value("Hugepagesize")) << 10
+}
+
+fn last_words(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(6)..].join("; ")
+}
+
+/// Asks one thing after the other.
+struct Door {
+    stream: UnixStream,
+    asked: u64,
+}
+
+impl Door {
+    fn new(stream: UnixStream) -> Result<Self> {
+        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+        Ok(Self { stream, asked: 0 })
+    }
+
+    /// What `method` gives; `parameters` may be nothing.
+    ///
+    /// *Errors*: no answer in time, or what SPDK says against it.
+    ///
+    /// *Source*: JSON-RPC 2.0; answers are JSON objects without anything between them.
+    fn ask(&mut self, method: &str, parameters: Value) -> Result<Value> {
+        self.asked += 1;
+        let mut question = json!({ "jsonrpc": "2.0", "id": self.asked, "method": method });
+        if !parameters.is_null() {
+            question["params"] = parameters;
+        }
+        serde_json::to_writer(&self.stream, &question).with_context(|| format!("cannot ask for {method}"))?;
+        let mut answers = serde_json::Deserializer::from_reader(&self.stream).into_iter::<Value>();
+        let answer = answers.next().with_context(|| format!("it closed its socket instead of answering {method}"))?;
+        let mut answer = answer.with_context(|| format!("no answer to {method}"))?;
+        if let Some(error) = answer.get("error") {
+            let (code, said) = (&error["code"], error["message"].as_str().unwrap_or("no reason"));
+            bail!("{method} is refused: {said} ({code})");
+        }
+        ensure!(answer["id"] == self.asked, "the answer to {method} is one to something else: {answer}");
+        Ok(answer["result"].take())
+    }
+}
+
+impl Target for Spdk {
+    fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! The package in a clean Debian: installed, used, upgraded, removed and purged, under that Debian's own systemd.
+
+mod array;
+mod machine;
+
+use super::{Recipe, alerts, build, done, place_of};
+use crate::vm::mirror;
+use crate::workspace;
+use anyhow::{Result, ensure};
+use array::Array;
+use machine::Machine;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the clean Debian has beyond its least: what the package depends on, and what reads from the array.
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,adduser,iproute2,init-system-helpers";
+/// What may differ after a purge: what the package system itself notes, and the key that is kept on purpose.
+const MAY_DIFFER: [&str; 8] = [
+    "/var/lib/dpkg/",
+    "/var/lib/apt/",
+    "/var/cache/",
+    "/var/log/",
+    "/var/backups",
+    "/srv/blockyard",
+    "/var/lib/systemd/",
+    "/etc/systemd/system/blockyard.service.d",
+];
+
+/// The clean Debian and what judges alerts are there. The first time takes a minute and the network.
+///
+/// *Errors*: who asks is not root, or debootstrap fails.
+pub fn prepare() -> Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), "a Debian of its own needs root: sudo cargo xtask package --try");
+    let root = clean_root();
+    if !root.is_dir() {
+        eprintln!("making {}, once", root.display());
+        let unfinished = root.with_extension("unfinished");
+        let _ = fs::remove_dir_all(&unfinished);
+        fs::create_dir_all(&unfinished)?;
+        let include = format!("--include={PACKAGES}");
+        let mut command = Command::new("debootstrap");
+        done(command.args(["--variant=minbase", &include, mirror::SUITE]).arg(&unfinished).arg(mirror::find()?))?;
+        fs::rename(unfinished, root)?;
+    }
+    alerts::prepare()
+}
+
+fn clean_root() -> PathBuf {
+    workspace::target_folder().join("package/root")
+}
+
+/// Every step is told as it is done; true when all of them went well. In a network of its own.
+pub fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
+    done(Command::new("ip").args(["link", "set", "lo", "up"]))?;
+    let first = place_of(recipe, folder)?;
+    let later = Recipe { version: format!("{}+later", recipe.version), program: recipe.program.clone(), ..*recipe };
+    let second = build::pack(&later, folder)?;
+    let machine = Machine::boot(&clean_root())?;
+    let (first, second) = (machine.take(&first)?, machine.take(&second)?);
+    let before = machine.files()?;
+
+    machine.install(&first)?;
+    machine.await_active("blockyard")?;
+    locked_up(&machine)?;
+    say("it is installed and runs, as a user of its own, without capabilities, with a filter of system calls");
+
+    let array = Array::make(&machine)?;
+    array.write(0xa5)?;
+    array.read(0xa5)?;
+    say("a pool of four files serves a volume, and qemu-io reads what it wrote");
+
+    machine.sh("mkdir -p /etc/systemd/system/blockyard.service.d && printf '[Service]\\nWatchdogSec=4\\nTimeoutAbortSec=2\\n' \
+                > /etc/systemd/system/blockyard.service.d/short.conf && systemctl daemon-reload && systemctl restart blockyard")?;
+    machine.await_active("blockyard")?;
+    bitten(&machine)?;
+    array.read(0xa5)?;
+    say("a daemon that does not answer is started again by the watchdog, and the data is there");
+
+    machine.sh("echo '# ours' >> /etc/blockyard.toml")?;
+    let old = machine.main_pid()?;
+    machine.install(&second)?;
+    machine.await_active("blockyard")?;
+    ensure!(machine.main_pid()? != old, "an upgrade did not start the new program");
+    ensure!(machine.sh("cat /etc/blockyard.toml")?.contains("# ours"), "an upgrade lost what was configured");
+    array.read(0xa5)?;
+    array.write(0x3c)?;
+    say("an upgrade restarts it, and keeps the data and the configuration");
+
+    machine.sh("apt-get remove -y blockyard")?;
+    ensure!(machine.sh("ss -Hltn 'sport = :3260'")?.trim().is_empty(), "it still listens after it was removed");
+    ensure!(
+        !machine.has("/usr/bin/blockyard") && machine.has("/var/lib/blockyard/state.redb"),
+        "removal keeps the state"
+    );
+    machine.install(&first)?;
+    machine.await_active("blockyard")?;
+    array.read(0x3c)?;
+    say("removed and installed again it serves what it served");
+
+    machine.sh("systemctl stop blockyard")?;
+    let disks = array.sums()?;
+    let said = machine.sh("apt-get purge -y blockyard")?;
+    ensure!(
+        said.contains("/var/lib/blockyard is gone") && said.contains("blockyard-node.key"),
+        "a purge did not say what it took: {said}"
+    );
+    ensure!(array.sums()? == disks, "a purge changed a disk");
+    let left = machine.files()?.difference(&before).filter(|path| !may_differ(path)).cloned().collect::<Vec<_>>();
+    ensure!(left.is_empty(), "a purge left {left:?}");
+    ensure!(!machine.sh("cat /etc/passwd /etc/group /etc/shadow")?.contains("blockyard"), "a purge left the user");
+    say("purged it leaves nothing but the key, and its disks as they were");
+
+    machine.sh("rm -r /etc/systemd/system/blockyard.service.d")?;
+    machine.install(&second)?;
+    machine.await_active("blockyard")?;
+    array.import()?;
+    array.read(0x3c)?;
+    say("installed once more it imports the pool from its disks, and qemu-io reads what it wrote");
+    println!("package: all of it in {:.0} s", machine.age().as_secs_f64());
+    Ok(true)
+}
+
+fn say(what: &str) {
+    println!("  ok  {what}");
+}
+
+fn may_differ(path: &str) -> bool {
+    MAY_DIFFER.iter().any(|place| path.starts_with(place))
+}
+
+/// The daemon is who the unit says, and can do no more.
+fn locked_up(machine: &Machine) -> Result<()> {
+    let status = machine.sh(&format!("cat /proc/{}/status", machine.main_pid()?))?;
+    let field = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned()).unwrap_or_default()
+    };
+    let uid = machine.sh("id -u blockyard")?;
+    ensure!(field("Uid:").split_whitespace().all(|each| each == uid.trim()), "it runs as {}", field("Uid:"));
+    ensure!(field("CapBnd:") == "0000000000000000" && field("CapEff:") == "0000000000000000", "it has capabilities");
+    ensure!(field("NoNewPrivs:") == "1", "it may gain privileges");
+    ensure!(field("Seccomp:") == "2", "it may make every system call");
+    let groups = machine.sh("id -G blockyard; getent group disk")?;
+    let disk = groups.lines().last().and_then(|line| line.split(':').nth(2)).unwrap_or_default();
+    ensure!(field("Groups:").split_whitespace().any(|group| group == disk), "it is not in the group disk");
+    let user = machine.sh("systemctl show -p StatusText --value blockyard")?;
+    ensure!(user.trim() == "serving", "systemd was told \"{}\"", user.trim());
+    Ok(())
+}
+
+/// A daemon that is stopped in the middle of everything is another one soon.
+fn bitten(machine: &Machine) -> Result<()> {
+    let old = machine.main_pid()?;
+    machine.sh(&format!("kill -STOP {old}"))?;
+    machine.await_that("the watchdog to bite", || Ok(machine.main_pid()? != old && machine.main_pid()? != "0"))?;
+    machine.await_active("blockyard")?;
+    let result = machine.sh("journalctl -u blockyard --no-pager -o cat")?;
+    ensure!(result.contains("Watchdog timeout"), "it was not the watchdog: {result}");
+    Ok(())
+}

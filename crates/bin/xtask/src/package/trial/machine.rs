@@ -1,0 +1,144 @@
+//! A Debian that runs its own systemd, in namespaces of its own.
+
+use super::done;
+use crate::workspace;
+use anyhow::{Context, Result, bail, ensure};
+use lab::child::{Background, run_within};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const STEP: Duration = Duration::from_millis(200);
+
+/// A running Debian; it ends, and its files go, when this is dropped.
+pub struct Machine {
+    // Dropped before the files that it runs from.
+    unshare: Background,
+    scratch: TempDir,
+    first: String,
+    begun: Instant,
+}
+
+impl Machine {
+    /// A copy of `clean` has booted.
+    pub fn boot(clean: &Path) -> Result<Self> {
+        let begun = Instant::now();
+        let parent = clean.parent().context("the clean root lies in a folder")?;
+        let scratch = tempfile::Builder::new().prefix("trial-").tempdir_in(parent)?;
+        done(Command::new("cp").args(["-a", "--reflink=auto"]).arg(clean).arg(scratch.path().join("root")))?;
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child"])
+            .arg(workspace::root().join("tests/package/boot"))
+            .arg(scratch.path().join("root"));
+        let unshare = Background::start(&mut command, &scratch.path().join("boot.log"))?;
+        let children = PathBuf::from(format!("/proc/{0}/task/{0}/children", unshare.pid()));
+        let mut machine = Self { unshare, scratch, first: String::new(), begun };
+        machine.first = loop {
+            let text = fs::read_to_string(&children).unwrap_or_default();
+            if let Some(first) = text.split_whitespace().next() {
+                break first.to_owned();
+            }
+            machine.not_too_long("its first process")?;
+        };
+        let booted = |state: &str| ["running", "degraded"].contains(&state);
+        while !booted(machine.run("systemctl is-system-running")?.1.trim()) {
+            machine.not_too_long("systemd")?;
+        }
+        Ok(machine)
+    }
+
+    fn not_too_long(&mut self, what: &str) -> Result<()> {
+        std::thread::sleep(STEP);
+        let log = fs::read_to_string(self.scratch.path().join("boot.log")).unwrap_or_default();
+        ensure!(self.unshare.is_alive(), "the clean Debian ended while it was booted: {log}");
+        ensure!(self.begun.elapsed() < PATIENCE, "the clean Debian does not boot, {what} is missing: {log}");
+        Ok(())
+    }
+
+    /// How long it has been there.
+    pub fn age(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn root(&self) -> PathBuf {
+        self.scratch.path().join("root")
+    }
+
+    /// Whether a command there ended well, and what it said.
+    fn run(&self, command: &str) -> Result<(bool, String)> {
+        let mut enter = Command::new("nsenter");
+        enter
+            .args(["--target", &self.first, "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--"])
+            .args(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"])
+            .arg("chroot")
+            .arg(self.root())
+            .args(["sh", "-c", command]);
+        let ended = run_within(&mut enter, PATIENCE)?;
+        Ok((ended.well(), ended.said))
+    }
+
+    /// What a command there said.
+    ///
+    /// *Errors*: it failed.
+    pub fn sh(&self, command: &str) -> Result<String> {
+        match self.run(command)? {
+            (true, said) => Ok(said),
+            (false, said) => {
+                let (_, log) = self.run("journalctl -u blockyard --no-pager -o cat -n 20")?;
+                bail!("{command}: {said}\nthe daemon's last words: {log}")
+            }
+        }
+    }
+
+    /// True when there is something at the path.
+    pub fn has(&self, path: &str) -> bool {
+        self.root().join(path.trim_start_matches('/')).exists()
+    }
+
+    /// The file lies there, and where.
+    pub fn take(&self, file: &Path) -> Result<String> {
+        let name = file.file_name().context("a package has a name")?.to_string_lossy().into_owned();
+        fs::copy(file, self.root().join("root").join(&name))?;
+        Ok(format!("/root/{name}"))
+    }
+
+    /// The package there is installed, by apt and without a network.
+    pub fn install(&self, package: &str) -> Result<()> {
+        let options = "-y --no-install-recommends --allow-downgrades -o Dpkg::Options::=--force-confold";
+        self.sh(&format!("apt-get install {options} {package}")).map(drop)
+    }
+
+    /// The process of the daemon; `0` when there is none.
+    pub fn main_pid(&self) -> Result<String> {
+        Ok(self.sh("systemctl show -p MainPID --value blockyard")?.trim().to_owned())
+    }
+
+    /// The unit is active: its program has said that it is ready.
+    pub fn await_active(&self, unit: &str) -> Result<()> {
+        self.await_that("the unit to be active", || Ok(self.run(&format!("systemctl is-active {unit}"))?.0))
+    }
+
+    /// Waits until something is so there.
+    pub fn await_that(&self, what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
+        let begun = Instant::now();
+        while !is_so()? {
+            if begun.elapsed() > PATIENCE {
+                let (_, log) = self.run("systemctl status --no-pager -l -n 30 blockyard")?;
+                bail!("waited in vain for {what}: {log}");
+            }
+            std::thread::sleep(STEP);
+        }
+        Ok(())
+    }
+
+    /// Every file, folder and link of the machine.
+    pub fn files(&self) -> Result<BTreeSet<String>> {
+        let listed = self.sh("find / -xdev -path /root -prune -o -path /tmp -prune -o -print")?;
+        Ok(listed.lines().map(str::to_owned).collect())
+    }
+}

@@ -1,0 +1,430 @@
+//! The book and the receivers of this node, and what is done about them without being asked.
+
+use crate::book::{Alert, Book, State};
+use crate::message::{Message, Told};
+use crate::receiver::Receiver;
+use crate::request::{NewReceiver, NewSilence, SetReceiver};
+use crate::send;
+use control::{Control, Wanted, now};
+use model::{
+    AlertReport, EventSeverity, Name, ReceiverReport, ReceiverTest, Refusal, SilenceReport, Subject, SubjectKind, code,
+    event,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+/// Under which names control keeps them.
+const RECEIVERS: &str = "receivers";
+const BOOK: &str = "alerts";
+
+/// How often everything is looked at.
+const ROUND: Duration = Duration::from_secs(2);
+/// How often it is looked whether a receiver is to be told something.
+const TICK: Duration = Duration::from_millis(500);
+/// How long is waited after each failure, and after all that follow.
+const AGAIN_SECONDS: [u64; 6] = [2, 5, 15, 60, 300, 900];
+const RECEIVERS_MAX: usize = 100;
+const SILENCES_MAX: usize = 1000;
+
+type Kept = BTreeMap<Name, Receiver>;
+/// Which alerts a message tells, in which state and how bad.
+type News = Vec<(u64, State, EventSeverity)>;
+
+/// What is wrong now, and who is told.
+pub struct Alerts {
+    control: Arc<Control>,
+    receivers: Mutex<Arc<Kept>>,
+    book: Mutex<Books>,
+    tellers: Mutex<BTreeMap<Name, AbortHandle>>,
+    delivered: Mutex<BTreeMap<(Name, bool), u64>>,
+}
+
+/// The book, and as it was kept last.
+struct Books {
+    now: Book,
+    kept: Book,
+}
+
+/// How many messages a receiver was given since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Which receiver.
+    pub receiver: Name,
+    /// True where it has taken them.
+    pub is_good: bool,
+    /// How many.
+    pub count: u64,
+}
+
+impl Alerts {
+    /// What was active and who was told, as it was kept.
+    ///
+    /// *Errors*: it cannot be read.
+    pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
+        let receivers: Kept = kept(&control, RECEIVERS)?;
+        let book: Book = kept(&control, BOOK)?;
+        let books = Books { now: book.clone(), kept: book };
+        let (tellers, delivered) = Default::default();
+        Ok(Self { control, receivers: Mutex::new(Arc::new(receivers)), book: Mutex::new(books), tellers, delivered })
+    }
+
+    /// Looks at the array, and tells receivers, until this is dropped.
+    pub async fn watch(self: Arc<Self>) {
+        let _tellers = Tellers(self.clone());
+        for name in self.receivers().keys() {
+            self.start_teller(name);
+        }
+        loop {
+            match self.look().await {
+                Err(refusal) if refusal.code == code::ENGINE_GONE => return,
+                Err(refusal) => tracing::warn!(%refusal, "what is wrong could not be looked at"),
+                Ok(()) => {}
+            }
+            sleep(ROUND).await;
+        }
+    }
+
+    async fn look(&self) -> Result<(), Refusal> {
+        let found = self.control.conditions().await?;
+        let events = self.control.events(Wanted { since: Some(Book::look_from(now())), ..Wanted::default() }).await;
+        let state = self.control.state();
+        let receivers = self.receivers();
+        let is_there = |alert: &Alert| {
+            let name = alert.subject.name.as_str();
+            match alert.subject.kind {
+                SubjectKind::Pool => state.pools.keys().any(|pool| pool.as_str() == name),
+                SubjectKind::Disk => state.disks.keys().any(|disk| disk.as_str() == name),
+                SubjectKind::Receiver => {
+                    name == crate::AUDIT_RECEIVER || receivers.keys().any(|receiver| receiver.as_str() == name)
+                }
+                SubjectKind::Node if alert.code == event::ISNS_FAILED => state.isns.is_some(),
+                _ => true,
+            }
+        };
+        self.change(|book| {
+            book.hear(&events, now());
+            book.look(&found, now());
+            book.drop_subjects(is_there, now());
+            book.forget(now());
+        });
+        Ok(())
+    }
+
+    /// What is wrong now, the worst first.
+    pub fn active(&self) -> Vec<AlertReport> {
+        let books = self.book();
+        let report = |(number, alert): (u64, &Alert)| {
+            let told = alert.told();
+            let silenced = books.now.silenced(alert, now());
+            let Alert { code, severity, subject, sentence, action, details, since, last, times, .. } = alert.clone();
+            AlertReport {
+                number,
+                code,
+                severity,
+                subject,
+                sentence,
+                action,
+                details,
+                since,
+                last,
+                times,
+                told,
+                silenced,
+            }
+        };
+        let mut active: Vec<AlertReport> = books.now.active().map(report).collect();
+        active.sort_by_key(|alert| (std::cmp::Reverse(alert.severity), alert.number));
+        active
+    }
+
+    /// How many messages each receiver has taken and not taken since the start.
+    pub fn delivered(&self) -> Vec<Delivered> {
+        let delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = |((receiver, is_good), &count): (&(Name, bool), &u64)| Delivered {
+            receiver: receiver.clone(),
+            is_good: *is_good,
+            count,
+        };
+        delivered.iter().map(row).collect()
+    }
+
+    /// Who is told.
+    pub fn list(&self) -> Vec<ReceiverReport> {
+        self.receivers().iter().map(|(name, receiver)| self.report(name, receiver)).collect()
+    }
+
+    /// One of them.
+    ///
+    /// *Errors*: there is none of this name.
+    pub fn receiver(&self, name: &Name) -> Result<ReceiverReport, Refusal> {
+        Ok(self.report(name, &*self.find(name)?))
+    }
+
+    /// Somebody more is told, of what is wrong now, too.
+    ///
+    /// *Errors*: it cannot be told so, the name is taken, or it could not be written.
+    pub fn add(self: &Arc<Self>, new: NewReceiver) -> Result<ReceiverReport, Refusal> {
+        let NewReceiver { name, how } = new;
+        if name.as_str() == crate::AUDIT_RECEIVER {
+            let message = format!("{name} is who the audit is forwarded to");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        }
+        let receiver = Receiver::new(&name, how, self.control.settings().node.as_str())?;
+        self.edit(|receivers| {
+            if receivers.contains_key(&name) {
+                let message = format!("there is a receiver {name} already");
+                return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+            }
+            if receivers.len() >= RECEIVERS_MAX {
+                let message = format!("there are {RECEIVERS_MAX} receivers already");
+                return Err(Refusal::new(code::LIMIT_REACHED, message, "remove those that are not used"));
+            }
+            receivers.insert(name.clone(), receiver);
+            Ok(())
+        })?;
+        self.start_teller(&name);
+        self.receiver(&name)
+    }
+
+    /// Somebody is told in another way.
+    ///
+    /// *Errors*: it cannot be told so, there is none of this name, or it could not be written; all is then as it was.
+    pub fn set(self: &Arc<Self>, name: &Name, how: SetReceiver) -> Result<ReceiverReport, Refusal> {
+        self.edit(|receivers| {
+            let receiver = receivers.get_mut(name).ok_or_else(|| unknown(name))?;
+            *receiver = receiver.clone().changed(how)?;
+            Ok(())
+        })?;
+        self.start_teller(name);
+        self.receiver(name)
+    }
+
+    /// Somebody is told no more.
+    ///
+    /// *Errors*: there is none of this name, or it could not be written.
+    pub fn remove(&self, name: &Name) -> Result<(), Refusal> {
+        self.edit(|receivers| receivers.remove(name).map(drop).ok_or_else(|| unknown(name)))?;
+        if let Some(teller) = self.tellers().remove(name) {
+            teller.abort();
+        }
+        self.delivered.lock().unwrap_or_else(PoisonError::into_inner).retain(|(receiver, _), _| receiver != name);
+        self.change(|book| book.forget_receiver(name));
+        Ok(())
+    }
+
+    /// The receiver has taken a test; these are its words.
+    ///
+    /// *Errors*: there is none of this name, or why it has not taken it.
+    pub async fn test(&self, name: &Name) -> Result<ReceiverTest, Refusal> {
+        let receiver = self.find(name)?;
+        let message = Message::test(self.control.settings().node.as_str(), name.as_str(), now());
+        let sent = send::send(name, &receiver, &message).await;
+        self.conclude(name, &sent);
+        let away = |why| {
+            let message = format!("receiver {name} could not be told: {why}");
+            Refusal::new(code::RECEIVER_AWAY, message, "correct it with blockyard alert set, or mend the other side")
+        };
+        sent.map(|said| ReceiverTest { said }).map_err(away)
+    }
+
+    /// What nobody is told of for a while.
+    pub fn silences(&self) -> Vec<SilenceReport> {
+        let books = self.book();
+        let is_on = |(_, until): &(&String, &model::Timestamp)| **until > now();
+        let report = |(what, &until): (&String, &model::Timestamp)| SilenceReport { what: what.clone(), until };
+        books.now.silences.iter().filter(is_on).map(report).collect()
+    }
+
+    /// Nobody is told of this for a while. What is still so then is told.
+    ///
+    /// *Errors*: it is neither a code nor a subject, or there are too many.
+    pub fn silence(&self, new: NewSilence) -> Result<SilenceReport, Refusal> {
+        let NewSilence { what, lasts } = new;
+        let is_code = what.parse::<model::EventCode>().is_ok();
+        let kinds = ["disk", "pool", "volume", "host", "portal", "node", "receiver"];
+        let subject = what.split_once(' ').filter(|(kind, name)| kinds.contains(kind) && !name.trim().is_empty());
+        if !is_code && (subject.is_none() || what.len() > 255) {
+            let message = format!("\"{}\" is neither a code nor a subject", what.escape_debug());
+            let hint = "write a code such as BY-E302, or a subject such as \"pool tank\"";
+            return Err(Refusal::new(code::REQUEST_INVALID, message, hint));
+        }
+        let until = now().plus(lasts.seconds());
+        if self.book().now.silences.len() >= SILENCES_MAX {
+            let message = format!("{SILENCES_MAX} things are silenced already");
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "wait for some to end"));
+        }
+        self.change(|book| {
+            book.silences.insert(what.clone(), until);
+        });
+        Ok(SilenceReport { what, until })
+    }
+
+    /// People are told of this again.
+    ///
+    /// *Errors*: it is not silenced.
+    pub fn end_silence(&self, what: &str) -> Result<(), Refusal> {
+        let mut ended = None;
+        self.change(|book| ended = book.silences.remove(what));
+        ended.map(drop).ok_or_else(|| {
+            let message = format!("\"{}\" is not silenced", what.escape_debug());
+            Refusal::new(code::SILENCE_UNKNOWN, message, "see blockyard alert silenced")
+        })
+    }
+
+    /// Tells one receiver what it should know, again and again.
+    async fn tell(self: Arc<Self>, name: Name) {
+        let mut failures: usize = 0;
+        loop {
+            let Ok(receiver) = self.find(&name) else { return };
+            let Some((due, message)) = self.next_message(&name, &receiver) else {
+                sleep(TICK).await;
+                continue;
+            };
+            let sent = send::send(&name, &receiver, &message).await;
+            if sent.is_ok() {
+                self.change(|book| book.note_told(&name, &due, now()));
+                failures = 0;
+            }
+            self.conclude(&name, &sent);
+            if sent.is_err() {
+                let wait = AGAIN_SECONDS[failures.min(AGAIN_SECONDS.len() - 1)];
+                failures += 1;
+                sleep(Duration::from_secs(wait)).await;
+            }
+        }
+    }
+
+    fn next_message(&self, name: &Name, receiver: &Receiver) -> Option<(News, Message)> {
+        let wanted = receiver.due(name);
+        let due = self.book().now.due(&wanted, now());
+        if due.is_empty() {
+            return None;
+        }
+        self.change(|book| book.try_to_tell(&wanted, &due, now()));
+        let books = self.book();
+        let told: Vec<(State, Told)> = due
+            .iter()
+            .filter_map(|&(number, state)| Some((state, Told::of(number, state, books.now.alert(number)?))))
+            .collect();
+        let due = told.iter().map(|(state, told)| (told.number, *state, told.severity)).collect();
+        let alerts = told.into_iter().map(|(_, told)| told).collect();
+        Some((due, Message::of(self.control.settings().node.as_str(), name.as_str(), alerts, now())))
+    }
+
+    /// It is written down how the receiver fares; one that cannot be told any more, or can again, is an event.
+    fn conclude(&self, name: &Name, sent: &Result<String, String>) {
+        *self
+            .delivered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry((name.clone(), sent.is_ok()))
+            .or_default() += 1;
+        if !self.receivers().contains_key(name) {
+            return;
+        }
+        let mut is_news = false;
+        self.change(|book| {
+            is_news = match sent {
+                Ok(_) => book.note_success(name, now()),
+                Err(why) => book.note_failure(name, why, now()),
+            };
+        });
+        let subject = Subject::new(SubjectKind::Receiver, name);
+        match sent {
+            Ok(_) if is_news => {
+                self.control.tell(event::RECEIVER_BACK, subject, format!("receiver {name} is told again"))
+            }
+            Err(why) if is_news => {
+                let sentence = format!("receiver {name} cannot be told of alerts: {why}; it is tried again");
+                self.control.tell(event::RECEIVER_AWAY, subject, sentence);
+            }
+            _ => {}
+        }
+    }
+
+    fn start_teller(self: &Arc<Self>, name: &Name) {
+        let teller = tokio::spawn(self.clone().tell(name.clone()));
+        if let Some(before) = self.tellers().insert(name.clone(), teller.abort_handle()) {
+            before.abort();
+        }
+    }
+
+    fn report(&self, name: &Name, receiver: &Receiver) -> ReceiverReport {
+        let fare = self.book().now.fares.get(name).cloned().unwrap_or_default();
+        receiver.report(name, &fare)
+    }
+
+    fn find(&self, name: &Name) -> Result<Arc<Receiver>, Refusal> {
+        self.receivers().get(name).cloned().map(Arc::new).ok_or_else(|| unknown(name))
+    }
+
+    fn edit(&self, edit: impl FnOnce(&mut Kept) -> Result<(), Refusal>) -> Result<(), Refusal> {
+        let mut current = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Kept::clone(&current);
+        edit(&mut next)?;
+        if next != **current {
+            keep(&self.control, RECEIVERS, &next)?;
+            *current = Arc::new(next);
+        }
+        Ok(())
+    }
+
+    /// The book is changed, and kept where that says something new.
+    fn change(&self, edit: impl FnOnce(&mut Book)) {
+        let mut books = self.book();
+        edit(&mut books.now);
+        if books.now.is_as(&books.kept) {
+            return;
+        }
+        match keep(&self.control, BOOK, &books.now) {
+            Ok(()) => books.kept = books.now.clone(),
+            Err(refusal) => tracing::error!(%refusal, "who was told of what could not be written down"),
+        }
+    }
+
+    fn receivers(&self) -> Arc<Kept> {
+        self.receivers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn book(&self) -> MutexGuard<'_, Books> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tellers(&self) -> MutexGuard<'_, BTreeMap<Name, AbortHandle>> {
+        self.tellers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Nobody is told any more once this is dropped.
+struct Tellers(Arc<Alerts>);
+
+impl Drop for Tellers {
+    fn drop(&mut self) {
+        std::mem::take(&mut *self.0.tellers()).values().for_each(AbortHandle::abort);
+    }
+}
+
+fn kept<T: DeserializeOwned + Default>(control: &Control, name: &str) -> Result<T, Refusal> {
+    let kept = control.document(name)?;
+    kept.map_or_else(|| Ok(T::default()), serde_json::from_value).map_err(|error| {
+        let message = format!("what is kept of {name} cannot be read: {error}");
+        Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote it")
+    })
+}
+
+fn keep(control: &Control, name: &str, value: &impl Serialize) -> Result<(), Refusal> {
+    let value = serde_json::to_value(value).map_err(|error| {
+        tracing::error!(%error, name, "this cannot be said in JSON");
+        Refusal::new(code::INTERNAL, format!("{name} cannot be said in JSON"), "report this with the daemon's log")
+    })?;
+    control.keep_document(name, value)
+}
+
+fn unknown(name: &Name) -> Refusal {
+    Refusal::new(code::RECEIVER_UNKNOWN, format!("there is no receiver {name}"), "see blockyard alert list")
+}

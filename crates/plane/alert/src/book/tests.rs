@@ -1,0 +1,186 @@
+//! A book at a desk: time and events are told to it.
+
+use super::*;
+use model::{Raised, SubjectKind, event};
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix(1_700_000_000 + seconds)
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn degraded(pool: &str) -> Condition {
+    Condition {
+        topic: event::POOL_DEGRADED,
+        code: event::POOL_DEGRADED,
+        subject: Subject::pool(&name(pool)),
+        severity: EventSeverity::Warning,
+        sentence: format!("pool {pool} is degraded"),
+        action: "replace it".to_owned(),
+        details: Vec::new(),
+    }
+}
+
+fn there(conditions: &[Condition]) -> Conditions {
+    Conditions { there: conditions.to_vec(), unsure: Vec::new() }
+}
+
+fn happened(number: u64, code: EventCode, subject: &Subject) -> Event {
+    Event::first(number, Raised::new(at(0), code, subject.clone(), "so it is"))
+}
+
+/// What receiver ops is told at that second, and takes.
+fn told(book: &mut Book, seconds: u64) -> Vec<(u64, State)> {
+    let ops = name("ops");
+    let wanted = Due { receiver: &ops, least: EventSeverity::Warning, gather: 10, remind: 24 * 3600 };
+    let due = book.due(&wanted, at(seconds));
+    let known: Vec<_> = due.iter().map(|&(n, state)| (n, state, book.alert(n).expect("is there").severity)).collect();
+    book.note_told(&ops, &known, at(seconds));
+    due
+}
+
+#[test]
+fn condition_is_told_once_reminded_of_after_a_day_and_resolved() {
+    let mut book = Book::default();
+    let mut heard = Vec::new();
+    for second in (0..30 * 3600).step_by(2) {
+        let is_so = (100..26 * 3600).contains(&second);
+        book.look(&if is_so { there(&[degraded("tank")]) } else { there(&[]) }, at(second));
+        heard.extend(told(&mut book, second).into_iter().map(|(number, state)| (second, number, state)));
+        book.forget(at(second));
+    }
+    let day = 110 + 24 * 3600;
+    assert_eq!(heard, [(110, 1, State::Raised), (day, 1, State::Still), (26 * 3600 + 10, 1, State::Resolved)]);
+    assert!(book.alerts.is_empty(), "what is over and told is forgotten");
+}
+
+#[test]
+fn cable_with_many_disks_is_one_message() {
+    let mut book = Book::default();
+    let mut lost = Vec::new();
+    for second in 0..24 {
+        lost.push(degraded(&format!("p{second}")));
+        book.look(&there(&lost), at(second));
+        assert_eq!(told(&mut book, second), [], "more may come");
+    }
+    assert_eq!(told(&mut book, 30).len(), 24, "three times the usual wait is enough");
+}
+
+#[test]
+fn what_is_over_before_it_was_told_is_nobody_s_news_unless_a_receiver_was_away() {
+    let (mut book, ops) = (Book::default(), name("ops"));
+    book.look(&there(&[degraded("tank")]), at(0));
+    book.look(&there(&[]), at(4));
+    assert_eq!(told(&mut book, 100), []);
+    book.look(&there(&[degraded("tank")]), at(200));
+    let wanted = Due { receiver: &ops, least: EventSeverity::Warning, gather: 10, remind: 0 };
+    let due = book.due(&wanted, at(220));
+    book.try_to_tell(&wanted, &due, at(220));
+    book.look(&there(&[]), at(300));
+    assert_eq!(told(&mut book, 400), [(1, State::Resolved)], "it was on its way");
+}
+
+#[test]
+fn alert_that_comes_and_goes_settles_more_slowly() {
+    let mut book = Book::default();
+    let mut heard = 0;
+    for second in 0..1800 {
+        let is_so = second % 40 < 20;
+        book.look(&if is_so { there(&[degraded("tank")]) } else { there(&[]) }, at(second));
+        heard += told(&mut book, second).len();
+    }
+    assert!(heard <= 6, "{heard} messages of 45 comings and goings");
+}
+
+#[test]
+fn alert_that_becomes_worse_is_told_again() {
+    let mut book = Book::default();
+    book.look(&there(&[degraded("tank")]), at(0));
+    assert_eq!(told(&mut book, 10), [(1, State::Raised)]);
+    let failed = Condition { code: event::POOL_FAILED, severity: EventSeverity::Critical, ..degraded("tank") };
+    book.look(&there(std::slice::from_ref(&failed)), at(20));
+    assert_eq!(told(&mut book, 40), [(1, State::Worse)]);
+    book.look(&there(&[degraded("tank")]), at(50));
+    assert_eq!(told(&mut book, 70), [], "better is no news before it is over");
+}
+
+#[test]
+fn event_is_an_alert_until_the_one_that_ends_it() {
+    let mut book = Book::default();
+    let tank = Subject::pool(&name("tank"));
+    book.hear(&[happened(7, event::POOL_FILLING, &tank)], at(0));
+    assert_eq!(book.active().count(), 0, "what was there before the first look is no news");
+    book.hear(&[happened(7, event::POOL_FILLING, &tank), happened(8, event::POOL_FILLING, &tank)], at(1));
+    book.hear(&[happened(8, event::POOL_FILLING, &tank), happened(9, event::POOL_FULL, &tank)], at(2));
+    let active: Vec<_> = book.active().map(|(number, alert)| (number, alert.severity, alert.times)).collect();
+    assert_eq!(active, [(1, EventSeverity::Critical, 2)], "both are one");
+    book.hear(&[happened(10, event::POOL_RELIEVED, &Subject::pool(&name("pond")))], at(3));
+    assert_eq!(book.active().count(), 1, "another pool's room is not its own");
+    book.hear(&[happened(11, event::POOL_RELIEVED, &tank)], at(4));
+    assert_eq!(book.active().count(), 0);
+}
+
+#[test]
+fn refused_login_is_news_only_when_it_comes_again_and_again() {
+    let mut book = Book::default();
+    let host = Subject::new(SubjectKind::Host, &"iqn.x:1");
+    book.hear(&[], at(0));
+    let times = |times| Event { times, ..happened(1, event::LOGIN_REFUSED, &host) };
+    for count in 1..10 {
+        book.hear(&[times(count)], at(count));
+    }
+    assert_eq!(book.active().count(), 0);
+    book.hear(&[times(12)], at(20));
+    book.hear(&[times(13)], at(21));
+    assert_eq!(book.active().map(|(_, alert)| alert.times).collect::<Vec<_>>(), [4]);
+    book.forget(at(2 * DAY));
+    assert_eq!(book.active().count(), 0, "old news are gone");
+}
+
+#[test]
+fn what_nobody_knows_just_now_stays_as_it_was() {
+    let mut book = Book::default();
+    book.look(&there(&[degraded("tank")]), at(0));
+    let unsure = Conditions { there: Vec::new(), unsure: vec![(event::POOL_DEGRADED, Subject::pool(&name("tank")))] };
+    book.look(&unsure, at(1));
+    assert_eq!(book.active().count(), 1);
+}
+
+#[test]
+fn book_that_was_kept_tells_nothing_twice() {
+    let mut book = Book::default();
+    let tank = Subject::pool(&name("tank"));
+    book.hear(&[], at(0));
+    book.look(&there(&[degraded("tank")]), at(0));
+    book.hear(&[happened(1, event::CLOCK_STEPPED, &tank)], at(0));
+    assert_eq!(told(&mut book, 10).len(), 2);
+    let json = serde_json::to_string(&book).expect("JSON");
+    let mut again: Book = serde_json::from_str(&json).expect("own JSON");
+    assert!(again.is_as(&book));
+    again.hear(&[happened(1, event::CLOCK_STEPPED, &tank)], at(60));
+    again.look(&there(&[degraded("tank")]), at(60));
+    assert_eq!(told(&mut again, 100), []);
+}
+
+#[test]
+fn silence_holds_the_news_back_until_it_ends() {
+    let mut book = Book::default();
+    book.silences.insert("pool tank".to_owned(), at(100));
+    book.look(&there(&[degraded("tank")]), at(0));
+    assert_eq!(told(&mut book, 50), []);
+    assert_eq!(told(&mut book, 100), [(1, State::Raised)]);
+    book.silences.insert(event::POOL_DEGRADED.to_string(), at(200));
+    book.look(&there(&[degraded("tank"), degraded("pond")]), at(101));
+    assert_eq!(told(&mut book, 150), [], "by its code");
+}
+
+#[test]
+fn receiver_is_not_told_that_it_cannot_be_told() {
+    let mut book = Book::default();
+    book.hear(&[], at(0));
+    let ops = Subject::new(SubjectKind::Receiver, &"ops");
+    book.hear(&[happened(1, event::RECEIVER_AWAY, &ops)], at(0));
+    assert_eq!((book.active().count(), told(&mut book, 100)), (1, Vec::new()));
+}

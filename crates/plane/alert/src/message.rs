@@ -1,0 +1,185 @@
+//! What a receiver is told at once.
+
+use crate::book::{Alert, State};
+use model::{EventCode, EventSeverity, Subject, Timestamp};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// The version of the message's form. Keys are added without raising it, never renamed or removed.
+const SCHEMA: u32 = 1;
+
+/// So many alerts are told in full.
+const ALERTS_MAX: usize = 50;
+
+/// What a receiver is told at once. As JSON it is what a webhook gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Message {
+    /// The version of the form.
+    pub schema: u32,
+    /// The same when the same is said again because nobody knows whether it was heard.
+    pub id: String,
+    /// When it is said.
+    pub time: Timestamp,
+    /// Which array says it.
+    pub node: String,
+    /// True when nothing is the matter.
+    pub test: bool,
+    /// As bad as the worst alert; `info` when all of them are over.
+    pub severity: EventSeverity,
+    /// The worst of it, in one sentence.
+    pub title: String,
+    /// The alerts, the worst first.
+    pub alerts: Vec<Told>,
+    /// So many more are not listed.
+    pub more: usize,
+}
+
+/// What is told of one alert.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// Its number: the same from the first message to the last.
+    pub number: u64,
+    /// `raised`, `worse`, `still` or `resolved`.
+    pub state: &'static str,
+    /// What sort of event it is.
+    pub code: EventCode,
+    /// How bad it is.
+    pub severity: EventSeverity,
+    /// What it is about.
+    pub subject: Subject,
+    /// What is so, or was.
+    pub sentence: String,
+    /// What to do about it; empty where there is nothing to do.
+    pub action: String,
+    /// What else helps to find it.
+    pub details: Vec<String>,
+    /// Since when it is so.
+    pub since: Timestamp,
+    /// When it was so last.
+    pub last: Timestamp,
+    /// How often it has come.
+    pub times: u64,
+    /// When it has ended.
+    pub resolved: Option<Timestamp>,
+}
+
+impl State {
+    /// The state in one word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Raised => "raised",
+            Self::Worse => "worse",
+            Self::Still => "still",
+            Self::Resolved => "resolved",
+        }
+    }
+}
+
+impl Told {
+    pub fn of(number: u64, state: State, alert: &Alert) -> Self {
+        let Alert { code, severity, subject, sentence, action, details, since, last, times, ended, .. } = alert.clone();
+        let (state, resolved) = (state.as_str(), ended);
+        Self { number, state, code, severity, subject, sentence, action, details, since, last, times, resolved }
+    }
+
+    fn is_over(&self) -> bool {
+        self.state == State::Resolved.as_str()
+    }
+}
+
+impl Message {
+    /// These alerts, of which there is at least one.
+    pub fn of(node: &str, receiver: &str, mut alerts: Vec<Told>, time: Timestamp) -> Self {
+        alerts.sort_by_key(|told| (told.is_over(), std::cmp::Reverse(told.severity), told.number));
+        let mut digest = Sha256::new();
+        digest.update(format!("{node}\0{receiver}"));
+        for told in &alerts {
+            let when = told.resolved.unwrap_or(told.since);
+            digest.update(format!("\0{} {} {} {when}", told.number, told.state, told.severity.as_str()));
+            if told.state == State::Still.as_str() {
+                digest.update(format!(" {}", time.unix() / 3600));
+            }
+        }
+        let severity = alerts.iter().filter(|told| !told.is_over()).map(|told| told.severity).max();
+        let count = alerts.len();
+        let title = alerts.first().map_or_else(String::new, |first| {
+            let over = if first.is_over() { "resolved: " } else { "" };
+            let rest = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+            format!("{over}{}{rest}", first.sentence)
+        });
+        alerts.truncate(ALERTS_MAX);
+        Self {
+            schema: SCHEMA,
+            id: hex(&digest.finalize()[..16]),
+            time,
+            node: node.to_owned(),
+            test: false,
+            severity: severity.unwrap_or(EventSeverity::Info),
+            title,
+            more: count - alerts.len(),
+            alerts,
+        }
+    }
+
+    /// Nothing is the matter, but the receiver should hear of it.
+    pub fn test(node: &str, receiver: &str, time: Timestamp) -> Self {
+        let digest = Sha256::digest(format!("{node}\0{receiver}\0test {time}"));
+        Self {
+            schema: SCHEMA,
+            id: hex(&digest[..16]),
+            time,
+            node: node.to_owned(),
+            test: true,
+            severity: EventSeverity::Info,
+            title: format!("this is a test of receiver {receiver}; nothing is the matter"),
+            alerts: Vec::new(),
+            more: 0,
+        }
+    }
+
+    /// The title with what a list of mails needs.
+    pub fn subject(&self) -> String {
+        let word = match self.severity {
+            EventSeverity::Info if self.alerts.iter().any(|told| !told.is_over()) => "info: ",
+            EventSeverity::Info => "",
+            EventSeverity::Warning => "warning: ",
+            EventSeverity::Critical => "critical: ",
+        };
+        format!("[{}] {word}{}", self.node, self.title)
+    }
+
+    /// All of it for people, in lines.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if self.alerts.is_empty() {
+            // A string takes everything that is written to it.
+            let _ = writeln!(text, "{}.", self.title);
+        }
+        for told in &self.alerts {
+            let head = if told.is_over() { "RESOLVED".to_owned() } else { told.severity.as_str().to_uppercase() };
+            let state =
+                if matches!(told.state, "worse" | "still") { format!(" ({})", told.state) } else { String::new() };
+            let _ = writeln!(text, "{head}{state}: {}", told.sentence);
+            for detail in &told.details {
+                let _ = writeln!(text, "    {detail}");
+            }
+            if !told.action.is_empty() && !told.is_over() {
+                let _ = writeln!(text, "    What to do: {}", told.action);
+            }
+            let times =
+                if told.times > 1 { format!(", {} times, last {}", told.times, told.last) } else { String::new() };
+            let over = told.resolved.map_or_else(String::new, |over| format!(", over {over}"));
+            let _ = writeln!(text, "    {} {}, since {}{times}{over}\n", told.code, told.subject, told.since);
+        }
+        if self.more > 0 {
+            let _ = writeln!(text, "{} more are not listed: see blockyard alert active.\n", self.more);
+        }
+        let _ = writeln!(text, "{} at {}", self.node, self.time);
+        text
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    control::to_hex(bytes)
+}

@@ -1,0 +1,316 @@
+//! A receiver as it is kept, and what it may be.
+
+use crate::book::{Due, Fare};
+use crate::request::SetReceiver;
+use control::request::SecretText;
+use control::{from_hex, to_hex};
+use hyper::Uri;
+use model::{
+    EventSeverity, MailTls, Name, ReceiverReport, ReceiverTrust, ReceiverWay, Refusal, Span, WebhookForm, code,
+};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use trust::Trust;
+use zeroize::Zeroizing;
+
+/// For how long what happens together is gathered, unless told otherwise.
+const GATHER: Span = Span::from_millis(10_000);
+/// After how long a receiver is told again, unless told otherwise.
+const REMIND: Span = Span::from_millis(24 * 3_600_000);
+/// Longer waits are a mistake.
+const GATHER_MAX: Span = Span::from_millis(3_600_000);
+/// The shortest time after which a receiver is told again.
+const REMIND_MIN: Span = Span::from_millis(60_000);
+/// The most that are told by one mail.
+const TO_MAX: usize = 50;
+/// Longer than any address or URL.
+const TEXT_MAX: usize = 2048;
+
+/// A receiver as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receiver {
+    pub way: ReceiverWay,
+    pub trust: ReceiverTrust,
+    pub least: EventSeverity,
+    pub gather: Span,
+    pub remind: Span,
+    /// What we prove.
+    pub proof: Option<Proof>,
+}
+
+/// A password, or what messages are signed with. Control seals what is called `secret`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// In hexadecimal.
+    secret: String,
+}
+
+impl std::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Proof(…)")
+    }
+}
+
+impl Proof {
+    fn of(bytes: &[u8]) -> Self {
+        Self { secret: to_hex(bytes) }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(from_hex(&self.secret).unwrap_or_default())
+    }
+}
+
+impl Receiver {
+    /// A receiver that is asked for.
+    ///
+    /// *Errors*: it is neither told by mail nor by a webhook, or by both; or what is said of it cannot be.
+    pub fn new(name: &Name, how: SetReceiver, node: &str) -> Result<Self, Refusal> {
+        let way = match (&how.smtp, &how.url) {
+            (Some(_), None) => ReceiverWay::Mail {
+                to: Vec::new(),
+                from: format!("blockyard@{node}"),
+                smtp: String::new(),
+                tls: MailTls::default(),
+                user: None,
+            },
+            (None, Some(_)) => ReceiverWay::Webhook { url: String::new(), form: WebhookForm::default() },
+            _ => {
+                let message = format!("receiver {name} is told neither by mail nor by a webhook, or by both");
+                return Err(invalid(message, "give --mail with --smtp, or --webhook"));
+            }
+        };
+        let (trust, least) = (ReceiverTrust::System, EventSeverity::Warning);
+        Self { way, trust, least, gather: GATHER, remind: REMIND, proof: None }.changed(how)
+    }
+
+    /// The receiver with what is asked for.
+    ///
+    /// *Errors*: it cannot be told so.
+    pub fn changed(mut self, how: SetReceiver) -> Result<Self, Refusal> {
+        let before = self.destination();
+        let SetReceiver { to, from, smtp, tls, user, password, url, form, secret, ca_file, pin, least, gather, remind } =
+            how;
+        let proof = match &mut self.way {
+            ReceiverWay::Mail { to: old_to, from: old_from, smtp: old_smtp, tls: old_tls, user: old_user } => {
+                if url.is_some() || form.is_some() || secret.is_some() {
+                    return Err(invalid("it is told by mail, which has no URL, form or secret", "leave them out"));
+                }
+                set(old_to, to);
+                set(old_from, from);
+                set(old_tls, tls);
+                if let Some(smtp) = smtp {
+                    *old_smtp = server(&smtp, *old_tls)?;
+                }
+                if user.is_some() {
+                    *old_user = user.filter(|user| !user.is_empty());
+                }
+                password.map(|password| password_of(password).map(|bytes| Proof::of(&bytes)))
+            }
+            ReceiverWay::Webhook { url: old_url, form: old_form } => {
+                let of_mail = to.is_some() || from.is_some() || smtp.is_some() || tls.is_some();
+                if of_mail || user.is_some() || password.is_some() {
+                    return Err(invalid("it is told by a webhook, which has nothing of mail", "leave that out"));
+                }
+                set(old_url, url);
+                set(old_form, form);
+                secret.map(|secret| secret.secret().map(|secret| Proof::of(secret.expose())))
+            }
+        };
+        if before != self.destination() && self.proof.is_some() && proof.is_none() {
+            let message = "it is told elsewhere, and what we prove there would be given to somebody else";
+            return Err(invalid(message, "give its password or secret anew"));
+        }
+        self.proof = proof.transpose()?.or(self.proof);
+        self.trust = match (pin, ca_file) {
+            (Some(_), Some(path)) if !path.is_empty() => {
+                return Err(invalid("a pin and a file of authorities cannot both be believed", "give one of them"));
+            }
+            (Some(pin), _) => ReceiverTrust::Pin { pin },
+            (None, Some(path)) if path.is_empty() => ReceiverTrust::System,
+            (None, Some(path)) => ReceiverTrust::CaFile { path },
+            (None, None) => self.trust,
+        };
+        set(&mut self.least, least);
+        set(&mut self.gather, gather);
+        set(&mut self.remind, remind);
+        self.admit()?;
+        Ok(self)
+    }
+
+    /// Where what we prove goes.
+    fn destination(&self) -> String {
+        match &self.way {
+            ReceiverWay::Mail { smtp, .. } => smtp.clone(),
+            ReceiverWay::Webhook { url, .. } => {
+                url.parse::<Uri>().ok().and_then(|url| url.authority().map(ToString::to_string)).unwrap_or_default()
+            }
+        }
+    }
+
+    fn admit(&self) -> Result<(), Refusal> {
+        if self.gather > GATHER_MAX {
+            return Err(invalid(format!("{} is long to wait for more", self.gather), "gather for an hour at most"));
+        }
+        if self.remind > Span::from_millis(0) && self.remind < REMIND_MIN {
+            return Err(invalid(
+                format!("{} is soon to say it again", self.remind),
+                "write 1min or more, or 0s for never",
+            ));
+        }
+        match &self.way {
+            ReceiverWay::Mail { to, from, smtp, tls, user } => {
+                if to.is_empty() || to.len() > TO_MAX {
+                    return Err(invalid(
+                        "mail goes to nobody, or to too many",
+                        format!("give 1 to {TO_MAX} addresses"),
+                    ));
+                }
+                to.iter().chain([from]).try_for_each(|address| admit_address(address))?;
+                if user.is_some() != self.proof.is_some() {
+                    return Err(invalid("a user and a password go together", "give both, or neither"));
+                }
+                let (host, _) = split(smtp)?;
+                if *tls == MailTls::None && user.is_some() && !is_here(&host) {
+                    let message = "a password is not sent in the clear";
+                    return Err(invalid(message, "use --tls starttls or --tls implicit"));
+                }
+                if user.as_ref().is_some_and(|user| user.len() > TEXT_MAX || user.contains('\0')) {
+                    return Err(invalid("this is no user of a mail server", "write the name alone"));
+                }
+            }
+            ReceiverWay::Webhook { url, .. } => drop(parts(url)?),
+        }
+        // A pin or a file that cannot be used is found now, and not when something is the matter.
+        if self.trust != ReceiverTrust::System {
+            self.trust().client()?;
+        }
+        Ok(())
+    }
+
+    /// Whom we believe there.
+    pub fn trust(&self) -> Trust {
+        match &self.trust {
+            ReceiverTrust::System => Trust::System,
+            ReceiverTrust::CaFile { path } => Trust::Authority(PathBuf::from(path)),
+            ReceiverTrust::Pin { pin } => Trust::Pin(pin.clone()),
+        }
+    }
+
+    /// What it wants to be told.
+    pub fn due<'a>(&self, receiver: &'a Name) -> Due<'a> {
+        Due { receiver, least: self.least, gather: self.gather.seconds(), remind: self.remind.seconds() }
+    }
+
+    /// The receiver as others see it.
+    pub fn report(&self, name: &Name, fare: &Fare) -> ReceiverReport {
+        let Self { way, trust, least, gather, remind, proof } = self.clone();
+        let Fare { succeeded, failed, why, is_away } = fare.clone();
+        let (name, has_secret) = (name.clone(), proof.is_some());
+        ReceiverReport { name, way, trust, least, gather, remind, has_secret, succeeded, failed, why, is_away }
+    }
+}
+
+fn set<T>(old: &mut T, new: Option<T>) {
+    if let Some(new) = new {
+        *old = new;
+    }
+}
+
+/// A password may be short: it is not ours to choose.
+fn password_of(text: SecretText) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    let bytes = match text {
+        SecretText::Text(text) => Some(text.into_bytes()),
+        SecretText::Hex { hex } => from_hex(&hex),
+    };
+    let bytes = bytes.filter(|bytes| !bytes.is_empty() && bytes.len() <= 255 && !bytes.contains(&0));
+    bytes.map(Zeroizing::new).ok_or_else(|| {
+        Refusal::new(code::SECRET_INVALID, "this is no password of a mail server", "give 1 to 255 bytes without zeros")
+    })
+}
+
+/// The server with its port.
+fn server(text: &str, tls: MailTls) -> Result<String, Refusal> {
+    let usual = match tls {
+        MailTls::Starttls => 587,
+        MailTls::Implicit => 465,
+        MailTls::None => 25,
+    };
+    let has_port = split(text).is_ok();
+    let whole = match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => format!("[{address}]:{usual}"),
+        _ if has_port => text.to_owned(),
+        _ => format!("{text}:{usual}"),
+    };
+    split(&whole).map(|_| whole)
+}
+
+/// Host and port of a server.
+///
+/// *Errors*: it is none.
+pub fn split(server: &str) -> Result<(String, u16), Refusal> {
+    let parsed = server.parse::<hyper::http::uri::Authority>().ok().filter(|it| !it.as_str().contains('@'));
+    let found = parsed.and_then(|it| Some((it.host().trim_matches(['[', ']']).to_owned(), it.port_u16()?)));
+    found.filter(|(host, port)| !host.is_empty() && *port > 0 && server.len() <= 255).ok_or_else(|| {
+        let message = format!("\"{}\" is not the address of a server", server.escape_debug());
+        Refusal::new(code::ADDRESS_INVALID, message, "write mail.example.com:587, 10.0.0.5:25 or [fd00::5]:25")
+    })
+}
+
+/// Where a webhook is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub is_tls: bool,
+    pub host: String,
+    pub port: u16,
+    /// The host as it stands in the URL, with its port.
+    pub authority: String,
+    /// Path and query.
+    pub path: String,
+}
+
+/// The parts of a webhook's URL.
+///
+/// *Errors*: it is none, or goes elsewhere in the clear.
+pub fn parts(url: &str) -> Result<Place, Refusal> {
+    let wrong = |hint: &str| {
+        let message = format!("\"{}\" is not where a webhook can be", url.escape_debug());
+        Refusal::new(code::ADDRESS_INVALID, message, hint)
+    };
+    let usual = "write https://host/path";
+    let parsed: Uri = url.parse().ok().filter(|_| url.len() <= TEXT_MAX).ok_or_else(|| wrong(usual))?;
+    let authority = parsed.authority().filter(|it| !it.as_str().contains('@')).ok_or_else(|| wrong(usual))?;
+    let host = authority.host().trim_matches(['[', ']']).to_owned();
+    let is_tls = match parsed.scheme_str() {
+        Some("https") => true,
+        Some("http") if is_here(&host) => false,
+        Some("http") => return Err(wrong("write https://…: in the clear nothing is told to another machine")),
+        _ => return Err(wrong(usual)),
+    };
+    let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let path = parsed.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    Ok(Place { is_tls, host, port, authority: authority.to_string(), path })
+}
+
+/// True for this machine.
+fn is_here(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn admit_address(address: &str) -> Result<(), Refusal> {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "<>\"(),:;\\[]".contains(c);
+    let sound = address.rsplit_once('@').is_some_and(|(local, domain)| {
+        !local.is_empty() && !domain.is_empty() && !local.contains('@') && address.is_ascii() && !address.contains(odd)
+    });
+    if sound && address.len() <= 254 {
+        return Ok(());
+    }
+    let message = format!("\"{}\" is not an address of mail", address.escape_debug());
+    Err(Refusal::new(code::ADDRESS_INVALID, message, "write storage-team@example.com"))
+}
+
+fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
+    Refusal::new(code::REQUEST_INVALID, message, hint)
+}

@@ -1,0 +1,183 @@
+//! A mail given to a server.
+//!
+//! *Source*: RFC 5321, RFC 3207 (STARTTLS), RFC 4954 and RFC 4616 (AUTH PLAIN), RFC 8314 (TLS from the start).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use model::MailTls;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use trust::{Line, Trust};
+use zeroize::Zeroizing;
+
+use crate::receiver::split;
+
+/// How long the server may take for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest line and the most lines of an answer.
+const LINE_BYTES_MAX: usize = 4096;
+const LINES_MAX: usize = 100;
+
+/// A server that takes mail.
+pub struct Server<'a> {
+    /// Host and port.
+    pub server: &'a str,
+    pub tls: MailTls,
+    pub trust: &'a Trust,
+    /// User and password.
+    pub login: Option<(&'a str, &'a [u8])>,
+}
+
+/// The server has taken the mail, for all of `to`; these are its words.
+///
+/// *Shape*: `mail` has lines that end with CRLF. *Errors*: why it has not, in words.
+pub async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &str) -> Result<String, String> {
+    let (host, port) = split(server.server).map_err(|refusal| refusal.to_string())?;
+    let at_once = (server.tls == MailTls::Implicit).then_some(server.trust);
+    let line = trust::connect(&host, port, at_once, PATIENCE).await;
+    let line = line.map_err(|error| format!("it cannot be reached: {error}"))?;
+    let mut talk = Talk { line, rest: Vec::new() };
+    talk.expect(220).await?;
+    let mut offers = talk.greet(from).await?;
+    if server.tls == MailTls::Starttls {
+        if !offers.iter().any(|offer| offer.eq_ignore_ascii_case("STARTTLS")) {
+            return Err("it does not offer STARTTLS; nothing was sent in the clear".to_owned());
+        }
+        talk.ask("STARTTLS", 220).await?;
+        if !talk.rest.is_empty() {
+            return Err("it said more before TLS than it may".to_owned());
+        }
+        let line = trust::secure(talk.line, &host, server.trust, PATIENCE).await;
+        talk = Talk { line: line.map_err(|error| format!("TLS: {error}"))?, rest: Vec::new() };
+        offers = talk.greet(from).await?;
+    }
+    if let Some((user, password)) = server.login {
+        talk.log_in(&offers, user, password).await?;
+    }
+    talk.ask(&format!("MAIL FROM:<{from}>"), 250).await?;
+    for to in to {
+        talk.ask(&format!("RCPT TO:<{to}>"), 250).await?;
+    }
+    talk.ask("DATA", 354).await?;
+    talk.say(&stuffed(mail)).await?;
+    let said = talk.expect(250).await?;
+    // It is taken; how the connection ends is nobody's concern.
+    let _ = talk.say("QUIT\r\n").await;
+    Ok(said.join(" "))
+}
+
+struct Talk {
+    line: Line,
+    /// What came and was not read yet.
+    rest: Vec<u8>,
+}
+
+impl Talk {
+    /// What the server offers.
+    async fn greet(&mut self, from: &str) -> Result<Vec<String>, String> {
+        let domain = from.rsplit_once('@').map_or("localhost", |(_, domain)| domain);
+        let said = self.ask(&format!("EHLO {domain}"), 250).await?;
+        Ok(said.iter().skip(1).map(|line| line.get(4..).unwrap_or_default().trim().to_owned()).collect())
+    }
+
+    async fn log_in(&mut self, offers: &[String], user: &str, password: &[u8]) -> Result<(), String> {
+        let ways = offers
+            .iter()
+            .find_map(|offer| offer.get(..5).filter(|word| word.eq_ignore_ascii_case("AUTH ")).map(|_| &offer[5..]));
+        let has = |way: &str| ways.is_some_and(|ways| ways.split_whitespace().any(|it| it.eq_ignore_ascii_case(way)));
+        let encoded = |bytes: &[u8]| Zeroizing::new(BASE64.encode(bytes));
+        if has("PLAIN") {
+            let whole = Zeroizing::new([b"\0", user.as_bytes(), b"\0", password].concat());
+            let asked = Zeroizing::new(format!("AUTH PLAIN {}", *encoded(&whole)));
+            self.ask(&asked, 235).await.map(drop)
+        } else if has("LOGIN") {
+            self.ask("AUTH LOGIN", 334).await?;
+            self.ask(&encoded(user.as_bytes()), 334).await?;
+            self.ask(&encoded(password), 235).await.map(drop)
+        } else {
+            Err("it offers no login that we know (PLAIN, LOGIN)".to_owned())
+        }
+    }
+
+    async fn ask(&mut self, asked: &str, wanted: u16) -> Result<Vec<String>, String> {
+        // An address or a name with a line break would be a command of its own.
+        if asked.contains(['\r', '\n']) {
+            return Err("what is to be said has a line break".to_owned());
+        }
+        self.say(&Zeroizing::new(format!("{asked}\r\n"))).await?;
+        self.expect(wanted).await
+    }
+
+    async fn say(&mut self, text: &str) -> Result<(), String> {
+        let said = async {
+            self.line.write_all(text.as_bytes()).await?;
+            self.line.flush().await
+        };
+        let said = timeout(PATIENCE, said).await.map_err(|_| silent())?;
+        said.map_err(|error| format!("the connection broke: {error}"))
+    }
+
+    /// The lines of the answer, which has this code.
+    async fn expect(&mut self, wanted: u16) -> Result<Vec<String>, String> {
+        let mut lines: Vec<String> = Vec::new();
+        loop {
+            let line = timeout(PATIENCE, self.read_line()).await.map_err(|_| silent())??;
+            let code = line.get(..3).and_then(|code| code.parse::<u16>().ok());
+            let is_last = line.get(3..4).is_none_or(|it| it != "-");
+            lines.push(line);
+            match code {
+                Some(code) if is_last && code == wanted => return Ok(lines),
+                Some(_) if is_last => return Err(format!("it answers {}", lines.join(" "))),
+                Some(_) if lines.len() < LINES_MAX => {}
+                _ => return Err("it does not speak SMTP".to_owned()),
+            }
+        }
+    }
+
+    async fn read_line(&mut self) -> Result<String, String> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
+            }
+            if self.rest.len() > LINE_BYTES_MAX {
+                return Err("it does not speak SMTP".to_owned());
+            }
+            let mut bytes = [0; 1024];
+            let read = self.line.read(&mut bytes).await.map_err(|error| format!("the connection broke: {error}"))?;
+            if read == 0 {
+                return Err("it has closed the connection".to_owned());
+            }
+            self.rest.extend_from_slice(&bytes[..read]);
+        }
+    }
+}
+
+/// The mail as it goes over the wire: no line of it ends it. *Source*: RFC 5321 §4.5.2.
+fn stuffed(mail: &str) -> String {
+    let mut text = String::with_capacity(mail.len() + 16);
+    for line in mail.split_terminator("\r\n") {
+        if line.starts_with('.') {
+            text.push('.');
+        }
+        text.push_str(line);
+        text.push_str("\r\n");
+    }
+    text.push_str(".\r\n");
+    text
+}
+
+fn silent() -> String {
+    format!("it does not answer within {} seconds", PATIENCE.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_of_a_dot_does_not_end_the_mail() {
+        assert_eq!(stuffed("a\r\n.\r\n.b\r\n"), "a\r\n..\r\n..b\r\n.\r\n");
+    }
+}

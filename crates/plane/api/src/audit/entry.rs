@@ -1,0 +1,165 @@
+//! A call, as much of it as may be written down.
+
+use super::{Answered, AuditRecord};
+use crate::gate::Caller;
+use axum::body::Bytes;
+use axum::http::{Method, Uri};
+use model::{How, Role, Timestamp};
+use serde_json::Value;
+use std::net::{IpAddr, SocketAddr};
+
+/// Keys whose values are secrets, wherever they stand in a body.
+pub const SECRET_KEYS: [&str; 6] = ["secret", "password", "old_password", "token", "code", "key"];
+
+/// What stands where a secret was.
+const HIDDEN: &str = "…";
+
+/// A longer body is told by its length.
+const BODY_BYTES_MAX: usize = 16 << 10;
+
+/// A call before its answer.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    caller: Option<String>,
+    role: Option<Role>,
+    how: Option<How>,
+    address: Option<IpAddr>,
+    method: String,
+    path: String,
+    body: Value,
+}
+
+impl Entry {
+    /// The call of a stranger, without its secrets.
+    pub fn of(from: Option<SocketAddr>, method: &Method, uri: &Uri, body: &Bytes) -> Self {
+        Self {
+            caller: None,
+            role: None,
+            how: None,
+            address: from.map(|from| from.ip()),
+            method: method.to_string(),
+            path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+            body: shown(body),
+        }
+    }
+
+    /// It is a call of this caller, where that is known.
+    pub fn by(self, caller: Option<&Caller>) -> Self {
+        Self {
+            caller: caller.map(|caller| caller.name.clone()),
+            role: caller.map(|caller| caller.role),
+            how: caller.map(Caller::how),
+            ..self
+        }
+    }
+
+    /// True where nobody knows who has asked.
+    pub fn is_of_a_stranger(&self) -> bool {
+        self.caller.is_none()
+    }
+
+    /// The record of the call, once it was answered. Its place in the chain is not known yet.
+    pub fn record(self, time: Timestamp, answered: Answered, unrecorded: u64) -> AuditRecord {
+        let Self { caller, role, how, address, method, path, body } = self;
+        let Answered { status, code, mut changed } = answered;
+        if changed.to_string().len() > BODY_BYTES_MAX {
+            changed = Value::String("more than is written down".to_owned());
+        }
+        AuditRecord {
+            number: 0,
+            time,
+            caller,
+            role,
+            how,
+            address,
+            method,
+            path,
+            body,
+            status,
+            code: code.map(|code| code.to_string()),
+            changed,
+            unrecorded,
+            before: String::new(),
+            hash: String::new(),
+        }
+    }
+}
+
+/// The body as it may be shown.
+fn shown(body: &Bytes) -> Value {
+    if body.is_empty() {
+        return Value::Null;
+    }
+    match serde_json::from_slice::<Value>(body) {
+        Ok(mut value) if body.len() <= BODY_BYTES_MAX => {
+            hide(&mut value);
+            value
+        }
+        // What is no JSON is not understood, and may be anything.
+        _ => Value::String(format!("{} bytes", body.len())),
+    }
+}
+
+fn hide(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                if SECRET_KEYS.contains(&key.as_str()) && !value.is_null() {
+                    *value = Value::String(HIDDEN.to_owned());
+                } else {
+                    hide(value);
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(hide),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn body_is_shown_without_its_secrets() {
+        let body =
+            br#"{"name":"web","chap":{"user":"web","secret":"twelve bytes."},"mutual_chap":{"secret":{"hex":"00ff"}},
+            "list":[{"password":"p"}],"old_password":"q","token":null}"#;
+        let shown = shown(&Bytes::from_static(body));
+        let text = shown.to_string();
+        for secret in ["twelve", "00ff", "\"p\"", "\"q\""] {
+            assert!(!text.contains(secret), "{text}");
+        }
+        assert_eq!(
+            (&shown["name"], &shown["chap"]["user"], &shown["chap"]["secret"]),
+            (&"web".into(), &"web".into(), &HIDDEN.into())
+        );
+        assert!(shown["token"].is_null());
+        assert_eq!(super::shown(&Bytes::from_static(b"secret=1")), "8 bytes");
+        assert!(super::shown(&Bytes::new()).is_null());
+    }
+
+    /// Every field of a request that is a secret by its type stands under a key that is hidden.
+    #[test]
+    fn keys_of_secrets_are_hidden_whatever_their_type_is() {
+        let sources = [
+            include_str!("../../../control/src/request.rs"),
+            include_str!("../../../control/src/request/chap.rs"),
+            include_str!("../request.rs"),
+            include_str!("../../../alert/src/request.rs"),
+        ];
+        let mut fields = 0;
+        for source in sources {
+            for line in source.lines().map(str::trim) {
+                let Some((key, kind)) = line.strip_prefix("pub ").and_then(|field| field.split_once(": ")) else {
+                    continue;
+                };
+                if kind.contains("SecretText") || kind.contains("Password") {
+                    fields += 1;
+                    assert!(SECRET_KEYS.contains(&key), "{key} of type {kind} would be written down");
+                }
+            }
+        }
+        assert!(fields >= 8, "only {fields} secrets were found: did they move?");
+    }
+}

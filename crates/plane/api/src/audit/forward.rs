@@ -1,0 +1,332 @@
+//! The audit, said to a syslog server as well: each record in order, at least once.
+//!
+//! *Source*: RFC 5424 (the message), RFC 5425 (TLS) and RFC 6587 §3.4.1 (frames with their length). Syslog acknowledges nothing, so a
+//! record counts as said once the connection has lived on for a while; after a break what was said last is said again. It runs beside
+//! the changes and keeps none of them waiting.
+
+use super::Audit;
+use crate::request::SetForward;
+use alert::AUDIT_RECEIVER;
+use control::{Control, now};
+use model::{ForwardReport, ReceiverTrust, Refusal, Subject, SubjectKind, Timestamp, code, event};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep, timeout};
+use trust::Trust;
+
+/// Under which name control keeps it.
+const DOCUMENT: &str = "audit-forward";
+/// *Source*: RFC 5425 §4.1; RFC 6587 for what is in the clear.
+const TLS_PORT: u16 = 6514;
+const PLAIN_PORT: u16 = 601;
+/// The facility of audits at the severity notice. *Source*: RFC 5424 §6.2.1.
+const PRIORITY: u8 = 13 * 8 + 5;
+/// How often it is looked whether there is more to say.
+const ROUND: Duration = Duration::from_millis(500);
+/// So long a connection lives on before what was said on it counts.
+const SETTLED: Duration = Duration::from_secs(5);
+/// How long the server may take for anything.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it is left alone after a failure.
+const AGAIN: Duration = Duration::from_secs(5);
+/// So many records are said at once.
+const BATCH: usize = 200;
+
+/// Where the audit goes, and how far that is.
+pub struct Forward {
+    control: Arc<Control>,
+    audit: Arc<Audit>,
+    kept: Mutex<Kept>,
+    fare: Mutex<Fare>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Kept {
+    to: Option<String>,
+    trust: ReceiverTrust,
+    /// The number of the last record that counts as said.
+    position: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Fare {
+    last: Option<Timestamp>,
+    why: Option<String>,
+}
+
+impl Forward {
+    /// As it was kept.
+    ///
+    /// *Errors*: it cannot be read.
+    pub fn open(control: Arc<Control>, audit: Arc<Audit>) -> Result<Self, Refusal> {
+        let kept = control.document(DOCUMENT)?.map_or_else(|| Ok(Kept::default()), serde_json::from_value);
+        let kept = kept.map_err(|error| {
+            let message = format!("where the audit is forwarded to cannot be read: {error}");
+            Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote it")
+        })?;
+        Ok(Self { control, audit, kept: Mutex::new(kept), fare: Mutex::default() })
+    }
+
+    /// How it is.
+    pub fn report(&self) -> ForwardReport {
+        let Kept { to, trust, position } = self.kept().clone();
+        let Fare { last, why } = self.fare().clone();
+        ForwardReport { to, trust, position, last, why }
+    }
+
+    /// The audit goes there from now on, with all records that are kept; or nowhere.
+    ///
+    /// *Errors*: it is nowhere that it could go, or cannot be written down.
+    pub fn set(&self, asked: SetForward) -> Result<ForwardReport, Refusal> {
+        let SetForward { to, pin, ca_file } = asked;
+        to.as_deref().map(place).transpose()?;
+        let trust = match (pin, ca_file) {
+            (Some(_), Some(_)) => {
+                let message = "a pin and a file of authorities cannot both be believed";
+                return Err(Refusal::new(code::REQUEST_INVALID, message, "give one of them"));
+            }
+            (Some(pin), None) => ReceiverTrust::Pin { pin },
+            (None, Some(path)) => ReceiverTrust::CaFile { path },
+            (None, None) => ReceiverTrust::System,
+        };
+        if trust != ReceiverTrust::System {
+            believed(&trust).client()?;
+        }
+        let position = if self.kept().to == to { self.kept().position } else { 0 };
+        self.keep(Kept { to, trust, position })?;
+        *self.fare() = Fare::default();
+        Ok(self.report())
+    }
+
+    /// Says what there is to say, until this is dropped.
+    pub async fn watch(self: Arc<Self>) {
+        loop {
+            let kept = self.kept().clone();
+            let Some(to) = &kept.to else {
+                sleep(ROUND).await;
+                continue;
+            };
+            match self.say(to, &kept).await {
+                Ok(()) => {}
+                Err(why) => {
+                    self.note(Some(why));
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Says record after record on one connection, until something else is wanted.
+    async fn say(&self, to: &str, kept: &Kept) -> Result<(), String> {
+        let place = place(to).map_err(|refusal| refusal.to_string())?;
+        let trust = believed(&kept.trust);
+        let line = trust::connect(&place.host, place.port, place.is_tls.then_some(&trust), PATIENCE).await;
+        let line = line.map_err(|error| format!("it cannot be reached: {error}"))?;
+        let (mut reader, mut writer) = tokio::io::split(line);
+        let (mut said, mut unsettled) = (kept.position, VecDeque::new());
+        let broke = |error: io::Error| format!("the connection broke: {error}");
+        let mut heard = [0; 512];
+        loop {
+            let batch = self.after(said).await?;
+            let more = batch.len() == BATCH;
+            if let Some(&(last, _)) = batch.last() {
+                let node = self.control.settings().node.as_str();
+                let frames: String = batch.iter().map(|(_, line)| frame(node, line)).collect();
+                let written = async {
+                    writer.write_all(frames.as_bytes()).await?;
+                    writer.flush().await
+                };
+                timeout(PATIENCE, written).await.map_err(|_| "it takes nothing".to_owned())?.map_err(broke)?;
+                said = last;
+                unsettled.push_back((Instant::now(), last));
+            }
+            tokio::select! {
+                read = reader.read(&mut heard) => if read.map_err(broke)? == 0 {
+                    return Err("it has closed the connection".to_owned());
+                },
+                () = sleep(if more { Duration::ZERO } else { ROUND }) => {}
+            }
+            let mut settled = None;
+            while unsettled.front().is_some_and(|(when, _): &(Instant, u64)| when.elapsed() >= SETTLED) {
+                settled = unsettled.pop_front();
+            }
+            if !self.settle(kept, settled.map(|(_, number)| number)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The records up to this one count as said; false when something else is wanted meanwhile.
+    fn settle(&self, wanted: &Kept, position: Option<u64>) -> bool {
+        let now_kept = self.kept().clone();
+        if (&now_kept.to, &now_kept.trust) != (&wanted.to, &wanted.trust) {
+            return false;
+        }
+        if let Some(position) = position {
+            if let Err(refusal) = self.keep(Kept { position, ..now_kept }) {
+                tracing::error!(%refusal, "how far the audit was forwarded could not be written down");
+            }
+            self.note(None);
+        }
+        true
+    }
+
+    /// Records after this one, at most [`BATCH`].
+    async fn after(&self, position: u64) -> Result<Vec<(u64, String)>, String> {
+        let files = self.audit.files();
+        let read = tokio::task::spawn_blocking(move || after(&files, position));
+        read.await.map_err(|error| error.to_string())?.map_err(|error| format!("the audit cannot be read: {error}"))
+    }
+
+    /// How it went; when that is new it is an event.
+    fn note(&self, why: Option<String>) {
+        let before = std::mem::replace(&mut self.fare().why, why.clone());
+        let subject = Subject::new(SubjectKind::Receiver, &AUDIT_RECEIVER);
+        match (before, why) {
+            (None, Some(why)) => {
+                let sentence = format!("the audit cannot be forwarded: {why}; it is tried again");
+                self.control.tell(event::RECEIVER_AWAY, subject, sentence);
+            }
+            (before, None) => {
+                self.fare().last = Some(now());
+                if before.is_some() {
+                    self.control.tell(event::RECEIVER_BACK, subject, "the audit is forwarded again");
+                }
+            }
+            (Some(_), Some(_)) => {}
+        }
+    }
+
+    fn keep(&self, next: Kept) -> Result<(), Refusal> {
+        let value = serde_json::to_value(&next).map_err(|error| {
+            tracing::error!(%error, "where the audit goes cannot be said in JSON");
+            Refusal::new(code::INTERNAL, "where the audit goes cannot be said in JSON", "report this")
+        })?;
+        self.control.keep_document(DOCUMENT, value)?;
+        *self.kept() = next;
+        Ok(())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fare(&self) -> MutexGuard<'_, Fare> {
+        self.fare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lines with higher numbers, in order. Files are called by their first number.
+fn after(files: &[PathBuf], position: u64) -> io::Result<Vec<(u64, String)>> {
+    let first = |path: &PathBuf| path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()).unwrap_or(0);
+    let begin = files.iter().rposition(|path| first(path) <= position + 1).unwrap_or(0);
+    let mut found = Vec::new();
+    for path in &files[begin.min(files.len())..] {
+        let text = std::fs::read_to_string(path)?;
+        // A line without its end is being written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        for line in whole.lines() {
+            let number = serde_json::from_str::<Value>(line).ok().and_then(|it| it["number"].as_u64());
+            if let Some(number) = number.filter(|number| *number > position) {
+                found.push((number, line.to_owned()));
+                if found.len() == BATCH {
+                    return Ok(found);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A record as it goes over the wire.
+fn frame(node: &str, line: &str) -> String {
+    let record = serde_json::from_str::<Value>(line).unwrap_or_default();
+    let time = record["time"].as_str().unwrap_or("-");
+    let message = format!("<{PRIORITY}>1 {time} {node} blockyard - audit - {line}");
+    format!("{} {message}", message.len())
+}
+
+struct Place {
+    is_tls: bool,
+    host: String,
+    port: u16,
+}
+
+fn place(to: &str) -> Result<Place, Refusal> {
+    let wrong = |hint: &str| {
+        let message = format!("\"{}\" is not where the audit can go", to.escape_debug());
+        Refusal::new(code::ADDRESS_INVALID, message, hint)
+    };
+    let usual = "write syslog+tls://host, or with a port syslog+tls://host:6514";
+    let (is_tls, rest) = match to.split_once("://") {
+        Some(("syslog+tls", rest)) => (true, rest),
+        Some(("syslog+tcp", rest)) => (false, rest),
+        _ => return Err(wrong(usual)),
+    };
+    let parsed: axum::http::uri::Authority = rest.trim_end_matches('/').parse().map_err(|_| wrong(usual))?;
+    let host = parsed.host().trim_matches(['[', ']']).to_owned();
+    if host.is_empty() || rest.contains('@') || to.len() > 300 {
+        return Err(wrong(usual));
+    }
+    let is_here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
+    if !is_tls && !is_here {
+        return Err(wrong("in the clear it goes to a relay on the node itself alone; write syslog+tls://…"));
+    }
+    let port = parsed.port_u16().unwrap_or(if is_tls { TLS_PORT } else { PLAIN_PORT });
+    Ok(Place { is_tls, host, port })
+}
+
+fn believed(trust: &ReceiverTrust) -> Trust {
+    match trust {
+        ReceiverTrust::System => Trust::System,
+        ReceiverTrust::CaFile { path } => Trust::Authority(PathBuf::from(path)),
+        ReceiverTrust::Pin { pin } => Trust::Pin(pin.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_has_its_length_before_it() {
+        let line = r#"{"number":7,"time":"2026-11-21T10:19:59Z","caller":"ü"}"#;
+        let framed = frame("node1", line);
+        let (length, message) = framed.split_once(' ').expect("a length");
+        assert_eq!(length.parse::<usize>().expect("a number"), message.len());
+        assert_eq!(message, format!("<109>1 2026-11-21T10:19:59Z node1 blockyard - audit - {line}"));
+    }
+
+    #[test]
+    fn records_after_a_number_come_in_order_from_the_file_that_has_them() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let files: Vec<PathBuf> = [1u64, 4].iter().map(|first| dir.path().join(format!("{first:012}.jsonl"))).collect();
+        let lines = |range: std::ops::Range<u64>| range.map(|n| format!("{{\"number\":{n}}}\n")).collect::<String>();
+        std::fs::write(&files[0], lines(1..4)).expect("writes");
+        std::fs::write(&files[1], lines(4..7) + "{\"number\":7").expect("writes");
+        let numbers = |position| -> Vec<u64> {
+            after(&files, position).expect("reads").into_iter().map(|(number, _)| number).collect()
+        };
+        assert_eq!(numbers(0), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(numbers(3), [4, 5, 6]);
+        assert_eq!(numbers(5), [6]);
+        assert!(numbers(6).is_empty() && after(&[], 0).expect("reads").is_empty());
+    }
+
+    #[test]
+    fn places_are_told_from_what_is_none() {
+        assert!(place("syslog+tls://host").is_ok_and(|it| it.is_tls && it.port == 6514));
+        assert!(place("syslog+tls://[fd00::5]:1514").is_ok_and(|it| it.host == "fd00::5" && it.port == 1514));
+        assert!(place("syslog+tcp://127.0.0.1:601").is_ok());
+        for wrong in ["host", "syslog+tcp://10.0.0.1", "https://host", "syslog+tls://", "syslog+tls://a@b"] {
+            assert!(place(wrong).is_err(), "{wrong}");
+        }
+    }
+}

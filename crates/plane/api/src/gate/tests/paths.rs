@@ -1,0 +1,44 @@
+//! Which files and devices an operator may have opened.
+
+use super::*;
+
+#[tokio::test]
+async fn path_that_is_not_offered_takes_an_admin() {
+    let node = Node::new().await;
+    node.user("olga", Role::Operator).await;
+    node.user("anna", Role::Admin).await;
+    let (olga, anna) = (node.browser_of("olga").await, node.browser_of("anna").await);
+    let file = node.dir.path().join("secret.img");
+    std::fs::write(&file, vec![0; 1 << 20]).expect("writes");
+    let before = std::fs::metadata(&file).expect("is there").modified().expect("a time");
+    let path = file.to_str().expect("text");
+    let made = node.dir.path().join("new.img");
+    let asks = [
+        ("/api/v1/disks", json!({ "path": path })),
+        ("/api/v1/disks", json!({ "path": "/dev/shm/none" })),
+        ("/api/v1/disks", json!({ "path": made, "create": "64MiB" })),
+        ("/api/v1/volumes", json!({ "name": "loose", "backend": { "kind": "file", "path": path } })),
+        ("/api/v1/volumes", json!({ "name": "loose", "size": "1MiB", "backend": { "kind": "file", "path": made } })),
+    ];
+    for (row, body) in asks {
+        let page = olga.ask(Method::POST, row, &body.to_string()).await;
+        assert_eq!(page.status, StatusCode::FORBIDDEN, "{body}: {}", page.text);
+        let said = page.json();
+        assert_eq!(said["code"], "BY-1807", "{said}");
+        assert!(said["detail"].as_str().is_some_and(|detail| detail.contains("only an admin")), "{said}");
+        assert!(said["hint"].as_str().is_some_and(|hint| hint.contains("ask an admin")), "{said}");
+    }
+    assert!(!made.exists(), "nothing was made");
+    assert_eq!(std::fs::metadata(&file).expect("is there").modified().expect("a time"), before);
+    let page = anna.ask(Method::POST, "/api/v1/disks", &json!({ "path": path }).to_string()).await;
+    assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
+    // What needs no path stays the operator's.
+    let page = olga
+        .ask(
+            Method::POST,
+            "/api/v1/volumes",
+            &json!({ "name": "r", "size": "1MiB", "backend": { "kind": "ram" } }).to_string(),
+        )
+        .await;
+    assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
+}

@@ -1,0 +1,115 @@
+//! What is written down of who has changed what.
+
+use super::*;
+
+async fn last(node: &Node) -> u64 {
+    let check = Browser::expect(node.local(Method::GET, "/api/v1/audit/check", &Value::Null).await, 200);
+    assert!(check["check"]["broken"].is_null(), "{check}");
+    check["check"]["last"].as_u64().expect("a number")
+}
+
+async fn latest(node: &Node) -> Value {
+    let page = Browser::expect(node.local(Method::GET, "/api/v1/audit?limit=1", &Value::Null).await, 200);
+    page["audit"]["records"][0].clone()
+}
+
+#[tokio::test]
+async fn every_row_that_changes_something_writes_exactly_one_record_and_others_none() {
+    let node = Node::new().await;
+    for row in rows() {
+        let before = last(&node).await;
+        let body = if row.looks() { Value::Null } else { json!({}) };
+        let page = node.local(row.method.clone(), &filled(row), &body).await;
+        assert_eq!(last(&node).await - before, u64::from(!row.looks()), "{row:?}: {}", page.text);
+        if !row.looks() {
+            let record = latest(&node).await;
+            let stands = (&record["method"], &record["path"], &record["status"]);
+            assert_eq!(
+                stands,
+                (&json!(row.method.as_str()), &json!(filled(row)), &json!(page.status.as_u16())),
+                "{row:?}"
+            );
+            assert_eq!(record["code"], page.json()["code"], "{row:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn record_says_what_was_so_before_and_what_is_so_since() {
+    let node = Node::new().await;
+    let ask = async |method, path: &str, body: Value| {
+        let answer = node.local(method, &format!("/api/v1{path}"), &body).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+        latest(&node).await["changed"].clone()
+    };
+    let group = json!({"name": "cluster", "hosts": []});
+    assert_eq!(ask(Method::POST, "/groups", group).await, Value::Null, "the body says it");
+    ask(Method::POST, "/hosts", json!({"name": "web", "initiators": ["iqn.2001-04.com.example:web"]})).await;
+    let joined = ask(Method::PATCH, "/groups/cluster", json!({"join": ["web"], "leave": []})).await;
+    assert_eq!(joined, json!({"hosts": {"was": [], "is": ["web"]}}));
+    let nothing = ask(Method::PATCH, "/groups/cluster", json!({"join": ["web"], "leave": []})).await;
+    assert_eq!(nothing, json!({}), "nothing has changed");
+    let balance = ask(Method::PATCH, "/balance", json!({"by": "bytes"})).await;
+    assert_eq!(balance, json!({"balance": {"was": "sessions", "is": "bytes"}}));
+    let gone = ask(Method::DELETE, "/groups/cluster", Value::Null).await;
+    assert_eq!(gone, json!({"name": {"was": "cluster"}, "hosts": {"was": ["web"]}}));
+}
+
+#[tokio::test]
+async fn record_says_who_from_where_and_what_and_no_secret() {
+    let node = Node::new().await;
+    node.user("alice", Role::Operator).await;
+    let alice = node.browser_of("alice").await;
+    let record = latest(&node).await;
+    assert_eq!((&record["path"], &record["caller"]), (&json!("/api/v1/session"), &Value::Null));
+    assert_eq!(record["body"], json!({"name": "alice", "password": "…"}));
+    let host =
+        json!({"name": "web", "initiators": ["iqn.2001-04.com.example:web"], "chap": {"secret": "twelve bytes."}});
+    Browser::expect(alice.ask(Method::POST, "/api/v1/hosts", &host.to_string()).await, 201);
+    let record = latest(&node).await;
+    assert_eq!(
+        (&record["caller"], &record["role"], &record["how"], &record["address"], &record["status"]),
+        (&json!("alice"), &json!("operator"), &json!("session"), &json!("127.0.0.1"), &json!(201))
+    );
+    assert_eq!((&record["body"]["name"], &record["body"]["chap"]["secret"]), (&json!("web"), &json!("…")));
+    // What she may not do is written down, too.
+    let before = last(&node).await;
+    let refused = alice.ask(Method::DELETE, "/api/v1/pools/tank", "").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert_eq!(last(&node).await, before + 1);
+    assert_eq!(latest(&node).await["code"], "BY-1807");
+    let files = node.dir.path().join("state/audit");
+    for entry in std::fs::read_dir(files).expect("a folder") {
+        let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("reads");
+        assert!(!text.contains(PASSWORD) && !text.contains("twelve bytes"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn byte_that_is_changed_in_the_files_is_found_by_whoever_asks() {
+    let node = Node::new().await;
+    for name in ["a", "b", "c"] {
+        node.user(name, Role::Viewer).await;
+    }
+    assert_eq!(last(&node).await, 3);
+    let path = node.dir.path().join("state/audit/000000000001.jsonl");
+    let text = std::fs::read_to_string(&path).expect("reads").replace("\"name\":\"b\"", "\"name\":\"x\"");
+    std::fs::write(&path, text).expect("writes");
+    let check = Browser::expect(node.local(Method::GET, "/api/v1/audit/check", &Value::Null).await, 200);
+    assert_eq!(check["check"]["broken"]["number"], 2, "{check}");
+    let exported = node.local(Method::GET, "/api/v1/audit/records", &Value::Null).await;
+    assert_eq!(exported.text.lines().count(), 3);
+}
+
+/// Strangers fill neither the files nor push out what users have done.
+#[tokio::test]
+async fn refused_logins_of_strangers_have_records_up_to_a_bound() {
+    let node = Node::new().await;
+    for _ in 0..3 {
+        // No password is worked out for a body that is none.
+        let page = Browser::of(&node).ask(Method::POST, "/api/v1/session", "{").await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", page.text);
+    }
+    assert_eq!(last(&node).await, 3);
+    assert!(latest(&node).await["caller"].is_null());
+}

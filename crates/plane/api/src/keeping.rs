@@ -1,0 +1,136 @@
+//! What HTTP adds to a change: it is made only where nothing has changed since (`If-Match`), and only once (`Idempotency-Key`); and what
+//! the audit wants to know of it: what was so before.
+
+mod replay;
+mod tag;
+
+pub use tag::{AsSet, Changed, Tagged, tag_of};
+
+use crate::routes::row_of_path;
+use crate::row::{Question, Row};
+use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use control::Control;
+use model::{Refusal, code};
+use replay::Replays;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use tokio::sync::RwLock;
+
+/// The header that makes a POST happen once.
+pub const KEY: &str = "idempotency-key";
+
+/// The header of an answer that was given before.
+pub const REPLAYED: &str = "idempotent-replayed";
+
+/// Control, and what keeps askers from undoing each other's changes unseen.
+#[derive(Clone)]
+pub struct Keeping {
+    control: Arc<Control>,
+    /// Held alone by a change that must find things as its asker saw them, by other changes together.
+    changes: Arc<RwLock<()>>,
+    replays: Arc<Replays>,
+}
+
+impl Keeping {
+    /// Nobody has asked yet.
+    pub fn new(control: Arc<Control>) -> Self {
+        Self { control, changes: Arc::default(), replays: Arc::default() }
+    }
+
+    /// The answer to a question that was routed to `row`; `caller` tells whose keys are whose.
+    ///
+    /// *Errors*: the question cannot be understood, or what control says.
+    pub async fn answer(&self, row: &'static Row, question: Question, caller: &str) -> Result<Response, Refusal> {
+        if row.looks() {
+            let none_match = listed(question.headers(), IF_NONE_MATCH.as_str());
+            let response = row.answer(self.control.clone(), question).await?;
+            return Ok(unless_known(response, &none_match));
+        }
+        let key = question.headers().get(KEY).cloned();
+        match key.filter(|_| row.method == Method::POST) {
+            None => self.clone().change(row, question).await,
+            Some(_) if row.is_secret => {
+                let message = "its answer holds a secret, which is not kept to be said twice";
+                Err(Refusal::new(code::KEY_REUSED, message, "ask without an Idempotency-Key"))
+            }
+            Some(key) => {
+                let key = replay::Key::of(caller, &key)?;
+                let print = question.fingerprint(row);
+                let keeping = self.clone();
+                self.replays.once(key, print, async move { keeping.change(row, question).await }).await
+            }
+        }
+    }
+
+    async fn change(self, row: &'static Row, question: Question) -> Result<Response, Refusal> {
+        let wanted = listed(question.headers(), IF_MATCH.as_str());
+        if wanted.is_empty() {
+            let _together = self.changes.read().await;
+            return self.make(row, question).await;
+        }
+        let _alone = self.changes.write().await;
+        self.admit_as_seen(row, &question, &wanted).await?;
+        self.make(row, question).await
+    }
+
+    /// Makes the change; with its answer comes what it has changed, where what is at the path can be looked at.
+    async fn make(&self, row: &'static Row, question: Question) -> Result<Response, Refusal> {
+        let look = row_of_path(&Method::GET, row.path).filter(|look| look.is_tagged);
+        let Some(look) = look else { return row.answer(self.control.clone(), question).await };
+        let same = question.of_same_name();
+        // What cannot be looked at is not there, or is put right by the change.
+        let before = self.as_set(look, same.of_same_name()).await;
+        let mut response = row.answer(self.control.clone(), question).await?;
+        let after = match response.extensions().get::<AsSet>() {
+            Some(AsSet(set)) => Some(set.clone()),
+            None => self.as_set(look, same).await,
+        };
+        let gone = || Value::Object(Map::new());
+        if before.is_some() || after.is_some() {
+            let changed = tag::changed(&before.unwrap_or_else(gone), &after.unwrap_or_else(gone));
+            response.extensions_mut().insert(Changed(changed));
+        }
+        Ok(response)
+    }
+
+    async fn as_set(&self, look: &Row, question: Question) -> Option<Value> {
+        let answer = look.answer(self.control.clone(), question).await.ok()?;
+        answer.extensions().get::<AsSet>().map(|AsSet(set)| set.clone())
+    }
+
+    /// Admits a change of what has one of these tags.
+    async fn admit_as_seen(&self, row: &Row, question: &Question, wanted: &[String]) -> Result<(), Refusal> {
+        let look = row_of_path(&Method::GET, row.path).filter(|look| look.is_tagged);
+        let look = look.ok_or_else(|| {
+            let message = format!("what {} {} changes has no tag", row.method, row.path);
+            Refusal::new(code::CHANGED_SINCE, message, "ask without If-Match")
+        })?;
+        let now = look.answer(self.control.clone(), question.of_same_name()).await?;
+        let tag = now.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
+        if wanted.iter().any(|wanted| wanted == "*" || wanted == tag) {
+            return Ok(());
+        }
+        let message = format!("it has changed since it was looked at: its tag is {tag} now");
+        Err(Refusal::new(code::CHANGED_SINCE, message, "look at it again, and send what is still to be changed"))
+    }
+}
+
+/// The answer, or that it is the one that is known.
+fn unless_known(response: Response, none_match: &[String]) -> Response {
+    let tag = response.headers().get(ETAG).cloned();
+    let known = tag.as_ref().and_then(|tag| tag.to_str().ok());
+    let is_known =
+        known.is_some_and(|tag| none_match.iter().any(|known| known == "*" || known.trim_start_matches("W/") == tag));
+    match tag {
+        Some(tag) if is_known => (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response(),
+        _ => response,
+    }
+}
+
+/// The values of a header that lists tags. *Source*: RFC 9110 §13.1.
+fn listed(headers: &HeaderMap, name: &str) -> Vec<String> {
+    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect()
+}

@@ -1,0 +1,177 @@
+//! Answers that are kept for whoever asks the same again: a POST with a key happens once.
+
+use super::REPLAYED;
+use crate::Problem;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use model::{Refusal, code};
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long an answer is kept.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// How many are kept at most, and how many bytes of all of them; the oldest give way.
+const KEPT_MAX: usize = 1024;
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// The longest answer that is kept.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+/// Whose key it is, and the key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    caller: String,
+    key: String,
+}
+
+/// What tells one request from another.
+pub type Fingerprint = [u8; 32];
+
+/// The answers that are kept.
+#[derive(Default)]
+pub struct Replays {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    entries: HashMap<Key, Arc<Entry>>,
+    /// Oldest first.
+    order: VecDeque<(Instant, Key)>,
+}
+
+struct Entry {
+    print: Fingerprint,
+    /// Locked as long as the first request is under way; none when its answer is not to be kept.
+    answer: Arc<tokio::sync::Mutex<Option<Answer>>>,
+}
+
+#[derive(Clone)]
+struct Answer {
+    status: StatusCode,
+    kind: Option<HeaderValue>,
+    body: Bytes,
+}
+
+impl Key {
+    /// The key of a request.
+    ///
+    /// *Errors*: it is empty, too long, or no printable ASCII.
+    pub fn of(caller: &str, value: &HeaderValue) -> Result<Self, Refusal> {
+        let key = value.to_str().ok().filter(|key| (1..=255).contains(&key.len()));
+        key.map(|key| Self { caller: caller.to_owned(), key: key.to_owned() }).ok_or_else(|| {
+            let hint = "use 1 to 255 printable characters, such as a UUID";
+            Refusal::new(code::REQUEST_INVALID, "the Idempotency-Key cannot be one", hint)
+        })
+    }
+}
+
+impl Replays {
+    /// The answer of `change`, or the one that the same request had before; it is run to its end, also when nobody waits.
+    ///
+    /// *Errors*: another request had the key.
+    pub async fn once(
+        self: &Arc<Self>,
+        key: Key,
+        print: Fingerprint,
+        change: impl Future<Output = Result<Response, Refusal>> + Send + 'static,
+    ) -> Result<Response, Refusal> {
+        let entry = self.entry(&key, print, Instant::now());
+        if entry.print != print {
+            let message = format!("the Idempotency-Key {} came with another request", key.key.escape_debug());
+            return Err(Refusal::new(code::KEY_REUSED, message, "take a new key for a new request"));
+        }
+        let mut answer = entry.answer.clone().lock_owned().await;
+        if let Some(answer) = answer.clone() {
+            let mut response = answer.said();
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            return Ok(response);
+        }
+        let replays = self.clone();
+        let told = tokio::spawn(async move {
+            let response = change.await.unwrap_or_else(|refusal| Problem(refusal).into_response());
+            let told = Answer::of(response).await;
+            match told.is_to_keep() {
+                true => *answer = Some(told.clone()),
+                false => replays.forget(&key),
+            }
+            told
+        });
+        told.await.map(Answer::said).map_err(|error| {
+            tracing::error!(%error, "a change broke off");
+            Refusal::new(code::INTERNAL, "the change broke off", "report this with the daemon's log")
+        })
+    }
+
+    fn entry(&self, key: &Key, print: Fingerprint, now: Instant) -> Arc<Entry> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.make_room(now);
+        if let Some(entry) = kept.entries.get(key) {
+            return entry.clone();
+        }
+        let entry = Arc::new(Entry { print, answer: Arc::default() });
+        kept.entries.insert(key.clone(), entry.clone());
+        kept.order.push_back((now, key.clone()));
+        entry
+    }
+
+    fn forget(&self, key: &Key) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.entries.remove(key);
+        kept.order.retain(|(_, other)| other != key);
+    }
+}
+
+impl Kept {
+    /// Forgets what is too old, and of too much the oldest.
+    fn make_room(&mut self, now: Instant) {
+        let mut bytes: usize = self.entries.values().map(|entry| entry.bytes()).sum();
+        while let Some((since, oldest)) = self.order.front() {
+            let is_old = now.saturating_duration_since(*since) >= KEPT_FOR;
+            if !is_old && self.order.len() < KEPT_MAX && bytes <= KEPT_BYTES_MAX {
+                return;
+            }
+            bytes -= self.entries.remove(oldest).map_or(0, |entry| entry.bytes()).min(bytes);
+            self.order.pop_front();
+        }
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.answer.try_lock().map_or(0, |answer| answer.as_ref().map_or(0, |answer| answer.body.len()))
+    }
+}
+
+impl Answer {
+    async fn of(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        let headers: &HeaderMap = &parts.headers;
+        let kind = headers.get(CONTENT_TYPE).cloned();
+        // Rows answer from memory: nothing of it can fail.
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        Self { status: parts.status, kind, body }
+    }
+
+    /// What may be otherwise a moment later is tried again.
+    fn is_to_keep(&self) -> bool {
+        !self.status.is_server_error() && self.body.len() <= ANSWER_BYTES_MAX
+    }
+
+    fn said(self) -> Response {
+        let mut response = (self.status, Body::from(self.body)).into_response();
+        response.headers_mut().remove(CONTENT_TYPE);
+        if let Some(kind) = self.kind {
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Entity tags: over what an operator sets, and not over what goes on by itself.
+
+use control::{AuthReport, HostGroupReport, HostReport, TargetReport};
+use model::{
+    Balance, DiskReport, ForwardReport, GroupReport, IsnsReport, PoolReport, PortalGroupReport, PortalReport,
+    ReceiverReport, SnapshotReport, UserReport, VolumeReport,
+};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+/// Something that changes can be made conditional on.
+pub trait Tagged {
+    /// What an operator has set of it, and which one it is, as an object: the same as long as no change is made.
+    fn what_is_set(&self) -> Value;
+}
+
+/// What is set of something, beside the answer that has it.
+#[derive(Clone, Debug)]
+pub struct AsSet(pub Value);
+
+/// What a change has changed, beside its answer: see [`changed`].
+#[derive(Clone, Debug)]
+pub struct Changed(pub Value);
+
+/// For each value that is not what it was, by its path with dots, `{"was":…,"is":…}`; what is not there is left out.
+pub fn changed(was: &Value, is: &Value) -> Value {
+    fn compare(path: &str, was: Option<&Value>, is: Option<&Value>, found: &mut Map<String, Value>) {
+        match (was, is) {
+            (Some(Value::Object(was)), Some(Value::Object(is))) => {
+                for key in was.keys().chain(is.keys().filter(|key| !was.contains_key(*key))) {
+                    let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    compare(&below, was.get(key), is.get(key), found);
+                }
+            }
+            (was, is) if was == is => {}
+            (was, is) => {
+                let both = [("was", was), ("is", is)];
+                let told = both.into_iter().filter_map(|(when, value)| Some((when.to_owned(), value?.clone())));
+                found.insert(path.to_owned(), Value::Object(told.collect()));
+            }
+        }
+    }
+    let mut found = Map::new();
+    compare("", Some(was), Some(is), &mut found);
+    Value::Object(found)
+}
+
+/// The entity tag of what is set, with its quotes.
+pub fn tag_of(AsSet(set): &AsSet) -> String {
+    let digest = Sha256::digest(set.to_string());
+    let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{digits}\"")
+}
+
+macro_rules! tagged {
+    ($($thing:ty, $it:ident: $set:tt;)*) => {$(
+        impl Tagged for $thing {
+            fn what_is_set(&self) -> Value {
+                let $it = self;
+                json!($set)
+            }
+        }
+    )*};
+}
+
+tagged! {
+    DiskReport, disk: { "name": disk.name, "path": disk.path, "spare": disk.spare };
+    PoolReport, pool: { "name": pool.name, "id": pool.id, "policy": pool.policy, "groups": pool.all_groups().map(members).collect::<Vec<_>>() };
+    VolumeReport, volume: { "name": volume.name, "id": volume.id, "size": volume.size, "block_bytes": volume.block_bytes, "backend": volume.backend, "policy": volume.policy };
+    SnapshotReport, snapshot: { "name": snapshot.name, "id": snapshot.id, "lock": snapshot.lock };
+    HostReport, host: { "name": host.name, "any": host.any, "initiators": host.initiators, "networks": host.networks, "proof": host.proof };
+    HostGroupReport, group: { "name": group.name, "hosts": group.hosts };
+    TargetReport, target: { "name": target.name, "iqn": target.iqn };
+    PortalReport, portal: { "address": portal.address, "policy": portal.policy };
+    PortalGroupReport, group: { "tag": group.tag, "policy": group.policy };
+    AuthReport, auth: { "auth": auth };
+    Balance, balance: { "balance": balance };
+    IsnsReport, isns: { "server": isns.server };
+    ForwardReport, it: { "to": it.to, "trust": it.trust };
+    ReceiverReport, it: { "name": it.name, "way": it.way, "trust": it.trust, "least": it.least, "gather": it.gather, "remind": it.remind, "has_secret": it.has_secret };
+    UserReport, user: { "name": user.name, "role": user.role, "second_factor": user.second_factor, "password_set": user.password_set };
+}
+
+fn members(group: &GroupReport) -> Value {
+    let ids: Vec<_> = group.members.iter().map(|member| member.id).collect();
+    json!({ "number": group.number, "level": group.level, "chunk": group.chunk, "members": ids })
+}

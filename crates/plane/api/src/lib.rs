@@ -1,0 +1,32 @@
+//! How the array is asked: REST on a local socket, and who may speak there.
+//!
+//! Everything that can be asked is a [row](Row) of the [table](table); a request is admitted ([`server`]), finds its row
+//! ([`routes`]), is read ([`row`]), carried out by `control::Control`, and answered; a refusal becomes a [problem document](Problem).
+//! Nothing here knows what is desired or how it is made so.
+
+mod audit;
+mod console;
+mod gate;
+mod keeping;
+mod listed;
+mod metrics;
+mod openapi;
+mod people;
+mod problem;
+pub mod request;
+mod routes;
+mod row;
+mod server;
+mod stream;
+mod web;
+
+pub use audit::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
+pub use openapi::{document, text as description};
+pub use problem::Problem;
+pub use routes::{Asker, marked, router, row_of, table};
+pub use row::{BASE, Row, SCHEMA};
+pub use server::{Listening, listen, serve};
+pub use web::{Source, WebOptions};
+
+#[cfg(test)]
+mod tests;

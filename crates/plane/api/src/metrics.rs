@@ -1,0 +1,299 @@
+//! What a Prometheus server is told: everything that has a number, by the conventions of its names.
+//!
+//! Volumes that nobody has used since they were opened have no histogram, and everything else of theirs.
+
+mod text;
+
+pub use text::MEDIA;
+
+use alert::Alerts;
+use control::Control;
+use model::{
+    Activity, DiskReport, EventSeverity, Histogram, PoolReport, PortalReport, PortalState, Refusal, Severity,
+    StatusReport, VolumeReport, VolumeState,
+};
+use std::sync::Arc;
+use text::{Kind, Labels, Text};
+
+/// Of the rows of a histogram, each second bound is told: 16 µs, 64 µs, … 67 s.
+const BOUNDS_STEP: usize = 2;
+
+/// All families, in the text format of Prometheus.
+///
+/// *Errors*: the data plane is gone.
+pub async fn metrics(control: Arc<Control>, alerts: &Alerts) -> Result<String, Refusal> {
+    let mut text = Text::default();
+    node(&mut text, &control.status().await?);
+    pools(&mut text, &control.pools().await?);
+    let (volumes, activity) = (control.volumes().await?, control.activity().await?);
+    volumes_as_they_are(&mut text, &volumes);
+    volumes_as_used(&mut text, &activity);
+    disks(&mut text, &control.disks().await?);
+    sessions(&mut text, &activity);
+    portals(&mut text, &control.portal_reports().await?);
+    alerts_and_receivers(&mut text, alerts);
+    process(&mut text);
+    Ok(text.into_string())
+}
+
+fn node(text: &mut Text, status: &StatusReport) {
+    let (engine, node) = (&status.engine, status.node.as_str());
+    let about = [("version", status.version.as_str()), ("node", node), ("io", engine.io.as_str())];
+    text.family("blockyard_build_info", Kind::Gauge, "The daemon's version, node and I/O engine.").sample(&about, 1);
+    let mut problems =
+        text.family("blockyard_problems", Kind::Gauge, "Things that are wrong now, by how bad they are.");
+    for (word, severity) in [("warning", Severity::Warning), ("critical", Severity::Critical)] {
+        let count = status.problems.iter().filter(|problem| problem.severity == severity).count();
+        problems.sample(&[("severity", word)], count);
+    }
+    for (name, kind, help, value) in [
+        (
+            "blockyard_uptime_seconds",
+            Kind::Gauge,
+            "For how long the data plane has been running.",
+            engine.uptime_seconds,
+        ),
+        ("blockyard_shards", Kind::Gauge, "Shards of the data plane.", u64::from(engine.shards)),
+        ("blockyard_sessions", Kind::Gauge, "iSCSI sessions now.", u64::from(engine.sessions)),
+        ("blockyard_commands_total", Kind::Counter, "SCSI commands done.", engine.commands),
+        ("blockyard_read_bytes_total", Kind::Counter, "Bytes sent to initiators.", engine.read_bytes),
+        ("blockyard_written_bytes_total", Kind::Counter, "Bytes received from initiators.", engine.written_bytes),
+        ("blockyard_buffer_bytes", Kind::Gauge, "Buffers in use.", engine.buffer_bytes),
+        ("blockyard_buffer_limit_bytes", Kind::Gauge, "Buffers that may be in use.", engine.buffer_bytes_max),
+    ] {
+        text.family(name, kind, help).sample(&[], value);
+    }
+}
+
+fn pools(text: &mut Text, pools: &[PoolReport]) {
+    let mut each = |name, help, value: &dyn Fn(&PoolReport) -> Option<f64>| {
+        let mut family = text.family(name, Kind::Gauge, help);
+        for pool in pools {
+            if let Some(value) = value(pool) {
+                family.sample(&[("pool", pool.name.as_str())], value);
+            }
+        }
+    };
+    each("blockyard_pool_capacity_bytes", "How much a pool's volumes may take.", &|pool| {
+        Some(float(pool.size.bytes()))
+    });
+    each("blockyard_pool_used_bytes", "How much a pool's volumes take.", &|pool| Some(float(pool.used.bytes())));
+    each("blockyard_pool_healthy", "1 while all members of a pool are in step.", &|pool| {
+        Some(f64::from(u8::from(pool.state == model::PoolState::Healthy)))
+    });
+    each("blockyard_pool_serves", "1 while a pool serves.", &|pool| {
+        Some(f64::from(u8::from(pool.state < model::PoolState::Failed)))
+    });
+    each("blockyard_pool_members_lost", "Members of a pool that are not in step and not joining.", &|pool| {
+        let lost = |member: &&model::MemberReport| {
+            matches!(member.state, model::MemberState::Failed | model::MemberState::Missing)
+        };
+        Some(float(pool.members().filter(lost).count() as u64))
+    });
+    each("blockyard_rebuild_progress_ratio", "How far the rebuild of a pool is, while one runs.", &|pool| {
+        let under_way = pool.groups.iter().filter_map(|group| group.rebuild.as_ref());
+        under_way.map(|progress| ratio(progress.done_bytes, progress.total_bytes)).reduce(f64::min)
+    });
+    each(
+        "blockyard_pool_wrong_blocks",
+        "Blocks that were not as written, since a pool was opened; repaired where they could be.",
+        &|pool| Some(float(pool.members().map(|member| member.wrong_blocks).sum())),
+    );
+}
+
+fn volumes_as_they_are(text: &mut Text, volumes: &[VolumeReport]) {
+    let mut each = |name, help, value: &dyn Fn(&VolumeReport) -> Option<u64>| {
+        let mut family = text.family(name, Kind::Gauge, help);
+        for volume in volumes {
+            if let Some(value) = value(volume) {
+                family.sample(&[("volume", &volume.name.to_string())], value);
+            }
+        }
+    };
+    each("blockyard_volume_size_bytes", "How much a volume holds.", &|volume| Some(volume.size.bytes()));
+    each("blockyard_volume_mapped_bytes", "How much of a volume holds data, where it has a map.", &|volume| {
+        volume.space.as_ref().map(|space| space.mapped.bytes())
+    });
+    each("blockyard_volume_online", "1 while a volume serves.", &|volume| {
+        Some(u64::from(volume.state == VolumeState::Online))
+    });
+    each("blockyard_volume_cache_bytes", "Memory that the cache holds for a volume.", &|volume| {
+        volume.cache.map(|cache| cache.used.bytes())
+    });
+    each("blockyard_volume_dirty_bytes", "Acknowledged bytes that are not on the disks yet.", &|volume| {
+        volume.cache.map(|cache| cache.dirty.bytes())
+    });
+}
+
+fn volumes_as_used(text: &mut Text, activity: &Activity) {
+    let named: Vec<(String, &model::VolumeActivity)> =
+        activity.volumes.iter().map(|volume| (volume.name.to_string(), volume)).collect();
+    let help = "How long commands of hosts took at a volume, from when all of them was there to their answer.";
+    let mut family = text.family("blockyard_volume_io_duration_seconds", Kind::Histogram, help);
+    for (name, volume) in &named {
+        let took = &volume.took;
+        for (op, histogram) in [("read", &took.reads), ("write", &took.writes), ("other", &took.others)] {
+            durations(&mut family, &[("volume", name), ("op", op)], histogram);
+        }
+    }
+    let mut each = |name, help, value: &dyn Fn(&model::VolumeActivity) -> Option<u64>| {
+        let mut family = text.family(name, Kind::Counter, help);
+        for (volume, activity) in &named {
+            if let Some(value) = value(activity) {
+                family.sample(&[("volume", volume)], value);
+            }
+        }
+    };
+    each("blockyard_volume_read_bytes_total", "Bytes that hosts read.", &|volume| Some(volume.counters.read_bytes));
+    each("blockyard_volume_written_bytes_total", "Bytes that hosts wrote.", &|volume| {
+        Some(volume.counters.written_bytes)
+    });
+    each("blockyard_volume_errors_total", "Commands that ended with a medium or hardware error.", &|volume| {
+        Some(volume.counters.errors)
+    });
+    each(
+        "blockyard_volume_reservation_conflicts_total",
+        "Commands refused for another host's reservation.",
+        &|volume| Some(volume.counters.conflicts),
+    );
+    each("blockyard_volume_cache_hit_bytes_total", "Bytes that readers found in memory.", &|volume| {
+        volume.cache.map(|cache| cache.hits.bytes())
+    });
+    each("blockyard_volume_cache_miss_bytes_total", "Bytes that readers waited for.", &|volume| {
+        volume.cache.map(|cache| cache.misses.bytes())
+    });
+}
+
+fn disks(text: &mut Text, disks: &[DiskReport]) {
+    let mut each = |name, kind, help, values: &dyn Fn(&DiskReport) -> Vec<(&'static str, f64)>| {
+        let mut family = text.family(name, kind, help);
+        for disk in disks {
+            let Some(named) = &disk.name else { continue };
+            let serial = disk.identity.serial.as_deref().unwrap_or_default();
+            for (what, value) in values(disk) {
+                let labels = [("disk", named.as_str()), ("serial", serial), ("kind", what)];
+                family.sample(if what.is_empty() { &labels[..2] } else { &labels }, value);
+            }
+        }
+    };
+    each("blockyard_disk_up", Kind::Gauge, "1 while a disk is there and has not failed.", &|disk| {
+        let is_up = !matches!(disk.state, model::DiskState::Failed | model::DiskState::Missing);
+        vec![("", f64::from(u8::from(is_up)))]
+    });
+    each("blockyard_disk_size_bytes", Kind::Gauge, "How much a disk holds.", &|disk| {
+        vec![("", float(disk.size.bytes()))]
+    });
+    each("blockyard_disk_operations_total", Kind::Counter, "Operations of a disk.", &|disk| {
+        let counted = &disk.counters;
+        vec![("read", float(counted.reads)), ("write", float(counted.writes)), ("flush", float(counted.flushes))]
+    });
+    each("blockyard_disk_bytes_total", Kind::Counter, "Bytes that a disk read and wrote.", &|disk| {
+        vec![("read", float(disk.counters.read_bytes)), ("write", float(disk.counters.written_bytes))]
+    });
+    each("blockyard_disk_errors_total", Kind::Counter, "Operations of a disk that failed.", &|disk| {
+        vec![("", float(disk.counters.errors))]
+    });
+    each(
+        "blockyard_disk_busy_seconds_total",
+        Kind::Counter,
+        "How long at least one operation was under way.",
+        &|disk| vec![("", float(disk.counters.busy_ns) / 1e9)],
+    );
+    each("blockyard_disk_waited_seconds_total", Kind::Counter, "How long operations took, all together.", &|disk| {
+        vec![("", float(disk.counters.waited_ns) / 1e9)]
+    });
+}
+
+fn sessions(text: &mut Text, activity: &Activity) {
+    let mut each = |name, kind, help, value: &dyn Fn(&model::SessionActivity) -> u64| {
+        let mut family = text.family(name, kind, help);
+        for session in &activity.sessions {
+            let (id, portal) = (session.id.to_string(), session.portal.to_string());
+            let host = session.host.as_ref().map(|host| host.as_str()).unwrap_or_default();
+            let labels =
+                [("session", id.as_str()), ("host", host), ("initiator", &session.initiator), ("portal", &portal)];
+            family.sample(&labels, value(session));
+        }
+    };
+    each("blockyard_session_info", Kind::Gauge, "A session that is logged in.", &|_| 1);
+    each("blockyard_session_commands_total", Kind::Counter, "SCSI commands of a session.", &|session| session.commands);
+    each("blockyard_session_read_bytes_total", Kind::Counter, "Bytes sent to a session.", &|session| {
+        session.read_bytes
+    });
+    each("blockyard_session_written_bytes_total", Kind::Counter, "Bytes received from a session.", &|session| {
+        session.written_bytes
+    });
+}
+
+fn portals(text: &mut Text, portals: &[PortalReport]) {
+    let mut family = text.family("blockyard_portal_up", Kind::Gauge, "1 while a portal listens and its link is there.");
+    for portal in portals {
+        let is_up = portal.state == PortalState::Open;
+        family.sample(&[("portal", &portal.address.to_string())], u8::from(is_up));
+    }
+    let mut family = text.family("blockyard_portal_sessions", Kind::Gauge, "Sessions that live on a portal.");
+    for portal in portals {
+        family.sample(&[("portal", &portal.address.to_string())], portal.sessions);
+    }
+}
+
+fn alerts_and_receivers(text: &mut Text, alerts: &Alerts) {
+    let active = alerts.active();
+    let mut family = text.family("blockyard_alerts_active", Kind::Gauge, "What is wrong now, once each.");
+    for severity in [EventSeverity::Warning, EventSeverity::Critical] {
+        let count = active.iter().filter(|alert| alert.severity == severity).count();
+        family.sample(&[("severity", severity.as_str())], count);
+    }
+    let mut family = text.family(
+        "blockyard_alert_deliveries_total",
+        Kind::Counter,
+        "Messages that receivers of alerts have taken or not taken.",
+    );
+    for delivered in alerts.delivered() {
+        let outcome = if delivered.is_good { "taken" } else { "failed" };
+        family.sample(&[("receiver", delivered.receiver.as_str()), ("outcome", outcome)], delivered.count);
+    }
+}
+
+/// The families that each process has by convention. What the system does not tell is left out.
+fn process(text: &mut Text) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in brackets may hold anything; what follows it are fields 3 and on.
+    let fields: Vec<&str> = stat.rsplit_once(") ").map_or_else(Vec::new, |(_, rest)| rest.split(' ').collect());
+    let field = |number: usize| fields.get(number - 3).and_then(|field| field.parse::<u64>().ok());
+    // User space is told in hundredths of a second, whatever the kernel counts in.
+    if let (Some(user), Some(system)) = (field(14), field(15)) {
+        let seconds = float(user + system) / 100.0;
+        text.family("process_cpu_seconds_total", Kind::Counter, "CPU time of the daemon.").sample(&[], seconds);
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    if let Some(kib) = resident {
+        let mut family = text.family("process_resident_memory_bytes", Kind::Gauge, "Memory of the daemon.");
+        family.sample(&[], kib * 1024);
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        text.family("process_open_fds", Kind::Gauge, "Open files of the daemon.").sample(&[], open.count());
+    }
+}
+
+fn durations(family: &mut text::Family<'_>, labels: &Labels<'_>, histogram: &Histogram) {
+    let count = histogram.commands();
+    if count == 0 {
+        return;
+    }
+    let cumulated = histogram.cumulated();
+    let bounds = cumulated.iter().skip(BOUNDS_STEP - 1).step_by(BOUNDS_STEP);
+    let buckets: Vec<(f64, u64)> = bounds.map(|&(us, below)| (float(us) / 1e6, below)).collect();
+    family.histogram(labels, &buckets, count, float(histogram.took_us()) / 1e6);
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a Prometheus server keeps doubles")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+fn ratio(done: u64, total: u64) -> f64 {
+    if total == 0 { 1.0 } else { float(done) / float(total) }
+}

@@ -1,0 +1,231 @@
+//! The API described for machines: OpenAPI 3.1, made from the rows.
+
+mod schemas;
+
+pub use schemas::{Schemas, Told};
+
+use crate::routes::{row_of_path, table};
+use crate::row::{Row, SCHEMA, Taken};
+use axum::http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+/// The description of every row of the table.
+#[must_use]
+pub fn document() -> Value {
+    let mut schemas = Schemas::new();
+    let mut paths: Map<String, Value> = Map::new();
+    for row in table() {
+        let path = paths.entry(templated(&row.full_path())).or_insert_with(|| json!({}));
+        if let Some(path) = path.as_object_mut() {
+            path.insert(row.method.as_str().to_lowercase(), operation(row, &mut schemas));
+        }
+    }
+    let problem = schemas.told::<ProblemDocument>();
+    let (asked, told) = schemas.end();
+    let mut document = json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Blockyard",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "The array, asked over HTTP. Answers are objects with `schema` and one more key, the noun; refusals are problem documents. \
+                Sizes are integers of bytes, times are RFC 3339 in UTC. A name with a slash is written with %2F, or as it is.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "paths": paths,
+    });
+    document["components"] = json!({ "schemas": schemas::merged(&mut document["paths"], asked, told) });
+    document["components"]["responses"] = responses(&problem);
+    document
+}
+
+/// The description as it is checked in.
+#[must_use]
+pub fn text() -> String {
+    let text = serde_json::to_string_pretty(&document()).expect("values are said in JSON");
+    text + "\n"
+}
+
+/// A refusal as HTTP says it. *Source*: RFC 9457.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct ProblemDocument {
+    /// `urn:blockyard:` and the code.
+    pub r#type: String,
+    /// What the code means, in general.
+    pub title: &'static str,
+    /// The status of the answer.
+    pub status: u16,
+    /// What is wrong, and what would be right, in one sentence.
+    pub detail: String,
+    /// Which rule, for scripts and for the manual.
+    pub code: model::Code,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right. May be empty where nobody can tell.
+    pub hint: String,
+}
+
+/// `{*name}` as OpenAPI has it.
+fn templated(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
+fn operation(row: &Row, schemas: &mut Schemas) -> Value {
+    let taken = (row.takes)(schemas);
+    let good = good(row, (row.tells)(schemas));
+    let mut responses = json!({ row.status.as_str(): good });
+    if row.is_tagged {
+        responses["304"] = json!({ "description": "It has a tag that is known." });
+    }
+    for (status, name) in refusals(row, &taken) {
+        responses[status.as_str()] = json!({ "$ref": format!("#/components/responses/{name}") });
+    }
+    let mut operation = json!({
+        "operationId": operation_id(row),
+        "summary": row.summary,
+        "tags": [tag(row)],
+        "x-role": row.role,
+        "parameters": parameters(row, &taken),
+        "responses": responses,
+    });
+    if let Some(body) = taken.body {
+        operation["requestBody"] = json!({
+            "required": schemas.asks_for_something(&body),
+            "content": { "application/json": { "schema": body } },
+        });
+    }
+    operation
+}
+
+fn good(row: &Row, told: Told) -> Value {
+    let description = row.summary;
+    let whole = |value: Value, page: Option<Value>| {
+        let mut properties = json!({ "schema": { "const": SCHEMA }, row.noun: value });
+        let mut required = vec!["schema", row.noun];
+        if let Some(Value::Object(page)) = page {
+            properties.as_object_mut().expect("just made").extend(page);
+            required.extend(["total", "next"]);
+        }
+        json!({ "type": "object", "properties": properties, "required": required })
+    };
+    let schema = match told {
+        Told::Nothing => return json!({ "description": description }),
+        Told::Bytes => json!({}),
+        Told::One(schema) => whole(schema, None),
+        Told::List(items) => {
+            let page = json!({
+                "total": { "type": "integer", "minimum": 0, "description": "How many there are, on all pages." },
+                "next": { "type": ["string", "null"], "description": "The cursor of the next page; null on the last." },
+            });
+            whole(json!({ "type": "array", "items": items }), Some(page))
+        }
+    };
+    let mut good = json!({ "description": description, "content": { row.media: { "schema": schema } } });
+    if has_tag(row) {
+        let what = "The tag of what an operator has set; counters do not change it.";
+        good["headers"] = json!({ "ETag": { "description": what, "schema": { "type": "string" } } });
+    }
+    good
+}
+
+/// `volume_set` and the like: the path's words without the name, and the method.
+fn operation_id(row: &Row) -> String {
+    let words = row.path.split('/').filter(|word| !word.is_empty() && !word.starts_with('{'));
+    let mut id = row.method.as_str().to_lowercase();
+    for word in words {
+        id = id + "_" + &word.replace(['-', '.'], "_");
+    }
+    if row.path.ends_with('}') { id + "_one" } else { id }
+}
+
+fn tag(row: &Row) -> &str {
+    row.path.split('/').nth(1).unwrap_or_default()
+}
+
+fn parameters(row: &Row, taken: &Taken) -> Vec<Value> {
+    let named = row.path.find('{').map(|at| row.path[at..].trim_start_matches(['{', '*']));
+    let name = named.and_then(|rest| rest.split('}').next()).zip(taken.name.as_ref());
+    let in_path = name.map(|(name, schema)| json!({ "name": name, "in": "path", "required": true, "schema": schema }));
+    let in_query = taken
+        .query
+        .iter()
+        .map(|(name, schema, required)| json!({ "name": name, "in": "query", "required": required, "schema": schema }));
+    let header = |(name, what): (&str, &str)| json!({ "name": name, "in": "header", "required": false, "description": what, "schema": { "type": "string" } });
+    in_path.into_iter().chain(in_query).chain(headers(row).into_iter().map(header)).collect()
+}
+
+/// The headers that a row minds, and what they do.
+fn headers(row: &Row) -> Vec<(&'static str, &'static str)> {
+    let mut headers = Vec::new();
+    if row.is_tagged {
+        headers.push(("If-None-Match", "Tags that are known: 304 when it has one of them."));
+    } else if can_be_conditional(row) {
+        headers.push(("If-Match", "Tags of it, as it was seen: 412 when it has none of them any more."));
+    }
+    if row.method == Method::POST && !row.is_secret {
+        headers.push((
+            "Idempotency-Key",
+            "The same request with the same key is done once, and answered the same for a day.",
+        ));
+    }
+    headers
+}
+
+fn has_tag(row: &Row) -> bool {
+    row.is_tagged || row.method == Method::PATCH || row.method == Method::PUT
+}
+
+/// True for a change of what has a tag.
+fn can_be_conditional(row: &Row) -> bool {
+    !row.looks() && row_of_path(&Method::GET, row.path).is_some_and(|look| look.is_tagged)
+}
+
+/// The refusals that can come of a row, by status.
+fn refusals(row: &Row, taken: &Taken) -> Vec<(StatusCode, &'static str)> {
+    let changes = row.method != Method::GET;
+    let asks = taken.name.is_some() || taken.body.is_some() || !taken.query.is_empty();
+    let may =
+        |status: StatusCode, when: bool| when.then(|| (status, REFUSALS.iter().find(|row| row.0 == status.as_u16())));
+    [
+        may(StatusCode::UNAUTHORIZED, true),
+        may(StatusCode::TOO_MANY_REQUESTS, true),
+        may(StatusCode::FORBIDDEN, true),
+        may(StatusCode::NOT_FOUND, asks),
+        may(StatusCode::CONFLICT, changes || taken.name.is_some()),
+        may(StatusCode::PRECONDITION_FAILED, can_be_conditional(row)),
+        may(StatusCode::PAYLOAD_TOO_LARGE, true),
+        may(StatusCode::UNSUPPORTED_MEDIA_TYPE, taken.body.is_some()),
+        may(StatusCode::UNPROCESSABLE_ENTITY, true),
+        may(StatusCode::INTERNAL_SERVER_ERROR, true),
+        may(StatusCode::SERVICE_UNAVAILABLE, true),
+    ]
+    .into_iter()
+    .flatten()
+    .filter_map(|(status, refusal)| refusal.map(|(_, name, _)| (status, *name)))
+    .collect()
+}
+
+/// Status, name and meaning of refusals.
+const REFUSALS: [(u16, &str, &str); 11] = [
+    (401, "Unproven", "Nobody knows who asks, or a password or token is wrong."),
+    (403, "Forbidden", "Whoever asks may not ask this."),
+    (404, "NotFound", "What it names is not there."),
+    (409, "Refused", "It makes sense, but not in the present state. Nothing was changed."),
+    (412, "ChangedSince", "It is not as it was seen. Nothing was changed."),
+    (413, "TooLarge", "The request is too long."),
+    (415, "NotJson", "The body is not application/json."),
+    (422, "Invalid", "The request makes no sense. Nothing was changed."),
+    (429, "TooOften", "Whoever asks has asked too often, and may try again in a while."),
+    (500, "Bug", "Blockyard has a bug."),
+    (503, "Unavailable", "The part that should answer is not there, or the machine is out of something."),
+];
+
+fn responses(problem: &Value) -> Value {
+    let response = |&(_, name, description): &(u16, &str, &str)| {
+        let content = json!({ "application/problem+json": { "schema": problem } });
+        (name.to_owned(), json!({ "description": description, "content": content }))
+    };
+    Value::Object(REFUSALS.iter().map(response).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The schemas of types: as they are read when they are asked, as they are written when they are told.
+
+use schemars::JsonSchema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// Where components are.
+const PLACE: &str = "#/components/schemas/";
+
+/// What is behind the name of a type that is read otherwise than it is written.
+const INPUT: &str = "Input";
+
+/// Schemas by the name of their type, once for each direction.
+pub struct Schemas {
+    asked: SchemaGenerator,
+    told: SchemaGenerator,
+}
+
+/// What a good answer holds.
+pub enum Told {
+    /// No body.
+    Nothing,
+    /// A body that is no JSON.
+    Bytes,
+    /// One thing, of this schema.
+    One(Value),
+    /// A list of things of this schema.
+    List(Value),
+}
+
+impl Told {
+    /// One thing of a type.
+    pub fn one<T: JsonSchema>(schemas: &mut Schemas) -> Self {
+        Self::One(schemas.told::<T>())
+    }
+
+    /// Several things of a type.
+    pub fn list<T: JsonSchema>(schemas: &mut Schemas) -> Self {
+        Self::List(schemas.told::<T>())
+    }
+}
+
+impl Schemas {
+    /// None yet.
+    pub fn new() -> Self {
+        let settings =
+            || SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = "/components/schemas".into());
+        Self { asked: settings().for_deserialize().into_generator(), told: settings().for_serialize().into_generator() }
+    }
+
+    /// The schema of a type as it is read.
+    pub fn asked<T: JsonSchema>(&mut self) -> Value {
+        marked(self.asked.subschema_for::<T>().to_value())
+    }
+
+    /// The schema of a type as it is written.
+    pub fn told<T: JsonSchema>(&mut self) -> Value {
+        self.told.subschema_for::<T>().to_value()
+    }
+
+    /// Name, schema and whether it must be there, for each field of a type as it is read.
+    pub fn asked_fields<T: JsonSchema>(&mut self) -> Vec<(String, Value, bool)> {
+        let schema = T::json_schema(&mut self.asked).to_value();
+        let required: BTreeSet<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let fields = schema["properties"].as_object().into_iter().flatten();
+        let field = |(name, schema): (&String, &Value)| {
+            (name.clone(), marked(without_null(schema.clone())), required.contains(name.as_str()))
+        };
+        fields.map(field).collect()
+    }
+
+    /// True when `{}` is none of this schema.
+    pub fn asks_for_something(&self, asked: &Value) -> bool {
+        let name = asked["$ref"].as_str().and_then(|place| place.strip_prefix(PLACE));
+        let schema = name.and_then(|name| self.asked.definitions().get(name)).unwrap_or(asked);
+        schema["required"].as_array().is_some_and(|required| !required.is_empty()) || schema.get("oneOf").is_some()
+    }
+
+    /// All that were asked for: as they are read, and as they are written.
+    pub fn end(mut self) -> (Map<String, Value>, Map<String, Value>) {
+        let defined = |generator: &mut SchemaGenerator| generator.take_definitions(true);
+        (defined(&mut self.asked), defined(&mut self.told))
+    }
+}
+
+/// The components of both directions under one roof: types that are read otherwise than they are written have two, and
+/// references in `paths` are put right.
+pub fn merged(paths: &mut Value, asked: Map<String, Value>, told: Map<String, Value>) -> Value {
+    let mut twofold: BTreeSet<String> = BTreeSet::new();
+    loop {
+        let differs = |(name, schema): (&String, &Value)| {
+            let other = told.get(name)?;
+            let mut renamed = schema.clone();
+            rename(&mut renamed, &twofold);
+            (*other != renamed && !twofold.contains(name)).then(|| name.clone())
+        };
+        let more: Vec<String> = asked.iter().filter_map(differs).collect();
+        if more.is_empty() {
+            break;
+        }
+        twofold.extend(more);
+    }
+    resolve(paths, &twofold);
+    let mut all = told;
+    for (name, mut schema) in asked {
+        rename(&mut schema, &twofold);
+        let name = if twofold.contains(&name) { name + INPUT } else { name };
+        all.insert(name, schema);
+    }
+    Value::Object(all)
+}
+
+/// References of the direction that is read, until both are under one roof.
+const MARK: &str = "x-asked";
+
+fn marked(mut schema: Value) -> Value {
+    each(&mut schema, &mut |object| {
+        if object.contains_key("$ref") {
+            object.insert(MARK.to_owned(), true.into());
+        }
+    });
+    schema
+}
+
+fn resolve(value: &mut Value, twofold: &BTreeSet<String>) {
+    each(value, &mut |object| {
+        if object.remove(MARK).is_some() {
+            rename_one(object, twofold);
+        }
+    });
+}
+
+fn rename(value: &mut Value, twofold: &BTreeSet<String>) {
+    each(value, &mut |object| rename_one(object, twofold));
+}
+
+fn rename_one(object: &mut Map<String, Value>, twofold: &BTreeSet<String>) {
+    let name = object.get("$ref").and_then(Value::as_str).and_then(|place| place.strip_prefix(PLACE));
+    if let Some(name) = name.filter(|name| twofold.contains(*name)) {
+        object.insert("$ref".to_owned(), format!("{PLACE}{name}{INPUT}").into());
+    }
+}
+
+/// Visits every object in a value.
+fn each(value: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>)) {
+    match value {
+        Value::Object(object) => {
+            visit(object);
+            object.values_mut().for_each(|inner| each(inner, visit));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|inner| each(inner, visit)),
+        _ => {}
+    }
+}
+
+/// A query leaves out what is null in a body.
+fn without_null(mut schema: Value) -> Value {
+    if let Some(types) = schema.get("type").and_then(Value::as_array) {
+        let left: Vec<&Value> = types.iter().filter(|kind| **kind != "null").collect();
+        schema["type"] = if left.len() == 1 { left[0].clone() } else { json!(left) };
+    }
+    if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
+        let left: Vec<Value> = choices.iter().filter(|choice| choice["type"] != "null").cloned().collect();
+        match left.as_slice() {
+            [Value::Object(one)] => {
+                let one = one.clone();
+                let object = schema.as_object_mut().expect("it has choices");
+                object.remove("anyOf");
+                object.extend(one);
+            }
+            _ => schema["anyOf"] = left.into(),
+        }
+    }
+    if let Some(object) = schema.as_object_mut() {
+        object.retain(|key, value| key != "default" || !value.is_null());
+    }
+    schema
+}

@@ -1,0 +1,387 @@
+//! Who may use the array: users with passwords, their logins, tokens of programs, and links that let somebody in for the first time.
+
+mod guessing;
+mod links;
+mod logins;
+mod password;
+mod registry;
+mod tokens;
+mod totp;
+
+pub use logins::{IDLE_SECONDS, LASTS_SECONDS, Login};
+
+use crate::request::{NewUser, Password, SetUser};
+use control::{Control, now};
+use guessing::Guessing;
+use links::Links;
+use logins::Logins;
+use model::{
+    LoginReport, Name, Refusal, Role, SecondFactorReport, Subject, SubjectKind, Timestamp, UserReport, code, event,
+};
+use password::Mill;
+use registry::{Book, Registry, SecondFactor, User};
+use sha3::{Digest, Sha3_256};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tokens::Used;
+
+/// From so many failures on, each doubling of them is an event.
+const GUESSES_TOLD: u32 = 5;
+
+/// Everybody who may use the array.
+pub struct People {
+    control: Arc<Control>,
+    book: Book,
+    mill: Mill,
+    logins: Logins,
+    links: Links,
+    guessing: Guessing,
+    used: Used,
+    /// The last number of each user's second factor, which is good once.
+    steps: Mutex<BTreeMap<Name, u64>>,
+    /// Second factors that were shown and not confirmed yet.
+    offered: Mutex<BTreeMap<Name, Vec<u8>>>,
+}
+
+/// A login that was let in: what its cookie is, which nobody hears again.
+pub struct LetIn {
+    pub cookie: String,
+    pub login: Login,
+}
+
+impl People {
+    /// Everybody as they were kept; nobody is logged in.
+    ///
+    /// *Errors*: what is kept cannot be read.
+    pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
+        let book = Book::open(control.clone())?;
+        let (mill, logins, links, guessing, used) = Default::default();
+        let (steps, offered) = Default::default();
+        Ok(Self { control, book, mill, logins, links, guessing, used, steps, offered })
+    }
+
+    /// `name` logs in with a password, and with a number where it has a second factor.
+    ///
+    /// *Errors*: one of them is wrong, and the answer comes late; or the number is wanted and was not sent.
+    pub async fn log_in(
+        &self,
+        name: &Name,
+        password: Password,
+        number: Option<&str>,
+        (address, agent): (IpAddr, &str),
+    ) -> Result<LetIn, Refusal> {
+        let turn = self.guessing.enter(address, name, Instant::now())?;
+        let registry = self.book.now();
+        let user = registry.users.get(name);
+        let kept = user.and_then(|user| user.password.as_ref());
+        let right = self.mill.is(kept, password.0).await?;
+        let wrong = match (right, user.and_then(|user| user.second_factor.as_ref()), number) {
+            (true, None, _) => None,
+            (true, Some(_), None) => {
+                let hint = "send the number that the app shows, too";
+                return Err(Refusal::new(code::SECOND_FACTOR_WANTED, "a second factor is wanted", hint));
+            }
+            (true, Some(factor), Some(number)) if self.number_is_good(name, factor, number) => None,
+            (true, ..) => Some("the number is not what the app shows now"),
+            (false, ..) => Some("no user has this name and this password"),
+        };
+        let Some(wrong) = wrong else {
+            turn.succeeded();
+            return self.let_in(name, address, agent);
+        };
+        let penalty = turn.failed(Instant::now());
+        tracing::warn!(user = %name, %address, times = penalty.times, "a login to the console failed");
+        if penalty.times >= GUESSES_TOLD
+            && (penalty.times / GUESSES_TOLD).is_power_of_two()
+            && penalty.times % GUESSES_TOLD == 0
+        {
+            let sentence =
+                format!("logins of {name} to the console, or from {address}, have failed {} times", penalty.times);
+            let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
+            self.control.tell(event::LOGINS_FAIL, node, sentence);
+        }
+        tokio::time::sleep(penalty.delay).await;
+        drop(turn);
+        Err(Refusal::new(code::LOGIN_FAILED, wrong, "try again, or ask root for blockyard web link"))
+    }
+
+    fn let_in(&self, name: &Name, address: IpAddr, agent: &str) -> Result<LetIn, Refusal> {
+        let (cookie, login) = self.logins.open(name, address, agent, now())?;
+        tracing::info!(user = %name, %address, "has logged in to the console");
+        Ok(LetIn { cookie, login })
+    }
+
+    /// A number is good once.
+    fn number_is_good(&self, name: &Name, factor: &SecondFactor, number: &str) -> bool {
+        let Some(secret) = control::from_hex(&factor.secret) else { return false };
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = totp::step_of(&secret, number, now().unix(), steps.get(name).copied());
+        step.map(|step| steps.insert(name.clone(), step)).is_some()
+    }
+
+    /// A link that lets one person in: its secret and its end.
+    ///
+    /// *Errors*: there is no such user, or a new one is wanted who may nothing.
+    pub fn make_link(&self, user: Option<Name>, role: Option<Role>) -> Result<(String, Timestamp), Refusal> {
+        if let Some(user) = &user {
+            self.book.now().user(user)?;
+        }
+        self.links.make(user, role.unwrap_or(Role::Admin), now())
+    }
+
+    /// The link is used: its user has this password and is logged in. A new user is called `name`.
+    ///
+    /// *Errors*: the link is not good, the name is taken or missing, or the password is weak; the link is then good still.
+    pub async fn use_link(
+        &self,
+        secret: &str,
+        name: Option<Name>,
+        password: Password,
+        (address, agent): (IpAddr, &str),
+    ) -> Result<LetIn, Refusal> {
+        // The work is done for who has a link alone.
+        let known = self.links.look(secret, now())?;
+        let name = match (known.user, name) {
+            (Some(user), None) => user,
+            (Some(user), Some(name)) if user == name => user,
+            (None, Some(name)) => name,
+            (Some(user), Some(_)) => {
+                let message = format!("this link is for user {user}");
+                return Err(Refusal::new(code::LINK_ENDED, message, "leave the name as it is"));
+            }
+            (None, None) => {
+                return Err(Refusal::new(code::REQUEST_INVALID, "the new user has no name", "choose a name"));
+            }
+        };
+        password::admit(&password.0, name.as_str())?;
+        let kept = self.mill.keep(password.0).await?;
+        self.links.take(secret, now(), |link| {
+            self.book.change(|registry| {
+                if link.user.is_none() {
+                    let user = User {
+                        role: link.role,
+                        created: now(),
+                        password: None,
+                        password_set: None,
+                        second_factor: None,
+                    };
+                    registry.add_user(&name, user)?;
+                }
+                let user = registry.user_mut(&name)?;
+                (user.password, user.password_set) = (Some(kept), Some(now()));
+                Ok(())
+            })
+        })?;
+        self.logins.end_others(&name, None);
+        self.let_in(&name, address, agent)
+    }
+
+    /// Everybody who may log in.
+    pub fn users(&self) -> Vec<UserReport> {
+        let logins = self.logins.list(now());
+        let report = |(name, user): (&Name, &User)| report(name, user, &logins);
+        self.book.now().users.iter().map(report).collect()
+    }
+
+    /// One of them.
+    ///
+    /// *Errors*: there is none of this name.
+    pub fn user(&self, name: &Name) -> Result<UserReport, Refusal> {
+        Ok(report(name, self.book.now().user(name)?, &self.logins.list(now())))
+    }
+
+    /// A user more, with a password, or with none until a link is used.
+    ///
+    /// *Errors*: the name is taken, or the password is weak.
+    pub async fn add_user(&self, request: NewUser) -> Result<UserReport, Refusal> {
+        let NewUser { name, role, password } = request;
+        let kept = match password {
+            Some(password) => {
+                password::admit(&password.0, name.as_str())?;
+                Some(self.mill.keep(password.0).await?)
+            }
+            None => None,
+        };
+        let password_set = kept.is_some().then(now);
+        let user = User { role, created: now(), password: kept, password_set, second_factor: None };
+        self.book.change(|registry| registry.add_user(&name, user))?;
+        self.user(&name)
+    }
+
+    /// The user is otherwise. A new password or a lower role ends its logins, but for `own`.
+    ///
+    /// *Errors*: there is none, the password is weak, or nobody would be admin any more.
+    pub async fn set_user(&self, name: &Name, request: SetUser, own: Option<&str>) -> Result<UserReport, Refusal> {
+        let SetUser { role, password, no_second_factor } = request;
+        let kept = match password {
+            Some(password) => {
+                password::admit(&password.0, name.as_str())?;
+                self.book.now().user(name)?;
+                Some(self.mill.keep(password.0).await?)
+            }
+            None => None,
+        };
+        let ends = kept.is_some() || role.is_some();
+        self.book.change(|registry| {
+            if let Some(role) = role {
+                admit_fewer_admins(registry, name, role)?;
+            }
+            let user = registry.user_mut(name)?;
+            user.role = role.unwrap_or(user.role);
+            if let Some(kept) = kept {
+                (user.password, user.password_set) = (Some(kept), Some(now()));
+            }
+            if no_second_factor {
+                user.second_factor = None;
+            }
+            Ok(())
+        })?;
+        if ends {
+            self.logins.end_others(name, own);
+            self.links.forget(name);
+        }
+        self.user(name)
+    }
+
+    /// The user is gone, with its logins, links and tokens.
+    ///
+    /// *Errors*: there is none, or nobody would be admin any more.
+    pub fn remove_user(&self, name: &Name) -> Result<(), Refusal> {
+        self.book.change(|registry| {
+            registry.user(name)?;
+            admit_fewer_admins(registry, name, Role::Viewer)?;
+            registry.remove_user(name)
+        })?;
+        self.logins.end_others(name, None);
+        self.links.forget(name);
+        Ok(())
+    }
+
+    /// The user has another password, having proven the old one; its other logins are over.
+    ///
+    /// *Errors*: the old one is wrong, and the answer comes late; or the new one is weak.
+    pub async fn change_own_password(
+        &self,
+        login: &Login,
+        old: Password,
+        new: Password,
+    ) -> Result<UserReport, Refusal> {
+        self.prove(login, old).await?;
+        let request = SetUser { password: Some(new), ..SetUser::default() };
+        self.set_user(&login.user, request, Some(&login.id)).await
+    }
+
+    /// Whoever is logged in is the user still, and no passer-by.
+    async fn prove(&self, login: &Login, password: Password) -> Result<(), Refusal> {
+        let turn = self.guessing.enter(login.address, &login.user, Instant::now())?;
+        let registry = self.book.now();
+        if self.mill.is(registry.user(&login.user)?.password.as_ref(), password.0).await? {
+            return Ok(());
+        }
+        tokio::time::sleep(turn.failed(Instant::now()).delay).await;
+        Err(Refusal::new(code::PASSWORD_WRONG, "this is not the user's password", "try again"))
+    }
+
+    /// A second factor is offered: it holds once a number of it was sent back.
+    ///
+    /// *Errors*: the password is wrong, or the system gives no random numbers.
+    pub async fn offer_second_factor(&self, login: &Login, password: Password) -> Result<SecondFactorReport, Refusal> {
+        self.prove(login, password).await?;
+        let secret = control::random::<{ totp::SECRET_BYTES }>()?;
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.insert(login.user.clone(), secret.to_vec());
+        let link = totp::link(&secret, login.user.as_str(), self.control.settings().node.as_str());
+        Ok(SecondFactorReport { secret: totp::base32(&secret), link })
+    }
+
+    /// The second factor that was offered holds.
+    ///
+    /// *Errors*: none was, or the number is not of it.
+    pub fn confirm_second_factor(&self, login: &Login, number: &str) -> Result<UserReport, Refusal> {
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let secret = offered.get(&login.user).cloned();
+        let step = secret.as_ref().and_then(|secret| totp::step_of(secret, number, now().unix(), None));
+        let (Some(secret), Some(step)) = (secret, step) else {
+            let hint = "send the number that the app shows now; begin anew if it shows none";
+            return Err(Refusal::new(code::PASSWORD_WRONG, "this is no number of the second factor", hint));
+        };
+        self.book.change(|registry| {
+            let user = registry.user_mut(&login.user)?;
+            user.second_factor = Some(SecondFactor { secret: control::to_hex(&secret) });
+            Ok(())
+        })?;
+        offered.remove(&login.user);
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).insert(login.user.clone(), step);
+        self.logins.end_others(&login.user, Some(&login.id));
+        self.user(&login.user)
+    }
+
+    /// There is no second factor any more.
+    ///
+    /// *Errors*: the password is wrong.
+    pub async fn drop_second_factor(&self, login: &Login, password: Password) -> Result<UserReport, Refusal> {
+        self.prove(login, password).await?;
+        let request = SetUser { no_second_factor: true, ..SetUser::default() };
+        self.set_user(&login.user, request, Some(&login.id)).await
+    }
+
+    /// The login of a cookie, and what its user may do now.
+    pub fn login_of(&self, cookie: &str, asked: bool) -> Option<(Login, Role)> {
+        let login = self.logins.find(cookie, asked, now())?;
+        let role = self.book.now().users.get(&login.user)?.role;
+        Some((login, role))
+    }
+
+    /// Logins that are open: of `user`, or of everybody.
+    pub fn logins(&self, user: Option<&Name>, own: Option<&str>) -> Vec<LoginReport> {
+        let all = self.logins.list(now());
+        all.iter().filter(|login| user.is_none_or(|user| login.user == *user)).map(|login| login.report(own)).collect()
+    }
+
+    /// The login is over; only one of `user` where one is named.
+    ///
+    /// *Errors*: there is none.
+    pub fn end_login(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
+        self.logins.end(id, user)
+    }
+
+    /// True while the login lives.
+    pub fn login_lives(&self, id: &str) -> bool {
+        self.logins.lives(id, now())
+    }
+}
+
+/// Admits that the user has this role. An array that was managed by somebody stays so.
+fn admit_fewer_admins(registry: &Registry, name: &Name, role: Role) -> Result<(), Refusal> {
+    let is_one = |user: &User| user.role == Role::Admin && user.password.is_some();
+    let others = registry.users.iter().any(|(other, user)| other != name && is_one(user));
+    if role == Role::Admin || others || !registry.users.get(name).is_some_and(is_one) {
+        return Ok(());
+    }
+    let message = format!("{name} is the last admin who can log in");
+    Err(Refusal::new(code::LAST_ADMIN, message, "make somebody else admin first"))
+}
+
+fn report(name: &Name, user: &User, logins: &[Login]) -> UserReport {
+    UserReport {
+        name: name.clone(),
+        role: user.role,
+        second_factor: user.second_factor.is_some(),
+        created: user.created,
+        password_set: user.password_set,
+        logins: logins.iter().filter(|login| login.user == *name).count(),
+    }
+}
+
+/// What stands for a secret that nobody can guess.
+fn digest(secret: &str) -> [u8; 32] {
+    Sha3_256::digest(secret.as_bytes()).into()
+}
+
+/// What the app of whoever has this secret shows now.
+#[cfg(test)]
+pub fn shown_number(base32: &str) -> String {
+    totp::shown(&totp::from_base32(base32).expect("a secret"), now().unix())
+}

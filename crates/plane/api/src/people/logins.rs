@@ -1,0 +1,205 @@
+//! Logins that are open. They are in memory alone: a daemon that starts anew asks everybody again.
+
+use super::digest;
+use model::{LoginReport, Name, Refusal, Timestamp, code};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How long a login may ask for nothing.
+pub const IDLE_SECONDS: u64 = 15 * 60;
+/// How long it lasts whatever it does.
+pub const LASTS_SECONDS: u64 = 12 * 60 * 60;
+
+/// Logins in all, and of one user; the one that has been silent for longest makes room.
+const ALL_MAX: usize = 1024;
+const ONE_MAX: usize = 16;
+
+/// The most of what a browser says of itself that is kept.
+const AGENT_CHARS_MAX: usize = 120;
+
+/// The logins, by the digest of their cookies.
+#[derive(Debug, Default)]
+pub struct Logins(Mutex<BTreeMap<[u8; 32], Login>>);
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    pub id: String,
+    pub user: Name,
+    pub csrf: String,
+    pub address: IpAddr,
+    pub agent: String,
+    pub begun: Timestamp,
+    pub seen: Timestamp,
+}
+
+impl Login {
+    /// When it ends whatever it does.
+    pub fn until(&self) -> Timestamp {
+        self.begun.plus(LASTS_SECONDS)
+    }
+
+    fn lives(&self, now: Timestamp) -> bool {
+        now < self.until() && now.since(self.seen) < IDLE_SECONDS
+    }
+
+    /// As others see it; `own` is the login of whoever looks.
+    pub fn report(&self, own: Option<&str>) -> LoginReport {
+        LoginReport {
+            id: self.id.clone(),
+            user: self.user.clone(),
+            address: self.address,
+            agent: self.agent.clone(),
+            begun: self.begun,
+            seen: self.seen,
+            until: self.until(),
+            own: own == Some(&self.id),
+        }
+    }
+}
+
+impl Logins {
+    /// `user` has logged in: the cookie, which nobody hears again, and the login.
+    ///
+    /// *Errors*: the system gives no random numbers.
+    pub fn open(&self, user: &Name, address: IpAddr, agent: &str, now: Timestamp) -> Result<(String, Login), Refusal> {
+        let cookie = control::to_hex(&control::random::<32>()?);
+        let login = Login {
+            id: control::to_hex(&control::random::<8>()?),
+            user: user.clone(),
+            csrf: control::to_hex(&control::random::<32>()?),
+            address,
+            agent: agent.chars().filter(|c| !c.is_control()).take(AGENT_CHARS_MAX).collect(),
+            begun: now,
+            seen: now,
+        };
+        let mut logins = self.all();
+        logins.retain(|_, login| login.lives(now));
+        let make_room = |logins: &mut BTreeMap<[u8; 32], Login>, of: Option<&Name>, most: usize| {
+            let mut such: Vec<_> = logins.iter().filter(|(_, login)| of.is_none_or(|of| login.user == *of)).collect();
+            such.sort_by_key(|(_, login)| login.seen);
+            let surplus = (such.len() + 1).saturating_sub(most);
+            let gone: Vec<[u8; 32]> = such.into_iter().take(surplus).map(|(key, _)| *key).collect();
+            gone.iter().for_each(|key| drop(logins.remove(key)));
+        };
+        make_room(&mut logins, Some(user), ONE_MAX);
+        make_room(&mut logins, None, ALL_MAX);
+        logins.insert(digest(&cookie), login.clone());
+        Ok((cookie, login))
+    }
+
+    /// The login of a cookie, while it lives. One that was `asked` for something is alive for a while more.
+    pub fn find(&self, cookie: &str, asked: bool, now: Timestamp) -> Option<Login> {
+        let mut logins = self.all();
+        let key = digest(cookie);
+        let login = logins.get_mut(&key)?;
+        if !login.lives(now) {
+            logins.remove(&key);
+            return None;
+        }
+        if asked {
+            login.seen = login.seen.max(now);
+        }
+        Some(login.clone())
+    }
+
+    /// True while the login lives.
+    pub fn lives(&self, id: &str, now: Timestamp) -> bool {
+        self.all().values().any(|login| login.id == id && login.lives(now))
+    }
+
+    /// Those that live, the longest first.
+    pub fn list(&self, now: Timestamp) -> Vec<Login> {
+        let mut logins: Vec<Login> = self.all().values().filter(|login| login.lives(now)).cloned().collect();
+        logins.sort_by(|a, b| (a.begun, &a.id).cmp(&(b.begun, &b.id)));
+        logins
+    }
+
+    /// The login is over. Only one of `user`, where one is named.
+    ///
+    /// *Errors*: there is none.
+    pub fn end(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
+        let mut logins = self.all();
+        let before = logins.len();
+        logins.retain(|_, login| login.id != id || user.is_some_and(|user| login.user != *user));
+        if logins.len() < before {
+            return Ok(());
+        }
+        let message = format!("there is no login {}", id.escape_debug());
+        Err(Refusal::new(code::LOGIN_UNKNOWN, message, "see blockyard user logins"))
+    }
+
+    /// All logins of the user are over, but for one.
+    pub fn end_others(&self, user: &Name, but: Option<&str>) {
+        self.all().retain(|_, login| login.user != *user || but == Some(&login.id));
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], Login>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_unix(1_795_000_000);
+
+    fn open(logins: &Logins, user: &str, now: Timestamp) -> (String, Login) {
+        let user = user.parse().expect("a name");
+        logins.open(&user, IpAddr::from([10, 0, 0, 1]), "a browser\r\n", now).expect("random numbers")
+    }
+
+    #[test]
+    fn login_ends_when_it_is_idle_and_after_twelve_hours_whatever_it_does() {
+        let logins = Logins::default();
+        let (cookie, login) = open(&logins, "alice", NOW);
+        assert_eq!((cookie.len(), login.csrf.len(), login.agent.as_str()), (64, 64, "a browser"));
+        assert!(logins.find(&cookie, true, NOW.plus(IDLE_SECONDS - 1)).is_some());
+        assert!(logins.find(&cookie, false, NOW.plus(2 * IDLE_SECONDS - 2)).is_some(), "it was alive meanwhile");
+        assert!(
+            logins.find(&cookie, false, NOW.plus(2 * IDLE_SECONDS - 1)).is_none(),
+            "what asks by itself keeps nothing alive"
+        );
+        let (cookie, _) = open(&logins, "alice", NOW);
+        let mut now = NOW;
+        while now < NOW.plus(LASTS_SECONDS) {
+            assert!(logins.find(&cookie, true, now).is_some());
+            now = now.plus(600);
+        }
+        assert!(logins.find(&cookie, true, now).is_none());
+        assert!(logins.list(now).is_empty());
+    }
+
+    #[test]
+    fn logins_are_ended_one_by_one_or_all_but_one_and_only_by_whose_they_are() {
+        let logins = Logins::default();
+        let (alice, bob) = ("alice".parse().expect("a name"), "bob".parse().expect("a name"));
+        let (kept, own) = open(&logins, "alice", NOW);
+        let (other, another) = open(&logins, "alice", NOW);
+        let (bobs, of_bob) = open(&logins, "bob", NOW);
+        logins.end(&of_bob.id, Some(&alice)).expect_err("not hers");
+        logins.end_others(&alice, Some(&own.id));
+        assert!(logins.find(&kept, true, NOW).is_some() && logins.find(&other, true, NOW).is_none());
+        assert!(logins.find(&bobs, true, NOW).is_some() && !logins.lives(&another.id, NOW));
+        logins.end(&of_bob.id, Some(&bob)).expect("his own");
+        assert!(logins.find(&bobs, true, NOW).is_none());
+    }
+
+    #[test]
+    fn logins_are_bounded_and_the_most_silent_makes_room() {
+        let logins = Logins::default();
+        let first = open(&logins, "alice", NOW).0;
+        let second = open(&logins, "alice", NOW.plus(1)).0;
+        logins.find(&first, true, NOW.plus(2));
+        for _ in 2..=ONE_MAX {
+            open(&logins, "alice", NOW.plus(3));
+        }
+        assert!(logins.find(&first, true, NOW.plus(3)).is_some() && logins.find(&second, true, NOW.plus(3)).is_none());
+        for n in 0..ALL_MAX {
+            open(&logins, &format!("u{n}"), NOW.plus(4));
+        }
+        assert_eq!(logins.list(NOW.plus(4)).len(), ALL_MAX);
+    }
+}

@@ -1,0 +1,165 @@
+//! Passwords: kept as Argon2id, and worked out beside the thread that answers.
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use model::{Refusal, code};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+use zeroize::Zeroizing;
+
+/// What one password costs, so that guessing many costs much. *Source*: OWASP, Password Storage Cheat Sheet: 19 MiB, 2 passes.
+const MEMORY_KIB: u32 = 19 << 10;
+const PASSES: u32 = 2;
+const HASH_BYTES: usize = 32;
+const SALT_BYTES: usize = 16;
+
+/// So many are worked out at a time, and so many more wait.
+const AT_ONCE: usize = 2;
+const WAITING_MAX: usize = 64;
+
+/// Short ones are guessed; long ones cost us.
+const CHARS_MIN: usize = 12;
+const BYTES_MAX: usize = 1024;
+/// Fewer different characters are a pattern.
+const DIFFERENT_MIN: usize = 5;
+
+/// A password as it is kept: with what it was worked out with, so that later versions may ask for more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    memory_kib: u32,
+    passes: u32,
+    salt: String,
+    argon2id: String,
+}
+
+/// Works passwords out, a few at a time.
+#[derive(Clone, Debug)]
+pub struct Mill {
+    turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Mill {
+    fn default() -> Self {
+        Self { turns: Arc::new(Semaphore::new(AT_ONCE)), places: Arc::new(Semaphore::new(AT_ONCE + WAITING_MAX)) }
+    }
+}
+
+impl Mill {
+    /// The password as it is kept.
+    ///
+    /// *Errors*: too many are being worked out, or the system gives no random numbers.
+    pub async fn keep(&self, password: Zeroizing<String>) -> Result<Kept, Refusal> {
+        let salt = control::random::<SALT_BYTES>()?;
+        let hash = self.work(password, salt.to_vec(), MEMORY_KIB, PASSES).await?;
+        Ok(Kept {
+            memory_kib: MEMORY_KIB,
+            passes: PASSES,
+            salt: control::to_hex(&salt),
+            argon2id: control::to_hex(&hash),
+        })
+    }
+
+    /// True when it is this password. Of nobody (`None`) it takes as long, and is false.
+    ///
+    /// *Errors*: too many are being worked out.
+    pub async fn is(&self, kept: Option<&Kept>, password: Zeroizing<String>) -> Result<bool, Refusal> {
+        let parts = kept.and_then(|kept| {
+            let (salt, hash) = (control::from_hex(&kept.salt)?, control::from_hex(&kept.argon2id)?);
+            Some((salt, hash, kept.memory_kib, kept.passes))
+        });
+        let (salt, hash, memory_kib, passes) =
+            parts.unwrap_or_else(|| (vec![0; SALT_BYTES], Vec::new(), MEMORY_KIB, PASSES));
+        let found = self.work(password, salt, memory_kib, passes).await?;
+        Ok(found.as_slice().ct_eq(&hash).into())
+    }
+
+    async fn work(
+        &self,
+        password: Zeroizing<String>,
+        salt: Vec<u8>,
+        memory_kib: u32,
+        passes: u32,
+    ) -> Result<Vec<u8>, Refusal> {
+        let busy = || Refusal::new(code::ASKED_TOO_OFTEN, "too many log in at this moment", "try again in a while");
+        let _place = self.places.clone().try_acquire_owned().map_err(|_| busy())?;
+        let _turn = self.turns.clone().acquire_owned().await.map_err(|_| busy())?;
+        let worked = tokio::task::spawn_blocking(move || {
+            let params = Params::new(memory_kib, passes, 1, Some(HASH_BYTES)).ok()?;
+            let mut hash = vec![0; HASH_BYTES];
+            let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+            argon.hash_password_into(password.as_bytes(), &salt, &mut hash).ok()?;
+            Some(hash)
+        });
+        let broke = || Refusal::new(code::INTERNAL, "a password could not be worked out", "report this");
+        worked.await.ok().flatten().ok_or_else(broke)
+    }
+}
+
+/// Admits a password that is not easily guessed.
+pub fn admit(password: &str, name: &str) -> Result<(), Refusal> {
+    let weak = |message: &str, hint: &str| Err(Refusal::new(code::PASSWORD_WEAK, message, hint));
+    if password.chars().count() < CHARS_MIN {
+        return weak("the password is too short", "take at least 12 characters, such as four words");
+    }
+    if password.len() > BYTES_MAX {
+        return weak("the password is too long", "take at most 1024 bytes");
+    }
+    let different: std::collections::BTreeSet<char> = password.chars().collect();
+    if different.len() < DIFFERENT_MIN {
+        return weak("the password has few different characters", "take at least 5, such as four words have");
+    }
+    if password.to_lowercase().replace(&name.to_lowercase(), "").chars().count() < CHARS_MIN - name.len().min(8) {
+        return weak("the password is little more than the user's name", "take something else, such as four words");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(text: &str) -> Zeroizing<String> {
+        Zeroizing::new(text.to_owned())
+    }
+
+    #[tokio::test]
+    async fn password_is_known_again_and_no_other_is() {
+        let mill = Mill::default();
+        let kept = mill.keep(secret("correct horse battery")).await.expect("kept");
+        assert!(mill.is(Some(&kept), secret("correct horse battery")).await.expect("worked out"));
+        assert!(!mill.is(Some(&kept), secret("correct horse batterz")).await.expect("worked out"));
+        assert!(!mill.is(None, secret("correct horse battery")).await.expect("worked out"), "nobody has no password");
+        let again = mill.keep(secret("correct horse battery")).await.expect("kept");
+        assert_ne!(again, kept, "nobody sees that two have the same");
+        let text = serde_json::to_string(&kept).expect("json");
+        assert!(!text.contains("horse"));
+    }
+
+    #[tokio::test]
+    async fn password_that_was_kept_by_a_version_which_asked_for_less_is_known() {
+        let mill = Mill::default();
+        let salt = b"somesalt01234567".to_vec();
+        let hash = mill.work(secret("password"), salt.clone(), 64, 1).await.expect("worked out");
+        let kept = Kept { memory_kib: 64, passes: 1, salt: control::to_hex(&salt), argon2id: control::to_hex(&hash) };
+        assert!(mill.is(Some(&kept), secret("password")).await.expect("worked out"));
+        assert!(!mill.is(Some(&kept), secret("passwore")).await.expect("worked out"));
+    }
+
+    #[test]
+    fn passwords_that_are_guessed_first_are_refused() {
+        for (password, right) in [
+            ("short", false),
+            ("aaaaaaaaaaaaaaaa", false),
+            ("abababababababab", false),
+            ("alicealicealice", false),
+            ("correct horse battery", true),
+            ("þýðing á orði", true),
+        ] {
+            assert_eq!(admit(password, "alice").is_ok(), right, "{password}");
+        }
+        assert!(admit(&"long enough ".repeat(100), "alice").is_err());
+        assert!(!admit("hunter2", "alice").expect_err("short").to_string().contains("hunter2"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Tokens: what programs prove themselves with.
+
+use super::registry::Token;
+use super::{People, digest};
+use crate::request::NewToken;
+use control::now;
+use model::{Name, NewTokenReport, Refusal, Role, Scope, Timestamp, TokenReport, code};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// What every token begins with, so that one that was published is found.
+const PREFIX: &str = "blockyard_";
+
+/// How long a token lasts unless told otherwise, and at most.
+const LASTS_DAYS: u64 = 90;
+const LASTS_DAYS_MAX: u64 = 366;
+const DAY: u64 = 24 * 60 * 60;
+
+/// When tokens were used last.
+pub type Used = Mutex<BTreeMap<Name, Timestamp>>;
+
+/// A token that was proven.
+#[derive(Clone, Debug)]
+pub struct Proven {
+    pub name: Name,
+    pub role: Role,
+    pub scopes: Vec<Scope>,
+    pub until: Timestamp,
+}
+
+impl People {
+    /// A token more, for whoever asks: no token may more than its maker.
+    ///
+    /// *Errors*: the name is taken, or the token would last too long, may too much, or have a scope that is none.
+    pub fn make_token(
+        &self,
+        request: NewToken,
+        maker: Option<&Name>,
+        most: Role,
+        nouns: &[&str],
+    ) -> Result<NewTokenReport, Refusal> {
+        let NewToken { name, role, scopes, lasts } = request;
+        if role > most {
+            let message = format!("a token of role {role} may more than its maker, who is {most}");
+            return Err(Refusal::new(code::ROLE_TOO_HIGH, message, format!("ask for {most} or less")));
+        }
+        if let Some(scope) = scopes.iter().find(|scope| !scope.is_destroy() && !nouns.contains(&scope.as_str())) {
+            let hint = format!("write destroy, or one of {}", nouns.join(", "));
+            return Err(Refusal::new(code::REQUEST_INVALID, format!("\"{scope}\" is no scope"), hint));
+        }
+        let seconds = lasts.map_or(LASTS_DAYS * DAY, |lasts| lasts.duration().as_secs());
+        if !(60..=LASTS_DAYS_MAX * DAY).contains(&seconds) {
+            let hint = format!("give a minute to {LASTS_DAYS_MAX} days, such as 30d");
+            return Err(Refusal::new(code::TIME_INVALID, "a token cannot last so long", hint));
+        }
+        let secret = format!("{PREFIX}{}", control::to_hex(&control::random::<32>()?));
+        let token = Token {
+            role,
+            scopes,
+            maker: maker.cloned(),
+            created: now(),
+            until: now().plus(seconds),
+            hash: control::to_hex(&digest(&secret)),
+        };
+        let report = self.token_report(&name, &token);
+        self.book.change(|registry| registry.add_token(&name, token))?;
+        Ok(NewTokenReport { report, secret })
+    }
+
+    /// Every token.
+    pub fn tokens(&self) -> Vec<TokenReport> {
+        self.book.now().tokens.iter().map(|(name, token)| self.token_report(name, token)).collect()
+    }
+
+    /// The token is good for nothing any more; only one that `maker` made, where one is named.
+    ///
+    /// *Errors*: there is none.
+    pub fn revoke_token(&self, name: &Name, maker: Option<&Name>) -> Result<(), Refusal> {
+        self.book.change(|registry| {
+            let token = registry.tokens.get(name).filter(|token| maker.is_none() || token.maker.as_ref() == maker);
+            if token.is_none() {
+                let message = format!("there is no token {name}");
+                return Err(Refusal::new(code::TOKEN_UNKNOWN, message, "see blockyard token list"));
+            }
+            registry.tokens.remove(name);
+            Ok(())
+        })
+    }
+
+    /// What a secret is a token of, while it is good.
+    pub fn token_of(&self, secret: &str) -> Option<Proven> {
+        if !secret.starts_with(PREFIX) {
+            return None;
+        }
+        let (hash, registry, now) = (control::to_hex(&digest(secret)), self.book.now(), now());
+        // What is compared are digests: how long that takes says nothing about the secret.
+        let (name, token) = registry.tokens.iter().find(|(_, token)| token.hash == hash)?;
+        let role = registry.role_of(token, now)?;
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), now);
+        Some(Proven { name: name.clone(), role, scopes: token.scopes.clone(), until: token.until })
+    }
+
+    /// True while the token is good.
+    pub fn token_lives(&self, name: &Name) -> bool {
+        let registry = self.book.now();
+        registry.tokens.get(name).is_some_and(|token| registry.role_of(token, now()).is_some())
+    }
+
+    fn token_report(&self, name: &Name, token: &Token) -> TokenReport {
+        TokenReport {
+            name: name.clone(),
+            role: token.role,
+            scopes: token.scopes.clone(),
+            maker: token.maker.clone(),
+            created: token.created,
+            until: token.until,
+            used: self.used.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied(),
+        }
+    }
+}

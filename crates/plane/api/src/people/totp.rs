@@ -1,0 +1,132 @@
+//! The second factor: a number that an app shows for thirty seconds.
+//!
+//! *Source*: RFC 6238 with SHA-1, six digits and steps of 30 s, which is what every app speaks; RFC 4226 §5.3; RFC 4648 §6.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
+use subtle::ConstantTimeEq;
+
+/// Bytes of a secret. RFC 4226 §4 recommends 160 bits.
+pub const SECRET_BYTES: usize = 20;
+const STEP_SECONDS: u64 = 30;
+const DIGITS: u32 = 6;
+/// A clock that is off by a step is forgiven.
+const STEPS_OFF: u64 = 1;
+
+/// The step whose number `typed` is, near `unix`; none when it is none of them, or none after `last`, which was used already.
+pub fn step_of(secret: &[u8], typed: &str, unix: u64, last: Option<u64>) -> Option<u64> {
+    let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
+    let now = unix / STEP_SECONDS;
+    let near = now.saturating_sub(STEPS_OFF)..=now + STEPS_OFF;
+    near.filter(|step| last.is_none_or(|last| *step > last))
+        .find(|step| number(secret, *step, DIGITS).as_bytes().ct_eq(typed.as_bytes()).into())
+}
+
+/// What an app shows at this time.
+#[cfg(test)]
+pub fn shown(secret: &[u8], unix: u64) -> String {
+    number(secret, unix / STEP_SECONDS, DIGITS)
+}
+
+fn number(secret: &[u8], step: u64, digits: u32) -> String {
+    let mut mac = Hmac::<Sha1>::new_from_slice(secret).expect("a key of any length");
+    mac.update(&step.to_be_bytes());
+    let digest: [u8; 20] = mac.finalize().into_bytes().into();
+    // RFC 4226 §5.3: the low half of the last byte says where to look.
+    let at = usize::from(digest[19] & 0x0f);
+    let four = [digest[at] & 0x7f, digest[at + 1], digest[at + 2], digest[at + 3]];
+    let width = digits as usize;
+    format!("{:0width$}", u32::from_be_bytes(four) % 10_u32.pow(digits))
+}
+
+/// The bytes of a secret as people type it.
+#[cfg(test)]
+pub fn from_base32(text: &str) -> Option<Vec<u8>> {
+    let bits: Option<Vec<u8>> = text
+        .bytes()
+        .map(|letter| match letter {
+            b'A'..=b'Z' => Some(letter - b'A'),
+            b'2'..=b'7' => Some(letter - b'2' + 26),
+            _ => None,
+        })
+        .collect();
+    let bits: Vec<u8> = bits?.into_iter().flat_map(|value| (0..5).rev().map(move |at| value >> at & 1)).collect();
+    Some(bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |all, bit| all << 1 | bit)).collect())
+}
+
+/// What an app reads from a picture or takes by hand.
+pub fn link(secret: &[u8], user: &str, node: &str) -> String {
+    let text = base32(secret);
+    format!(
+        "otpauth://totp/Blockyard%20{node}:{user}?secret={text}&issuer=Blockyard%20{node}&algorithm=SHA1&digits=6&period=30"
+    )
+}
+
+/// Base32 without its padding.
+pub fn base32(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1);
+    let letter = |n: usize| (0..5).fold(0, |value, at| value << 1 | usize::from(bit(n * 5 + at)));
+    (0..(bytes.len() * 8).div_ceil(5)).map(|n| char::from(LETTERS[letter(n)])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &[u8] = b"12345678901234567890";
+
+    #[test]
+    fn numbers_are_those_of_rfc_6238() {
+        for (unix, expected) in [
+            (59, "94287082"),
+            (1_111_111_109, "07081804"),
+            (1_111_111_111, "14050471"),
+            (1_234_567_890, "89005924"),
+            (2_000_000_000, "69279037"),
+            (20_000_000_000, "65353130"),
+        ] {
+            assert_eq!(number(SECRET, unix / STEP_SECONDS, 8), expected);
+            assert_eq!(shown(SECRET, unix), expected[2..]);
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_rfc_4226() {
+        let expected =
+            ["755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871", "520489"];
+        for (step, expected) in expected.iter().enumerate() {
+            assert_eq!(number(SECRET, step as u64, 6), *expected);
+        }
+    }
+
+    #[test]
+    fn number_is_good_once_and_only_near_its_time() {
+        let unix = 1_234_567_890;
+        let typed = shown(SECRET, unix);
+        let step = step_of(SECRET, &typed, unix, None).expect("it is now");
+        assert_eq!(step_of(SECRET, &format!("{} {}", &typed[..3], &typed[3..]), unix, None), Some(step));
+        for (later, good) in [(30, true), (75, false), (3600, false)] {
+            assert_eq!(step_of(SECRET, &typed, unix + later, None).is_some(), good, "{later} s later");
+        }
+        assert_eq!(step_of(SECRET, &typed, unix, Some(step)), None, "it was used");
+        for wrong in ["", "000000", "12345", "1234567", "abcdef"] {
+            assert_eq!(step_of(SECRET, wrong, unix, None), None);
+        }
+    }
+
+    #[test]
+    fn base32_is_that_of_rfc_4648() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "MY"),
+            ("fo", "MZXQ"),
+            ("foo", "MZXW6"),
+            ("foob", "MZXW6YQ"),
+            ("fooba", "MZXW6YTB"),
+            ("foobar", "MZXW6YTBOI"),
+        ] {
+            assert_eq!(base32(bytes.as_bytes()), text);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A refusal as HTTP says it.
+
+use crate::openapi::ProblemDocument;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use model::{Kind, Refusal, code};
+
+/// A refusal on its way out, as a problem document. *Source*: RFC 9457.
+#[derive(Debug)]
+pub struct Problem(pub Refusal);
+
+impl Problem {
+    /// The status that says it.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        let Self(refusal) = self;
+        match refusal.code {
+            code::METHOD_UNKNOWN => return StatusCode::METHOD_NOT_ALLOWED,
+            code::CHANGED_SINCE => return StatusCode::PRECONDITION_FAILED,
+            code::MEDIA_TYPE => return StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            code::REQUEST_TOO_LARGE => return StatusCode::PAYLOAD_TOO_LARGE,
+            // The array is well: what is away is somebody else's.
+            code::RECEIVER_AWAY => return StatusCode::CONFLICT,
+            _ => {}
+        }
+        match refusal.kind() {
+            Kind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::Refused => StatusCode::CONFLICT,
+            Kind::Unproven => StatusCode::UNAUTHORIZED,
+            Kind::TooOften => StatusCode::TOO_MANY_REQUESTS,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
+            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let Self(refusal) = self;
+        let remembered = refusal.clone();
+        let document = ProblemDocument {
+            r#type: format!("urn:blockyard:{}", refusal.code),
+            title: refusal.code.title(),
+            status: status.as_u16(),
+            detail: refusal.to_string(),
+            code: refusal.code,
+            message: refusal.message,
+            hint: refusal.hint,
+        };
+        let text = serde_json::to_string(&document).unwrap_or_default();
+        let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], text).into_response();
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                let how = HeaderValue::from_static("Bearer realm=\"blockyard\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        // The audit says why.
+        response.extensions_mut().insert(remembered);
+        response
+    }
+}

@@ -1,0 +1,143 @@
+//! REST, version 1: plural nouns under `/api/v1`, JSON in and out, problems as RFC 9457 has them.
+//!
+//! Each file holds the [rows](Row) of a noun; what is served, described and judged is made from them.
+
+mod access;
+mod alerts;
+mod audit;
+mod config;
+mod disks;
+mod hosts;
+mod live;
+mod node;
+mod operations;
+mod people;
+mod pools;
+mod portals;
+mod presentations;
+mod sessions;
+mod snapshots;
+mod traces;
+mod volumes;
+
+use crate::Problem;
+use crate::keeping::Keeping;
+use crate::row::{Question, Row};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::header::ALLOW;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter};
+use control::Control;
+use model::{Refusal, code};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+/// What is at the root, too, because that is where others look for it.
+const AT_ROOT: [&str; 2] = ["/openapi.json", "/metrics"];
+
+/// All rows, noun by noun.
+static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let nouns = [
+        node::rows(),
+        config::rows(),
+        disks::rows(),
+        pools::rows(),
+        volumes::rows(),
+        snapshots::rows(),
+        hosts::rows(),
+        presentations::rows(),
+        access::rows(),
+        sessions::rows(),
+        traces::rows(),
+        live::rows(),
+        operations::rows(),
+        portals::rows(),
+        people::rows(),
+        audit::rows(),
+        alerts::rows(),
+    ];
+    nouns.into_iter().flatten().collect()
+});
+
+/// The rows by path and method.
+static FOUND: LazyLock<BTreeMap<(String, &str), &Row>> =
+    LazyLock::new(|| TABLE.iter().map(|row| ((row.full_path(), row.method.as_str()), row)).collect());
+
+/// Everything that can be asked, row by row.
+#[must_use]
+pub fn table() -> &'static [Row] {
+    &TABLE
+}
+
+/// The row of a request that was routed; none where no row is.
+#[must_use]
+pub fn row_of(method: &Method, path: &str) -> Option<&'static Row> {
+    // Whoever asks for the head asks for what GET would say.
+    let method = if *method == Method::HEAD { Method::GET.as_str() } else { method.as_str() };
+    let path = if AT_ROOT.contains(&path) { format!("{}{path}", crate::row::BASE) } else { path.to_owned() };
+    FOUND.iter().find(|((at, by), _)| *at == path && *by == method).map(|(_, row)| *row)
+}
+
+/// The row with this method at this path, as rows write it.
+pub(crate) fn row_of_path(method: &Method, path: &str) -> Option<&'static Row> {
+    table().iter().find(|row| row.method == *method && row.path == path)
+}
+
+/// Who has asked: the keys of one asker are not those of another. Put into requests before they come to their row.
+#[derive(Clone, Debug)]
+pub struct Asker(pub String);
+
+/// The whole API over `control`, for whoever was admitted.
+pub fn router(control: Arc<Control>) -> Router {
+    let mut paths: BTreeMap<String, MethodRouter<Keeping>> = BTreeMap::new();
+    for row in table() {
+        let by = MethodFilter::try_from(row.method.clone()).expect("rows have the usual methods");
+        let places = [Some(row.full_path()), AT_ROOT.contains(&row.path).then(|| row.path.to_owned())];
+        for place in places.into_iter().flatten() {
+            let at = paths.entry(place).or_default();
+            let answer =
+                async move |State(keeping): State<Keeping>, request: Request| answered(row, keeping, request).await;
+            let limit = DefaultBodyLimit::max(row.request_bytes_max);
+            *at = std::mem::take(at).merge(MethodRouter::new().on(by, answer).layer(limit));
+        }
+    }
+    let routed = paths.into_iter().fold(Router::new(), |router, (path, methods)| router.route(&path, methods));
+    routed.with_state(Keeping::new(control)).fallback(no_route).method_not_allowed_fallback(no_method)
+}
+
+/// The router, whose requests carry their row from here on: what is layered inside can judge it.
+pub fn marked(router: Router) -> Router {
+    router.layer(middleware::from_fn(async |mut request: Request, next: Next| {
+        let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+        if let Some(row) = path.and_then(|path| row_of(request.method(), &path)) {
+            request.extensions_mut().insert(row);
+        }
+        next.run(request).await
+    }))
+}
+
+async fn answered(row: &'static Row, keeping: Keeping, request: Request) -> Response {
+    let asker = request.extensions().get::<Asker>().map(|asker| asker.0.clone()).unwrap_or_default();
+    let answer = async { keeping.answer(row, Question::of(request).await?, &asker).await };
+    answer.await.unwrap_or_else(|refusal| Problem(refusal).into_response())
+}
+
+async fn no_route(uri: Uri) -> Problem {
+    let message = format!("the API has no {}", uri.path().escape_debug());
+    Problem(Refusal::new(code::ROUTE_UNKNOWN, message, "see docs/operate/api.md"))
+}
+
+async fn no_method(method: Method, path: Option<MatchedPath>, uri: Uri) -> Response {
+    let message = format!("{} does not take {method}", uri.path().escape_debug());
+    let at = path.map(|path| path.as_str().to_owned()).unwrap_or_default();
+    let methods: Vec<&str> = FOUND.keys().filter(|(path, _)| *path == at).map(|(_, method)| *method).collect();
+    let problem = Problem(Refusal::new(code::METHOD_UNKNOWN, message, "see docs/operate/api.md"));
+    let mut response = problem.into_response();
+    if let Ok(allowed) = HeaderValue::from_str(&methods.join(", ")) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
+}

@@ -1,0 +1,22 @@
+//! What holds for the logins of all hosts.
+
+use crate::row::{Body, Row, one, set};
+use control::Control;
+use control::request::SetAuth;
+use model::Role;
+use std::sync::Arc;
+
+type C = Arc<Control>;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        one("/auth", "auth", "What holds for the logins of all hosts", |c: C| async move { Ok(c.auth()) }),
+        set(
+            "/auth",
+            "auth",
+            "Something else holds for the logins of all hosts",
+            |c: C, Body(how): Body<SetAuth>| async move { c.set_auth(how).await },
+        )
+        .only(Role::Admin),
+    ]
+}

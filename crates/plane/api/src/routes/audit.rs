@@ -1,0 +1,63 @@
+//! Who has changed what.
+
+use crate::request::{AuditAsked, SetForward};
+use crate::row::{Asked, Behind, Body, Row, file, get, one, put};
+use axum::body;
+use control::Control;
+use futures_util::{StreamExt, stream};
+use model::Role;
+use std::sync::Arc;
+
+type C = Arc<Control>;
+
+/// Records on one page, unless told otherwise.
+const LIMIT: usize = 100;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        get(
+            "/audit",
+            "audit",
+            "Who has changed what, the latest first",
+            |_: C, Behind(door): Behind, Asked(asked): Asked<AuditAsked>| async move {
+                let AuditAsked { before, limit, search } = asked;
+                let limit = limit.map_or(LIMIT, |limit| usize::from(limit.get()));
+                door.audit.page(before, limit, search).await
+            },
+        )
+        .only(Role::Admin),
+        get(
+            "/audit/check",
+            "check",
+            "Whether every record is as it was written",
+            |_: C, Behind(door): Behind| async move { door.audit.check().await },
+        )
+        .only(Role::Admin),
+        one(
+            "/audit/forward",
+            "forward",
+            "Where the audit goes as well, and how far that is",
+            |_: C, Behind(door): Behind| async move { Ok(door.forward.report()) },
+        )
+        .only(Role::Admin),
+        put(
+            "/audit/forward",
+            "forward",
+            "The audit goes there as well, or nowhere",
+            |_: C, Behind(door): Behind, Body(asked): Body<SetForward>| async move { door.forward.set(asked) },
+        )
+        .only(Role::Admin),
+        file(
+            "/audit/records",
+            "application/jsonl",
+            "All records as they are written, the oldest first",
+            |_: C, Behind(door): Behind| async move {
+                let files = stream::iter(door.audit.files());
+                Ok(body::Body::from_stream(files.then(|path| async move {
+                    tokio::task::spawn_blocking(move || std::fs::read(path)).await.map_err(std::io::Error::other)?
+                })))
+            },
+        )
+        .only(Role::Admin),
+    ]
+}

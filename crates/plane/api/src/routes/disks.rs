@@ -1,0 +1,68 @@
+//! Disks.
+
+use crate::gate::Caller;
+use crate::row::{Body, Named, Row, Who, act, add, list, one, remove};
+use control::Control;
+use control::request::{Locate, NewDisk, NewSpare, Replace};
+use model::{DiskName, Refusal, Role, code};
+use std::sync::Arc;
+
+type C = Arc<Control>;
+type One = Named<DiskName>;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        list("/disks", "disks", "All disks that are known, also those that were not found", |c: C| async move {
+            c.disks().await
+        }),
+        list(
+            "/block-devices",
+            "block_devices",
+            "Block devices of the machine that the array does not know, what is on them, and which are free to take",
+            |c: C| async move { c.block_devices().await },
+        )
+        .only(Role::Operator),
+        add("/disks", "disk", "A disk is known", |c: C, Who(caller), Body(new): Body<NewDisk>| async move {
+            if new.create.is_some() && caller.role < Role::Admin {
+                let message =
+                    format!("only an admin makes files that stand for disks, and {caller} is {}", caller.role);
+                return Err(Refusal::new(code::FORBIDDEN, message, "ask an admin"));
+            }
+            admit_path(&c, &caller, &new.path).await?;
+            c.add_disk(new).await
+        }),
+        one("/disks/{name}", "disk", "One disk", |c: C, Named(name): One| async move { c.disk_report(&name).await }),
+        remove("/disks/{name}", "The disk is forgotten; what is on it stays", |c: C, Named(name): One| async move {
+            c.remove_disk(&name).await
+        }),
+        act("/disks/{name}/fail", "pool", "The disk is out of its pool", |c: C, Named(name): One| async move {
+            c.fail_disk(&name).await
+        }),
+        act(
+            "/disks/{name}/locate",
+            "disk",
+            "A light shows which disk it is, or does no more",
+            |c: C, Named(name): One, Body(how): Body<Locate>| async move { c.locate_disk(&name, how).await },
+        ),
+        act(
+            "/disks/{name}/replace",
+            "pool",
+            "Another disk takes its place and is being filled",
+            |c: C, Named(name): One, Body(by): Body<Replace>| async move { c.replace_disk(&name, by).await },
+        ),
+        act(
+            "/disks/{name}/spare",
+            "disk",
+            "It waits to take the place of a lost member",
+            |c: C, Named(name): One, Body(new): Body<NewSpare>| async move { c.add_spare(&name, new).await },
+        ),
+        remove("/disks/{name}/spare", "It is no spare any more", |c: C, Named(name): One| async move {
+            c.remove_spare(&name).await
+        }),
+    ]
+}
+
+/// Admits a path that this caller may have opened: any for an admin, and what is offered for others.
+pub(super) async fn admit_path(control: &Control, caller: &Caller, path: &str) -> Result<(), Refusal> {
+    if caller.role < Role::Admin { control.admit_offered(path).await } else { Ok(()) }
+}

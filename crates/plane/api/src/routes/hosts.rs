@@ -1,0 +1,54 @@
+//! Hosts, groups of them, and those that were not let in.
+
+use crate::row::{Asked, Body, Named, Row, add, get, list, one, remove, set};
+use control::Control;
+use control::request::{Explain, GroupChange, HostChange, NewHost, NewHostGroup};
+use model::Name;
+use std::sync::Arc;
+
+type C = Arc<Control>;
+type One = Named<Name>;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        list("/hosts", "hosts", "All hosts", |c: C| async move { Ok(c.hosts()) }),
+        add("/hosts", "host", "A host is known", |c: C, Body(new): Body<NewHost>| async move { c.add_host(new).await }),
+        one("/hosts/{name}", "host", "One host", |c: C, Named(name): One| async move { c.host_report(&name) }),
+        set(
+            "/hosts/{name}",
+            "host",
+            "Its initiators, addresses or secrets are others",
+            |c: C, Named(name): One, Body(how): Body<HostChange>| async move { c.change_host(&name, how).await },
+        ),
+        remove(
+            "/hosts/{name}",
+            "The host is forgotten",
+            |c: C, Named(name): One| async move { c.remove_host(&name).await },
+        ),
+        get(
+            "/hosts/{name}/explain",
+            "explanation",
+            "Whether the host sees the volume, and every reason for it or against it",
+            |c: C, Named(name): One, Asked(what): Asked<Explain>| async move { c.explain(&name, &what.volume).await },
+        ),
+        list("/refused", "refused", "Who was not let in lately, and what would let it in", |c: C| async move {
+            c.refused_logins().await
+        }),
+        list("/groups", "groups", "All groups of hosts", |c: C| async move { Ok(c.groups_of_hosts()) }),
+        add("/groups", "group", "There is a group of these hosts", |c: C, Body(new): Body<NewHostGroup>| async move {
+            c.add_group_of_hosts(new).await
+        }),
+        one("/groups/{name}", "group", "One group of hosts", |c: C, Named(name): One| async move {
+            c.host_group_report(&name)
+        }),
+        set(
+            "/groups/{name}",
+            "group",
+            "Hosts have come to the group, or left it",
+            |c: C, Named(name): One, Body(how): Body<GroupChange>| async move { c.change_group_of_hosts(&name, how).await },
+        ),
+        remove("/groups/{name}", "The group is forgotten; its hosts stay", |c: C, Named(name): One| async move {
+            c.remove_group_of_hosts(&name).await
+        }),
+    ]
+}

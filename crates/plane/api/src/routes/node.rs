@@ -1,0 +1,28 @@
+//! The node as a whole: how it is, what has happened, how it is asked.
+
+use crate::openapi;
+use crate::row::{Asked, Row, file, get, list};
+use axum::body::Body;
+use control::request::Events;
+use control::{Control, Wanted};
+use model::Role;
+use std::sync::Arc;
+
+type C = Arc<Control>;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        get("/status", "status", "How everything is, and the one thing to do", |c: C| async move { c.status().await }),
+        list("/events", "events", "What has happened, oldest first", |c: C, Asked(asked): Asked<Events>| async move {
+            let Events { after, since, severity, last } = asked;
+            Ok(c.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
+        }),
+        file(
+            "/openapi.json",
+            "application/json",
+            "This description",
+            |_: C| async move { Ok(Body::from(openapi::text())) },
+        )
+        .only(Role::Viewer),
+    ]
+}

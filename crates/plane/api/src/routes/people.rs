@@ -1,0 +1,253 @@
+//! Who may use the array: whoever asks, users, their logins, tokens, and how the console is reached.
+
+use crate::gate::{COOKIE, Caller, Door, From, Known};
+use crate::people::LetIn;
+use crate::request::{ChangePassword, Confirm, LogIn, NewLink, NewToken, NewUser, Prove, SetUser, UseLink};
+use crate::row::{
+    Behind, Body, Headed, Named, Row, Who, act, add, add_headed, end_headed, get, list, one, remove, set,
+};
+use axum::http::{HeaderMap, HeaderValue, header};
+use control::Control;
+use model::{CallerReport, LinkReport, Name, NewTokenReport, Refusal, Role, WebReport, code};
+use std::sync::Arc;
+
+type C = Arc<Control>;
+
+pub fn rows() -> Vec<Row> {
+    [own(), own_proof(), users(), tokens(), web()].into_iter().flatten().collect()
+}
+
+/// What everybody may do about itself.
+fn own() -> Vec<Row> {
+    vec![
+        get(
+            "/session",
+            "session",
+            "Who asks this, and what it may do",
+            |_: C, Who(caller): Who, Behind(door): Behind| async move { Ok(caller.report(&door.people)) },
+        ),
+        add_headed(
+            "/session",
+            "session",
+            "A user has logged in; its cookie is in the answer's head",
+            |_: C, Behind(door): Behind, from: From, Body(asked): Body<LogIn>| async move {
+                let LogIn { name, password, code } = asked;
+                let code = code.map(String::from);
+                let let_in = door.people.log_in(&name, password, code.as_deref(), (from.address, &from.agent)).await?;
+                welcome(&door, let_in)
+            },
+        )
+        .open()
+        .secret(),
+        add_headed(
+            "/session/link",
+            "session",
+            "A one-time link is used: its user has a password and has logged in",
+            |_: C, Behind(door): Behind, from: From, Body(asked): Body<UseLink>| async move {
+                let UseLink { token, name, password } = asked;
+                let token = String::from(token);
+                let let_in = door.people.use_link(&token, name, password, (from.address, &from.agent)).await?;
+                welcome(&door, let_in)
+            },
+        )
+        .open()
+        .secret(),
+        end_headed(
+            "/session",
+            "session",
+            "Whoever asks has logged out",
+            |_: C, Behind(door): Behind, Who(caller): Who| async move {
+                let login = caller.login()?;
+                door.people.end_login(&login.id, None)?;
+                Ok(Headed { head: cookie("", 0)?, value: caller.report(&door.people) })
+            },
+        )
+        .only(Role::Viewer),
+    ]
+}
+
+/// What everybody proves itself with.
+fn own_proof() -> Vec<Row> {
+    vec![
+        act(
+            "/session/password",
+            "user",
+            "Whoever asks has another password, and its other logins are over",
+            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ChangePassword>| async move {
+                door.people.change_own_password(caller.login()?, asked.old_password, asked.password).await
+            },
+        )
+        .only(Role::Viewer)
+        .secret(),
+        act(
+            "/session/second-factor",
+            "second_factor",
+            "A second factor is offered, and holds once it is confirmed",
+            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Prove>| async move {
+                door.people.offer_second_factor(caller.login()?, asked.password).await
+            },
+        )
+        .only(Role::Viewer)
+        .secret(),
+        act(
+            "/session/second-factor/confirm",
+            "user",
+            "The second factor that was offered holds",
+            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Confirm>| async move {
+                door.people.confirm_second_factor(caller.login()?, &String::from(asked.code))
+            },
+        )
+        .only(Role::Viewer),
+        act(
+            "/session/second-factor/removal",
+            "user",
+            "Whoever asks logs in without a second factor from now on",
+            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<Prove>| async move {
+                door.people.drop_second_factor(caller.login()?, asked.password).await
+            },
+        )
+        .only(Role::Viewer),
+    ]
+}
+
+fn users() -> Vec<Row> {
+    vec![
+        list("/users", "users", "Who may log in", |_: C, Behind(door): Behind| async move { Ok(door.people.users()) })
+            .only(Role::Admin),
+        one("/users/{name}", "user", "One user", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
+            door.people.user(&name)
+        })
+        .only(Role::Admin),
+        add("/users", "user", "Somebody may log in", |_: C, Behind(door): Behind, Body(asked): Body<NewUser>| async move {
+            door.people.add_user(asked).await
+        })
+        .only(Role::Admin),
+        set(
+            "/users/{name}",
+            "user",
+            "A user has another role or password, or no second factor; its logins are over",
+            |_: C, Behind(door): Behind, who: Who, (Named(name), Body(asked)): (Named<Name>, Body<SetUser>)| async move {
+                let own = who.0.login().ok().map(|login| login.id.clone());
+                door.people.set_user(&name, asked, own.as_deref()).await
+            },
+        )
+        .only(Role::Admin),
+        remove("/users/{name}", "A user may not log in any more", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
+            door.people.remove_user(&name)
+        })
+        .only(Role::Admin),
+        list("/logins", "logins", "Logins that are open: one's own, or all of them for an admin", |_: C, Behind(door): Behind, Who(caller): Who| async move {
+            let own = caller.login().ok().map(|login| login.id.clone());
+            let of = if caller.role == Role::Admin { None } else { caller.user().cloned() };
+            match (of, caller.role) {
+                (None, role) if role < Role::Admin => Ok(Vec::new()),
+                (of, _) => Ok(door.people.logins(of.as_ref(), own.as_deref())),
+            }
+        }),
+        remove("/logins/{id}", "A login is over: one's own, or any for an admin", |_: C, Behind(door): Behind, Who(caller): Who, Named(id): Named<Name>| async move {
+            let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
+            door.people.end_login(id.as_str(), of.as_ref())
+        })
+        .only(Role::Viewer),
+    ]
+}
+
+fn tokens() -> Vec<Row> {
+    vec![
+        list(
+            "/tokens",
+            "tokens",
+            "What programs prove themselves with: one's own, or all for an admin",
+            |_: C, Behind(door): Behind, Who(caller): Who| async move {
+                let mut tokens = door.people.tokens();
+                if caller.role < Role::Admin {
+                    tokens.retain(|token| token.maker.is_some() && token.maker.as_ref() == caller.user());
+                }
+                Ok(tokens)
+            },
+        ),
+        add(
+            "/tokens",
+            "token",
+            "A program has something to prove itself with; it is shown this once",
+            |_: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<NewToken>| async move {
+                make_token(&door, &caller, asked)
+            },
+        )
+        .only(Role::Viewer)
+        .secret(),
+        remove(
+            "/tokens/{name}",
+            "A token is good for nothing any more: one's own, or any for an admin",
+            |_: C, Behind(door): Behind, Who(caller): Who, Named(name): Named<Name>| async move {
+                let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
+                door.people.revoke_token(&name, of.as_ref())
+            },
+        )
+        .only(Role::Viewer),
+    ]
+}
+
+fn web() -> Vec<Row> {
+    vec![
+        get(
+            "/web",
+            "web",
+            "Where the console is, and what the node proves itself with",
+            |c: C, Behind(door): Behind| async move {
+                let none = WebReport { url: None, addresses: Vec::new(), certificate: None };
+                Ok(door.web.as_ref().map_or(none, |web| web.report(c.settings().node.as_str())))
+            },
+        ),
+        add(
+            "/web/links",
+            "link",
+            "A link lets one person choose a password, once",
+            |_: C, Behind(door): Behind, Body(asked): Body<NewLink>| async move { make_link(&door, asked) },
+        )
+        .only(Role::Admin)
+        .secret(),
+    ]
+}
+
+fn make_link(door: &Door, asked: NewLink) -> Result<LinkReport, Refusal> {
+    let report = door.web.as_ref().map(|web| web.report(door.control.settings().node.as_str()));
+    let url = report.and_then(|report| report.url).ok_or_else(|| {
+        let hint = "give the daemon an address under [web] in its configuration file, or with --web";
+        Refusal::new(code::WEB_CLOSED, "the console is not served, so a link to it leads nowhere", hint)
+    })?;
+    let NewLink { user, role } = asked;
+    let (secret, until) = door.people.make_link(user, role)?;
+    // Behind the #, so that no server, proxy or log hears of it.
+    Ok(LinkReport { url: format!("{url}welcome#{secret}"), until })
+}
+
+fn make_token(door: &Door, caller: &Caller, asked: NewToken) -> Result<NewTokenReport, Refusal> {
+    if let Known::Token { .. } = caller.known {
+        let message = "a token makes no tokens";
+        return Err(Refusal::new(code::FORBIDDEN, message, "log in, or ask root for blockyard token create"));
+    }
+    let nouns: std::collections::BTreeSet<&str> =
+        crate::table().iter().filter_map(|row| row.path.split('/').nth(1)).collect();
+    let nouns: Vec<&str> = nouns.into_iter().collect();
+    door.people.make_token(asked, caller.user(), caller.role, &nouns)
+}
+
+/// The answer to a login: who it is, and the cookie in its head.
+fn welcome(door: &Door, let_in: LetIn) -> Result<Headed<CallerReport>, Refusal> {
+    let LetIn { cookie: secret, login } = let_in;
+    let role = door.people.user(&login.user)?.role;
+    let name = login.user.to_string();
+    let caller = Caller { name, role, known: Known::Session(Box::new(login)) };
+    Ok(Headed { head: cookie(&secret, crate::people::LASTS_SECONDS)?, value: caller.report(&door.people) })
+}
+
+/// The cookie, in the head of an answer.
+fn cookie(secret: &str, seconds: u64) -> Result<HeaderMap, Refusal> {
+    let text = format!("{COOKIE}={secret}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict");
+    let value = HeaderValue::from_str(&text).map_err(|error| {
+        tracing::error!(%error, "a cookie cannot be said");
+        Refusal::new(code::INTERNAL, "a cookie cannot be said", "report this with the daemon's log")
+    })?;
+    Ok(HeaderMap::from_iter([(header::SET_COOKIE, value)]))
+}

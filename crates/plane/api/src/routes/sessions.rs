@@ -1,0 +1,46 @@
+//! Who is logged in, and what goes over the wire.
+
+use crate::row::{Asked, Named, Row, end, file, get, list};
+use axum::body::Body;
+use control::Control;
+use control::request::{EndSession, Record};
+use model::{Role, SessionNumber};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+type C = Arc<Control>;
+type One = Named<SessionNumber>;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        list("/sessions", "sessions", "Who is logged in", |c: C| async move { c.sessions().await }),
+        get("/sessions/{id}", "session", "One session in all detail", |c: C, Named(id): One| async move {
+            c.session(id.0).await
+        }),
+        end(
+            "/sessions/{id}",
+            "ended",
+            "The session is over, or one connection of it",
+            |c: C, Named(id): One, Asked(how): Asked<EndSession>| async move {
+                match how.cid {
+                    Some(cid) => c.end_connection(id.0, cid).await,
+                    None => c.end_session(id.0, how.now).await,
+                }
+            },
+        ),
+        file(
+            "/recording",
+            "application/vnd.tcpdump.pcap",
+            "What goes over the wire, until the recording ends; a reader that goes away ends it",
+            |c: C, Asked(what): Asked<Record>| async move {
+                let recording = c.record(what).await?;
+                let file = futures_util::stream::unfold(recording, async |mut recording| {
+                    let bytes = recording.next().await?;
+                    Some((Ok::<_, Infallible>(bytes), recording))
+                });
+                Ok(Body::from_stream(file))
+            },
+        )
+        .only(Role::Admin),
+    ]
+}

@@ -1,0 +1,36 @@
+//! Snapshots.
+
+use crate::row::{Body, Named, Row, add, list, one, remove, set};
+use control::Control;
+use control::request::{LockSnapshot, NewSnapshots};
+use model::SnapshotName;
+use std::sync::Arc;
+
+type C = Arc<Control>;
+type One = Named<SnapshotName>;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        list("/snapshots", "snapshots", "All snapshots", |c: C| async move { c.snapshots().await }),
+        add(
+            "/snapshots",
+            "snapshots",
+            "There are snapshots of these volumes, all of one instant",
+            |c: C, Body(new): Body<NewSnapshots>| async move { c.create_snapshots(new).await },
+        ),
+        one("/snapshots/{*name}", "snapshot", "One snapshot", |c: C, Named(name): One| async move {
+            c.snapshot_report(&name).await
+        }),
+        set(
+            "/snapshots/{*name}",
+            "snapshot",
+            "It cannot be deleted before this time",
+            |c: C, Named(name): One, Body(lock): Body<LockSnapshot>| async move { c.lock_snapshot(&name, lock).await },
+        ),
+        remove(
+            "/snapshots/{*name}",
+            "It is gone; its space is given back in the background",
+            |c: C, Named(name): One| async move { c.delete_snapshot(&name).await },
+        ),
+    ]
+}

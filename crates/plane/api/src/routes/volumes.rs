@@ -1,0 +1,88 @@
+//! Volumes: made, changed, copied, gone.
+
+use super::disks::admit_path;
+use crate::row::{Body, Named, Row, Who, act, add, list, one, remove, set};
+use control::Control;
+use control::request::{NewBackend, NewClone, NewCopy, NewVolume, Resize, RollBack, VolumeChange, VolumeSettings};
+use model::{Refusal, VolumeName, VolumeReport, code};
+use std::sync::Arc;
+
+type C = Arc<Control>;
+type One = Named<VolumeName>;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        list("/volumes", "volumes", "All volumes that are known, also those that were not found", |c: C| async move {
+            c.volumes().await
+        }),
+        add(
+            "/volumes",
+            "volume",
+            "There is a new volume",
+            |c: C, Who(caller), Body(new): Body<NewVolume>| async move {
+                if let Some(NewBackend::File { path }) = &new.backend {
+                    admit_path(&c, &caller, path).await?;
+                }
+                c.create_volume(new).await
+            },
+        ),
+        one("/volumes/{*name}", "volume", "One volume", |c: C, Named(name): One| async move {
+            c.volume_report(&name).await
+        }),
+        set(
+            "/volumes/{*name}",
+            "volume",
+            "It is larger, or its settings hold",
+            |c: C, Named(name): One, Body(how): Body<VolumeChange>| async move { change(&c, &name, how).await },
+        ),
+        remove("/volumes/{*name}", "The volume is gone, and what it held", |c: C, Named(name): One| async move {
+            c.delete_volume(&name).await
+        }),
+        add(
+            "/clones",
+            "volume",
+            "There is a new volume that shows a snapshot",
+            |c: C, Body(new): Body<NewClone>| async move { c.clone_snapshot(new).await },
+        ),
+        add(
+            "/copies",
+            "volume",
+            "A new volume is being filled with another one or with a snapshot",
+            |c: C, Body(new): Body<NewCopy>| async move { c.copy_volume(new).await },
+        ),
+        remove(
+            "/copies/{*name}",
+            "The copy to this volume has ended, and what it has made is gone",
+            |c: C, Named(name): One| async move { c.cancel_copy(&name).await },
+        ),
+        act(
+            "/rollbacks",
+            "volume",
+            "A volume shows what it was at a snapshot",
+            |c: C, Body(how): Body<RollBack>| async move { c.roll_back(how).await },
+        ),
+        remove(
+            "/reservations/{*name}",
+            "Nobody has reserved the volume, and nobody is registered",
+            |c: C, Named(name): One| async move { c.clear_reservations(&name).await.map(|_| ()) },
+        ),
+        list(
+            "/latencies/{*name}",
+            "latencies",
+            "How long commands of the volume took since it was opened",
+            |c: C, Named(name): One| async move { c.latencies(&name).await },
+        ),
+    ]
+}
+
+async fn change(control: &Control, name: &VolumeName, change: VolumeChange) -> Result<VolumeReport, Refusal> {
+    let VolumeChange { size, settings } = change;
+    match size {
+        Some(size) if settings.is_empty() => control.resize_volume(name, Resize { size }).await,
+        None => control.set_volume(name, VolumeSettings { settings }).await,
+        Some(_) => {
+            let message = "a size and settings are two changes";
+            Err(Refusal::new(code::REQUEST_INVALID, message, "send one after the other"))
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The local socket: who may speak, and until when.
+
+use crate::audit::{Audit, Forward};
+use crate::gate::Door;
+use crate::people::People;
+use crate::routes;
+use crate::web::{Web, WebOptions};
+use axum::extract::connect_info::Connected;
+use axum::middleware;
+use axum::serve::IncomingStream;
+use control::Control;
+use model::{Refusal, code};
+use std::fs;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixListener;
+
+/// How long requests under way may take once the daemon is told to stop.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// A socket that listens. Its file is removed when this is dropped.
+#[derive(Debug)]
+pub struct Listening {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+    owner: u32,
+    web: Option<Arc<Web>>,
+}
+
+impl Listening {
+    /// The API and the console are served over the network, too.
+    ///
+    /// *Errors*: the certificate cannot be used or made. Addresses that cannot be listened on are tried again, and are events.
+    pub fn with_web(mut self, options: WebOptions) -> Result<Self, Refusal> {
+        self.web = Some(Arc::new(Web::open(options)?));
+        Ok(self)
+    }
+
+    /// The door to the network, where there is one.
+    #[cfg(test)]
+    pub(crate) fn web(&self) -> Option<Arc<Web>> {
+        self.web.clone()
+    }
+}
+
+/// The socket listens, for its owner alone.
+///
+/// What a daemon that was killed left at `path` is removed. *Errors*: another daemon answers there,
+/// something else is there, or the operating system refuses. *Panics*: outside of a tokio runtime.
+pub fn listen(path: &Path) -> Result<Listening, Refusal> {
+    let refused = |why: &dyn std::fmt::Display| {
+        let message = format!("the socket {} cannot be made: {why}", path.display());
+        Refusal::new(code::IO_FAILED, message, "choose another --socket, at most 107 bytes long")
+    };
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|error| refused(&error))?;
+    }
+    if let Ok(meta) = fs::symlink_metadata(path) {
+        if !meta.file_type().is_socket() {
+            return Err(refused(&"something else is there"));
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            let message = format!("another daemon answers at {}", path.display());
+            return Err(Refusal::new(code::STATE_LOCKED, message, "stop it first, or choose another --socket"));
+        }
+        fs::remove_file(path).map_err(|error| refused(&error))?;
+    }
+    let listener = UnixListener::bind(path).map_err(|error| refused(&error))?;
+    let private = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).and_then(|()| fs::metadata(path));
+    let owner = private.map_err(|error| refused(&error))?.uid();
+    Ok(Listening { listener: Some(listener), path: path.to_path_buf(), owner, web: None })
+}
+
+/// Requests are served until `stop` is ready; those under way then have [a while](DRAIN) to end.
+///
+/// *Errors*: the socket broke.
+pub async fn serve(
+    control: Arc<Control>,
+    mut listening: Listening,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Refusal> {
+    let owner = listening.owner;
+    let tending = tokio::spawn(control.clone().tend());
+    let asking = tokio::spawn(control.clone().watch_health());
+    let registering = tokio::spawn(control.clone().keep_registered());
+    let listener = listening.listener.take().expect("a listening socket is served once");
+    let told = control.clone();
+    let web = listening.web.take();
+    let audit = Arc::new(Audit::open(control.clone())?);
+    let alerts = Arc::new(alert::Alerts::open(control.clone())?);
+    let forward = Arc::new(Forward::open(control.clone(), audit.clone())?);
+    let forwarding = tokio::spawn(forward.clone().watch());
+    let alerting = tokio::spawn(alerts.clone().watch());
+    let people = People::open(control.clone())?;
+    if web.is_some() && people.users().is_empty() {
+        tracing::info!("nobody can log in to the console yet: blockyard web link prints a link for the first admin");
+    }
+    let door = Arc::new(Door::new(control.clone(), people, web.clone(), audit, alerts, forward, owner));
+    let api = routes::router(control.clone());
+    let guarded = routes::marked(api.layer(middleware::from_fn(move |request, next| door.clone().pass(request, next))));
+    let (end_web, web_ends) = tokio::sync::watch::channel(false);
+    let web = web.map(|web| tokio::spawn(web.serve(control, guarded.clone(), web_ends)));
+    let (stopping, stopped) = tokio::sync::oneshot::channel();
+    let stop = async move {
+        stop.await;
+        told.announce_stop();
+        end_web.send_replace(true);
+        // The receiver lives as long as the select below.
+        let _ = stopping.send(());
+    };
+    let service = guarded.into_make_service_with_connect_info::<Peer>();
+    let served = axum::serve(listener, service).with_graceful_shutdown(stop);
+    let overtime = async {
+        let _ = stopped.await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    let ended = tokio::select! {
+        served = served => served.map_err(|error| {
+            Refusal::new(code::IO_FAILED, format!("the socket broke: {error}"), "start the daemon again")
+        }),
+        () = overtime => {
+            tracing::warn!("requests under way were given up");
+            Ok(())
+        }
+    };
+    if let Some(web) = web
+        && let Err(error) = web.await
+    {
+        tracing::error!(%error, "the console broke off");
+    }
+    if tokio::time::timeout(DRAIN, registering).await.is_err() {
+        tracing::warn!("the iSNS server does not answer; it forgets us by itself");
+    }
+    tending.abort();
+    asking.abort();
+    alerting.abort();
+    forwarding.abort();
+    ended
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Without the file nobody is misled; with it the next start removes it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Who is at the other end, before it has proven anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peer {
+    /// A process of this machine, whose user the kernel knows.
+    Local(Option<u32>),
+    /// Somebody in the network.
+    Remote(SocketAddr),
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self::Local(stream.io().peer_cred().ok().map(|peer| peer.uid()))
+    }
+}

@@ -1,0 +1,86 @@
+//! What moves, and what has a number, as a client meets it.
+
+use super::Served;
+use hyper::{Method, StatusCode};
+use model::{EventSeverity, Subject, SubjectKind};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+impl Served {
+    /// Four disks, a pool and a volume.
+    async fn furnish(&self) {
+        for n in 0..4 {
+            let path = self.dir.path().join(format!("d{n}.img"));
+            let disk = json!({"path": path, "name": format!("d{n}"), "create": "32MiB"});
+            assert_eq!(self.json(Method::POST, "/api/v1/disks", disk).await.0, StatusCode::CREATED);
+        }
+        let pool = json!({"name": "tank", "groups": [{"level": "raid6", "disks": ["d0", "d1", "d2", "d3"]}]});
+        assert_eq!(self.json(Method::POST, "/api/v1/pools", pool).await.0, StatusCode::CREATED);
+        let volume = json!({"name": "tank/vm1", "size": "8MiB"});
+        assert_eq!(self.json(Method::POST, "/api/v1/volumes", volume).await.0, StatusCode::CREATED);
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_families_whose_samples_stand_together_and_each_has_a_line_of_help() {
+    let served = Served::new().await;
+    served.furnish().await;
+    for path in ["/metrics", "/api/v1/metrics"] {
+        let (status, kind, text) = served.send(Method::GET, path, "text/plain", String::new()).await;
+        assert_eq!((status, kind.as_str()), (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8"));
+        let mut families = BTreeSet::new();
+        let mut family = "";
+        for line in text.lines() {
+            if let Some(named) = line.strip_prefix("# HELP ") {
+                family = named.split(' ').next().expect("a name");
+                assert!(families.insert(family), "{family} comes twice");
+                assert!(named.ends_with('.'), "help is a sentence: {line}");
+            } else if !line.starts_with("# TYPE ") {
+                assert!(line.starts_with(family), "{line} is not of {family}");
+            }
+        }
+        for line in [
+            "blockyard_pool_capacity_bytes{pool=\"tank\"} 67108864",
+            "blockyard_volume_online{volume=\"tank/vm1\"} 1",
+            "blockyard_volume_size_bytes{volume=\"tank/vm1\"} 8388608",
+            "blockyard_disk_up{disk=\"d3\",serial=\"\"} 1",
+            "blockyard_disk_operations_total{disk=\"d3\",serial=\"\",kind=\"flush\"} 0",
+            "blockyard_portal_up{portal=\"127.0.0.1:3260\"} 1",
+            "blockyard_problems{severity=\"critical\"} 0",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} is not among\n{text}");
+        }
+        assert!(families.contains("process_resident_memory_bytes") && families.contains("process_open_fds"));
+    }
+}
+
+#[tokio::test]
+async fn stream_tells_moments_and_events_and_ends_with_the_daemon() {
+    let mut served = Served::new().await;
+    served.furnish().await;
+    let (status, moment) = served.json(Method::GET, "/api/v1/activity?most=3", Value::Null).await;
+    assert_eq!((status, &moment["moment"]["volumes"]), (StatusCode::OK, &json!([])), "nobody does anything");
+    assert_eq!(moment["moment"]["total"]["rows"].as_array().map(Vec::len), Some(24));
+    let (status, problem) = served.json(Method::GET, "/api/v1/activity?many=3", Value::Null).await;
+    assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("BY-1007")));
+
+    let stop = served.stop.take().expect("serves");
+    let control = served.control.clone();
+    let (answer, ()) =
+        tokio::join!(served.send(Method::GET, "/api/v1/stream?after=0", "text/plain", String::new()), async move {
+            let mut watching = control.watch();
+            for _ in 0..2 {
+                watching.next().await.expect("goes on").expect("a moment");
+            }
+            drop(stop);
+        });
+    let (status, kind, text) = answer;
+    assert_eq!((status, kind.as_str()), (StatusCode::OK, "text/event-stream"));
+    let told: Vec<&str> = text.split("\n\n").filter(|told| !told.is_empty()).collect();
+    assert!(told.iter().filter(|told| told.starts_with("event: moment\ndata: {")).count() >= 1, "{text}");
+    let event = told.iter().find(|told| told.starts_with("id: 1\nevent: event\n")).expect("the daemon has started");
+    let event: model::Event = serde_json::from_str(event.rsplit_once("data: ").expect("data").1).expect("an event");
+    assert_eq!(event.severity, EventSeverity::Info);
+    assert_eq!(event.subject, Subject::new(SubjectKind::Node, &"node1"));
+    served.task.await.expect("ends").expect("well");
+}

@@ -1,0 +1,273 @@
+//! HTTPS: the console and the API for whoever is not at the socket.
+//!
+//! Everything here happens before anybody has proven anything, so everything is bounded: connections in all and from one
+//! address, the time of a handshake and of a request's head, and the bytes of both.
+
+mod certificate;
+mod headers;
+mod plain;
+mod seats;
+
+pub use certificate::Source;
+
+use crate::console;
+use crate::server::Peer;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::connect_info::ConnectInfo;
+use axum::http::{Request, Response};
+use certificate::Certificate;
+use control::{Control, now};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use model::{CertificateReport, Refusal, Subject, SubjectKind, WebAddress, WebReport, event};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::version::TLS13;
+use seats::{Seat, Seats};
+use socket2::{SockRef, TcpKeepalive};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// From a connection to the end of its handshake. Tests are as strict, and more impatient.
+const HANDSHAKE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+/// From the wish for a request to the end of its head; also how long a connection may be idle.
+const HEAD: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
+/// How long the other end may leave unacknowledged what was sent to it.
+const UNREAD: Duration = Duration::from_secs(30);
+/// How long what is under way may take once the daemon stops.
+const DRAIN: Duration = Duration::from_secs(10);
+/// The longest head of a request.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+/// How often an address that cannot be listened on is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
+/// How often the certificate is looked at.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
+/// A pause after the system gave no connection, for want of descriptors.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Where to listen, and what to prove ourselves with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebOptions {
+    /// Addresses; each with a port, 0 for any.
+    pub listen: Vec<SocketAddr>,
+    /// The certificate.
+    pub source: Source,
+}
+
+/// The door to the network.
+#[derive(Debug)]
+pub struct Web {
+    addresses: Mutex<Vec<WebAddress>>,
+    certificate: Arc<Certificate>,
+    seats: Seats,
+}
+
+impl Web {
+    /// The certificate is there; nothing listens yet.
+    ///
+    /// *Errors*: the certificate cannot be used or made.
+    pub fn open(options: WebOptions) -> Result<Self, Refusal> {
+        let certificate = Arc::new(Certificate::open(options.source, now())?);
+        let closed = |address| WebAddress { address, open: false, why: None };
+        let addresses = Mutex::new(options.listen.into_iter().map(closed).collect());
+        Ok(Self { addresses, certificate, seats: Seats::default() })
+    }
+
+    /// How it is. `node` stands for us where we listen on every address.
+    pub fn report(&self, node: &str) -> WebReport {
+        let addresses = self.addresses().clone();
+        let named = |address: &WebAddress| match address.address {
+            any if any.ip().is_unspecified() => format!("https://{node}:{}/", any.port()),
+            one => format!("https://{one}/"),
+        };
+        let url = addresses.iter().find(|address| address.open).map(named);
+        WebReport { url, addresses, certificate: Some(self.certificate.report()) }
+    }
+
+    /// Serves `api` and the console until `stopping` is true, and then lets what is under way end.
+    pub async fn serve(self: Arc<Self>, control: Arc<Control>, api: Router, stopping: watch::Receiver<bool>) {
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
+        let mut config = config.with_no_client_auth().with_cert_resolver(self.certificate.clone());
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let count = self.addresses().len();
+        let mut tasks = tokio::task::JoinSet::new();
+        for at in 0..count {
+            tasks.spawn(self.clone().listen(control.clone(), at, api.clone(), acceptor.clone(), stopping.clone()));
+        }
+        let looking = tokio::spawn(self.clone().look_after_certificate(control));
+        while tasks.join_next().await.is_some() {}
+        looking.abort();
+    }
+
+    /// Listens on the address, or tries to.
+    async fn listen(
+        self: Arc<Self>,
+        control: Arc<Control>,
+        at: usize,
+        api: Router,
+        acceptor: TlsAcceptor,
+        mut stopping: watch::Receiver<bool>,
+    ) {
+        let stopped = async { drop(stopping.wait_for(|stopping| *stopping).await) };
+        tokio::pin!(stopped);
+        let listener = tokio::select! {
+            listener = self.bind(&control, at) => listener,
+            () = &mut stopped => return,
+        };
+        let mut connections = tokio::task::JoinSet::new();
+        let (end, ending) = watch::channel(false);
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, from)) => {
+                        if let Some(seat) = self.seats.take(from.ip()) {
+                            connections.spawn(meet(stream, from, seat, api.clone(), acceptor.clone(), ending.clone()));
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection to the console was not taken");
+                        sleep(BREATH).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+                () = &mut stopped => break,
+            }
+        }
+        drop(listener);
+        end.send_replace(true);
+        if timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await.is_err() {
+            tracing::warn!("requests from the network were given up");
+        }
+    }
+
+    async fn bind(&self, control: &Control, at: usize) -> TcpListener {
+        let address = self.addresses()[at].address;
+        let mut told = false;
+        loop {
+            match TcpListener::bind(address).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+                Ok((address, listener)) => {
+                    self.addresses()[at] = WebAddress { address, open: true, why: None };
+                    let CertificateReport { fingerprint, until, .. } = self.certificate.report();
+                    tracing::info!(%address, fingerprint, %until, "the console is served");
+                    return listener;
+                }
+                Err(error) => {
+                    self.addresses()[at].why = Some(error.to_string());
+                    if !told {
+                        let sentence = format!("the console cannot be served at {address}: {error}; it is tried again");
+                        control.tell(event::WEB_UNUSABLE, Subject::new(SubjectKind::Portal, &address), sentence);
+                        tracing::warn!(%address, %error, "the console cannot be served");
+                        told = true;
+                    }
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// A certificate that has changed or ends soon is noticed.
+    async fn look_after_certificate(self: Arc<Self>, control: Arc<Control>) {
+        let mut warned = None;
+        loop {
+            let certificate = self.certificate.clone();
+            let looked = tokio::task::spawn_blocking(move || certificate.refresh(now())).await;
+            let report = self.certificate.report();
+            match looked {
+                Ok(Ok(true)) => tracing::info!(fingerprint = report.fingerprint, "the certificate is another one"),
+                Ok(Ok(false)) => {}
+                Ok(Err(refusal)) => tracing::warn!(%refusal, "the certificate stays as it was"),
+                Err(error) => tracing::error!(%error, "the certificate could not be looked at"),
+            }
+            if report.until <= now().plus(14 * 24 * 3600) && warned != Some(report.until) {
+                warned = Some(report.until);
+                let sentence = format!("the certificate of the console ends at {}", report.until);
+                let node = Subject::new(SubjectKind::Node, &control.settings().node);
+                control.tell(event::CERTIFICATE_ENDS, node, sentence);
+            }
+            sleep(CERTIFICATE_LOOK).await;
+        }
+    }
+
+    fn addresses(&self) -> std::sync::MutexGuard<'_, Vec<WebAddress>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One connection, from its first byte to its end.
+async fn meet(
+    stream: TcpStream,
+    from: SocketAddr,
+    seat: Seat,
+    api: Router,
+    acceptor: TlsAcceptor,
+    mut ending: watch::Receiver<bool>,
+) {
+    let _seat = seat;
+    let ready = async {
+        settle(&stream)?;
+        if plain::is_plain(&stream).await? {
+            plain::answer(stream).await?;
+            return Ok(None);
+        }
+        acceptor.accept(stream).await.map(Some)
+    };
+    let stream = match timeout(HANDSHAKE, ready).await {
+        Ok(Ok(Some(stream))) => stream,
+        Ok(Ok(None)) | Err(_) => return,
+        Ok(Err(error)) => {
+            tracing::debug!(%from, %error, "no handshake");
+            return;
+        }
+    };
+    let service = service_fn(move |request| answer(api.clone(), from, request));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = async { drop(ending.wait_for(|ending| *ending).await) } => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%from, %error, "a connection broke");
+    }
+}
+
+/// The system gives the connection up where the other end is gone or does not read.
+fn settle(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_user_timeout(Some(UNREAD))?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(UNREAD).with_interval(Duration::from_secs(10)))
+}
+
+async fn answer(api: Router, from: SocketAddr, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let mut response = match console::answer(request.method(), request.uri(), request.headers()) {
+        Some(response) => response,
+        None => {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(Peer::Remote(from)));
+            TowerToHyperService::new(api).call(request).await?
+        }
+    };
+    headers::harden(response.headers_mut());
+    Ok(response)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,253 @@
+//! What the node proves itself with: a certificate of its owner, or one that it makes for itself and renews.
+
+use model::{CertificateReport, Refusal, Timestamp, code};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use trust::{der, pin};
+
+/// How long a certificate that we make lasts: as long as browsers take from anybody.
+const LASTS_DAYS: u64 = 397;
+/// How long before its end it is renewed.
+const RENEWED_DAYS: u64 = 30;
+const DAY: u64 = 24 * 60 * 60;
+
+/// Longer than any chain of certificates.
+const PEM_BYTES_MAX: u64 = 256 << 10;
+
+/// Where the certificate and its key are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Files of their owner, in PEM. They are read again when they change.
+    Own {
+        /// The certificate, and after it those that it was signed with.
+        certificate: PathBuf,
+        /// Its private key: PKCS #8, PKCS #1 or SEC1.
+        key: PathBuf,
+    },
+    /// Files that we make in `folder`, for these names and addresses.
+    Generated {
+        /// Made when it is not there, for its owner alone.
+        folder: PathBuf,
+        /// What browsers may call the node.
+        names: BTreeSet<String>,
+    },
+}
+
+/// The certificate that connections are met with, as it is now.
+pub struct Certificate {
+    source: Source,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    key: Arc<CertifiedKey>,
+    report: CertificateReport,
+    /// What the files looked like when they were read.
+    stamp: Stamp,
+}
+
+/// Times and lengths of the two files.
+type Stamp = [(i64, i64, u64); 2];
+
+impl Certificate {
+    /// The certificate is there, and made or renewed where it is ours to make.
+    ///
+    /// *Errors*: its files cannot be read or written, are no certificate and key, or do not belong to each other.
+    pub fn open(source: Source, now: Timestamp) -> Result<Self, Refusal> {
+        let current = source.load(now)?;
+        Ok(Self { source, current: Mutex::new(current) })
+    }
+
+    /// Files that have changed are read again, and what ends soon and is ours is renewed; true when something was.
+    ///
+    /// *Errors*: as [`Certificate::open`]; what there was is used on.
+    pub fn refresh(&self, now: Timestamp) -> Result<bool, Refusal> {
+        let (stamp, until) = {
+            let current = self.current();
+            (current.stamp, current.report.until)
+        };
+        let ends = matches!(self.source, Source::Generated { .. }) && ends_soon(until, now);
+        if !ends && self.source.stamp().is_ok_and(|now| now == stamp) {
+            return Ok(false);
+        }
+        let next = self.source.load(now)?;
+        *self.current() = next;
+        Ok(true)
+    }
+
+    /// What can be said of it.
+    pub fn report(&self) -> CertificateReport {
+        self.current().report.clone()
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current().key.clone())
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    fn files(&self) -> (PathBuf, PathBuf) {
+        match self {
+            Self::Own { certificate, key } => (certificate.clone(), key.clone()),
+            Self::Generated { folder, .. } => (folder.join("certificate.pem"), folder.join("key.pem")),
+        }
+    }
+
+    fn stamp(&self) -> Result<Stamp, Refusal> {
+        let (certificate, key) = self.files();
+        let of = |path: &Path| {
+            let meta = fs::metadata(path).map_err(|error| unusable(path, &error))?;
+            Ok((meta.mtime(), meta.mtime_nsec(), meta.size()))
+        };
+        Ok([of(&certificate)?, of(&key)?])
+    }
+
+    fn load(&self, now: Timestamp) -> Result<Current, Refusal> {
+        if let Self::Generated { folder, names } = self {
+            make_where_needed(folder, names, now)?;
+        }
+        // Before the files, so that a change in between is seen as one.
+        let stamp = self.stamp()?;
+        let (certificate_path, key_path) = self.files();
+        let certificate = read(&certificate_path)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();
+        let chain = chain.map_err(|error| unusable(&certificate_path, &error))?;
+        let first = chain.first().ok_or_else(|| unusable(&certificate_path, &"there is no certificate in it"))?.clone();
+        let key = PrivateKeyDer::from_pem_slice(&read(&key_path)?).map_err(|error| unusable(&key_path, &error))?;
+        let key = CertifiedKey::from_der(chain, key, &ring::default_provider());
+        let key =
+            key.map_err(|error| unusable(&key_path, &format!("it is not the key of the certificate: {error}")))?;
+        let facts = der::facts(&first).ok_or_else(|| unusable(&certificate_path, &"it is no X.509 certificate"))?;
+        let (generated, names) = match self {
+            Self::Own { .. } => (false, Vec::new()),
+            Self::Generated { names, .. } => (true, names.iter().cloned().collect()),
+        };
+        let (fingerprint, pin) = (fingerprint(&first), pin(facts.public_key));
+        let report = CertificateReport { generated, names, until: facts.until, fingerprint, pin };
+        Ok(Current { key: Arc::new(key), report, stamp })
+    }
+}
+
+/// SHA-256 of a certificate as browsers show it: `AB:CD:…`.
+fn fingerprint(certificate: &[u8]) -> String {
+    let digits: Vec<String> = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02X}")).collect();
+    digits.join(":")
+}
+
+fn ends_soon(until: Timestamp, now: Timestamp) -> bool {
+    now.plus(RENEWED_DAYS * DAY) >= until
+}
+
+/// A certificate for `names` that does not end soon lies in `folder`. The key stays when the certificate is made anew.
+fn make_where_needed(folder: &Path, names: &BTreeSet<String>, now: Timestamp) -> Result<(), Refusal> {
+    let (certificate, key, for_names) = (folder.join("certificate.pem"), folder.join("key.pem"), folder.join("names"));
+    let wanted: String = names.iter().map(|name| format!("{name}\n")).collect();
+    let standing =
+        read_if_there(&certificate)?.filter(|_| fs::read_to_string(&for_names).is_ok_and(|was| was == wanted));
+    let standing = standing.and_then(|pem| CertificateDer::from_pem_slice(&pem).ok());
+    let until = standing.and_then(|standing| der::facts(&standing).map(|facts| facts.until));
+    let old_key = read_if_there(&key)?;
+    if old_key.is_some() && until.is_some_and(|until| !ends_soon(until, now)) {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| unusable(folder, &error))?;
+    let pair = match old_key {
+        Some(pem) => {
+            let pem = String::from_utf8(pem).map_err(|error| unusable(&key, &error))?;
+            KeyPair::from_pem(&pem).map_err(|error| unusable(&key, &error))?
+        }
+        None => {
+            let pair = KeyPair::generate().map_err(|error| unusable(&key, &error))?;
+            write(&key, pair.serialize_pem().as_bytes())?;
+            pair
+        }
+    };
+    let made = params(names, now).and_then(|params| params.self_signed(&pair));
+    let made = made.map_err(|error| unusable(&certificate, &error))?;
+    write(&certificate, made.pem().as_bytes())?;
+    write(&for_names, wanted.as_bytes())
+}
+
+fn params(names: &BTreeSet<String>, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let called = names.iter().find(|name| name.parse::<std::net::IpAddr>().is_err() && *name != "localhost");
+    params.distinguished_name.push(DnType::CommonName, called.map_or("blockyard", String::as_str));
+    params.distinguished_name.push(DnType::OrganizationName, "Blockyard, made by the node itself");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    // A clock that is a little behind must not find it in the future.
+    let (year, month, day) = date(now.minus(DAY));
+    params.not_before = rcgen::date_time_ymd(year, month, day);
+    let (year, month, day) = date(now.plus(LASTS_DAYS * DAY));
+    params.not_after = rcgen::date_time_ymd(year, month, day);
+    Ok(params)
+}
+
+/// `(year, month, day)` of the time.
+fn date(time: Timestamp) -> (i32, u8, u8) {
+    let text = time.to_string();
+    let small = |range: std::ops::Range<usize>| text.get(range).and_then(|digits| digits.parse().ok()).unwrap_or(1);
+    (text.get(..4).and_then(|year| year.parse().ok()).unwrap_or(1970), small(5..7), small(8..10))
+}
+
+/// The file is whole or as it was, readable by its owner alone. *Durability*: it survives power loss.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
+    let beside = path.with_extension("new");
+    let write = || {
+        let _ = fs::remove_file(&beside);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    };
+    write().map_err(|error: std::io::Error| unusable(path, &error))
+}
+
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Refusal> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        _ => read(path).map(Some),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(PEM_BYTES_MAX).read_to_end(&mut bytes));
+    read.map(|_| bytes).map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &Path, why: &dyn fmt::Display) -> Refusal {
+    let message = format!("the certificate file {} cannot be used: {why}", path.display());
+    let hint = "name a certificate and its key, both in PEM, under [web] in the configuration file; leave both out, and the node makes them; \
+                remove what is damaged, and it is made anew";
+    Refusal::new(code::CERTIFICATE_UNUSABLE, message, hint)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Who speaks plain HTTP to the port of HTTPS is told so, and sent there.
+
+use std::io::Result;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The longest request that a way is shown for.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+
+/// True when the other end begins with a letter, as every request of HTTP does. A handshake begins with 22.
+pub async fn is_plain(stream: &TcpStream) -> Result<bool> {
+    let mut first = [0];
+    let read = stream.peek(&mut first).await?;
+    Ok(read == 1 && first[0].is_ascii_alphabetic())
+}
+
+/// The request has its answer, and the connection its end.
+pub async fn answer(mut stream: TcpStream) -> Result<()> {
+    let mut request = Vec::new();
+    let mut piece = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_BYTES_MAX {
+        let read = stream.read(&mut piece).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        request.extend_from_slice(piece.get(..read).unwrap_or_default());
+    }
+    stream.write_all(response(&request).as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// A redirect to the same place over HTTPS, or a sentence where the request names no place.
+fn response(request: &[u8]) -> String {
+    const SENTENCE: &str = "This port speaks HTTPS: write https:// before the address.\n";
+    let (status, location) = match place(request) {
+        Some(place) => ("308 Permanent Redirect", format!("Location: {place}\r\n")),
+        None => ("400 Bad Request", String::new()),
+    };
+    let length = SENTENCE.len();
+    format!(
+        "HTTP/1.1 {status}\r\n{location}Content-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{SENTENCE}"
+    )
+}
+
+fn place(request: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(request).ok()?;
+    let mut lines = text.split("\r\n");
+    let target = lines.next()?.split(' ').nth(1)?;
+    let host = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then_some(value.trim())
+    })?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    let whole = !host.is_empty() && host.chars().all(plain);
+    let sane = target.starts_with('/') && target.chars().all(|c| c.is_ascii_graphic());
+    (whole && sane).then(|| format!("https://{host}{target}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_request_is_sent_to_the_same_place_and_nowhere_else() {
+        let there = response(b"GET /pools?x=1 HTTP/1.1\r\nHost: array1:8443\r\n\r\n");
+        assert!(there.contains("308") && there.contains("Location: https://array1:8443/pools?x=1\r\n"), "{there}");
+        for hostile in [
+            &b"GET http://evil/ HTTP/1.1\r\nHost: array1\r\n\r\n"[..],
+            b"GET / HTTP/1.1\r\nHost: evil/x\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a@evil\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
+            b"GET / HTTP/1.0\r\n\r\n",
+            b"GET /\nLocation: x HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"\xff\xfe\r\n\r\n",
+            b"",
+        ] {
+            let said = response(hostile);
+            assert!(said.starts_with("HTTP/1.1 400") && !said.contains("Location"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Who sees what, as a document wants it.
+
+use super::{ChapEntry, Document, HostEntry};
+use crate::Settings;
+use crate::boot::DEFAULT_TARGET;
+use crate::change::auth::{ProofChange, admit_proofs};
+use crate::change::hosts::{admit_host, unknown_host};
+use crate::change::portals;
+use crate::change::presentations::admit_presentation;
+use crate::change::volumes;
+use crate::request::{NewChap, NewPresentation};
+use crate::state::{HostRecord, PortalRecord, PresentationRecord, State, TargetRecord};
+use model::{Name, PortalAddress, Refusal, VolumeId, VolumeName, code};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The state as it would be: `before`, with what the document says of hosts, groups, targets, presentations and portals, and
+/// without what it does not name when the rest is pruned.
+///
+/// *Errors*: the document contradicts itself, names what is not there, or asks for what could not be set one by one.
+pub(super) fn after(
+    before: &State,
+    document: &Document,
+    volumes: &BTreeMap<VolumeName, VolumeId>,
+    settings: &Settings,
+    prune: bool,
+) -> Result<State, Refusal> {
+    let mut next = before.clone();
+    if prune {
+        prune_to(&mut next, document);
+    }
+    targets(&mut next, document, settings)?;
+    hosts(&mut next, document, settings)?;
+    for (name, group) in &document.group {
+        if next.hosts.contains_key(name) {
+            let message = format!("{name} is a host and a group");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "call one of them otherwise"));
+        }
+        if let Some(unknown) = group.hosts.iter().find(|host| !next.hosts.contains_key(host)) {
+            return Err(unknown_host(unknown));
+        }
+        next.groups.insert(name.clone(), group.hosts.iter().cloned().collect());
+    }
+    presentations(&mut next, document, volumes)?;
+    for (&PortalAddress(address), entry) in &document.portal {
+        let policy = portals::changed(address, next.portal_policy(address), &entry.settings)?;
+        next.portals.entry(address).or_default().policy = policy;
+    }
+    next.portals.retain(|_, record| *record != PortalRecord::default());
+    next.balance = document.balance.unwrap_or(next.balance);
+    Ok(next)
+}
+
+/// What the document does not name goes, as far as nothing is lost with it.
+fn prune_to(next: &mut State, document: &Document) {
+    let named: BTreeSet<(&VolumeName, &Name, Name)> =
+        document.present.iter().map(|entry| (&entry.volume, &entry.host, target_of(entry.target.as_ref()))).collect();
+    next.presentations.retain(|record| named.contains(&(&record.volume, &record.host, record.target.clone())));
+    next.groups.retain(|name, _| document.group.contains_key(name));
+    next.hosts.retain(|name, _| document.host.contains_key(name));
+    next.groups.values_mut().for_each(|hosts| hosts.retain(|host| document.host.contains_key(host)));
+    let default = target_of(None);
+    next.targets.retain(|name, _| *name == default || document.target.contains_key(name));
+}
+
+fn target_of(target: Option<&Name>) -> Name {
+    target.cloned().unwrap_or_else(|| DEFAULT_TARGET.parse().expect("the default target's name is a name"))
+}
+
+fn targets(next: &mut State, document: &Document, settings: &Settings) -> Result<(), Refusal> {
+    for (name, entry) in &document.target {
+        let known = next.targets.get(name).map(|record| record.iqn.clone());
+        let iqn = match entry.iqn.clone().or(known) {
+            Some(iqn) => iqn,
+            None => format!("{}:{}.{name}", settings.target_base, settings.node).parse()?,
+        };
+        next.targets.insert(name.clone(), TargetRecord { iqn });
+    }
+    let mut seen = BTreeMap::new();
+    for (name, record) in &next.targets {
+        if let Some(other) = seen.insert(&record.iqn, name) {
+            let message = format!("targets {other} and {name} have the iSCSI name {}", record.iqn);
+            return Err(Refusal::new(code::NAME_TAKEN, message, "give one of them another"));
+        }
+    }
+    Ok(())
+}
+
+fn hosts(next: &mut State, document: &Document, settings: &Settings) -> Result<(), Refusal> {
+    for (name, entry) in &document.host {
+        if next.groups.contains_key(name) && !document.group.contains_key(name) {
+            let message = format!("there is a group {name} already");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name for the host"));
+        }
+        let record = host(next.hosts.get(name), name, entry, settings)?;
+        next.hosts.insert(name.clone(), record);
+    }
+    for (name, record) in &next.hosts {
+        admit_host(next, name, record)?;
+    }
+    admit_proofs(next)
+}
+
+fn host(
+    known: Option<&HostRecord>,
+    name: &Name,
+    entry: &HostEntry,
+    settings: &Settings,
+) -> Result<HostRecord, Refusal> {
+    let chap =
+        |entry: &ChapEntry| NewChap { user: entry.user.clone(), secret: entry.secret.clone(), demand: entry.demand };
+    let proof = known.map(|known| known.proof.clone()).unwrap_or_default();
+    let change = ProofChange {
+        chap: entry.chap.as_ref().map(chap),
+        mutual_chap: entry.mutual_chap.as_ref().map(chap),
+        no_chap: entry.chap.is_none(),
+        no_mutual_chap: entry.mutual_chap.is_none(),
+    };
+    let proof = proof.changed(change, name.as_str(), settings.node.as_str());
+    let proof = proof
+        .map_err(|refusal| Refusal::new(refusal.code, format!("host {name}: {}", refusal.message), refusal.hint))?;
+    let HostEntry { any, initiators, networks, .. } = entry.clone();
+    Ok(HostRecord { any, initiators, networks, proof })
+}
+
+fn presentations(
+    next: &mut State,
+    document: &Document,
+    volumes: &BTreeMap<VolumeName, VolumeId>,
+) -> Result<(), Refusal> {
+    let before = next.presentations.clone();
+    let known = |volume: &VolumeName, host: &Name, target: &Name| {
+        before.iter().find(|record| record.volume == *volume && record.host == *host && record.target == *target)
+    };
+    // All of them are taken away first, so that two may change places.
+    next.presentations.retain(|record| {
+        !document.present.iter().any(|entry| {
+            let target = target_of(entry.target.as_ref());
+            record.volume == entry.volume && record.host == entry.host && record.target == target
+        })
+    });
+    // Those whose number is given have it, before others take what is free.
+    let (given, free): (Vec<_>, Vec<_>) = document.present.iter().partition(|entry| entry.lun.is_some());
+    for entry in given.into_iter().chain(free) {
+        let target = target_of(entry.target.as_ref());
+        let volume_id = *volumes.get(&entry.volume).ok_or_else(|| volumes::unknown(&entry.volume))?;
+        let was = known(&entry.volume, &entry.host, &target).filter(|record| record.volume_id == volume_id);
+        let request = NewPresentation {
+            volume: entry.volume.clone(),
+            host: entry.host.clone(),
+            target: Some(target.clone()),
+            lun: entry.lun.or(was.map(|record| record.lun)),
+            read_only: entry.read_only,
+            groups: entry.groups.clone(),
+        };
+        let record: PresentationRecord = admit_presentation(next, request, volume_id, target)?;
+        next.presentations.push(record);
+    }
+    // Those that were there keep their place, so that what is the same looks the same.
+    let place = |record: &PresentationRecord| {
+        let is_it = |other: &PresentationRecord| {
+            (&record.volume, &record.host, &record.target) == (&other.volume, &other.host, &other.target)
+        };
+        before.iter().position(is_it).unwrap_or(usize::MAX)
+    };
+    next.presentations.sort_by_key(place);
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! The change to what a document says, whole or not at all; and back to what once was.
+
+use super::access;
+use super::plan::{Makes, Plan, Step, access_steps};
+use super::{Document, VolumeEntry};
+use crate::Control;
+use crate::request::{NewDisk, NewPool, NewPortal, PoolSettings, RemovePortal, Resize, VolumeSettings};
+use crate::state::State;
+use model::{
+    DiskName, Iqn, Name, PortalAddress, Refusal, SessionKind, Span, Subject, SubjectKind, Timestamp, VolumeId,
+    VolumeName, code, event,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How often we look whether initiators are back.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Make the array what a document says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyConfig {
+    /// What it is to be.
+    pub document: Document,
+    /// True when hosts, groups, targets and presentations go that are not in it. Disks, pools and volumes never do.
+    #[serde(default)]
+    pub prune: bool,
+    /// The plan's fingerprint, when the array must be as it was then.
+    #[serde(default)]
+    pub fingerprint: Option<String>,
+    /// Initiators that must be logged in afterwards; who sees what is as before when one is not, in time.
+    #[serde(default)]
+    pub initiators: Vec<Iqn>,
+    /// How long they may take; a minute when absent.
+    #[serde(default)]
+    pub within: Option<Span>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Applied {
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+}
+
+/// Who saw what, once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PastConfig {
+    /// The number of its version.
+    pub version: u64,
+    /// Since when it was so.
+    pub time: Timestamp,
+    /// True for what is now.
+    pub present: bool,
+    /// What would be done to be there again.
+    pub steps: Vec<Step>,
+}
+
+/// What was made, to be taken back in turn.
+enum Made {
+    Disk(DiskName),
+    Pool(Name),
+    Volume(VolumeName),
+    Portal(PortalAddress),
+    VolumeSettings(VolumeName, BTreeMap<String, String>),
+    PoolSettings(Name, BTreeMap<String, String>),
+}
+
+impl Control {
+    /// The array is what the document says. When a part of that is refused, what was made is taken back; only volumes that have
+    /// grown stay so, and the refusal names them.
+    ///
+    /// *Errors*: the document could not be applied, the array is another than it was planned for, or an initiator that was asked for
+    /// has not come back in time.
+    pub async fn apply(&self, request: ApplyConfig) -> Result<Applied, Refusal> {
+        let _alone = self.applying.lock().await;
+        let ApplyConfig { document, prune, fingerprint, initiators, within } = request;
+        let (Plan { steps, fingerprint: present, .. }, makes) = self.plan_makes(&document, prune).await?;
+        if fingerprint.is_some_and(|wanted| wanted != present) {
+            let message = "the array was changed since this was planned";
+            return Err(Refusal::new(code::CHANGED_MEANWHILE, message, "look at blockyard diff again, and apply then"));
+        }
+        if steps.is_empty() {
+            return Ok(Applied { steps });
+        }
+        let before = self.state();
+        let mut made = Vec::new();
+        let done = self.carry_out(&document, makes, prune, &mut made).await;
+        let done = match done {
+            Ok(()) => self.are_back(&initiators, within).await,
+            refused => refused,
+        };
+        if let Err(refusal) = done {
+            return Err(self.take_back(made, &before, refusal).await);
+        }
+        let sentence = format!("a configuration was applied: {} steps", steps.len());
+        self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+        Ok(Applied { steps })
+    }
+
+    async fn carry_out(
+        &self,
+        document: &Document,
+        makes: Makes,
+        prune: bool,
+        made: &mut Vec<Made>,
+    ) -> Result<(), Refusal> {
+        for name in makes.disks {
+            let path = document.disk[&name].path.clone();
+            self.add_disk(NewDisk { path, name: Some(name.clone()), create: None }).await?;
+            made.push(Made::Disk(name));
+        }
+        for name in makes.pools {
+            let groups = document.pool[&name].groups.clone();
+            self.create_pool(NewPool { name: name.clone(), groups, force: false, spares: Vec::new(), spread: false })
+                .await?;
+            made.push(Made::Pool(name));
+        }
+        for name in makes.volumes {
+            let entry: &VolumeEntry = &document.volume[&name];
+            self.create_volume(entry.new_volume(&name)).await?;
+            made.push(Made::Volume(name));
+        }
+        for address in makes.portals {
+            let settings = document.portal[&address].settings.clone();
+            self.add_portal(NewPortal { address, settings }).await?;
+            made.push(Made::Portal(address));
+        }
+        for (name, settings) in makes.volume_settings {
+            let policy = self.volume_report(&name).await?.policy.unwrap_or_default();
+            self.set_volume(&name, VolumeSettings { settings }).await?;
+            made.push(Made::VolumeSettings(name, owned(&policy.settings())));
+        }
+        for (name, settings) in makes.pool_settings {
+            let policy = self.state().pools.get(&name).map(|record| record.policy.clone()).unwrap_or_default();
+            self.set_pool(&name, PoolSettings { settings }).await?;
+            made.push(Made::PoolSettings(name, owned(&policy.settings())));
+        }
+        self.commit_document(document, prune).await?;
+        let mut grown: Vec<String> = Vec::new();
+        for (name, size) in makes.grown {
+            let resized = self.resize_volume(&name, Resize { size }).await;
+            resized.map_err(|refusal| match grown.is_empty() {
+                true => refusal,
+                false => {
+                    let message = format!("{}; {} have grown already, and stay so", refusal.message, grown.join(", "));
+                    Refusal::new(refusal.code, message, refusal.hint)
+                }
+            })?;
+            grown.push(name.to_string());
+        }
+        Ok(())
+    }
+
+    async fn commit_document(&self, document: &Document, prune: bool) -> Result<(), Refusal> {
+        let volumes: BTreeMap<VolumeName, VolumeId> =
+            self.volumes().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
+        let turn = self.turn().await;
+        let next = access::after(&self.state(), document, &volumes, self.settings(), prune)?;
+        self.commit_access(&turn, |state| *state = next).await
+    }
+
+    /// Every one of them is logged in, at the latest after so long.
+    async fn are_back(&self, initiators: &[Iqn], within: Option<Span>) -> Result<(), Refusal> {
+        let until =
+            Instant::now() + within.map_or(Duration::from_secs(60), |span| Duration::from_millis(span.millis()));
+        loop {
+            let sessions = self.sessions().await?;
+            let is_here = |iqn: &&Iqn| {
+                sessions.iter().any(|session| session.kind == SessionKind::Normal && session.initiator == iqn.as_str())
+            };
+            let Some(missing) = initiators.iter().find(|iqn| !is_here(iqn)) else { return Ok(()) };
+            if Instant::now() >= until {
+                let message = format!("initiator {missing} has not come back");
+                let hint = "everything is as it was before; see blockyard host explain, and its own log";
+                return Err(Refusal::new(code::INITIATOR_AWAY, message, hint));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Who sees what is as `before`, and what was made is gone; the refusal, with what could not be taken back.
+    async fn take_back(&self, made: Vec<Made>, before: &State, refusal: Refusal) -> Refusal {
+        let mut left = Vec::new();
+        let turn = self.turn().await;
+        if let Err(failed) = self.commit_access(&turn, |state| state.take_access_of(before)).await {
+            left.push(format!("who sees what: {failed}"));
+        }
+        drop(turn);
+        for made in made.into_iter().rev() {
+            let (what, undone) = match made {
+                Made::Disk(name) => (format!("disk {name}"), self.remove_disk(&name).await),
+                Made::Pool(name) => (format!("pool {name}"), self.destroy_pool(&name).await),
+                Made::Volume(name) => (format!("volume {name}"), self.delete_volume(&name).await),
+                Made::Portal(at) => {
+                    (format!("portal {}", at.0), self.remove_portal(at, RemovePortal { force: true }).await)
+                }
+                Made::VolumeSettings(name, settings) => (
+                    format!("settings of volume {name}"),
+                    self.set_volume(&name, VolumeSettings { settings }).await.map(drop),
+                ),
+                Made::PoolSettings(name, settings) => (
+                    format!("settings of pool {name}"),
+                    self.set_pool(&name, PoolSettings { settings }).await.map(drop),
+                ),
+            };
+            left.extend(undone.err().map(|failed| format!("{what}: {failed}")));
+        }
+        if left.is_empty() {
+            return refusal;
+        }
+        let message = format!("{}, and could not take back {}", refusal.message, left.join("; "));
+        Refusal::new(refusal.code, message, refusal.hint)
+    }
+
+    /// Who saw what, the latest ten and more, the present one first.
+    ///
+    /// *Errors*: the file cannot be read.
+    pub async fn past_configs(&self) -> Result<Vec<PastConfig>, Refusal> {
+        let (state, sessions) = (self.state(), self.sessions().await?);
+        let kept = self.store.configs()?;
+        let past = |(version, time, then): (u64, Timestamp, State)| {
+            let steps = access_steps(&state, &state.with_access_of(&then), &sessions);
+            PastConfig { version, time, present: state.access_part() == then.access_part(), steps }
+        };
+        Ok(kept.into_iter().rev().map(past).collect())
+    }
+
+    /// Hosts, groups, targets, presentations, portals' settings and proofs are as they were in this version, as far as the
+    /// volumes and portals are still there.
+    ///
+    /// *Errors*: it is not kept.
+    pub async fn restore_config(&self, version: u64) -> Result<Applied, Refusal> {
+        let _alone = self.applying.lock().await;
+        let sessions = self.sessions().await?;
+        let volumes: BTreeSet<VolumeId> = self.volumes().await?.into_iter().map(|volume| volume.id).collect();
+        let turn = self.turn().await;
+        let then = self.store.configs()?.into_iter().find(|(number, _, _)| *number == version).map(|(_, _, then)| then);
+        let then = then.ok_or_else(|| {
+            let message = format!("configuration {version} is not kept");
+            Refusal::new(code::CONFIG_UNKNOWN, message, "see blockyard config list")
+        })?;
+        let state = self.state();
+        let mut next = state.with_access_of(&then);
+        next.presentations.retain(|record| volumes.contains(&record.volume_id));
+        let steps = access_steps(&state, &next, &sessions);
+        self.commit_access(&turn, |state| *state = next).await?;
+        drop(turn);
+        let sentence = format!("configuration {version} was restored: {} steps", steps.len());
+        self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+        Ok(Applied { steps })
+    }
+}
+
+fn owned<const N: usize>(settings: &[(&'static str, String); N]) -> BTreeMap<String, String> {
+    settings.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+}
+
+impl State {
+    /// Who sees what, alone.
+    pub(crate) fn access_part(&self) -> Self {
+        Self::default().with_access_of(self).with_portals_of(self)
+    }
+
+    /// This state, where everybody sees what they saw `then`; portals that are not there any more are left out.
+    pub(super) fn with_access_of(&self, then: &Self) -> Self {
+        let mut next = self.clone();
+        next.take_access_of(then);
+        next
+    }
+
+    fn take_access_of(&mut self, then: &Self) {
+        self.auth.clone_from(&then.auth);
+        self.hosts.clone_from(&then.hosts);
+        self.groups.clone_from(&then.groups);
+        self.targets.clone_from(&then.targets);
+        self.presentations.clone_from(&then.presentations);
+        self.portal_groups.clone_from(&then.portal_groups);
+        self.balance = then.balance;
+        for (address, record) in &mut self.portals {
+            record.policy = then.portal_policy(*address);
+        }
+        let set = then.portals.iter().filter(|(_, record)| !record.added);
+        self.portals.extend(set.map(|(address, record)| (*address, *record)));
+        self.portals.retain(|_, record| *record != crate::state::PortalRecord::default());
+    }
+
+    fn with_portals_of(mut self, then: &Self) -> Self {
+        self.portals.clone_from(&then.portals);
+        self
+    }
+}

@@ -1,0 +1,126 @@
+//! What there is, as a document.
+
+use super::document::FORM;
+use super::{
+    ChapEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry, PresentEntry, TargetEntry,
+    VolumeEntry,
+};
+use crate::Control;
+use crate::request::{NewBackend, NewGroup};
+use crate::state::{ChapRecord, HostRecord, PresentationRecord, State};
+use model::{
+    Backend, GroupReport, PoolPolicy, PoolReport, PortalAddress, PortalPolicy, Provision, Refusal, VolumePolicy,
+    VolumeReport,
+};
+use std::collections::BTreeMap;
+
+impl Control {
+    /// The array as it is, without secrets. Applied to it, it changes nothing.
+    ///
+    /// *Errors*: the data plane is gone.
+    pub async fn export(&self) -> Result<Document, Refusal> {
+        let state = self.state();
+        let mut document = of_state(&state);
+        let pools = self.pools().await?;
+        document.pool = pools.iter().map(|pool| (pool.name.clone(), pool_entry(pool, &state))).collect();
+        document.volume = self.volumes().await?.iter().map(|v| (v.name.clone(), volume_entry(v))).collect();
+        let portal = |address| (PortalAddress(address), portal_entry(state.portal_policy(address)));
+        document.portal = self.portals().iter().map(|known| portal(known.address)).collect();
+        Ok(document)
+    }
+}
+
+/// What the state itself knows: everything but pools, volumes, and portals for which nothing is set.
+pub(super) fn of_state(state: &State) -> Document {
+    let disk = state.disks.iter().map(|(name, disk)| (name.clone(), DiskEntry { path: disk.path.clone() }));
+    let group = |hosts: &std::collections::BTreeSet<_>| GroupEntry { hosts: hosts.iter().cloned().collect() };
+    Document {
+        schema: FORM,
+        disk: disk.collect(),
+        target: state.targets.iter().map(|(n, t)| (n.clone(), TargetEntry { iqn: Some(t.iqn.clone()) })).collect(),
+        host: state.hosts.iter().map(|(name, host)| (name.clone(), host_entry(host))).collect(),
+        group: state.groups.iter().map(|(name, hosts)| (name.clone(), group(hosts))).collect(),
+        present: state.presentations.iter().map(present_entry).collect(),
+        portal: state.portals.iter().map(|(at, record)| (PortalAddress(*at), portal_entry(record.policy))).collect(),
+        balance: Some(state.balance),
+        ..Document::default()
+    }
+}
+
+fn host_entry(host: &HostRecord) -> HostEntry {
+    let chap = |record: &Option<ChapRecord>| {
+        record.as_ref().map(|record| ChapEntry {
+            user: Some(record.user.clone()),
+            demand: record.demand,
+            ..ChapEntry::default()
+        })
+    };
+    HostEntry {
+        any: host.any,
+        initiators: host.initiators.clone(),
+        networks: host.networks.clone(),
+        chap: chap(&host.proof.chap),
+        mutual_chap: chap(&host.proof.mutual_chap),
+    }
+}
+
+fn present_entry(record: &PresentationRecord) -> PresentEntry {
+    PresentEntry {
+        volume: record.volume.clone(),
+        host: record.host.clone(),
+        target: Some(record.target.clone()),
+        lun: Some(record.lun),
+        groups: record.groups.clone(),
+        read_only: record.read_only,
+    }
+}
+
+fn portal_entry(policy: PortalPolicy) -> PortalEntry {
+    PortalEntry { settings: different(&policy.settings(), &PortalPolicy::default().settings()) }
+}
+
+fn pool_entry(pool: &PoolReport, state: &State) -> PoolEntry {
+    let group = |group: &GroupReport| NewGroup {
+        level: group.level,
+        chunk: Some(group.chunk),
+        no_integrity: !group.integrity,
+        disks: group.members.iter().filter_map(|member| member.disk.clone()).collect(),
+    };
+    let policy = state.pools.get(&pool.name).map(|record| record.policy.clone()).unwrap_or_default();
+    PoolEntry {
+        groups: pool.groups.iter().map(group).collect(),
+        settings: different(&policy.settings(), &PoolPolicy::default().settings()),
+    }
+}
+
+fn volume_entry(volume: &VolumeReport) -> VolumeEntry {
+    let settings = volume.policy.unwrap_or_default().settings();
+    let entry = VolumeEntry {
+        size: Some(volume.size),
+        block_bytes: Some(volume.block_bytes).filter(|&bytes| bytes != 512),
+        settings: different(&settings, &VolumePolicy::default().settings()),
+        ..VolumeEntry::default()
+    };
+    match volume.backend.clone() {
+        Backend::Pool { stripe_unit, provision, granule, zero_detection, encrypted } => VolumeEntry {
+            stripe_unit,
+            provision: Some(provision).filter(|&provision| provision == Provision::Thin),
+            granule,
+            zero_detection,
+            encrypted,
+            ..entry
+        },
+        Backend::File { path } => VolumeEntry { backend: Some(NewBackend::File { path }), ..entry },
+        Backend::Ram => VolumeEntry { backend: Some(NewBackend::Ram {}), ..entry },
+        Backend::Null => VolumeEntry { backend: Some(NewBackend::Null {}), ..entry },
+    }
+}
+
+/// The settings that are not what they are when nobody sets them.
+fn different<const N: usize>(
+    settings: &[(&'static str, String); N],
+    usual: &[(&'static str, String); N],
+) -> BTreeMap<String, String> {
+    let set = settings.iter().zip(usual).filter(|(is, was)| is != was);
+    set.map(|((key, value), _)| ((*key).to_owned(), value.clone())).collect()
+}

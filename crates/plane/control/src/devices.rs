@@ -1,0 +1,179 @@
+//! Block devices that the machine has and the array does not know: which they are, what is on them, and whether one is free to take.
+//!
+//! The kernel says what is there and who uses it; the data plane looks into those that nobody uses, exclusively and without writing.
+//! What is not surely free is not offered.
+
+mod machine;
+
+pub(crate) use machine::Machine;
+
+use crate::change::disks::admit_path;
+use crate::change::medium::Medium;
+use crate::{Control, Engine};
+use machine::Found;
+use model::{BlockDeviceReport, BlockDeviceState, Label, Order, Refusal, Size, code};
+use std::path::Path;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long a device may take to tell what is on it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The smallest disk that a pool can use.
+const SIZE_MIN: Size = Size::mib(64);
+
+/// Why a device is not free, and how to call that.
+type Judged = (BlockDeviceState, Option<String>);
+
+impl Control {
+    /// Every block device of the machine that is neither a disk nor a volume of this array.
+    ///
+    /// *Errors*: the machine does not say what it has. A device that cannot be looked into is told as such.
+    pub async fn block_devices(&self) -> Result<Vec<BlockDeviceReport>, Refusal> {
+        let machine = self.machine.clone();
+        let found = tokio::task::spawn_blocking(move || machine.devices()).await;
+        let found = found.map_err(|error| unreadable(&error.to_string()))?;
+        let found = found.map_err(|error| unreadable(&error.to_string()))?;
+        let mut looks = JoinSet::new();
+        for (place, device) in self.told_of_ours(found).into_iter().enumerate() {
+            let engine = self.engine.clone();
+            looks.spawn(async move { (place, look_into(&engine, device).await) });
+        }
+        let mut reports = looks.join_all().await;
+        reports.sort_by_key(|(place, _)| *place);
+        Ok(reports.into_iter().map(|(_, report)| report).collect())
+    }
+
+    /// Admits the path of a device that is offered as free, by a name that only the system gives.
+    ///
+    /// *Errors*: it is another path, whatever is there: those are for admins.
+    pub async fn admit_offered(&self, path: &str) -> Result<(), Refusal> {
+        let path = admit_path(path)?;
+        let refused = |why: String| {
+            let hint = "choose one that blockyard disk find shows as free, or ask an admin";
+            Refusal::new(code::FORBIDDEN, format!("{why}, and only an admin takes another path"), hint)
+        };
+        let no_offer = || refused(format!("{} is none of the disks that are offered", path.display()));
+        if !self.machine.names(&path) {
+            return Err(no_offer());
+        }
+        let medium = Medium::at(&path).ok_or_else(no_offer)?;
+        let offered = self.block_devices().await?;
+        let device = offered.iter().find(|device| Medium::at(&device.device) == Some(medium)).ok_or_else(no_offer)?;
+        match &device.reason {
+            None => Ok(()),
+            Some(reason) => Err(refused(format!("{} is not free: {reason}", path.display()))),
+        }
+    }
+
+    /// Those that are not ours; one of which a part is ours is in use.
+    fn told_of_ours(&self, found: Vec<Found>) -> Vec<Found> {
+        let state = self.state();
+        let disks = state.disks.iter().map(|(name, record)| (format!("disk {name}"), record.path.clone()));
+        let backed = state.volumes.iter().filter_map(|(name, record)| match &record.backend {
+            model::Backend::File { path } => Some((format!("volume {name}"), path.clone())),
+            _ => None,
+        });
+        let ours: Vec<(String, Medium)> =
+            disks.chain(backed).filter_map(|(name, path)| Some((name, Medium::at(path)?))).collect();
+        let known = |path: &Path| {
+            let medium = Medium::at(path)?;
+            ours.iter().find(|(_, other)| *other == medium).map(|(name, _)| name.clone())
+        };
+        let told = found.into_iter().filter(|device| known(&device.device).is_none()).map(|mut device| {
+            let parts = device.parts.iter().filter_map(|part| Some((part, known(part)?)));
+            let uses: Vec<String> =
+                parts.map(|(part, name)| format!("its partition {} is {name} of this array", part.display())).collect();
+            device.uses.extend(uses);
+            if let Some(name) = device.whole.as_deref().and_then(known) {
+                device.uses.push(format!("it is a partition of {name} of this array"));
+            }
+            device
+        });
+        told.collect()
+    }
+}
+
+/// The device, with what is on it where nobody uses it.
+async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
+    let path = device.stable_path.as_ref().unwrap_or(&device.device).to_string_lossy().into_owned();
+    let kernel = device.device.to_string_lossy().into_owned();
+    let mut identity = device.identity.clone();
+    let mut label = device.signature.clone().map(|what| Label::Foreign { what });
+    let judged = if device.uses.is_empty() {
+        let order = Order::InspectDisk { path: kernel.clone() };
+        match timeout(PATIENCE, engine.disk(order)).await {
+            Ok(Ok(seen)) => {
+                let inside = seen.identity;
+                identity.serial = inside.serial.or(identity.serial);
+                identity.model = inside.model.or(identity.model);
+                identity.wwn = inside.wwn.or(identity.wwn);
+                (identity.enclosure, identity.slot, identity.has_light) =
+                    (inside.enclosure, inside.slot, inside.has_light);
+                if seen.label != Label::None || label.is_none() {
+                    label = Some(seen.label);
+                }
+                judge(&device, label.as_ref())
+            }
+            Ok(Err(refusal)) if refusal.code == code::DISK_IN_USE => {
+                (BlockDeviceState::InUse, Some("something else on this machine holds it".to_owned()))
+            }
+            Ok(Err(refusal)) => (BlockDeviceState::Unknown, Some(format!("{}; {}", refusal.message, refusal.hint))),
+            Err(_) => (BlockDeviceState::Unknown, Some(format!("it says nothing in {} s", PATIENCE.as_secs()))),
+        }
+    } else {
+        (BlockDeviceState::InUse, Some(device.uses.join("; ")))
+    };
+    let (state, reason) = judged;
+    let (size, transport) = (device.size, device.transport);
+    BlockDeviceReport { path, device: kernel, size, identity, transport, label, state, reason }
+}
+
+/// How a device is that nobody uses and that was looked into.
+fn judge(device: &Found, label: Option<&Label>) -> Judged {
+    match label {
+        Some(Label::Ours { pool_name, .. }) => {
+            let reason = format!(
+                "it is a member of pool {pool_name}, which this array does not know: add all of its disks, then blockyard pool import {pool_name}"
+            );
+            return (BlockDeviceState::Member, Some(reason));
+        }
+        Some(Label::Damaged) => {
+            let reason = "a pool was on it, and its label is not whole";
+            return (BlockDeviceState::Holding, Some(reason.to_owned()));
+        }
+        Some(Label::Foreign { what }) => return (BlockDeviceState::Holding, Some(format!("it holds {what}"))),
+        Some(Label::None) | None => {}
+    }
+    if !device.parts.is_empty() {
+        let count = device.parts.len();
+        let reason = if count == 1 { "it has a partition".to_owned() } else { format!("it has {count} partitions") };
+        return (BlockDeviceState::Holding, Some(reason));
+    }
+    match unsuited(device) {
+        Some(reason) => (BlockDeviceState::Unsuitable, Some(reason)),
+        None => (BlockDeviceState::Free, None),
+    }
+}
+
+/// Why it is no disk to build on, where it is none.
+fn unsuited(device: &Found) -> Option<String> {
+    if let Some(whole) = &device.whole {
+        return Some(format!("it is a partition of {}, whose others may matter", whole.display()));
+    }
+    if let Some(of) = &device.made_of {
+        return Some(format!("it is {of}, and what uses it may not say so"));
+    }
+    if device.is_read_only {
+        return Some("it cannot be written".to_owned());
+    }
+    (device.size < SIZE_MIN).then(|| format!("it is smaller than {SIZE_MIN}"))
+}
+
+fn unreadable(why: &str) -> Refusal {
+    let hint = "give the path of a disk by hand: blockyard disk add PATH";
+    Refusal::new(code::IO_FAILED, format!("the machine does not say which block devices it has: {why}"), hint)
+}
+
+#[cfg(test)]
+mod tests;

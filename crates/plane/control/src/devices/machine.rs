@@ -1,0 +1,329 @@
+//! What the kernel and udev say of block devices.
+//!
+//! *Source*: Linux, Documentation/ABI/stable/sysfs-block; proc(5), "mountinfo" and "swaps"; udev's database below `/run/udev/data`.
+
+use model::{DiskIdentity, Size, Transport};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Most devices that are told of; a machine with more has something gone wrong.
+const DEVICES_MAX: usize = 4096;
+/// Kinds of links in `/dev/disk/by-id`, the best for people first.
+const LINKS: [&str; 6] = ["ata-", "nvme-", "scsi-", "virtio-", "usb-", "wwn-"];
+/// What is never a disk: memory, floppies, optical drives, boot areas of flash.
+const NO_DISKS: [&str; 5] = ["ram", "zram", "fd", "sr", "mtdblock"];
+/// Bytes of the unit in which sysfs tells sizes, whatever the device's blocks are.
+const SECTOR_BYTES: u64 = 512;
+
+/// Where the machine says what it has: below `/`, or elsewhere in tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    root: PathBuf,
+}
+
+/// One block device, as the kernel and udev tell it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// What the kernel calls it, as a path.
+    pub device: PathBuf,
+    /// A path that stays.
+    pub stable_path: Option<PathBuf>,
+    pub size: Size,
+    pub identity: DiskIdentity,
+    pub transport: Option<Transport>,
+    pub is_read_only: bool,
+    /// What udev has seen on it.
+    pub signature: Option<String>,
+    /// Who uses it or a part of it, in words.
+    pub uses: Vec<String>,
+    /// Its partitions.
+    pub parts: Vec<PathBuf>,
+    /// The disk that it is a partition of.
+    pub whole: Option<PathBuf>,
+    /// What has made it of other devices, in words.
+    pub made_of: Option<String>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { root: "/".into() }
+    }
+}
+
+impl Machine {
+    /// A machine that is laid out below `root`.
+    #[cfg(test)]
+    pub(crate) fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// All block devices that could be disks, whole disks before their partitions.
+    ///
+    /// *Errors*: the kernel does not list them.
+    pub(super) fn devices(&self) -> io::Result<Vec<Found>> {
+        let mut names = fs::read_dir(self.path("sys/block"))?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| !is_no_disk(name))
+            .collect::<Vec<_>>();
+        names.sort();
+        let used = Used::of(self);
+        let links = self.links();
+        let mut all = Vec::new();
+        for name in names.into_iter().take(DEVICES_MAX) {
+            let folder = self.path("sys/block").join(&name);
+            // The paths of a device that the kernel itself reaches over several.
+            if text(&folder.join("hidden")).is_some_and(|hidden| hidden == "1") {
+                continue;
+            }
+            let mut whole = self.device(&name, &folder, &links);
+            whole.uses = used.of_device(&folder, &whole.device);
+            let parts: Vec<Found> = partitions(&folder)
+                .into_iter()
+                .map(|(part, number)| {
+                    let folder = folder.join(&part);
+                    let mut found = self.device(&part, &folder, &links);
+                    found.uses = used.of_device(&folder, &found.device);
+                    found.identity = DiskIdentity { partition: Some(number), ..whole.identity.clone() };
+                    (found.transport, found.whole) = (whole.transport, Some(whole.device.clone()));
+                    found
+                })
+                .collect();
+            let of_parts = parts.iter().flat_map(|part| {
+                part.uses.iter().map(move |what| format!("its partition {}: {what}", part.device.display()))
+            });
+            whole.uses.extend(of_parts);
+            whole.parts = parts.iter().map(|part| part.device.clone()).collect();
+            all.push(whole);
+            all.extend(parts);
+        }
+        // A reader without a card, a loop device without a file.
+        all.retain(|device| device.size > Size::ZERO);
+        Ok(all)
+    }
+
+    /// True for a path that only the system gives to devices.
+    pub(super) fn names(&self, path: &Path) -> bool {
+        let Some(parent) = path.parent() else { return false };
+        let dev = self.path("dev");
+        let is_by = parent.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("by-"));
+        parent == dev || parent == dev.join("mapper") || (is_by && parent.parent() == Some(&dev.join("disk")))
+    }
+
+    fn device(&self, name: &str, folder: &Path, links: &BTreeMap<PathBuf, PathBuf>) -> Found {
+        // A slash in a kernel's name stands as an exclamation mark in sysfs.
+        let device = self.path("dev").join(name.replace('!', "/"));
+        let number = text(&folder.join("dev")).unwrap_or_default();
+        let asked = Asked::of(&self.path("run/udev/data").join(format!("b{number}")));
+        let own =
+            |attribute: &str| text(&folder.join("device").join(attribute)).or_else(|| text(&folder.join(attribute)));
+        let sectors: u64 = text(&folder.join("size")).and_then(|sectors| sectors.parse().ok()).unwrap_or(0);
+        let dm = text(&folder.join("dm/uuid"));
+        let is_multipath = dm.as_ref().is_some_and(|id| id.starts_with("mpath-"));
+        let made_of = match (&dm, folder.join("md").exists()) {
+            (Some(_), _) if is_multipath => None,
+            (Some(id), _) if id.starts_with("LVM-") => Some("a logical volume of LVM".to_owned()),
+            (Some(id), _) if id.starts_with("CRYPT-") => Some("an encrypted volume that is open".to_owned()),
+            (Some(_), _) => Some("made by the device mapper".to_owned()),
+            (None, true) => Some("an array of Linux md".to_owned()),
+            (None, false) => None,
+        };
+        let real = fs::canonicalize(&device).unwrap_or_else(|_| device.clone());
+        Found {
+            stable_path: links.get(&real).cloned(),
+            size: Size::new(sectors.saturating_mul(SECTOR_BYTES)),
+            identity: DiskIdentity {
+                serial: asked.value("ID_SERIAL_SHORT").or_else(|| own("serial")),
+                model: asked.value("ID_MODEL").map(|model| model.replace('_', " ")).or_else(|| own("model")),
+                wwn: asked.value("ID_WWN_WITH_EXTENSION").or_else(|| own("wwid")),
+                rotational: text(&folder.join("queue/rotational")).map(|value| value == "1"),
+                ..DiskIdentity::default()
+            },
+            transport: if is_multipath { Some(Transport::Multipath) } else { transport(name, folder) },
+            is_read_only: text(&folder.join("ro")).is_some_and(|value| value == "1"),
+            signature: asked.signature(),
+            uses: Vec::new(),
+            parts: Vec::new(),
+            whole: None,
+            made_of,
+            device,
+        }
+    }
+
+    /// The best link for people to each device.
+    fn links(&self) -> BTreeMap<PathBuf, PathBuf> {
+        let entries = fs::read_dir(self.path("dev/disk/by-id")).into_iter().flatten().filter_map(Result::ok);
+        let mut links: Vec<(usize, PathBuf)> = entries
+            .map(|entry| {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                (LINKS.iter().position(|kind| name.starts_with(kind)).unwrap_or(LINKS.len()), entry.path())
+            })
+            .collect();
+        links.sort();
+        let mut best = BTreeMap::new();
+        for (_, link) in links {
+            if let Ok(device) = fs::canonicalize(&link) {
+                best.entry(device).or_insert(link);
+            }
+        }
+        best
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+/// What the machine uses devices for.
+struct Used {
+    /// Where something is mounted: the device's number, its path, the place.
+    mounts: Vec<(String, PathBuf, String)>,
+    swaps: Vec<PathBuf>,
+}
+
+impl Used {
+    fn of(machine: &Machine) -> Self {
+        let mounts = fs::read_to_string(machine.path("proc/self/mountinfo")).unwrap_or_default();
+        let swaps = fs::read_to_string(machine.path("proc/swaps")).unwrap_or_default();
+        Self {
+            mounts: mounts.lines().filter_map(|line| mount(machine, line)).collect(),
+            swaps: swaps
+                .lines()
+                .skip(1)
+                .filter_map(|line| Some(real(machine, line.split_whitespace().next()?)))
+                .collect(),
+        }
+    }
+
+    /// Who uses the device itself.
+    fn of_device(&self, folder: &Path, device: &Path) -> Vec<String> {
+        let number = text(&folder.join("dev")).unwrap_or_default();
+        let real = fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
+        let mut places: Vec<&str> = self
+            .mounts
+            .iter()
+            .filter(|(of, source, _)| *of == number || *source == real)
+            .map(|(_, _, place)| place.as_str())
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        let mut uses = Vec::new();
+        if let Some(first) = places.first() {
+            let more = match places.len() - 1 {
+                0 => String::new(),
+                1 => " and one place more".to_owned(),
+                more => format!(" and {more} places more"),
+            };
+            uses.push(format!("it is mounted at {first}{more}"));
+        }
+        if self.swaps.contains(&real) {
+            uses.push("it is swap space".to_owned());
+        }
+        let holders = fs::read_dir(folder.join("holders")).into_iter().flatten().filter_map(Result::ok);
+        let mut holders: Vec<String> = holders
+            .map(|holder| {
+                let name = holder.file_name().to_string_lossy().into_owned();
+                text(&holder.path().join("dm/name")).unwrap_or(name)
+            })
+            .collect();
+        holders.sort();
+        if !holders.is_empty() {
+            uses.push(format!("{} is made of it", holders.join(", ")));
+        }
+        uses
+    }
+}
+
+/// The number of the device, its path, and the place of one line.
+fn mount(machine: &Machine, line: &str) -> Option<(String, PathBuf, String)> {
+    let (own, told) = line.split_once(" - ")?;
+    let mut own = own.split(' ').skip(2);
+    let (number, place) = (own.next()?, own.nth(1)?);
+    let source = told.split(' ').nth(1)?;
+    Some((number.to_owned(), real(machine, &unescaped(source)), unescaped(place)))
+}
+
+/// Spaces and their like stand as octal numbers in these tables.
+fn unescaped(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(text.to_owned(), |text, (number, is)| text.replace(number, is))
+}
+
+fn real(machine: &Machine, path: &str) -> PathBuf {
+    let path = machine.root.join(path.trim_start_matches('/'));
+    fs::canonicalize(&path).unwrap_or(path)
+}
+
+/// What udev has asked a device for.
+struct Asked(String);
+
+impl Asked {
+    fn of(file: &Path) -> Self {
+        Self(fs::read_to_string(file).unwrap_or_default())
+    }
+
+    fn value(&self, key: &str) -> Option<String> {
+        let of = |line: &str| Some(line.strip_prefix("E:")?.strip_prefix(key)?.strip_prefix('=')?.trim().to_owned());
+        self.0.lines().find_map(of).filter(|value| !value.is_empty())
+    }
+
+    /// What is on it.
+    fn signature(&self) -> Option<String> {
+        if let Some(kind) = self.value("ID_FS_TYPE") {
+            let usage = match self.value("ID_FS_USAGE").as_deref() {
+                Some("filesystem") => "a file system",
+                Some("raid") => "a member of a RAID or of LVM",
+                Some("crypto") => "an encrypted volume",
+                _ => "a label",
+            };
+            return Some(format!("{usage} ({kind})"));
+        }
+        self.value("ID_PART_TABLE_TYPE").map(|kind| format!("a partition table ({})", kind.to_uppercase()))
+    }
+}
+
+fn is_no_disk(name: &str) -> bool {
+    let is = |kind: &&str| name.strip_prefix(*kind).is_some_and(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
+    NO_DISKS.iter().any(is) || (name.starts_with("mmcblk") && name.contains("boot"))
+}
+
+/// The partitions of the disk with this folder: names and numbers, in their order.
+fn partitions(folder: &Path) -> Vec<(String, u32)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let mut parts: Vec<(String, u32)> = entries
+        .filter_map(|entry| {
+            let number = text(&entry.path().join("partition"))?.parse().ok()?;
+            Some((entry.file_name().into_string().ok()?, number))
+        })
+        .collect();
+    parts.sort_by_key(|(_, number)| *number);
+    parts
+}
+
+/// By what the kernel reaches it: its folder lies below that of its bus.
+fn transport(name: &str, folder: &Path) -> Option<Transport> {
+    let path = fs::canonicalize(folder).ok()?;
+    let path = path.to_string_lossy();
+    let ways = [
+        ("/usb", Transport::Usb),
+        ("/session", Transport::Iscsi),
+        ("/rport-", Transport::FibreChannel),
+        ("/end_device-", Transport::Sas),
+        ("/ata", Transport::Sata),
+        ("/nvme", Transport::Nvme),
+        ("/virtio", Transport::Virtio),
+        ("/mmc", Transport::Mmc),
+    ];
+    let by_path = ways.iter().find(|(part, _)| path.contains(part)).map(|(_, transport)| *transport);
+    if name.starts_with("loop") { Some(Transport::Loop) } else { by_path }
+}
+
+/// The content of an attribute, when it says something.
+fn text(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}

@@ -1,0 +1,139 @@
+//! What real disks say of their health: SMART, by smartmontools' `smartctl`, once an hour and one disk after the other.
+//!
+//! Without that program, and of files, nothing is known. A disk that sleeps is not woken.
+
+mod smart;
+
+use crate::Control;
+use crate::steward::now;
+use model::{DiskHealth, DiskName, Refusal, Subject, event};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+/// How often disks are asked.
+const ROUND: Duration = Duration::from_secs(3600);
+/// How long after the start they are asked first: there is enough to do then.
+const FIRST: Duration = Duration::from_secs(20);
+/// How long a disk may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The most that is read of an answer.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// What is known of the health of disks.
+#[derive(Default)]
+pub(crate) struct Health(Mutex<BTreeMap<DiskName, DiskHealth>>);
+
+impl Health {
+    pub(crate) fn of(&self, disk: &DiskName) -> Option<DiskHealth> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
+    }
+}
+
+impl Control {
+    /// Asks disks for their health until the daemon stops.
+    pub async fn watch_health(self: Arc<Self>) {
+        let mut stopping = self.stopping.subscribe();
+        let mut wait = FIRST;
+        loop {
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = crate::control::stopped(&mut stopping) => return,
+            }
+            wait = ROUND;
+            self.look_at_health(&program()).await;
+        }
+    }
+
+    /// Every disk that is there was asked, and what is worse than before is an event.
+    pub(crate) async fn look_at_health(&self, program: &Path) {
+        let disks: Vec<(DiskName, PathBuf)> =
+            self.state().disks.iter().map(|(name, record)| (name.clone(), PathBuf::from(&record.path))).collect();
+        for (name, path) in disks {
+            let Some(device) = device_of(&path) else { continue };
+            match ask(program, &device).await {
+                Ok(Some(health)) => self.note_health(name, health),
+                Ok(None) => {}
+                Err(refusal) => tracing::info!(disk = %name, %refusal, "the health of a disk is not known"),
+            }
+        }
+    }
+
+    fn note_health(&self, name: DiskName, health: DiskHealth) {
+        let mut known = self.health.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.insert(name.clone(), health.clone());
+        drop(known);
+        let news: Vec<String> = match before {
+            Some(before) => {
+                let old = before.complaints();
+                health.complaints().into_iter().filter(|complaint| !old.contains(complaint)).collect()
+            }
+            None => health.complaints(),
+        };
+        if news.is_empty() {
+            return;
+        }
+        let (code, advice) = if health.is_failing() {
+            (event::DISK_FAILING, "replace it before it fails")
+        } else {
+            (event::DISK_WEARS, "have a spare ready")
+        };
+        self.raise(code, Subject::disk(&name), format!("disk {name}: {}; {advice}", news.join(", ")));
+    }
+}
+
+/// Where `smartctl` is; it is often not in the path of those who are not root.
+fn program() -> PathBuf {
+    let places = ["/usr/sbin/smartctl", "/usr/bin/smartctl", "/usr/local/sbin/smartctl"];
+    places.iter().map(PathBuf::from).find(|place| place.exists()).unwrap_or_else(|| "smartctl".into())
+}
+
+/// The whole device behind a path; none of a file, or where nothing is.
+fn device_of(path: &Path) -> Option<PathBuf> {
+    if !fs::metadata(path).ok()?.file_type().is_block_device() {
+        return None;
+    }
+    let device = fs::canonicalize(path).ok()?;
+    let entry = fs::canonicalize(Path::new("/sys/class/block").join(device.file_name()?)).ok()?;
+    let whole = if entry.join("partition").exists() { entry.parent()?.file_name()? } else { entry.file_name()? };
+    Some(Path::new("/dev").join(whole))
+}
+
+/// What the disk says; none where the program is not installed, or the disk sleeps.
+///
+/// *Errors*: the program fails or says what cannot be understood.
+async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusal> {
+    let asked: [OsString; 4] = ["--json".into(), "--nocheck=standby".into(), "--all".into(), device.into()];
+    let mut command = Command::new(program);
+    command.args(asked).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let failed = |why: String| Refusal::new(model::code::IO_FAILED, why, "run smartctl by hand to see why");
+    let output = match timeout(PATIENCE, command.output()).await {
+        Err(_) => return Err(failed(format!("{} does not answer in time", device.display()))),
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Ok(Err(error)) => return Err(failed(format!("smartctl cannot be started: {error}"))),
+        Ok(Ok(output)) => output,
+    };
+    if output.stdout.len() > ANSWER_BYTES_MAX {
+        return Err(failed(format!("smartctl says more than {ANSWER_BYTES_MAX} bytes of {}", device.display())));
+    }
+    if !could_ask(output.status) {
+        return if smart::is_asleep(&output.stdout) { Ok(None) } else { Err(failed(smart::why(&output.stdout))) };
+    }
+    smart::parse(&output.stdout, now()).map(Some).map_err(failed)
+}
+
+/// The two lowest bits say that the question was wrong or the device could not be opened; the others are about the disk.
+/// *Source*: smartctl(8), "EXIT STATUS".
+fn could_ask(status: ExitStatus) -> bool {
+    status.code().is_some_and(|code| code & 3 == 0)
+}
+
+#[cfg(test)]
+mod tests;

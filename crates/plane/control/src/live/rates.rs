@@ -1,0 +1,339 @@
+//! The difference of two looks, as rates.
+
+use super::cause::{Cause, cause};
+use model::histogram::ROWS;
+use model::{
+    Activity, CacheReport, DiskCounters, DiskName, Histogram, Name, PoolReport, SessionActivity, Timestamp, Took,
+    VolumeActivity, VolumeCounters, VolumeName, VolumePolicy,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What has happened between two looks. What stood still is not in the lists.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Moment {
+    /// When the later look was.
+    pub time: Timestamp,
+    /// How long after the earlier one.
+    pub span_ms: u64,
+    /// What hosts did with all volumes.
+    pub total: Rates,
+    /// What hosts did, by volume; the slowest first.
+    pub volumes: Vec<VolumeRates>,
+    /// What was done, by host; the busiest first.
+    pub hosts: Vec<HostRates>,
+    /// What was done, by session; the busiest first.
+    pub sessions: Vec<SessionRates>,
+    /// What went through each portal.
+    pub portals: Vec<PortalRates>,
+    /// What disks did; the slowest first.
+    pub disks: Vec<DiskRates>,
+}
+
+/// How much of one thing was done in a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rates {
+    /// Commands that read, each second.
+    pub reads: f64,
+    /// Commands that wrote, each second.
+    pub writes: f64,
+    /// Other commands, each second.
+    pub others: f64,
+    /// Bytes read, each second.
+    pub read_bytes: f64,
+    /// Bytes written, each second.
+    pub written_bytes: f64,
+    /// Half of the commands took no longer; microseconds.
+    pub p50_us: u64,
+    /// 99 of 100 took no longer; microseconds.
+    pub p99_us: u64,
+    /// 999 of 1000 took no longer; microseconds.
+    pub p999_us: u64,
+    /// How many commands took less than 8 µs, from there less than 16 µs, and so on, each doubling by itself: a column of a heat map.
+    pub rows: [u64; ROWS],
+}
+
+/// What hosts did with a volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VolumeRates {
+    /// Which.
+    pub volume: VolumeName,
+    /// How much.
+    #[serde(flatten)]
+    pub rates: Rates,
+    /// Commands that failed by a medium or hardware error.
+    pub errors: u64,
+    /// What the cache did, where it lies in a pool.
+    pub cache: Option<CacheRates>,
+    /// What most of the time goes into, where that can be told.
+    pub cause: Option<Cause>,
+}
+
+/// What the cache did for a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheRates {
+    /// Bytes that readers found in memory, each second.
+    pub hits: f64,
+    /// Bytes that readers waited for, each second.
+    pub misses: f64,
+}
+
+/// What a host did, in all of its sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostRates {
+    /// Which; none for initiators that no host names.
+    pub host: Option<Name>,
+    /// How much, and how long it took as its connections saw it.
+    #[serde(flatten)]
+    pub rates: Rates,
+    /// In how many sessions.
+    pub sessions: u32,
+}
+
+/// What was done in a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionRates {
+    /// Which: its TSIH.
+    pub id: u32,
+    /// The initiator's iSCSI name.
+    pub initiator: String,
+    /// The host that it is.
+    pub host: Option<Name>,
+    /// The portal that it reached.
+    pub portal: SocketAddr,
+    /// How much.
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// What went through a portal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PortalRates {
+    /// Which.
+    pub portal: SocketAddr,
+    /// Bytes read through it, each second.
+    pub read_bytes: f64,
+    /// Bytes written through it, each second.
+    pub written_bytes: f64,
+    /// Commands through it, each second.
+    pub commands: f64,
+    /// Sessions that live on it, also those that are silent.
+    pub sessions: u32,
+}
+
+/// What a disk did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DiskRates {
+    /// Which.
+    pub disk: DiskName,
+    /// Reads, each second.
+    pub reads: f64,
+    /// Writes, each second.
+    pub writes: f64,
+    /// Bytes read, each second.
+    pub read_bytes: f64,
+    /// Bytes written, each second.
+    pub written_bytes: f64,
+    /// How long an operation took on average; microseconds.
+    pub mean_us: f64,
+    /// In how much of the time at least one was under way, of one.
+    pub busy: f64,
+    /// How many were under way on average while there was one.
+    pub depth: f64,
+    /// Operations that failed.
+    pub errors: u64,
+}
+
+impl Moment {
+    /// What was done after the first activity, up to the second, which is `span` later; `pools` are as they were then.
+    #[must_use]
+    pub fn between(
+        time: Timestamp,
+        span: Duration,
+        (before, now): (&Activity, &Activity),
+        pools: &[PoolReport],
+    ) -> Self {
+        let each = Each(span.as_secs_f64().max(1e-3));
+        let volumes_before = by(&before.volumes, |volume| volume.id);
+        let mut took = Histogram::default();
+        let mut total = Rates::default();
+        let mut volumes: Vec<VolumeRates> = Vec::new();
+        for volume in &now.volumes {
+            let since =
+                volume.took.since(&volumes_before.get(&volume.id).map_or_else(Took::default, |v| v.took.clone()));
+            let rates = each.volume(volume, volumes_before.get(&volume.id).copied(), since, &mut took, &mut total);
+            volumes.extend(rates);
+        }
+        total.spread_over(&took);
+        let (sessions, hosts) = each.sessions(before, now);
+        let disks_before: BTreeMap<&DiskName, DiskCounters> =
+            before.disks.iter().map(|(name, all)| (name, *all)).collect();
+        let disk = |(name, all): &(DiskName, DiskCounters)| each.disk(name, all, disks_before.get(name));
+        let mut disks: Vec<DiskRates> = now.disks.iter().filter_map(disk).collect();
+        disks.sort_by(|a, b| b.mean_us.total_cmp(&a.mean_us));
+        volumes.sort_by_key(|volume| std::cmp::Reverse(volume.rates.p99_us));
+        let policies: BTreeMap<&VolumeName, &VolumePolicy> =
+            now.volumes.iter().map(|volume| (&volume.name, &volume.policy)).collect();
+        for volume in &mut volumes {
+            let pool = pools.iter().find(|pool| volume.volume.pool() == Some(&pool.name));
+            volume.cause = policies.get(&volume.volume).and_then(|policy| cause(&volume.rates, policy, pool, &disks));
+        }
+        let portals = portals(now, &sessions);
+        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self { time, span_ms, total, volumes, hosts, sessions, portals, disks }
+    }
+}
+
+impl Rates {
+    /// Commands of all kinds, each second.
+    #[must_use]
+    pub fn commands(&self) -> f64 {
+        self.reads + self.writes + self.others
+    }
+
+    fn spread_over(&mut self, took: &Histogram) {
+        (self.p50_us, self.p99_us, self.p999_us) = (took.within_us(500), took.within_us(990), took.within_us(999));
+        self.rows = took.rows();
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.others += other.others;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+    }
+}
+
+/// Makes rates of differences; the seconds between the looks.
+struct Each(f64);
+
+impl Each {
+    #[allow(clippy::cast_precision_loss, reason = "a rate of 2^53 commands a second is not met")]
+    fn rate(&self, now: u64, before: u64) -> f64 {
+        // What began anew counts from nothing.
+        let done = if now < before { now } else { now - before };
+        done as f64 / self.0
+    }
+
+    fn rates(&self, took: &Took, all: &Histogram, bytes: [(u64, u64); 2]) -> Rates {
+        let commands = |histogram: &Histogram| self.rate(histogram.commands(), 0);
+        let mut rates = Rates {
+            reads: commands(&took.reads),
+            writes: commands(&took.writes),
+            others: commands(&took.others),
+            read_bytes: self.rate(bytes[0].0, bytes[0].1),
+            written_bytes: self.rate(bytes[1].0, bytes[1].1),
+            ..Rates::default()
+        };
+        rates.spread_over(all);
+        rates
+    }
+
+    fn volume(
+        &self,
+        now: &VolumeActivity,
+        before: Option<&VolumeActivity>,
+        since: Took,
+        took: &mut Histogram,
+        total: &mut Rates,
+    ) -> Option<VolumeRates> {
+        let counted = before.map_or_else(VolumeCounters::default, |before| before.counters);
+        let all = since.all();
+        let errors = now.counters.errors.saturating_sub(counted.errors);
+        if all.commands() == 0 && errors == 0 {
+            return None;
+        }
+        let read = (now.counters.read_bytes, counted.read_bytes);
+        let rates = self.rates(&since, &all, [read, (now.counters.written_bytes, counted.written_bytes)]);
+        took.add(&all);
+        total.add(&rates);
+        let cached = before.and_then(|before| before.cache).unwrap_or_default();
+        let cache = |cache: CacheReport| CacheRates {
+            hits: self.rate(cache.hits.bytes(), cached.hits.bytes()),
+            misses: self.rate(cache.misses.bytes(), cached.misses.bytes()),
+        };
+        Some(VolumeRates { volume: now.name.clone(), rates, errors, cache: now.cache.map(cache), cause: None })
+    }
+
+    fn sessions(&self, before: &Activity, now: &Activity) -> (Vec<SessionRates>, Vec<HostRates>) {
+        // A TSIH is used again; by another initiator, or from another place, it is another session.
+        let key = |session: &SessionActivity| (session.id, session.initiator.clone(), session.address);
+        let before = by(&before.sessions, key);
+        let mut hosts: BTreeMap<Option<Name>, (Rates, Histogram, u32)> = BTreeMap::new();
+        let mut sessions = Vec::new();
+        for session in &now.sessions {
+            let earlier = before.get(&key(session)).copied();
+            let took = earlier.map_or_else(|| session.took.clone(), |earlier| session.took.since(&earlier.took));
+            let all = took.all();
+            if all.commands() == 0 {
+                continue;
+            }
+            let (read, written) = earlier.map_or((0, 0), |earlier| (earlier.read_bytes, earlier.written_bytes));
+            let rates = self.rates(&took, &all, [(session.read_bytes, read), (session.written_bytes, written)]);
+            let (sum, sum_took, count) = hosts.entry(session.host.clone()).or_default();
+            sum.add(&rates);
+            sum_took.add(&all);
+            *count += 1;
+            let (initiator, host) = (session.initiator.clone(), session.host.clone());
+            sessions.push(SessionRates { id: session.id, initiator, host, portal: session.portal, rates });
+        }
+        sessions.sort_by(|a, b| b.rates.commands().total_cmp(&a.rates.commands()));
+        let host = |(host, (mut rates, took, sessions)): (Option<Name>, (Rates, Histogram, u32))| {
+            rates.spread_over(&took);
+            HostRates { host, rates, sessions }
+        };
+        let mut hosts: Vec<HostRates> = hosts.into_iter().map(host).collect();
+        hosts.sort_by(|a, b| b.rates.commands().total_cmp(&a.rates.commands()));
+        (sessions, hosts)
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "of a second of nanoseconds nothing is lost")]
+    fn disk(&self, name: &DiskName, now: &DiskCounters, before: Option<&DiskCounters>) -> Option<DiskRates> {
+        let before = before.copied().filter(|before| before.reads <= now.reads).unwrap_or_default();
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        let operations =
+            since(now.reads, before.reads) + since(now.writes, before.writes) + since(now.flushes, before.flushes);
+        let errors = since(now.errors, before.errors);
+        if operations == 0 && errors == 0 {
+            return None;
+        }
+        let (busy_ns, waited_ns) = (since(now.busy_ns, before.busy_ns), since(now.waited_ns, before.waited_ns));
+        Some(DiskRates {
+            disk: name.clone(),
+            reads: self.rate(now.reads, before.reads),
+            writes: self.rate(now.writes, before.writes),
+            read_bytes: self.rate(now.read_bytes, before.read_bytes),
+            written_bytes: self.rate(now.written_bytes, before.written_bytes),
+            mean_us: waited_ns as f64 / 1e3 / operations.max(1) as f64,
+            busy: (busy_ns as f64 / 1e9 / self.0).min(1.0),
+            depth: waited_ns as f64 / busy_ns.max(1) as f64,
+            errors,
+        })
+    }
+}
+
+fn portals(now: &Activity, rates: &[SessionRates]) -> Vec<PortalRates> {
+    let mut portals: BTreeMap<SocketAddr, PortalRates> = BTreeMap::new();
+    for session in &now.sessions {
+        let portal = session.portal;
+        let none = PortalRates { portal, read_bytes: 0.0, written_bytes: 0.0, commands: 0.0, sessions: 0 };
+        portals.entry(portal).or_insert(none).sessions += 1;
+    }
+    for session in rates {
+        if let Some(portal) = portals.get_mut(&session.portal) {
+            portal.read_bytes += session.rates.read_bytes;
+            portal.written_bytes += session.rates.written_bytes;
+            portal.commands += session.rates.commands();
+        }
+    }
+    portals.into_values().collect()
+}
+
+fn by<T, K: Ord + Hash>(all: &[T], key: impl Fn(&T) -> K) -> BTreeMap<K, &T> {
+    all.iter().map(|one| (key(one), one)).collect()
+}

@@ -1,0 +1,145 @@
+//! Long work that is under way, gathered from what does it: pools, volumes and snapshots.
+//!
+//! Nothing of it is kept here, so that it is seen whoever began it, and after a restart.
+
+use crate::{Control, Wanted};
+use model::{
+    Event, EventCode, GroupReport, Name, OperationId, OperationKind, OperationReport, PoolReport, Progress, Refusal,
+    SanitizeReport, ScrubState, SnapshotReport, SnapshotState, Subject, SubjectKind, Timestamp, VolumeName,
+    VolumeReport, code, event,
+};
+use std::collections::BTreeMap;
+
+/// When operations began, as the events tell it: by what began, and to whom.
+type Begins = BTreeMap<(EventCode, Subject), Timestamp>;
+
+impl Control {
+    /// Everything that is under way.
+    pub async fn operations(&self) -> Result<Vec<OperationReport>, Refusal> {
+        let (pools, volumes, snapshots) = (self.pools().await?, self.volumes().await?, self.snapshots().await?);
+        let begins = begins(self.events(Wanted::default()).await);
+        let of_pools = pools.iter().flat_map(|pool| of_pool(pool, &begins));
+        let of_volumes = volumes.iter().flat_map(|volume| of_volume(volume, &begins));
+        let mut all: Vec<_> = of_pools.chain(of_volumes).chain(snapshots.iter().filter_map(of_snapshot)).collect();
+        all.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(all)
+    }
+
+    /// One operation.
+    ///
+    /// *Errors*: it has ended, or never was.
+    pub async fn operation(&self, id: &OperationId) -> Result<OperationReport, Refusal> {
+        self.operations().await?.into_iter().find(|operation| operation.id == *id).ok_or_else(|| {
+            let message = format!("{id} is not under way");
+            Refusal::new(code::OPERATION_UNKNOWN, message, "it has ended, or see blockyard operation list")
+        })
+    }
+
+    /// The operation has ended before its end.
+    ///
+    /// *Errors*: it is not under way, or it must come to its end.
+    pub async fn cancel_operation(&self, id: &OperationId) -> Result<(), Refusal> {
+        let operation = self.operation(id).await?;
+        match id.kind {
+            OperationKind::Scrub => self.stop_scrub(&id.of.parse::<Name>()?).await,
+            OperationKind::Copy => self.cancel_copy(&id.of.parse::<VolumeName>()?).await,
+            kind => {
+                let message = format!("{} cannot be cancelled", operation.sentence);
+                Err(Refusal::new(code::OPERATION_FIXED, message, instead(kind, &operation.subject)))
+            }
+        }
+    }
+}
+
+/// What can be done instead of cancelling it.
+fn instead(kind: OperationKind, subject: &Subject) -> String {
+    match kind {
+        OperationKind::Rebuild | OperationKind::Resync | OperationKind::Reshape => {
+            format!("hold it up with blockyard pool pause {}", subject.name)
+        }
+        _ => "wait for its end".to_owned(),
+    }
+}
+
+fn begins(events: Vec<Event>) -> Begins {
+    // The latest of each comes last.
+    events.into_iter().map(|event| ((event.code, event.subject), event.time)).collect()
+}
+
+fn of_pool(pool: &PoolReport, begins: &Begins) -> Vec<OperationReport> {
+    let subject = Subject::pool(&pool.name);
+    let groups = pool.groups.iter().map(|group| (group.number.to_string(), group));
+    let log = pool.log.iter().map(|log| ("log".to_owned(), &log.group));
+    let mut all: Vec<OperationReport> =
+        groups.chain(log).flat_map(|(label, group)| of_group(pool, &label, group, begins)).collect();
+    if let Some(scrub) = pool.scrub.as_ref().filter(|scrub| scrub.state.runs()) {
+        all.push(OperationReport {
+            begun: Some(scrub.started),
+            is_running: scrub.state == ScrubState::Running && !pool.policy.repair.paused,
+            cancellable: true,
+            ..under_way(OperationId::of(OperationKind::Scrub, &pool.name), subject, "the scrub of", scrub.progress)
+        });
+    }
+    all
+}
+
+fn of_group(pool: &PoolReport, label: &str, group: &GroupReport, begins: &Begins) -> Vec<OperationReport> {
+    let work = [
+        (OperationKind::Rebuild, "the rebuild of", group.rebuild, event::REBUILD_BEGAN),
+        (OperationKind::Resync, "the comparison after a crash of", group.resync, event::RESYNC_BEGAN),
+        (OperationKind::Reshape, "the reshape of", group.reshape, event::RESHAPE_BEGAN),
+    ];
+    let report = |(kind, what, progress, began): (_, &str, Option<Progress>, _)| {
+        let subject = Subject::pool(&pool.name);
+        let begun = begins.get(&(began, subject.clone())).copied();
+        let id = OperationId::of_group(kind, &pool.name, label);
+        let is_running = !pool.policy.repair.paused;
+        progress.map(|progress| OperationReport { begun, is_running, ..under_way(id, subject, what, Some(progress)) })
+    };
+    work.into_iter().filter_map(report).collect()
+}
+
+fn of_volume(volume: &VolumeReport, begins: &Begins) -> Vec<OperationReport> {
+    let subject = Subject::new(SubjectKind::Volume, &volume.name);
+    let begun = |began: EventCode| begins.get(&(began, subject.clone())).copied();
+    let of =
+        |kind, what: &str, progress| under_way(OperationId::of(kind, &volume.name), subject.clone(), what, progress);
+    let copy = volume.copy.as_ref().map(|copy| OperationReport {
+        begun: begun(event::COPY_BEGAN),
+        cancellable: true,
+        ..of(OperationKind::Copy, &format!("the copy of {} to", copy.source), Some(copy.progress))
+    });
+    let cleaning = volume.space.as_ref().and_then(|space| space.cleaning);
+    let cleaning = cleaning.map(|progress| of(OperationKind::Cleaning, "giving back the space of", Some(progress)));
+    let sanitize = match volume.sanitize {
+        Some(SanitizeReport::Running { percent }) => Some(OperationReport {
+            begun: begun(event::SANITIZE_BEGAN),
+            percent: Some(percent),
+            ..of(OperationKind::Sanitize, "sanitizing", None)
+        }),
+        Some(SanitizeReport::Failed) | None => None,
+    };
+    copy.into_iter().chain(cleaning).chain(sanitize).collect()
+}
+
+fn of_snapshot(snapshot: &SnapshotReport) -> Option<OperationReport> {
+    let SnapshotState::Deleting { percent } = snapshot.state else { return None };
+    let subject = Subject::new(SubjectKind::Volume, &snapshot.name.volume);
+    let id = OperationId::of(OperationKind::Deletion, &snapshot.name);
+    let what = format!("the deletion of snapshot {} of", snapshot.name.snapshot);
+    Some(OperationReport { percent: Some(percent), ..under_way(id, subject, &what, None) })
+}
+
+fn under_way(id: OperationId, subject: Subject, what: &str, progress: Option<Progress>) -> OperationReport {
+    OperationReport {
+        kind: id.kind,
+        id,
+        sentence: format!("{what} {subject}"),
+        subject,
+        percent: progress.map(|progress| progress.percent()),
+        progress,
+        begun: None,
+        is_running: true,
+        cancellable: false,
+    }
+}

@@ -1,0 +1,93 @@
+//! Commands that have no answer yet.
+
+use super::Conductor;
+use crate::registry::{Entry, Notice};
+use crate::seat::Seat;
+use futures_util::future::{Either, join_all, select};
+use iscsi::target::{Stage, Standing};
+use model::{TaskReport, TaskStage, VolumeId, VolumeName};
+use shard::{World, mailbox};
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::time::Duration;
+
+/// How long a session may take to say what it has under way.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+
+/// Tasks of units, by the names that their connections have for them.
+type Waiting = BTreeSet<(VolumeId, u32)>;
+
+impl<W: World> Conductor<W> {
+    pub(super) async fn task_reports(&self) -> Vec<TaskReport> {
+        let mut waiting = Waiting::new();
+        for home in 0..self.seat.limits.shards {
+            waiting.extend(self.seat.call(home, |seat| async move { waiting_at(&seat) }).await.unwrap_or_default());
+        }
+        let names: BTreeMap<VolumeId, VolumeName> =
+            self.volumes.borrow().iter().map(|(name, home)| (home.id, name.clone())).collect();
+        let sessions = self.seat.registry.sessions();
+        let told = join_all(sessions.iter().map(|(_, entry)| self.standing(entry))).await;
+        let mut reports = Vec::new();
+        for ((_, entry), standing) in sessions.iter().zip(told) {
+            let luns = self.luns_of(entry);
+            reports.extend(standing.iter().map(|one| {
+                let lun = number_of(one.lun);
+                let unit = lun.and_then(|lun| luns.get(&lun).copied());
+                let waits = unit.is_some_and(|unit| waiting.contains(&(unit, one.task.bits())));
+                let volume = unit.and_then(|unit| names.get(&unit).cloned());
+                report(entry, one, (lun, volume), waits)
+            }));
+        }
+        reports.sort_by_key(|task| (task.session, task.cmd_sn));
+        reports
+    }
+
+    async fn standing(&self, entry: &Entry) -> Vec<Standing> {
+        let (tell, told) = mailbox::channel();
+        // A session that is just ending says nothing.
+        let _ = entry.notices.send(Notice::TellTasks { tell });
+        match select(pin!(told.receive()), pin!(self.seat.world.sleep(ANSWER_TIME))).await {
+            Either::Left((standing, _)) => standing.unwrap_or_default(),
+            Either::Right(_) => Vec::new(),
+        }
+    }
+
+    fn luns_of(&self, entry: &Entry) -> BTreeMap<u16, VolumeId> {
+        let view = self.seat.access.borrow().clone();
+        let host = view.access.hosts.iter().find(|host| host.name.as_str() == entry.host);
+        let target = view.target_of(&entry.nexus.target);
+        let luns = target.zip(host).map(|(target, host)| view.luns(target, host, view.policy_at(entry.portal).tag));
+        luns.into_iter().flatten().map(|(lun, shown)| (lun, shown.unit)).collect()
+    }
+}
+
+/// The tasks of units at home here that have not begun.
+fn waiting_at<W: World>(seat: &Seat<W>) -> Waiting {
+    let units = seat.units.borrow();
+    units.iter().flat_map(|(&id, unit)| unit.waiting_tasks().into_iter().map(move |task| (id, task))).collect()
+}
+
+fn report(entry: &Entry, one: &Standing, (lun, volume): (Option<u16>, Option<VolumeName>), waits: bool) -> TaskReport {
+    TaskReport {
+        session: u32::from(entry.tsih),
+        initiator: entry.nexus.initiator.clone(),
+        host: entry.host.parse().ok(),
+        tag: one.tag,
+        cmd_sn: one.cmd_sn,
+        lun,
+        volume,
+        operation_code: one.operation_code,
+        stage: match one.stage {
+            Stage::Receiving => TaskStage::Receiving,
+            Stage::Running if waits => TaskStage::Waiting,
+            Stage::Running => TaskStage::Running,
+            Stage::Responding => TaskStage::Answering,
+        },
+    }
+}
+
+/// The number in a LUN of one level. *Source*: SAM-5 §4.7.7, peripheral device and flat space addressing.
+fn number_of(lun: u64) -> Option<u16> {
+    let (first, rest) = (u16::try_from(lun >> 48).unwrap_or_default(), lun & 0xffff_ffff_ffff);
+    (rest == 0 && first >> 14 < 2).then_some(first & 0x3fff)
+}

@@ -1,0 +1,49 @@
+//! The traces of volumes, which are kept where the volumes have their homes.
+
+use super::{Conductor, engine_gone};
+use crate::seat::Seat;
+use crate::unit::Unit;
+use model::{Refusal, TraceReport, Traced, VolumeName, code};
+use shard::World;
+use std::rc::Rc;
+
+impl<W: World> Conductor<W> {
+    /// How the trace of the volume is.
+    pub(super) async fn trace(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
+        self.at_unit(volume, |_, unit| Ok(unit.trace())).await
+    }
+
+    /// The volume is traced from now on.
+    pub(super) async fn start_trace(&self, volume: &VolumeName, commands: u32) -> Result<TraceReport, Refusal> {
+        self.at_unit(volume, move |seat, unit| unit.start_trace(seat, commands)).await
+    }
+
+    /// What the trace of the volume holds.
+    pub(super) async fn take_trace(&self, volume: &VolumeName) -> Result<Traced, Refusal> {
+        self.at_unit(volume, |_, unit| unit.take_trace()).await
+    }
+
+    /// The volume is not traced any more.
+    pub(super) async fn stop_trace(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
+        self.at_unit(volume, |_, unit| unit.stop_trace()).await
+    }
+
+    /// Does `work` with the unit of the volume, at its home.
+    async fn at_unit<R: Send + 'static>(
+        &self,
+        volume: &VolumeName,
+        work: impl FnOnce(&Seat<W>, Rc<Unit<W>>) -> Result<R, Refusal> + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let (home, name) = (self.volume_home(volume)?, volume.clone());
+        let done = self.seat.call(home.home, move |seat| async move {
+            match seat.unit(home.id) {
+                Some(unit) => work(&seat, unit),
+                None => {
+                    let message = format!("volume {name} does not serve now");
+                    Err(Refusal::new(code::VOLUME_UNKNOWN, message, "`blockyard volume list` shows the volumes"))
+                }
+            }
+        });
+        done.await.ok_or_else(engine_gone)?
+    }
+}

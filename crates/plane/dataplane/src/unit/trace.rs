@@ -1,0 +1,283 @@
+//! The flight recorder of a unit: a ring of the commands that have ended, kept by the shard that is the unit's home.
+//!
+//! Off, a command looks at one byte beside the unit's other counters. On, a command that begins takes a number, and one that ends
+//! is copied into the ring: no lock, and nothing that another shard writes.
+
+use super::{Clock, Unit};
+use crate::seat::Seat;
+use block::BlockDevice;
+use model::{Refusal, TraceReport, Traced, TracedCommand, VolumeName, code};
+use scsi::{Cdb, NexusId, Outcome};
+use shard::{Time, World};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Sessions of one trace that are told apart; those that come later are the last of them.
+const SESSIONS_MAX: usize = 1 << 14;
+
+/// What the traces of all units may keep. Cheap to clone, the same everywhere; looked at when a trace begins or is over.
+#[derive(Clone)]
+pub struct TraceRoom {
+    taken: Arc<AtomicU32>,
+    commands_max: u32,
+}
+
+/// A part of the room, given back when it is dropped.
+struct Taken {
+    room: TraceRoom,
+    commands: u32,
+}
+
+/// Keeps the commands of a unit, while it is on.
+#[derive(Default)]
+pub struct Tracer {
+    is_on: Cell<bool>,
+    /// Commands that have begun, over all traces: the last one's number.
+    begun: Cell<u64>,
+    ring: RefCell<Option<Box<Ring>>>,
+}
+
+/// A command that the tracer was told of when it began; zero for one that it was not.
+#[derive(Clone, Copy)]
+pub struct Number(u64);
+
+/// A command that has ended, as the tracer is told of it.
+pub struct Ended<'a> {
+    /// Who asked.
+    pub nexus: NexusId,
+    /// What.
+    pub cdb: Cdb,
+    /// Since when it ran.
+    pub clock: Clock,
+    /// Until when.
+    pub ended: Time,
+    /// Data-out bytes that it brought.
+    pub written: u64,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+}
+
+struct Ring {
+    taken: Taken,
+    since: Time,
+    begun_unix_ns: u64,
+    /// What had begun before.
+    before: u64,
+    commands: Vec<TracedCommand>,
+    /// The place of the next one, when the ring is full.
+    next: usize,
+    ended: u64,
+    sessions: Sessions,
+}
+
+#[derive(Default)]
+struct Sessions {
+    names: Vec<String>,
+    numbers: BTreeMap<NexusId, u32>,
+    last: Option<(NexusId, u32)>,
+}
+
+impl TraceRoom {
+    /// For so many commands.
+    pub fn new(commands_max: u32) -> Self {
+        Self { taken: Arc::default(), commands_max }
+    }
+
+    fn take(&self, commands: u32) -> Result<Taken, Refusal> {
+        let more = |taken: u32| taken.checked_add(commands).filter(|&all| all <= self.commands_max);
+        match self.taken.fetch_update(Relaxed, Relaxed, more) {
+            Ok(_) => Ok(Taken { room: self.clone(), commands }),
+            Err(taken) => {
+                let message = format!(
+                    "a trace of {commands} commands has no room: all traces together keep {} at most, and {taken} are taken",
+                    self.commands_max
+                );
+                Err(Refusal::new(code::LIMIT_REACHED, message, "keep fewer, or stop the trace of another volume"))
+            }
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.room.taken.fetch_sub(self.commands, Relaxed);
+    }
+}
+
+impl Tracer {
+    /// A command begins.
+    #[inline]
+    pub fn begin(&self) -> Number {
+        if self.is_on.get() { self.number() } else { Number(0) }
+    }
+
+    #[cold]
+    fn number(&self) -> Number {
+        self.begun.set(self.begun.get() + 1);
+        Number(self.begun.get())
+    }
+
+    #[cold]
+    fn keep(&self, number: Number, ended: &Ended<'_>, name: impl FnOnce() -> String) {
+        if let Some(ring) = self.ring.borrow_mut().as_mut().filter(|ring| number.0 > ring.before) {
+            ring.keep(number, ended, name);
+        }
+    }
+
+    fn report(&self, volume: &VolumeName, now: Time) -> TraceReport {
+        let ring = self.ring.borrow();
+        let ring = ring.as_ref();
+        let of = |count: fn(&Ring) -> u64| ring.map_or(0, |ring| count(ring));
+        TraceReport {
+            volume: volume.clone(),
+            is_on: ring.is_some(),
+            commands_max: ring.map_or(0, |ring| ring.taken.commands),
+            kept: of(|ring| ring.commands.len() as u64),
+            overwritten: of(Ring::overwritten),
+            unended: ring.map_or(0, |ring| ring.unended(self.begun.get())),
+            sessions: u32::try_from(of(|ring| ring.sessions.names.len() as u64)).unwrap_or(u32::MAX),
+            running_ms: ring.map_or(0, |ring| now.since(ring.since).as_millis() as u64),
+        }
+    }
+}
+
+impl Ring {
+    fn keep(&mut self, number: Number, ended: &Ended<'_>, name: impl FnOnce() -> String) {
+        let Ended { nexus, cdb, clock, ended, written, outcome } = *ended;
+        let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let nanos = |from: Time, to: Time| u64::try_from(to.since(from).as_nanos()).unwrap_or(u64::MAX);
+        let command = TracedCommand {
+            number: number.0 - self.before,
+            began_ns: nanos(self.since, clock.began),
+            took_ns: nanos(clock.began, ended),
+            cdb: cdb.bytes(),
+            session: self.sessions.number_of(nexus, name),
+            data_out_bytes: bytes(written),
+            data_in_bytes: bytes(outcome.data_in.len() as u64),
+            status: outcome.status.code(),
+            sense: outcome.sense.as_ref().map_or([0; 3], |sense| [sense.key as u8, sense.code.0, sense.code.1]),
+        };
+        self.ended += 1;
+        if self.commands.len() < self.taken.commands as usize {
+            self.commands.push(command);
+            return;
+        }
+        self.commands[self.next] = command;
+        self.next = (self.next + 1) % self.commands.len();
+    }
+
+    fn overwritten(&self) -> u64 {
+        self.ended - self.commands.len() as u64
+    }
+
+    fn unended(&self, begun: u64) -> u64 {
+        begun - self.before - self.ended
+    }
+}
+
+impl Sessions {
+    fn number_of(&mut self, nexus: NexusId, name: impl FnOnce() -> String) -> u32 {
+        match self.last {
+            Some((last, number)) if last == nexus => number,
+            _ => {
+                let number = self.find_or_enter(nexus, name);
+                self.last = Some((nexus, number));
+                number
+            }
+        }
+    }
+
+    fn find_or_enter(&mut self, nexus: NexusId, name: impl FnOnce() -> String) -> u32 {
+        if let Some(&number) = self.numbers.get(&nexus) {
+            return number;
+        }
+        if self.names.len() == SESSIONS_MAX {
+            return SESSIONS_MAX as u32 - 1;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(name());
+        self.numbers.insert(nexus, number);
+        number
+    }
+}
+
+impl<W: World> Unit<W> {
+    /// The command that had `number` when it began has ended.
+    #[inline]
+    pub(super) fn trace_end(&self, number: Number, ended: &Ended<'_>) {
+        if number.0 != 0 {
+            self.tracer.keep(number, ended, || self.nexuses.borrow().get(&ended.nexus).cloned().unwrap_or_default());
+        }
+    }
+
+    /// How its trace is.
+    pub fn trace(&self) -> TraceReport {
+        self.tracer.report(&self.name, self.world.now())
+    }
+
+    /// The unit is traced from now on: the last `commands` that have ended are kept.
+    ///
+    /// *Errors*: it is already; there is no room for so many.
+    pub fn start_trace(&self, seat: &Seat<W>, commands: u32) -> Result<TraceReport, Refusal> {
+        if self.tracer.is_on.get() {
+            let message = format!("volume {} is traced already", self.name);
+            let hint = format!("take it out with blockyard volume trace {} --out, or --stop it", self.name);
+            return Err(Refusal::new(code::TRACED_ALREADY, message, hint));
+        }
+        let ring = Ring {
+            taken: seat.trace_room.take(commands)?,
+            since: self.world.now(),
+            begun_unix_ns: u64::try_from(self.world.unix_time().as_nanos()).unwrap_or(u64::MAX),
+            before: self.tracer.begun.get(),
+            commands: Vec::with_capacity(commands as usize),
+            next: 0,
+            ended: 0,
+            sessions: Sessions::default(),
+        };
+        *self.tracer.ring.borrow_mut() = Some(Box::new(ring));
+        self.tracer.is_on.set(true);
+        Ok(self.trace())
+    }
+
+    /// What its trace holds.
+    ///
+    /// *Errors*: there is none.
+    pub fn take_trace(&self) -> Result<Traced, Refusal> {
+        let ring = self.tracer.ring.borrow();
+        let ring = ring.as_ref().ok_or_else(|| self.untraced())?;
+        let geometry = self.store.geometry();
+        // The oldest are behind the place of the next one.
+        let (newer, older) = ring.commands.split_at(ring.next);
+        Ok(Traced {
+            volume: self.name.clone(),
+            block_bytes: geometry.block_bytes,
+            blocks: geometry.blocks.0,
+            begun_unix_ns: ring.begun_unix_ns,
+            span_ns: u64::try_from(self.world.now().since(ring.since).as_nanos()).unwrap_or(u64::MAX),
+            overwritten: ring.overwritten(),
+            unended: ring.unended(self.tracer.begun.get()),
+            sessions: ring.sessions.names.clone(),
+            commands: [older, newer].concat(),
+        })
+    }
+
+    /// It is not traced any more; how its trace was.
+    ///
+    /// *Errors*: there was none.
+    pub fn stop_trace(&self) -> Result<TraceReport, Refusal> {
+        let told = self.trace();
+        self.tracer.is_on.set(false);
+        self.tracer.ring.take().map(|_| told).ok_or_else(|| self.untraced())
+    }
+
+    fn untraced(&self) -> Refusal {
+        let message = format!("volume {} is not traced", self.name);
+        Refusal::new(
+            code::TRACE_UNKNOWN,
+            message,
+            format!("start it with blockyard volume trace {} --start", self.name),
+        )
+    }
+}

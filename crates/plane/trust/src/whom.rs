@@ -1,0 +1,145 @@
+//! Whom we believe when we are the one who connects.
+
+use crate::der;
+use model::{Refusal, code};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where Linux systems keep the authorities that they believe.
+const SYSTEM_ROOTS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// Whom to believe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Whoever has this key, whatever its certificate says: `sha256:` and 64 hexadecimal digits.
+    Pin(String),
+    /// Whoever the authorities in this file vouch for.
+    Authority(PathBuf),
+    /// Whoever the authorities of the system vouch for.
+    System,
+}
+
+impl Trust {
+    /// TLS for connections to whom we believe; nobody proves anything for us.
+    ///
+    /// *Errors*: the pin is none, or there is no file of authorities that can be read.
+    pub fn client(&self) -> Result<ClientConfig, Refusal> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone());
+        let config = match self {
+            Self::Pin(pin) => {
+                // Ours speak nothing older.
+                let builder = builder.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
+                let verifier = Arc::new(Pinned { pin: pin_from(pin)?, provider });
+                builder.dangerous().with_custom_certificate_verifier(verifier)
+            }
+            Self::Authority(path) => {
+                let builder = builder.with_safe_default_protocol_versions().expect("the provider has their suites");
+                builder.with_root_certificates(roots(path)?)
+            }
+            Self::System => {
+                let found = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists());
+                let path = found.ok_or_else(|| {
+                    Refusal::new(
+                        code::CERTIFICATE_UNUSABLE,
+                        "the system has no list of authorities to believe",
+                        "install ca-certificates, or name a file of authorities",
+                    )
+                })?;
+                let builder = builder.with_safe_default_protocol_versions().expect("the provider has their suites");
+                builder.with_root_certificates(roots(path)?)
+            }
+        };
+        Ok(config.with_no_client_auth())
+    }
+}
+
+/// How a public key is named: `sha256:` and the digest of its SubjectPublicKeyInfo.
+#[must_use]
+pub fn pin(public_key: &[u8]) -> String {
+    let digits: String = Sha256::digest(public_key).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+/// The pin of the certificate's public key; none when it is no certificate.
+///
+/// *Shape*: DER. What a client compares with what it was told by `blockyard web show`.
+#[must_use]
+pub fn pin_of(certificate: &[u8]) -> Option<String> {
+    der::facts(certificate).map(|facts| pin(facts.public_key))
+}
+
+fn pin_from(text: &str) -> Result<String, Refusal> {
+    let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
+    if digits.len() == 64 && digits.bytes().all(|c| c.is_ascii_hexdigit()) {
+        return Ok(format!("sha256:{digits}"));
+    }
+    let hint = "write what blockyard web show says there: sha256: and 64 hexadecimal digits";
+    Err(Refusal::new(code::REQUEST_INVALID, "this is no pin of a key", hint))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, Refusal> {
+    let unusable = |why: &dyn std::fmt::Display| {
+        let message = format!("the authorities in {} cannot be used: {why}", path.display());
+        Refusal::new(code::CERTIFICATE_UNUSABLE, message, "name a file of certificates in PEM")
+    };
+    let mut roots = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))?;
+    let (added, _) = roots.add_parsable_certificates(certificates.filter_map(Result::ok));
+    if added == 0 { Err(unusable(&"there is no certificate in it")) } else { Ok(roots) }
+}
+
+/// Believes one key.
+#[derive(Debug)]
+struct Pinned {
+    pin: String,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match pin_of(end_entity) {
+            Some(pin) if pin == self.pin => Ok(ServerCertVerified::assertion()),
+            other => {
+                Err(Error::General(format!("its key is {}, not the pinned one", other.as_deref().unwrap_or("none"))))
+            }
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.2 is not spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

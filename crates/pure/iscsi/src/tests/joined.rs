@@ -1,0 +1,123 @@
+//! Several connections of one session, at the initiator's side.
+
+use super::rig::{LUN, Rig, config, initiator_config, negotiated};
+use crate::initiator::{Command, Connection, DataIn, Event};
+use crate::pdu::{Cid, CmdSn, StatSn, TaskAttribute};
+use crate::target::Response;
+use crate::{Gathered, Negotiated, TaskId};
+use shard::Time;
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// Two connections of an initiator, and the target's session with a place for each.
+struct Both {
+    ours: [Connection; 2],
+    rig: Rig,
+}
+
+fn both() -> Both {
+    let agreed = Negotiated { connections_max: 4, ..negotiated() };
+    let mut rig = Rig::with(config(), agreed.clone());
+    assert_eq!(rig.join(2), Some(1));
+    let ours = Rc::new(initiator_config());
+    let leading = Connection::in_full_feature(ours, agreed.clone(), CmdSn(4), StatSn(1), Time(0));
+    let other = leading.joined(Cid(2), agreed, Time(0));
+    Both { ours: [leading, other], rig }
+}
+
+impl Both {
+    fn read(&mut self, on: usize, name: u8) -> TaskId {
+        let cdb = SmallVec::from([name; 16]);
+        let data_in = DataIn::Discard(8);
+        let command = Command { lun: LUN, cdb, attribute: TaskAttribute::Simple, data_out: None, data_in };
+        self.ours[on].submit(command).expect("full feature phase, and room")
+    }
+
+    /// What connection `on` has to send arrives.
+    fn send(&mut self, on: usize) {
+        let mut slices = Gathered::new();
+        self.ours[on].gather(&mut slices);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        drop(slices);
+        self.ours[on].handle_transmitted(bytes.len());
+        self.rig.on(on).receive(&bytes);
+    }
+
+    /// Everything that the target has is answered, and the answers arrive.
+    fn answer(&mut self) -> Vec<u8> {
+        let mut names = Vec::new();
+        for event in self.rig.events() {
+            let crate::target::Event::Command(command) = event else { panic!("{event:?}") };
+            names.push(command.cdb[0]);
+            self.rig.target.respond(command.task, Response::default());
+        }
+        for (on, ours) in self.ours.iter_mut().enumerate() {
+            let mut slices = Gathered::new();
+            self.rig.target.gather(on, &mut slices);
+            let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            drop(slices);
+            self.rig.target.handle_transmitted(on, bytes.len());
+            ours.receive_into()[..bytes.len()].copy_from_slice(&bytes);
+            ours.handle_received(bytes.len(), Time(0));
+        }
+        names
+    }
+
+    fn ended(&mut self, on: usize) -> Vec<TaskId> {
+        let ended = |event| match event {
+            Event::Completed(done) => done.task,
+            other => panic!("{other:?}"),
+        };
+        std::iter::from_fn(|| self.ours[on].poll_event()).map(ended).collect()
+    }
+}
+
+#[test]
+fn commands_of_both_connections_have_one_order_and_end_where_they_began() {
+    let mut both = both();
+    let tasks = [both.read(0, 1), both.read(1, 2), both.read(0, 3), both.read(1, 4)];
+    // What was said later arrives before.
+    both.send(1);
+    assert!(both.rig.events().is_empty(), "command 1 has not come");
+    both.send(0);
+    assert_eq!(both.answer(), [1, 2, 3, 4]);
+    assert_eq!((both.ended(0), both.ended(1)), (vec![tasks[0], tasks[2]], vec![tasks[1], tasks[3]]));
+    // A session has each tag once: the target would have refused the second.
+    assert_eq!((tasks[0], tasks[2]), (tasks[1], tasks[3]), "both have the same places, and other tags");
+    both.rig.assert_idle();
+}
+
+#[test]
+fn window_that_one_connection_hears_of_is_the_others_too() {
+    let mut both = both();
+    for name in 1..=4 {
+        both.read(0, name);
+    }
+    let late = both.read(1, 5);
+    assert!(both.ours[1].is_held() && !both.ours[1].wants_to_send(), "the window is of four commands");
+    both.send(0);
+    assert_eq!(both.answer(), [1, 2, 3, 4]);
+    assert!(!both.ours[1].is_held() && !both.ours[1].wants_to_send(), "nobody has told it yet");
+    both.ours[1].handle_window_moved();
+    both.send(1);
+    assert_eq!((both.answer(), both.ended(1)), (vec![5], vec![late]));
+    both.rig.assert_idle();
+}
+
+#[test]
+fn connection_joins_the_session_of_the_first_at_its_present_number() {
+    let mut both = both();
+    both.read(0, 1);
+    let third = both.ours[0].join(Cid(3), [0; 32], Time(0)).expect("full feature phase");
+    let mut slices = Gathered::new();
+    third.gather(&mut slices);
+    let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+    let crate::pdu::InitiatorPdu::Login(login) =
+        crate::pdu::InitiatorPdu::parse(bytes.first_chunk().expect("a header")).expect("a request of ours")
+    else {
+        panic!("it logs in")
+    };
+    assert_eq!((login.tsih.0, login.cid.0, login.cmd_sn), (1, 3, CmdSn(2)));
+    both.ours[0].close();
+    assert!(both.ours[0].join(Cid(4), [0; 32], Time(0)).is_none(), "there is no session to join");
+}
