@@ -163,7 +163,7 @@ pub trait BlockDevice {
 
     /// What [`BlockDevice::write`] comes to, where that can be done without waiting for anything. With `None` nothing was
     /// done, and it takes a [`BlockDevice::write`] to do it.
-    fn write_at_once(&self, _start: Lba, _data: &View) -> Option<Result<Written, IoError>> {
+    fn write_at_once(&self, _start: Lba, _data: &[u8]) -> Option<Result<Written, IoError>> {
         None
     }
 
@@ -214,7 +214,7 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         (**self).read_at_once(extent)
     }
-    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         (**self).write_at_once(start, data)
     }
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {

@@ -66,6 +66,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
     let kept = Kept::read(root)?;
     let scratch = tempfile::tempdir()?;
     let folder = options.keep.as_deref().unwrap_or(scratch.path());
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     println!("{:<52} {:>12} {:>12} {:>8} {:>13}", "instructions per command", "now", "kept", "", "socket calls");
     let mut counted: BTreeMap<&str, f64> = BTreeMap::new();
     let mut findings = Vec::new();

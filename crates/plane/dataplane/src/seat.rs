@@ -242,8 +242,8 @@ impl<W: World> Seat<W> {
         let Errand { unit, ran, back } = errand;
         let _ = match self.unit(unit) {
             None => back.send(unit::absent(ran)),
-            Some(unit) => match unit::run_at_once(&unit, &ran) {
-                Some(done) => back.send(done),
+            Some(unit) => match unit::run_at_once(&unit, ran.brief()) {
+                Some(end) => back.send(Done { task: ran.task, end }),
                 None => return begin(&self.world, async move { drop(back.send(unit::run(unit, ran).await)) }),
             },
         };

@@ -85,10 +85,29 @@ pub struct Ran {
     pub clock: Clock,
 }
 
-/// A command that has ended.
+/// A command that may end at once.
+#[derive(Clone, Copy)]
+pub struct Brief<'a> {
+    /// Who asks.
+    pub nexus: NexusId,
+    /// What is asked.
+    pub command: scsi::CommandRef<'a>,
+    /// True when the initiator expects data.
+    pub reads: bool,
+    /// Since when.
+    pub clock: Clock,
+}
+
+/// A command that has ended, with the connection's name for its task.
 pub struct Done {
     /// The connection's name for the task.
     pub task: TaskId,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How a command ended.
+pub struct End {
     /// What came of it.
     pub outcome: Outcome,
     /// Data-out bytes that it brought.
@@ -123,12 +142,19 @@ pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     }
     let ended = metered.end();
     unit.trace_end(number, &Ended { nexus, cdb, clock, ended, written, outcome: &outcome });
-    Done { task, outcome, written, needed, clock, ended }
+    Done { task, end: End { outcome, written, needed, clock, ended } }
+}
+
+impl Ran {
+    /// The command, to be looked at.
+    pub fn brief(&self) -> Brief<'_> {
+        Brief { nexus: self.nexus, command: self.command.borrowed(), reads: self.reads, clock: self.clock }
+    }
 }
 
 /// Runs a command that ends before anything else happens; `None` of one that may not, which has not begun then.
-pub fn run_at_once<W: World>(unit: &Unit<W>, ran: &Ran) -> Option<Done> {
-    let Ran { task, nexus, ref command, reads, clock } = *ran;
+pub fn run_at_once<W: World>(unit: &Unit<W>, brief: Brief<'_>) -> Option<End> {
+    let Brief { nexus, command, reads, clock } = brief;
     let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
     let metered = unit.meter.begin(&unit.world, &unit.latencies, clock);
     let written = command.data_out.len() as u64;
@@ -144,13 +170,14 @@ pub fn run_at_once<W: World>(unit: &Unit<W>, ran: &Ran) -> Option<Done> {
     let ended = metered.end();
     let number = unit.tracer.begin();
     unit.trace_end(number, &Ended { nexus, cdb: command.cdb, clock, ended, written, outcome: &outcome });
-    Some(Done { task, outcome, written, needed, clock, ended })
+    Some(End { outcome, written, needed, clock, ended })
 }
 
 /// Answers a command for a unit that is not there any more.
 pub fn absent(ran: Ran) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);
-    Done { task: ran.task, outcome, written: 0, needed: None, clock: ran.clock, ended: ran.clock.began }
+    let end = End { outcome, written: 0, needed: None, clock: ran.clock, ended: ran.clock.began };
+    Done { task: ran.task, end }
 }
 
 impl<W: World> Unit<W> {

@@ -127,7 +127,7 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for PolicedVolume<D, R> {
         self.0.read_at_once(extent)
     }
 
-    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         self.0.write_at_once(start, data)
     }
 

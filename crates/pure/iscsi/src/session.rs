@@ -7,7 +7,7 @@ pub(crate) mod window;
 use crate::Violation;
 use crate::pdu::{CmdSn, InitiatorTaskTag};
 use tasks::{Tagged, Tasks};
-use window::CommandWindow;
+use window::{Arrival, CommandWindow};
 
 pub use slab::TaskId;
 
@@ -47,6 +47,17 @@ impl<H, T: Tagged> Session<H, T> {
             return Err(Violation::TooManyImmediate);
         }
         Ok(())
+    }
+
+    /// True when the request with `cmd_sn` is the one whose turn it is, and none that came early waits for it.
+    pub(crate) fn is_next(&self, cmd_sn: CmdSn) -> bool {
+        self.window.judge(cmd_sn) == Arrival::Next && !self.window.holds_any()
+    }
+
+    /// The request whose turn it is was dealt with, and never had a place.
+    pub(crate) fn pass(&mut self) {
+        self.window.advance();
+        self.open();
     }
 
     /// The task lives.

@@ -1,5 +1,6 @@
 //! The target's side of a session and its connections.
 
+mod at_once;
 mod command;
 mod config;
 mod connection;
@@ -22,8 +23,8 @@ pub use crate::close::CloseReason;
 pub use config::Config;
 pub use connection::Joining;
 pub use event::{
-    Cdb, Command, Enrolment, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense, TargetRecord,
-    TaskManagement, Verdict,
+    Cdb, Command, CommandAtOnce, Enrolment, Event, Gate, OpenGate, Response, SENSE_BYTES_MAX, SendTargets, Sense,
+    TargetRecord, TaskManagement, Verdict,
 };
 pub use session::{ConnectionFacts, Session};
 pub use task::{Stage, Standing};

@@ -1,5 +1,6 @@
 //! Both machines, driven from outside: transcripts as text, properties over splits and mutations, hostile input.
 
+mod at_once;
 mod connections;
 mod data_in;
 mod data_out;

@@ -45,6 +45,25 @@ pub struct Command {
     pub data_out_expected: u64,
 }
 
+/// A command that may be done at once, with its data where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandRef<'a> {
+    /// The task's place among others.
+    pub attribute: TaskAttribute,
+    /// What is asked.
+    pub cdb: Cdb,
+    /// All data that the initiator has.
+    pub data_out: &'a [u8],
+}
+
+impl Command {
+    /// The command, to be looked at.
+    #[must_use]
+    pub fn borrowed(&self) -> CommandRef<'_> {
+        CommandRef { attribute: self.attribute, cdb: self.cdb, data_out: &self.data_out }
+    }
+}
+
 /// How a command ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {

@@ -45,7 +45,7 @@ mod write_same;
 pub use alua::{AccessState, PortGroup};
 pub use cdb::Cdb;
 pub use command::{
-    Command, DataNeed, ManagementOutcome, NexusId, Outcome, Status, TaskAttribute, TaskManagement, TaskTag,
+    Command, CommandRef, DataNeed, ManagementOutcome, NexusId, Outcome, Status, TaskAttribute, TaskManagement, TaskTag,
 };
 pub use copy::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours};
 pub use identity::{Identity, Options, Provisioning, TargetPort};

@@ -146,8 +146,8 @@ impl BlockDevice for Bench {
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
         if self.at_once.get() { self.read(extent).now_or_never() } else { None }
     }
-    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
-        if self.at_once.get() { self.write(start, data.clone()).now_or_never() } else { None }
+    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+        if self.at_once.get() { self.write(start, Buf::copy_of(data).freeze()).now_or_never() } else { None }
     }
     async fn flush(&self, _: Written) -> Result<Stable, IoError> {
         self.begin(Op::Flush, Extent::default()).await?;
@@ -246,7 +246,7 @@ pub(crate) fn run(unit: &LogicalUnit<Bench>, nexus: NexusId, cdb: &[u8], data: &
         Ok(need) => {
             let given = need.data_out.min(command.data_out_expected) as usize;
             command.data_out = command.data_out.slice(..given);
-            let at_once = unit.execute_at_once(nexus, &command);
+            let at_once = unit.execute_at_once(nexus, command.borrowed());
             let outcome = at_once.unwrap_or_else(|| now(unit.execute(nexus, command)));
             assert!(outcome.data_in.len() as u64 <= need.data_in, "an answer is no longer than it was judged to be");
             outcome

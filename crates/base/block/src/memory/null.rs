@@ -46,7 +46,7 @@ impl Null {
         Ok(rope)
     }
 
-    fn swallow(&self, start: Lba, data: &View) -> Result<Written, IoError> {
+    fn swallow(&self, start: Lba, data: &[u8]) -> Result<Written, IoError> {
         self.geometry.get().extent_of(start, data.len())?;
         Ok(Written::attest())
     }
@@ -69,7 +69,7 @@ impl BlockDevice for Null {
         Some(self.zeros_of(extent))
     }
 
-    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         Some(self.swallow(start, data))
     }
 

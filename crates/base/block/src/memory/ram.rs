@@ -91,7 +91,7 @@ impl Ram {
     }
 
     /// Copies `data` into its slabs.
-    fn keep(&self, start: Lba, data: &View) -> Result<Written, IoError> {
+    fn keep(&self, start: Lba, data: &[u8]) -> Result<Written, IoError> {
         self.geometry.get().extent_of(start, data.len())?;
         let mut directories = self.directories.borrow_mut();
         let mut done = 0;
@@ -159,7 +159,7 @@ impl BlockDevice for Ram {
         self.keep(start, &data)
     }
 
-    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         Some(self.keep(start, data))
     }
 

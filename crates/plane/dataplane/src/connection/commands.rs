@@ -2,7 +2,8 @@
 
 use super::{Connection, Progress};
 use crate::seat::{Errand, Letter};
-use crate::unit::{self, Clock, Done, Ran, Unit};
+use crate::session::Session;
+use crate::unit::{self, Clock, Done, End, Ran, Unit};
 use iscsi::pdu::TaskAttribute;
 use iscsi::target::{Command, Response};
 use scsi::{Outcome, Status, Waiting};
@@ -46,9 +47,10 @@ where
             } else {
                 scsi::absent::execute(cdb, &luns)
             };
-            self.respond(Done { task, outcome, written, needed: None, clock, ended: began });
+            self.respond(Done { task, end: End { outcome, written, needed: None, clock, ended: began } });
             return;
         };
+        let declined = command.declined;
         let command = scsi_command(command);
         if entry.home != self.seat.index {
             let ran = Ran { task, nexus, command, reads, clock };
@@ -59,8 +61,9 @@ where
         }
         let ran = Ran { task, nexus, command, reads, clock };
         let Some(unit) = unit else { return self.respond(unit::absent(ran)) };
-        if let Some(done) = unit::run_at_once(&unit, &ran) {
-            self.respond(done);
+        let end = if declined { None } else { unit::run_at_once(&unit, ran.brief()) };
+        if let Some(end) = end {
+            self.respond(Done { task, end });
         } else if let Poll::Ready(done) = self.running.start((self.run)(unit, ran)) {
             self.respond(done);
         }
@@ -76,7 +79,7 @@ where
         while let Poll::Ready(Some(done)) = self.returns.poll_receive(cx) {
             self.errands -= 1;
             // It has been on its way since.
-            self.respond(Done { ended: self.seat.world.now(), ..done });
+            self.respond(Done { end: End { ended: self.seat.world.now(), ..done.end }, ..done });
             progress = true;
         }
         while let Poll::Ready(Some(managed)) = self.managed.poll_receive(cx) {
@@ -88,18 +91,24 @@ where
     }
 
     fn respond(&mut self, done: Done) {
-        let Done { task, outcome, written, needed, clock, ended } = done;
-        self.moment = Some(ended);
-        if outcome.status == Status::TaskAborted {
+        let Done { task, end } = done;
+        self.moment = Some(end.ended);
+        if end.outcome.status == Status::TaskAborted {
             self.machine.abort(task);
             return;
         }
-        if let Some(session) = &self.session {
-            session.counters.count(outcome.data_in.len() as u64, written);
-            session.counters.latencies.record(clock.operation_code, ended.since(clock.began));
-        }
-        self.machine.respond(task, Response { transfer_bytes: needed, ..response(outcome) });
+        self.machine.respond(task, counted(self.session.as_ref(), end));
     }
+}
+
+/// The answer to a command that has ended, which its session counts.
+pub(super) fn counted<W: World>(session: Option<&Session<W>>, end: End) -> Response {
+    let End { outcome, written, needed, clock, ended } = end;
+    if let Some(session) = session {
+        session.counters.count(outcome.data_in.len() as u64, written);
+        session.counters.latencies.record(clock.operation_code, ended.since(clock.began));
+    }
+    Response { transfer_bytes: needed, ..response(outcome) }
 }
 
 pub(super) fn response(outcome: Outcome) -> Response {

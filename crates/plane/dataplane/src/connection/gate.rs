@@ -1,17 +1,20 @@
 //! The gate: a command is judged by its header, before its data is solicited and memory is taken for it.
 
-use super::commands::response;
+use super::commands::{counted, response};
 use crate::seat::Seat;
 use crate::session::Session;
+use crate::unit::{self, Brief, Clock};
 use iscsi::pdu::Lun;
-use iscsi::target::{Enrolment, Gate, Response, Verdict};
-use scsi::Status;
-use shard::World;
+use iscsi::target::{CommandAtOnce, Enrolment, Gate, Response, Verdict};
+use scsi::{Status, TaskAttribute};
+use shard::{Time, World};
 
 /// Judges for one session.
 pub(super) struct UnitGate<'a, W: World> {
     pub(super) session: Option<&'a mut Session<W>>,
     pub(super) seat: &'a Seat<W>,
+    /// When the command before ended, or all of this one was there.
+    pub(super) moment: Time,
 }
 
 impl<W: World> Gate for UnitGate<'_, W> {
@@ -38,6 +41,19 @@ impl<W: World> Gate for UnitGate<'_, W> {
 
     fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
         self.session.as_mut()?.find(lun.0).map(|reach| Box::new(reach.enrol()) as Enrolment)
+    }
+
+    fn answer(&mut self, command: &CommandAtOnce<'_>) -> Option<Response> {
+        let session = self.session.as_mut()?;
+        let nexus = session.nexus();
+        let unit = session.find(command.lun.0)?.unit(self.seat)?;
+        let clock = Clock { operation_code: command.cdb[0], began: self.moment };
+        let CommandAtOnce { cdb, data_out, expected_data_in_bytes, .. } = *command;
+        let command = scsi::CommandRef { attribute: TaskAttribute::Simple, cdb: scsi::Cdb::new(cdb), data_out };
+        let brief = Brief { nexus, command, reads: expected_data_in_bytes > 0, clock };
+        let end = unit::run_at_once(&unit, brief)?;
+        self.moment = end.ended;
+        Some(counted(Some(session), end))
     }
 }
 

@@ -75,7 +75,7 @@ where
                 Poll::Ready(Ok(len)) if len > 0 => {
                     let now = self.seat.world.now();
                     path.recorders.iter_mut().for_each(|recorder| recorder.heard(&space[..len], now));
-                    let mut gate = UnitGate { session: self.session.as_mut(), seat: &self.seat };
+                    let mut gate = UnitGate { session: self.session.as_mut(), seat: &self.seat, moment: now };
                     self.machine.handle_received(slot, len, now, &mut gate);
                 }
                 Poll::Ready(end) => self.lose(slot, end.err()),

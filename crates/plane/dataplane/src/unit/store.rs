@@ -86,7 +86,7 @@ impl<W: World> BlockDevice for Store<W> {
         each!(self, device => device.read_at_once(extent))
     }
 
-    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         each!(self, device => device.write_at_once(start, data))
     }
 

@@ -123,7 +123,7 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
         if self.is_held() { None } else { self.device.read_at_once(extent) }
     }
 
-    fn write_at_once(&self, start: Lba, data: &View) -> Option<Result<Written, IoError>> {
+    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
         if self.is_held() { None } else { self.device.write_at_once(start, data) }
     }
 

@@ -93,7 +93,7 @@ impl TagTable {
     }
 
     fn position(&self, tag: u32) -> Option<usize> {
-        if self.entries.is_empty() {
+        if self.used == 0 {
             return None;
         }
         let mask = self.entries.len() - 1;

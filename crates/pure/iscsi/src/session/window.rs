@@ -68,6 +68,11 @@ impl<T> CommandWindow<T> {
         self.maximum.next() == self.expected
     }
 
+    /// True while a request waits for one before it.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.held_count > 0
+    }
+
     /// The expected request was taken.
     pub(crate) fn advance(&mut self) {
         self.expected = self.expected.next();

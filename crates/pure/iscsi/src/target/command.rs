@@ -1,5 +1,6 @@
 //! SCSI commands on their way in: judged by the header, filled with data, handed out in order.
 
+use super::at_once::Short;
 use super::data_out::{Admitted, Arrived, DataOut, Solicitation};
 use super::event::{Cdb, Command, Event, Gate, Response, Verdict};
 use super::full_feature::{FullFeature, Placement, Turn};
@@ -25,6 +26,7 @@ impl FullFeature {
         header: &ScsiCommand,
         additional: &[u8],
         data_bytes: usize,
+        short: Short,
         gate: &mut impl Gate,
     ) -> Result<Placement, Violation> {
         if !self.in_window(header.immediate, header.cmd_sn) {
@@ -34,7 +36,7 @@ impl FullFeature {
             return Err(Violation::OnlyDiscovery);
         }
         self.session.admit(header.initiator_task_tag, header.immediate)?;
-        let mut command = CommandTask::parse(header, additional)?;
+        let mut command = CommandTask { declined: short == Short::Declined, ..CommandTask::parse(header, additional)? };
         self.check_unsolicited(header, data_bytes)?;
         self.judge(link, header, &mut command, data_bytes, gate);
         let (is_refused, takes_data) = (command.progress == Progress::Refused, command.takes_data());
@@ -278,6 +280,7 @@ impl FullFeature {
             expected_data_out_bytes: command.expected_out_bytes,
             expected_data_in_bytes: command.expected_in_bytes,
             enrolment: command.enrolment.take(),
+            declined: command.declined,
         }));
     }
 
@@ -339,6 +342,7 @@ impl CommandTask {
             held_bytes: 0,
             data_out: DataOut::default(),
             forgone: false,
+            declined: false,
             placing: None,
             stale: false,
             buf: None,

@@ -1,5 +1,6 @@
 //! One TCP connection of a session: its bytes on their way in, its login, its timers.
 
+use super::at_once::Short;
 use super::event::{Event, Gate};
 use super::full_feature::{FullFeature, Placement};
 use super::link::Link;
@@ -326,7 +327,11 @@ impl Core {
         }
         let Some(full_feature) = self.full_feature(shared) else { return };
         let link = &mut self.link;
-        let handled = match full_feature.begin(link, head, data.len(), gate) {
+        let short = full_feature.answer_at_once(link, head, data, gate);
+        if short == Short::Answered {
+            return;
+        }
+        let handled = match full_feature.begin(link, head, data.len(), short, gate) {
             Ok(Placement::Whole) => full_feature.handle_whole(link, head.basic, data),
             Ok(Placement::Command { task, offset }) => {
                 full_feature.put_data(link, task, offset, data);
@@ -385,10 +390,11 @@ impl Core {
         gate: &mut impl Gate,
     ) -> Option<(Buf, usize)> {
         let full_feature = self.full_feature(shared)?;
-        let placement = full_feature.begin(&mut self.link, head, data_bytes, gate).unwrap_or_else(|violation| {
-            full_feature.handle_violation(&mut self.link, violation, Some(head.basic));
-            Placement::Skip(None)
-        });
+        let placement =
+            full_feature.begin(&mut self.link, head, data_bytes, Short::Unfit, gate).unwrap_or_else(|violation| {
+                full_feature.handle_violation(&mut self.link, violation, Some(head.basic));
+                Placement::Skip(None)
+            });
         match placement {
             Placement::Command { task, offset } => {
                 self.incoming = Incoming::Command(task);

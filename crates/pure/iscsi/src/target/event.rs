@@ -69,6 +69,8 @@ pub struct Command {
     pub expected_data_in_bytes: u32,
     /// What the gate gave it to wait with.
     pub enrolment: Option<Enrolment>,
+    /// True when [`Gate::answer`] was asked a moment ago, and had no answer.
+    pub declined: bool,
 }
 
 /// A task management function to carry out.
@@ -158,6 +160,26 @@ pub trait Gate {
         let _ = lun;
         None
     }
+
+    /// Carries out a command that is all here and has nobody before it, where that needs no waiting. With `None` nothing
+    /// was done, and it is judged and handed out as any other.
+    fn answer(&mut self, command: &CommandAtOnce<'_>) -> Option<Response> {
+        let _ = command;
+        None
+    }
+}
+
+/// A SIMPLE command whose turn has come, with all of its data.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandAtOnce<'a> {
+    /// The logical unit, as on the wire.
+    pub lun: Lun,
+    /// The command descriptor block.
+    pub cdb: &'a [u8; 16],
+    /// What the initiator sends: as much as it said.
+    pub data_out: &'a [u8],
+    /// How many bytes the initiator expects to get.
+    pub expected_data_in_bytes: u32,
 }
 
 /// Something of the driver's own, see [`Gate::enrol`].

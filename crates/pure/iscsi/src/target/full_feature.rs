@@ -1,5 +1,6 @@
 //! Full feature phase: where each PDU goes, and in which order requests have their turn.
 
+use super::at_once::Short;
 use super::data_out::Limits;
 use super::event::Event;
 use super::link::Link;
@@ -101,12 +102,15 @@ impl FullFeature {
         link: &mut Link,
         head: Head<'_>,
         data_bytes: usize,
+        short: Short,
         gate: &mut impl Gate,
     ) -> Result<Placement, Violation> {
         let pdu = InitiatorPdu::parse(head.basic)?;
         link.handle_acknowledged(exp_stat_sn(head.basic));
         match pdu {
-            InitiatorPdu::ScsiCommand(command) => self.begin_command(link, &command, head.additional, data_bytes, gate),
+            InitiatorPdu::ScsiCommand(command) => {
+                self.begin_command(link, &command, head.additional, data_bytes, short, gate)
+            }
             InitiatorPdu::DataOut(data_out) => self.begin_data_out(link, &data_out, data_bytes),
             _ => Ok(Placement::Whole),
         }

@@ -3,10 +3,10 @@
 use super::event::Response;
 use super::full_feature::FullFeature;
 use super::link::Link;
-use super::task::{CommandTask, Progress, Responding, Task};
+use super::task::{CommandTask, Moves, Progress, Responding, Task};
 use crate::pdu::{
-    DataIn, DataInStatus, DataSn, Lun, Residual, ScsiResponse, SegmentLengths, ServiceResponse, StatSn,
-    TargetTransferTag,
+    DataIn, DataInStatus, DataSn, InitiatorTaskTag, Lun, Residual, ScsiResponse, SegmentLengths, ServiceResponse,
+    StatSn, TargetTransferTag,
 };
 use crate::session::TaskId;
 use smallvec::SmallVec;
@@ -28,23 +28,8 @@ impl FullFeature {
         let tag = task.tag;
         let Some(command) = task.command_mut() else { return };
         command.progress = Progress::Responding;
-        // Never more than the initiator expects.
-        let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
-        let (residual, read_residual) = command.residuals(&response);
-        let answer = Responding {
-            task: id,
-            tag,
-            residual,
-            read_residual,
-            solicitations: command.data_out.solicitations(),
-            apart: command.is_bidirectional(),
-            snack_tag: 0,
-            segment_bytes_max: link.peer_data_segment_bytes_max,
-            data_in_total: given.min(command.expected_in_bytes),
-            data_in_bytes: 0,
-            data_in_pdus: 0,
-            response,
-        };
+        let mut answer = Responding::new(Some(id), tag, command.moves(), response, link);
+        answer.solicitations = command.data_out.solicitations();
         if link.responding.is_empty() && link.transmit.has_room() && !self.is_left(&answer) {
             // Most answers are of one PDU, and find nobody before them.
             return self.finish(link, answer);
@@ -54,9 +39,11 @@ impl FullFeature {
     }
 
     /// Queues the last PDU of an answer.
-    fn finish(&mut self, link: &mut Link, answer: Responding) {
+    pub(crate) fn finish(&mut self, link: &mut Link, answer: Responding) {
         // Its place is open again, and the PDU itself says so.
-        self.remove(answer.task);
+        if let Some(task) = answer.task {
+            self.remove(task);
+        }
         let stat_sn = link.take_stat_sn();
         self.send_status(link, &answer, stat_sn);
         link.keep_answer(stat_sn, answer);
@@ -67,7 +54,7 @@ impl FullFeature {
         while link.transmit.has_room()
             && let Some(mut answer) = link.responding.pop_front()
         {
-            if self.session.find(answer.task).is_none() {
+            if answer.task.is_some_and(|task| self.session.find(task).is_none()) {
                 continue;
             }
             if self.is_left(&answer) {
@@ -166,6 +153,33 @@ impl FullFeature {
 }
 
 impl Responding {
+    /// An answer of which nothing was sent.
+    pub(crate) fn new(
+        task: Option<TaskId>,
+        tag: InitiatorTaskTag,
+        moves: Moves,
+        response: Response,
+        link: &Link,
+    ) -> Self {
+        // Never more than the initiator expects.
+        let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
+        let (residual, read_residual) = moves.residuals(&response);
+        Self {
+            task,
+            tag,
+            residual,
+            read_residual,
+            solicitations: 0,
+            apart: moves.read && moves.write,
+            snack_tag: 0,
+            segment_bytes_max: link.peer_data_segment_bytes_max,
+            data_in_total: given.min(moves.expected_in_bytes),
+            data_in_bytes: 0,
+            data_in_pdus: 0,
+            response,
+        }
+    }
+
     /// How many Data-In PDUs it has had once its status is sent: the last data rides with that, or came before it.
     pub(crate) fn data_in_pdus_in_all(&self) -> u32 {
         self.data_in_pdus + u32::from(self.data_in_bytes < self.data_in_total)
@@ -180,10 +194,13 @@ impl Responding {
 }
 
 impl CommandTask {
-    fn is_bidirectional(&self) -> bool {
-        self.read && self.write
+    fn moves(&self) -> Moves {
+        let Self { read, write, expected_out_bytes, expected_in_bytes, .. } = *self;
+        Moves { read, write, expected_out_bytes, expected_in_bytes }
     }
+}
 
+impl Moves {
     /// What was not moved, and for a bidirectional command what was not read.
     fn residuals(&self, response: &Response) -> (Residual, Residual) {
         let given = response.data_in.len() as u64;

@@ -46,6 +46,8 @@ pub(crate) struct CommandTask {
     pub(crate) data_out: DataOut,
     /// True when its data is not wanted: it is handed out without.
     pub(crate) forgone: bool,
+    /// True when the gate was asked whether it ends at once, and it does not.
+    pub(crate) declined: bool,
     /// The payload that counts as received and is on its way to its place.
     pub(crate) placing: Option<Placing>,
     /// True when no Data-Out has come since somebody looked.
@@ -60,11 +62,20 @@ pub(crate) struct CommandTask {
     pub(crate) refusal: Option<Box<Response>>,
 }
 
+/// Which way the initiator expects data to go, and how much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moves {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) expected_out_bytes: u32,
+    pub(crate) expected_in_bytes: u32,
+}
+
 /// An answer that is being sent, or was and may be asked for again.
 #[derive(Debug)]
 pub(crate) struct Responding {
-    /// The task, which is forgotten with the last PDU of its answer.
-    pub(crate) task: TaskId,
+    /// The task, which is forgotten with the last PDU of its answer; none of a command that never was one.
+    pub(crate) task: Option<TaskId>,
     pub(crate) tag: InitiatorTaskTag,
     pub(crate) response: Response,
     /// What was not moved, and for a bidirectional command what was not read.

@@ -172,7 +172,7 @@ impl Rig {
 }
 
 /// The parts of a command that tests vary.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) read: bool,
     pub(super) write: bool,

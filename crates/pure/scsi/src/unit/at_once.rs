@@ -2,11 +2,11 @@
 
 use super::LogicalUnit;
 use super::execute::{assert_whole, is_forced};
-use crate::command::{Command, NexusId, Outcome, TaskAttribute};
+use crate::command::{CommandRef, NexusId, Outcome, TaskAttribute};
 use crate::failure::Failure;
 use crate::operation::Verb;
 use crate::request::Request;
-use block::{BlockDevice, Extent, Geometry, Lba, Rope, View};
+use block::{BlockDevice, Extent, Geometry, Lba, Rope};
 
 /// READ and WRITE of 10, 12 and 16 bytes.
 const SHORT: [u8; 6] = [0x28, 0x2A, 0x88, 0x8A, 0xA8, 0xAA];
@@ -15,7 +15,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// What [`LogicalUnit::execute`] comes to, where that is known at once: without a place in the task set, for nothing
     /// can happen meanwhile. With `None` nothing was done, and the command is to be executed.
     #[inline]
-    pub fn execute_at_once(&self, nexus: NexusId, command: &Command) -> Option<Outcome> {
+    pub fn execute_at_once(&self, nexus: NexusId, command: CommandRef<'_>) -> Option<Outcome> {
         let is_short = SHORT.contains(&command.cdb.operation_code());
         if !is_short || command.attribute != TaskAttribute::Simple || !self.tasks.lets_pass() {
             return None;
@@ -24,7 +24,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let answer = match self.admit(nexus, command.cdb, geometry) {
             Ok(request) if request.extent.is_empty() => return None,
             Ok(request) if request.operation.verb == Verb::Read => Ok(self.read_at_once(request.extent, geometry)?),
-            Ok(request) => self.write_at_once(&request, command, geometry)?,
+            Ok(request) => self.write_at_once(&request, command.data_out, geometry)?,
             Err(failure) => Err(failure),
         };
         Some(answer.map_or_else(|failure| self.failed(failure), Outcome::good))
@@ -38,8 +38,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Some(data)
     }
 
-    fn write_at_once(&self, request: &Request, command: &Command, geometry: Geometry) -> Option<Result<Rope, Failure>> {
-        let data: &View = &command.data_out;
+    fn write_at_once(&self, request: &Request, data: &[u8], geometry: Geometry) -> Option<Result<Rope, Failure>> {
         let must_flush = geometry.volatile_cache && (is_forced(request) || !self.mode.get().write_cache);
         if must_flush || data.len() as u64 != request.need.data_out {
             return None;

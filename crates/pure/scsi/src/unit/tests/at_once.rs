@@ -18,7 +18,7 @@ fn quick(volatile_cache: bool) -> LogicalUnit<Bench> {
 }
 
 fn at_once(unit: &LogicalUnit<Bench>, cdb: &[u8], data: &[u8]) -> Option<Outcome> {
-    unit.execute_at_once(HOST, &command(cdb, data))
+    unit.execute_at_once(HOST, command(cdb, data).borrowed())
 }
 
 /// What is done to both units; the first number says which.
@@ -35,7 +35,8 @@ fn outcome_of(unit: &LogicalUnit<Bench>, nexus: NexusId, step: u8, cdb: &[u8], d
         8 => unit.device().failure.set(None),
         _ => {
             let command = command(cdb, data);
-            let short = if unit.device().at_once.get() { unit.execute_at_once(nexus, &command) } else { None };
+            let short =
+                if unit.device().at_once.get() { unit.execute_at_once(nexus, command.borrowed()) } else { None };
             return Some(short.unwrap_or_else(|| now(unit.execute(nexus, command))));
         }
     }
@@ -104,7 +105,7 @@ fn command_that_is_not_simple_is_not_done_at_once() {
     let unit = quick(false);
     for attribute in [TaskAttribute::Ordered, TaskAttribute::HeadOfQueue, TaskAttribute::Aca] {
         let command = Command { attribute, ..command(&cdb10(0x28, 0, 0, 1), &[]) };
-        assert!(unit.execute_at_once(HOST, &command).is_none(), "{attribute:?}");
+        assert!(unit.execute_at_once(HOST, command.borrowed()).is_none(), "{attribute:?}");
     }
     assert_eq!(ops(&unit), []);
 }
