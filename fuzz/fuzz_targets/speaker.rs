@@ -212,7 +212,9 @@ impl Play {
             return;
         }
         if let Some(bytes) = self.wire.carry(&Pdu::new(emit, data)) {
-            feed_through(&mut self.target, slot, &bytes, self.now, &mut UnitGate(&self.unit));
+            let is_damaged = self.wire.is_damaged();
+            let mut gate = UnitGate { unit: &self.unit, answers: self.answers, is_damaged };
+            feed_through(&mut self.target, slot, &bytes, self.now, &mut gate);
         }
     }
 }

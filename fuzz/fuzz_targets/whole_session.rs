@@ -12,7 +12,7 @@ mod wire;
 use block::View;
 use iscsi::Offer;
 use iscsi::pdu::{AsyncEvent, Cid, Lun, TaskFunction, TaskFunctionOutcome};
-use iscsi::target::{self, Event, Gate, Response, Verdict};
+use iscsi::target::{self, CommandAtOnce, Event, Gate, Response, Verdict};
 use libfuzzer_sys::fuzz_target;
 use memory_unit::{Strict, now, unit};
 use script::{Input, Step};
@@ -41,15 +41,30 @@ fuzz_target!(|input: Input| {
     play.end();
 });
 
-/// Judges as the product does: by the unit.
-struct UnitGate<'a>(&'a LogicalUnit<Strict>);
+/// Judges as the product does, by the unit, and answers what that does at once.
+struct UnitGate<'a> {
+    unit: &'a LogicalUnit<Strict>,
+    answers: bool,
+    /// True when data may not be what was sent.
+    is_damaged: bool,
+}
 
 impl Gate for UnitGate<'_> {
     fn judge(&mut self, _: Lun, cdb: &[u8], data_out_bytes: u32, _: u32) -> Verdict {
-        if data_out_bytes > 0 && scsi::judge(scsi::Cdb::new(cdb), &self.0.shape()).is_err() {
+        if data_out_bytes > 0 && scsi::judge(scsi::Cdb::new(cdb), &self.unit.shape()).is_err() {
             return Verdict::Forgo;
         }
         Verdict::Take
+    }
+
+    fn answer(&mut self, asked: &CommandAtOnce<'_>) -> Option<Response> {
+        if !self.answers {
+            return None;
+        }
+        assert!(self.is_damaged || is_pattern(asked.data_out), "data lies where it was not sent to");
+        let (attribute, cdb) = (scsi::TaskAttribute::Simple, scsi::Cdb::new(asked.cdb));
+        let command = scsi::CommandRef { attribute, cdb, data_out: asked.data_out };
+        self.unit.execute_at_once(NexusId(0), command).map(response)
     }
 }
 
@@ -57,6 +72,8 @@ struct Play {
     offer: Offer,
     target: target::Session,
     unit: LogicalUnit<Strict>,
+    /// The gate answers what is done at once.
+    answers: bool,
     wire: Wire,
     now: Time,
     cmd_sn: u32,
@@ -72,7 +89,8 @@ impl Play {
         let (first, _) = target.window().expect("it is logged in");
         let wire = Wire::new(offer);
         let (now, skew, waiting) = (Time(0), (0, 0), Vec::new());
-        Self { offer: offer.clone(), target, unit: unit(kind), wire, now, cmd_sn: first.0, skew, waiting }
+        let answers = kind & 4 == 0;
+        Self { offer: offer.clone(), target, unit: unit(kind), answers, wire, now, cmd_sn: first.0, skew, waiting }
     }
 
     fn step(&mut self, step: &Step) {
@@ -130,8 +148,7 @@ impl Play {
                 Event::Command(command) => {
                     assert!(command.data_out.len() <= command.expected_data_out_bytes as usize);
                     if !self.wire.is_damaged() {
-                        let misplaced = command.data_out.iter().enumerate().find(|(at, byte)| **byte != pattern(*at));
-                        assert_eq!(misplaced, None, "data lies where it was not sent to");
+                        assert!(is_pattern(&command.data_out), "data lies where it was not sent to");
                     }
                     self.waiting.push(command);
                 }
@@ -172,11 +189,7 @@ impl Play {
                 data_out: if self.needs_data(&command) { command.data_out } else { View::default() },
             },
         ));
-        let mut response = Response { data_in: outcome.data_in, ..Response::status(outcome.status.code()) };
-        if let Some(sense) = outcome.sense.filter(|_| outcome.status == Status::CheckCondition) {
-            response = Response::check_condition(&sense.emit());
-        }
-        self.target.respond(command.task, response);
+        self.target.respond(command.task, response(outcome));
     }
 
     fn needs_data(&self, command: &target::Command) -> bool {
@@ -204,4 +217,15 @@ impl Play {
         assert!(self.target.is_over(), "a session that is closed is over");
         assert!([0, 1].iter().all(|slot| !self.target.wants_to_send(*slot)));
     }
+}
+
+fn response(outcome: scsi::Outcome) -> Response {
+    match outcome.sense.filter(|_| outcome.status == Status::CheckCondition) {
+        Some(sense) => Response::check_condition(&sense.emit()),
+        None => Response { data_in: outcome.data_in, ..Response::status(outcome.status.code()) },
+    }
+}
+
+fn is_pattern(data: &[u8]) -> bool {
+    data.iter().enumerate().all(|(at, byte)| *byte == pattern(at))
 }

@@ -31,8 +31,8 @@ pub struct Session<W: World> {
     tag: u16,
     luns: Rc<LunMap>,
     access_epoch: u64,
-    /// The units that know this nexus, under their LUNs. A session sees no unit under two.
-    attached: BTreeMap<u16, Reach<W>>,
+    /// The units that know this nexus, in the order of their LUNs. A session sees no unit under two.
+    attached: Vec<(u16, Reach<W>)>,
 }
 
 /// The addresses of a connection's two ends.
@@ -95,7 +95,7 @@ impl<W: World> Session<W> {
             tag: seat.access.borrow().policy_at(ends.portal).tag,
             luns: Rc::default(),
             access_epoch: 0,
-            attached: BTreeMap::new(),
+            attached: Vec::new(),
         };
         session.see_access();
         (session, predecessors)
@@ -114,19 +114,28 @@ impl<W: World> Session<W> {
     /// The unit under `lun`, which knows this nexus from now on.
     pub fn find(&mut self, lun: u64) -> Option<&mut Reach<W>> {
         let number = scsi::Lun(lun).number()?;
-        if !self.attached.contains_key(&number) {
-            let entry = *self.luns.get(&number)?;
-            self.attach(number, entry);
-        }
-        self.attached.get_mut(&number)
+        let at = match self.position(number) {
+            Ok(at) => at,
+            Err(at) => {
+                let entry = *self.luns.get(&number)?;
+                self.attach(at, number, entry);
+                at
+            }
+        };
+        self.attached.get_mut(at).map(|(_, reach)| reach)
+    }
+
+    /// Where the unit under `number` is among those that know this nexus, or would be.
+    fn position(&self, number: u16) -> Result<usize, usize> {
+        self.attached.binary_search_by_key(&number, |(number, _)| *number)
     }
 
     /// All units that the session sees.
     pub fn units(&mut self) -> Vec<LunEntry> {
         let luns = self.luns.clone();
         for (&number, &entry) in &*luns {
-            if !self.attached.contains_key(&number) {
-                self.attach(number, entry);
+            if let Err(at) = self.position(number) {
+                self.attach(at, number, entry);
             }
         }
         luns.values().copied().collect()
@@ -140,7 +149,7 @@ impl<W: World> Session<W> {
     /// The initiator has read the list of units, and need not be told that it changed.
     pub fn inventory_reported(&self) {
         let nexus = self.nexus();
-        for reach in self.attached.values() {
+        for (_, reach) in &self.attached {
             self.at_home(reach.entry, move |unit| unit.inventory_reported(nexus));
         }
     }
@@ -177,7 +186,7 @@ impl<W: World> Session<W> {
     /// Units whose nexus this was forget it.
     pub async fn leave(self) {
         let nexus = self.nexus();
-        for LunEntry { unit, home, .. } in self.attached.into_values().map(|reach| reach.entry) {
+        for LunEntry { unit, home, .. } in self.attached.into_iter().map(|(_, reach)| reach.entry) {
             self.seat
                 .call(home, move |seat| async move {
                     if let Some(unit) = seat.unit(unit) {
@@ -189,13 +198,13 @@ impl<W: World> Session<W> {
         self.seat.registry.leave(self.id);
     }
 
-    fn attach(&mut self, number: u16, entry: LunEntry) {
+    fn attach(&mut self, at: usize, number: u16, entry: LunEntry) {
         let nexus = self.nexus();
         let initiator = InitiatorPort { name: self.initiator.clone(), isid: self.isid };
         let port = target_port(&self.target, self.tag);
         let reach = Reach::new(entry);
         let incoming = reach.incoming.clone();
-        self.attached.insert(number, reach);
+        self.attached.insert(at, (number, reach));
         self.at_home(entry, move |unit| unit.attach(nexus, initiator, port, incoming, entry.read_only));
     }
 
@@ -204,16 +213,18 @@ impl<W: World> Session<W> {
         let nexus = self.nexus();
         let seen: BTreeMap<VolumeId, (u16, LunEntry)> =
             self.luns.iter().map(|(&number, &entry)| (entry.unit, (number, entry))).collect();
-        for mut reach in std::mem::take(&mut self.attached).into_values() {
+        for (_, mut reach) in std::mem::take(&mut self.attached) {
             match seen.get(&reach.entry.unit) {
                 Some(&(number, entry)) => {
                     self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
                     reach.lead_to(entry);
-                    self.attached.insert(number, reach);
+                    self.attached.push((number, reach));
                 }
                 None => self.at_home(reach.entry, move |unit| unit.detach(nexus)),
             }
         }
+        // Units may be seen under other numbers than before.
+        self.attached.sort_unstable_by_key(|(number, _)| *number);
     }
 
     fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::unit::Unit<W>) + Send + 'static) {

@@ -38,12 +38,11 @@ pub(crate) struct Transmit {
     pub(crate) digests: Digests,
 }
 
-#[derive(Debug)]
-enum Piece {
-    /// So many bytes, the next ones of the flat run.
-    Flat(usize),
-    /// Bytes that lie elsewhere.
-    View(View),
+/// What one header begins: bytes of the flat run, and behind them bytes that lie elsewhere, perhaps none.
+#[derive(Debug, Default)]
+struct Piece {
+    flat_bytes: usize,
+    view: View,
 }
 
 impl Transmit {
@@ -110,8 +109,7 @@ impl Transmit {
             if len <= INLINE_BYTES_MAX || to - from < REFERENCE_BYTES_MIN {
                 self.push_flat(&part[from..to]);
             } else {
-                self.queued_bytes += to - from;
-                self.pieces.push_back(Piece::View(part.slice(from..to)));
+                self.push_view(part.slice(from..to));
             }
         }
         self.push_trailer(len, || crc);
@@ -120,17 +118,17 @@ impl Transmit {
     /// Adds slices for what is queued, in order, until all is there or `into` has no place of its own left.
     pub(crate) fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
         let mut rest = &self.flat[self.start..];
-        for piece in &self.pieces {
-            if into.len() == into.inline_size() {
+        for Piece { flat_bytes, view } in &self.pieces {
+            if into.len() + 2 > into.inline_size() {
                 return;
             }
-            match piece {
-                Piece::Flat(len) => {
-                    let (head, tail) = rest.split_at(*len);
-                    into.push(IoSlice::new(head));
-                    rest = tail;
-                }
-                Piece::View(view) => into.push(IoSlice::new(view)),
+            if *flat_bytes > 0 {
+                let (head, tail) = rest.split_at(*flat_bytes);
+                into.push(IoSlice::new(head));
+                rest = tail;
+            }
+            if !view.is_empty() {
+                into.push(IoSlice::new(view));
             }
         }
     }
@@ -144,22 +142,16 @@ impl Transmit {
         self.transmitted_bytes += len as u64;
         while len > 0 {
             let front = self.pieces.front_mut().expect("pieces sum up to the queued bytes");
-            let piece_bytes = match front {
-                Piece::Flat(bytes) => *bytes,
-                Piece::View(view) => view.len(),
-            };
-            let taken = len.min(piece_bytes);
-            len -= taken;
-            match front {
-                Piece::Flat(bytes) => {
-                    self.start += taken;
-                    *bytes -= taken;
-                }
-                Piece::View(view) if taken < piece_bytes => *view = view.slice(taken..),
-                Piece::View(_) => {}
-            }
-            if taken == piece_bytes {
+            let flat_bytes = len.min(front.flat_bytes);
+            front.flat_bytes -= flat_bytes;
+            self.start += flat_bytes;
+            len -= flat_bytes;
+            let view_bytes = len.min(front.view.len());
+            len -= view_bytes;
+            if front.flat_bytes == 0 && view_bytes == front.view.len() {
                 self.pieces.pop_front();
+            } else if view_bytes > 0 {
+                front.view = front.view.slice(view_bytes..);
             }
         }
         self.reclaim();
@@ -197,7 +189,9 @@ impl Transmit {
     }
 
     fn push_header(&mut self, header: &[u8; 48], additional: &[u8]) {
-        self.push_flat(header);
+        // Of a length that is known, so it is copied in place.
+        self.flat.extend_from_slice(header);
+        self.count_flat(header.len());
         self.push_flat(additional);
         if self.digests.header {
             self.push_flat(&crc32c_append(crc32c(header), additional).to_le_bytes());
@@ -219,10 +213,23 @@ impl Transmit {
             return;
         }
         self.flat.extend_from_slice(bytes);
-        self.queued_bytes += bytes.len();
+        self.count_flat(bytes.len());
+    }
+
+    /// So many bytes are new at the end of the flat run.
+    fn count_flat(&mut self, bytes: usize) {
+        self.queued_bytes += bytes;
         match self.pieces.back_mut() {
-            Some(Piece::Flat(len)) => *len += bytes.len(),
-            _ => self.pieces.push_back(Piece::Flat(bytes.len())),
+            Some(piece) if piece.view.is_empty() => piece.flat_bytes += bytes,
+            _ => self.pieces.push_back(Piece { flat_bytes: bytes, view: View::default() }),
+        }
+    }
+
+    fn push_view(&mut self, view: View) {
+        self.queued_bytes += view.len();
+        match self.pieces.back_mut() {
+            Some(piece) if piece.view.is_empty() => piece.view = view,
+            _ => self.pieces.push_back(Piece { flat_bytes: 0, view }),
         }
     }
 }

@@ -207,6 +207,12 @@ impl FullFeature {
         }
     }
 
+    /// True when what came may have brought about something on another connection. Almost never.
+    #[inline]
+    pub(crate) fn concerns_others(&self) -> bool {
+        self.ripe.is_some() || !self.early.is_empty() || !self.moves.is_empty()
+    }
+
     /// What has its turn on another connection than the one that brought it about, whether that is still there or not.
     pub(crate) fn take_ripe(&mut self) -> Option<(usize, Turn)> {
         if self.ripe.is_some() {

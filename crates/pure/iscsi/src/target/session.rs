@@ -371,6 +371,9 @@ impl Session {
     /// What is due on other connections than the one that made it so.
     fn run_ripe(&mut self) {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
+        if !full_feature.concerns_others() {
+            return;
+        }
         while let Some((slot, turn)) = full_feature.take_ripe() {
             let connection = &mut self.connections[slot];
             // What a connection asked for that is no more is not done, and holds up nobody.
