@@ -8,7 +8,7 @@ use crate::log;
 use crate::systemd::{self, Pulse};
 use control::{Control, Store};
 use model::{Refusal, code};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +21,7 @@ pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Fail
     let config = Config::load(options, socket)?;
     log::start(&config.log, config.log_form)?;
     raise_open_files();
+    forbid_core_dumps();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no event queue: {error}"), "close other programs")
     })?;
@@ -71,6 +72,13 @@ fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Refusal> {
             _ = interrupt.recv() => {}
         }
     })
+}
+
+/// What crashes leaves no file of its memory: secrets and hosts' data are in it.
+fn forbid_core_dumps() {
+    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }) {
+        tracing::warn!(%error, "a crash may leave a file of the daemon's memory");
+    }
 }
 
 /// As many open files as the system allows: each connection is one, and the usual allowance is far below what there may be.

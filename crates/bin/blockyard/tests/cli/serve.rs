@@ -163,6 +163,10 @@ fn daemon_is_alone_ends_well_and_comes_back_after_a_kill() {
     wait_until_served(dir);
     assert_eq!(ask(dir, &["host", "add", "web", "--initiator", "iqn.2001-04.com.example:web"]).code, 0);
 
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.0.id())).expect("its limits");
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("one for core dumps");
+    assert_eq!(core.split_whitespace().filter(|word| *word == "0").count(), 2, "no core dump holds secrets: {core}");
+
     let second = ask(dir, &["serve", "--state-dir", "state", "--socket", "other", "--portal", "127.0.0.1:0"]);
     assert_eq!(second.code, 4, "{}", second.stderr);
     assert!(second.stderr.ends_with("(BY-1802)\n"), "{}", second.stderr);

@@ -1,14 +1,13 @@
 //! Tests that want a unit which takes its time: a SANITIZE that must still be under way after seconds, aborts and resets.
 
 use super::outcome::Outcome;
-use super::run_one;
+use super::{Bench, run_one};
 use crate::workspace;
 use anyhow::Result;
 use lab::target::product::{IQN, Launch, Product, make_pool};
 use lab::target::{Kind, Unit, free_portal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 /// It looks four seconds after its beginning, and then once a minute.
@@ -22,11 +21,11 @@ pub fn wants(target: Kind, name: &str) -> bool {
 }
 
 /// How the tests ended, one after the other, on a volume of a pool of which little can be written in a second.
-pub fn run(names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, Outcome>> {
+pub fn run(names: &BTreeSet<String>, bench: Bench<'_>) -> Result<BTreeMap<String, Outcome>> {
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let folder = scratch.join("slow");
+    let folder = bench.scratch.join("slow");
     fs::create_dir(&folder)?;
     let (portal, iqn) = (free_portal()?, format!("{IQN}:slow"));
     // The suite's client sleeps for a minute, and answers no pings meanwhile.
@@ -47,5 +46,5 @@ pub fn run(names: &BTreeSet<String>, scratch: &Path) -> Result<BTreeMap<String, 
     product.command(&["target", "add", "slow", "--iqn", &iqn])?;
     product.command(&["present", "tank/slow", "anyone", "--target", "slow", "--lun", "0"])?;
     let urls = [Unit { portal, iqn, lun: 0 }.to_string()];
-    names.iter().map(|name| Ok((name.clone(), run_one(&urls, name, scratch, LIMIT)?))).collect()
+    names.iter().map(|name| Ok((name.clone(), run_one(&urls, name, bench, LIMIT)?))).collect()
 }

@@ -112,6 +112,21 @@ async fn change_takes_the_logins_word_and_our_own_origin() {
 }
 
 #[tokio::test]
+async fn login_is_never_the_one_that_somebody_else_has_prepared() {
+    let node = Node::new().await;
+    node.user("alice", Role::Admin).await;
+    node.user("mallory", Role::Viewer).await;
+    let mallory = node.browser_of("mallory").await;
+    let prepared = mallory.headers[0].1.clone();
+    let mut alice = Browser::of(&node).but("cookie", Some(&prepared));
+    let page = alice.log_in("alice", PASSWORD).await;
+    assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
+    assert_ne!(alice.headers[0].1, prepared, "a login has a number of its own");
+    // Who has prepared the cookie is who it was, and no more.
+    assert_eq!(mallory.ask(Method::GET, "/api/v1/users", "").await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
 async fn login_is_ended_by_logging_out_by_its_user_by_a_new_password_and_by_an_admin() {
     let node = Node::new().await;
     node.user("alice", Role::Viewer).await;
