@@ -116,8 +116,14 @@ fn judge_growth(name: &str, now: f64, other: &str, others: f64) -> Option<String
 
 /// The example, built as the product is.
 fn build(root: &Path) -> Result<PathBuf> {
-    let arguments = ["build", "--release", "--quiet", "--locked", "--package", "simulate", "--example", "steady_load"];
-    let built = Command::new("cargo").args(arguments).current_dir(root).status().context("cannot start cargo")?;
+    // With the product, whose libraries have features that the example alone would not ask for: they are built once.
+    let packages = ["--package", "blockyard", "--package", "simulate", "--example", "steady_load"];
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--locked"])
+        .args(packages)
+        .current_dir(root)
+        .status()
+        .context("cannot start cargo")?;
     ensure!(built.success(), "the load could not be built");
     Ok(workspace::target_folder().join("release/examples/steady_load"))
 }
