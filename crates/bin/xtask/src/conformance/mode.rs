@@ -42,6 +42,14 @@ pub enum Mode {
     Chap,
     /// Both sides do
     MutualChap,
+    /// The host proves itself under a name that looks like a number: the tests that ask for one
+    HexName,
+    /// The same with one that looks like base64
+    #[serde(rename = "base64-name")]
+    #[value(name = "base64-name")]
+    Base64Name,
+    /// Units of a GiB: the tests that find others too small
+    Large,
 }
 
 impl Mode {
@@ -60,8 +68,9 @@ impl Mode {
             }
             Self::Encrypted => setup.units.fill(Backing::Thin),
             Self::LargeBlocks => setup.block_bytes = 4096,
-            Self::Chap => setup.chap = Some((host_chap(), None)),
-            Self::MutualChap => setup.chap = Some((host_chap(), Some(target_chap()))),
+            Self::Chap | Self::HexName | Self::Base64Name => setup.chap = Some((self.host_chap(), None)),
+            Self::MutualChap => setup.chap = Some((self.host_chap(), Some(target_chap()))),
+            Self::Large => setup.unit_bytes = 1 << 30,
             Self::Plain | Self::Digests | Self::Readonly => {}
         }
         let target: Box<dyn Target> = if kind == Kind::Blockyard {
@@ -78,7 +87,8 @@ impl Mode {
     /// True when other targets are not told how to be so.
     fn is_for_ours_alone(self) -> bool {
         match self {
-            Self::Plain | Self::Digests | Self::LargeBlocks | Self::Chap | Self::MutualChap => false,
+            Self::Plain | Self::Digests | Self::LargeBlocks | Self::Large => false,
+            Self::Chap | Self::MutualChap | Self::HexName | Self::Base64Name => false,
             Self::Shards | Self::Redirect | Self::Multipath => true,
             Self::Removable | Self::Encrypted | Self::Readonly => true,
         }
@@ -100,6 +110,8 @@ impl Mode {
             Self::Removable => &["NoMedia.", "PreventAllow.", "StartStopUnit."],
             Self::Readonly => &["ReadOnly."],
             Self::Encrypted => &["Sanitize."],
+            Self::HexName | Self::Base64Name => &["iSCSICHAP."],
+            Self::Large => &["ExtendedCopy.Large"],
             Self::Plain | Self::Shards | Self::Digests | Self::Redirect | Self::Multipath => &[],
             Self::LargeBlocks | Self::Chap | Self::MutualChap => &[],
         }
@@ -139,14 +151,14 @@ impl Mode {
                 let block_bytes = Client::log_in(&product.units()[0], 0)?.block_bytes;
                 ensure!(block_bytes == 4096, "blocks have {block_bytes} bytes");
             }
-            Self::Chap | Self::MutualChap => {
+            Self::Chap | Self::MutualChap | Self::HexName | Self::Base64Name => {
                 let without = Client::log_in(&product.units()[0], 0);
                 ensure!(without.is_err(), "a host that proves nothing is let in");
                 if self == Self::MutualChap {
                     product.command(&["host", "change", "anyone", "--mutual", "required"])?;
                 }
             }
-            Self::Plain | Self::Shards | Self::Digests | Self::Multipath => {}
+            Self::Plain | Self::Shards | Self::Digests | Self::Multipath | Self::Large => {}
         }
         Ok(())
     }
@@ -155,28 +167,33 @@ impl Mode {
         match self {
             // A client without data digests passes over what it does not know.
             Self::Digests => vec![format!("{unit}?header_digest=crc32c&data_digest=crc32c")],
-            Self::Plain | Self::Shards | Self::Redirect => vec![unit.to_string()],
+            Self::Plain | Self::Shards | Self::Redirect | Self::Large => vec![unit.to_string()],
             Self::Removable | Self::Encrypted | Self::Readonly | Self::LargeBlocks => vec![unit.to_string()],
-            Self::Chap => vec![proving(unit)],
+            Self::Chap | Self::HexName | Self::Base64Name => vec![self.proving(unit)],
             Self::MutualChap => {
                 let Chap { user, secret } = target_chap();
-                vec![format!("{}?target_user={user}&target_password={secret}", proving(unit))]
+                vec![format!("{}?target_user={user}&target_password={secret}", self.proving(unit))]
             }
             Self::Multipath => vec![unit.to_string(), Unit { portal: other, ..unit.clone() }.to_string()],
         }
     }
-}
 
-fn host_chap() -> Chap {
-    Chap { user: "suite".into(), secret: "what-the-suite-proves".into() }
+    fn host_chap(self) -> Chap {
+        let user = match self {
+            Self::HexName => "0x5e7",
+            Self::Base64Name => "0bSuite",
+            _ => "suite",
+        };
+        Chap { user: user.into(), secret: "what-the-suite-proves".into() }
+    }
+
+    /// The address of the unit, for who proves itself.
+    fn proving(self, unit: &Unit) -> String {
+        let Chap { user, secret } = self.host_chap();
+        unit.to_string().replacen("://", &format!("://{user}%{secret}@"), 1)
+    }
 }
 
 fn target_chap() -> Chap {
     Chap { user: "target".into(), secret: "what-the-target-proves".into() }
-}
-
-/// The address of the unit, for who proves itself.
-fn proving(unit: &Unit) -> String {
-    let Chap { user, secret } = host_chap();
-    unit.to_string().replacen("://", &format!("://{user}%{secret}@"), 1)
 }
