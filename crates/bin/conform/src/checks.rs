@@ -64,6 +64,7 @@ pub const CHECKS: &[Check] = &[
     check("requests.ping-unanswered", "11.18", "a NOP-Out without a tag gets no answer", requests::ping_unanswered),
     check("requests.send-targets", "C", "SendTargets in a session names its target", requests::send_targets),
     check("requests.text-key", "6.2", "a text key that nobody knows is answered NotUnderstood", requests::text_key),
+    check("requests.text-goes-on", "11.11.1", "a text exchange ends when the initiator says so, and goes on until then", requests::text_goes_on),
     check("requests.absent-lun", "SAM", "a unit that is not there is told: 05/25/00", requests::absent_lun),
     check("requests.abort-absent", "11.6.1", "ABORT TASK of a task that is not there says so", requests::abort_absent),
     check("requests.unknown-function", "11.6.1", "a function that nobody knows is not done", requests::unknown_function),
