@@ -30,9 +30,9 @@ mod sanitize;
 mod tasks;
 mod traces;
 
-use array::{Array, DISK_BLOCKS, OPEN};
+use array::{Array, DISK_BLOCKS, OPEN, initiator};
 use host::{Host, Login, REPORTED_LUNS_CHANGED};
-use iscsi::pdu::{TaskFunction, TaskFunctionOutcome};
+use iscsi::pdu::{AsyncEvent, TaskFunction, TaskFunctionOutcome};
 use model::{RefusedWhy, SessionEnd, SessionKind, SessionReport, code, event};
 use shard::World;
 use sim::{DiskFaults, Sim};
@@ -263,6 +263,36 @@ fn session_that_is_killed_may_log_out_first_and_is_cut_off_when_it_does_not() {
             assert!(array.sessions().await.is_empty());
         }
         assert!(Host::is_let_in(sim, &Login::of("web", 2)).await, "it may log in again");
+    });
+}
+
+/// Whoever shares a volume with the host that resets the target begins anew; who shares none hears nothing of it.
+#[test]
+fn cold_reset_ends_the_sessions_that_share_its_volumes() {
+    play(11, async |sim, array| {
+        // The third host has the other volume for itself.
+        array
+            .edit_access(|table| table.presentations.retain(|shown| (shown.host.as_str() == OPEN) == (shown.lun == 1)))
+            .await;
+        let (mut asks, mut shares, mut stranger) = (
+            Host::login(sim, &Login::of("web", 1)).await,
+            Host::login(sim, &Login::of("other", 2)).await,
+            Host::login(sim, &Login::of(OPEN, 3)).await,
+        );
+        asks.take_attention().await;
+        shares.take_attention().await;
+        assert_eq!(asks.manage(TaskFunction::TargetColdReset).await, TaskFunctionOutcome::Complete);
+        let told = asks.until_told_and_closed().await;
+        assert_eq!(told, AsyncEvent::SessionDropped { time2wait_s: 0, time2retain_s: 0 });
+        shares.until_closed().await;
+        let left: Vec<_> = array.sessions().await.into_iter().map(|session| session.initiator).collect();
+        assert_eq!(left, [initiator(OPEN)]);
+        assert_eq!(stranger.manage(TaskFunction::TargetColdReset).await, TaskFunctionOutcome::Complete);
+        for (host, isid) in [("web", 1), ("other", 2)] {
+            let mut back = Host::login(sim, &Login::of(host, isid)).await;
+            back.take_attention().await;
+            back.write(0, isid).await;
+        }
     });
 }
 

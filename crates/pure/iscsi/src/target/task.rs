@@ -2,7 +2,7 @@
 
 use super::data_out::DataOut;
 use super::event::{Cdb, Enrolment, Response, SendTargets};
-use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, Residual, TargetTransferTag, TaskAttribute};
+use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, Residual, TargetTransferTag, TaskAttribute, TaskFunction};
 use crate::session::TaskId;
 use crate::session::tasks::Tagged;
 use crate::text::{TextCollector, TextWriter};
@@ -27,7 +27,7 @@ pub(crate) struct Task {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Command(CommandTask),
-    TaskManagement,
+    TaskManagement(TaskFunction),
     Text(TextTask),
 }
 
