@@ -219,3 +219,45 @@ fn idle_connection_gives_its_buffers_back() {
     rig.sent();
     assert!(rig.target.buffer_bytes() <= 2 << 10, "{}", rig.target.buffer_bytes());
 }
+
+#[test]
+fn answer_to_a_ping_of_the_target_is_not_answered() {
+    let mut rig = Rig::new();
+    let mut answer = nop_out(u32::MAX, 1, true, b"");
+    answer[20..24].copy_from_slice(&1u32.to_be_bytes());
+    rig.receive(&answer);
+    assert!(rig.said().is_empty() && rig.events().is_empty());
+    // Without a tag, a ping is immediate.
+    rig.receive(&nop_out(u32::MAX, 1, false, b""));
+    let violation = Violation::PingWithoutTagNotImmediate;
+    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::Violation(found))] if found == violation));
+    assert_eq!(rig.said(), ["reject InvalidPduField of 0x00"]);
+}
+
+#[test]
+fn padding_is_sent_as_zeros_and_not_looked_at() {
+    let mut rig = Rig::new();
+    let mut ping = nop_out(5, 1, false, b"hello");
+    let len = ping.len();
+    assert_eq!(len, 48 + 8);
+    ping[len - 3..].copy_from_slice(&[0xff; 3]);
+    rig.receive(&ping);
+    assert_eq!(rig.sent()[48..], *b"hello\0\0\0");
+}
+
+#[test]
+fn logout_is_answered_with_a_code_and_says_how_long_to_wait() {
+    for (level, reason, cid, expected) in [
+        (0, LogoutReason::CloseSession, 1, (0, 0, 0)),
+        (0, LogoutReason::CloseConnection, 2, (1, 0, 0)),
+        (0, LogoutReason::RemoveForRecovery, 1, (2, 0, 0)),
+        (2, LogoutReason::RemoveForRecovery, 1, (0, 0, 20)),
+    ] {
+        let agreed = Negotiated { error_recovery_level: level, time2retain_s: 20, ..negotiated() };
+        let mut rig = Rig::with(config(), agreed);
+        rig.receive(&logout(1, reason, cid));
+        let (header, _) = pdus(&rig.sent()).remove(0);
+        let seconds = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        assert_eq!((header[2], seconds(40), seconds(42)), expected, "{reason:?} at level {level}");
+    }
+}
