@@ -44,6 +44,7 @@ fn execute(unit: &LogicalUnit<Strict>, circumstances: u8, cdb: Cdb, data: &[u8])
         cdb,
         data_out: if judged.is_ok() { data_out.freeze() } else { View::default() },
         data_out_expected: bytes as u64,
+        data_in_expected: 0,
     };
     let Outcome { status, sense, data_in } = now(unit.execute(NexusId(u64::from(circumstances & 1)), command));
     assert_eq!(status == Status::CheckCondition, sense.is_some());

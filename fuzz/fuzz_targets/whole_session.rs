@@ -186,6 +186,7 @@ impl Play {
                 attribute: scsi::TaskAttribute::Simple,
                 cdb: scsi::Cdb::new(&command.cdb),
                 data_out_expected: command.expected_data_out_bytes.into(),
+                data_in_expected: command.expected_data_in_bytes.into(),
                 data_out: if self.needs_data(&command) { command.data_out } else { View::default() },
             },
         ));

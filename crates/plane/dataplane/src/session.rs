@@ -111,6 +111,11 @@ impl<W: World> Session<W> {
         &self.initiator
     }
 
+    /// The target's name; empty for a discovery session.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
     /// The unit under `lun`, which knows this nexus from now on.
     pub fn find(&mut self, lun: u64) -> Option<&mut Reach<W>> {
         let number = scsi::Lun(lun).number()?;

@@ -79,10 +79,21 @@ pub struct Ran {
     pub nexus: NexusId,
     /// What is asked.
     pub command: scsi::Command,
-    /// True when the initiator expects data: then the residual is counted from what it gets.
-    pub reads: bool,
+    /// What the residual is counted from.
+    pub way: Way,
     /// Since when.
     pub clock: Clock,
+}
+
+/// Which way the initiator expects data to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It has none, and wants none.
+    Neither,
+    /// From the initiator.
+    Out,
+    /// To the initiator, perhaps both ways: the residual is counted from what it gets.
+    In,
 }
 
 /// A command that may end at once.
@@ -92,8 +103,8 @@ pub struct Brief<'a> {
     pub nexus: NexusId,
     /// What is asked.
     pub command: scsi::CommandRef<'a>,
-    /// True when the initiator expects data.
-    pub reads: bool,
+    /// What the residual is counted from.
+    pub way: Way,
     /// Since when.
     pub clock: Clock,
 }
@@ -112,7 +123,8 @@ pub struct End {
     pub outcome: Outcome,
     /// Data-out bytes that it brought.
     pub written: u64,
-    /// Data-out bytes that its CDB names: what the residual of a command that does not read is counted from.
+    /// Data-out bytes that its CDB names: what the residual of a command that does not read is counted from. Of one that gives
+    /// data though none was expected, nothing.
     pub needed: Option<u64>,
     /// Since when it ran.
     pub clock: Clock,
@@ -120,20 +132,39 @@ pub struct End {
     pub ended: Time,
 }
 
-/// What a command takes of the initiator's data: nothing of it when it is refused, and `None` when it gives data.
-fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape) -> Option<u64> {
-    match scsi::judge(cdb, shape) {
-        Ok(need) => (need.data_in == 0).then_some(need.data_out),
-        Err(_) => Some(0),
+impl Way {
+    /// The way of what was announced.
+    pub fn of(out_bytes: u32, in_bytes: u32) -> Self {
+        match (out_bytes, in_bytes) {
+            (0, 0) => Self::Neither,
+            (_, 0) => Self::Out,
+            _ => Self::In,
+        }
+    }
+
+    /// What a command takes that takes nothing: see [`End::needed`].
+    pub fn of_nothing(self) -> Option<u64> {
+        (self == Self::Out).then_some(0)
+    }
+}
+
+/// What a command takes of the initiator's data: nothing of it when it is refused, or gives data. `None` when the residual is
+/// that of what it gives.
+fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: Way) -> Option<u64> {
+    match (way, scsi::judge(cdb, shape)) {
+        (Way::In, _) => None,
+        (Way::Neither, Ok(need)) if need.data_in > 0 => None,
+        (_, Ok(need)) => Some(need.data_out),
+        (_, Err(_)) => Some(0),
     }
 }
 
 /// Runs a command on its unit.
 pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
-    let Ran { task, nexus, command, reads, clock } = ran;
+    let Ran { task, nexus, command, way, clock } = ran;
     let metered = unit.meter.begin(&unit.world, &unit.latencies, clock);
     let written = command.data_out.len() as u64;
-    let needed = if reads { None } else { needed_by(command.cdb, &unit.logical_unit.shape()) };
+    let needed = needed_by(command.cdb, &unit.logical_unit.shape(), way);
     let cdb = command.cdb;
     let number = unit.tracer.begin();
     let outcome = unit.logical_unit.execute(nexus, command).await;
@@ -148,21 +179,21 @@ pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
 impl Ran {
     /// The command, to be looked at.
     pub fn brief(&self) -> Brief<'_> {
-        Brief { nexus: self.nexus, command: self.command.borrowed(), reads: self.reads, clock: self.clock }
+        Brief { nexus: self.nexus, command: self.command.borrowed(), way: self.way, clock: self.clock }
     }
 }
 
 /// Runs a command that ends before anything else happens; `None` of one that may not, which has not begun then.
 pub fn run_at_once<W: World>(unit: &Unit<W>, brief: Brief<'_>) -> Option<End> {
-    let Brief { nexus, command, reads, clock } = brief;
+    let Brief { nexus, command, way, clock } = brief;
     let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
     let metered = unit.meter.begin(&unit.world, &unit.latencies, clock);
     let written = command.data_out.len() as u64;
     let needed = match outcome.status {
-        _ if reads => None,
-        // It is done, so its CDB names what came.
-        Status::Good if written > 0 => Some(written),
-        _ => needed_by(command.cdb, &unit.logical_unit.shape()),
+        _ if way == Way::In => None,
+        // It is done, so its CDB names what came, or none of it.
+        Status::Good if written > 0 => Some(if outcome.data_in.is_empty() { written } else { 0 }),
+        _ => needed_by(command.cdb, &unit.logical_unit.shape(), way),
     };
     if outcome.status == Status::ReservationConflict {
         unit.tell_of_conflict(nexus, command.cdb);
@@ -176,7 +207,7 @@ pub fn run_at_once<W: World>(unit: &Unit<W>, brief: Brief<'_>) -> Option<End> {
 /// Answers a command for a unit that is not there any more.
 pub fn absent(ran: Ran) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);
-    let end = End { outcome, written: 0, needed: None, clock: ran.clock, ended: ran.clock.began };
+    let end = End { outcome, written: 0, needed: ran.way.of_nothing(), clock: ran.clock, ended: ran.clock.began };
     Done { task: ran.task, end }
 }
 

@@ -29,6 +29,8 @@ pub enum CloseReason {
     Reinstated,
     /// There was a logout that leaves its tasks to another connection (RFC 7143 §11.14.5).
     Removed,
+    /// The initiator has reset the target, which ends its sessions (RFC 7143 §11.5.1).
+    ColdReset,
     /// The driver ended it.
     Dropped,
 }
@@ -47,6 +49,7 @@ impl fmt::Display for CloseReason {
             Self::LogoutOverdue => f.write_str("the initiator was asked to log out and did not"),
             Self::Reinstated => f.write_str("the initiator logged in anew in its place"),
             Self::Removed => f.write_str("the initiator removed it for recovery"),
+            Self::ColdReset => f.write_str("the initiator reset the target"),
             Self::Dropped => f.write_str("the connection was dropped"),
         }
     }

@@ -5,6 +5,7 @@ mod connections;
 mod data_in;
 mod data_out;
 mod digests;
+mod exchanges;
 mod hostile;
 mod initiator;
 mod joined;

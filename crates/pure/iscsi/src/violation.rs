@@ -239,9 +239,10 @@ pub enum Violation {
 
 impl Violation {
     /// True when the connection cannot go on: at error recovery level 0 whatever breaks the format or the
-    /// sequence of PDUs ends the session, and only what leaves both whole is answered with a Reject alone.
+    /// sequence of PDUs ends the session, and only what leaves both whole is answered with a Reject alone. A text exchange
+    /// that fails ends alone.
     ///
-    /// *Source*: RFC 7143 §7.3, §7.7, §7.13.
+    /// *Source*: RFC 7143 §6.4, §7.3, §7.7, §7.11, §7.13.
     #[must_use]
     pub fn ends_connection(self) -> bool {
         !matches!(
@@ -253,6 +254,8 @@ impl Violation {
                 | Self::SnackWithoutRecovery
                 | Self::SnackOfNothing
                 | Self::DataAckUnasked
+                | Self::KeyRepeated
+                | Self::TextWhileContinuing
         )
     }
 

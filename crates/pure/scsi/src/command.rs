@@ -43,6 +43,8 @@ pub struct Command {
     /// How many bytes the initiator said that it has (iSCSI's expected data transfer length of a
     /// write; 0 for a command that writes nothing).
     pub data_out_expected: u64,
+    /// How many bytes the initiator said that it expects to get; 0 for a command that reads nothing.
+    pub data_in_expected: u64,
 }
 
 /// A command that may be done at once, with its data where it lies.

@@ -53,7 +53,7 @@ pub use incoming::{Incoming, Waiting};
 pub use kept::{Kept, NotUnderstood};
 pub use log::Statistics;
 pub use lun::Lun;
-pub use request::{Shape, judge};
+pub use request::{Shape, judge, takes_data};
 pub use reservation::{
     InitiatorPort, Keeper, Keeping, NotKept, RegistrationStatus, ReservationStatus, ReservationType,
 };

@@ -77,6 +77,13 @@ pub(crate) enum Data {
     OneBlock,
 }
 
+impl Data {
+    /// The initiator's, or some of it is where the CDB says so.
+    pub fn goes_out(&self) -> bool {
+        !matches!(self, Self::None | Self::Answer { .. } | Self::FixedAnswer(_) | Self::BlocksIn)
+    }
+}
+
 /// Which operations there are only for some units, and whether this is one of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offered {

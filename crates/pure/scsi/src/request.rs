@@ -78,6 +78,12 @@ pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
     Request::parse(operation, cdb, shape).map(|request| request.need)
 }
 
+/// False for a command that takes no data whatever its unit is like: what an initiator has for it need not be asked for.
+#[must_use]
+pub fn takes_data(cdb: Cdb) -> bool {
+    Operation::find(cdb, Offered::ALL).is_ok_and(|operation| operation.data.goes_out())
+}
+
 /// One command, understood.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {

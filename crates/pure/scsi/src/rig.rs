@@ -232,6 +232,7 @@ pub(crate) fn command(cdb: &[u8], data: &[u8]) -> Command {
         cdb: Cdb::new(cdb),
         data_out: if data.is_empty() { View::default() } else { Buf::copy_of(data).freeze() },
         data_out_expected: data.len() as u64,
+        data_in_expected: 0,
     }
 }
 

@@ -5,7 +5,7 @@ use block::Buf;
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
-use iscsi::pdu::{AsyncEvent, Cid, CmdSn, Isid, Lun, TaskAttribute, TaskFunction, TaskFunctionOutcome, Tsih};
+use iscsi::pdu::{AsyncEvent, Cid, CmdSn, Isid, Lun, Residual, TaskAttribute, TaskFunction, TaskFunctionOutcome, Tsih};
 use iscsi::{Gathered, IscsiName, TaskId};
 use shard::{Stream, StreamOptions, World};
 use sim::{Sim, SimStream};
@@ -242,6 +242,12 @@ impl Host {
         let task = self.submit_data(cdb, data, data_in);
         let done = self.completion(task, cdb).await;
         (done.status, if done.status == 2 { judge(&done).err() } else { None })
+    }
+
+    /// The status of a command that has this data, or room for this, and what of it was not moved.
+    pub async fn residual_of(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> (u8, Residual) {
+        let done = self.command(cdb, fill, data_in).await;
+        (done.status, done.residual)
     }
 
     /// What a task management function about the unit that is addressed comes to.

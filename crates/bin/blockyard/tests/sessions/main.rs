@@ -30,9 +30,11 @@ mod sanitize;
 mod tasks;
 mod traces;
 
-use array::{Array, DISK_BLOCKS, OPEN};
+use array::{Array, DISK_BLOCKS, OPEN, initiator};
+use block::Buf;
 use host::{Host, Login, REPORTED_LUNS_CHANGED};
-use iscsi::pdu::{TaskFunction, TaskFunctionOutcome};
+use iscsi::initiator::DataIn;
+use iscsi::pdu::{AsyncEvent, Residual, TaskFunction, TaskFunctionOutcome};
 use model::{RefusedWhy, SessionEnd, SessionKind, SessionReport, code, event};
 use shard::World;
 use sim::{DiskFaults, Sim};
@@ -263,6 +265,67 @@ fn session_that_is_killed_may_log_out_first_and_is_cut_off_when_it_does_not() {
             assert!(array.sessions().await.is_empty());
         }
         assert!(Host::is_let_in(sim, &Login::of("web", 2)).await, "it may log in again");
+    });
+}
+
+#[test]
+fn command_in_the_wrong_direction_moves_nothing_and_says_so() {
+    play(12, async |sim, _| {
+        let mut host = Host::login(sim, &Login::of("web", 1)).await;
+        host.take_attention().await;
+        host.write(0, 7).await;
+        let inquiry = [0x12, 0, 0, 0, 96, 0];
+        // What is sent for a READ and others is not taken.
+        for lun in [0, 1, 77] {
+            host.address(lun);
+            for cdb in
+                [&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0][..], &inquiry, &[0; 6], &[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0]]
+            {
+                let (status, residual) = host.residual_of(cdb, Some(9), DataIn::None).await;
+                assert_eq!(residual, Residual::Underflow(512), "unit {lun}, {cdb:x?}");
+                assert!(status == 0 || lun > 0, "unit {lun}, {cdb:x?}: status {status}");
+            }
+        }
+        // Who waits for the data of a WRITE sends none, and nothing is written.
+        for lun in [0, 1] {
+            host.address(lun);
+            let _ = host.test_unit_ready().await;
+            let room = DataIn::Into(Buf::zeroed(512));
+            let told = host.residual_of(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], None, room).await;
+            assert_eq!(told, (2, Residual::Underflow(512)), "unit {lun}");
+        }
+        host.address(0);
+        assert_eq!(host.read(0).await, [7; 512]);
+    });
+}
+
+/// Whoever shares a volume with the host that resets the target begins anew; who shares none hears nothing of it.
+#[test]
+fn cold_reset_ends_the_sessions_that_share_its_volumes() {
+    play(11, async |sim, array| {
+        // The third host has the other volume for itself.
+        array
+            .edit_access(|table| table.presentations.retain(|shown| (shown.host.as_str() == OPEN) == (shown.lun == 1)))
+            .await;
+        let (mut asks, mut shares, mut stranger) = (
+            Host::login(sim, &Login::of("web", 1)).await,
+            Host::login(sim, &Login::of("other", 2)).await,
+            Host::login(sim, &Login::of(OPEN, 3)).await,
+        );
+        asks.take_attention().await;
+        shares.take_attention().await;
+        assert_eq!(asks.manage(TaskFunction::TargetColdReset).await, TaskFunctionOutcome::Complete);
+        let told = asks.until_told_and_closed().await;
+        assert_eq!(told, AsyncEvent::SessionDropped { time2wait_s: 0, time2retain_s: 0 });
+        shares.until_closed().await;
+        let left: Vec<_> = array.sessions().await.into_iter().map(|session| session.initiator).collect();
+        assert_eq!(left, [initiator(OPEN)]);
+        assert_eq!(stranger.manage(TaskFunction::TargetColdReset).await, TaskFunctionOutcome::Complete);
+        for (host, isid) in [("web", 1), ("other", 2)] {
+            let mut back = Host::login(sim, &Login::of(host, isid)).await;
+            back.take_attention().await;
+            back.write(0, isid).await;
+        }
     });
 }
 

@@ -99,6 +99,18 @@ pub(super) fn overflow(aim: &Aim) -> Found {
     })
 }
 
+/// A READ for which the initiator has data instead of room.
+pub(super) fn wrong_way(aim: &Aim) -> Found {
+    let mut session = small(aim)?;
+    let block = block_bytes(&mut session)?;
+    let command = session.write_command(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], block, false);
+    let tag = session.send(&command);
+    let done = super::writes::answer(&mut session, tag, &vec![0; block as usize], 0, super::writes::Harm::None)?;
+    ensure(done.residual == Residual::Underflow(block), || {
+        format!("status {}, and the residual is {:?}, not an underflow of {block}", done.status, done.residual)
+    })
+}
+
 pub(super) fn header_digest(aim: &Aim) -> Found {
     let session = Session::login(aim, |config| config.offer.header_digest = DigestOffer::Preferred)?;
     with_digests(session, |session| session.wire.header_digest)

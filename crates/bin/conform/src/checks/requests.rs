@@ -5,7 +5,7 @@ use crate::wire::Heard;
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::pdu::{
     Bhs, Cid, CmdSn, DataSn, InitiatorTaskTag, LogoutOutcome, LogoutReason, LogoutRequest, Lun, SegmentLengths,
-    TargetPdu, TargetTransferTag, TaskFunction, TaskFunctionOutcome, TaskManagementRequest, TextRequest,
+    TargetPdu, TargetTransferTag, TaskFunction, TaskFunctionOutcome, TaskManagementRequest, TextRequest, TextResponse,
 };
 use std::time::Duration;
 
@@ -22,13 +22,25 @@ pub(super) fn ping_unanswered(aim: &Aim) -> Found {
 
 /// What a text request is answered.
 fn text(session: &mut Session, asked: &str) -> Found<String> {
+    let tag = session.next_tag();
+    exchange(session, tag, TargetTransferTag::RESERVED, true, asked).map(|(_, told)| told)
+}
+
+/// What one request of a text exchange is answered: the last one of the initiator's, or one behind which it has more to ask.
+fn exchange(
+    session: &mut Session,
+    tag: u32,
+    target_transfer_tag: TargetTransferTag,
+    is_final: bool,
+    asked: &str,
+) -> Found<(TextResponse, String)> {
     let request = TextRequest {
         immediate: true,
-        is_final: true,
+        is_final,
         continues: false,
         lun: Lun(0),
-        initiator_task_tag: InitiatorTaskTag(session.next_tag()),
-        target_transfer_tag: TargetTransferTag::RESERVED,
+        initiator_task_tag: InitiatorTaskTag(tag),
+        target_transfer_tag,
         cmd_sn: session.cmd_sn,
         exp_stat_sn: session.stat_sn,
     };
@@ -36,9 +48,23 @@ fn text(session: &mut Session, asked: &str) -> Found<String> {
     request.emit(SegmentLengths::data(asked.len()), &mut header);
     session.wire.send(&header, asked.as_bytes());
     match session.hear()? {
-        (TargetPdu::Text(_), pdu) => Ok(String::from_utf8_lossy(&pdu.data).into_owned()),
+        (TargetPdu::Text(response), pdu) => Ok((response, String::from_utf8_lossy(&pdu.data).into_owned())),
         (other, _) => Err(Finding::Wrong(format!("a Text Response was due, and it said {other:?}"))),
     }
+}
+
+pub(super) fn text_goes_on(aim: &Aim) -> Found {
+    let mut session = Session::login(aim, |_| {})?;
+    let tag = session.next_tag();
+    let asked = "X-io.blockyard.conform=1\0";
+    let (open, _) = exchange(&mut session, tag, TargetTransferTag::RESERVED, false, asked)?;
+    ensure(!open.is_final, || "it ends an exchange that the initiator has not ended".to_owned())?;
+    ensure(!open.target_transfer_tag.is_reserved(), || "it gives no tag to go on with".to_owned())?;
+    let (last, _) = exchange(&mut session, tag, open.target_transfer_tag, true, "")?;
+    ensure(last.is_final && last.target_transfer_tag.is_reserved(), || {
+        "it does not end an exchange that the initiator ends and that has no more to say".to_owned()
+    })?;
+    session.ping()
 }
 
 pub(super) fn send_targets(aim: &Aim) -> Found {

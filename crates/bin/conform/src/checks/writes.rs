@@ -196,6 +196,18 @@ pub(super) fn overflow(aim: &Aim) -> Found {
     ensure(done.residual == expected, || format!("the residual is {:?}, not {expected:?}", done.residual))
 }
 
+/// A WRITE for which the initiator waits for data and sends none.
+pub(super) fn wrong_way(aim: &Aim) -> Found {
+    let mut session = writing(aim, |_| {})?;
+    let block = block_bytes(&mut session)?;
+    let cdb = cdb(&mut session, 0x2a, block)?;
+    let done = session.read(&cdb, block)?;
+    ensure(done.status != 0, || "it says GOOD, and has no data that it could have written".to_owned())?;
+    ensure(done.residual == Residual::Underflow(block), || {
+        format!("the residual is {:?}, not an underflow of {block}", done.residual)
+    })
+}
+
 /// A write of which a PDU comes to harm, at level 1: all of it is there in the end, or it failed.
 fn harmed(aim: &Aim, seed: u8, harm: Harm) -> Found {
     let mut session = writing(aim, |config| {

@@ -3,7 +3,7 @@
 use super::{Connection, Progress};
 use crate::seat::{Errand, Letter};
 use crate::session::Session;
-use crate::unit::{self, Clock, Done, End, Ran, Unit};
+use crate::unit::{self, Clock, Done, End, Ran, Unit, Way};
 use iscsi::pdu::TaskAttribute;
 use iscsi::target::{Command, Response};
 use scsi::{Outcome, Status, Waiting};
@@ -33,7 +33,7 @@ where
         }
         let began = *self.moment.get_or_insert_with(|| self.seat.world.now());
         let clock = Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
-        let reads = command.expected_data_in_bytes > 0;
+        let way = Way::of(command.expected_data_out_bytes, command.expected_data_in_bytes);
         let written = command.data_out.len() as u64;
         let found = session.find(command.lun.0).map(|reach| (reach.entry, reach.unit(&self.seat)));
         let nexus = session.nexus();
@@ -47,19 +47,19 @@ where
             } else {
                 scsi::absent::execute(cdb, &luns)
             };
-            self.respond(Done { task, end: End { outcome, written, needed: None, clock, ended: began } });
+            self.respond(Done { task, end: End { outcome, written, needed: way.of_nothing(), clock, ended: began } });
             return;
         };
         let declined = command.declined;
         let command = scsi_command(command);
         if entry.home != self.seat.index {
-            let ran = Ran { task, nexus, command, reads, clock };
+            let ran = Ran { task, nexus, command, way, clock };
             let errand = Errand { unit: entry.unit, ran, back: self.back.clone() };
             self.errands += 1;
             self.seat.post(entry.home, Letter::Execute(errand));
             return;
         }
-        let ran = Ran { task, nexus, command, reads, clock };
+        let ran = Ran { task, nexus, command, way, clock };
         let Some(unit) = unit else { return self.respond(unit::absent(ran)) };
         let end = if declined { None } else { unit::run_at_once(&unit, ran.brief()) };
         if let Some(end) = end {
@@ -133,5 +133,6 @@ fn scsi_command(command: Command) -> scsi::Command {
         cdb: scsi::Cdb::new(&command.cdb),
         data_out: command.data_out,
         data_out_expected: u64::from(command.expected_data_out_bytes),
+        data_in_expected: u64::from(command.expected_data_in_bytes),
     }
 }

@@ -3,7 +3,7 @@
 use super::commands::{counted, response};
 use crate::seat::Seat;
 use crate::session::Session;
-use crate::unit::{self, Brief, Clock};
+use crate::unit::{self, Brief, Clock, Way};
 use iscsi::pdu::Lun;
 use iscsi::target::{CommandAtOnce, Enrolment, Gate, Response, Verdict};
 use scsi::{Status, TaskAttribute};
@@ -28,9 +28,14 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let Some(reach) = session.find(lun.0) else {
             return refuse(response(scsi::absent::execute(cdb, &[])));
         };
+        // RFC 7143 §11.4.5.1: what the CDB does not take is not asked for, and is the residual.
+        if !scsi::takes_data(cdb) {
+            return Verdict::Forgo;
+        }
         // What is at home on another shard is judged there.
-        if reach.unit(self.seat).is_some_and(|unit| scsi::judge(cdb, &unit.shape()).is_err()) {
-            // The unit may have something to say that ranks before the refusal.
+        let takes = |need: scsi::DataNeed| need.data_out > 0;
+        if reach.unit(self.seat).is_some_and(|unit| !scsi::judge(cdb, &unit.shape()).is_ok_and(takes)) {
+            // The unit may have something to say that ranks before a refusal.
             return Verdict::Forgo;
         }
         if data_out_bytes > SMALL_BYTES && block::pool::taken_bytes() > self.seat.limits.buffer_bytes_max {
@@ -50,7 +55,8 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let clock = Clock { operation_code: command.cdb[0], began: self.moment };
         let CommandAtOnce { cdb, data_out, expected_data_in_bytes, .. } = *command;
         let command = scsi::CommandRef { attribute: TaskAttribute::Simple, cdb: scsi::Cdb::new(cdb), data_out };
-        let brief = Brief { nexus, command, reads: expected_data_in_bytes > 0, clock };
+        let way = Way::of(u32::try_from(data_out.len()).unwrap_or(u32::MAX), expected_data_in_bytes);
+        let brief = Brief { nexus, command, way, clock };
         let end = unit::run_at_once(&unit, brief)?;
         self.moment = end.ended;
         Some(counted(Some(session), end))

@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::access::LunEntry;
+use crate::registry::{Entry, Notice, SessionId};
 use crate::seat::{Seat, begin};
 use crate::unit::{Done, Ran, Unit};
 use futures_util::future::join_all;
@@ -10,7 +11,8 @@ use iscsi::pdu::{TaskFunction, TaskFunctionOutcome};
 use iscsi::target::TaskManagement;
 use model::VolumeId;
 use scsi::{ManagementOutcome, NexusId, TaskTag};
-use shard::World;
+use shard::{World, mailbox};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
 
@@ -52,8 +54,19 @@ where
                 let (seat, back) = (self.seat.clone(), self.manage_back.clone());
                 self.managing += 1;
                 let world = seat.world.clone();
+                let ends = (request.function == TaskFunction::TargetColdReset)
+                    .then(|| (session.id, session.initiator().to_owned(), session.target().to_owned()));
                 begin(&world, async move {
+                    let reset: BTreeSet<VolumeId> = units.iter().map(|entry| entry.unit).collect();
                     let outcome = manage_all(&seat, units, nexus, function).await;
+                    if let (Some((id, initiator, target)), TaskFunctionOutcome::Complete) = (ends, outcome) {
+                        tracing::warn!(
+                            initiator,
+                            target,
+                            "a host resets the target: the sessions that share its volumes end"
+                        );
+                        end_others(&seat, id, &target, &reset);
+                    }
                     // A connection stays until its functions are done, so somebody listens.
                     let _ = back.send(Managed { task: request.task, outcome });
                 });
@@ -66,6 +79,27 @@ type About = Result<(Vec<LunEntry>, scsi::TaskManagement), TaskFunctionOutcome>;
 
 fn about(units: Option<Vec<LunEntry>>, function: scsi::TaskManagement) -> About {
     units.map(|units| (units, function)).ok_or(TaskFunctionOutcome::LunDoesNotExist)
+}
+
+/// The other sessions of the target that see one of these units end, as when the power goes. What they had begun is over,
+/// and whoever sees none of them is none of the asking host's business.
+///
+/// Source: RFC 7143 §11.5.1.
+fn end_others<W: World>(seat: &Seat<W>, own: SessionId, target: &str, reset: &BTreeSet<VolumeId>) {
+    let view = seat.access.borrow().clone();
+    let Some(own_target) = view.target_of(target) else { return };
+    let sees = |entry: &Entry| {
+        let host = view.host_of(&entry.nexus.initiator, entry.peer.ip());
+        let tag = view.policy_at(entry.portal).tag;
+        host.is_some_and(|host| seat.luns(own_target, host, tag).values().any(|lun| reset.contains(&lun.unit)))
+    };
+    let concerns = |(id, entry): &(SessionId, Entry)| *id != own && entry.nexus.target == target && sees(entry);
+    for (_, entry) in seat.registry.sessions().into_iter().filter(concerns) {
+        // Nobody waits for its end: two that reset at the same time would wait for each other.
+        let (gone, _) = mailbox::channel();
+        // One that is just ending need not be told.
+        let _ = entry.notices.send(Notice::Close { gone });
+    }
 }
 
 /// Begins with all units at once: commands that come behind the function are not affected by it.

@@ -33,8 +33,8 @@ pub(crate) struct FullFeature {
     roster: Vec<Option<Cid>>,
     /// The target wants the session to come back elsewhere.
     pub(crate) asked_to_leave: bool,
-    /// Connections that another one has logged out, and whether their tasks wait for another one.
-    pub(crate) ending: Vec<(usize, bool)>,
+    /// Connections that end by what was asked on another one, and why.
+    pub(crate) ending: Vec<(usize, CloseReason)>,
     /// Tasks that are to be moved to the connection that asks for it.
     pub(crate) moves: Vec<(TaskId, TaskManagementRequest)>,
     /// What has its turn, on another connection than the one that brought it about.

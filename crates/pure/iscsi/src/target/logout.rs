@@ -11,16 +11,18 @@ use crate::pdu::{
 /// Whoever comes back waits for what is left of the old session by itself, at the target.
 const COME_BACK_AT_ONCE: u16 = 0;
 
+/// Nothing is left of the session to come back to.
+const FOR_GOOD: AsyncEvent = AsyncEvent::SessionDropped { time2wait_s: COME_BACK_AT_ONCE, time2retain_s: 0 };
+
 impl FullFeature {
     /// Source: RFC 7143 §11.9.1, §11.14, §11.15.
     pub(crate) fn handle_logout(&mut self, link: &mut Link, request: &LogoutRequest) {
         let named = self.slot_of_connection(request.cid);
         let outcome = match (request.reason, named) {
             (LogoutReason::CloseSession, _) => {
-                self.ending = self.others(link.slot).map(|slot| (slot, false)).collect();
+                self.ending = self.others(link.slot).map(|slot| (slot, CloseReason::LoggedOut)).collect();
                 if self.asked_to_leave {
-                    let for_good = AsyncEvent::SessionDropped { time2wait_s: COME_BACK_AT_ONCE, time2retain_s: 0 };
-                    self.send_async(link, Lun(0), for_good, &[]);
+                    self.send_async(link, Lun(0), FOR_GOOD, &[]);
                 }
                 link.close(CloseReason::LoggedOut);
                 LogoutOutcome::Closed
@@ -29,7 +31,7 @@ impl FullFeature {
                 if slot == link.slot {
                     link.close(CloseReason::LoggedOut)
                 } else {
-                    self.ending.push((slot, false))
+                    self.ending.push((slot, CloseReason::LoggedOut))
                 }
                 LogoutOutcome::Closed
             }
@@ -38,7 +40,7 @@ impl FullFeature {
                 if slot == link.slot {
                     link.close(CloseReason::Removed)
                 } else {
-                    self.ending.push((slot, true))
+                    self.ending.push((slot, CloseReason::Removed))
                 }
                 LogoutOutcome::Closed
             }
@@ -58,6 +60,13 @@ impl FullFeature {
         let mut header = [0; 48];
         response.emit(SegmentLengths::NONE, &mut header);
         link.push_status(&header, &[]);
+    }
+
+    /// The session ends, behind what it has said; the initiator hears that it may come back at once.
+    pub(crate) fn end_session(&mut self, link: &mut Link, reason: CloseReason) {
+        self.send_async(link, Lun(0), FOR_GOOD, &[]);
+        self.ending = self.others(link.slot).map(|slot| (slot, reason)).collect();
+        link.close(reason);
     }
 
     /// The initiator hears that the connection `cid`, or the whole session where there is none, ends, and when it may be back.

@@ -215,6 +215,7 @@ impl Session {
         }
         self.fences.push(Fence { task, outcome, waits });
         self.open_fences();
+        self.settle(self.now);
     }
 
     /// SendTargets is answered with these targets.
@@ -349,11 +350,13 @@ impl Session {
                 self.drop_connection(slot, reason);
             }
         }
+        self.settle(now);
     }
 
     /// The peer has closed its side of the connection in `slot`: nothing more will come.
     pub fn handle_peer_closed(&mut self, slot: usize) {
         self.drop_connection(slot, CloseReason::PeerClosed);
+        self.settle(self.now);
     }
 
     /// True when nothing is left to do for the connection in `slot` but to close the socket.
@@ -449,8 +452,8 @@ impl Session {
         }
         let ending =
             self.shared.full_feature.as_deref_mut().map(|full_feature| std::mem::take(&mut full_feature.ending));
-        for (slot, keeps_tasks) in ending.into_iter().flatten() {
-            self.drop_connection(slot, if keeps_tasks { CloseReason::Removed } else { CloseReason::LoggedOut });
+        for (slot, reason) in ending.into_iter().flatten() {
+            self.drop_connection(slot, reason);
         }
     }
 
@@ -469,7 +472,8 @@ impl Session {
         }
         if let Some(full_feature) = self.shared.full_feature.as_deref_mut() {
             let mut bereaved = BTreeSet::new();
-            let for_good = matches!(reason, CloseReason::LoggedOut | CloseReason::Dropped) || stranded >= STRANDED_MAX;
+            let for_good = matches!(reason, CloseReason::LoggedOut | CloseReason::ColdReset | CloseReason::Dropped)
+                || stranded >= STRANDED_MAX;
             if connection.is_live() && full_feature.keeps_tasks() && !for_good {
                 let retained = Duration::from_secs(full_feature.negotiated.time2retain_s.into());
                 connection.strand(full_feature, reason, self.now + retained);

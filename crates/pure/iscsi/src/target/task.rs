@@ -2,11 +2,12 @@
 
 use super::data_out::DataOut;
 use super::event::{Cdb, Enrolment, Response, SendTargets};
-use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, Residual, TargetTransferTag, TaskAttribute};
+use crate::pdu::{CmdSn, InitiatorTaskTag, Lun, Residual, TargetTransferTag, TaskAttribute, TaskFunction};
 use crate::session::TaskId;
 use crate::session::tasks::Tagged;
 use crate::text::{TextCollector, TextWriter};
 use block::Buf;
+use std::collections::BTreeSet;
 
 /// A request that lives until it is answered.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Task {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Command(CommandTask),
-    TaskManagement,
+    TaskManagement(TaskFunction),
     Text(TextTask),
 }
 
@@ -127,6 +128,12 @@ pub(crate) struct TextTask {
     pub(crate) request: TextCollector,
     /// What is left to answer.
     pub(crate) answer: TextWriter,
+    /// True when the last request had the F bit: the initiator has no more to say.
+    pub(crate) ends: bool,
+    /// The keys that have come: none comes twice.
+    pub(crate) keys: BTreeSet<String>,
+    /// The MaxRecvDataSegmentLength that holds once the exchange is over.
+    pub(crate) declared_segment_bytes_max: Option<u32>,
 }
 
 /// A command that has no answer yet, as whoever looks on sees it.

@@ -5,6 +5,7 @@
 //! for it after. Outstanding R2Ts are not waited for: initiators stop answering them once they abort, and
 //! what they send all the same is thrown away.
 
+use super::CloseReason;
 use super::event::{Event, TaskManagement};
 use super::full_feature::{FullFeature, Turn};
 use super::link::Link;
@@ -35,7 +36,7 @@ impl FullFeature {
             slot: Some(link.slot),
             immediate: request.immediate,
             doomed_by: None,
-            kind: Kind::TaskManagement,
+            kind: Kind::TaskManagement(request.function),
         });
         if self.is_early(&request) {
             self.defer(id, request);
@@ -82,9 +83,7 @@ impl FullFeature {
     /// The answer to a function, behind [`FullFeature::finish_doomed`].
     pub(crate) fn respond_task_management(&mut self, link: &mut Link, id: TaskId, outcome: TaskFunctionOutcome) {
         let Some(task) = self.session.find(id) else { return };
-        if !matches!(task.kind, Kind::TaskManagement) {
-            return;
-        }
+        let Kind::TaskManagement(function) = task.kind else { return };
         let tag = task.tag;
         self.remove(id);
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
@@ -93,6 +92,9 @@ impl FullFeature {
         let mut header = [0; 48];
         response.emit(SegmentLengths::NONE, &mut header);
         link.push_status(&header, &[]);
+        if function == TaskFunction::TargetColdReset && outcome == TaskFunctionOutcome::Complete {
+            self.end_session(link, CloseReason::ColdReset);
+        }
     }
 
     /// Source: RFC 7143 §11.5.1, §11.5.5, §11.6.1.

@@ -1,6 +1,7 @@
 //! Text exchanges in full feature phase: SendTargets, and keys that may change while a session lives.
 //!
-//! One exchange is under way at a time; a new one ends the one before. Both its text and its answer are bounded.
+//! One exchange is under way at a time; a new one ends the one before. Both its text and its answer are bounded. It ends
+//! when the initiator says so, and what it declares holds from then on: of one that fails, nothing does.
 
 use super::event::{Event, SendTargets, TargetRecord};
 use super::full_feature::{FullFeature, Turn};
@@ -9,7 +10,8 @@ use super::task::{Kind, Task, TextTask};
 use crate::Violation;
 use crate::pdu::{SegmentLengths, TargetTransferTag, TextRequest, TextResponse};
 use crate::session::TaskId;
-use crate::text::{Pairs, TextCollector, TextPart, TextWriter, number};
+use crate::text::{PAIRS_MAX, Pairs, TextCollector, TextPart, TextWriter, number};
+use std::collections::BTreeSet;
 
 impl FullFeature {
     pub(crate) fn handle_text(&mut self, link: &mut Link, request: &TextRequest, data: &[u8]) -> Result<(), Violation> {
@@ -18,13 +20,28 @@ impl FullFeature {
         }
         let id = self.find_text(link, request)?;
         self.take_turn(link, request.immediate, request.cmd_sn, Turn::Pass);
-        let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
+        let taken = self.take_text(link, id, request, data);
+        if taken.is_err() {
+            // RFC 7143 §7.11: the whole exchange ends, and with it what it would have changed.
+            self.end_text(link, id);
+        }
+        taken
+    }
+
+    /// Adds what has come to the exchange, and answers it.
+    fn take_text(&mut self, link: &mut Link, id: TaskId, request: &TextRequest, data: &[u8]) -> Result<(), Violation> {
         let segment_bytes_max = self.negotiated.own_data_segment_bytes_max as usize;
+        let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
+        let goes_on = !text.answer.is_empty();
+        if goes_on && !data.is_empty() {
+            return Err(Violation::TextWhileContinuing);
+        }
+        text.ends = request.is_final;
         let Some(asked) = text.request.handle_segment(data, request.continues, segment_bytes_max)? else {
-            self.push_text(link, id, &TextPart { text: Vec::new(), continues: false }, false);
+            self.push_text(link, id, &TextPart::default());
             return Ok(());
         };
-        if asked.is_empty() && !text.answer.is_empty() {
+        if goes_on {
             self.send_text(link, id);
             return Ok(());
         }
@@ -51,7 +68,7 @@ impl FullFeature {
         if !request.target_transfer_tag.is_reserved() {
             let id = self.session.by_tag(request.initiator_task_tag).ok_or(Violation::TransferTagUnknown)?;
             return match self.session.find(id).filter(|task| task.slot == Some(link.slot)).map(|task| &task.kind) {
-                Some(Kind::Text(text)) if text.transfer_tag == request.target_transfer_tag => Ok(id),
+                Some(Kind::Text(text)) if text.is_continued_by(request) => Ok(id),
                 _ => Err(Violation::TransferTagUnknown),
             };
         }
@@ -67,23 +84,20 @@ impl FullFeature {
             slot: Some(link.slot),
             immediate: request.immediate,
             doomed_by: None,
-            kind: Kind::Text(TextTask {
-                asked: None,
-                transfer_tag: TargetTransferTag(self.next_text_tag),
-                request: TextCollector::default(),
-                answer: TextWriter::default(),
-            }),
+            kind: Kind::Text(TextTask::new(TargetTransferTag(self.next_text_tag))),
         });
         link.text = Some(id);
         Ok(id)
     }
 
-    /// All text of the initiator has come.
+    /// All text of the initiator has come, for this time.
     fn answer_text(&mut self, link: &mut Link, id: TaskId, asked: &[u8]) -> Result<(), Violation> {
         let mut answer = TextWriter::default();
         let mut which = None;
         for pair in Pairs::parse(asked) {
             let (key, value) = pair?;
+            let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
+            text.remember(key)?;
             match key {
                 "SendTargets" => match self.judge_send_targets(value) {
                     Some(asked) => which = Some(asked),
@@ -91,7 +105,7 @@ impl FullFeature {
                 },
                 // A declaration; it needs no answer.
                 "MaxRecvDataSegmentLength" => match number(value).and_then(|bytes| u32::try_from(bytes).ok()) {
-                    Some(bytes @ 512..=0x00ff_ffff) => link.peer_data_segment_bytes_max = bytes,
+                    Some(bytes @ 512..=0x00ff_ffff) => text.declared_segment_bytes_max = Some(bytes),
                     _ => answer.push(key, "Reject"),
                 },
                 "InitiatorAlias" => {}
@@ -129,17 +143,22 @@ impl FullFeature {
         let most = link.peer_data_segment_bytes_max as usize;
         let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return };
         let part = text.answer.take(most);
-        self.push_text(link, id, &part, !part.continues);
+        self.push_text(link, id, &part);
     }
 
-    fn push_text(&mut self, link: &mut Link, id: TaskId, part: &TextPart, last: bool) {
+    /// Only who has asked for the end of the exchange is told of it; all others get a tag to go on with.
+    ///
+    /// Source: RFC 7143 §11.11.1.
+    fn push_text(&mut self, link: &mut Link, id: TaskId, part: &TextPart) {
         let Some(task) = self.session.find(id) else { return };
         let (initiator_task_tag, lun) = (task.tag, task.lun);
         let Kind::Text(text) = &task.kind else { return };
-        let transfer_tag = text.transfer_tag;
+        let (transfer_tag, last) = (text.transfer_tag, text.ends && !part.continues);
         if last {
-            self.remove(id);
-            link.text = None;
+            // What was negotiated holds once that is over (RFC 7143 §6.4).
+            link.peer_data_segment_bytes_max =
+                text.declared_segment_bytes_max.unwrap_or(link.peer_data_segment_bytes_max);
+            self.end_text(link, id);
         }
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let response = TextResponse {
@@ -155,5 +174,40 @@ impl FullFeature {
         let mut header = [0; 48];
         response.emit(SegmentLengths::data(part.text.len()), &mut header);
         link.push_status(&header, &part.text);
+    }
+
+    /// Nothing is left of the exchange.
+    fn end_text(&mut self, link: &mut Link, id: TaskId) {
+        self.remove(id);
+        link.text = None;
+    }
+}
+
+impl TextTask {
+    fn new(transfer_tag: TargetTransferTag) -> Self {
+        Self {
+            asked: None,
+            transfer_tag,
+            request: TextCollector::default(),
+            answer: TextWriter::default(),
+            ends: false,
+            keys: BTreeSet::new(),
+            declared_segment_bytes_max: None,
+        }
+    }
+
+    /// The request goes on with the exchange: it has the tag, which nobody has while the answer is looked for.
+    fn is_continued_by(&self, request: &TextRequest) -> bool {
+        self.transfer_tag == request.target_transfer_tag && self.asked.is_none()
+    }
+
+    /// The key has come, and may not come again.
+    ///
+    /// Source: RFC 7143 §6.4.
+    fn remember(&mut self, key: &str) -> Result<(), Violation> {
+        if self.keys.len() == PAIRS_MAX {
+            return Err(Violation::TooManyKeys);
+        }
+        if self.keys.insert(key.to_owned()) { Ok(()) } else { Err(Violation::KeyRepeated) }
     }
 }

@@ -56,7 +56,7 @@ fn burst_ends_where_it_must_even_when_segments_do_not_divide_it() {
 fn residuals_are_right_in_each_case() {
     let given = |len| Response::good(rope(len));
     let asked = |bytes| Response { transfer_bytes: Some(bytes), ..Response::default() };
-    let rows: [(Shape, Response, &[&str]); 9] = [
+    let rows: [(Shape, Response, &[&str]); 11] = [
         (reads(1000), given(400), &["data-in 7 sn 0 at 0 len 400 F status 0 stat 1 underflow 600"]),
         (reads(400), given(1000), &["data-in 7 sn 0 at 0 len 400 F status 0 stat 1 overflow 600"]),
         (reads(0), given(512), &["response 7 status 0 stat 1 overflow 512"]),
@@ -70,6 +70,13 @@ fn residuals_are_right_in_each_case() {
         ),
         (writes(0), asked(512), &["response 7 status 0 stat 1 overflow 512"]),
         (writes(0), given(512), &["response 7 status 0 stat 1"]),
+        // In the wrong direction: nothing of what was expected moves.
+        (
+            reads(512),
+            Response::check_condition(&[0x70, 5]),
+            &["response 7 status 2 stat 1 underflow 512 sense [70, 5]"],
+        ),
+        (reads(512), asked(0), &["response 7 status 0 stat 1 underflow 512"]),
     ];
     for (shape, response, expected) in rows {
         assert_eq!(answer(shape, response), expected);
@@ -79,6 +86,10 @@ fn residuals_are_right_in_each_case() {
     let task = rig.expect_command().task;
     rig.respond(task, asked(512));
     assert_eq!(rig.said(), ["response 7 status 0 stat 1 underflow 488"]);
+    rig.command(8, writes(512), &pattern(512));
+    let task = rig.expect_command().task;
+    rig.respond(task, Response { transfer_bytes: Some(0), ..given(512) });
+    assert_eq!(rig.said(), ["response 8 status 0 stat 2 underflow 512"], "what is given to a write is not sent");
 }
 
 #[test]
@@ -169,4 +180,30 @@ fn additional_headers_that_lie_end_the_connection() {
         assert!(events.starts_with("[Closed(Violation(Ahs"), "{additional:?}: {events}");
         assert_eq!(rig.said(), ["reject InvalidPduField of 0x01"]);
     }
+}
+
+#[test]
+fn response_counts_the_data_in_and_the_r2ts_before_it() {
+    let exp_data_sn = |sent: &[u8]| {
+        let (header, _) = pdus(sent).pop().expect("something was said");
+        assert_eq!(header[0], 0x21, "a SCSI Response");
+        u32::from_be_bytes([header[36], header[37], header[38], header[39]])
+    };
+    let mut rig = Rig::new();
+    rig.command(7, reads(4000), &[]);
+    let task = rig.expect_command().task;
+    let failed = Response { data_in: rope(2000), transfer_bytes: None, ..Response::check_condition(&[0x70, 3]) };
+    rig.respond(task, failed);
+    assert_eq!(exp_data_sn(&rig.sent()), 2, "two Data-In of 1,024 bytes at most");
+    rig.command(8, NONE, &[]);
+    let task = rig.expect_command().task;
+    rig.respond(task, Response::default());
+    assert_eq!(exp_data_sn(&rig.sent()), 0);
+    rig.command(9, writes(512), &[]);
+    let transfer_tag = last_transfer_tag(&rig.sent());
+    let out = Out { tag: 9, transfer_tag, lun: LUN, data_sn: 0, offset: 0, is_final: true };
+    rig.receive(&data_out(out, &pattern(512)));
+    let task = rig.expect_command().task;
+    rig.respond(task, Response::default());
+    assert_eq!(exp_data_sn(&rig.sent()), 1, "one R2T");
 }

@@ -66,7 +66,7 @@ fn peer_that_stalls_within_a_pdu_is_left_and_leaves_nothing() {
 #[test]
 fn text_that_goes_on_without_any_text_ends_the_connection() {
     let mut rig = Rig::new();
-    rig.receive(&super::sessions::text(1, 1, crate::pdu::TargetTransferTag::RESERVED, true, b""));
+    rig.receive(&super::exchanges::text(1, 1, crate::pdu::TargetTransferTag::RESERVED, true, b""));
     let events = rig.events();
     let expected = CloseReason::Violation(Violation::ContinuesWithoutText);
     assert!(matches!(&events[..], [Event::Closed(reason)] if *reason == expected), "{events:?}");

@@ -300,3 +300,49 @@ fn half_open_login_ends_at_its_deadline_whatever_trickles_in() {
     assert!(matches!(target.poll_event(), Some(target::Event::Closed(CloseReason::LoginTimeout))));
     assert!(target.is_over());
 }
+
+/// The first request of a login to the disk, which goes straight to the operational stage.
+fn first_request(opcode: u8) -> Vec<u8> {
+    let mut header = [0; 48];
+    let text = b"InitiatorName=iqn.2026-01.test:host\0TargetName=iqn.2026-01.test:disk\0SessionType=Normal\0";
+    header[..2].copy_from_slice(&[opcode, 0x87]);
+    header[7] = text.len() as u8;
+    header[27] = 77;
+    pdu(header, text)
+}
+
+#[test]
+fn first_login_response_begins_the_count_of_statuses() {
+    for opcode in [0x43, 0x03] {
+        // A login is immediate; one that does not say so is taken as one, and its CmdSN is still the first of the session.
+        let mut target = target::Session::new(Rc::new(Config::default()), [1; 32], Time(0));
+        let request = first_request(opcode);
+        target.receive_into(0)[..request.len()].copy_from_slice(&request);
+        target.handle_received(0, request.len(), Time(0), &mut OpenGate);
+        while let Some(event) = target.poll_event() {
+            match event {
+                target::Event::Login(_) => {
+                    target.grant(Grant { auth: Auth::None, portal_group_tag: 1, target_alias: None }, Time(0));
+                }
+                target::Event::Proven => target.place(Ok(Tsih(9)), Time(0)),
+                _ => {}
+            }
+        }
+        let said = gathered(|into| target.gather(0, into));
+        target.handle_transmitted(0, said.len());
+        let word = |header: &[u8], at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|n| header[at + n]));
+        let responses = pdus(&said);
+        let first = word(&responses[0].0, 24);
+        let numbers: Vec<u32> = responses.iter().map(|(header, _)| word(header, 24)).collect();
+        assert_eq!(numbers, (first..).take(responses.len()).collect::<Vec<_>>());
+        assert!(responses.iter().all(|(header, _)| (header[0], word(header, 28)) == (0x23, 77)), "ExpCmdSN");
+        let (last, _) = responses.last().expect("it was answered");
+        assert_eq!((last[1] & 0x83, last[36]), (0x83, 0), "full feature phase");
+        let ping = super::rig::nop_out(5, 77, false, b"");
+        target.receive_into(0)[..ping.len()].copy_from_slice(&ping);
+        target.handle_received(0, ping.len(), Time(0), &mut OpenGate);
+        let (header, _) = pdus(&gathered(|into| target.gather(0, into))).remove(0);
+        let due = first + u32::try_from(responses.len()).expect("few");
+        assert_eq!((word(&header, 24), word(&header, 28)), (due, 78));
+    }
+}

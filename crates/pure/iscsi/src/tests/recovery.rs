@@ -177,7 +177,7 @@ fn status_that_was_lost_is_sent_again_with_what_the_window_is_now() {
 #[test]
 fn data_is_cut_anew_where_the_initiator_takes_other_lengths_now() {
     let (mut rig, _) = answered(1, 1500);
-    rig.receive(&super::sessions::text(5, 2, TargetTransferTag::RESERVED, false, b"MaxRecvDataSegmentLength=512\0"));
+    rig.receive(&super::exchanges::text(5, 2, TargetTransferTag::RESERVED, false, b"MaxRecvDataSegmentLength=512\0"));
     rig.sent();
     rig.receive(&snack(SnackType::RData, 1, 0, 0));
     let sent = rig.sent();

@@ -1,31 +1,13 @@
 //! What happens beside commands: pings, text, logout, messages, Rejects, silence.
 
 use super::rig::*;
-use crate::pdu::{
-    AsyncEvent, CmdSn, InitiatorTaskTag, LogoutReason, Lun, SegmentLengths, StatSn, TargetTransferTag, TextRequest,
-};
-use crate::target::{CloseReason, Event, SendTargets, TargetRecord};
+use crate::pdu::{AsyncEvent, LogoutReason};
+use crate::target::{CloseReason, Event};
 use crate::{Identity, Negotiated, SessionType, Violation};
 use shard::Time;
 use std::time::Duration;
 
-pub(super) fn text(tag: u32, cmd_sn: u32, transfer_tag: TargetTransferTag, continues: bool, data: &[u8]) -> Vec<u8> {
-    let header = TextRequest {
-        immediate: false,
-        is_final: !continues,
-        continues,
-        lun: Lun(0),
-        initiator_task_tag: InitiatorTaskTag(tag),
-        target_transfer_tag: transfer_tag,
-        cmd_sn: CmdSn(cmd_sn),
-        exp_stat_sn: StatSn(0),
-    };
-    let mut bytes = [0; 48];
-    header.emit(SegmentLengths::data(data.len()), &mut bytes);
-    pdu(bytes, data)
-}
-
-fn discovery() -> Negotiated {
+pub(super) fn discovery() -> Negotiated {
     let identity = Identity { session_type: SessionType::Discovery, target_name: None, ..identity() };
     Negotiated { session_type: SessionType::Discovery, identity, ..negotiated() }
 }
@@ -83,79 +65,6 @@ fn peer_that_sends_but_does_not_read_is_left() {
         }
     }
     assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::OutputStuck)]));
-}
-
-#[test]
-fn targets_are_named_over_as_many_pdus_as_it_takes() {
-    let mut rig = Rig::with(config(), Negotiated { peer_data_segment_bytes_max: 512, ..discovery() });
-    rig.receive(&text(1, 1, TargetTransferTag::RESERVED, false, b"SendTargets=All\0"));
-    let Some(Event::SendTargets { task, which: SendTargets::All }) = rig.target.poll_event() else {
-        panic!("the question was due")
-    };
-    let target = |n: u32| TargetRecord {
-        name: format!("iqn.2026-01.test:disk-{n}"),
-        portals: vec![("10.0.0.1:3260".parse().unwrap(), 1), ("[::1]:3261".parse().unwrap(), 2)],
-    };
-    let targets: Vec<_> = (0..10).map(target).collect();
-    rig.target.respond_targets(task, &targets);
-    let mut all = Vec::new();
-    for cmd_sn in 2..100 {
-        let (header, data) = pdus(&rig.sent()).remove(0);
-        all.extend_from_slice(&data);
-        if header[1] & 0x80 != 0 {
-            break;
-        }
-        assert_eq!(header[1] & 0x40, 0x40, "the text goes on");
-        let tag = TargetTransferTag(u32::from_be_bytes(header[20..24].try_into().unwrap()));
-        rig.receive(&text(1, cmd_sn, tag, false, b""));
-    }
-    let all = String::from_utf8(all).unwrap();
-    assert_eq!(all.matches("TargetName=").count(), 10);
-    let first = "TargetName=iqn.2026-01.test:disk-0\0TargetAddress=10.0.0.1:3260,1\0TargetAddress=[::1]:3261,2\0";
-    assert!(all.starts_with(first), "{all}");
-    rig.assert_idle();
-}
-
-#[test]
-fn normal_session_learns_of_its_own_target_only() {
-    let mut rig = Rig::new();
-    rig.receive(&text(1, 1, TargetTransferTag::RESERVED, false, b"SendTargets=All\0"));
-    rig.receive(&text(2, 2, TargetTransferTag::RESERVED, false, b"SendTargets=iqn.2026-01.test:other\0"));
-    assert_eq!(rig.said(), ["text 1 F: SendTargets=Reject", "text 2 F: SendTargets=Reject"]);
-    for (tag, question) in [(3, &b"SendTargets=\0"[..]), (4, b"SendTargets=iqn.2026-01.test:disk\0")] {
-        rig.receive(&text(tag, tag, TargetTransferTag::RESERVED, false, question));
-        let own = SendTargets::Named("iqn.2026-01.test:disk".to_owned());
-        let Some(Event::SendTargets { which, .. }) = rig.target.poll_event() else { panic!("the question was due") };
-        assert_eq!(which, own);
-    }
-}
-
-#[test]
-fn text_may_come_in_parts_and_unknown_keys_are_not_understood() {
-    let mut rig = Rig::new();
-    rig.receive(&text(1, 1, TargetTransferTag::RESERVED, true, b"X-unkn"));
-    let (header, data) = pdus(&rig.sent()).remove(0);
-    assert_eq!((describe(&header, &data), header[1]), ("text 1: ".to_owned(), 0));
-    let tag = TargetTransferTag(u32::from_be_bytes(header[20..24].try_into().unwrap()));
-    rig.receive(&text(1, 2, tag, false, b"own=1\0MaxRecvDataSegmentLength=2048\0MaxBurstLength=512\0"));
-    assert_eq!(rig.said(), ["text 1 F: X-unknown=NotUnderstood MaxBurstLength=Reject"]);
-    rig.receive(&nop_out(5, 3, true, &pattern(5000)));
-    assert_eq!(rig.said(), ["pong 5 len 2048 stat 3"], "the new MaxRecvDataSegmentLength holds");
-}
-
-#[test]
-fn text_without_end_and_text_of_no_exchange_end_the_connection() {
-    let mut rig = Rig::new();
-    let mut tag = TargetTransferTag::RESERVED;
-    for cmd_sn in 1..100 {
-        rig.receive(&text(1, cmd_sn, tag, true, &[b'A'; 4096]));
-        let Some((header, _)) = pdus(&rig.sent()).pop() else { break };
-        tag = TargetTransferTag(u32::from_be_bytes(header[20..24].try_into().unwrap()));
-    }
-    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::Violation(Violation::TextTooLong))]));
-    let mut rig = Rig::new();
-    rig.receive(&text(1, 1, TargetTransferTag(5), false, b""));
-    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::Violation(Violation::TransferTagUnknown))]));
 }
 
 #[test]
@@ -309,4 +218,46 @@ fn idle_connection_gives_its_buffers_back() {
     rig.receive(&nop_out(6, 1, true, &pattern(32)));
     rig.sent();
     assert!(rig.target.buffer_bytes() <= 2 << 10, "{}", rig.target.buffer_bytes());
+}
+
+#[test]
+fn answer_to_a_ping_of_the_target_is_not_answered() {
+    let mut rig = Rig::new();
+    let mut answer = nop_out(u32::MAX, 1, true, b"");
+    answer[20..24].copy_from_slice(&1u32.to_be_bytes());
+    rig.receive(&answer);
+    assert!(rig.said().is_empty() && rig.events().is_empty());
+    // Without a tag, a ping is immediate.
+    rig.receive(&nop_out(u32::MAX, 1, false, b""));
+    let violation = Violation::PingWithoutTagNotImmediate;
+    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::Violation(found))] if found == violation));
+    assert_eq!(rig.said(), ["reject InvalidPduField of 0x00"]);
+}
+
+#[test]
+fn padding_is_sent_as_zeros_and_not_looked_at() {
+    let mut rig = Rig::new();
+    let mut ping = nop_out(5, 1, false, b"hello");
+    let len = ping.len();
+    assert_eq!(len, 48 + 8);
+    ping[len - 3..].copy_from_slice(&[0xff; 3]);
+    rig.receive(&ping);
+    assert_eq!(rig.sent()[48..], *b"hello\0\0\0");
+}
+
+#[test]
+fn logout_is_answered_with_a_code_and_says_how_long_to_wait() {
+    for (level, reason, cid, expected) in [
+        (0, LogoutReason::CloseSession, 1, (0, 0, 0)),
+        (0, LogoutReason::CloseConnection, 2, (1, 0, 0)),
+        (0, LogoutReason::RemoveForRecovery, 1, (2, 0, 0)),
+        (2, LogoutReason::RemoveForRecovery, 1, (0, 0, 20)),
+    ] {
+        let agreed = Negotiated { error_recovery_level: level, time2retain_s: 20, ..negotiated() };
+        let mut rig = Rig::with(config(), agreed);
+        rig.receive(&logout(1, reason, cid));
+        let (header, _) = pdus(&rig.sent()).remove(0);
+        let seconds = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        assert_eq!((header[2], seconds(40), seconds(42)), expected, "{reason:?} at level {level}");
+    }
 }

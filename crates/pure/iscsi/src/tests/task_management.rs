@@ -1,8 +1,9 @@
 //! Task management: which tasks are affected, and what is still said for them.
 
 use super::rig::*;
+use crate::Negotiated;
 use crate::pdu::{TaskFunction, TaskFunctionOutcome as Outcome};
-use crate::target::{Event, Response};
+use crate::target::{CloseReason, Event, Response};
 
 #[test]
 fn abort_task_reaches_the_command_that_the_driver_has() {
@@ -78,7 +79,6 @@ fn reset_drops_what_nobody_has_seen_and_asks_for_the_rest() {
         TaskFunction::ClearTaskSet,
         TaskFunction::LogicalUnitReset,
         TaskFunction::TargetWarmReset,
-        TaskFunction::TargetColdReset,
     ] {
         let mut rig = Rig::new();
         rig.command(1, writes(100), &[]);
@@ -98,6 +98,35 @@ fn reset_drops_what_nobody_has_seen_and_asks_for_the_rest() {
         rig.receive(&command(5, 5, NONE, &[]));
         assert_eq!(rig.events().len(), 1);
     }
+}
+
+#[test]
+fn cold_reset_is_answered_and_then_the_session_ends() {
+    let agreed = Negotiated { connections_max: 2, error_recovery_level: 2, time2retain_s: 20, ..negotiated() };
+    let mut rig = Rig::with(config(), agreed);
+    let second = rig.join(2).expect("there is a place");
+    rig.command(1, NONE, &[]);
+    let running = rig.expect_command().task;
+    rig.on(0).receive(&manage(10, 2, TaskFunction::TargetColdReset, 0, 0));
+    let request = rig.expect_task_management();
+    rig.target.respond_task_management(request.task, Outcome::Complete);
+    rig.respond(running, Response::default());
+    let said = rig.said();
+    let dropped = "async SessionDropped { time2wait_s: 0, time2retain_s: 0 }";
+    assert_eq!(said, ["task management 10 Complete stat 1", dropped]);
+    assert!(rig.target.is_closed(second) && rig.target.is_over(), "no task waits for another connection");
+    assert!(matches!(rig.events()[..], [Event::Closed(CloseReason::ColdReset)]));
+}
+
+#[test]
+fn cold_reset_that_is_not_complete_ends_nothing() {
+    let mut rig = Rig::new();
+    rig.receive(&manage(10, 1, TaskFunction::TargetColdReset, 0, 0));
+    let request = rig.expect_task_management();
+    rig.target.respond_task_management(request.task, Outcome::Rejected);
+    assert_eq!(rig.said(), ["task management 10 Rejected stat 1"]);
+    rig.command(1, NONE, &[]);
+    rig.expect_command();
 }
 
 #[test]

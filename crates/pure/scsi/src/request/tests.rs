@@ -37,6 +37,17 @@ fn judge_says_what_each_kind_of_command_moves() {
 }
 
 #[test]
+fn command_that_takes_no_data_is_known_without_its_unit() {
+    let takes = |cdb: &[u8]| takes_data(Cdb::new(cdb));
+    for cdb in [&[0; 6][..], &[0x12, 0, 0, 0, 96, 0], &cdb10(0x28, 0, 0, 1), &cdb16(0x88, 0, 0, 1), &[0xC0; 16]] {
+        assert!(!takes(cdb), "{cdb:x?}");
+    }
+    for cdb in [&cdb10(0x2A, 0, 0, 1)[..], &cdb10(0x2F, 2, 0, 1), &cdb10(0x42, 0, 0, 24), &cdb16(0x93, 0, 0, 1)] {
+        assert!(takes(cdb), "{cdb:x?}");
+    }
+}
+
+#[test]
 fn judge_refuses_before_any_data_is_asked_for() {
     let code = |cdb: &[u8], shape: &Shape| judge(Cdb::new(cdb), shape).unwrap_err().code;
     assert_eq!(code(&[0xC0], &SHAPE), AdditionalSense(0x20, 0));

@@ -99,6 +99,9 @@ impl<D: BlockDevice> LogicalUnit<D> {
     fn enter(&self, nexus: NexusId, command: Command) -> Result<(Ticket<'_>, Work), Failure> {
         let geometry = self.device.geometry();
         let request = self.admit(nexus, command.cdb, geometry)?;
+        if is_backwards(&command, &request) {
+            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
+        }
         let claim = claim_of(nexus, &command, &request, geometry)?;
         let Command { tag, data_out, data_out_expected, .. } = command;
         let work = match request.operation.verb {
@@ -361,6 +364,12 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
     let attribute = if request.operation.is_sanitize() { TaskAttribute::HeadOfQueue } else { command.attribute };
     let alone = request.operation.runs_alone();
     Ok(Claim { nexus, tag: command.tag, attribute, extent, alone, is_part: false })
+}
+
+/// The CDB takes data, and the initiator waits for some and sends none: GOOD would tell it that something was written. One
+/// that says that it has none at all is believed.
+fn is_backwards(command: &Command, request: &Request) -> bool {
+    request.need.data_out > 0 && command.data_out_expected == 0 && command.data_in_expected > 0
 }
 
 /// FUA of a WRITE. It is in the second byte of every one but WRITE (6), whose second byte is of its address.

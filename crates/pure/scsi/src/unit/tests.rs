@@ -133,6 +133,24 @@ fn write_of_less_data_than_it_names_writes_the_whole_blocks_that_came() {
 }
 
 #[test]
+fn write_for_which_the_initiator_sends_nothing_but_waits_is_refused_and_never_good() {
+    let unit = unit();
+    let block = [1; BLOCK];
+    for cdb in [&cdb10(0x2A, 0, 0, 1)[..], &cdb16(0x8A, 0, 0, 1), &cdb10(0x2E, 0, 0, 1), &[0x15, 0x10, 0, 0, 24, 0]] {
+        let backwards = Command { data_in_expected: BLOCK as u64, ..command(cdb, &[]) };
+        let outcome = now(unit.execute(HOST, backwards.clone()));
+        assert_eq!(sense(&outcome), (5, 0x0E, 3), "{cdb:x?}");
+        assert!(unit.execute_at_once(HOST, backwards.borrowed()).is_none(), "{cdb:x?}");
+    }
+    assert_eq!(ops(&unit), []);
+    // One that reads as well as it writes has its data; one that takes none needs none.
+    let both = Command { data_in_expected: BLOCK as u64, ..command(&cdb10(0x2A, 0, 0, 1), &block) };
+    assert_eq!(now(unit.execute(HOST, both)).status, Status::Good);
+    let none = Command { data_in_expected: BLOCK as u64, ..command(&cdb10(0x2A, 0, 0, 0), &[]) };
+    assert_eq!(now(unit.execute(HOST, none)).status, Status::Good);
+}
+
+#[test]
 fn write_whose_data_was_not_brought_along_is_busy_and_never_good() {
     let unit = unit();
     let stale = Command { data_out_expected: BLOCK as u64, ..command(&cdb10(0x2A, 0, 0, 1), &[]) };
