@@ -92,9 +92,9 @@ pub use portal::{
 pub use portal_group::{GroupAccess, PORTAL_GROUP_SETTINGS, PortalGroupPolicy, PortalGroupReport, PortalGroupTag};
 pub use recording::{Recordable, Recorded, Recordings, Wire, WireEnds};
 pub use refusal::{Kind, Refusal};
-pub use refused::{RefusedLogin, RefusedWhy};
+pub use refused::{ProofLack, RefusedLogin, RefusedWhy};
 pub use report::Report;
-pub use reservation::{RegistrationReport, ReservationKind, ReservationReport};
+pub use reservation::{Kept, RegistrationReport, ReservationKind, ReservationReport};
 pub use role::Role;
 pub use scrub::{ScrubReport, ScrubState};
 pub use secret::Secret;

@@ -14,9 +14,10 @@ use label::OnDisk;
 use model::{
     Access, Activity, CacheReport, Call, CommandWindow, DiskCounters, DiskIdentity, DiskName, DiskReport, DiskState,
     EngineReport, EventCode, LatencyReport, MemberState, Name, Order, PoolCheck, PoolReport, PortalPolicy,
-    PortalReport, PortalState, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, ScrubState, Secret,
-    SessionActivity, SessionDetail, SessionEnd, SessionReport, Size, SnapshotName, SnapshotReport, Subject, Took,
-    VolumeActivity, VolumeCounters, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, VolumeState, code, event,
+    PortalReport, PortalState, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, ReservationReport,
+    ScrubState, Secret, SessionActivity, SessionDetail, SessionEnd, SessionReport, Size, SnapshotName, SnapshotReport,
+    Subject, Took, VolumeActivity, VolumeCounters, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, VolumeState,
+    code, event,
 };
 use pool::Pool;
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ pub struct Fake {
     pub sessions: Vec<SessionReport>,
     /// Who was not let in.
     pub refused: Vec<RefusedLogin>,
+    /// What hosts have reserved, by volume.
+    pub reservations: BTreeMap<VolumeName, ReservationReport>,
     /// Sees each change, to make crash images between them.
     pub watch: Option<Watch>,
     /// Where the latest access snapshot is left, for tests to look at.
@@ -391,7 +394,11 @@ impl Fake {
             let told = volume(&spec);
             VolumeReport { space: self.space(&spec.name), policy: policy.or(told.policy), ..told }
         };
-        pooled.chain(self.loose.values().cloned()).map(report).collect()
+        let mut volumes: Vec<VolumeReport> = pooled.chain(self.loose.values().cloned()).map(report).collect();
+        for volume in &mut volumes {
+            volume.reservation = self.reservations.get(&volume.name).cloned().map(Box::new);
+        }
+        volumes
     }
 
     fn create_volume(&mut self, spec: &VolumeSpec) -> Result<VolumeReport, Refusal> {

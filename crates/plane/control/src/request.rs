@@ -377,6 +377,10 @@ pub struct HostChange {
     pub remove_initiators: Vec<Iqn>,
     /// Where it may come from instead; anywhere when empty.
     pub networks: Option<Vec<Network>>,
+    /// Where it may come from, too.
+    pub add_networks: Vec<Network>,
+    /// Where it may come from no more.
+    pub remove_networks: Vec<Network>,
     /// What it must prove instead.
     pub chap: Option<NewChap>,
     /// What we prove instead.

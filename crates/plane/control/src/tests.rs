@@ -3,6 +3,7 @@
 mod access;
 mod care;
 mod crash;
+mod explain;
 mod hosts;
 mod operations;
 mod racks;

@@ -10,6 +10,7 @@ mod gate;
 mod management;
 mod mtu;
 mod paths;
+mod refusal;
 
 use crate::registry::{LoginPlace, Notice, ProofTurn, SessionId};
 use crate::seat::Seat;

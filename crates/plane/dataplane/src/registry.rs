@@ -329,7 +329,8 @@ impl Registry {
     pub fn refuse(&self, login: RefusedLogin) {
         let mut table = self.lock();
         let is_it = |known: &RefusedLogin| {
-            (&known.initiator, known.address, &known.target) == (&login.initiator, login.address, &login.target)
+            (&known.initiator, known.address, &known.target, &known.why)
+                == (&login.initiator, login.address, &login.target, &login.why)
         };
         let known = table.refused.iter().position(is_it).map(|at| table.refused.remove(at));
         if table.refused.len() >= REFUSED_MAX {

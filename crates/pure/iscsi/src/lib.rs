@@ -20,7 +20,7 @@ mod violation;
 mod tests;
 
 pub use close::CloseReason;
-pub use login::{Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
+pub use login::{FailedLogin, Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
 pub use names::{IscsiName, NAME_BYTES_MAX, NameError};
 pub use negotiation::{DigestOffer, Identity, Negotiated, Offer, OfferError, SessionType, is_login_key};
 pub use receive::UnderWay;

@@ -8,6 +8,7 @@
 
 mod declarations;
 mod dialogue;
+mod failed;
 mod initiator;
 mod question;
 mod status;
@@ -17,6 +18,7 @@ mod unproven;
 #[cfg(test)]
 mod tests;
 
+pub use failed::FailedLogin;
 pub use initiator::{InitiatorAuth, InitiatorConfig, InitiatorLogin, InitiatorStep};
 pub use question::{Grant, LoginQuestion, NoSession};
 pub use status::LoginStatus;

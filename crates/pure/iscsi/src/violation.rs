@@ -259,6 +259,35 @@ impl Violation {
         )
     }
 
+    /// The rule as a sentence without its end that says what is so instead, and where it stands, where a login can break it.
+    #[must_use]
+    pub fn rule(self) -> String {
+        let section = self.section_of_login();
+        section.map_or_else(|| self.to_string(), |section| format!("{self} (RFC 7143 §{section})"))
+    }
+
+    /// Where the rules stand that a login can break.
+    fn section_of_login(self) -> Option<&'static str> {
+        Some(match self {
+            Self::OpcodeUnknown | Self::OpcodeOfTheOtherRole => "11.2.1.2",
+            Self::TransitTextContinues => "11.12.2",
+            Self::StageReserved | Self::StageDoesNotAdvance | Self::LoginStageWrong => "11.12.3",
+            Self::LoginIdentifiersChanged => "11.12",
+            Self::VersionUnknown => "11.12.4",
+            Self::PairWithoutEnd | Self::PairWithoutEquals | Self::KeyMalformed | Self::ValueNotText => "6.1",
+            Self::TextSegmentTooLong
+            | Self::TextTooLong
+            | Self::TooManyKeys
+            | Self::ContinuesWithoutText
+            | Self::TextWhileContinuing => "6.2",
+            Self::AnswerOutsideOffer | Self::NothingInCommon => "6.2.2",
+            Self::KeyRepeated | Self::LoginExpected | Self::LoginOutOfTurn | Self::LoginTooLong => "6.3",
+            Self::FirstBurstBeyondMaxBurst => "13.14",
+            Self::DataSegmentTooLong => "13.12",
+            _ => return None,
+        })
+    }
+
     /// The reason that a Reject in full feature phase gives for this.
     #[must_use]
     pub fn reject_reason(self) -> RejectReason {

@@ -43,6 +43,7 @@ Example:
 
 Example:
   blockyard host change web --add-initiator iqn.1993-08.org.debian:01:def456
+  blockyard host change web --add-address 10.0.1.7
   blockyard host change web --address 10.0.0.0/24 --chap-secret-file /root/web.secret
   blockyard host change web --mutual required
   blockyard host change web --anywhere --no-chap"
@@ -59,6 +60,12 @@ Example:
         /// Where it may come from instead, an address or a network; may be repeated
         #[arg(long = "address", value_name = "ADDRESS", conflicts_with = "anywhere")]
         networks: Vec<Network>,
+        /// Where it may come from, too; may be repeated
+        #[arg(long = "add-address", value_name = "ADDRESS", conflicts_with_all = ["anywhere", "networks"])]
+        add_networks: Vec<Network>,
+        /// Where it may come from no more; may be repeated
+        #[arg(long = "remove-address", value_name = "ADDRESS", conflicts_with_all = ["anywhere", "networks"])]
+        remove_networks: Vec<Network>,
         /// It may come from anywhere
         #[arg(long)]
         anywhere: bool,
@@ -76,8 +83,10 @@ Example:
         after_help = "An initiator that comes in is taken off the list.\n\nExample:\n  blockyard host refused -o table"
     )]
     Refused,
-    /// Say whether a host sees a volume, and every reason for it or against it
-    #[command(after_help = "Exit code 1 when it does not.\n\nExample:\n  blockyard host explain web tank/vm1")]
+    /// Say whether a host sees a volume and can use it, and every reason for it or against it
+    #[command(
+        after_help = "Exit code 1 when it does not, or cannot use it.\n\nExample:\n  blockyard host explain web tank/vm1"
+    )]
     Explain {
         /// Which host
         host: Name,

@@ -23,6 +23,8 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
             add_initiators,
             remove_initiators,
             networks,
+            add_networks,
+            remove_networks,
             anywhere,
             chap,
             no_chap,
@@ -31,8 +33,17 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
             let (chap, mutual_chap) = both(chap)?;
             let networks = (anywhere || !networks.is_empty()).then_some(networks);
             let no_mutual_chap = no_mutual;
-            let change =
-                HostChange { add_initiators, remove_initiators, networks, chap, mutual_chap, no_chap, no_mutual_chap };
+            let change = HostChange {
+                add_initiators,
+                remove_initiators,
+                networks,
+                add_networks,
+                remove_networks,
+                chap,
+                mutual_chap,
+                no_chap,
+                no_mutual_chap,
+            };
             let answer = desk.client.patch(&format!("/hosts/{name}"), &change, "host")?;
             let host: HostReport = answer.decode()?;
             desk.out.done(&answer, &format!("host {name} is changed, it {}", host.proof))
@@ -99,9 +110,14 @@ fn explain(desk: &Desk, host: &Name, volume: &VolumeName) -> Result<(), Failure>
         format!("\n{mark}{}{remedy}", point.sentence)
     };
     let points: String = told.points.iter().map(point).collect();
-    let how = if told.sees { "sees" } else { "does not see" };
-    desk.out.done(&answer, &format!("host {host} {how} volume {volume}:{points}"))?;
-    if told.sees { Ok(()) } else { Err(Failure::Said) }
+    let is_stopped = told.points.iter().any(|point| !point.good);
+    let (how, but) = match (told.sees, is_stopped) {
+        (true, false) => ("sees", ""),
+        (true, true) => ("sees", ", and cannot use all of it"),
+        (false, _) => ("does not see", ""),
+    };
+    desk.out.done(&answer, &format!("host {host} {how} volume {volume}{but}:{points}"))?;
+    if told.sees && !is_stopped { Ok(()) } else { Err(Failure::Said) }
 }
 
 fn list(desk: &Desk) -> Result<(), Failure> {

@@ -118,8 +118,9 @@ fn mutual_proof_that_is_required_is_not_forgone() {
             })
             .await;
         assert!(!Host::is_let_in(sim, &one_way).await);
-        let why = array.refused().await.remove(0).reason();
-        assert!(why.contains("does not ask us to prove ourselves"), "{why}");
+        let last = array.refused().await.remove(0);
+        assert!(last.reason().contains("does not ask us to prove ourselves"), "{last:?}");
+        assert!(last.remedy().contains("turn on mutual CHAP there"), "{last:?}");
         assert!(Host::is_let_in(sim, &Login::of("web", 1)).await);
         let distrusts = Login { secrets: [HOST_SECRET, b"not what we prove"], ..Login::of("web", 2) };
         assert!(!Host::is_let_in(sim, &distrusts).await, "the host finds out that we are not whom it wants");
@@ -167,8 +168,53 @@ fn hash_function_that_is_forbidden_is_not_spoken() {
             assert_eq!(knocker.say(&format!("{names}AuthMethod=CHAP\0")).await.0, (0, 0));
             assert_eq!(knocker.say(&format!("CHAP_A={offered}\0")).await.0, status, "{weakest} {offered}");
         }
-        let why = array.refused().await.remove(0).reason();
-        assert!(why.contains("CHAP_A"), "{why}");
+        let last = array.refused().await.remove(0);
+        assert!(last.reason().contains("CHAP_A") && last.remedy().contains("auth weakest"), "{last:?}");
+    });
+}
+
+/// What breaks the protocol in a login is told as any other refusal, each cause by itself, and names who it was.
+#[test]
+fn login_that_breaks_the_protocol_is_listed_and_told_with_its_key_and_rule() {
+    play(29, async |sim, array| {
+        let (open, web) = (initiator(OPEN), initiator("web"));
+        let normal = format!("SessionType=Normal\0TargetName={TARGET}\0");
+        let twice = "HeaderDigest=None\0HeaderDigest=None\0";
+        for (stage, text, status) in [
+            (Stage::Operational, format!("InitiatorName={open}\0{normal}{twice}"), (2, 0)),
+            (Stage::Operational, format!("InitiatorName={open}\0{normal}{twice}"), (2, 0)),
+            (Stage::Security, format!("InitiatorName=web\0{normal}"), (2, 0)),
+            (Stage::Security, normal.clone(), (2, 7)),
+            (Stage::Security, format!("InitiatorName={web}\0SessionType=Normal\0"), (2, 7)),
+            (Stage::Security, format!("InitiatorName={web}\0SessionType=Copy\0"), (2, 9)),
+        ] {
+            assert_eq!(Knocker::connect(sim).await.say_in(stage, &text).await.0, status, "{text}");
+        }
+        let told = array.refused().await;
+        let key = |why: &RefusedWhy| match why {
+            RefusedWhy::Protocol { key, .. } => key.clone(),
+            _ => None,
+        };
+        let rows: Vec<_> = told
+            .iter()
+            .map(|login| (login.initiator.clone(), key(&login.why).unwrap_or_default(), login.times))
+            .collect();
+        let row = |who: Option<&String>, key: &str, times| (who.cloned(), key.to_owned(), times);
+        assert_eq!(
+            rows,
+            [
+                row(Some(&web), "SessionType", 1),
+                row(Some(&web), "TargetName", 1),
+                row(None, "InitiatorName", 1),
+                row(None, "InitiatorName", 1),
+                row(Some(&open), "HeaderDigest", 2),
+            ]
+        );
+        assert!(told[4].reason().ends_with("HeaderDigest: a key came twice in one login (RFC 7143 §6.3)"), "{told:?}");
+        assert!(told.iter().all(|login| !login.remedy().contains("event list")), "{told:?}");
+        let events = array.events().await;
+        assert_eq!(events.len(), 6, "{events:?}");
+        assert!(events[0].subject.name == open && events[0].sentence.contains("HeaderDigest"), "{events:?}");
     });
 }
 
@@ -204,7 +250,8 @@ fn guessing_is_answered_ever_later_and_hurts_nobody_else() {
         sim.sleep(Duration::from_secs(1)).await;
         assert!(!Host::is_let_in(&thief, &wrong(50)).await);
         let told = array.refused().await;
-        assert!(matches!(told[0].why, RefusedWhy::HeldBack { .. }) && told[0].times == 31, "{told:?}");
+        assert!(matches!(told[0].why, RefusedWhy::HeldBack { .. }) && told[0].times == 20, "{told:?}");
+        assert_eq!(told.iter().map(|login| login.times).sum::<u64>(), 31, "each cause by itself: {told:?}");
         let since = sim.now();
         drop(home);
         assert!(Host::is_let_in(sim, &Login::of("web", 1)).await, "from where it was proven before");
@@ -323,9 +370,13 @@ impl Knocker {
 
     /// The status of the response, and its text.
     async fn say(&mut self, text: &str) -> ((u8, u8), String) {
+        self.say_in(Stage::Security, text).await
+    }
+
+    async fn say_in(&mut self, stage: Stage, text: &str) -> ((u8, u8), String) {
         let request = LoginRequest {
             initiator_task_tag: InitiatorTaskTag(1),
-            ..LoginRequest::leading(Isid([0x80, 0, 0, 0, 0, 9]), Transit::stay(Stage::Security))
+            ..LoginRequest::leading(Isid([0x80, 0, 0, 0, 0, 9]), Transit::stay(stage))
         };
         let mut pdu = vec![0; BHS_BYTES];
         request.emit(SegmentLengths::data(text.len()), pdu.first_chunk_mut().unwrap());

@@ -35,7 +35,7 @@ use block::Buf;
 use host::{Host, Login, REPORTED_LUNS_CHANGED};
 use iscsi::initiator::DataIn;
 use iscsi::pdu::{AsyncEvent, Residual, TaskFunction, TaskFunctionOutcome};
-use model::{RefusedWhy, SessionEnd, SessionKind, SessionReport, code, event};
+use model::{ProofLack, RefusedWhy, SessionEnd, SessionKind, SessionReport, code, event};
 use shard::World;
 use sim::{DiskFaults, Sim};
 use std::time::Duration;
@@ -106,12 +106,12 @@ fn initiator_that_was_refused_is_listed_with_the_reason_until_it_comes_in() {
         let told = array.refused().await;
         let how =
             "it offers no method of AuthMethod that is taken here: CHAP has to be set up on both sides, or on none";
-        let how = how.to_owned();
+        let (host, how, lack) = ("web".parse().unwrap(), how.to_owned(), ProofLack::Method);
         let whys: Vec<_> = told.iter().map(|login| (login.initiator.clone(), login.why.clone(), login.times)).collect();
         assert_eq!(
             whys,
             [
-                (Some(unproven.initiator()), RefusedWhy::NotProven { host: "web".parse().unwrap(), how }, 1),
+                (Some(unproven.initiator()), RefusedWhy::NotProven { host, how, lack }, 1),
                 (Some(elsewhere.initiator()), RefusedWhy::UnknownTarget, 1),
                 (Some(stranger.initiator()), RefusedWhy::UnknownInitiator, 3),
             ]

@@ -1,13 +1,15 @@
 //! Who would see what, said in advance: everything between a host and a volume, point by point.
 
+mod stops;
+
 use crate::Control;
 use crate::change::hosts::unknown_host;
 use crate::change::volumes;
 use crate::state::{PresentationRecord, State};
 use crate::view::ProofReport;
 use model::{
-    ChapAlgorithm, Demand, Name, PortalPolicy, PortalReport, PortalState, Refusal, SanitizeReport, SessionReport,
-    VolumeName, VolumeReport, VolumeState, is_shown_in,
+    ChapAlgorithm, Demand, Name, PortalReport, PortalState, Refusal, SanitizeReport, SessionReport, VolumeName,
+    VolumeReport, VolumeState, is_shown_in,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,7 @@ pub struct Explanation {
     pub host: Name,
     /// The volume.
     pub volume: VolumeName,
-    /// True when the host sees the volume, or will when it logs in.
+    /// True when the host sees the volume, or will when it logs in. Where a point is not good all the same, it cannot use it.
     pub sees: bool,
     /// Everything that was looked at, from the volume to the host.
     pub points: Vec<Point>,
@@ -28,7 +30,7 @@ pub struct Explanation {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
-    /// False when this keeps the host from the volume.
+    /// False when this keeps the host from the volume, or from using it.
     pub good: bool,
     /// How it is, as a sentence without its end.
     pub sentence: String,
@@ -69,11 +71,18 @@ impl Control {
             let sentence = format!("volume {volume} is not presented to host {host}, nor to a group of it");
             points.push(Point::bad(sentence, format!("blockyard present {volume} {host}")));
         }
-        points.extend(shown.iter().map(|shown| of_portals(shown, &portals)));
+        let ways: Vec<Way<'_>> = shown.iter().map(|shown| Way::of(shown, &portals)).collect();
+        // One way is enough: others that are closed keep nobody away.
+        let is_reached = ways.iter().any(Way::is_open);
+        points.extend(ways.iter().map(|way| way.point(is_reached)));
+        let sees = points[0].good && is_reached;
+        points.extend(stops::of_groups(&state, &ways));
+        let names = stops::names_of(host, &state.hosts[host], &sessions);
+        points.extend(stops::of_reservation(volume, report.reservation.as_deref(), host, &names));
         points.extend(of_others(&state, host, volume));
         points.extend(of_proof(&state, host));
+        points.extend(stops::of_refused(&self.refused_logins().await?, &names));
         points.push(of_sessions(host, &shown, &state, &sessions));
-        let sees = points.iter().all(|point| point.good);
         Ok(Explanation { host: host.clone(), volume: volume.clone(), sees, points })
     }
 }
@@ -112,17 +121,59 @@ fn of_presentation(state: &State, host: &Name, shown: &PresentationRecord) -> Po
     Point::good(sentence + &by)
 }
 
-fn of_portals(shown: &PresentationRecord, portals: &[PortalReport]) -> Point {
-    let in_group = |policy: &PortalPolicy| is_shown_in(&shown.groups, policy.tag);
-    let open = portals.iter().filter(|portal| portal.state == PortalState::Open && in_group(&portal.policy));
-    let takes = open.filter(|portal| !portal.policy.drained);
-    let open: Vec<String> = takes.map(|portal| portal.address.to_string()).collect();
-    match open.is_empty() {
-        false => Point::good(format!("target {} is reached at {}", shown.target, open.join(", "))),
-        true => Point::bad(
-            format!("no portal that takes sessions shows LUN {} of target {}", shown.lun, shown.target),
-            "see blockyard portal list",
-        ),
+/// How a presentation is reached.
+struct Way<'a> {
+    shown: &'a PresentationRecord,
+    /// The portals whose groups show it.
+    portals: Vec<&'a PortalReport>,
+}
+
+impl<'a> Way<'a> {
+    fn of(shown: &'a PresentationRecord, portals: &'a [PortalReport]) -> Self {
+        let shows = |portal: &&PortalReport| is_shown_in(&shown.groups, portal.policy.tag);
+        Self { shown, portals: portals.iter().filter(shows).collect() }
+    }
+
+    /// The portals that take sessions.
+    fn open(&self) -> impl Iterator<Item = &'a PortalReport> {
+        let takes = |portal: &&PortalReport| portal.state == PortalState::Open && !portal.policy.drained;
+        self.portals.iter().copied().filter(takes)
+    }
+
+    fn is_open(&self) -> bool {
+        self.open().next().is_some()
+    }
+
+    /// A way that is closed keeps the host away where it has no other one.
+    fn point(&self, is_reached: bool) -> Point {
+        let PresentationRecord { lun, target, .. } = self.shown;
+        if self.is_open() {
+            let open: Vec<String> = self.open().map(|portal| portal.address.to_string()).collect();
+            return Point::good(format!("target {target} is reached at {}", open.join(", ")));
+        }
+        let groups = groups_of(self.shown);
+        let sentence = format!("no portal{groups} that takes sessions shows LUN {lun} of target {target}");
+        Point { good: is_reached, ..Point::bad(sentence, self.remedy()) }
+    }
+
+    /// What would open it.
+    fn remedy(&self) -> String {
+        let drained = self.portals.iter().find(|portal| portal.policy.drained && portal.state == PortalState::Open);
+        match (drained, self.shown.groups.first()) {
+            (Some(portal), _) => format!("blockyard portal resume {}", portal.address),
+            (None, Some(group)) if self.portals.is_empty() => format!("blockyard portal add ADDRESS group={group}"),
+            _ => "see blockyard portal list".to_owned(),
+        }
+    }
+}
+
+/// The portal groups that the volume is shown through, where not all do.
+fn groups_of(shown: &PresentationRecord) -> String {
+    let tags: Vec<String> = shown.groups.iter().map(u16::to_string).collect();
+    match tags.len() {
+        0 => String::new(),
+        1 => format!(" of group {}", tags[0]),
+        _ => format!(" of groups {}", tags.join(", ")),
     }
 }
 

@@ -5,7 +5,8 @@ use crate::change::auth::{ProofChange, admit_proofs};
 use crate::request::{HostChange, NewHost, NewTarget};
 use crate::state::{HostRecord, ProofRecord, State, TargetRecord};
 use crate::view::{HostReport, TargetReport};
-use model::{Iqn, Name, Refusal, code};
+use model::{Iqn, Name, Network, Refusal, code};
+use std::collections::BTreeSet;
 
 impl Control {
     /// The host is known and may log in; it sees nothing yet.
@@ -53,8 +54,8 @@ impl Control {
             return Err(Refusal::new(code::HOST_UNKNOWN, message, "see blockyard host list"));
         }
         record.initiators.retain(|initiator| !change.remove_initiators.contains(initiator));
+        record.networks = networks_after(name, record.networks, &change)?;
         record.initiators.extend(change.add_initiators);
-        record.networks = change.networks.unwrap_or(record.networks);
         let HostChange { chap, mutual_chap, no_chap, no_mutual_chap, .. } = change;
         let change = ProofChange { chap, mutual_chap, no_chap, no_mutual_chap };
         record.proof = record.proof.changed(change, name.as_str(), self.settings.node.as_str())?;
@@ -147,6 +148,30 @@ impl Control {
     }
 }
 
+/// Where the host `name` may come from after the change. Who may come from anywhere is not shut out by being let in
+/// somewhere, and who may come from one place alone is not let in everywhere when that goes.
+fn networks_after(name: &Name, before: Vec<Network>, change: &HostChange) -> Result<Vec<Network>, Refusal> {
+    let HostChange { networks, add_networks, remove_networks, .. } = change;
+    let refused = |message: String, hint: &str| Err(Refusal::new(code::REQUEST_INVALID, message, hint));
+    let mut after = networks.clone().unwrap_or(before);
+    if let Some(gone) = remove_networks.iter().find(|gone| !after.contains(gone)) {
+        return refused(format!("host {name} does not come from {gone}"), "see blockyard host list");
+    }
+    if !add_networks.is_empty() && after.is_empty() {
+        let hint = "there is nothing to do; --address lets it come from there alone";
+        return refused(format!("host {name} may come from anywhere already"), hint);
+    }
+    after.extend(add_networks);
+    after.retain(|network| !remove_networks.contains(network));
+    let mut seen = BTreeSet::new();
+    after.retain(|network| seen.insert(*network));
+    if after.is_empty() && !remove_networks.is_empty() {
+        let hint = "say --anywhere if that is wanted, or where it may come from with --address";
+        return refused(format!("host {name} would come from anywhere"), hint);
+    }
+    Ok(after)
+}
+
 /// Admits `name` as this host beside the others that there are.
 pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Result<(), Refusal> {
     let others = state.hosts.iter().filter(|(other, _)| *other != name);
@@ -166,14 +191,16 @@ pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Res
             "name the initiators of this one",
         ));
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for iqn in &record.initiators {
         let owner = others.clone().find(|(_, record)| record.initiators.contains(iqn)).map(|(owner, _)| owner);
         if let Some(owner) = owner {
             return Err(Refusal::new(
                 code::IQN_TAKEN,
                 format!("initiator {iqn} belongs to host {owner}"),
-                "present to that host, or remove it first with blockyard host remove",
+                format!(
+                    "present to host {owner}, or take it away first with blockyard host change {owner} --remove-initiator {iqn}"
+                ),
             ));
         }
         if !seen.insert(iqn) {

@@ -205,7 +205,9 @@ async fn host_that_does_not_fit_is_refused() {
 
     refused(control.add_host(new_host("web", &["iqn.2001-04.com.example:x"])).await, code::NAME_TAKEN);
     let stolen = control.add_host(new_host("thief", &["IQN.2001-04.com.Example:WEB"])).await;
-    refused(stolen, code::IQN_TAKEN);
+    let taken = refused(stolen, code::IQN_TAKEN);
+    let hint = "blockyard host change web --remove-initiator iqn.2001-04.com.example:web";
+    assert!(taken.hint.ends_with(hint), "{taken}");
     refused(control.add_host(new_host("empty", &[])).await, code::HOST_EMPTY);
     let twice = control.add_host(new_host("twice", &["iqn.2001-04.com.example:a", "iqn.2001-04.com.example:a"])).await;
     refused(twice, code::IQN_TAKEN);

@@ -8,15 +8,11 @@ use crate::unit::{Done, Ran, Unit};
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
 use iscsi::pdu::Tsih;
 use iscsi::target::SendTargets;
-use iscsi::{CloseReason, Grant, IscsiName, LoginQuestion, LoginStatus, Negotiated, NoSession, SessionType, Unproven};
-use model::{Chap, ChapAlgorithm, Demand, Proof, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
+use iscsi::{Grant, LoginQuestion, LoginStatus, Negotiated, NoSession, SessionType};
+use model::{Chap, ChapAlgorithm, Demand, Proof, RefusedWhy};
 use shard::World;
 use std::future::Future;
 use std::rc::Rc;
-use std::time::Duration;
-
-/// From so many failures on, and at each doubling, it is an event that somebody may guess.
-const GUESSING_FROM: u32 = 5;
 
 impl<W, S, F> Connection<W, S, F>
 where
@@ -30,11 +26,6 @@ where
             place.asked();
         }
         let judged = self.judge_login(&question);
-        if let Err(status) = judged {
-            let (peer, initiator) = (self.ends.peer, question.initiator_name.as_str());
-            let target = question.target_name.as_ref().map_or("discovery", IscsiName::as_str);
-            tracing::warn!(%peer, initiator, target, %status, "login refused");
-        }
         self.asker = Some(question);
         match judged {
             Ok(grant) => self.machine.grant(grant, now),
@@ -52,84 +43,10 @@ where
             Tsih(0) => self.place(&question),
             tsih => self.find(&question, tsih).map_err(NoSession::from),
         };
+        if let Err(NoSession::Refused(status)) = session {
+            self.why = self.why_without_session(status);
+        }
         self.machine.place(session, self.seat.world.now());
-    }
-
-    /// Somebody was not let in, which may be a mistake that an operator can mend.
-    pub(super) fn tell_of_refusal(&mut self, reason: CloseReason) {
-        let status = match reason {
-            CloseReason::LoginRefused(LoginStatus::TargetMovedTemporarily) => return,
-            CloseReason::LoginRefused(status) => status,
-            CloseReason::Unproven(_) => LoginStatus::AuthenticationFailure,
-            _ => return,
-        };
-        let unproven = match reason {
-            CloseReason::Unproven(why) => Some(self.unproven(why)),
-            _ => None,
-        };
-        let held_back = match reason {
-            CloseReason::Unproven(Unproven::WrongProof) => self.punish(),
-            _ => Duration::ZERO,
-        };
-        let address = self.ends.peer.ip().to_canonical();
-        let initiator = self.asker.as_ref().map(|asker| asker.initiator_name.as_str().to_owned());
-        let target = self.asker.as_ref().and_then(|asker| asker.target_name.as_ref());
-        let login = RefusedLogin {
-            initiator: initiator.clone(),
-            address,
-            target: target.map(|name| name.as_str().to_owned()),
-            why: self.why.clone().or(unproven).unwrap_or(RefusedWhy::Other),
-            status: status.to_string(),
-            held_back_ms: u64::try_from(held_back.as_millis()).unwrap_or(u64::MAX),
-            times: 1,
-            last: Timestamp::from_unix(self.seat.world.unix_seconds()),
-        };
-        let asker = initiator.unwrap_or_else(|| address.to_string());
-        let sentence = match login.why {
-            RefusedWhy::Other => format!("initiator {asker} at {address} was not let in: {status}"),
-            _ => format!("initiator {asker} at {address} was not let in: {}; {status}", login.reason()),
-        };
-        self.seat.registry.refuse(login);
-        self.seat.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
-    }
-
-    /// The proof was wrong: perhaps somebody guesses. How long the answer is held back.
-    fn punish(&mut self) -> Duration {
-        let now = self.seat.world.now();
-        let (Some(turn), Some(asker)) = (&self.turn, &self.asker) else { return Duration::ZERO };
-        let penalty = turn.failed(now);
-        let (initiator, address) = (asker.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
-        if penalty.failures >= GUESSING_FROM
-            && (penalty.failures / GUESSING_FROM).is_power_of_two()
-            && penalty.failures % GUESSING_FROM == 0
-        {
-            let sentence = format!(
-                "initiator {initiator}, or others at {address}, failed to prove themselves {} times; answers to such are held back",
-                penalty.failures
-            );
-            self.seat.raise(event::GUESSING, Subject::new(SubjectKind::Host, &initiator), sentence);
-        }
-        if !penalty.hold.is_zero() {
-            self.penalty = Some(Box::pin(self.seat.world.sleep_until(now + penalty.hold)));
-            if let Some(place) = &self.place {
-                place.hold();
-            }
-        }
-        penalty.hold
-    }
-
-    /// What was to be proven, and was not.
-    fn unproven(&self, why: Unproven) -> RefusedWhy {
-        let view = self.seat.access.borrow();
-        let how = why.to_string();
-        let Some(asker) = &self.asker else { return RefusedWhy::Other };
-        if asker.session_type == SessionType::Discovery && view.access.auth.discovery.is_some() {
-            return RefusedWhy::DiscoveryNotProven { how };
-        }
-        match view.host_of(asker.initiator_name.as_str(), self.ends.peer.ip()) {
-            Some(host) => RefusedWhy::NotProven { host: host.name.clone(), how },
-            None => RefusedWhy::Other,
-        }
     }
 
     fn judge_login(&mut self, question: &LoginQuestion) -> Result<Grant, LoginStatus> {
@@ -148,7 +65,8 @@ where
                 LoginStatus::NotFound
             })?;
             if !view.targets_of(host).contains(&target) {
-                self.why = Some(RefusedWhy::NothingShown { host: host.name.clone() });
+                let through = target.name.clone();
+                self.why = Some(RefusedWhy::NothingShown { host: host.name.clone(), through });
                 return Err(LoginStatus::AuthorizationFailure);
             }
         }

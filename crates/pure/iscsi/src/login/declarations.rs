@@ -1,5 +1,6 @@
 //! What an initiator says of itself: its names, and what it wants.
 
+use super::failed::WrongKey;
 use super::{LoginQuestion, LoginStatus};
 use crate::IscsiName;
 use crate::negotiation::SessionType;
@@ -11,6 +12,32 @@ const ALIAS_BYTES_MAX: usize = 255;
 /// The declarations of an initiator.
 const KEYS: [&str; 4] = ["InitiatorName", "InitiatorAlias", "SessionType", "TargetName"];
 
+const SESSION_TYPE_UNKNOWN: WrongKey = WrongKey {
+    status: LoginStatus::SessionTypeNotSupported,
+    key: "SessionType",
+    rule: "its value is neither Normal nor Discovery (RFC 7143 §13.21)",
+};
+const INITIATOR_NAME_MISSING: WrongKey = WrongKey {
+    status: LoginStatus::MissingParameter,
+    key: "InitiatorName",
+    rule: "it did not come, and every login names its initiator (RFC 7143 §13.5)",
+};
+const TARGET_NAME_MISSING: WrongKey = WrongKey {
+    status: LoginStatus::MissingParameter,
+    key: "TargetName",
+    rule: "it did not come, and a login that is not for discovery names its target (RFC 7143 §13.4)",
+};
+const INITIATOR_NAME_WRONG: WrongKey = WrongKey {
+    status: LoginStatus::InitiatorError,
+    key: "InitiatorName",
+    rule: "its value is no iSCSI name (RFC 7143 §4.2.7.1)",
+};
+const TARGET_NAME_WRONG: WrongKey = WrongKey {
+    status: LoginStatus::NotFound,
+    key: "TargetName",
+    rule: "its value is no iSCSI name (RFC 7143 §4.2.7.1)",
+};
+
 /// The declarations of one login. Some initiators repeat them with each stage; that is taken as long as they
 /// say the same, for RFC 7143 §6.3 forbids to change them.
 #[derive(Clone, Debug, Default)]
@@ -20,39 +47,47 @@ impl Declarations {
     /// True when `key` is a declaration, which is kept.
     ///
     /// *Errors*: [`LoginStatus::InitiatorError`] when it said something else before.
-    pub(super) fn handle(&mut self, key: &str, value: &str) -> Result<bool, LoginStatus> {
+    pub(super) fn handle(&mut self, key: &str, value: &str) -> Result<bool, WrongKey> {
         let Some(key) = KEYS.into_iter().find(|&known| known == key) else { return Ok(false) };
         let kept = self.0.entry(key).or_insert_with(|| value.to_owned());
-        if kept.eq_ignore_ascii_case(value) { Ok(true) } else { Err(LoginStatus::InitiatorError) }
+        let changed = "its value changed in the midst of the login (RFC 7143 §6.3)";
+        let is_same = kept.eq_ignore_ascii_case(value);
+        is_same.then_some(true).ok_or(WrongKey { status: LoginStatus::InitiatorError, key, rule: changed })
     }
 
     /// Who asks for what.
     ///
     /// *Errors*: [`LoginStatus::MissingParameter`] without a name that is due, [`LoginStatus::SessionTypeNotSupported`],
     /// [`LoginStatus::InitiatorError`] for a name that is none, [`LoginStatus::NotFound`] for a target name that is none.
-    pub(super) fn question(&self, request: &LoginRequest) -> Result<LoginQuestion, LoginStatus> {
+    pub(super) fn question(&self, request: &LoginRequest) -> Result<LoginQuestion, WrongKey> {
         let session_type = match self.get("SessionType") {
             None | Some("Normal") => SessionType::Normal,
             Some("Discovery") => SessionType::Discovery,
-            Some(_) => return Err(LoginStatus::SessionTypeNotSupported),
+            Some(_) => return Err(SESSION_TYPE_UNKNOWN),
         };
-        let initiator_name = self.get("InitiatorName").ok_or(LoginStatus::MissingParameter)?;
+        let initiator_name = self.get("InitiatorName").ok_or(INITIATOR_NAME_MISSING)?;
         let target_name = self.get("TargetName");
         if session_type == SessionType::Normal && target_name.is_none() {
-            return Err(LoginStatus::MissingParameter);
+            return Err(TARGET_NAME_MISSING);
         }
         Ok(LoginQuestion {
-            initiator_name: IscsiName::parse(initiator_name).map_err(|_| LoginStatus::InitiatorError)?,
+            initiator_name: IscsiName::parse(initiator_name).map_err(|_| INITIATOR_NAME_WRONG)?,
             initiator_alias: self
                 .get("InitiatorAlias")
                 .filter(|alias| alias.len() <= ALIAS_BYTES_MAX)
                 .map(str::to_owned),
             session_type,
-            target_name: target_name.map(IscsiName::parse).transpose().map_err(|_| LoginStatus::NotFound)?,
+            target_name: target_name.map(IscsiName::parse).transpose().map_err(|_| TARGET_NAME_WRONG)?,
             isid: request.isid,
             tsih: request.tsih,
             cid: request.cid,
         })
+    }
+
+    /// The initiator's name and the target's, as far as they were said and are names.
+    pub(super) fn names(&self) -> (Option<IscsiName>, Option<IscsiName>) {
+        let name = |key| self.get(key).and_then(|text| IscsiName::parse(text).ok());
+        (name("InitiatorName"), name("TargetName"))
     }
 
     fn get(&self, key: &str) -> Option<&str> {

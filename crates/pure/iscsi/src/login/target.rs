@@ -4,7 +4,8 @@ mod security;
 
 use super::declarations::Declarations;
 use super::dialogue::{Dialogue, answer_out_of_place};
-use super::{Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
+use super::failed::WrongKey;
+use super::{FailedLogin, Grant, LoginQuestion, LoginStatus, NoSession, Unproven};
 use crate::Violation;
 use crate::negotiation::{Key, Negotiated, Offer, OfferError, Parley, Role};
 use crate::pdu::{Bhs, CmdSn, InitiatorPdu, LoginRequest, LoginResponse, Opcode, Stage, StatSn, Transit, Tsih};
@@ -59,6 +60,8 @@ pub enum TargetStep {
         status: LoginStatus,
         /// What is behind the status, where more is known.
         fault: Option<Fault>,
+        /// Who it was, and what was wrong.
+        login: Box<FailedLogin>,
     },
 }
 
@@ -124,6 +127,10 @@ enum Progress {
 struct Failure {
     status: LoginStatus,
     fault: Option<Fault>,
+    /// The key that broke a rule.
+    key: Option<&'static str>,
+    /// The rule, where no [`Fault`] says it.
+    rule: Option<&'static str>,
     /// Where it is to be tried instead.
     elsewhere: Option<String>,
 }
@@ -288,7 +295,8 @@ impl TargetLogin {
             match Key::of(name) {
                 // A declaration may come at any stage; what is negotiated waits for its own.
                 Some(key) if talk.stage == Stage::Operational || key == Key::MaxRecvDataSegmentLength => {
-                    talk.parley.handle(key, value, answers)?;
+                    let handled = talk.parley.handle(key, value, answers);
+                    handled.map_err(|violation| Failure::from(violation).of(key.row().name))?;
                 }
                 _ => answer_out_of_place((name, value), Role::Initiator, answers),
             }
@@ -330,7 +338,10 @@ impl TargetLogin {
             }
         };
         let identity = talk.question.clone().into_identity(talk.security.authentication(), tsih, request.cmd_sn);
-        let negotiated = talk.parley.finish(identity)?;
+        let negotiated = talk.parley.finish(identity).map_err(|violation| {
+            let key = talk.parley.unsuitable_key();
+            Failure { key, ..violation.into() }
+        })?;
         if self.push_response(request, asked, tsih).is_some() {
             self.steps.push_back(TargetStep::FullFeature(Box::new(negotiated)));
             talk.stage = Stage::FullFeature;
@@ -359,7 +370,7 @@ impl TargetLogin {
         }
     }
 
-    fn fail(&mut self, Failure { status, fault, elsewhere }: Failure) {
+    fn fail(&mut self, Failure { status, fault, key, rule, elsewhere }: Failure) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -373,7 +384,13 @@ impl TargetLogin {
             }
             self.steps.push_back(TargetStep::Respond { response, text: text.take(LOGIN_SEGMENT_BYTES_MAX).text });
         }
-        self.steps.push_back(TargetStep::Failed { status, fault });
+        let (initiator_name, target_name) = self.declarations.names();
+        let broken = match fault {
+            Some(Fault::Violation(violation)) => Some(violation.rule()),
+            _ => rule.map(str::to_owned),
+        };
+        let login = Box::new(FailedLogin { status, initiator_name, target_name, key, rule: broken });
+        self.steps.push_back(TargetStep::Failed { status, fault, login });
     }
 }
 
@@ -414,6 +431,13 @@ fn response_to(request: &LoginRequest, status: LoginStatus) -> LoginResponse {
     }
 }
 
+impl Failure {
+    /// It was this key.
+    fn of(self, key: &'static str) -> Self {
+        Self { key: Some(key), ..self }
+    }
+}
+
 impl From<Violation> for Failure {
     /// Whatever rule of the protocol an initiator breaks, it is told that it erred.
     fn from(violation: Violation) -> Self {
@@ -423,7 +447,13 @@ impl From<Violation> for Failure {
 
 impl From<LoginStatus> for Failure {
     fn from(status: LoginStatus) -> Self {
-        Self { status, fault: None, elsewhere: None }
+        Self { status, fault: None, key: None, rule: None, elsewhere: None }
+    }
+}
+
+impl From<WrongKey> for Failure {
+    fn from(WrongKey { status, key, rule }: WrongKey) -> Self {
+        Self { key: Some(key), rule: Some(rule), ..status.into() }
     }
 }
 

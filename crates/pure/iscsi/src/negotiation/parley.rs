@@ -103,8 +103,7 @@ impl Parley {
     ///
     /// *Errors*: [`Violation::NothingInCommon`], [`Violation::FirstBurstBeyondMaxBurst`].
     pub(crate) fn finish(&self, identity: Identity) -> Result<Negotiated, Violation> {
-        let relevant = TABLE.iter().filter(|row| !self.is_irrelevant(row) && row.key != Key::FirstBurstLength);
-        if relevant.into_iter().any(|row| !self.offer.allows(row.key, self.value(row.key))) {
+        if self.unsuitable().is_some() {
             return Err(Violation::NothingInCommon);
         }
         let both_spoke = matches!(self.states[Key::FirstBurstLength as usize], State::Settled(_));
@@ -113,6 +112,17 @@ impl Parley {
             return Err(Violation::FirstBurstBeyondMaxBurst);
         }
         Ok(Negotiated::new(identity, self))
+    }
+
+    /// The name of the key for which [`Parley::finish`] fails.
+    pub(crate) fn unsuitable_key(&self) -> Option<&'static str> {
+        Some(self.unsuitable().unwrap_or(Key::FirstBurstLength.row()).name)
+    }
+
+    /// The first key whose value does not suit us.
+    fn unsuitable(&self) -> Option<&'static Row> {
+        let mut relevant = TABLE.iter().filter(|row| !self.is_irrelevant(row) && row.key != Key::FirstBurstLength);
+        relevant.find(|row| !self.offer.allows(row.key, self.value(row.key)))
     }
 
     /// What `key` has come to. For MaxRecvDataSegmentLength: the peer's.

@@ -6,7 +6,7 @@ use super::full_feature::{FullFeature, Placement};
 use super::link::Link;
 use super::login::LoginPhase;
 use super::{CloseReason, Config};
-use crate::login::{Grant, LoginStatus, NoSession};
+use crate::login::{FailedLogin, Grant, LoginStatus, NoSession};
 use crate::pdu::{Bhs, Cid, StatSn, Tsih};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
@@ -116,6 +116,11 @@ impl Connection {
 
     pub(crate) fn link(&mut self) -> &mut Link {
         &mut self.core.link
+    }
+
+    /// What is known of its login, when that has failed.
+    pub(crate) fn failed_login(&self) -> Option<&FailedLogin> {
+        self.core.link.failed_login.as_deref()
     }
 
     /// What the initiator calls it.

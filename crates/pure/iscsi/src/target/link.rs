@@ -4,6 +4,7 @@ use super::ping::Ping;
 use super::sent::Sent;
 use super::task::Responding;
 use super::{CloseReason, Config};
+use crate::FailedLogin;
 use crate::pdu::{Cid, StatSn};
 use crate::session::TaskId;
 use crate::transmit::Transmit;
@@ -35,6 +36,8 @@ pub(crate) struct Link {
     pub(crate) text: Option<TaskId>,
     /// Set once the connection shall end.
     pub(crate) closing: Option<CloseReason>,
+    /// What is known of its login, when that has failed.
+    pub(crate) failed_login: Option<Box<FailedLogin>>,
 }
 
 impl Link {
@@ -56,6 +59,7 @@ impl Link {
             ping: Ping::default(),
             text: None,
             closing: None,
+            failed_login: None,
         }
     }
 

@@ -79,11 +79,14 @@ impl LoginPhase {
                 TargetStep::Ask(question) => events.push_back(Event::Login(question)),
                 TargetStep::Proven => events.push_back(Event::Proven),
                 TargetStep::FullFeature(negotiated) => return Some(negotiated),
-                TargetStep::Failed { status, fault } => link.close(match fault {
-                    None => CloseReason::LoginRefused(status),
-                    Some(Fault::Violation(violation)) => CloseReason::Violation(violation),
-                    Some(Fault::Unproven(why)) => CloseReason::Unproven(why),
-                }),
+                TargetStep::Failed { status, fault, login } => {
+                    link.failed_login = Some(login);
+                    link.close(match fault {
+                        None => CloseReason::LoginRefused(status),
+                        Some(Fault::Violation(violation)) => CloseReason::Violation(violation),
+                        Some(Fault::Unproven(why)) => CloseReason::Unproven(why),
+                    });
+                }
             }
         }
         None

@@ -5,7 +5,7 @@ use super::event::{Event, Gate, Response, TargetRecord};
 #[cfg(test)]
 use super::full_feature::FullFeature;
 use super::{CloseReason, Config, Standing};
-use crate::login::{Grant, LoginStatus, NoSession};
+use crate::login::{FailedLogin, Grant, LoginStatus, NoSession};
 use crate::pdu::{AsyncEvent, Cid, CmdSn, Lun, StatSn, TaskFunctionOutcome, TaskManagementRequest, Tsih};
 use crate::receive::UnderWay;
 use crate::session::TaskId;
@@ -181,6 +181,12 @@ impl Session {
     pub fn place(&mut self, session: Result<Tsih, NoSession>, now: Time) {
         self.connections[0].place(&mut self.shared, session);
         self.settle(now);
+    }
+
+    /// Who failed to log in, and by which rule, as far as that is known.
+    #[must_use]
+    pub fn failed_login(&self) -> Option<&FailedLogin> {
+        self.connections.first()?.failed_login()
     }
 
     /// The login ends with `status`.

@@ -51,6 +51,31 @@ fn declarations_that_are_due_missing_or_malformed_are_told_apart() {
 }
 
 #[test]
+fn login_that_fails_says_who_it_was_the_key_and_the_rule() {
+    const HOST: &str = "InitiatorName=iqn.2026-01.com.example:host";
+    for (texts, who, key, rule) in [
+        (&["SEC SessionType=Normal"][..], false, Some("InitiatorName"), "did not come, and every login"),
+        (&["SEC {HOST}"], true, Some("TargetName"), "names its target (RFC 7143 §13.4)"),
+        (&["SEC InitiatorName=host SessionType=Discovery"], false, Some("InitiatorName"), "no iSCSI name"),
+        (&["SEC {HOST} TargetName=array"], true, Some("TargetName"), "no iSCSI name"),
+        (&["SEC {HOST} SessionType=Copy"], true, Some("SessionType"), "neither Normal nor Discovery"),
+        (&["OPS {HOST} SessionType=Discovery MaxBurstLength=8192", "OPS MaxBurstLength=8192"], true, None, "§6.3"),
+        (&["SEC>OPS {HOST} SessionType=Discovery", "SEC X=1"], true, None, "another stage (RFC 7143 §11.12.3)"),
+        (&["SEC Hello=1 lower=2"], false, None, "a key is malformed (RFC 7143 §6.1)"),
+    ] {
+        let mut rig = Rig::new(Auth::None);
+        texts.iter().for_each(|text| drop(rig.say(&text.replace("{HOST}", HOST))));
+        let failed = rig.failed().unwrap_or_else(|| panic!("{texts:?} fails"));
+        assert_eq!(failed.initiator_name.is_some(), who, "{texts:?}: {failed:?}");
+        assert!(key.is_none() || failed.key == key, "{texts:?}: {failed:?}");
+        assert!(failed.rule.as_ref().is_some_and(|told| told.contains(rule)), "{texts:?}: {failed:?}");
+    }
+    let mut rig = Rig::new(Auth::None);
+    let _ = rig.say(&format!("OPS {HOST} SessionType=Discovery HeaderDigest=None HeaderDigest=None"));
+    assert_eq!(rig.failed().and_then(|failed| failed.key), Some("HeaderDigest"), "it came twice");
+}
+
+#[test]
 fn text_that_is_none_is_refused() {
     let long_key = format!("{}=1\0", "K".repeat(8000));
     for text in [&b"InitiatorName"[..], b"=\0", b"InitiatorName\0", b"K=\xff\0", long_key.as_bytes()] {

@@ -6,7 +6,7 @@
 //! refuses is written as the status, and what text it has. Blanks part the pairs; `~` stands for a blank in a value.
 
 use crate::chap::{Algorithm, Auth, Challenge, ChapPolicy, Credential, Mutual, Secret};
-use crate::login::{Grant, LoginStatus, NoSession, TargetConfig, TargetLogin, TargetStep};
+use crate::login::{FailedLogin, Grant, LoginStatus, NoSession, TargetConfig, TargetLogin, TargetStep};
 use crate::pdu::{
     BHS_BYTES, Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, Transit, Tsih,
 };
@@ -31,6 +31,7 @@ pub(super) struct Rig {
     /// Bytes of text that went out.
     pub(super) answered_bytes: usize,
     ended: Option<LoginStatus>,
+    failed: Option<FailedLogin>,
 }
 
 impl Rig {
@@ -48,6 +49,7 @@ impl Rig {
             negotiated: None,
             answered_bytes: 0,
             ended: None,
+            failed: None,
         }
     }
 
@@ -92,6 +94,11 @@ impl Rig {
         lines
     }
 
+    /// What is known of the login, when it has failed.
+    pub(super) fn failed(&self) -> Option<&FailedLogin> {
+        self.failed.as_ref()
+    }
+
     /// The status with which the login has ended, when it has.
     pub(super) fn ended(&self) -> Option<LoginStatus> {
         self.ended
@@ -128,8 +135,9 @@ impl Rig {
                 "= FULL".to_owned()
             }
             TargetStep::Proven => unreachable!("answered where it is fed"),
-            TargetStep::Failed { status, .. } => {
+            TargetStep::Failed { status, login, .. } => {
                 self.ended = Some(status);
+                self.failed = Some(*login);
                 let (class, detail) = status.codes();
                 format!("! {class:02x}{detail:02x}")
             }

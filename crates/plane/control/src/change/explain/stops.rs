@@ -1,0 +1,77 @@
+//! What keeps a host that sees a volume from using it, and what it has run into lately.
+
+use super::{Point, Way};
+use crate::state::{HostRecord, State};
+use model::{GroupAccess, Kept, Name, PortalGroupPolicy, RefusedLogin, ReservationReport, SessionReport, VolumeName};
+use std::collections::BTreeSet;
+
+/// Refused logins that are told.
+const REFUSED_TOLD: usize = 3;
+
+/// The portal groups through which the volume is seen and neither read nor written. They stop the host when there are no others.
+pub(super) fn of_groups(state: &State, ways: &[Way<'_>]) -> Vec<Point> {
+    let tags: BTreeSet<u16> = ways.iter().flat_map(Way::open).map(|portal| portal.policy.tag).collect();
+    let of = |tag: &u16| state.portal_groups.get(tag).copied().unwrap_or_default();
+    let is_served = tags.iter().any(|tag| of(tag).access.serves_blocks());
+    let stops = |tag: u16| {
+        let PortalGroupPolicy { access, .. } = of(&tag);
+        let what = match access {
+            GroupAccess::Optimized | GroupAccess::NonOptimized => return None,
+            GroupAccess::Standby => "hosts see volumes through it, and neither read nor write them (02/04/0B)",
+            GroupAccess::Unavailable => "hosts hear there that volumes are elsewhere (02/04/0C)",
+            GroupAccess::Offline => "hosts hear there that its ports are out of service (02/04/12)",
+        };
+        let sentence = format!("portal group {tag} is {access}: {what}");
+        let remedy = format!("blockyard portal group {tag} access=optimized");
+        Some(Point { good: is_served, ..Point::bad(sentence, remedy) })
+    };
+    tags.into_iter().filter_map(stops).collect()
+}
+
+/// The names that the host's initiators have, as far as they are known.
+pub(super) fn names_of(host: &Name, record: &HostRecord, sessions: &[SessionReport]) -> Vec<String> {
+    let here = sessions.iter().filter(|session| session.host.as_ref() == Some(host));
+    let told = here.map(|session| session.initiator.clone());
+    record.initiators.iter().map(ToString::to_string).chain(told).collect()
+}
+
+/// What others have reserved of the volume, when that keeps the host out.
+pub(super) fn of_reservation(
+    volume: &VolumeName,
+    report: Option<&ReservationReport>,
+    host: &Name,
+    names: &[String],
+) -> Option<Point> {
+    let report = report?;
+    let held = report.told()?;
+    let Some(kept) = report.kept_from(names) else {
+        return Some(Point::good(format!("it is reserved, and host {host} shares in that: {held}")));
+    };
+    let is = match kept {
+        Kept::Writes => "its writes are",
+        Kept::ReadsAndWrites => "its reads and writes are",
+    };
+    let sentence = format!("others have reserved it, {held}; of host {host} {is} refused (RESERVATION CONFLICT, 18h)");
+    Some(Point::bad(sentence, mend(report, volume)))
+}
+
+/// What lets in who is kept out by a reservation.
+fn mend(report: &ReservationReport, volume: &VolumeName) -> String {
+    let registers = report.kind.is_some_and(model::ReservationKind::is_shared_by_registrants);
+    let there = if registers { "register a key there (PERSISTENT RESERVE OUT)" } else { "let the holder release it" };
+    format!("{there}; when nobody is left who could: blockyard volume reservations {volume} --clear --yes")
+}
+
+/// Logins of the host that were refused and have not succeeded since, the last ones first.
+pub(super) fn of_refused(refused: &[RefusedLogin], names: &[String]) -> Vec<Point> {
+    let is_own = |login: &&RefusedLogin| {
+        login.initiator.as_ref().is_some_and(|who| names.iter().any(|name| name.eq_ignore_ascii_case(who)))
+    };
+    let point = |login: &RefusedLogin| {
+        let RefusedLogin { address, last, .. } = login;
+        let who = login.initiator.as_deref().unwrap_or("-");
+        let sentence = format!("{who} was not let in from {address}, last {last}: {}", login.reason());
+        Point::note(sentence, login.remedy())
+    };
+    refused.iter().filter(is_own).take(REFUSED_TOLD).map(point).collect()
+}

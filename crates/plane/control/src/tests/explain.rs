@@ -1,0 +1,136 @@
+//! What stands between a host and a volume, said in advance.
+
+use super::hosts::{code_of, furnished, iqn, name, names};
+use super::{Array, new_host, new_presentation, new_volume};
+use crate::Explanation;
+use crate::fake::Fake;
+use crate::request::{NewBackend, NewHostGroup, NewPortal, NewPresentation, NewTarget, NewVolume, PortalGroupSettings};
+use model::{
+    PortalGroupTag, RefusedLogin, RefusedWhy, RegistrationReport, ReservationKind, ReservationReport, Size, Timestamp,
+    code,
+};
+
+#[tokio::test]
+async fn explanation_names_every_reason_for_and_against() {
+    let array = furnished(&["a"]).await;
+    let control = &array.control;
+    let volume = "a".parse().expect("a name");
+    let told = control.explain(&name("web"), &volume).await.expect("both are known");
+    let bad: Vec<&str> = told.points.iter().filter(|point| !point.good).map(|point| point.sentence.as_str()).collect();
+    assert_eq!((told.sees, bad), (false, vec!["volume a is not presented to host web, nor to a group of it"]));
+    control
+        .add_group_of_hosts(NewHostGroup { name: name("cluster"), hosts: names(&["web", "db"]) })
+        .await
+        .expect("a group");
+    control.present(new_presentation("a", "cluster")).await.expect("seen");
+    let told = control.explain(&name("web"), &volume).await.expect("both are known");
+    let sentences: Vec<&str> = told.points.iter().map(|point| point.sentence.as_str()).collect();
+    assert_eq!(
+        sentences,
+        [
+            "volume a is online",
+            "it is LUN 0 of iqn.2026-11.io.blockyard:node1, read-write, as one of group cluster",
+            "target default is reached at 127.0.0.1:3260",
+            "db may write it, too",
+            "host web is iqn.2001-04.com.example:web, from anywhere",
+            "host web is believed without proof",
+            "host web is not logged in",
+        ]
+    );
+    assert!(told.sees);
+    control.present(NewPresentation { groups: vec![7], ..new_presentation("a", "mail") }).await.expect("seen");
+    let told = control.explain(&name("mail"), &volume).await.expect("both are known");
+    assert!(!told.sees, "{told:?}");
+    let closed = told.points.iter().find(|point| !point.good).expect("it says why");
+    assert_eq!(closed.sentence, "no portal of group 7 that takes sessions shows LUN 0 of target default");
+    assert_eq!(closed.remedy.as_deref(), Some("blockyard portal add ADDRESS group=7"));
+    assert_eq!(code_of(control.explain(&name("none"), &volume).await), Some(code::HOST_UNKNOWN));
+}
+
+#[tokio::test]
+async fn volume_with_one_open_way_is_seen_whatever_the_others_are() {
+    let array = furnished(&["a"]).await;
+    let control = &array.control;
+    control.add_target(NewTarget { name: name("second"), iqn: None }).await.expect("a target");
+    control.present(NewPresentation { lun: Some(7), ..new_presentation("a", "web") }).await.expect("seen");
+    let second = Some(name("second"));
+    let closed = NewPresentation { target: second, groups: vec![2], ..new_presentation("a", "web") };
+    control.present(closed).await.expect("presented where nobody comes");
+    let told = control.explain(&name("web"), &"a".parse().expect("a name")).await.expect("both are known");
+    assert!(told.sees, "LUN 7 is seen: {told:?}");
+    let note = told.points.iter().find(|point| point.sentence.starts_with("no portal")).expect("it is told");
+    assert_eq!(note.sentence, "no portal of group 2 that takes sessions shows LUN 0 of target second");
+    assert!(note.good, "it keeps nobody away");
+}
+
+/// What is told of `host` and volume `a`, presented to it, over `fake`.
+async fn explained(fake: Fake, host: &str, access: &str) -> Explanation {
+    let array = Array::on(tempfile::tempdir().expect("a folder"), fake).await;
+    let control = &array.control;
+    control.add_host(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
+    let volume = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume("a", Some(Size::mib(1))) };
+    control.create_volume(volume).await.expect("a volume");
+    control.present(new_presentation("a", host)).await.expect("seen");
+    let second = NewPortal {
+        address: "127.0.0.1:3261".parse().expect("an address"),
+        settings: [("group".to_owned(), "2".to_owned())].into(),
+    };
+    control.add_portal(second).await.expect("a portal");
+    let settings = PortalGroupSettings { settings: [("access".to_owned(), access.to_owned())].into() };
+    control.set_portal_group(PortalGroupTag(1), settings).await.expect("set");
+    control.explain(&name(host), &"a".parse().expect("a name")).await.expect("both are known")
+}
+
+fn reserved(kind: ReservationKind) -> Fake {
+    let holder = RegistrationReport {
+        initiator: iqn("db").to_string(),
+        isid: "800000000000".to_owned(),
+        target: "iqn.2026-11.io.blockyard:node1".to_owned(),
+        key: "00000000000000ab".to_owned(),
+        holder: true,
+    };
+    let report = ReservationReport {
+        kind: Some(kind),
+        holder: Some(holder.initiator.clone()),
+        registered: 1,
+        registrations: vec![holder],
+        ..ReservationReport::default()
+    };
+    let mut fake = Fake::default();
+    fake.reservations.insert("a".parse().expect("a name"), report);
+    fake
+}
+
+#[tokio::test]
+async fn explanation_names_what_stops_the_host_though_it_sees_the_volume() {
+    let point = |told: &Explanation, words: &str| {
+        told.points.iter().find(|point| point.sentence.contains(words)).unwrap_or_else(|| panic!("{told:?}")).clone()
+    };
+    let told = explained(reserved(ReservationKind::ExclusiveAccess), "web", "standby").await;
+    assert!(told.sees);
+    let standby = point(&told, "portal group 1 is standby");
+    assert!(standby.good, "group 2 serves it: {standby:?}");
+    assert_eq!(standby.remedy.as_deref(), Some("blockyard portal group 1 access=optimized"));
+    let held = point(&told, "others have reserved it");
+    assert!(!held.good && held.sentence.contains("with key 00000000000000ab: only the holder reads"), "{held:?}");
+    assert!(held.remedy.expect("one").ends_with("blockyard volume reservations a --clear --yes"));
+    let told = explained(reserved(ReservationKind::ExclusiveAccess), "db", "optimized").await;
+    assert!(told.points.iter().all(|point| point.good), "it is the holder: {told:?}");
+
+    let login = RefusedLogin {
+        initiator: Some(iqn("web").to_string()),
+        address: "10.0.0.9".parse().expect("an address"),
+        target: None,
+        why: RefusedWhy::WrongAddress { host: name("web") },
+        status: "authorization failure (0202)".to_owned(),
+        held_back_ms: 0,
+        times: 1,
+        last: Timestamp::from_unix(0),
+    };
+    let mut fake = Fake::default();
+    fake.refused.push(login);
+    let told = explained(fake, "web", "optimized").await;
+    let refused = point(&told, "was not let in from 10.0.0.9");
+    assert!(refused.sentence.ends_with("host web may not come from 10.0.0.9"), "{refused:?}");
+    assert_eq!(refused.remedy.as_deref(), Some("blockyard host change web --add-address 10.0.0.9"));
+}

@@ -1,0 +1,133 @@
+//! Who was not let in, and why: told to the operator, who may have a mistake to mend.
+
+use super::Connection;
+use crate::unit::{Done, Ran, Unit};
+use iscsi::{CloseReason, IscsiName, LoginStatus, SessionType, Unproven};
+use model::{ProofLack, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
+use shard::World;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// From so many failures on, and at each doubling, it is an event that somebody may guess.
+const GUESSING_FROM: u32 = 5;
+
+impl<W, S, F> Connection<W, S, F>
+where
+    W: World,
+    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    F: Future<Output = Done>,
+{
+    /// Somebody was not let in, which may be a mistake that an operator can mend.
+    pub(super) fn tell_of_refusal(&mut self, reason: CloseReason) {
+        let failed = self.machine.failed_login().filter(|failed| failed.status != LoginStatus::TargetMovedTemporarily);
+        let Some(failed) = failed.cloned() else { return };
+        let why = match (self.why.take(), reason, failed.rule) {
+            (Some(why), _, _) => why,
+            (None, CloseReason::Unproven(why), _) => self.unproven(why),
+            (None, _, Some(rule)) => RefusedWhy::Protocol { key: failed.key.map(str::to_owned), rule },
+            (None, _, None) => RefusedWhy::Other,
+        };
+        let held_back = match reason {
+            CloseReason::Unproven(Unproven::WrongProof) => self.punish(),
+            _ => Duration::ZERO,
+        };
+        let text = |name: IscsiName| name.as_str().to_owned();
+        let login = RefusedLogin {
+            initiator: failed.initiator_name.map(text),
+            address: self.ends.peer.ip().to_canonical(),
+            target: failed.target_name.map(text),
+            why,
+            status: failed.status.to_string(),
+            held_back_ms: u64::try_from(held_back.as_millis()).unwrap_or(u64::MAX),
+            times: 1,
+            last: Timestamp::from_unix(self.seat.world.unix_seconds()),
+        };
+        self.note_refusal(login);
+    }
+
+    /// The operator hears of it: in the list, as an event and in the log, each of which is bounded.
+    fn note_refusal(&self, login: RefusedLogin) {
+        let address = login.address;
+        let asker = login.initiator.clone().unwrap_or_else(|| address.to_string());
+        let (status, reason) = (&login.status, login.reason());
+        let why = if login.why == RefusedWhy::Other { String::new() } else { format!("{reason}; ") };
+        let remedy = login.remedy();
+        let sentence = format!("initiator {asker} at {address} was not let in: {why}{status}; {remedy}");
+        let (initiator, target) = (login.initiator.as_deref().unwrap_or("-"), login.target.as_deref().unwrap_or("-"));
+        // The log is bounded for each place in the code: what strangers send must not leave out what hosts do.
+        match login.why {
+            RefusedWhy::Protocol { .. } => {
+                tracing::warn!(%address, initiator, target, status, reason, "a login that breaks the protocol refused");
+            }
+            RefusedWhy::UnknownInitiator => {
+                tracing::warn!(%address, initiator, target, status, reason, "login of a stranger refused");
+            }
+            _ => tracing::warn!(%address, initiator, target, status, reason, "login refused"),
+        }
+        self.seat.registry.refuse(login);
+        self.seat.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
+    }
+
+    /// The proof was wrong: perhaps somebody guesses. How long the answer is held back.
+    fn punish(&mut self) -> Duration {
+        let now = self.seat.world.now();
+        let (Some(turn), Some(asker)) = (&self.turn, &self.asker) else { return Duration::ZERO };
+        let penalty = turn.failed(now);
+        let (initiator, address) = (asker.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
+        if penalty.failures >= GUESSING_FROM
+            && (penalty.failures / GUESSING_FROM).is_power_of_two()
+            && penalty.failures % GUESSING_FROM == 0
+        {
+            let sentence = format!(
+                "initiator {initiator}, or others at {address}, failed to prove themselves {} times; answers to such are held back",
+                penalty.failures
+            );
+            self.seat.raise(event::GUESSING, Subject::new(SubjectKind::Host, &initiator), sentence);
+        }
+        if !penalty.hold.is_zero() {
+            self.penalty = Some(Box::pin(self.seat.world.sleep_until(now + penalty.hold)));
+            if let Some(place) = &self.place {
+                place.hold();
+            }
+        }
+        penalty.hold
+    }
+
+    /// What was to be proven, and was not.
+    fn unproven(&self, why: Unproven) -> RefusedWhy {
+        let view = self.seat.access.borrow();
+        let (how, lack) = (why.to_string(), lack_of(why));
+        let Some(asker) = &self.asker else { return RefusedWhy::Other };
+        if asker.session_type == SessionType::Discovery && view.access.auth.discovery.is_some() {
+            return RefusedWhy::DiscoveryNotProven { how, lack };
+        }
+        match view.host_of(asker.initiator_name.as_str(), self.ends.peer.ip()) {
+            Some(host) => RefusedWhy::NotProven { host: host.name.clone(), how, lack },
+            None => RefusedWhy::Other,
+        }
+    }
+
+    /// Why there is no session for who has proven itself.
+    pub(super) fn why_without_session(&self, status: LoginStatus) -> Option<RefusedWhy> {
+        match status {
+            LoginStatus::SessionDoesNotExist => Some(RefusedWhy::NoSession),
+            LoginStatus::CannotIncludeInSession => Some(RefusedWhy::OtherGroup),
+            LoginStatus::ServiceUnavailable => Some(RefusedWhy::NoPortal { portal: self.ends.portal }),
+            LoginStatus::OutOfResources => Some(RefusedWhy::Full),
+            _ => None,
+        }
+    }
+}
+
+/// What has to be put right.
+fn lack_of(why: Unproven) -> ProofLack {
+    match why {
+        Unproven::NoMethod => ProofLack::Method,
+        Unproven::NoAlgorithm => ProofLack::Hash,
+        Unproven::WrongProof => ProofLack::Secret,
+        Unproven::NotMutual => ProofLack::Mutual,
+        Unproven::MutualUnknown => ProofLack::MutualSecret,
+        Unproven::Reflected | Unproven::KeysMalformed => ProofLack::Initiator,
+    }
+}
