@@ -112,7 +112,7 @@ pub enum PoolError {
     #[error("{0} bytes is no stripe unit here: use a multiple of 4096 bytes that is no longer than a slab")]
     StripeUnit(u32),
     /// The pool has too little free space.
-    #[error("the pool has {free_bytes} bytes free, but {needed_bytes} are needed")]
+    #[error("the pool has {} free, but {} are needed", in_units(*free_bytes, false), in_units(*needed_bytes, true))]
     Full {
         /// What is free, in bytes that volumes can use.
         free_bytes: u64,
@@ -242,4 +242,18 @@ pub enum PoolError {
         /// Who has it.
         node: String,
     },
+}
+
+/// An amount as people say it, `1.5 GiB`, to a tenth: what is there is rounded down, what is needed up.
+fn in_units(bytes: u64, up: bool) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let Some((unit, shift)) = units.into_iter().find(|(_, shift)| bytes >> shift > 0) else {
+        return format!("{bytes} bytes");
+    };
+    let unit_bytes = 1_u128 << shift;
+    let tenths = (u128::from(bytes) * 10 + if up { unit_bytes - 1 } else { 0 }) / unit_bytes;
+    match tenths % 10 {
+        0 => format!("{} {unit}", tenths / 10),
+        part => format!("{}.{part} {unit}", tenths / 10),
+    }
 }

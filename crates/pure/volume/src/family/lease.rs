@@ -3,7 +3,7 @@
 use super::{Branch, Family, MapError, Places};
 use crate::catalog::{Catalog, META_RUNS_MAX, RUN_BYTES, SlabRun};
 use crate::error::PoolError;
-use crate::layout::BODY_BYTES_MAX;
+use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
 use crate::sabotage::{self, Sabotage};
 use crate::space::SpaceMap;
 use crate::tree::{Key, Place, pages_max};
@@ -204,13 +204,30 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The family has places for `places` granules of thick volumes, and room in its map for `entries`, beside all that it
     /// keeps already.
     ///
-    /// *Errors*: `Full`.
+    /// *Errors*: `Full`, and what was taken for data is the pool's again.
     pub(crate) fn make_room(self: &Rc<Self>, entries: u64, places: u64) -> Result<(), MapError> {
-        // Where there are no places the map need not grow, which never gives anything back.
-        self.reserve_data(places)?;
-        self.make_room_in_map(entries)?;
-        // The map may have got what nobody has written to yet.
-        self.reserve_data(places)
+        self.shared.attempt(|| {
+            // Where there are no places the map need not grow, which never gives anything back.
+            let made = self.reserve_data(places).and_then(|()| self.make_room_in_map(entries));
+            // The map may have got what nobody has written to yet.
+            let made = made.and_then(|()| self.reserve_data(places));
+            if made.is_err() {
+                self.give_back()?;
+            }
+            made
+        })
+    }
+
+    /// Bytes that the pool has to give for [`Family::make_room`], in data and map together.
+    pub(crate) fn missing_bytes(&self, entries: u64, places: u64) -> u64 {
+        let pages = self.map_pages(entries).saturating_sub(self.meta.space.borrow().usable());
+        let blocks = self.missing_places(places) * u64::from(self.granule_blocks) + pages;
+        blocks * u64::from(BLOCK_BYTES)
+    }
+
+    fn missing_places(&self, more: u64) -> u64 {
+        let own = self.granules.borrow();
+        (self.allocated.get() + own.held() + self.reserved() + more).saturating_sub(own.total())
     }
 
     /// The family has places for `more` granules of thick volumes beside those that it keeps already.
@@ -218,8 +235,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// *Errors*: `Full`.
     pub(crate) fn reserve_data(self: &Rc<Self>, more: u64) -> Result<(), MapError> {
         loop {
-            let needed = self.allocated.get() + self.granules.borrow().held() + self.reserved() + more;
-            let short = needed.saturating_sub(self.granules.borrow().total());
+            let short = self.missing_places(more);
             if short == 0 {
                 return Ok(());
             }
@@ -247,9 +263,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// True when the tree, and all that the next checkpoint may write beside it, fit on the map's slabs, whatever
     /// is deleted, discarded or copied until then.
     fn map_fits(&self, more: u64) -> bool {
-        if sabotage::is(Sabotage::KeepNoReserve) {
-            return true;
-        }
+        sabotage::is(Sabotage::KeepNoReserve) || self.map_pages(more) <= self.meta.space.borrow().usable()
+    }
+
+    /// Pages of the tree with `more` entries, and of all that the next checkpoint may write beside it.
+    fn map_pages(&self, more: u64) -> u64 {
         let fanout = self.tuning.fanout;
         let wanting: u64 = self.branches().iter().map(|branch| branch.wanting(self.granule_blocks)).sum();
         let words = self.granules.borrow().total() / 64 + self.granules.borrow().slab_count() as u64;
@@ -260,8 +278,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let levels = self.root.get().map_or(1, |root| u64::from(root.level) + 2);
         // One more checkpoint may begin before the pages of the tree before are free.
         let rewritten = tree.min(4 * self.tuning.changes_due as u64 * levels);
-        let space = self.meta.space.borrow();
-        tree + rewritten <= space.usable()
+        tree + rewritten
     }
 
     /// The family has one more slab for its map; false when the pool has none.

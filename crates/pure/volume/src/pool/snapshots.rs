@@ -170,14 +170,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         entries: impl Fn(&Branch) -> u64,
         places: impl Fn(&Branch) -> u64,
     ) -> Result<(), PoolError> {
-        let free_bytes = self.status().free_bytes;
         for (family, _) in standing.values() {
             let own = || standing.values().filter(|(other, _)| other.id == family.id).map(|(_, branch)| branch);
             let needed: u64 = own().filter(|branch| branch.thick).map(|branch| places(branch)).sum();
             let entries: u64 = own().map(|branch| entries(branch)).sum();
-            let needed_bytes = needed * u64::from(family.granule_blocks) * u64::from(crate::layout::BLOCK_BYTES);
-            let full = |_| PoolError::Full { free_bytes, needed_bytes };
-            family.make_room(entries, needed).map_err(full)?;
+            let needed_bytes = family.missing_bytes(entries, needed);
+            family.make_room(entries, needed).map_err(|_| self.full(needed_bytes))?;
         }
         Ok(())
     }

@@ -6,10 +6,10 @@ use crate::catalog::{
     BRANCHES_MADE_MAX, BranchRecord, Catalog, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, GroupRole, LOG_BLOCKS_MIN, Parent,
 };
 use crate::error::PoolError;
-use crate::family::Family;
 use crate::family::plan::{ClonePlan, Provisioning, ThinPlan};
 use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
 use crate::space::SpaceMap;
+use crate::store::Change;
 use crate::thin::{ThinVolume, Viewer};
 use block::BlockDevice;
 use std::rc::Rc;
@@ -57,16 +57,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         let family = self.families.begin(id).ok_or(PoolError::VolumeUnknown(id))?;
+        let needed_bytes = family.missing_bytes(0, 0);
         // All in one commit: a volume whose space is kept is never there without it.
-        let settled = family.reserve_data(0).and_then(|()| family.make_room_in_map(0));
-        if settled.is_err() {
-            let error = self.full(&family);
-            self.families.forget(id);
-            let ((), change) = self.shared.store.change(|catalog| {
-                catalog.families.retain(|family| family.id != id);
-                Ok(())
-            })?;
-            self.shared.store.committed(change).await?;
+        let undone = self.shared.attempt(|| {
+            let settled = family.reserve_data(0).and_then(|()| family.make_room_in_map(0));
+            settled.is_err().then(|| self.forget_family(id)).transpose()
+        })?;
+        if let Some(undone) = undone {
+            let error = self.full(needed_bytes);
+            self.shared.store.committed(undone).await?;
             return Err(error);
         }
         self.shared.store.committed(change).await?;
@@ -75,10 +74,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.open_thin_volume(id).await
     }
 
-    fn full(&self, family: &Family<D, G>) -> PoolError {
-        let free_bytes = self.status().free_bytes;
-        let needed = family.reserved() * u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
-        PoolError::Full { free_bytes, needed_bytes: needed }
+    /// The catalog has the family no more, and nobody has opened it.
+    fn forget_family(&self, id: Uuid) -> Result<Change, PoolError> {
+        self.families.forget(id);
+        let ((), change) = self.shared.store.change(|catalog| {
+            catalog.families.retain(|family| family.id != id);
+            Ok(())
+        })?;
+        Ok(change)
+    }
+
+    /// What is said when so much was needed, and what was taken of it is given back.
+    pub(super) fn full(&self, needed_bytes: u64) -> PoolError {
+        PoolError::Full { free_bytes: self.shared.free_bytes(), needed_bytes }
     }
 
     /// The volume, open. All who open it share one.
@@ -131,7 +139,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
         let thick = plan.provisioning == Provisioning::Thick;
         let wanting = if thick { size_bytes.div_ceil(granule_bytes) } else { mapped };
-        family.make_room(wanting, if thick { wanting } else { 0 }).map_err(|_| self.full(&family))?;
+        let places = if thick { wanting } else { 0 };
+        let needed_bytes = family.missing_bytes(wanting, places);
+        family.make_room(wanting, places).map_err(|_| self.full(needed_bytes))?;
         let ((), change) = self.shared.store.change(|catalog| {
             admit_identity(catalog, plan.id, &plan.name)?;
             let (record, branch, snapshot) = catalog.snapshot(plan.snapshot).ok_or(unknown)?;
@@ -178,7 +188,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if branch.thick {
             let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
             let more = size_bytes.div_ceil(granule_bytes) - bytes.div_ceil(granule_bytes);
-            family.make_room(more, more).map_err(|_| self.full(&family))?;
+            let needed_bytes = family.missing_bytes(more, more);
+            family.make_room(more, more).map_err(|_| self.full(needed_bytes))?;
         }
         let ((), change) = self.shared.store.change(|catalog| {
             let record = catalog.branch_mut(id).ok_or(PoolError::VolumeUnknown(id))?;

@@ -18,6 +18,8 @@ pub(crate) struct Watch {
     thresholds: Cell<Thresholds>,
     level: Cell<Level>,
     hear: RefCell<Option<Hear>>,
+    /// How many have asked to be left alone until they are through.
+    held: Cell<u32>,
     /// What was free when the catalog was as this change made it.
     free: Cell<Option<(Change, u64)>>,
 }
@@ -41,7 +43,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// Tells of the thresholds that what is used has crossed since the last look.
     pub(crate) fn look_at_space(&self) {
         let thresholds = self.watch.thresholds.get();
-        if thresholds == Thresholds::default() {
+        if thresholds == Thresholds::default() || self.watch.held.get() > 0 {
             return;
         }
         let (used_bytes, bytes) = self.space();
@@ -63,6 +65,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         if before > level && level == Level::Low {
             self.tell(SpaceEvent::Relieved { used_bytes, bytes });
         }
+    }
+
+    /// What `attempt` says; nobody hears of space before it has ended. What it takes and gives back when it comes to nothing was
+    /// never used.
+    pub(crate) fn attempt<T>(&self, attempt: impl FnOnce() -> T) -> T {
+        self.watch.held.set(self.watch.held.get() + 1);
+        let done = attempt();
+        self.watch.held.set(self.watch.held.get() - 1);
+        self.look_at_space();
+        done
     }
 
     /// A write to the volume was refused for want of space.

@@ -3,7 +3,9 @@
 use super::rig::*;
 use crate::tests::disk::block_on;
 use crate::tests::world::volume_id;
-use crate::{ClonePlan, PoolError, Provisioning, ThinPlan};
+use crate::{ClonePlan, PoolError, Provisioning, SpaceEvent, ThinPlan, Thresholds};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 #[test]
 fn thick_volume_that_is_a_little_too_large_is_refused_and_leaves_everything_as_it_was() {
@@ -46,4 +48,50 @@ fn thick_volume_that_grows_by_a_little_more_than_there_is_is_refused_and_stays_a
     assert!(matches!(block_on(pool.create_clone(clone)), Err(PoolError::Full { .. })));
     assert_eq!(contents(&volume), (0..7).map(|block| (block, 1)).collect());
     assert_sound(pool);
+}
+
+/// The events used to say that the pool was full, and the refusal that nothing was free, of a volume that was never there.
+#[test]
+fn thick_volume_that_is_refused_alarms_nobody_and_is_told_what_is_free() {
+    let (_, opened) = mirror();
+    let pool = &opened.pool;
+    let volume = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, 100 * GRANULE) };
+    block_on(pool.create_thin_volume(volume)).unwrap();
+    snapshot(pool, 1, 1).unwrap();
+    tend(pool);
+    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
+    let hears = heard.clone();
+    pool.on_space(Thresholds { soft: 600, hard: 950 }, move |event| hears.borrow_mut().push(event));
+    let free = pool.status().free_bytes;
+    let large = free + (1 << 30);
+    let plan = |number| ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(number, large / 4096) };
+    let refused = [
+        block_on(pool.create_thin_volume(plan(2))).map(drop),
+        block_on(pool.create_thin_volume(plan(3))).map(drop),
+        block_on(pool.resize_volume(volume_id(1), (100 * GRANULE) * 4096 + large)),
+    ];
+    for refused in refused {
+        let Err(PoolError::Full { free_bytes, needed_bytes }) = refused else { panic!("{refused:?}") };
+        assert_eq!(free_bytes, free);
+        // The map of these tests has small nodes and is large.
+        assert!((large..large + large / 8).contains(&needed_bytes), "{needed_bytes} of {large}");
+    }
+    assert_eq!(*heard.borrow(), []);
+    // What is there and crosses a threshold is still told.
+    block_on(pool.create_thin_volume(ThinPlan { size_bytes: free / 8192 * 4096, ..plan(2) })).unwrap();
+    let status = pool.status();
+    assert!(
+        matches!(heard.borrow()[..], [SpaceEvent::Soft { .. }]),
+        "{} of {}: {heard:?}",
+        status.free_bytes,
+        status.bytes
+    );
+}
+
+#[test]
+fn refusal_for_want_of_space_is_in_units() {
+    let said = |free_bytes, needed_bytes| PoolError::Full { free_bytes, needed_bytes }.to_string();
+    assert_eq!(said(0, 512), "the pool has 0 bytes free, but 512 bytes are needed");
+    assert_eq!(said(3 << 29, 100 << 30), "the pool has 1.5 GiB free, but 100 GiB are needed");
+    assert_eq!(said((3 << 20) - 1, (3 << 20) + 4096), "the pool has 2.9 MiB free, but 3.1 MiB are needed");
 }
