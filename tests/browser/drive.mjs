@@ -1,5 +1,6 @@
 // From an empty machine to a volume in use, and what happens to it then. Tests follow each other: one array lives through all.
 import { readFileSync, statSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { accessible, ADDRESS, cli, ended, fits, go, knock, open, qemuIo, same, SCRATCH, shots, test, until, WEB } from './harness.mjs';
 
 const all = process.argv.includes('--all');
@@ -36,6 +37,7 @@ await test('an empty array says what to do first, and one form leads to a volume
   await page.getByLabel('Size').fill('200MiB');
   await page.getByLabel('Initiator').fill('no name');
   await page.getByLabel('Name of the host').fill('web');
+  await page.getByText(/blockyard up tank\/vm1 200MiB .*d5\.img --initiator/).waitFor();
   await page.screenshot({ path: `${shots}start.png`, fullPage: true });
   await page.getByRole('button', { name: 'Do it' }).click();
   await page.getByRole('alert').filter({ hasText: 'no name' }).waitFor();
@@ -64,6 +66,14 @@ async function looks(name, path, ready, prepare = async () => {}) {
   }
 }
 
+/** Stripes are drawn, some of them are without what a member holds, and all are as tall as each other. */
+async function evenStripes(other, state) {
+  await other.locator('.bay', { hasText: state }).first().waitFor();
+  const heights = await other.locator('.chunk').evaluateAll((all) => all.map((one) => one.getBoundingClientRect().height));
+  same(heights.length > 30 && (await other.locator('.chunk.blank').count()) > 0, true, 'stripes are drawn, also empty ones');
+  same(Math.max(...heights) - Math.min(...heights) < 1, true, `stripes are as tall as each other when a member is ${state}`);
+}
+
 await test('disks of the machine are offered by what is printed on them, and the others say why they are not', async () => {
   const device = (n, more) => ({ path: `/dev/disk/by-id/ata-ST12000NM001G_ZL2ABC${n}`, device: `/dev/sd${'bcdefg'[n]}`, size: 12000138625024, transport: 'sata', state: 'free', reason: null, label: { kind: 'none' }, ...more,
     identity: { serial: `ZL2ABC${n}`, model: 'ST12000NM001G', wwn: null, partition: null, stable_path: null, rotational: true, enclosure: 'top', slot: String(n), has_light: true, ...more?.identity } });
@@ -82,9 +92,11 @@ await test('disks of the machine are offered by what is printed on them, and the
     await dialog.getByText('blockyard disk add /dev/disk/by-id/ata-ST12000NM001G_ZL2ABC1').waitFor();
   }, mocked);
   await looks('start-offered', 'start', async (other) => {
-    if (await other.getByLabel('Pool', { exact: true }).isVisible().catch(() => false)) await other.getByLabel('Pool', { exact: true }).selectOption({ label: 'a new one' });
+    // Which of both is there is known once the pools are.
+    await other.getByLabel('Pool', { exact: true }).or(other.getByRole('group', { name: 'Disks' })).first().waitFor();
+    if (await other.getByLabel('Pool', { exact: true }).isVisible()) await other.getByLabel('Pool', { exact: true }).selectOption({ label: 'a new one' });
     for (const n of [0, 1, 2]) await other.getByRole('checkbox', { name: new RegExp(`ZL2ABC${n}`) }).check();
-    await other.getByText('--name d').first().waitFor();
+    await other.getByText(/blockyard up tank2\/vm1 .*ZL2ABC0 .*ZL2ABC2/).first().waitFor();
   }, mocked);
   // And those of this very machine, as the command line has them.
   const real = cli('disk', 'find');
@@ -140,6 +152,17 @@ await test('a disk fails, the dashboard leads to its replacement, and the data i
   await page.getByText('pool tank is degraded').first().waitFor();
   await page.screenshot({ path: `${shots}degraded.png`, fullPage: true });
   await accessible(page, 'the dashboard of a degraded array');
+  await looks('pool-degraded', 'pools/tank', (other) => evenStripes(other, 'failed'));
+  await looks('pool-rebuilding', 'pools/tank', (other) => evenStripes(other, 'rebuilding'), (other) => other.route((url) => url.pathname === '/api/v1/pools', async (to) => {
+    const fetched = await to.fetch().catch(() => undefined);
+    if (!fetched) return; // its window is closed already
+    const answer = await fetched.json();
+    const [group] = answer.pools[0].groups;
+    Object.assign(group, { state: 'rebuilding', rebuild: { done_bytes: 2 ** 28, total_bytes: 2 ** 29 } });
+    for (const member of group.members) if (member.disk === null || member.disk === 'd2') Object.assign(member, { disk: 'd2', state: 'rebuilding' });
+    await to.fulfill({ json: answer }).catch(() => {});
+  }));
+  await go(page, '');
   await page.getByRole('link', { name: 'Replace disk d2' }).click();
   await page.getByRole('button', { name: 'A disk that was put in' }).click();
   const dialog = page.getByRole('dialog', { name: 'Add disks' });
@@ -424,7 +447,82 @@ await test('a volume is traced, its session recorded, and a command that waits i
   }, (other) => { let n = 100; return other.route((url) => url.pathname.endsWith('/tasks'), (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, tasks: [task(1), task(2, { operation_code: 0x42, stage: 'waiting' }), task(n += 1), task(3, { volume: 'tank/other' })] }) })); });
 });
 
-const pages = { dashboard: '', start: 'start', pools: 'pools', pool: 'pools/tank', disk: 'disks/d0', replace: 'replace/d0', volumes: 'volumes', volume: 'volumes/tank/vm1', hosts: 'hosts', host: 'hosts/web', network: 'sessions', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings', none: 'nowhere' };
+await test('what is wrong is an alert, which is silenced and told again; somebody is told of it, tried, changed and removed', async () => {
+  const heard = [];
+  const hook = createServer((from, to) => { let body = ''; from.on('data', (part) => { body += part; }); from.on('end', () => { heard.push(body); to.end('thank you'); }); });
+  await new Promise((then) => hook.listen(0, '127.0.0.1', then));
+  const url = `http://127.0.0.1:${hook.address().port}/blockyard`;
+  await go(page, 'settings');
+  const panel = page.getByRole('region', { name: 'Receivers of alerts' });
+  await panel.getByText('Nobody. A receiver is told').waitFor();
+  await panel.getByRole('button', { name: 'Add a receiver…' }).click();
+  let dialog = page.getByRole('dialog', { name: 'Add a receiver' });
+  await dialog.getByRole('textbox', { name: 'Name', exact: true }).fill('desk');
+  await dialog.getByLabel('To', { exact: true }).fill('a@example.com, b@example.com');
+  await dialog.getByLabel('Mail server').fill('mail.example.com');
+  await dialog.getByText('blockyard alert add desk --mail a@example.com --mail b@example.com --smtp mail.example.com').waitFor();
+  await page.screenshot({ path: `${shots}receiver.png` });
+  await accessible(page, 'the dialog of a receiver');
+  await dialog.getByRole('radio', { name: /^Webhook/ }).check();
+  await dialog.getByLabel('Address').fill('http://elsewhere.example.com/');
+  await dialog.getByRole('button', { name: 'Add the receiver' }).click();
+  await dialog.getByRole('alert').waitFor();
+  await dialog.getByLabel('Address').fill(url);
+  await dialog.getByLabel('Secret').fill('a secret to sign with');
+  await dialog.getByText(`blockyard alert add desk --webhook ${url} --secret-file FILE`).waitFor();
+  await dialog.getByRole('button', { name: 'Add the receiver' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  await panel.getByRole('button', { name: 'Test desk' }).click();
+  await panel.getByText('desk has taken a test').waitFor();
+  same(heard.length > 0 && JSON.parse(heard[0]).test, true, 'the other side has heard the test');
+  await panel.getByRole('button', { name: 'Change… desk' }).click();
+  dialog = page.getByRole('dialog', { name: 'How desk is told' });
+  await dialog.getByLabel('Told of').selectOption('critical');
+  await dialog.getByText('blockyard alert set desk --least critical').waitFor();
+  await dialog.getByRole('button', { name: 'Change it' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  same(cli('alert', 'list')[0].least, 'critical', 'it is told of what is critical');
+
+  // A disk is lost: that is an alert until its place is filled.
+  cli('disk', 'add', '--name', 'spare', '--create', '256MiB', `${SCRATCH}/spare.img`);
+  cli('disk', 'fail', 'e0');
+  await until('it is an alert', () => cli('alert', 'active').some((one) => one.subject.name === 'tank'), 20);
+  await go(page, '');
+  const link = page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: /^Alerts/ });
+  await link.getByText(/^\d+ active$/).waitFor();
+  await page.getByRole('region', { name: 'Verdict' }).getByRole('link', { name: /alert/ }).click();
+  await page.getByRole('heading', { name: 'Alerts', exact: true }).waitFor();
+  await page.getByRole('link', { name: 'Replace disk e0' }).waitFor();
+  await looks('alerts', 'alerts', (other) => other.getByRole('link', { name: 'Replace disk e0' }).waitFor());
+  await page.getByRole('button', { name: 'Silence… pool tank' }).first().click();
+  dialog = page.getByRole('dialog', { name: 'Silence pool tank' });
+  await dialog.getByLabel('For how long').fill('a while');
+  await dialog.getByRole('button', { name: 'Silence it' }).click();
+  await dialog.getByRole('alert').waitFor();
+  await dialog.getByLabel('For how long').fill('30min');
+  await dialog.getByText('blockyard alert silence pool tank --for 30min').waitFor();
+  await accessible(page, 'the dialog of a silence');
+  await dialog.getByRole('button', { name: 'Silence it' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  same(cli('alert', 'silenced')[0].what, 'pool tank', 'it is silenced');
+  await page.getByText(/^Nobody is told until/).first().waitFor();
+  await page.screenshot({ path: `${shots}silenced.png`, fullPage: true });
+  await accessible(page, 'alerts that are silenced');
+  await page.getByRole('button', { name: 'End it, the silence of pool tank' }).click();
+  await until('people are told again', () => cli('alert', 'silenced').length === 0, 5);
+  cli('disk', 'replace', 'e0', 'spare');
+  await until('it is over', () => !cli('alert', 'active').some((one) => one.subject.name === 'tank'), 90);
+  await page.getByRole('link', { name: 'Replace disk e0' }).waitFor({ state: 'detached' });
+
+  await go(page, 'settings');
+  await panel.getByRole('button', { name: 'Remove… desk' }).click();
+  await page.getByRole('dialog', { name: 'Tell desk no more' }).getByRole('button', { name: 'Remove it' }).click();
+  await panel.getByText('Nobody. A receiver is told').waitFor();
+  same(cli('alert', 'list').length, 0, 'nobody is told');
+  await new Promise((then) => { hook.close(then); hook.closeAllConnections(); });
+});
+
+const pages = { dashboard: '', start: 'start', pools: 'pools', pool: 'pools/tank', disk: 'disks/d0', replace: 'replace/d0', volumes: 'volumes', volume: 'volumes/tank/vm1', hosts: 'hosts', host: 'hosts/web', network: 'sessions', alerts: 'alerts', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings', none: 'nowhere' };
 const widths = { phone: [390, 844], desk: [1360, 850], wall: [2560, 1300] };
 const short = ['light desk', 'dark phone'];
 for (const colorScheme of ['light', 'dark']) {

@@ -1,10 +1,10 @@
 // A problem of the array, and the page where it is put right.
 
-import type { Pool, Trouble } from './types';
+import type { Pool } from './types';
 import { to } from './route.svelte';
 
 /** Where the console helps with it; none where only the command does. */
-export function wayOut(trouble: Trouble, pools: Pool[]): { href: string; text: string } | undefined {
+export function wayOut(trouble: { subject: string; action: string }, pools: Pool[]): { href: string; text: string } | undefined {
   const [kind, name = ''] = trouble.subject.split(' ');
   const lost = /blockyard disk replace (\S+)/.exec(trouble.action)?.[1];
   if (lost) return { href: to.replace(lost), text: `Replace disk ${lost}` };
@@ -13,6 +13,7 @@ export function wayOut(trouble: Trouble, pools: Pool[]): { href: string; text: s
   if (kind === 'disk') return { href: to.disk(name), text: `To disk ${name}` };
   if (kind === 'host') return { href: to.host(name), text: `To host ${name}` };
   if (kind === 'portal') return { href: '#/sessions', text: 'To portals' };
+  if (kind === 'receiver') return { href: '#/settings', text: 'To receivers of alerts' };
   return undefined;
 }
 

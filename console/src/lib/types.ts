@@ -66,3 +66,7 @@ export type SignInLink = Schemas['LinkReport'];
 export type NewToken = Schemas['NewTokenReport'];
 export type SecondFactor = Schemas['SecondFactorReport'];
 export type Web = Schemas['WebReport'];
+export type Alert = Schemas['AlertReport'];
+export type Silence = Schemas['SilenceReport'];
+export type Receiver = Schemas['ReceiverReport'];
+export type ReceiverTest = Schemas['ReceiverTest'];
