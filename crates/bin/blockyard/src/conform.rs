@@ -4,11 +4,12 @@ use crate::args::{AimOptions, ConformOptions, Global};
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use crate::secret;
-use conform::{Aim, CHECKS, Check, Verdict};
+use conform::{Aim, CHECKS, Check, Shut, Verdict, knock};
 use iscsi::IscsiName;
 use iscsi::chap::{Algorithm, Credential, Secret};
 use iscsi::login::InitiatorAuth;
 use serde_json::json;
+use std::path::Path;
 use std::time::Duration;
 
 const HEADER: &[&str] = &["RESULT", "CHECK", "SECTION", "RULE"];
@@ -29,9 +30,17 @@ pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
     if chosen.is_empty() {
         return Err(Failure::Usage(format!("no check begins with \"{}\"", options.only)));
     }
+    // Who is not let in is told so once, and what needs no login is tried all the same.
+    let shut = match knock(&aim) {
+        Err(unreachable @ Shut::Unreachable(_)) => return Err(Failure::Failed(unreachable.into())),
+        other => other.err(),
+    };
     let (mut counts, mut report) = ([0; 3], Vec::new());
     for (number, check) in chosen.into_iter().enumerate() {
-        let verdict = check.run(&aim);
+        let verdict = match &shut {
+            Some(_) if check.logs_in => Verdict::Skipped("it needs a login".to_owned()),
+            _ => check.run(&aim),
+        };
         let (at, result, why) = match &verdict {
             Verdict::Passed => (0, "passed", None),
             Verdict::Failed(how) => (1, "FAILED", Some(how)),
@@ -51,7 +60,11 @@ pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
     }
     let [passed, failed, skipped] = counts;
     if out.is_json() {
-        let whole = json!({ "target": aim.to_string(), "passed": passed, "failed": failed, "skipped": skipped, "checks": report });
+        let refused = shut.as_ref().map(ToString::to_string);
+        let whole = json!({
+            "target": aim.to_string(), "refused": refused, "passed": passed, "failed": failed, "skipped": skipped,
+            "checks": report,
+        });
         put(&format!("{whole:#}\n"))?;
     } else if !out.is_quiet() {
         eprintln!("{aim}: {passed} passed, {failed} failed, {skipped} skipped");
@@ -61,7 +74,11 @@ pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
             );
         }
     }
-    if failed == 0 { Ok(()) } else { Err(Failure::Said) }
+    match shut {
+        Some(shut) => Err(Failure::Failed(shut.into())),
+        None if failed == 0 => Ok(()),
+        None => Err(Failure::Said),
+    }
 }
 
 /// The unit that is meant.
@@ -74,13 +91,22 @@ pub fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
             .map_err(|why| Failure::Usage(format!("\"{name}\" is no initiator's name: {why}")))?;
     }
     if let Some(user) = &who.chap_user {
-        let told = secret::read(who.chap_secret_file.as_deref(), "BLOCKYARD_CHAP_SECRET", false)?;
-        let told = told.ok_or_else(|| {
-            Failure::Usage("a CHAP user needs a secret; name a file with --chap-secret-file".to_owned())
-        })?;
-        let secret = Secret::new(told.secret()?.expose()).map_err(|why| usage(&why))?;
-        let credential = Credential { name: user.clone(), secret };
-        aim.auth = InitiatorAuth::chap(credential, None, Algorithm::Md5).map_err(|why| usage(&why))?;
+        let own = credential(user, who.chap_secret_file.as_deref(), ["BLOCKYARD_CHAP_SECRET", "--chap-secret-file"])?;
+        let target = who.mutual_user.as_ref().map(|user| {
+            let ways = ["BLOCKYARD_MUTUAL_SECRET", "--mutual-secret-file"];
+            credential(user, who.mutual_secret_file.as_deref(), ways)
+        });
+        let weakest = who.chap_algorithm.map_or(Algorithm::Md5, Algorithm::from);
+        aim.auth = InitiatorAuth::chap(own, target.transpose()?, weakest).map_err(|why| usage(&why))?;
     }
     Ok(aim)
+}
+
+/// A name of CHAP, with the secret of the file or of the environment variable.
+fn credential(name: &str, file: Option<&Path>, [variable, option]: [&str; 2]) -> Result<Credential, Failure> {
+    let told = secret::read(file, variable, false)?;
+    let told =
+        told.ok_or_else(|| Failure::Usage(format!("the CHAP name {name} needs a secret; name a file with {option}")))?;
+    let secret = Secret::new(told.secret()?.expose()).map_err(|why| Failure::Usage(why.to_string()))?;
+    Ok(Credential { name: name.to_owned(), secret })
 }

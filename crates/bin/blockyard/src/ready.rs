@@ -5,7 +5,7 @@ use crate::conform::aim_of;
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use conform::Verdict;
-use conform::ready::{NEEDS, Purpose};
+use conform::ready::{NEEDS, Purpose, reach};
 use serde_json::json;
 
 const HEADER: &[&str] = &["RESULT", "NEED", "WHAT", "FIX"];
@@ -14,6 +14,7 @@ const HEADER: &[&str] = &["RESULT", "NEED", "WHAT", "FIX"];
 pub fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure> {
     let aim = aim_of(&options.aim)?;
     let out = Output::new(global);
+    let reached = reach(&aim).map_err(|why| Failure::Failed(anyhow::Error::msg(why)))?;
     let purpose = Purpose::from(options.purpose);
     let (mut counts, mut report) = ([0; 3], Vec::new());
     for (number, need) in NEEDS.iter().filter(|need| need.purposes.contains(&purpose)).enumerate() {
@@ -25,10 +26,10 @@ pub fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure> {
         };
         counts[at] += 1;
         let what = why.map_or(need.rule.to_owned(), |why| format!("{}: {why}", need.rule));
-        let fix = if at == 1 { need.fix } else { "" };
+        let fix = if at == 1 { need.fix(reached) } else { "" };
         match out.is_json() {
             true => report.push(json!({
-                "need": need.name, "rule": need.rule, "result": result.to_lowercase(), "why": why, "fix": need.fix,
+                "need": need.name, "rule": need.rule, "result": result.to_lowercase(), "why": why, "fix": need.fix(reached),
             })),
             false => {
                 let row = vec![result.to_owned(), need.name.to_owned(), what, fix.to_owned()];

@@ -23,15 +23,21 @@ pub struct Check {
     pub rule: &'static str,
     /// True when it writes to the unit, resets it or reserves it.
     pub destroys: bool,
+    /// False when it is tried by whoever is not let in, too.
+    pub logs_in: bool,
     pub(crate) play: fn(&Aim) -> Found,
 }
 
 const fn check(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
-    Check { name, section, rule, destroys: false, play }
+    Check { name, section, rule, destroys: false, logs_in: true, play }
+}
+
+const fn stranger(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
+    Check { name, section, rule, destroys: false, logs_in: false, play }
 }
 
 const fn destructive(name: &'static str, section: &'static str, rule: &'static str, play: fn(&Aim) -> Found) -> Check {
-    Check { name, section, rule, destroys: true, play }
+    Check { name, section, rule, destroys: true, logs_in: true, play }
 }
 
 /// All checks, in the order in which they are done.
@@ -41,12 +47,12 @@ pub const CHECKS: &[Check] = &[
     check("login.all-keys", "13", "every key is answered within what was offered", login::all_keys),
     check("login.unknown-key", "6.2", "a key that nobody knows is answered NotUnderstood", login::unknown_key),
     check("login.key-twice", "6.3", "a key that comes twice ends the login", login::key_twice),
-    check("login.stage-skipped", "6.3", "a request to be in full feature phase already is refused", login::stage_skipped),
+    stranger("login.stage-skipped", "6.3", "a request to be in full feature phase already is refused", login::stage_skipped),
     check("login.version", "11.13.5", "a version that nobody speaks is refused with 0205", login::version),
     check("login.unknown-target", "11.13.5", "a target that is not there is refused with 0203, or a stranger with 0202", login::unknown_target),
     check("login.unknown-session", "11.13.5", "a session that is not there cannot be joined: 020a", login::unknown_session),
-    check("login.command-first", "6.3", "nothing but a login is taken before a login", login::command_first),
-    check("login.long-segment", "6.2", "a login PDU of 16 MiB is not waited for", login::long_segment),
+    stranger("login.command-first", "6.3", "nothing but a login is taken before a login", login::command_first),
+    stranger("login.long-segment", "6.2", "a login PDU of 16 MiB is not waited for", login::long_segment),
     check("login.text-in-parts", "6.2", "text that continues in the next PDU is answered empty, then as one", login::text_in_parts),
     check("login.redirect", "11.13.5", "where a login is sent elsewhere, it goes on there", login::redirect),
     check("numbers.order", "4.2.2.1", "a command ahead of a hole waits for it", numbers::order),

@@ -6,6 +6,7 @@
 
 mod aim;
 mod checks;
+mod knock;
 pub mod ready;
 mod session;
 mod unasked;
@@ -13,6 +14,7 @@ mod wire;
 
 pub use aim::{Aim, AimError};
 pub use checks::{CHECKS, Check};
+pub use knock::{Shut, knock};
 
 /// What a check came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

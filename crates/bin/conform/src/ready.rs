@@ -4,7 +4,7 @@ mod needs;
 mod unit;
 
 use crate::session::Session;
-use crate::{Aim, Finding, Found, Verdict};
+use crate::{Aim, Finding, Found, Verdict, knock};
 use unit::Unit;
 
 /// Who is to use a unit.
@@ -32,8 +32,8 @@ pub struct Need {
     pub purposes: &'static [Purpose],
     /// What must be so.
     pub rule: &'static str,
-    /// What to do where it is not.
-    pub fix: &'static str,
+    /// What to do where it is not: with a unit of ours, and with one of others.
+    fixes: [&'static str; 2],
     play: fn(&mut Unit) -> Found,
 }
 
@@ -44,7 +44,12 @@ const fn need(
     fix: &'static str,
     play: fn(&mut Unit) -> Found,
 ) -> Need {
-    Need { name, purposes, rule, fix, play }
+    Need { name, purposes, rule, fixes: [fix, fix], play }
+}
+
+/// A need for which a unit of ours has a command.
+const fn ours(mend: &'static str, need: Need) -> Need {
+    Need { fixes: [mend, need.fixes[1]], ..need }
 }
 
 const ALL: &[Purpose] = &[WindowsCluster, Vmware, OracleRac, Proxmox, LinuxHa];
@@ -55,30 +60,57 @@ const NO_FIX: &str = "the target does not do it: use another one";
 /// All needs, in the order in which they are asked about.
 #[rustfmt::skip]
 pub const NEEDS: &[Need] = &[
-    need("unit.reads", ALL, "block 0 can be read", "look at the target's events; ours: blockyard event list", needs::reads),
-    need("unit.writable", ALL, "the host may write", "present the volume without --read-only, and let no host set software write protection", needs::writable),
-    need("unit.blocks", &[Vmware], "blocks have 512 bytes (512n or 512e)", "make the volume with --block-size 512", needs::blocks_of_512),
+    ours("look at what happened: blockyard event list", need("unit.reads", ALL, "block 0 can be read", "look at the target's log", needs::reads)),
+    ours("present the volume without --read-only, and let no host set software write protection", need("unit.writable", ALL, "the host may write", "let this host write, and let no host set software write protection", needs::writable)),
+    ours("make the volume with --block-size 512", need("unit.blocks", &[Vmware], "blocks have 512 bytes (512n or 512e)", "make the unit with blocks of 512 bytes", needs::blocks_of_512)),
     need("unit.transfer", &[OracleRac, Vmware], "one command moves 1 MiB", "raise the target's longest transfer", needs::transfer),
-    need("unit.durable", &[OracleRac, LinuxHa], "a write that was answered survives power loss (WCE is 0)", "blockyard volume set VOLUME --write-policy through, or back with a log device", needs::durable),
+    ours("blockyard volume set VOLUME --write-policy through, or back with a log device", need("unit.durable", &[OracleRac, LinuxHa], "a write that was answered survives power loss (WCE is 0)", "have the target write through, or keep its cache through a loss of power", needs::durable)),
     need("identity.designator", ALL, "page 83h names the unit by NAA, EUI-64 or UUID, the same through two sessions", NO_FIX, needs::designator),
     need("identity.serial", &[WindowsCluster, Vmware, OracleRac], "page 80h has a serial number", NO_FIX, needs::serial),
     need("identity.version", &[WindowsCluster], "the unit keeps SPC-3 or later", NO_FIX, needs::version),
-    need("paths.alua", &[WindowsCluster, Vmware, Proxmox, OracleRac], "target port groups are told (ALUA), and this path is active", "blockyard portal group TAG access=optimized", needs::alua),
+    ours("blockyard portal group TAG access=optimized", need("paths.alua", &[WindowsCluster, Vmware, Proxmox, OracleRac], "target port groups are told (ALUA), and this path is active", "set the access state of this target port group to active/optimized", needs::alua)),
     need("paths.reset", &[WindowsCluster, Vmware], "LOGICAL UNIT RESET and ABORT TASK are supported", NO_FIX, needs::reset),
     need("reservations.actions", FENCING, "PERSISTENT RESERVE OUT registers, reserves, releases, clears, preempts and preempts and aborts", NO_FIX, needs::actions),
     need("reservations.type", FENCING, "the type Write Exclusive, Registrants Only is supported", NO_FIX, needs::kind),
-    need("reservations.survive", FENCING, "reservations can survive power loss (PTPL_C)", "keep the volume in a pool: what has no pool keeps no reservations", needs::survive),
-    need("reservations.free", FENCING, "no other nexus has reserved the unit", "blockyard volume reservations VOLUME --clear, when no cluster is using it", needs::free),
+    ours("keep the volume in a pool: what has no pool keeps no reservations", need("reservations.survive", FENCING, "reservations can survive power loss (PTPL_C)", "let the target keep reservations on disk (APTPL), if it can", needs::survive)),
+    ours("blockyard volume reservations VOLUME --clear, when no cluster is using it", need("reservations.free", FENCING, "no other nexus has reserved the unit", "clear the reservation, when no cluster is using the unit: sg_persist", needs::free)),
     need("vmfs.ats", &[Vmware], "COMPARE AND WRITE of at least one block (ATS)", NO_FIX, needs::compare_and_write),
     need("vmfs.xcopy", &[Vmware], "EXTENDED COPY (full copy)", NO_FIX, needs::extended_copy),
     need("vmfs.write-same", &[Vmware], "WRITE SAME (16) (block zeroing)", NO_FIX, needs::write_same),
-    need("thin.unmap", &[Vmware, Proxmox], "UNMAP in granules of at most 1 MiB, which begin at block 0", "make the volume with --thin; file volumes cannot give blocks back", needs::unmap),
-    need("thin.zeros", &[Vmware, Proxmox], "unmapped blocks read as zeros", "make the volume with --thin", needs::zeros),
-    need("thin.thresholds", &[Vmware], "thresholds are told before the pool is full, so that virtual machines are paused and not broken", "make the volume with --thin in a pool", needs::thresholds),
+    ours("make the volume with --thin; file volumes cannot give blocks back", need("thin.unmap", &[Vmware, Proxmox], "UNMAP in granules of at most 1 MiB, which begin at block 0", "make the unit thin, with granules of at most 1 MiB", needs::unmap)),
+    ours("make the volume with --thin", need("thin.zeros", &[Vmware, Proxmox], "unmapped blocks read as zeros", "make the unit thin, and let it tell that unmapped blocks read as zeros", needs::zeros)),
+    ours("make the volume with --thin in a pool", need("thin.thresholds", &[Vmware], "thresholds are told before the pool is full, so that virtual machines are paused and not broken", "make the unit thin, with thresholds", needs::thresholds)),
 ];
+
+/// A unit that answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// True for one of Blockyard's.
+    pub is_ours: bool,
+}
+
+/// The unit answers.
+///
+/// *Errors*: a sentence that says why it does not, and what to do.
+pub fn reach(aim: &Aim) -> Result<Reached, String> {
+    knock(aim).map_err(|shut| shut.to_string())?;
+    let told = Session::login(aim, |_| {}).and_then(|mut session| {
+        session.ready()?;
+        Unit::of(session, aim).inquiry()
+    });
+    let inquiry = told.map_err(|why| why.to_string())?;
+    Ok(Reached { is_ours: inquiry.0.get(8..16) == Some(b"BLOCKYRD") })
+}
 
 /// Where the fields of a page are is the business of `unit`; a need looks at one of them.
 impl Need {
+    /// What to do where it is missing.
+    #[must_use]
+    pub fn fix(&self, reached: Reached) -> &'static str {
+        let [ours, others] = self.fixes;
+        if reached.is_ours { ours } else { others }
+    }
+
     /// The need is asked about.
     #[must_use]
     pub fn ask(&self, aim: &Aim) -> Verdict {
@@ -100,10 +132,20 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
+    fn what_to_do_with_a_unit_of_others_is_no_command_of_ours() {
+        for need in NEEDS {
+            let fix = need.fix(Reached { is_ours: false });
+            assert!(!fix.contains("blockyard") && !fix.contains("--"), "{}: {fix}", need.name);
+        }
+        let durable = NEEDS.iter().find(|need| need.name == "unit.durable").expect("it is needed");
+        assert!(durable.fix(Reached { is_ours: true }).contains("blockyard volume set"));
+    }
+
+    #[test]
     fn every_need_has_a_name_of_its_own_and_somebody_who_needs_it() {
         let names: BTreeSet<_> = NEEDS.iter().map(|need| need.name).collect();
         assert_eq!(names.len(), NEEDS.len());
-        assert!(NEEDS.iter().all(|need| !need.purposes.is_empty() && !need.fix.is_empty()));
+        assert!(NEEDS.iter().all(|need| !need.purposes.is_empty() && need.fixes.iter().all(|fix| !fix.is_empty())));
         assert!(ALL.iter().all(|purpose| NEEDS.iter().any(|need| need.purposes.contains(purpose))));
     }
 }

@@ -211,16 +211,27 @@ impl Session {
             match done.status {
                 0 => return Ok(()),
                 2 if done.sense_key() == Some(6) => {}
-                status => {
-                    let sense = &done.sense;
-                    return Err(Finding::Untried(format!(
-                        "unit {} is not ready: status {status}, sense {sense:x?}",
-                        self.lun.0 >> 48
-                    )));
-                }
+                _ => return Err(self.unready(&done)),
             }
         }
         Err(Finding::Wrong("its unit attentions have no end".to_owned()))
+    }
+
+    /// Why nothing can be asked of the unit.
+    fn unready(&self, done: &Done) -> Finding {
+        let number = scsi::Lun(self.lun.0).number().unwrap_or_default();
+        let why = match done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple()) {
+            Some((5, 0x25, 0)) => {
+                let (target, initiator) = (&self.agreed.identity.target_name, &self.agreed.identity.initiator_name);
+                let target = target.as_ref().map_or("the target", |name| name.as_str());
+                format!("{target} shows {} no unit {number}; name another one in the URL", initiator.as_str())
+            }
+            Some((key, code, qualifier)) => {
+                format!("unit {number} is not ready: CHECK CONDITION, sense {key:x}/{code:02x}/{qualifier:02x}")
+            }
+            None => format!("unit {number} is not ready: status {:#04x}", done.status),
+        };
+        Finding::Untried(why)
     }
 
     /// The next PDU that was asked for, looked at.

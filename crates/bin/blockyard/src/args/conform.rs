@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use conform::ready::Purpose;
+use iscsi::chap::Algorithm;
 use std::path::PathBuf;
 
 /// Which unit of which target, and as whom.
@@ -26,6 +27,40 @@ pub struct WhoOptions {
     /// The file with the CHAP secret, or - [default: $BLOCKYARD_CHAP_SECRET]
     #[arg(long, value_name = "FILE", requires = "chap_user")]
     pub chap_secret_file: Option<PathBuf>,
+    /// The name that the target must prove with CHAP
+    #[arg(long, value_name = "NAME", requires = "chap_user")]
+    pub mutual_user: Option<String>,
+    /// The file with the secret that the target must prove, or - [default: $BLOCKYARD_MUTUAL_SECRET]
+    #[arg(long, value_name = "FILE", requires = "mutual_user")]
+    pub mutual_secret_file: Option<PathBuf>,
+    /// The weakest hash function that is offered for CHAP [default: md5]
+    #[arg(long, value_enum, value_name = "HASH", requires = "chap_user")]
+    pub chap_algorithm: Option<Hash>,
+}
+
+/// A hash function of CHAP, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hash {
+    /// MD5
+    Md5,
+    /// SHA-1
+    Sha1,
+    /// SHA-256
+    Sha256,
+    /// SHA3-256
+    #[value(name = "sha3-256")]
+    Sha3,
+}
+
+impl From<Hash> for Algorithm {
+    fn from(chosen: Hash) -> Self {
+        match chosen {
+            Hash::Md5 => Self::Md5,
+            Hash::Sha1 => Self::Sha1,
+            Hash::Sha256 => Self::Sha256,
+            Hash::Sha3 => Self::Sha3_256,
+        }
+    }
 }
 
 /// Which target is tried.

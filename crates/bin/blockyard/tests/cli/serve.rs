@@ -239,14 +239,66 @@ fn daemon_keeps_every_rule_that_conform_tries() {
     let sent = ask(dir.path(), &["conform", &url, "--only", "login.redirect"]);
     assert!(sent.stderr.contains("1 passed"), "{}{}", sent.stdout, sent.stderr);
     let wrong = ask(dir.path(), &["conform", &url.replace("iqn.", "iqn.2026-11.nobody:"), "--only", "data"]);
+    let skipped = wrong.stdout.matches("skipped\t").count();
     assert_eq!(
-        (wrong.code, wrong.stdout.matches("skipped\t").count()),
-        (0, 7),
+        (wrong.code, skipped),
+        (1, wrong.stdout.lines().count() - 1),
         "a target that is not there: {}",
         wrong.stdout
     );
+    assert_eq!(wrong.stderr.matches("target not found (0203)").count(), 1, "it is said once: {}", wrong.stderr);
     assert_eq!(ask(dir.path(), &["conform", "nonsense"]).code, 2);
     end(&mut daemon, Signal::TERM);
+}
+
+#[test]
+fn login_that_is_refused_is_told_once_and_both_sides_can_prove_themselves() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    for (file, secret) in
+        [("own", "a secret of the host"), ("ours", "a secret of the array"), ("wrong", "another secret")]
+    {
+        std::fs::write(dir.join(file), secret).expect("it is written");
+    }
+    let host = ["host", "add", "conform", "--initiator", "iqn.2026-11.io.blockyard:conform", "--chap-user", "me"];
+    let proof = ["--chap-secret-file", "own", "--mutual-user", "array", "--mutual-secret-file", "ours"];
+    for arguments in [
+        &["volume", "create", "scratch", "16MiB", "--ram"][..],
+        &[&host[..], &proof].concat(),
+        &["present", "scratch", "conform"],
+    ] {
+        let done = ask(dir, arguments);
+        assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+    }
+    let cell = |table: &str, column: usize| {
+        let told = ask(dir, &[table, "list", "--no-headers"]).stdout;
+        told.split('\t').nth(column).expect("a cell").trim().to_owned()
+    };
+    let portal = cell("portal", 0);
+    let url = format!("iscsi://{portal}/{}", cell("target", 1));
+    let wrong = ask(dir, &["conform", &url, "--only", "login", "--chap-user", "me", "--chap-secret-file", "wrong"]);
+    assert!(wrong.code == 1 && !wrong.stdout.contains("FAILED"), "{}{}", wrong.stdout, wrong.stderr);
+    assert!(wrong.stdout.contains("passed\tlogin.command-first"), "{}", wrong.stdout);
+    assert_eq!(wrong.stderr.matches("authentication failure (0201)").count(), 1, "{}", wrong.stderr);
+    let own =
+        ["--chap-user", "me", "--chap-secret-file", "own", "--chap-algorithm", "sha256", "--mutual-user", "array"];
+    for (file, passed) in [("ours", 1), ("wrong", 0)] {
+        let only = ["conform", &url, "--only", "login.plain"];
+        let tried = ask(dir, &[&only[..], &own, &["--mutual-secret-file", file]].concat());
+        assert_eq!(tried.stdout.matches("passed").count(), passed, "{file}: {}{}", tried.stdout, tried.stderr);
+    }
+    assert_eq!(ask(dir, &["conform", &url, "--mutual-user", "array"]).code, 2, "who asks for a proof gives one");
+    let refused = ask(dir, &["ready", "--for", "proxmox", &url]);
+    assert!(refused.stdout.is_empty() && refused.stderr.contains("--chap-secret-file"), "{}", refused.stderr);
+    end(&mut daemon, Signal::TERM);
+    let dead = ["ready", "--for", "proxmox", &url];
+    let dead = ask(dir, &dead);
+    assert!(dead.code == 1 && dead.stdout.is_empty() && dead.stderr.lines().count() == 1, "{}", dead.stderr);
+    assert!(dead.stderr.contains(&format!("{portal} cannot be reached")), "{}", dead.stderr);
+    let dead = ask(dir, &["conform", &url]);
+    assert!(dead.code == 1 && dead.stdout.is_empty() && dead.stderr.lines().count() == 1, "{}", dead.stderr);
 }
 
 #[test]
@@ -299,7 +351,8 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
     );
     // A unit that is not there is ready for nobody.
     let absent = ask(dir.path(), &["ready", "--for", "proxmox", &format!("{url}/9"), "--no-headers"]);
-    assert!(absent.code == 1 && absent.stdout.lines().all(|line| line.starts_with("unknown\t")), "{}", absent.stdout);
+    assert!(absent.code == 1 && absent.stdout.is_empty(), "{}", absent.stdout);
+    assert!(absent.stderr.contains("no unit 9; name another one in the URL"), "{}", absent.stderr);
     assert_eq!(ask(dir.path(), &["ready", &url]).code, 2, "for whom?");
     end(&mut daemon, Signal::TERM);
 }

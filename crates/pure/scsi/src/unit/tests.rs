@@ -133,6 +133,22 @@ fn write_of_less_data_than_it_names_writes_the_whole_blocks_that_came() {
 }
 
 #[test]
+fn operations_of_single_disks_are_not_known() {
+    let unit = unit();
+    // FORMAT UNIT, REASSIGN BLOCKS, WRITE BUFFER, READ BUFFER (10) and (16), READ LONG and WRITE LONG (10), LOG SELECT.
+    for code in [0x04, 0x07, 0x3B, 0x3C, 0x9B, 0x3E, 0x3F, 0x4C] {
+        assert_eq!(
+            refused(&unit, &[code, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]),
+            (5, 0x20, 0),
+            "{code:02x}h"
+        );
+    }
+    // READ LONG (16) shares its code with what there is, WRITE LONG (16) does not.
+    assert_eq!(refused(&unit, &cdb16(0x9E, 0x11, 0, 0), &[]), (5, 0x24, 0));
+    assert_eq!(refused(&unit, &cdb16(0x9F, 0x11, 0, 0), &[]), (5, 0x20, 0));
+}
+
+#[test]
 fn write_for_which_the_initiator_sends_nothing_but_waits_is_refused_and_never_good() {
     let unit = unit();
     let block = [1; BLOCK];

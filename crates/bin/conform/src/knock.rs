@@ -1,0 +1,85 @@
+//! Whether a target lets us in at all: asked once, before anything is tried.
+
+use crate::session::{Entered, Session};
+use crate::{Aim, Finding};
+use iscsi::LoginStatus;
+
+/// Why nothing that needs a login can be tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Shut {
+    /// Nobody answers there.
+    #[error("{0}; look whether the target runs there, and whether something in between keeps us away from it")]
+    Unreachable(String),
+    /// The login is refused.
+    #[error("{target} refuses the login of {initiator}: {status}; {advice}", advice = advice(*status))]
+    Refused {
+        /// What was asked for.
+        target: String,
+        /// Who asked.
+        initiator: String,
+        /// The target's answer.
+        status: LoginStatus,
+    },
+}
+
+/// The target lets us in, or what it does wrong is for the checks to say.
+///
+/// *Errors*: a sentence for the operator.
+pub fn knock(aim: &Aim) -> Result<(), Shut> {
+    match Session::enter(aim, |_| {}) {
+        Ok(Entered::Refused(status)) => Err(Shut::Refused {
+            target: aim.target.as_str().to_owned(),
+            initiator: aim.initiator.as_str().to_owned(),
+            status,
+        }),
+        Err(Finding::Untried(why)) => Err(Shut::Unreachable(why)),
+        Ok(Entered::In(_) | Entered::Closed) | Err(Finding::Wrong(_)) => Ok(()),
+    }
+}
+
+/// What to do about it.
+fn advice(status: LoginStatus) -> &'static str {
+    match status {
+        LoginStatus::AuthenticationFailure => {
+            "give the name and the secret that the target knows, with --chap-user and --chap-secret-file"
+        }
+        LoginStatus::AuthorizationFailure => {
+            "let this initiator in at the target, or name one that it knows with --initiator"
+        }
+        LoginStatus::NotFound => "look at the target's name, and whether it shows this initiator anything",
+        LoginStatus::TargetError | LoginStatus::ServiceUnavailable | LoginStatus::OutOfResources => {
+            "look at the target, and try again"
+        }
+        _ => "look at what the target says of it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn login_that_is_refused_is_a_sentence_with_what_to_do() {
+        let refused = |status| {
+            let (target, initiator) = ("iqn.2026-11.x:a".to_owned(), "iqn.2026-11.x:me".to_owned());
+            Shut::Refused { target, initiator, status }.to_string()
+        };
+        assert_eq!(
+            refused(LoginStatus::AuthenticationFailure),
+            "iqn.2026-11.x:a refuses the login of iqn.2026-11.x:me: authentication failure (0201); give the name and \
+             the secret that the target knows, with --chap-user and --chap-secret-file"
+        );
+        assert!(refused(LoginStatus::NotFound).contains("look at the target's name"));
+    }
+
+    #[test]
+    fn portal_where_nobody_listens_is_said_to_be_out_of_reach() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let portal = listener.local_addr().expect("it has an address");
+        drop(listener);
+        let aim: Aim = format!("iscsi://{portal}/iqn.2026-11.x:a").parse().expect("an aim");
+        let shut = knock(&aim).expect_err("nobody listens");
+        assert!(matches!(shut, Shut::Unreachable(_)), "{shut}");
+        assert!(shut.to_string().contains("look whether the target runs there"), "{shut}");
+    }
+}
