@@ -8,9 +8,10 @@ use crate::pool::OpenPool;
 use crate::reach::Units;
 use crate::recording::Recordings;
 use crate::registry::{LoginPlace, Registry};
+use crate::repeats::Repeats;
 use crate::unit::{self, Done, Ran, TraceRoom, Unit};
 use cache::CacheShard;
-use model::{EventCode, Host, Name, Raised, Subject, Target, Timestamp, VolumeId};
+use model::{EventCode, Host, Name, Raised, Subject, Target, Timestamp, VolumeId, event};
 use shard::mailbox::{self, Receiver, Sender};
 use shard::{StreamHandle, StreamOptions, World};
 use std::cell::{Cell, RefCell};
@@ -109,6 +110,8 @@ pub struct Seat<W: World> {
     pub recordings: Recordings,
     /// What traces of units may keep, on all shards.
     pub trace_room: TraceRoom,
+    /// Hosts of this shard's sessions that ask for logical units that they do not see.
+    pub hidden: Repeats<W>,
     /// What the volumes of pools at home here share of memory, and of the way below.
     pub cache: CacheShard<W>,
     peers: Vec<Sender<Letter<W>>>,
@@ -137,6 +140,7 @@ impl<W: World> Seat<W> {
             units: Units::default(),
             pools: RefCell::default(),
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
+            hidden: Repeats::told_to(world.clone(), ticket.events.clone(), event::LUN_HIDDEN),
             events: ticket.events,
             recordings: ticket.recordings,
             trace_room: ticket.trace_room,

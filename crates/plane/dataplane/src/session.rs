@@ -1,11 +1,12 @@
 //! One session in full feature phase: which units it sees, and what it leaves behind.
 
 use crate::access::{LunEntry, LunMap, target_port};
+use crate::hidden;
 use crate::reach::Reach;
 use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
 use crate::seat::{Letter, Seat};
 use iscsi::{Negotiated, SessionType};
-use model::VolumeId;
+use model::{Subject, SubjectKind, VolumeId};
 use scsi::{InitiatorPort, NexusId};
 use shard::World;
 use shard::mailbox::{self, Receiver, Sender};
@@ -13,6 +14,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// What hosts ask to find out what is there.
+const PROBES: [&str; 3] = ["INQUIRY", "REPORT LUNS", "REQUEST SENSE"];
 
 /// A session that is logged in. Its connection owns it.
 pub struct Session<W: World> {
@@ -149,6 +153,20 @@ impl<W: World> Session<W> {
     /// The numbers of all units that the session sees, as REPORT LUNS tells them.
     pub fn lun_numbers(&self) -> Vec<scsi::Lun> {
         self.luns.keys().map(|&number| scsi::Lun::of(number)).collect()
+    }
+
+    /// The initiator asks something of a unit that it does not see; that it looks what is there is nothing to tell.
+    pub fn asked_of_hidden(&self, lun: u64, cdb: scsi::Cdb) {
+        let Some(number) = scsi::Lun(lun).number().filter(|_| !PROBES.contains(&cdb.operation_name())) else { return };
+        let view = self.seat.access.borrow().clone();
+        let found = view.host_of(&self.initiator, self.peer.ip()).zip(view.target_of(&self.target));
+        let Some((host, target)) = found else { return };
+        self.seat.hidden.happened(&format!("{} {} {number}", host.name, target.name), || {
+            let subject = Subject::new(SubjectKind::Host, &host.name);
+            let what = format!("host {} asked for LUN {number} of {}, which it does not see", host.name, self.target);
+            let why = hidden::why(&view, host, target, self.tag, number);
+            (subject, what, format!("{}, {why}", cdb.operation_name()))
+        });
     }
 
     /// The initiator has read the list of units, and need not be told that it changed.

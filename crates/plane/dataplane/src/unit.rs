@@ -14,7 +14,7 @@ use copies::Neighbourhood;
 pub use meter::{HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
 pub use reservations::clear_reservations;
-use reservations::{Conflicts, PoolCatalog, ReservationKeeper};
+use reservations::{PoolCatalog, ReservationKeeper};
 use sanitize::Sanitation;
 pub use sanitize::Spared;
 pub use store::Store;
@@ -22,12 +22,13 @@ pub use trace::TraceRoom;
 use trace::{Ended, Tracer};
 
 use crate::latency::Latencies;
+use crate::repeats::Repeats;
 use crate::seat::Seat;
 use block::IoError;
 use iscsi::TaskId;
 use model::{
     Backend, CacheReport, LatencyReport, Size, VolumeActivity, VolumeCounters, VolumeId, VolumeName, VolumePolicy,
-    VolumeReport, VolumeState, WritePolicy,
+    VolumeReport, VolumeState, WritePolicy, event,
 };
 use scsi::{
     Incoming, InitiatorPort, Kept, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement,
@@ -57,7 +58,7 @@ pub struct Unit<W: World> {
     /// Who reaches the unit, by the names of their initiators.
     nexuses: RefCell<BTreeMap<NexusId, String>>,
     policy: Cell<VolumePolicy>,
-    conflicts: Conflicts,
+    conflicts: Repeats<W>,
     /// How many are there that need its content as it is.
     spared: Cell<usize>,
 }
@@ -238,7 +239,7 @@ impl<W: World> Unit<W> {
         };
         let world = seat.world.clone();
         let (meter, latencies, tracer, nexuses, policy, spared) = Default::default();
-        let conflicts = Conflicts::told_to(seat.events.clone());
+        let conflicts = Repeats::told_to(world.clone(), seat.events.clone(), event::RESERVED);
         Self {
             id,
             name,

@@ -16,6 +16,7 @@ mod copies;
 mod encrypted;
 mod families;
 mod growth;
+mod hidden;
 mod host;
 mod log;
 mod night;

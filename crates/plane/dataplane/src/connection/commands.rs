@@ -35,7 +35,8 @@ where
         let clock = Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
         let way = Way::of(command.expected_data_out_bytes, command.expected_data_in_bytes);
         let written = command.data_out.len() as u64;
-        let found = session.find(command.lun.0).map(|reach| (reach.entry, reach.unit(&self.seat)));
+        let lun = command.lun.0;
+        let found = session.find(lun).map(|reach| (reach.entry, reach.unit(&self.seat)));
         let nexus = session.nexus();
         let is_there = found.is_some();
         let (Some((entry, unit)), false) = (found, command.cdb.first() == Some(&REPORT_LUNS)) else {
@@ -45,6 +46,7 @@ where
                 session.inventory_reported();
                 scsi::absent::report_luns(cdb, &luns)
             } else {
+                session.asked_of_hidden(lun, cdb);
                 scsi::absent::execute(cdb, &luns)
             };
             self.respond(Done { task, end: End { outcome, written, needed: way.of_nothing(), clock, ended: began } });

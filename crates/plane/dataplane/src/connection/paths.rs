@@ -94,7 +94,9 @@ where
         for slot in 0..self.paths.len() {
             progress |= self.send_on(slot, cx);
             if self.paths[slot].is_some() && self.machine.is_closed(slot) {
-                self.paths[slot] = None;
+                let now = self.seat.world.now();
+                let path = self.paths[slot].take();
+                path.into_iter().flat_map(|path| path.recorders).for_each(|mut recorder| recorder.end_at(now));
                 self.note_connections();
                 progress = true;
             }

@@ -100,6 +100,11 @@ impl Recorder {
         self.hears.take(&self.tape, self.ends, &[IoSlice::new(bytes)], bytes.len(), now);
     }
 
+    /// The connection is over now.
+    pub fn end_at(&mut self, now: Time) {
+        self.now = now;
+    }
+
     /// We have sent the first `len` bytes of this.
     pub fn said(&mut self, slices: &[IoSlice<'_>], len: usize, now: Time) {
         self.now = now;
@@ -203,6 +208,18 @@ mod tests {
         let begun = Recorder::under_way(tape.clone(), ends(), UnderWay::Begun(&PDU[..5]), 0, Time(5));
         assert_eq!(heard(&tape), [(0, 5)], "what has come of the next PDU is its beginning");
         drop(begun);
+    }
+
+    #[test]
+    fn end_of_a_connection_is_recorded_when_it_is_and_not_when_it_spoke_last() {
+        let tape = tape(9999);
+        let mut recorder = Recorder::from_the_start(tape.clone(), ends(), Time(5));
+        recorder.heard(&PDU, Time(5));
+        recorder.end_at(Time(4_900_000_005));
+        drop(recorder);
+        let told = tape.next().now_or_never().expect("something").pieces;
+        let closed = told.iter().find(|piece| matches!(piece.what, Wire::Closed)).expect("its end");
+        assert_eq!(closed.at_ns, 7_000_000_000 + 4_900_000_000);
     }
 
     #[test]

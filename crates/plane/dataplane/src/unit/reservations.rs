@@ -2,25 +2,20 @@
 
 use super::{Unit, reports};
 use crate::array::{Disk, Group};
-use crate::events::Events;
 use crate::seat::Seat;
 use model::{
-    Raised, Refusal, RegistrationReport, ReservationKind, ReservationReport, Subject, SubjectKind, Timestamp, VolumeId,
-    VolumeName, VolumeReport, code, event,
+    Refusal, RegistrationReport, ReservationKind, ReservationReport, Subject, SubjectKind, VolumeId, VolumeName,
+    VolumeReport, code, event,
 };
 use scsi::{
     Cdb, Keeper, Keeping, NexusId, NotKept, RegistrationStatus, ReservationStatus, ReservationType, TargetPort,
 };
-use shard::{Time, World};
-use std::cell::Cell;
+use shard::World;
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 use volume::{PoolError, Uuid};
 
 /// How many registrations a report has.
 const REGISTRATIONS_SHOWN: usize = 256;
-/// A unit tells of a conflict at most so often.
-const CONFLICTS_APART: Duration = Duration::from_secs(30);
 
 /// The pool of a volume, as what keeps its reservations.
 pub type PoolCatalog<W> = volume::Pool<Disk<W>, Group<W>>;
@@ -92,34 +87,30 @@ fn of(report: &ReservationReport) -> String {
     format!("{kind}{holder}, {} registered", report.registered)
 }
 
-/// Tells of conflicts, now and then.
-pub struct Conflicts {
-    events: Events,
-    told: Cell<Option<Time>>,
-}
-
-impl Conflicts {
-    /// Nobody has been told yet.
-    pub fn told_to(events: Events) -> Self {
-        Self { events, told: Cell::new(None) }
-    }
-}
-
 impl<W: World> Unit<W> {
-    /// A command of `nexus` was refused because another nexus has reserved the unit.
+    /// A command of `nexus` was refused because others have reserved the unit, as they have it now.
     pub(super) fn tell_of_conflict(&self, nexus: NexusId, cdb: Cdb) {
-        let now = self.world.now();
-        if self.conflicts.told.get().is_some_and(|told| now.since(told) < CONFLICTS_APART) {
-            return;
-        }
-        self.conflicts.told.set(Some(now));
-        let who = self.logical_unit.initiator(nexus).map_or("a session that is gone".to_owned(), |port| port.name);
-        let held = self.reservation_report().map_or("nobody has reserved it any more".to_owned(), |report| of(&report));
-        let operation = cdb.operation_name();
-        let sentence = format!("{who} was refused {operation} on volume {}: {held}", self.name);
-        let subject = Subject::new(SubjectKind::Volume, &self.name);
-        let time = Timestamp::from_unix(self.world.unix_seconds());
-        self.conflicts.events.raise(Raised::new(time, event::RESERVED, subject, sentence));
+        let port = self.logical_unit.initiator(nexus);
+        let who = port.map_or("a session that is gone".to_owned(), |port| port.name);
+        self.conflicts.happened(&who, || {
+            let (name, operation) = (&self.name, cdb.operation_name());
+            let report = self.reservation_report();
+            let kind = report.as_ref().and_then(|report| report.kind);
+            let registers = kind.is_none_or(ReservationKind::is_shared_by_registrants);
+            let held = report.and_then(|report| report.told());
+            let held = held.unwrap_or_else(|| "others are registered to share it".to_owned());
+            // That one is refused whoever has reserved the unit: SPC-4 §5.12.5 and on.
+            let (why, there) = match operation.starts_with("PERSISTENT RESERVE OUT") {
+                true => {
+                    ("it names another key than it is registered with, or is not registered".to_owned(), "register")
+                }
+                false => (held, if registers { "register a key there" } else { "let the holder release it" }),
+            };
+            let clear = format!("blockyard volume reservations {name} --clear --yes");
+            let how = format!("{operation}, {why}; {there}, or when nobody is left who could: {clear}");
+            let what = format!("{who} was refused commands on volume {name} (RESERVATION CONFLICT)");
+            (Subject::new(SubjectKind::Volume, name), what, how)
+        });
     }
 
     /// What hosts have reserved, where one has, or is registered to.

@@ -1,0 +1,32 @@
+//! Why a host does not see a logical unit that it asks for, in words for its operator.
+
+use crate::access::AccessView;
+use model::{Host, Presentation, Target};
+
+/// Why `host`, which came to `target` through the portal group `tag`, has nothing under `lun`, and what would change it, as a
+/// sentence without its end.
+pub fn why(view: &AccessView, host: &Host, target: &Target, tag: u16, lun: u16) -> String {
+    let seen: Vec<&Presentation> = view.access.presentations.iter().filter(|shown| shown.host == host.name).collect();
+    let here = seen.iter().find(|shown| shown.target == target.name && shown.lun == lun);
+    let name = &host.name;
+    if let Some(Presentation { volume, groups, .. }) = here {
+        let ask = format!("blockyard host explain {name} {volume}");
+        if groups.is_empty() || groups.contains(&tag) {
+            return format!("volume {volume}, which is presented there, is not open; see {ask}");
+        }
+        let tags: Vec<String> = groups.iter().map(u16::to_string).collect();
+        let groups = tags.join(", ");
+        return format!(
+            "volume {volume} is presented there through portal group {groups} alone, and it came through {tag}; log in there, and see {ask}"
+        );
+    }
+    let present = format!("blockyard present VOLUME {name} --target {} --lun {lun}", target.name);
+    match seen.iter().find(|shown| shown.lun == lun) {
+        Some(Presentation { volume, target, .. }) => {
+            format!("that number is volume {volume} in target {target}; log in to that one, or {present}")
+        }
+        None => {
+            format!("nothing is presented to it under that number, and what is not presented is not seen; {present}")
+        }
+    }
+}
