@@ -12,14 +12,17 @@
 
 mod access;
 mod apply;
+mod back;
 mod document;
 mod export;
+mod makes;
 mod plan;
+mod steps;
 
 pub use apply::{Applied, ApplyConfig, PastConfig};
 pub use document::{
-    ChapEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry, PresentEntry, TargetEntry,
-    VolumeEntry,
+    AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry,
+    PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 pub use plan::{Plan, Step, StepKind};
 

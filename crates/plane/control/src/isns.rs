@@ -85,6 +85,11 @@ impl Control {
 }
 
 impl Registration {
+    /// Whoever registers looks at what is wanted.
+    pub(crate) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
     fn shown(&self) -> MutexGuard<'_, Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -125,6 +125,7 @@ catalogue! {
     902 EVENTS_LOST        Warning  "More happened than could be written down.";
     903 CLOCK_STEPPED      Warning  "The system's clock was set, and locks and hours go by it.";
     904 CONFIG_APPLIED     Info     "A configuration was applied or restored.";
+    905 CONFIG_TAKEN_BACK  Warning  "A configuration was taken back: an initiator that was asked for did not come back, or lost a volume.";
 }
 
 crate::code::ascending!(CATALOGUE);

@@ -43,7 +43,7 @@ pub fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     if !desk.out.is_json() && !desk.out.is_quiet() {
         show(desk, &plan)?;
     }
-    admit(&plan.steps, options.yes)?;
+    admit(&plan.steps, plan.sessions, options.yes)?;
     request.fingerprint = Some(plan.fingerprint);
     request.initiators = options.initiators;
     request.within = options.within;
@@ -82,7 +82,7 @@ fn restore(desk: &Desk, version: ConfigVersion, yes: bool) -> Result<(), Failure
         if !desk.out.is_json() && !desk.out.is_quiet() {
             put(&config.steps.iter().map(|step| format!("{step}\n")).collect::<String>())?;
         }
-        admit(&config.steps, yes)?;
+        admit(&config.steps, config.sessions, yes)?;
     }
     let answer =
         desk.client.post(&format!("/config/versions/{}/restore", version.0), &serde_json::json!({}), "applied")?;
@@ -90,13 +90,14 @@ fn restore(desk: &Desk, version: ConfigVersion, yes: bool) -> Result<(), Failure
 }
 
 /// Admits steps that take something from somebody only when that is wanted.
-fn admit(steps: &[Step], yes: bool) -> Result<(), Failure> {
-    let sessions: u32 = steps.iter().map(|step| step.sessions).sum();
+fn admit(steps: &[Step], sessions: u32, yes: bool) -> Result<(), Failure> {
     let removed = steps.iter().filter(|step| step.kind == StepKind::Remove).count();
     if yes || (sessions == 0 && removed == 0) {
         return Ok(());
     }
-    let message = format!("{removed} things would go, and {sessions} sessions notice");
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let notice = if sessions == 1 { "notices" } else { "notice" };
+    let message = format!("{} would go, and {} {notice}", count(removed, "thing"), count(sessions as usize, "session"));
     confirm::agreement("apply", Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))
 }
 
@@ -125,11 +126,10 @@ fn steps(count: usize) -> String {
 fn request(options: &DocumentOptions) -> Result<ApplyConfig, Failure> {
     let mut document = read(&options.file)?;
     let folder = options.file.parent().unwrap_or(Path::new("."));
-    for host in document.host.values_mut() {
-        for entry in [&mut host.chap, &mut host.mutual_chap].into_iter().flatten() {
-            take_secret(entry, folder)?;
-        }
-    }
+    let hosts = document.host.values_mut().flat_map(|host| [&mut host.chap, &mut host.mutual_chap]);
+    let discovery = document.auth.as_mut().and_then(|auth| auth.discovery.as_mut());
+    let discovery = discovery.into_iter().flat_map(|proof| [&mut proof.chap, &mut proof.mutual_chap]);
+    hosts.chain(discovery).flatten().try_for_each(|entry| take_secret(entry, folder))?;
     Ok(ApplyConfig { document, prune: options.prune, ..ApplyConfig::default() })
 }
 

@@ -5,6 +5,7 @@ use crate::request::{NewChap, SetAuth, SetDiscovery};
 use crate::state::{ChapRecord, ProofRecord, State};
 use crate::view::AuthReport;
 use model::{Refusal, code};
+use std::collections::BTreeMap;
 
 /// What is to be different about a proof.
 #[derive(Default)]
@@ -99,6 +100,10 @@ pub(crate) fn admit_proofs(state: &State) -> Result<(), Refusal> {
     let hosts = state.hosts.iter().map(|(name, record)| (format!("host {name}"), &record.proof));
     let discovery = state.auth.discovery.iter().map(|proof| ("discovery".to_owned(), proof));
     let proofs: Vec<(String, &ProofRecord)> = hosts.chain(discovery).collect();
+    let mut proven: BTreeMap<&[u8], &str> = BTreeMap::new();
+    for (who, proof) in proofs.iter().rev() {
+        proven.extend(proof.chap.iter().map(|own| (own.secret.expose(), who.as_str())));
+    }
     for (who, proof) in &proofs {
         let Some(ours) = &proof.mutual_chap else { continue };
         if proof.chap.is_none() {
@@ -108,9 +113,7 @@ pub(crate) fn admit_proofs(state: &State) -> Result<(), Refusal> {
                 "give its own CHAP secret as well as the mutual one",
             ));
         }
-        let same =
-            |(_, other): &&(String, &ProofRecord)| other.chap.as_ref().is_some_and(|own| own.secret == ours.secret);
-        if let Some((other, _)) = proofs.iter().find(same) {
+        if let Some(&other) = proven.get(ours.secret.expose()) {
             let message = match who == other {
                 true => format!("{who} has the same CHAP secret in both directions"),
                 false => format!("what we would prove to {who} is what {other} proves to us"),

@@ -6,7 +6,7 @@ use crate::request::{HostChange, NewHost, NewTarget};
 use crate::state::{HostRecord, ProofRecord, State, TargetRecord};
 use crate::view::{HostReport, TargetReport};
 use model::{Iqn, Name, Network, Refusal, code};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Control {
     /// The host is known and may log in; it sees nothing yet.
@@ -172,9 +172,57 @@ fn networks_after(name: &Name, before: Vec<Network>, change: &HostChange) -> Res
     Ok(after)
 }
 
-/// Admits `name` as this host beside the others that there are.
+/// Admits a host as `record` says, beside the others.
 pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Result<(), Refusal> {
-    let others = state.hosts.iter().filter(|(other, _)| *other != name);
+    admit_shape(name, record)?;
+    let mut others = state.hosts.iter().filter(|(other, _)| *other != name);
+    let clashes = |other: &HostRecord| {
+        record.any && other.any || record.initiators.iter().any(|iqn| other.initiators.contains(iqn))
+    };
+    if let Some((other, clashing)) = others.find(|(_, other)| clashes(other)) {
+        return Err(match record.initiators.iter().find(|iqn| clashing.initiators.contains(iqn)) {
+            None => any_taken(other),
+            Some(iqn) => initiator_taken(iqn, other),
+        });
+    }
+    let mut next = State::clone(state);
+    next.hosts.insert(name.clone(), record.clone());
+    admit_proofs(&next)
+}
+
+fn any_taken(owner: &Name) -> Refusal {
+    let message = format!("host {owner} stands for any initiator already");
+    Refusal::new(code::IQN_TAKEN, message, "name the initiators of this one")
+}
+
+fn initiator_taken(iqn: &Iqn, owner: &Name) -> Refusal {
+    let message = format!("initiator {iqn} belongs to host {owner}");
+    let hint = format!(
+        "present to host {owner}, or take it away first with blockyard host change {owner} --remove-initiator {iqn}"
+    );
+    Refusal::new(code::IQN_TAKEN, message, hint)
+}
+
+/// Admits all hosts of the state: each is something, and no initiator is two of them.
+pub(crate) fn admit_hosts(state: &State) -> Result<(), Refusal> {
+    let (mut owners, mut any): (BTreeMap<&Iqn, &Name>, Option<&Name>) = Default::default();
+    for (name, record) in &state.hosts {
+        admit_shape(name, record)?;
+        if record.any
+            && let Some(other) = any.replace(name)
+        {
+            return Err(any_taken(other));
+        }
+        for iqn in &record.initiators {
+            if let Some(owner) = owners.insert(iqn, name) {
+                return Err(initiator_taken(iqn, owner));
+            }
+        }
+    }
+    admit_proofs(state)
+}
+
+fn admit_shape(name: &Name, record: &HostRecord) -> Result<(), Refusal> {
     if record.any != record.initiators.is_empty() {
         return Err(Refusal::new(
             code::HOST_EMPTY,
@@ -182,35 +230,14 @@ pub(crate) fn admit_host(state: &State, name: &Name, record: &HostRecord) -> Res
             "give at least one --initiator IQN, or --any",
         ));
     }
-    if record.any
-        && let Some((other, _)) = others.clone().find(|(_, record)| record.any)
-    {
-        return Err(Refusal::new(
-            code::IQN_TAKEN,
-            format!("host {other} stands for any initiator already"),
-            "name the initiators of this one",
-        ));
-    }
     let mut seen = BTreeSet::new();
-    for iqn in &record.initiators {
-        let owner = others.clone().find(|(_, record)| record.initiators.contains(iqn)).map(|(owner, _)| owner);
-        if let Some(owner) = owner {
-            return Err(Refusal::new(
-                code::IQN_TAKEN,
-                format!("initiator {iqn} belongs to host {owner}"),
-                format!(
-                    "present to host {owner}, or take it away first with blockyard host change {owner} --remove-initiator {iqn}"
-                ),
-            ));
-        }
-        if !seen.insert(iqn) {
+    match record.initiators.iter().find(|iqn| !seen.insert(*iqn)) {
+        Some(iqn) => {
             let message = format!("initiator {iqn} is named twice");
-            return Err(Refusal::new(code::IQN_TAKEN, message, "name each initiator once"));
+            Err(Refusal::new(code::IQN_TAKEN, message, "name each initiator once"))
         }
+        None => Ok(()),
     }
-    let mut next = State::clone(state);
-    next.hosts.insert(name.clone(), record.clone());
-    admit_proofs(&next)
 }
 
 pub fn unknown_host(name: &Name) -> Refusal {

@@ -8,7 +8,8 @@ use crate::change::volumes;
 use crate::request::{NewPresentation, Unpresent};
 use crate::state::{PresentationRecord, State};
 use crate::view::PresentationReport;
-use model::{Name, Refusal, VolumeId, code};
+use model::{Name, Refusal, VolumeId, VolumeName, code};
+use std::collections::BTreeMap;
 
 /// The largest logical unit number of the flat space method (SAM-5 §4.7.7.4).
 const LUN_MAX: u16 = 16_383;
@@ -56,48 +57,89 @@ pub(crate) fn admit_presentation(
     volume_id: VolumeId,
     target: Name,
 ) -> Result<PresentationRecord, Refusal> {
-    let lun = choose_lun(state, &request, &target)?;
-    let NewPresentation { volume, host, groups, read_only, .. } = request;
-    Ok(PresentationRecord { volume, volume_id, host, target, lun, groups, read_only })
+    Numbers::of(state).admit(state, request, volume_id, target)
 }
 
-fn choose_lun(state: &State, request: &NewPresentation, target: &Name) -> Result<u16, Refusal> {
-    let who = &request.host;
-    if !state.is_taken(who) {
-        return Err(unknown_host(who));
+/// What each host, and each group, sees by now. Many presentations are admitted one after the other: each costs what its own
+/// hosts see, and not what everybody does.
+#[derive(Default)]
+pub(crate) struct Numbers(BTreeMap<Name, BTreeMap<Name, Seen>>);
+
+/// What one sees in one target.
+#[derive(Default)]
+struct Seen {
+    luns: BTreeMap<u16, VolumeName>,
+    volumes: BTreeMap<VolumeName, u16>,
+}
+
+impl Numbers {
+    pub(crate) fn of(state: &State) -> Self {
+        let mut numbers = Self::default();
+        state.presentations.iter().for_each(|record| numbers.learn(state, record));
+        numbers
     }
-    if !state.targets.contains_key(target) {
-        return Err(unknown_target(target));
+
+    fn learn(&mut self, state: &State, record: &PresentationRecord) {
+        // A group without hosts sees what it will.
+        let hosts = state.hosts_of(&record.host).filter(|host| **host != record.host);
+        for who in hosts.chain([&record.host]) {
+            let seen = self.0.entry(who.clone()).or_default().entry(record.target.clone()).or_default();
+            seen.luns.insert(record.lun, record.volume.clone());
+            seen.volumes.insert(record.volume.clone(), record.lun);
+        }
     }
-    // A group without hosts sees what it will.
-    let own = state.presentations.iter().filter(|record| record.host == *who);
-    let seen = own
-        .map(|record| (who, record))
-        .chain(state.hosts_of(who).flat_map(|host| state.seen_by(host).map(move |record| (host, record))));
-    let seen: Vec<(&Name, &PresentationRecord)> = seen.filter(|(_, record)| record.target == *target).collect();
-    if let Some((host, record)) = seen.iter().find(|(_, record)| record.volume == request.volume) {
-        return Err(Refusal::new(
-            code::PRESENTED_ALREADY,
-            format!("host {host} sees volume {} already, as LUN {}", request.volume, record.lun),
-            "there is nothing to do, or present it through another --target",
-        ));
+
+    /// The presentation, which counts from now on.
+    pub(crate) fn admit(
+        &mut self,
+        state: &State,
+        request: NewPresentation,
+        volume_id: VolumeId,
+        target: Name,
+    ) -> Result<PresentationRecord, Refusal> {
+        let lun = self.choose_lun(state, &request, &target)?;
+        let NewPresentation { volume, host, groups, read_only, .. } = request;
+        let record = PresentationRecord { volume, volume_id, host, target, lun, groups, read_only };
+        self.learn(state, &record);
+        Ok(record)
     }
-    let free = (0..=LUN_MAX).find(|lun| seen.iter().all(|(_, record)| record.lun != *lun));
-    let free = free.ok_or_else(|| {
-        let message = format!("host {who} sees as many volumes as can be numbered");
-        Refusal::new(code::LIMIT_REACHED, message, "present through another --target")
-    })?;
-    let Some(lun) = request.lun else { return Ok(free) };
-    if lun > LUN_MAX {
-        let message = format!("LUN {lun} cannot be addressed");
-        return Err(Refusal::new(code::LUN_INVALID, message, format!("choose 0 to {LUN_MAX}")));
-    }
-    match seen.iter().find(|(_, record)| record.lun == lun) {
-        Some((host, record)) => Err(Refusal::new(
+
+    fn choose_lun(&self, state: &State, request: &NewPresentation, target: &Name) -> Result<u16, Refusal> {
+        let who = &request.host;
+        if !state.is_taken(who) {
+            return Err(unknown_host(who));
+        }
+        if !state.targets.contains_key(target) {
+            return Err(unknown_target(target));
+        }
+        let hosts = state.hosts_of(who).filter(|host| *host != who).chain([who]);
+        let seen = hosts.filter_map(|host| Some((host, self.0.get(host)?.get(target)?)));
+        let seen: Vec<(&Name, &Seen)> = seen.collect();
+        let shows = |&(host, seen): &(&Name, &Seen)| Some((host.clone(), *seen.volumes.get(&request.volume)?));
+        if let Some((host, lun)) = seen.iter().find_map(shows) {
+            return Err(Refusal::new(
+                code::PRESENTED_ALREADY,
+                format!("host {host} sees volume {} already, as LUN {lun}", request.volume),
+                "there is nothing to do, or present it through another --target",
+            ));
+        }
+        let free = || (0..=LUN_MAX).find(|lun| seen.iter().all(|(_, seen)| !seen.luns.contains_key(lun)));
+        let all_taken = || {
+            let message = format!("host {who} sees as many volumes as can be numbered");
+            Refusal::new(code::LIMIT_REACHED, message, "present through another --target")
+        };
+        let Some(lun) = request.lun else { return free().ok_or_else(all_taken) };
+        if lun > LUN_MAX {
+            let message = format!("LUN {lun} cannot be addressed");
+            return Err(Refusal::new(code::LUN_INVALID, message, format!("choose 0 to {LUN_MAX}")));
+        }
+        let holds =
+            |(host, seen): &(&Name, &Seen)| seen.luns.get(&lun).map(|volume| (host.to_string(), volume.clone()));
+        let Some((host, volume)) = seen.iter().find_map(holds) else { return Ok(lun) };
+        Err(Refusal::new(
             code::LUN_TAKEN,
-            format!("host {host} sees volume {} as LUN {lun}", record.volume),
-            format!("leave out --lun, or choose a free number such as {free}"),
-        )),
-        None => Ok(lun),
+            format!("host {host} sees volume {volume} as LUN {lun}"),
+            format!("leave out --lun, or choose a free number such as {}", free().ok_or_else(all_taken)?),
+        ))
     }
 }

@@ -1,16 +1,16 @@
 //! Who sees what, as a document wants it.
 
-use super::{ChapEntry, Document, HostEntry};
+use super::{AuthEntry, ChapEntry, Document, HostEntry, PresentEntry};
 use crate::Settings;
 use crate::boot::DEFAULT_TARGET;
 use crate::change::auth::{ProofChange, admit_proofs};
-use crate::change::hosts::{admit_host, unknown_host};
+use crate::change::hosts::{admit_hosts, unknown_host};
 use crate::change::portals;
-use crate::change::presentations::admit_presentation;
+use crate::change::presentations::Numbers;
 use crate::change::volumes;
 use crate::request::{NewChap, NewPresentation};
-use crate::state::{HostRecord, PortalRecord, PresentationRecord, State, TargetRecord};
-use model::{Name, PortalAddress, Refusal, VolumeId, VolumeName, code};
+use crate::state::{AuthRecord, HostRecord, PortalRecord, PresentationRecord, State, TargetRecord};
+use model::{Name, PortalAddress, PortalGroupPolicy, Refusal, VolumeId, VolumeName, code};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state as it would be: `before`, with what the document says of hosts, groups, targets, presentations and portals, and
@@ -47,6 +47,15 @@ pub(super) fn after(
     }
     next.portals.retain(|_, record| *record != PortalRecord::default());
     next.balance = document.balance.unwrap_or(next.balance);
+    next.isns = document.isns.or(next.isns);
+    for entry in &document.portal_group {
+        let policy = PortalGroupPolicy { access: entry.access, preferred: entry.preferred };
+        next.portal_groups.insert(entry.tag, policy);
+    }
+    if let Some(entry) = &document.auth {
+        next.auth = auth(before, entry, settings)?;
+        admit_proofs(&next)?;
+    }
     Ok(next)
 }
 
@@ -94,10 +103,26 @@ fn hosts(next: &mut State, document: &Document, settings: &Settings) -> Result<(
         let record = host(next.hosts.get(name), name, entry, settings)?;
         next.hosts.insert(name.clone(), record);
     }
-    for (name, record) in &next.hosts {
-        admit_host(next, name, record)?;
-    }
-    admit_proofs(next)
+    admit_hosts(next)
+}
+
+fn auth(before: &State, entry: &AuthEntry, settings: &Settings) -> Result<AuthRecord, Refusal> {
+    let known = before.auth.discovery.clone().unwrap_or_default();
+    let discovery = entry.discovery.as_ref().map(|wanted| {
+        let change = ProofChange {
+            chap: wanted.chap.as_ref().map(new_chap),
+            mutual_chap: wanted.mutual_chap.as_ref().map(new_chap),
+            no_chap: wanted.chap.is_none(),
+            no_mutual_chap: wanted.mutual_chap.is_none(),
+        };
+        let changed = known.changed(change, "discovery", settings.node.as_str());
+        changed.map_err(|refusal| Refusal::new(refusal.code, format!("discovery: {}", refusal.message), refusal.hint))
+    });
+    Ok(AuthRecord { weakest: entry.weakest, discovery: discovery.transpose()? })
+}
+
+fn new_chap(entry: &ChapEntry) -> NewChap {
+    NewChap { user: entry.user.clone(), secret: entry.secret.clone(), demand: entry.demand }
 }
 
 fn host(
@@ -106,12 +131,10 @@ fn host(
     entry: &HostEntry,
     settings: &Settings,
 ) -> Result<HostRecord, Refusal> {
-    let chap =
-        |entry: &ChapEntry| NewChap { user: entry.user.clone(), secret: entry.secret.clone(), demand: entry.demand };
     let proof = known.map(|known| known.proof.clone()).unwrap_or_default();
     let change = ProofChange {
-        chap: entry.chap.as_ref().map(chap),
-        mutual_chap: entry.mutual_chap.as_ref().map(chap),
+        chap: entry.chap.as_ref().map(new_chap),
+        mutual_chap: entry.mutual_chap.as_ref().map(new_chap),
         no_chap: entry.chap.is_none(),
         no_mutual_chap: entry.mutual_chap.is_none(),
     };
@@ -127,41 +150,34 @@ fn presentations(
     document: &Document,
     volumes: &BTreeMap<VolumeName, VolumeId>,
 ) -> Result<(), Refusal> {
-    let before = next.presentations.clone();
-    let known = |volume: &VolumeName, host: &Name, target: &Name| {
-        before.iter().find(|record| record.volume == *volume && record.host == *host && record.target == *target)
-    };
+    let before = std::mem::take(&mut next.presentations);
+    let places: BTreeMap<_, usize> = (0..).zip(&before).map(|(at, record)| (key(record), at)).collect();
+    let named: Vec<(&PresentEntry, Name)> =
+        document.present.iter().map(|entry| (entry, target_of(entry.target.as_ref()))).collect();
     // All of them are taken away first, so that two may change places.
-    next.presentations.retain(|record| {
-        !document.present.iter().any(|entry| {
-            let target = target_of(entry.target.as_ref());
-            record.volume == entry.volume && record.host == entry.host && record.target == target
-        })
-    });
+    let those: BTreeSet<_> = named.iter().map(|(entry, target)| (&entry.volume, &entry.host, target)).collect();
+    next.presentations = before.iter().filter(|record| !those.contains(&key(record))).cloned().collect();
+    let mut numbers = Numbers::of(next);
     // Those whose number is given have it, before others take what is free.
-    let (given, free): (Vec<_>, Vec<_>) = document.present.iter().partition(|entry| entry.lun.is_some());
-    for entry in given.into_iter().chain(free) {
-        let target = target_of(entry.target.as_ref());
+    let (given, free): (Vec<_>, Vec<_>) = named.iter().partition(|(entry, _)| entry.lun.is_some());
+    for (entry, target) in given.into_iter().chain(free) {
         let volume_id = *volumes.get(&entry.volume).ok_or_else(|| volumes::unknown(&entry.volume))?;
-        let was = known(&entry.volume, &entry.host, &target).filter(|record| record.volume_id == volume_id);
+        let was = places.get(&(&entry.volume, &entry.host, target)).map(|&at| &before[at]);
         let request = NewPresentation {
             volume: entry.volume.clone(),
             host: entry.host.clone(),
             target: Some(target.clone()),
-            lun: entry.lun.or(was.map(|record| record.lun)),
+            lun: entry.lun.or(was.filter(|record| record.volume_id == volume_id).map(|record| record.lun)),
             read_only: entry.read_only,
             groups: entry.groups.clone(),
         };
-        let record: PresentationRecord = admit_presentation(next, request, volume_id, target)?;
-        next.presentations.push(record);
+        next.presentations.push(numbers.admit(next, request, volume_id, target.clone())?);
     }
     // Those that were there keep their place, so that what is the same looks the same.
-    let place = |record: &PresentationRecord| {
-        let is_it = |other: &PresentationRecord| {
-            (&record.volume, &record.host, &record.target) == (&other.volume, &other.host, &other.target)
-        };
-        before.iter().position(is_it).unwrap_or(usize::MAX)
-    };
-    next.presentations.sort_by_key(place);
+    next.presentations.sort_by_key(|record| places.get(&key(record)).copied().unwrap_or(usize::MAX));
     Ok(())
+}
+
+fn key(record: &PresentationRecord) -> (&VolumeName, &Name, &Name) {
+    (&record.volume, &record.host, &record.target)
 }

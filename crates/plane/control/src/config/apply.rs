@@ -1,23 +1,20 @@
 //! The change to what a document says, whole or not at all; and back to what once was.
 
 use super::access;
-use super::plan::{Makes, Plan, Step, access_steps};
+use super::makes::Makes;
+use super::plan::{Plan, Step};
+use super::steps::access_steps;
 use super::{Document, VolumeEntry};
 use crate::Control;
-use crate::request::{NewDisk, NewPool, NewPortal, PoolSettings, RemovePortal, Resize, VolumeSettings};
+use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, RemovePortal, Resize, VolumeSettings};
 use crate::state::State;
 use model::{
-    DiskName, Iqn, Name, PortalAddress, Refusal, SessionKind, Span, Subject, SubjectKind, Timestamp, VolumeId,
-    VolumeName, code, event,
+    DiskName, Iqn, Name, PortalAddress, Refusal, Span, Subject, SubjectKind, Timestamp, VolumeId, VolumeName, code,
+    event,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-use tokio::time::{Instant, sleep};
-
-/// How often we look whether initiators are back.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// Make the array what a document says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,12 +54,16 @@ pub struct PastConfig {
     pub present: bool,
     /// What would be done to be there again.
     pub steps: Vec<Step>,
+    /// How many sessions would end, or lose something that they see; each once.
+    #[serde(default)]
+    pub sessions: u32,
 }
 
 /// What was made, to be taken back in turn.
 enum Made {
     Disk(DiskName),
     Pool(Name),
+    Spare(DiskName),
     Volume(VolumeName),
     Portal(PortalAddress),
     VolumeSettings(VolumeName, BTreeMap<String, String>),
@@ -87,14 +88,16 @@ impl Control {
             return Ok(Applied { steps });
         }
         let before = self.state();
+        let awaited = self.awaited(&initiators).await?;
         let mut made = Vec::new();
-        let done = self.carry_out(&document, makes, prune, &mut made).await;
-        let done = match done {
-            Ok(()) => self.are_back(&initiators, within).await,
-            refused => refused,
-        };
-        if let Err(refusal) = done {
+        if let Err(refusal) = self.carry_out(&document, makes, prune, &mut made).await {
             return Err(self.take_back(made, &before, refusal).await);
+        }
+        if let Err(refusal) = self.are_back(&awaited, within).await {
+            let refusal = self.take_back(made, &before, refusal).await;
+            let sentence = format!("a configuration was taken back: {}", refusal.message);
+            self.raise(event::CONFIG_TAKEN_BACK, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+            return Err(refusal);
         }
         let sentence = format!("a configuration was applied: {} steps", steps.len());
         self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
@@ -118,6 +121,11 @@ impl Control {
             self.create_pool(NewPool { name: name.clone(), groups, force: false, spares: Vec::new(), spread: false })
                 .await?;
             made.push(Made::Pool(name));
+        }
+        for name in makes.spares {
+            let pool = document.disk[&name].spare.as_ref().and_then(|spare| spare.pool.clone());
+            self.add_spare(&name, NewSpare { pool }).await?;
+            made.push(Made::Spare(name));
         }
         for name in makes.volumes {
             let entry: &VolumeEntry = &document.volume[&name];
@@ -160,33 +168,22 @@ impl Control {
             self.volumes().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
         let turn = self.turn().await;
         let next = access::after(&self.state(), document, &volumes, self.settings(), prune)?;
-        self.commit_access(&turn, |state| *state = next).await
-    }
-
-    /// Every one of them is logged in, at the latest after so long.
-    async fn are_back(&self, initiators: &[Iqn], within: Option<Span>) -> Result<(), Refusal> {
-        let until =
-            Instant::now() + within.map_or(Duration::from_secs(60), |span| Duration::from_millis(span.millis()));
-        loop {
-            let sessions = self.sessions().await?;
-            let is_here = |iqn: &&Iqn| {
-                sessions.iter().any(|session| session.kind == SessionKind::Normal && session.initiator == iqn.as_str())
-            };
-            let Some(missing) = initiators.iter().find(|iqn| !is_here(iqn)) else { return Ok(()) };
-            if Instant::now() >= until {
-                let message = format!("initiator {missing} has not come back");
-                let hint = "everything is as it was before; see blockyard host explain, and its own log";
-                return Err(Refusal::new(code::INITIATOR_AWAY, message, hint));
-            }
-            sleep(LOOK).await;
-        }
+        self.commit_access(&turn, |state| *state = next).await?;
+        self.isns.look_again();
+        Ok(())
     }
 
     /// Who sees what is as `before`, and what was made is gone; the refusal, with what could not be taken back.
     async fn take_back(&self, made: Vec<Made>, before: &State, refusal: Refusal) -> Refusal {
         let mut left = Vec::new();
         let turn = self.turn().await;
-        if let Err(failed) = self.commit_access(&turn, |state| state.take_access_of(before)).await {
+        if let Err(failed) = self
+            .commit_access(&turn, |state| {
+                state.take_access_of(before);
+                state.isns = before.isns;
+            })
+            .await
+        {
             left.push(format!("who sees what: {failed}"));
         }
         drop(turn);
@@ -194,6 +191,7 @@ impl Control {
             let (what, undone) = match made {
                 Made::Disk(name) => (format!("disk {name}"), self.remove_disk(&name).await),
                 Made::Pool(name) => (format!("pool {name}"), self.destroy_pool(&name).await),
+                Made::Spare(name) => (format!("spare {name}"), self.remove_spare(&name).await),
                 Made::Volume(name) => (format!("volume {name}"), self.delete_volume(&name).await),
                 Made::Portal(at) => {
                     (format!("portal {}", at.0), self.remove_portal(at, RemovePortal { force: true }).await)
@@ -223,8 +221,10 @@ impl Control {
         let (state, sessions) = (self.state(), self.sessions().await?);
         let kept = self.store.configs()?;
         let past = |(version, time, then): (u64, Timestamp, State)| {
-            let steps = access_steps(&state, &state.with_access_of(&then), &sessions);
-            PastConfig { version, time, present: state.access_part() == then.access_part(), steps }
+            let told = access_steps(&state, &state.with_access_of(&then), &sessions);
+            let present = state.access_part() == then.access_part();
+            let sessions = u32::try_from(told.sessions.len()).unwrap_or(u32::MAX);
+            PastConfig { version, time, present, steps: told.steps, sessions }
         };
         Ok(kept.into_iter().rev().map(past).collect())
     }
@@ -246,7 +246,7 @@ impl Control {
         let state = self.state();
         let mut next = state.with_access_of(&then);
         next.presentations.retain(|record| volumes.contains(&record.volume_id));
-        let steps = access_steps(&state, &next, &sessions);
+        let steps = access_steps(&state, &next, &sessions).steps;
         self.commit_access(&turn, |state| *state = next).await?;
         drop(turn);
         let sentence = format!("configuration {version} was restored: {} steps", steps.len());

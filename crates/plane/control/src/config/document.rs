@@ -1,7 +1,10 @@
 //! What stands in a document.
 
 use crate::request::{NewBackend, NewGroup, NewVolume, SecretText};
-use model::{Balance, Demand, DiskName, Iqn, Name, Network, PortalAddress, Provision, Size, VolumeName};
+use model::{
+    Balance, ChapAlgorithm, Demand, DiskName, GroupAccess, Iqn, IsnsServer, Name, Network, PortalAddress, Provision,
+    Size, VolumeName,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,22 +45,79 @@ pub struct Document {
     /// How sessions are shared out over data portals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<Balance>,
+    /// The server that targets are registered with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isns: Option<IsnsServer>,
+    /// What holds for the logins of all hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<AuthEntry>,
+    /// How portal groups serve, where that was set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub portal_group: Vec<PortalGroupEntry>,
 }
 
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskEntry {
-    /// A block device or a regular file, as an absolute path. Of a disk that is known already it is a remark: a disk is what its
-    /// label says.
+    /// A block device or a regular file, as an absolute path. A disk that is known already must be there.
     pub path: String,
+    /// What it is a spare for; what it is stays when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<SpareEntry>,
+}
+
+/// What a disk is a spare for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpareEntry {
+    /// The pool; any when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Name>,
+}
+
+/// What holds for the logins of all hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuthEntry {
+    /// The weakest hash function of CHAP that is spoken.
+    pub weakest: ChapAlgorithm,
+    /// What discovery sessions prove; what their host proves otherwise when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discovery: Option<DiscoveryEntry>,
+}
+
+/// What discovery sessions prove; nothing when it is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiscoveryEntry {
+    /// What the initiator proves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chap: Option<ChapEntry>,
+    /// What we prove to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mutual_chap: Option<ChapEntry>,
+}
+
+/// How volumes are served through the portals of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortalGroupEntry {
+    /// The group's tag.
+    pub tag: u16,
+    /// How well.
+    #[serde(default)]
+    pub access: GroupAccess,
+    /// True when hosts should choose it before others with the same access.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preferred: bool,
 }
 
 /// A pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolEntry {
-    /// Its disk groups. Of a pool that is there already they are a remark.
+    /// Its disk groups. Those of a pool that is there already must be so; a spare stands for the disk whose place it has.
     pub groups: Vec<NewGroup>,
     /// Its settings, as `pool set` takes them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

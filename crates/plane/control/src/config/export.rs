@@ -2,15 +2,15 @@
 
 use super::document::FORM;
 use super::{
-    ChapEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry, PresentEntry, TargetEntry,
-    VolumeEntry,
+    AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry,
+    PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 use crate::Control;
 use crate::request::{NewBackend, NewGroup};
-use crate::state::{ChapRecord, HostRecord, PresentationRecord, State};
+use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord, SpareRecord, State};
 use model::{
-    Backend, GroupReport, PoolPolicy, PoolReport, PortalAddress, PortalPolicy, Provision, Refusal, VolumePolicy,
-    VolumeReport,
+    Backend, GroupReport, PoolPolicy, PoolReport, PortalAddress, PortalGroupPolicy, PortalPolicy, Provision, Refusal,
+    VolumePolicy, VolumeReport,
 };
 use std::collections::BTreeMap;
 
@@ -32,7 +32,15 @@ impl Control {
 
 /// What the state itself knows: everything but pools, volumes, and portals for which nothing is set.
 pub(super) fn of_state(state: &State) -> Document {
-    let disk = state.disks.iter().map(|(name, disk)| (name.clone(), DiskEntry { path: disk.path.clone() }));
+    let spare = |record: &SpareRecord| SpareEntry { pool: record.pool.clone() };
+    let disk = state.disks.iter().map(|(name, disk)| {
+        (name.clone(), DiskEntry { path: disk.path.clone(), spare: disk.spare.as_ref().map(spare) })
+    });
+    let portal_group = |(&tag, policy): (&u16, &PortalGroupPolicy)| PortalGroupEntry {
+        tag,
+        access: policy.access,
+        preferred: policy.preferred,
+    };
     let group = |hosts: &std::collections::BTreeSet<_>| GroupEntry { hosts: hosts.iter().cloned().collect() };
     Document {
         schema: FORM,
@@ -43,18 +51,29 @@ pub(super) fn of_state(state: &State) -> Document {
         present: state.presentations.iter().map(present_entry).collect(),
         portal: state.portals.iter().map(|(at, record)| (PortalAddress(*at), portal_entry(record.policy))).collect(),
         balance: Some(state.balance),
+        isns: state.isns,
+        auth: Some(auth_entry(&state.auth)),
+        portal_group: state.portal_groups.iter().map(portal_group).collect(),
         ..Document::default()
     }
 }
 
-fn host_entry(host: &HostRecord) -> HostEntry {
-    let chap = |record: &Option<ChapRecord>| {
-        record.as_ref().map(|record| ChapEntry {
-            user: Some(record.user.clone()),
-            demand: record.demand,
-            ..ChapEntry::default()
-        })
+fn auth_entry(auth: &AuthRecord) -> AuthEntry {
+    let discovery =
+        |proof: &ProofRecord| DiscoveryEntry { chap: chap(&proof.chap), mutual_chap: chap(&proof.mutual_chap) };
+    AuthEntry { weakest: auth.weakest, discovery: auth.discovery.as_ref().map(discovery) }
+}
+
+fn chap(record: &Option<ChapRecord>) -> Option<ChapEntry> {
+    let entry = |record: &ChapRecord| ChapEntry {
+        user: Some(record.user.clone()),
+        demand: record.demand,
+        ..ChapEntry::default()
     };
+    record.as_ref().map(entry)
+}
+
+fn host_entry(host: &HostRecord) -> HostEntry {
     HostEntry {
         any: host.any,
         initiators: host.initiators.clone(),

@@ -1,0 +1,98 @@
+//! Whether those who were asked for are back after a change, with all that they saw before.
+
+use crate::Control;
+use crate::state::State;
+use model::{Iqn, Refusal, SessionKind, SessionReport, Span, VolumeId, VolumeName, code};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How often we look whether initiators are back.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long they may take where nobody said so.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// An initiator that must be logged in, and the volumes that it must see.
+pub(super) struct Awaited {
+    initiator: Iqn,
+    saw: BTreeMap<VolumeId, VolumeName>,
+}
+
+impl Control {
+    /// What these initiators see now.
+    pub(super) async fn awaited(&self, initiators: &[Iqn]) -> Result<Vec<Awaited>, Refusal> {
+        if initiators.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (state, sessions) = (self.state(), self.sessions().await?);
+        let seen =
+            |initiator: &Iqn| Awaited { initiator: initiator.clone(), saw: seen_by(initiator, &state, &sessions) };
+        Ok(initiators.iter().map(seen).collect())
+    }
+
+    /// Every one of them is logged in and sees at least what it saw, at the latest after so long.
+    ///
+    /// *Errors*: one is not; at once where it was shut out of a volume, which no login mends.
+    pub(super) async fn are_back(&self, awaited: &[Awaited], within: Option<Span>) -> Result<(), Refusal> {
+        let until = Instant::now() + within.map_or(WITHIN, |span| Duration::from_millis(span.millis()));
+        loop {
+            let (state, sessions) = (self.state(), self.sessions().await?);
+            let lacks = awaited.iter().find_map(|one| Some((one, one.lacks(&state, &sessions)?)));
+            let Some((one, lack)) = lacks else { return Ok(()) };
+            if lack.for_good || Instant::now() >= until {
+                let message = format!("initiator {} {}", one.initiator, lack.what);
+                let hint = "everything is as it was before; see blockyard host explain, and its own log";
+                return Err(Refusal::new(code::INITIATOR_AWAY, message, hint));
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+struct Lack {
+    what: String,
+    /// True when waiting does not help.
+    for_good: bool,
+}
+
+impl Awaited {
+    fn lacks(&self, state: &State, sessions: &[SessionReport]) -> Option<Lack> {
+        let presented: BTreeSet<VolumeId> = state
+            .hosts
+            .iter()
+            .find(|(_, host)| host.initiators.contains(&self.initiator))
+            .or_else(|| state.hosts.iter().find(|(_, host)| host.any))
+            .map(|(name, _)| state.seen_by(name).map(|record| record.volume_id).collect())
+            .unwrap_or_default();
+        let lost = self.saw.iter().find(|(id, _)| !presented.contains(id));
+        if let Some((_, volume)) = lost {
+            return Some(Lack { what: format!("would not see volume {volume} any more"), for_good: true });
+        }
+        if !of(&self.initiator, sessions).any(|_| true) {
+            return Some(Lack { what: "has not come back".to_owned(), for_good: false });
+        }
+        let sees = seen_by(&self.initiator, state, sessions);
+        let unseen = self.saw.iter().find(|(id, _)| !sees.contains_key(id));
+        unseen.map(|(_, volume)| Lack { what: format!("does not see volume {volume} yet"), for_good: false })
+    }
+}
+
+fn of<'a>(initiator: &'a Iqn, sessions: &'a [SessionReport]) -> impl Iterator<Item = &'a SessionReport> {
+    let is_it =
+        |session: &&SessionReport| session.kind == SessionKind::Normal && session.initiator == initiator.as_str();
+    sessions.iter().filter(is_it)
+}
+
+/// The volumes that the initiator sees in all of its sessions together.
+fn seen_by(initiator: &Iqn, state: &State, sessions: &[SessionReport]) -> BTreeMap<VolumeId, VolumeName> {
+    let mut seen = BTreeMap::new();
+    for session in of(initiator, sessions) {
+        let Some(host) = &session.host else { continue };
+        let shown = state.seen_by(host).filter(|record| {
+            let target = state.targets.get(&record.target).map(|target| target.iqn.as_str());
+            session.target.as_deref() == target && session.luns.contains(&record.lun)
+        });
+        seen.extend(shown.map(|record| (record.volume_id, record.volume.clone())));
+    }
+    seen
+}

@@ -1,0 +1,297 @@
+//! What a document wants of disks, pools, volumes and portals: made where it is missing, and refused where it is there and
+//! otherwise than it can be made.
+
+use super::Document;
+use super::document::{DiskEntry, PoolEntry, VolumeEntry};
+use super::plan::{Step, StepKind, changes};
+use crate::Control;
+use crate::request::{NewBackend, NewGroup};
+use crate::state::State;
+use model::{
+    Backend, DiskName, GroupReport, Name, PoolReport, PortalAddress, Provision, Refusal, Size, VolumeName,
+    VolumeReport, code,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is made, set and grown apart from the state.
+#[derive(Debug, Default)]
+pub(super) struct Makes {
+    pub disks: Vec<DiskName>,
+    pub spares: Vec<DiskName>,
+    pub pools: Vec<Name>,
+    pub volumes: Vec<VolumeName>,
+    pub portals: Vec<PortalAddress>,
+    pub grown: Vec<(VolumeName, Size)>,
+    pub volume_settings: Vec<(VolumeName, BTreeMap<String, String>)>,
+    pub pool_settings: Vec<(Name, BTreeMap<String, String>)>,
+}
+
+/// What there is, by name.
+pub(super) struct Known<'a> {
+    state: &'a State,
+    pools: BTreeMap<&'a Name, &'a PoolReport>,
+    volumes: BTreeMap<&'a VolumeName, &'a VolumeReport>,
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn of(state: &'a State, pools: &'a [PoolReport], volumes: &'a [VolumeReport]) -> Self {
+        let pools = pools.iter().map(|pool| (&pool.name, pool)).collect();
+        Self { state, pools, volumes: volumes.iter().map(|volume| (&volume.name, volume)).collect() }
+    }
+}
+
+/// What is to be done, as it is found.
+#[derive(Default)]
+struct Draft {
+    makes: Makes,
+    steps: Vec<Step>,
+    /// What volumes want to keep for themselves, by pool that is there.
+    wanted: BTreeMap<Name, Vec<(VolumeName, u64)>>,
+}
+
+impl Control {
+    pub(super) fn makes(&self, document: &Document, known: &Known<'_>) -> Result<(Makes, Vec<Step>), Refusal> {
+        let mut draft = Draft::default();
+        document.disk.iter().try_for_each(|(name, entry)| draft.disk(name, entry, known))?;
+        document.pool.iter().try_for_each(|(name, entry)| draft.pool(name, entry, known))?;
+        document.volume.iter().try_for_each(|(name, entry)| draft.volume(name, entry, known))?;
+        draft.admit_room(known)?;
+        let open: BTreeSet<_> = self.portals().iter().map(|portal| portal.address).collect();
+        for &PortalAddress(address) in document.portal.keys().filter(|at| !open.contains(&at.0)) {
+            draft.step(StepKind::Make, format!("portal {address}"), String::new());
+            draft.makes.portals.push(PortalAddress(address));
+        }
+        Ok((draft.makes, draft.steps))
+    }
+}
+
+impl Draft {
+    fn step(&mut self, kind: StepKind, subject: String, change: String) {
+        self.steps.push(Step { kind, subject, change, sessions: 0, effect: None });
+    }
+
+    fn disk(&mut self, name: &DiskName, entry: &DiskEntry, known: &Known<'_>) -> Result<(), Refusal> {
+        let record = known.state.disks.get(name);
+        match record {
+            None => {
+                self.step(StepKind::Make, format!("disk {name}"), entry.path.clone());
+                self.makes.disks.push(name.clone());
+            }
+            Some(record) if !is_same_place(&record.path, &entry.path) => {
+                let message = format!("disk {name} is at {}, and the document says {}", record.path, entry.path);
+                return Err(otherwise(message, "write where it is, or call the other disk otherwise"));
+            }
+            Some(_) => {}
+        }
+        let Some(wanted) = &entry.spare else { return Ok(()) };
+        let is = record.and_then(|record| record.spare.as_ref());
+        let has_taken = || known.state.pools.values().any(|pool| pool.taken.iter().any(|taken| taken.spare == *name));
+        match is {
+            Some(spare) if spare.pool == wanted.pool => {}
+            None if !has_taken() => {
+                let of = wanted.pool.as_ref().map_or_else(|| "any pool".to_owned(), |pool| format!("pool {pool}"));
+                self.step(StepKind::Change, format!("disk {name}"), format!("a spare for {of}"));
+                self.makes.spares.push(name.clone());
+            }
+            None => {}
+            Some(spare) => {
+                let of = spare.pool.as_ref().map_or_else(|| "any pool".to_owned(), |pool| format!("pool {pool}"));
+                let message = format!("disk {name} is a spare for {of}, and the document says otherwise");
+                return Err(otherwise(message, format!("end that first with blockyard disk spare remove {name}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn pool(&mut self, name: &Name, entry: &PoolEntry, known: &Known<'_>) -> Result<(), Refusal> {
+        match known.pools.get(name) {
+            None => {
+                let of = entry.groups.iter().map(said_of_group).collect::<Vec<_>>().join(", ");
+                self.step(StepKind::Make, format!("pool {name}"), of);
+                self.makes.pools.push(name.clone());
+            }
+            Some(pool) => admit_pool(pool, entry, known.state)?,
+        }
+        let policy = known.state.pools.get(name).map(|record| record.policy.clone()).unwrap_or_default();
+        let mut wanted = policy.clone();
+        entry.settings.iter().try_for_each(|(key, value)| wanted.set(key, value))?;
+        if let Some(change) = changes(&policy.settings(), &wanted.settings()) {
+            self.step(StepKind::Change, format!("pool {name}"), change);
+            self.makes.pool_settings.push((name.clone(), entry.settings.clone()));
+        }
+        Ok(())
+    }
+
+    fn volume(&mut self, name: &VolumeName, entry: &VolumeEntry, known: &Known<'_>) -> Result<(), Refusal> {
+        let volume = known.volumes.get(name).copied();
+        let is_thin = entry.provision == Some(Provision::Thin);
+        let kept = match volume {
+            None => {
+                let size = entry.size.map(|size| size.to_string()).unwrap_or_default();
+                self.step(StepKind::Make, format!("volume {name}"), size);
+                self.makes.volumes.push(name.clone());
+                entry.size.filter(|_| !is_thin).map(Size::bytes)
+            }
+            Some(volume) => {
+                admit_volume(volume, entry)?;
+                let larger = entry.size.filter(|&size| size > volume.size);
+                if let Some(size) = larger {
+                    self.step(StepKind::Change, format!("volume {name}"), format!("{} → {size}", volume.size));
+                    self.makes.grown.push((name.clone(), size));
+                }
+                larger.filter(|_| !is_thin).map(|size| size.bytes() - volume.size.bytes())
+            }
+        };
+        if let (Some(pool), Some(bytes)) = (name.pool(), kept) {
+            self.wanted.entry(pool.clone()).or_default().push((name.clone(), bytes));
+        }
+        let policy = volume.and_then(|volume| volume.policy).unwrap_or_default();
+        let mut wanted = policy;
+        entry.settings.iter().try_for_each(|(key, value)| wanted.set(key, value))?;
+        if let Some(change) = changes(&policy.settings(), &wanted.settings()) {
+            self.step(StepKind::Change, format!("volume {name}"), change);
+            self.makes.volume_settings.push((name.clone(), entry.settings.clone()));
+        }
+        Ok(())
+    }
+
+    /// Admits what the volumes keep for themselves together, in pools that are there: of one that is made nobody knows yet how
+    /// large it will be.
+    fn admit_room(&self, known: &Known<'_>) -> Result<(), Refusal> {
+        for (name, wanted) in &self.wanted {
+            let Some(pool) = known.pools.get(name) else { continue };
+            let free = pool.size.bytes().saturating_sub(pool.used.bytes());
+            let needed = wanted.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+            if needed > free {
+                let of: Vec<String> = wanted.iter().map(|(volume, _)| volume.to_string()).collect();
+                let message = format!(
+                    "pool {name} has {} free, but {} are needed for {}",
+                    Size::new(free),
+                    Size::new(needed),
+                    of.join(", ")
+                );
+                return Err(Refusal::new(
+                    code::POOL_FULL,
+                    message,
+                    "make them smaller or thin, or give the pool more disks",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn otherwise(message: String, hint: impl Into<String>) -> Refusal {
+    Refusal::new(code::REQUEST_INVALID, message, hint.into())
+}
+
+/// True for two names of one file or device.
+fn is_same_place(one: &str, other: &str) -> bool {
+    let real = |path: &str| std::fs::canonicalize(path).ok();
+    one == other || real(one).is_some_and(|place| real(other) == Some(place))
+}
+
+fn said_of_group(group: &NewGroup) -> String {
+    format!("{} of {} disks", group.level, group.disks.len())
+}
+
+/// Admits an entry of a pool that is there: what its groups are made of does not change here.
+fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(), Refusal> {
+    let name = &pool.name;
+    // A spare stands for the disk whose place it has.
+    let stands_for: BTreeMap<&DiskName, &str> = state
+        .pools
+        .get(name)
+        .into_iter()
+        .flat_map(|record| record.taken.iter().map(|taken| (&taken.spare, taken.of.as_str())))
+        .collect();
+    let fits = |(group, wanted): (&GroupReport, &NewGroup)| {
+        let is_member = |disk: &DiskName| {
+            let named = |own: &DiskName| own == disk || stands_for.get(own).is_some_and(|of| *of == disk.as_str());
+            group.members.iter().any(|member| member.disk.as_ref().is_some_and(named))
+        };
+        let strange = wanted.disks.iter().filter(|disk| !is_member(disk)).count();
+        // Those that are lost have no name, and may be called as they were.
+        let lost = group.members.iter().filter(|member| member.disk.is_none()).count();
+        let chunk = wanted.chunk.is_none_or(|chunk| chunk == group.chunk);
+        let members = strange <= lost && wanted.disks.len() + lost >= group.members.len();
+        group.level == wanted.level
+            && chunk
+            && members
+            && wanted.no_integrity != group.integrity
+            && wanted.disks.len() <= group.members.len()
+    };
+    if pool.groups.len() == entry.groups.len() && pool.groups.iter().zip(&entry.groups).all(fits) {
+        return Ok(());
+    }
+    let said = |group: &GroupReport| {
+        let disks = group.members.iter().map(|member| member.disk.as_ref().map_or("a lost disk", DiskName::as_str));
+        let plain = if group.integrity { "" } else { " without integrity" };
+        format!("{} of {}, chunks of {}{plain}", group.level, disks.collect::<Vec<_>>().join(" "), group.chunk.iec())
+    };
+    let is: Vec<String> = pool.groups.iter().map(said).collect();
+    let message = format!("pool {name} is {}, and the document says otherwise", is.join(", and "));
+    Err(otherwise(message, "write what it is; blockyard pool add-group and disk replace change it"))
+}
+
+/// Admits an entry of a volume that is there: how it was made does not change.
+fn admit_volume(volume: &VolumeReport, entry: &VolumeEntry) -> Result<(), Refusal> {
+    let name = &volume.name;
+    if entry.size.is_some_and(|size| size < volume.size) {
+        let message =
+            format!("volume {name} is {} and the document says {}", volume.size, entry.size.unwrap_or_default());
+        return Err(otherwise(message, "volumes do not become smaller: write its size, or more"));
+    }
+    let mut differs: Vec<String> = Vec::new();
+    let mut differ = |what: &str, is: String, wanted: String| {
+        if is != wanted {
+            differs.push(format!("{what} is {is}, and the document says {wanted}"));
+        }
+    };
+    let size = |size: Option<Size>| size.map_or_else(|| "what the pool chose".to_owned(), Size::iec);
+    differ("its block size", volume.block_bytes.to_string(), entry.block_bytes.unwrap_or(512).to_string());
+    match &volume.backend {
+        Backend::Pool { stripe_unit, provision, granule, zero_detection, encrypted } => {
+            let usual = if entry.stripe_unit.is_some() { Provision::Segments } else { Provision::Thick };
+            let wanted = entry.provision.unwrap_or(usual);
+            differ("its provisioning", provision.as_str().to_owned(), wanted.as_str().to_owned());
+            differ("its zero detection", on(*zero_detection), on(entry.zero_detection));
+            differ("its encryption", on(*encrypted), on(entry.encrypted));
+            entry.granule.iter().for_each(|&wanted| differ("its granule", granule_of(*granule), wanted.iec()));
+            entry.stripe_unit.iter().for_each(|&wanted| differ("its stripe unit", size(*stripe_unit), wanted.iec()));
+            differ("its backend", "its pool".to_owned(), entry.backend.as_ref().map_or("its pool".to_owned(), backend));
+        }
+        own => {
+            let is = backend_of(own);
+            differ("its backend", is.clone(), entry.backend.as_ref().map_or(is, backend));
+        }
+    }
+    if differs.is_empty() {
+        return Ok(());
+    }
+    let message = format!("volume {name} was made otherwise: {}", differs.join("; "));
+    Err(otherwise(message, "write what it is, or call the new one otherwise and copy"))
+}
+
+fn granule_of(granule: Option<Size>) -> String {
+    granule.unwrap_or(Size::new(64 << 10)).iec()
+}
+
+fn on(is: bool) -> String {
+    if is { "on" } else { "off" }.to_owned()
+}
+
+fn backend(wanted: &NewBackend) -> String {
+    match wanted {
+        NewBackend::File { path } => format!("file {path}"),
+        NewBackend::Ram {} => "ram".to_owned(),
+        NewBackend::Null {} => "null".to_owned(),
+    }
+}
+
+fn backend_of(is: &Backend) -> String {
+    match is {
+        Backend::File { path } => format!("file {path}"),
+        other => other.as_str().to_owned(),
+    }
+}

@@ -1,0 +1,277 @@
+//! Who sees what, step by step from one state to another, and what each step does to those who are logged in.
+
+use super::plan::{Step, StepKind, changes};
+use crate::state::{HostRecord, PresentationRecord, State, TargetRecord};
+use model::{IsnsServer, Name, PortalGroupPolicy, SessionReport, VolumeName, is_shown_in};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// The steps, and the sessions that they touch: each once, however much it loses.
+pub(super) struct Steps {
+    pub steps: Vec<Step>,
+    pub sessions: BTreeSet<u32>,
+}
+
+/// What a step does to sessions.
+#[derive(Default)]
+struct Hit {
+    sessions: BTreeSet<u32>,
+    /// What becomes of them.
+    effect: &'static str,
+}
+
+const ENDS: &str = "ends for good";
+const LOSES: &str = "loses it";
+const OTHERWISE: &str = "sees it otherwise";
+const OTHER_HOST: &str = "sees what another host sees";
+const MOVES: &str = "asked to move: about half a second";
+const MAY_MOVE: &str = "may be asked to move: about half a second";
+
+/// The difference of two states in who sees what.
+pub(super) fn access_steps(before: &State, after: &State, sessions: &[SessionReport]) -> Steps {
+    let view = View::of(before, after, sessions);
+    let told = |was: Option<String>, is: Option<String>| was.into_iter().chain(is).collect::<Vec<_>>().join(" → ");
+    let mut all = compared(&before.targets, &after.targets, |name, was, is| {
+        let iqn = |record: &TargetRecord| record.iqn.to_string();
+        (
+            format!("target {name}"),
+            told(was.map(iqn), is.map(iqn)),
+            was.map(|was| view.through(was)).unwrap_or_default(),
+        )
+    });
+    all.extend(compared(&before.hosts, &after.hosts, |name, was, is| {
+        let change = match (was, is) {
+            (Some(was), Some(is)) => host_change(was, is),
+            (None, Some(is)) => initiators(is),
+            _ => String::new(),
+        };
+        (format!("host {name}"), change, view.of_host(name))
+    }));
+    all.extend(compared(&before.groups, &after.groups, |name, was, is| {
+        let change = if is.is_some() { told(was.map(names), is.map(names)) } else { String::new() };
+        (format!("group {name}"), change, view.of_group(name, was, is))
+    }));
+    let (was, is) = (by_place(before), by_place(after));
+    all.extend(compared(&was, &is, |&(volume, host, _), was, is| {
+        let seen_as = |record: &&PresentationRecord| seen_as(record);
+        let hit = was.map(|was| view.who_see(was, is.is_some())).unwrap_or_default();
+        (format!("presentation of volume {volume} to {host}"), told(was.map(seen_as), is.map(seen_as)), hit)
+    }));
+    all.extend(portal_steps(&view));
+    let touched = all.iter().flat_map(|(_, hit)| hit.sessions.iter().copied()).collect();
+    Steps { steps: all.into_iter().map(|(step, _)| step).collect(), sessions: touched }
+}
+
+/// Both states, and the sessions by what they are looked for.
+struct View<'a> {
+    before: &'a State,
+    after: &'a State,
+    sessions: &'a [SessionReport],
+    by_host: BTreeMap<&'a str, Vec<&'a SessionReport>>,
+    by_target: BTreeMap<&'a str, Vec<&'a SessionReport>>,
+    /// Of sessions that are another host's afterwards, or nobody's: whose.
+    moved: BTreeMap<u32, Option<&'a Name>>,
+}
+
+impl<'a> View<'a> {
+    fn of(before: &'a State, after: &'a State, sessions: &'a [SessionReport]) -> Self {
+        let mut view = Self {
+            before,
+            after,
+            sessions,
+            by_host: BTreeMap::new(),
+            by_target: BTreeMap::new(),
+            moved: BTreeMap::new(),
+        };
+        let owners = Owners::of(after);
+        for session in sessions {
+            let was = session.host.as_ref();
+            was.iter().for_each(|host| view.by_host.entry(host.as_str()).or_default().push(session));
+            session.target.iter().for_each(|iqn| view.by_target.entry(iqn).or_default().push(session));
+            let is = owners.host_of(session);
+            if is != was {
+                view.moved.insert(session.id, is);
+            }
+        }
+        view
+    }
+
+    fn through(&self, target: &TargetRecord) -> Hit {
+        let sessions = self.by_target.get(target.iqn.as_str()).into_iter().flatten();
+        Hit { sessions: sessions.map(|session| session.id).collect(), effect: ENDS }
+    }
+
+    /// Those who are this host's no more, or become it.
+    fn of_host(&self, name: &Name) -> Hit {
+        let own = self.by_host.get(name.as_str()).into_iter().flatten().map(|session| session.id);
+        let left: BTreeSet<u32> = own.filter(|id| self.moved.contains_key(id)).collect();
+        let ends = left.iter().any(|id| self.moved[id].is_none());
+        let came = self.moved.iter().filter(|(_, is)| **is == Some(name)).map(|(id, _)| *id);
+        Hit { effect: if ends { ENDS } else { OTHER_HOST }, sessions: left.into_iter().chain(came).collect() }
+    }
+
+    /// Those who leave a group to which something is presented.
+    fn of_group(&self, name: &Name, was: Option<&BTreeSet<Name>>, is: Option<&BTreeSet<Name>>) -> Hit {
+        let shows: Vec<&PresentationRecord> =
+            self.before.presentations.iter().filter(|record| record.host == *name).collect();
+        let left = was.into_iter().flatten().filter(|host| is.is_none_or(|is| !is.contains(*host)));
+        let sees = |session: &SessionReport| shows.iter().any(|record| self.sees(session, record));
+        let sessions = left.flat_map(|host| self.by_host.get(host.as_str()).into_iter().flatten());
+        Hit { sessions: sessions.filter(|session| sees(session)).map(|session| session.id).collect(), effect: LOSES }
+    }
+
+    fn who_see(&self, record: &PresentationRecord, still: bool) -> Hit {
+        let hosts: BTreeSet<&str> =
+            self.before.hosts_of(&record.host).chain([&record.host]).map(Name::as_str).collect();
+        let sessions = hosts.into_iter().flat_map(|host| self.by_host.get(host).into_iter().flatten());
+        let sessions = sessions.filter(|session| self.sees(session, record)).map(|session| session.id);
+        Hit { sessions: sessions.collect(), effect: if still { OTHERWISE } else { LOSES } }
+    }
+
+    /// True when the session, whose host it is, came in where it is shown.
+    fn sees(&self, session: &SessionReport, record: &PresentationRecord) -> bool {
+        let target = self.before.targets.get(&record.target).map(|target| target.iqn.as_str());
+        let tag = self.before.portal_policy(session.portal).tag;
+        session.target.as_deref() == target && is_shown_in(&record.groups, tag)
+    }
+}
+
+/// Whose a login is, as the data path decides it.
+struct Owners<'a> {
+    named: BTreeMap<&'a str, (&'a Name, &'a HostRecord)>,
+    any: Option<(&'a Name, &'a HostRecord)>,
+    stranger: Option<&'a Name>,
+}
+
+impl<'a> Owners<'a> {
+    fn of(state: &'a State) -> Self {
+        let hosts = || state.hosts.iter();
+        let named =
+            hosts().flat_map(|(name, host)| host.initiators.iter().map(move |iqn| (iqn.as_str(), (name, host))));
+        let any = hosts().find(|(_, host)| host.any);
+        let open = state.presentations.iter().map(|record| &record.host).find(|who| state.is_everyone(who));
+        Self { named: named.collect(), any, stranger: open.filter(|_| any.is_none()) }
+    }
+
+    fn host_of(&self, session: &SessionReport) -> Option<&'a Name> {
+        let from = session.address.ip().to_canonical();
+        match self.named.get(session.initiator.as_str()).copied().or(self.any) {
+            Some((name, host)) => host.admits_from(from).then_some(name),
+            None => self.stranger,
+        }
+    }
+}
+
+/// What is made, changed and removed from one map to the other; `say` gives subject, change and who is touched.
+fn compared<K: Ord, V: PartialEq>(
+    before: &BTreeMap<K, V>,
+    after: &BTreeMap<K, V>,
+    say: impl Fn(&K, Option<&V>, Option<&V>) -> (String, String, Hit),
+) -> Vec<(Step, Hit)> {
+    let keys: BTreeSet<&K> = before.keys().chain(after.keys()).collect();
+    let step = |key: &K| {
+        let (was, is) = (before.get(key), after.get(key));
+        let kind = match (was, is) {
+            (None, _) => StepKind::Make,
+            (_, None) => StepKind::Remove,
+            _ if was == is => return None,
+            _ => StepKind::Change,
+        };
+        let (subject, change, hit) = say(key, was, is);
+        Some(stepped(kind, subject, change, hit))
+    };
+    keys.into_iter().filter_map(step).collect()
+}
+
+fn stepped(kind: StepKind, subject: String, change: String, hit: Hit) -> (Step, Hit) {
+    let sessions = u32::try_from(hit.sessions.len()).unwrap_or(u32::MAX);
+    let effect = (sessions > 0).then(|| hit.effect.to_owned());
+    (Step { kind, subject, change, sessions, effect }, hit)
+}
+
+fn portal_steps(view: &View<'_>) -> Vec<(Step, Hit)> {
+    let (before, after) = (view.before, view.after);
+    let addresses: BTreeSet<_> = before.portals.keys().chain(after.portals.keys()).copied().collect();
+    let step = |address| {
+        let (was, is) = (before.portal_policy(address), after.portal_policy(address));
+        let drained = |is: bool| if is { "drained" } else { "open" };
+        let drains = (was.drained != is.drained).then(|| format!("{} → {}", drained(was.drained), drained(is.drained)));
+        let change: Vec<String> = changes(&was.settings(), &is.settings()).into_iter().chain(drains).collect();
+        let change = (!change.is_empty()).then(|| change.join(", "))?;
+        let sessions = view.sessions.iter().filter(|session| session.portal == address).map(|session| session.id);
+        let hit =
+            Hit { sessions: sessions.collect(), effect: if is.drained && !was.drained { MOVES } else { MAY_MOVE } };
+        Some(stepped(StepKind::Change, format!("portal {address}"), change, hit))
+    };
+    let mut steps: Vec<(Step, Hit)> = addresses.into_iter().filter_map(step).collect();
+    if before.balance != after.balance {
+        let change = format!("{} → {}", before.balance.as_str(), after.balance.as_str());
+        steps.push(stepped(StepKind::Change, "balance of sessions".to_owned(), change, Hit::default()));
+    }
+    steps.extend(common_steps(before, after));
+    steps
+}
+
+/// What holds for all: how portal groups serve, what logins prove at least, the server that targets are registered with.
+fn common_steps(before: &State, after: &State) -> Vec<(Step, Hit)> {
+    let tags: BTreeSet<u16> = before.portal_groups.keys().chain(after.portal_groups.keys()).copied().collect();
+    let policy = |state: &State, tag| state.portal_groups.get(&tag).copied().unwrap_or_default();
+    let group = |tag| (format!("portal group {tag}"), served(policy(before, tag)), served(policy(after, tag)));
+    let server = |isns: Option<IsnsServer>| isns.map_or_else(|| "none".to_owned(), |server| server.to_string());
+    let (was, is) = (&before.auth, &after.auth);
+    let mut differs: Vec<(String, String, String)> = tags.into_iter().map(group).collect();
+    differs.push(("weakest CHAP".to_owned(), was.weakest.as_str().to_owned(), is.weakest.as_str().to_owned()));
+    differs.push(("iSNS server".to_owned(), server(before.isns), server(after.isns)));
+    differs.retain(|(_, was, is)| was != is);
+    let mut changes: Vec<(String, String)> =
+        differs.into_iter().map(|(subject, was, is)| (subject, format!("{was} → {is}"))).collect();
+    if was.discovery != is.discovery {
+        changes.push(("discovery".to_owned(), "what is proven at its logins".to_owned()));
+    }
+    let step = |(subject, change)| stepped(StepKind::Change, subject, change, Hit::default());
+    changes.into_iter().map(step).collect()
+}
+
+fn served(policy: PortalGroupPolicy) -> String {
+    format!("{}{}", policy.access.as_str(), if policy.preferred { ", preferred" } else { "" })
+}
+
+fn names(hosts: &BTreeSet<Name>) -> String {
+    hosts.iter().map(|host| host.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn by_place(state: &State) -> BTreeMap<(&VolumeName, &Name, &Name), &PresentationRecord> {
+    state.presentations.iter().map(|record| ((&record.volume, &record.host, &record.target), record)).collect()
+}
+
+fn seen_as(record: &PresentationRecord) -> String {
+    let mode = if record.read_only { ", read-only" } else { "" };
+    format!("LUN {} of target {}{mode}", record.lun, record.target)
+}
+
+fn initiators(host: &HostRecord) -> String {
+    if host.any {
+        return "any initiator".to_owned();
+    }
+    host.initiators.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn host_change(was: &HostRecord, is: &HostRecord) -> String {
+    let mut changes = Vec::new();
+    if (was.any, &was.initiators) != (is.any, &is.initiators) {
+        changes.push(format!("{} → {}", initiators(was), initiators(is)));
+    }
+    if was.networks != is.networks {
+        changes.push("where it may come from".to_owned());
+    }
+    if was.proof != is.proof {
+        changes.push("what is proven at its logins".to_owned());
+    }
+    changes.join(", ")
+}
+
+impl HostRecord {
+    fn admits_from(&self, address: IpAddr) -> bool {
+        self.networks.is_empty() || self.networks.iter().any(|network| network.contains(address))
+    }
+}

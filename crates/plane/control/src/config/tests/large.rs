@@ -1,0 +1,57 @@
+//! A document of thousands of volumes and hosts.
+
+use super::apply;
+use crate::fake::Fake;
+use crate::tests::Array;
+use crate::{State, Store};
+use model::Size;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+const VOLUMES: usize = 4096;
+const HOSTS: usize = 3586;
+
+/// So many hosts, each of which sees a volume of its own; every eighth volume is seen by the first host as well.
+fn large() -> State {
+    let id = |n: usize| format!("ffffffff-ffff-4fff-bfff-{n:012x}");
+    let volume = |n| {
+        (format!("v{n:05}"), json!({"id": id(n), "size": 1 << 20, "block_bytes": 512, "backend": {"kind": "null"}}))
+    };
+    let host = |n: usize| {
+        let initiators = [format!("iqn.2001-04.com.example:h{n:05}")];
+        (format!("h{n:05}"), json!({"any": false, "initiators": initiators, "networks": []}))
+    };
+    let shown = |volume: usize, host: usize, lun: usize| {
+        json!({"volume": format!("v{volume:05}"), "volume_id": id(volume), "host": format!("h{host:05}"), "target": "default",
+            "lun": lun, "read_only": false})
+    };
+    let own = (0..HOSTS).map(|n| shown(n, n, 0));
+    let first = (1..VOLUMES / 8).map(|n| shown(n * 8, 0, n));
+    let presentations: Vec<Value> = own.chain(first).collect();
+    let state = json!({"disks": {}, "pools": {}, "pending": {},
+        "volumes": (0..VOLUMES).map(volume).collect::<serde_json::Map<_, _>>(),
+        "hosts": (0..HOSTS).map(host).collect::<serde_json::Map<_, _>>(),
+        "targets": {"default": {"iqn": "iqn.2026-11.io.blockyard:node1"}}, "presentations": presentations});
+    serde_json::from_value(state).expect("a state")
+}
+
+/// Shows how long it takes. What grows with the square of the number took minutes, and is judged as that alone.
+#[tokio::test]
+async fn document_of_thousands_is_planned_and_applied_in_seconds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
+    let array = Array::on(dir, Fake::default()).await;
+    let mut document = array.control.export().await.expect("a document");
+    assert_eq!((document.volume.len(), document.host.len()), (VOLUMES, HOSTS));
+    let begun = Instant::now();
+    let told = array.control.plan(&document, true).await.expect("a plan");
+    let planned = begun.elapsed();
+    assert!(told.steps.is_empty() && told.kept.is_empty(), "{:?}", told.steps);
+    document.volume.values_mut().take(50).for_each(|entry| entry.size = Some(Size::mib(2)));
+    let begun = Instant::now();
+    let applied = array.control.apply(apply(&document)).await.expect("is applied");
+    let took = begun.elapsed();
+    assert_eq!(applied.steps.len(), 50);
+    println!("{VOLUMES} volumes, {HOSTS} hosts: planned in {planned:?}, 50 of them grown in {took:?}");
+    assert!(planned.as_secs() < 20, "{planned:?}");
+}

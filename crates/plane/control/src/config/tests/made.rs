@@ -1,0 +1,112 @@
+//! What is there and otherwise than a document says, what it says of spares and of all hosts, and room.
+
+use super::{Array, apply, said};
+use crate::config::{Document, SpareEntry};
+use crate::request::{NewBackend, NewSpare};
+use model::{ChapAlgorithm, Provision, Refusal, Size, code};
+
+async fn furnished() -> (Array, Document) {
+    let array = Array::new().await;
+    array.furnish().await;
+    array.add_disks(&["s0"]).await;
+    let document = array.control.export().await.expect("a document");
+    (array, document)
+}
+
+async fn refused(array: &Array, document: &Document) -> Refusal {
+    array.control.plan(document, false).await.expect_err("it is otherwise")
+}
+
+/// All of them were "so already".
+#[tokio::test]
+async fn document_that_says_otherwise_of_what_is_there_is_refused() {
+    let (array, document) = furnished().await;
+    let change = |edit: &dyn Fn(&mut Document)| {
+        let mut other = document.clone();
+        edit(&mut other);
+        other
+    };
+    let tank = || "tank".parse().expect("a name");
+    let vm1 = || "tank/vm1".parse().expect("a name");
+    let wrong: [(&str, Document); 8] = [
+        ("disk d0 is at ", change(&|d| d.disk.values_mut().next().expect("d0").path = "/dev/null".to_owned())),
+        (
+            "pool tank is raid6",
+            change(&|d| d.pool.get_mut(&tank()).expect("tank").groups[0].level = model::Level::Raid1),
+        ),
+        (
+            "pool tank is raid6 of d0 d1 d2 d3",
+            change(&|d| d.pool.get_mut(&tank()).expect("tank").groups[0].disks[0] = "s0".parse().expect("a name")),
+        ),
+        ("pool tank is raid6", change(&|d| d.pool.get_mut(&tank()).expect("tank").groups.clear())),
+        ("its encryption is off", change(&|d| d.volume.get_mut(&vm1()).expect("vm1").encrypted = true)),
+        ("its zero detection is off", change(&|d| d.volume.get_mut(&vm1()).expect("vm1").zero_detection = true)),
+        ("its granule is 64 KiB", change(&|d| d.volume.get_mut(&vm1()).expect("vm1").granule = Some(Size::mib(1)))),
+        (
+            "its backend is its pool",
+            change(&|d| d.volume.get_mut(&vm1()).expect("vm1").backend = Some(NewBackend::Ram {})),
+        ),
+    ];
+    for (sentence, other) in wrong {
+        let refusal = refused(&array, &other).await;
+        assert_eq!(refusal.code, code::REQUEST_INVALID);
+        assert!(refusal.message.contains(sentence), "{sentence}: {refusal}");
+    }
+    assert!(array.control.plan(&document, true).await.expect("a plan").steps.is_empty());
+}
+
+#[tokio::test]
+async fn document_holds_spares_and_what_is_set_for_all() {
+    let (array, _) = furnished().await;
+    let s0 = "s0".parse().expect("a name");
+    array.control.add_spare(&s0, NewSpare { pool: Some("tank".parse().expect("a name")) }).await.expect("a spare");
+    let exported = array.control.export().await.expect("a document");
+    let spare = SpareEntry { pool: Some("tank".parse().expect("a name")) };
+    assert_eq!(exported.disk[&s0].spare, Some(spare));
+    array.control.remove_spare(&s0).await.expect("no spare any more");
+    let mut wanted = exported.clone();
+    wanted.isns = Some("10.0.0.9".parse().expect("an address"));
+    let auth = wanted.auth.as_mut().expect("is always there");
+    auth.weakest = ChapAlgorithm::Sha256;
+    wanted.portal_group.push(crate::config::PortalGroupEntry {
+        tag: 1,
+        access: model::GroupAccess::default(),
+        preferred: true,
+    });
+    let plan = array.control.apply(apply(&wanted)).await.expect("is applied");
+    let said = said(&plan.steps);
+    for step in ["~ disk s0: a spare for pool tank", "~ iSNS server: none → 10.0.0.9:3205"] {
+        assert!(said.contains(&step.to_owned()), "{step} is not among {said:#?}");
+    }
+    assert!(said.iter().any(|step| step.starts_with("~ weakest CHAP: ") && step.ends_with("→ sha-256")), "{said:?}");
+    assert!(said.iter().any(|step| step.starts_with("~ portal group 1: ")), "{said:?}");
+    assert_eq!(array.control.export().await.expect("a document"), wanted);
+    assert!(array.control.plan(&wanted, true).await.expect("a plan").steps.is_empty());
+    // Discovery that proves something needs a secret, which no document that was exported has.
+    let mut asks = wanted.clone();
+    let proof = crate::config::DiscoveryEntry { chap: Some(crate::config::ChapEntry::default()), mutual_chap: None };
+    asks.auth.as_mut().expect("is there").discovery = Some(proof);
+    assert!(refused(&array, &asks).await.message.starts_with("discovery: "));
+}
+
+/// The plan showed the volume, and its application refused.
+#[tokio::test]
+async fn plan_judges_room_for_thick_volumes_together() {
+    let (array, mut document) = furnished().await;
+    let free = array.control.pools().await.expect("pools")[0].clone();
+    let free = free.size.bytes() - free.used.bytes();
+    let half = Some(Size::new(free / 4096 / 2 * 4096));
+    for name in ["tank/one", "tank/two"] {
+        let entry = crate::config::VolumeEntry { size: half, ..Default::default() };
+        document.volume.insert(name.parse().expect("a name"), entry);
+    }
+    assert_eq!(array.control.plan(&document, false).await.expect("fits").steps.len(), 2);
+    document.volume.get_mut(&"tank/vm1".parse().expect("a name")).expect("vm1").size = Some(Size::mib(10));
+    let refusal = refused(&array, &document).await;
+    assert_eq!(refusal.code, code::POOL_FULL);
+    assert!(refusal.message.ends_with("for tank/one, tank/two, tank/vm1"), "{refusal}");
+    for name in ["tank/one", "tank/two"] {
+        document.volume.get_mut(&name.parse().expect("a name")).expect("is there").provision = Some(Provision::Thin);
+    }
+    assert_eq!(array.control.plan(&document, false).await.expect("thin ones keep nothing").steps.len(), 3);
+}
