@@ -459,16 +459,16 @@ await test('what is wrong is an alert, which is silenced and told again; somebod
   let dialog = page.getByRole('dialog', { name: 'Add a receiver' });
   await dialog.getByRole('textbox', { name: 'Name', exact: true }).fill('desk');
   await dialog.getByLabel('To', { exact: true }).fill('a@example.com, b@example.com');
-  await dialog.getByLabel('Mail server').fill('mail.example.com');
+  await dialog.getByRole('textbox', { name: 'Mail server' }).fill('mail.example.com');
   await dialog.getByText('blockyard alert add desk --mail a@example.com --mail b@example.com --smtp mail.example.com').waitFor();
   await page.screenshot({ path: `${shots}receiver.png` });
   await accessible(page, 'the dialog of a receiver');
   await dialog.getByRole('radio', { name: /^Webhook/ }).check();
-  await dialog.getByLabel('Address').fill('http://elsewhere.example.com/');
+  await dialog.getByRole('textbox', { name: 'Address' }).fill('http://elsewhere.example.com/');
   await dialog.getByRole('button', { name: 'Add the receiver' }).click();
   await dialog.getByRole('alert').waitFor();
-  await dialog.getByLabel('Address').fill(url);
-  await dialog.getByLabel('Secret').fill('a secret to sign with');
+  await dialog.getByRole('textbox', { name: 'Address' }).fill(url);
+  await dialog.getByRole('textbox', { name: 'Secret' }).fill('a secret to sign with');
   await dialog.getByText(`blockyard alert add desk --webhook ${url} --secret-file FILE`).waitFor();
   await dialog.getByRole('button', { name: 'Add the receiver' }).click();
   await dialog.waitFor({ state: 'detached' });
@@ -488,8 +488,7 @@ await test('what is wrong is an alert, which is silenced and told again; somebod
   cli('disk', 'fail', 'e0');
   await until('it is an alert', () => cli('alert', 'active').some((one) => one.subject.name === 'tank'), 20);
   await go(page, '');
-  const link = page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: /^Alerts/ });
-  await link.getByText(/^\d+ active$/).waitFor();
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: /Alerts\s*\d+ active/ }).waitFor();
   await page.getByRole('region', { name: 'Verdict' }).getByRole('link', { name: /alert/ }).click();
   await page.getByRole('heading', { name: 'Alerts', exact: true }).waitFor();
   await page.getByRole('link', { name: 'Replace disk e0' }).waitFor();
@@ -665,7 +664,22 @@ if (WEB) {
   });
 }
 
-await test('ten thousand volumes, hosts, sessions and events: every list opens within a second', async () => {
+/** How long a page takes from its address to the frame that shows the text, as the browser itself measures it: what is spent on telling the driver is not the console's. */
+const opens = (other, path, text) => other.evaluate(([path, text]) => new Promise((done) => {
+  const begun = performance.now();
+  const title = document.getElementById('page-title');
+  const goesOn = location.hash.split('?')[0] === `#/${path}`.split('?')[0];
+  const isThere = () => (goesOn || document.getElementById('page-title') !== title) && [...document.querySelectorAll('main :is(a, td, h1, h2, b, span)')].some((one) => one.textContent.trim() === text && one.getBoundingClientRect().height > 0);
+  const seen = new MutationObserver(() => {
+    if (!isThere()) return;
+    seen.disconnect();
+    requestAnimationFrame(() => setTimeout(() => done(Math.round(performance.now() - begun))));
+  });
+  seen.observe(document.body, { childList: true, subtree: true, characterData: true });
+  location.hash = `#/${path}`;
+}), [path, text]);
+
+await test('ten thousand volumes, hosts, sessions and events: every page opens within half a second', async () => {
   // The browser is what is tried here: the answers are those of the array, each row ten thousand times.
   const crowd = await open();
   const answers = {};
@@ -700,30 +714,27 @@ await test('ten thousand volumes, hosts, sessions and events: every list opens w
     ['volumes/tank/v77', 'Size and space'], ['hosts/h77', 'What it sees'], ['pools', 'Disks'], ['pools/tank', 'Layout'], ['start', 'The host'], ['settings', 'This node'], ['lab', 'Lab'], ['', 'Capacity']]) {
     // The best of three: what else the machine does is not the console's.
     let took = Infinity;
-    for (let i = 0; i < 3 && took > 1000; i += 1) {
+    for (let i = 0; i < 3 && took > 500; i += 1) {
       if (i) { await go(crowd, ''); await crowd.reload(); await crowd.getByText('Capacity').waitFor(); }
-      const begun = Date.now();
-      await go(crowd, path);
-      await crowd.getByText(text, { exact: true }).locator('visible=true').first().waitFor();
-      took = Math.min(took, Date.now() - begun);
+      took = Math.min(took, await opens(crowd, path, text));
     }
     console.log(`        ${path || 'dashboard'} in ${took} ms, ${await crowd.locator('*').count()} elements`);
-    if (took > 1000) slow.push(`${path} took ${took} ms`);
+    if (took > 500) slow.push(`${path} took ${took} ms`);
     await crowd.screenshot({ path: `${shots}crowd-${path.split('?')[0].replaceAll('/', '-')}.png` });
   }
   // The matrix goes through all of them, by buttons and by keys, and a group finds its hosts by searching.
   await go(crowd, 'hosts');
-  await crowd.getByText('hosts 1 to 25 of 10,0', { exact: false }).waitFor();
+  await crowd.getByText('hosts 1 to 20 of 10,0', { exact: false }).waitFor();
   await crowd.getByRole('button', { name: 'Later hosts' }).click();
-  await crowd.getByText('hosts 26 to 50 of 10,0', { exact: false }).waitFor();
+  await crowd.getByText('hosts 21 to 40 of 10,0', { exact: false }).waitFor();
   await crowd.getByRole('button', { name: 'Later volumes' }).click();
-  await crowd.getByText('volumes 31 to 60 of 10,000').waitFor();
-  await crowd.locator('table[role=grid] [data-at="24,0"]').focus();
+  await crowd.getByText('volumes 21 to 40 of 10,000').waitFor();
+  await crowd.locator('table[role=grid] [data-at="19,0"]').focus();
   await crowd.keyboard.press('ArrowDown');
-  await crowd.getByText('hosts 51 to 75 of 10,0', { exact: false }).waitFor();
+  await crowd.getByText('hosts 41 to 60 of 10,0', { exact: false }).waitFor();
   same(await crowd.evaluate(() => document.activeElement?.getAttribute('data-at')), '0,0', 'the keyboard goes on to the next page');
   await crowd.keyboard.press('PageUp');
-  await crowd.getByText('hosts 26 to 50 of 10,0', { exact: false }).waitFor();
+  await crowd.getByText('hosts 21 to 40 of 10,0', { exact: false }).waitFor();
   await accessible(crowd, 'hosts when there are many');
   await crowd.getByRole('button', { name: 'Group', exact: true }).click();
   const group = crowd.getByRole('dialog', { name: 'Make a group of hosts' });

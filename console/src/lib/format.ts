@@ -60,11 +60,11 @@ export function span(seconds: number): string {
   return `${Math.floor(s / 86_400)} d${s % 86_400 >= 3600 ? ` ${Math.floor((s % 86_400) / 3600)} h` : ''}`;
 }
 export const percent = (part: number, whole: number): number => (whole > 0 ? Math.min(100, Math.floor((part * 100) / whole)) : 0);
-/** `14:05:31`, with the day where it is not today. */
+/** `14:05:31`, with the day where it is not today, and the year where it is not this one. */
 export function clock(text: string, now = new Date()): string {
   const when = new Date(text);
   const hours = when.toLocaleTimeString('en-GB');
-  return when.toDateString() === now.toDateString() ? hours : `${when.toLocaleDateString('en-GB', { day: 'numeric', month: 'short' })} ${hours}`;
+  return when.toDateString() === now.toDateString() ? hours : `${when.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', ...(when.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' }) })} ${hours}`;
 }
 /** `3 min ago`. */
 export const ago = (text: string, now = Date.now()): string => {

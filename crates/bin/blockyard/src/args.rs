@@ -77,41 +77,64 @@ pub struct Cli {
 #[derive(Debug, Args)]
 pub struct Global {
     /// The daemon's socket [default: $BLOCKYARD_SOCKET, or /run/blockyard/blockyard.sock]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// An array elsewhere, instead of the socket: https://array1:8443 [or $BLOCKYARD_URL]
-    #[arg(long, global = true, value_name = "URL", conflicts_with = "socket")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "URL", conflicts_with = "socket")]
     pub url: Option<String>,
     /// A file that holds the token to prove ourselves with there, or - for standard input [or $BLOCKYARD_TOKEN]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Believe this key there, as blockyard web show has it [or $BLOCKYARD_PIN; default: the system's authorities]
-    #[arg(long, global = true, value_name = "PIN")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "PIN")]
     pub pin: Option<String>,
     /// Believe whoever the authorities in this file vouch for
-    #[arg(long, global = true, value_name = "FILE", conflicts_with = "pin")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "FILE", conflicts_with = "pin")]
     pub ca_file: Option<PathBuf>,
-    /// Print as table or json [default: a table on a terminal, tab-separated in a pipe]
-    #[arg(short, long, global = true, value_enum, value_name = "FORM", hide_possible_values = true)]
+    /// Print as table, json, or name: the first column alone [default: a table on a terminal, tab-separated in a pipe]
+    #[arg(
+        short,
+        long,
+        global = true,
+        help_heading = "Global options",
+        value_enum,
+        value_name = "FORM",
+        hide_possible_values = true
+    )]
     pub output: Option<Form>,
     /// Print tables without their first line
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Global options")]
     pub no_headers: bool,
     /// Print nothing but what was asked for and errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,
+    /// List or show it again, each second or each so many; on a terminal in place of what stood there
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Global options",
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    pub watch: Option<u64>,
     /// Say on stderr what is asked of the daemon, as method and path behind /api/v1
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Global options")]
     pub requests: bool,
 }
 
 /// How answers are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// Columns for people.
+    /// Columns for people. None is ever left out, so it is the wide one, too.
+    #[value(alias = "wide")]
     Table,
     /// One object, keys stable, sizes in bytes.
     Json,
+    /// What is listed by its name alone, a line each.
+    Name,
 }
 
 /// The nouns, and the few verbs that stand alone.
@@ -181,13 +204,13 @@ Nothing is changed. Exit code 1 when something is bad.")]
     /// Pools: create, list, show, set, scrub, export, import, destroy
     #[command(subcommand, after_help = "Example:\n  blockyard pool show tank")]
     Pool(PoolCommand),
-    /// Volumes: create, list, show, set, resize, latency, trace, clone, rollback, delete
+    /// Volumes: create, list, show, set, resize, latency, trace, clone, copy, rollback, delete
     #[command(subcommand, after_help = "Example:\n  blockyard volume list")]
     Volume(VolumeCommand),
     /// Snapshots: create, list, lock, delete
     #[command(subcommand, after_help = "Example:\n  blockyard snapshot create tank/vm1 monday")]
     Snapshot(SnapshotCommand),
-    /// Hosts: add, list, change, refused, explain, remove
+    /// Hosts: add, list, show, change, refused, explain, remove
     #[command(subcommand, after_help = "Example:\n  blockyard host list")]
     Host(HostCommand),
     /// Groups of hosts: add, list, join, leave, remove
@@ -237,7 +260,7 @@ Example:
     /// Tokens, which programs prove themselves with: create, list, revoke
     #[command(subcommand, after_help = "Example:\n  blockyard token create backup --role operator --scope snapshots")]
     Token(TokenCommand),
-    /// The audit, who has changed what: list, verify, export
+    /// The audit, who has changed what: list, verify, export, forward
     #[command(subcommand, after_help = "Example:\n  blockyard audit list --search tank")]
     Audit(AuditCommand),
     /// The console and the API over the network: show, link

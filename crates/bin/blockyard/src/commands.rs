@@ -102,6 +102,12 @@ pub fn pool_path(pool: &Name) -> String {
     format!("/pools/{pool}")
 }
 
+/// `1 session`, `2 sessions`.
+fn counted(number: impl Into<u64>, noun: &str) -> String {
+    let number = number.into();
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A cell for what may be absent.
 fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or("-".to_owned(), |value| value.to_string())

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub enum Failure {
-    /// Refused, with nothing changed. Exit code 3 for what is not there, 4 for what may not be so now, 5 for who may not, else 1.
+    /// Refused, with nothing changed. Exit code 2 for what makes no sense, 3 for what is not there, 4 for what may not be so now, 5 for who may not, else 1.
     Refused(Refusal),
     /// The command line or the configuration file makes no sense. Exit code 2.
     Usage(String),
@@ -68,6 +68,7 @@ impl Failure {
 /// What a script goes by.
 fn code_of(kind: Kind) -> u8 {
     match kind {
+        Kind::Invalid => 2,
         Kind::NotFound => 3,
         Kind::Refused => 4,
         Kind::Forbidden | Kind::Unproven => 5,

@@ -22,6 +22,7 @@ mod secret;
 mod serve;
 mod systemd;
 mod tune;
+mod watch;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -47,6 +48,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Conform(options) => conform::run(&options, &cli.global),
         Command::Lab(command) => lab::run(&command, &cli.global),
         Command::Ready(options) => ready::run(&options, &cli.global),
-        command => commands::run(command, &cli.global),
+        command => match cli.global.watch {
+            Some(seconds) => watch::again(seconds, |command| commands::run(command, &cli.global)),
+            None => commands::run(command, &cli.global),
+        },
     }
 }

@@ -49,6 +49,14 @@ impl Output {
 
     /// These rows are printed.
     pub fn lines(self, rows: &Rows) -> Result<(), Failure> {
+        if self.form == Some(Form::Name) {
+            return put(&rows
+                .rows
+                .iter()
+                .filter_map(|row| row.first())
+                .map(|name| format!("{name}\n"))
+                .collect::<String>());
+        }
         let aligned = self.form == Some(Form::Table) || io::stdout().is_terminal();
         put(&if aligned { self.aligned(rows) } else { self.tabbed(rows) })
     }

@@ -10,6 +10,12 @@ pub enum HostCommand {
     /// List all hosts
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard host list")]
     List,
+    /// Show a host: who it is, what it proves, what it sees, where it is logged in
+    #[command(after_help = "Example:\n  blockyard host show web")]
+    Show {
+        /// Which host
+        name: Name,
+    },
     /// Know a host: its initiators, and what it must prove
     #[command(
         after_help = "Secrets never stand on the command line: they are read from a file, from standard input (-), or

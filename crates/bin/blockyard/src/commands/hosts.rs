@@ -5,15 +5,17 @@ use crate::args::{ChapOptions, HostCommand, TargetCommand};
 use crate::client::query;
 use crate::failure::Failure;
 use crate::output::Rows;
+use crate::progress::duration;
 use crate::secret;
 use control::request::{HostChange, NewChap, NewHost, NewTarget, SecretText};
-use control::{Explanation, HostReport, Point, TargetReport};
-use model::{Demand, Name, RefusedLogin, VolumeName};
+use control::{Explanation, HostGroupReport, HostReport, Point, PresentationReport, TargetReport};
+use model::{Demand, Name, RefusedLogin, SessionReport, VolumeName};
 use std::path::Path;
 
 pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
     match command {
         HostCommand::List => list(desk),
+        HostCommand::Show { name } => show(desk, &name),
         HostCommand::Add { name, initiators, any, networks, chap } => {
             let (chap, mutual_chap) = both(chap)?;
             add(desk, &NewHost { name, initiators, any, networks, chap, mutual_chap })
@@ -135,6 +137,43 @@ fn list(desk: &Desk) -> Result<(), Failure> {
     };
     let header = &["HOST", "INITIATORS", "FROM", "CHAP", "MUTUAL", "VOLUMES"];
     desk.out.rows(&answer, &Rows { header, rows: hosts.iter().map(row).collect() })
+}
+
+fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/hosts/{name}"), "host")?;
+    if desk.out.is_json() {
+        return desk.out.json(&answer);
+    }
+    let host: HostReport = answer.decode()?;
+    let groups: Vec<HostGroupReport> = desk.client.get("/groups", "groups")?.decode()?;
+    let groups: Vec<Name> = groups.into_iter().filter(|it| it.hosts.contains(name)).map(|it| it.name).collect();
+    let seen: Vec<PresentationReport> = desk.client.get("/presentations", "presentations")?.decode()?;
+    let sessions: Vec<SessionReport> = desk.client.get("/sessions", "sessions")?.decode()?;
+    let facts = [
+        ("initiators", if host.any { "any".to_owned() } else { joined(&host.initiators) }),
+        ("may come from", if host.networks.is_empty() { "anywhere".to_owned() } else { joined(&host.networks) }),
+        ("proof", format!("it {}", host.proof)),
+        ("groups", if groups.is_empty() { "-".to_owned() } else { joined(&groups) }),
+    ];
+    let facts = facts.map(|(fact, value)| vec![fact.to_owned(), value]);
+    let volume = |one: &PresentationReport| {
+        let through = if one.host == *name { String::new() } else { format!(", through {}", one.host) };
+        let access = if one.read_only { "read-only" } else { "read-write" };
+        vec![one.lun.to_string(), one.volume.to_string(), format!("{access}{through}"), one.iqn.to_string()]
+    };
+    let is_seen =
+        |one: &&PresentationReport| one.host == *name || groups.contains(&one.host) || one.host.as_str() == "everyone";
+    let session = |one: &SessionReport| {
+        vec![one.id.to_string(), one.address.to_string(), one.portal.to_string(), duration(one.connected_seconds)]
+    };
+    let of_host = |one: &&SessionReport| one.host.as_ref() == Some(name);
+    let volumes = seen.iter().filter(is_seen).map(volume).collect();
+    let sessions = sessions.iter().filter(of_host).map(session).collect();
+    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: facts.into() })?;
+    desk.out.said("")?;
+    desk.out.rows(&answer, &Rows { header: &["LUN", "VOLUME", "ACCESS", "TARGET"], rows: volumes })?;
+    desk.out.said("")?;
+    desk.out.rows(&answer, &Rows { header: &["SESSION", "ADDRESS", "PORTAL", "FOR"], rows: sessions })
 }
 
 pub fn run_target(desk: &Desk, command: TargetCommand) -> Result<(), Failure> {

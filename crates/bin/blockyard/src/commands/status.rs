@@ -1,6 +1,6 @@
 //! `blockyard status`
 
-use super::Desk;
+use super::{Desk, counted};
 use crate::failure::Failure;
 use crate::output::put;
 use crate::progress::duration;
@@ -39,7 +39,7 @@ fn told(status: &StatusReport) -> String {
     line(format_args!("pools    {}, {}, {} used", status.pools, status.size, status.used.iec()));
     line(format_args!("disks    {}", status.disks));
     line(format_args!("volumes  {}", status.volumes));
-    line(format_args!("hosts    {}, {} sessions", status.hosts, engine.sessions));
+    line(format_args!("hosts    {}, {}", status.hosts, counted(engine.sessions, "session")));
     line(format_args!(
         "served   {} commands, {} read, {} written",
         engine.commands,

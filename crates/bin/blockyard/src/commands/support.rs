@@ -4,7 +4,7 @@ use super::new_file::NewFile;
 use super::{Desk, doctor};
 use crate::args::SupportCommand;
 use crate::failure::Failure;
-use model::{Refusal, StatusReport, code};
+use model::{Refusal, StatusReport, Timestamp, code};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -55,7 +55,7 @@ pub fn run(desk: &Desk, command: SupportCommand) -> Result<(), Failure> {
     let SupportCommand::Bundle { to } = command;
     let status: StatusReport = desk.client.get("/status", "status")?.decode()?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let name = format!("blockyard-{}-{now}", status.node);
+    let name = format!("blockyard-{}-{}", status.node, Timestamp::from_unix(now).to_string().replace(['-', ':'], ""));
     let to = to.unwrap_or_else(|| PathBuf::from(format!("{name}.tar")));
     let mut bundle = Bundle { folder: name, now, tar: tar::Builder::new(Vec::new()) };
     fill(desk, &mut bundle).map_err(|error| {

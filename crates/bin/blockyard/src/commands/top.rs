@@ -1,6 +1,6 @@
 //! `blockyard top`: what happens just now, the slowest first.
 
-use super::{Desk, joined, or_dash};
+use super::{Desk, counted, joined, or_dash};
 use crate::args::{TopNoun, TopOptions};
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
@@ -67,7 +67,7 @@ fn one(out: Output, moment: &Moment, options: &TopOptions, lines: usize) -> Resu
 fn summary(moment: &Moment) -> String {
     let (total, sessions) = (&moment.total, moment.portals.iter().map(|portal| portal.sessions).sum::<u32>());
     format!(
-        "{}  {} IOPS ({} reads, {} writes)  {} MB/s read, {} written  half below {}, 99 % below {}  {sessions} sessions",
+        "{}  {} IOPS ({} reads, {} writes)  {} MB/s read, {} written  half below {}, 99 % below {}  {}",
         moment.time,
         count(total.commands()),
         count(total.reads),
@@ -76,6 +76,7 @@ fn summary(moment: &Moment) -> String {
         mega(total.written_bytes),
         time(total.p50_us),
         time(total.p99_us),
+        counted(sessions, "session"),
     )
 }
 

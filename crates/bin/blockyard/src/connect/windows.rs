@@ -35,7 +35,7 @@ pub fn steps(view: &View) -> Vec<Step> {
         seen.push("mpclaim -s -d   # each volume once, Round Robin".to_owned());
     }
     seen.push(
-        "Get-Disk | ? PartitionStyle -eq RAW | Initialize-Disk -PartitionStyle GPT   # only disks that are new"
+        "Get-Disk | ? FriendlyName -like 'BLOCKYRD*' | ? PartitionStyle -eq RAW | Initialize-Disk -PartitionStyle GPT   # only what is new, and only of this kind of array"
             .to_owned(),
     );
     steps.push(Step::new("See what is there", seen));

@@ -65,8 +65,8 @@ fn document_makes_the_array_twice_changes_nothing_and_earlier_ones_come_back() {
     assert_eq!(say(dir, "config restore 99999").0, 3);
 
     for (text, exit, wanted) in [
-        ("schema = 1\n[host.x]\nwrong = 1\n", 1, "unknown field `wrong`"),
-        ("schema = 2\n", 1, "begin it with schema = 1"),
+        ("schema = 1\n[host.x]\nwrong = 1\n", 2, "unknown field `wrong`"),
+        ("schema = 2\n", 2, "begin it with schema = 1"),
         ("schema = 1\n[[present]]\nvolume = \"nothing\"\nhost = \"web\"\n", 3, "BY-1103"),
     ] {
         fs::write(&path, text).expect("a file");
@@ -135,6 +135,6 @@ fn one_command_goes_from_bare_disks_to_a_volume_that_a_host_uses() {
         assert_eq!(code, 4, "{line}");
         assert!(why.contains(wanted), "{why}");
     }
-    assert_eq!(say(dir, "up vm3 16MiB d0.img --host abc123").0, 1, "a volume without a pool has no disks");
+    assert_eq!(say(dir, "up vm3 16MiB d0.img --host abc123").0, 2, "a volume without a pool has no disks");
     end(&mut daemon, Signal::TERM);
 }

@@ -65,7 +65,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "volume create loose 1MiB",
-            1,
+            2,
             "volume loose has neither a pool nor a backend; name it POOL/VOLUME, or give --file PATH, --ram or --null (BY-1007)",
         ),
         (
@@ -148,7 +148,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             1,
             "sessions cannot be sent to 0.0.0.0:3261, which stands for every address; add a portal for each address with blockyard portal add (BY-1705)",
         ),
-        ("portal set 10.0.0.1 role=back", 1, "role cannot be \"back\"; write plain, front or data (BY-1010)"),
+        ("portal set 10.0.0.1 role=back", 2, "role cannot be \"back\"; write plain, front or data (BY-1010)"),
         (
             "portal drain 10.0.0.1",
             4,
@@ -210,7 +210,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             2,
             "invalid value '99999' for '--lun <N>': 99999 is not in 0..=65535; see blockyard present --help",
         ),
-        ("present tank/vm1 web --lun 20000", 1, "LUN 20000 cannot be addressed; choose 0 to 16383 (BY-1008)"),
+        ("present tank/vm1 web --lun 20000", 2, "LUN 20000 cannot be addressed; choose 0 to 16383 (BY-1008)"),
         (
             "unpresent tank/vm1 web",
             3,
@@ -218,7 +218,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         ("disk spare add d0", 4, "disk d0 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)"),
         ("disk spare remove d5", 4, "disk d5 is no spare; blockyard disk list shows which disks are (BY-1311)"),
-        ("pool set tank rebuild=faster", 1, "rebuild cannot be \"faster\"; write idle, balanced or fast (BY-1010)"),
+        ("pool set tank rebuild=faster", 2, "rebuild cannot be \"faster\"; write idle, balanced or fast (BY-1010)"),
         ("pool set tank fast", 2, "\"fast\" is no setting; write it as KEY=VALUE, such as rebuild=fast (BY-1007)"),
         ("pool scrub stop tank", 3, "no scrub of pool tank runs; start one with blockyard pool scrub start (BY-1109)"),
         (
@@ -284,7 +284,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             1,
             "write-policy cannot be \"lazy\"; write through, back or back-volatile (BY-1010)",
         ),
-        ("volume set tank/vm1 --iops 0", 1, "iops cannot be \"0\"; write a number above zero, or off (BY-1010)"),
+        ("volume set tank/vm1 --iops 0", 2, "iops cannot be \"0\"; write a number above zero, or off (BY-1010)"),
         (
             "volume set tank/vm1 --iops 10 --guarantee-iops 20",
             1,
@@ -521,4 +521,25 @@ fn completion_knows_every_noun() {
             assert!(script.contains(noun), "{shell} lacks {noun}");
         }
     }
+}
+
+#[test]
+fn host_show_says_what_it_sees_and_names_alone_are_a_line_each() {
+    let lab = Lab::new();
+    lab.furnish();
+    lab.good(&["present", "tank/vm1", "web"]);
+    let shown = lab.good(&["host", "show", "web"]);
+    assert!(shown.contains("initiators\t") && shown.contains("tank/vm1"), "{shown}");
+    assert_eq!(lab.good(&["host", "list", "-o", "name"]), "web\n");
+    assert_eq!(lab.good(&["host", "list", "-o", "wide"]), lab.good(&["host", "list", "-o", "table"]));
+}
+
+#[test]
+fn watch_is_for_what_only_looks() {
+    let lab = Lab::new();
+    let outcome = lab.run(&["pool", "create", "tank", "--watch"]);
+    assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+    let outcome = lab.run(&["host", "remove", "web", "--watch"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("--watch is for what only looks"), "{}", outcome.stderr);
 }

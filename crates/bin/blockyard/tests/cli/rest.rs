@@ -66,6 +66,7 @@ volume cancel-copy tank/vm3
 volume rollback tank/vm1 monday --yes
 host add web --initiator iqn.2001-04.com.example:web
 host list
+host show web
 host change web --add-initiator iqn.2001-04.com.example:web2
 host refused
 group add cluster web

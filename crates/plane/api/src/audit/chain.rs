@@ -245,7 +245,7 @@ fn opened(line: &str) -> Result<(AuditRecord, String), String> {
     let (open, said) = whole.ok_or("it is no record")?;
     let found = hash(open);
     if found != said {
-        return Err("it is not as it was written".to_owned());
+        return Err("its hash is another one".to_owned());
     }
     let record = serde_json::from_str(line).map_err(|error| format!("it is no record: {error}"))?;
     Ok((record, found))

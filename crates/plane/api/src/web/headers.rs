@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Nothing but our own files, from here, and in nobody's frame.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
-    object-src 'none'; img-src 'self' data:";
+    object-src 'none'; img-src 'self'";
 
 /// Each, unless the answer has said it itself.
 const HEADERS: [(HeaderName, &str); 8] = [
