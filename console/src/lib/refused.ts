@@ -18,6 +18,11 @@ export function reason(login: Refused): string {
     case 'held_back': return `too many have failed to prove to be host ${why.host}, or from there; they are judged one at a time`;
     case 'unknown_target': return `there is no target ${target ?? 'discovery'}`;
     case 'nothing_shown': return `host ${why.host} sees nothing in target ${target ?? 'discovery'}`;
+    case 'protocol': return why.key ? `it broke the protocol with ${why.key}: ${why.rule}` : `it broke the protocol: ${why.rule}`;
+    case 'no_session': return 'it wants to join a session that is not there';
+    case 'other_group': return 'it wants to join a session of another portal group';
+    case 'no_portal': return `portal ${why.portal} takes no sessions, and it reaches no other one of its group that does`;
+    case 'full': return 'there are as many sessions as there may be';
     default: return login.status;
   }
 }

@@ -17,6 +17,9 @@ pub struct StatusReport {
     pub verdict: String,
     /// What is wrong, the worst first.
     pub problems: Vec<Problem>,
+    /// What is as somebody wanted it, or hurts nobody who is here, and should not be forgotten.
+    #[serde(default)]
+    pub notices: Vec<Problem>,
     /// How many pools are known.
     pub pools: u32,
     /// How much they hold together.

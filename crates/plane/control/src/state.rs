@@ -302,6 +302,12 @@ impl State {
         who.as_str() == EVERYONE && !self.hosts.contains_key(who) && !self.groups.contains_key(who)
     }
 
+    /// True when the name stands for whoever reaches a portal, without a proof.
+    pub fn is_open(&self, who: &Name) -> bool {
+        let any = self.hosts.get(who).filter(|host| host.any && host.networks.is_empty());
+        self.is_everyone(who) || any.is_some_and(|host| host.proof.proof().own.is_none())
+    }
+
     /// Whoever is no host, while something is presented to everyone and no host stands for any initiator.
     fn stranger(&self) -> Option<Host> {
         let name = &self.presentations.iter().find(|record| self.is_everyone(&record.host))?.host;

@@ -5,6 +5,7 @@ mod care;
 mod crash;
 mod explain;
 mod hosts;
+mod notices;
 mod operations;
 mod racks;
 mod refusals;

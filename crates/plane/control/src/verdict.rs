@@ -7,8 +7,9 @@ pub use conditions::{Condition, Conditions};
 use crate::Control;
 use crate::state::{PresentationRecord, State};
 use model::{
-    DiskName, DiskReport, DiskState, EngineReport, LogState, MemberReport, MemberState, Name, Order, PoolReport,
-    PoolState, PortalReport, PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport, VolumeState,
+    DiskName, DiskReport, DiskState, EngineReport, IsnsReport, IsnsState, LogState, MemberReport, MemberState, Order,
+    PoolReport, PoolState, PortalReport, PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport,
+    VolumeState,
 };
 use std::collections::BTreeSet;
 
@@ -31,13 +32,15 @@ impl Control {
             .chain(of_openness(&self.state()))
             .collect();
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+        let drained = portals.iter().filter(|portal| portal.policy.drained).map(of_drained);
+        let notices: Vec<Problem> = of_isns(&self.isns()).into_iter().chain(drained).collect();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let total = |amount: fn(&PoolReport) -> Size| Size::new(pools.iter().map(|pool| amount(pool).bytes()).sum());
         Ok(StatusReport {
             node: self.settings.node.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             severity: problems.first().map_or(Severity::Good, |problem| problem.severity),
-            verdict: verdict(&problems),
+            verdict: verdict(&problems, &notices),
             pools: count(pools.len()),
             size: total(|pool| pool.size),
             used: total(|pool| pool.used),
@@ -46,18 +49,45 @@ impl Control {
             hosts: count(self.state().hosts.len()),
             engine: EngineReport { ..engine },
             problems,
+            notices,
         })
     }
 }
 
 /// One sentence: all is good, or the worst thing and what to do about it.
-fn verdict(problems: &[Problem]) -> String {
+fn verdict(problems: &[Problem], notices: &[Problem]) -> String {
     match problems {
-        [] => "All good".to_owned(),
+        [] if notices.is_empty() => "All good".to_owned(),
+        [] => format!("All good, but {}", verdict(notices, &[])),
         [only] => format!("{} is {}: {}", only.subject, only.state, only.action),
         [worst, rest @ ..] => {
             format!("{} is {}: {} ({} more below)", worst.subject, worst.state, worst.action, rest.len())
         }
+    }
+}
+
+/// A registration that is set and does not succeed. Hosts that know where we are do not need it.
+fn of_isns(isns: &IsnsReport) -> Option<Problem> {
+    let IsnsState::Failing { why } = &isns.state else { return None };
+    let server = isns.server.map_or(String::new(), |server| format!(" {server}"));
+    Some(Problem {
+        severity: Severity::Good,
+        subject: format!("iSNS server{server}"),
+        state: "not told of us".to_owned(),
+        meaning: format!("{why}; hosts that ask it for targets may not find us"),
+        action: "see to that server, or end it with blockyard isns off".to_owned(),
+    })
+}
+
+/// A portal that an operator has emptied, perhaps for longer than meant.
+fn of_drained(portal: &PortalReport) -> Problem {
+    let address = portal.address;
+    Problem {
+        severity: Severity::Good,
+        subject: format!("portal {address}"),
+        state: "drained".to_owned(),
+        meaning: "no session stays there, and others bear what it would".to_owned(),
+        action: format!("when it may take sessions again: blockyard portal resume {address}"),
     }
 }
 
@@ -89,12 +119,8 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
 
 /// Volumes that whoever reaches a portal sees, each once.
 fn of_openness(state: &State) -> Vec<Problem> {
-    let is_open = |who: &Name| {
-        let any = state.hosts.get(who).filter(|host| host.any && host.networks.is_empty());
-        state.is_everyone(who) || any.is_some_and(|host| host.proof.proof().own.is_none())
-    };
     let mut seen = BTreeSet::new();
-    let shown = state.presentations.iter().filter(|shown| is_open(&shown.host) && seen.insert(&shown.volume));
+    let shown = state.presentations.iter().filter(|shown| state.is_open(&shown.host) && seen.insert(&shown.volume));
     let problem = |shown: &PresentationRecord| Problem {
         severity: Severity::Warning,
         subject: format!("volume {}", shown.volume),

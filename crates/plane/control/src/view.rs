@@ -101,6 +101,9 @@ pub struct PresentationReport {
     pub groups: Vec<u16>,
     /// True when the host may not write.
     pub read_only: bool,
+    /// True when whoever reaches a portal sees it, and proves nothing.
+    #[serde(default)]
+    pub open: bool,
     /// Where the target is reached.
     pub portals: Vec<SocketAddr>,
     /// The CHAP name that the host must prove; none when it need not.
@@ -344,6 +347,7 @@ impl PresentationReport {
             lun: record.lun,
             groups: record.groups.clone(),
             read_only: record.read_only,
+            open: state.is_open(&record.host),
             portals: portals.into_iter().map(|(address, _)| address).collect(),
             chap_user: host.and_then(|host| host.proof.chap.as_ref()).map(user),
             mutual_chap_user: host.and_then(|host| host.proof.mutual_chap.as_ref()).map(user),

@@ -86,7 +86,7 @@ Example:
     },
     /// List who was not let in lately, why, and what would let it in
     #[command(
-        after_help = "An initiator that comes in is taken off the list.\n\nExample:\n  blockyard host refused -o table"
+        after_help = "An initiator that comes in is taken off the list. The list is of this start of the daemon; blockyard event list keeps\nwhat was before.\n\nExample:\n  blockyard host refused -o table"
     )]
     Refused,
     /// Say whether a host sees a volume and can use it, and every reason for it or against it

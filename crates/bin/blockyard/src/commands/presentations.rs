@@ -1,6 +1,6 @@
 //! `blockyard present`, `blockyard unpresent` and `blockyard presentation list`
 
-use super::{Desk, or_dash};
+use super::{Desk, joined, or_dash};
 use crate::args::{PresentOptions, UnpresentOptions};
 use crate::client::query;
 use crate::connect;
@@ -30,13 +30,15 @@ pub fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failure> {
         }
     };
     let mut text: String = seen.iter().map(told).collect();
-    if seen.iter().any(|seen| seen.host.as_str() == EVERYONE) {
+    if seen.iter().any(|seen| seen.open) {
         text += "warning: whoever reaches a portal sees it, and proves nothing; present it to hosts by name unless that is wanted\n";
     }
+    text.extend(seen.iter().find(|seen| seen.portals.is_empty()).map(unreached));
     // Each target once: a login finds all that it shows.
     let mut targets = BTreeSet::new();
-    text.extend(seen.iter().filter(|seen| targets.insert(&seen.iqn)).map(connect::lines));
-    if seen.iter().any(|seen| seen.host.as_str() != EVERYONE) {
+    let reached = || seen.iter().filter(|seen| !seen.portals.is_empty());
+    text.extend(reached().filter(|seen| targets.insert(&seen.iqn)).map(connect::lines));
+    if reached().any(|seen| seen.host.as_str() != EVERYONE) {
         text += "\nMore, with multipath and what should be seen then: blockyard connect HOST --os linux\n";
     }
     if seen.len() > 1 && seen.iter().all(|one| one.volume == seen[0].volume) {
@@ -46,9 +48,25 @@ pub fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failure> {
 }
 
 fn told(seen: &PresentationReport) -> String {
-    let who = if seen.host.as_str() == EVERYONE { EVERYONE.to_owned() } else { format!("host {}", seen.host) };
+    let who = match (seen.host.as_str(), seen.open) {
+        (EVERYONE, _) => EVERYONE.to_owned(),
+        (host, true) => format!("everyone whom no other host names, as host {host},"),
+        (host, false) => format!("host {host}"),
+    };
     let how = if seen.read_only { ", read-only" } else { "" };
     format!("{who} sees volume {} as LUN {}{how} of {}\n", seen.volume, seen.lun, seen.iqn)
+}
+
+/// What is to be done before the host sees it.
+fn unreached(seen: &PresentationReport) -> String {
+    let groups: Vec<String> = seen.groups.iter().map(u16::to_string).collect();
+    match groups.first() {
+        None => "warning: no portal is open, so nobody reaches it; see blockyard portal list\n".to_owned(),
+        Some(group) => format!(
+            "warning: there is no open portal of group {}, so nobody sees it until there is one: blockyard portal add ADDRESS group={group}\n",
+            groups.join(" or ")
+        ),
+    }
 }
 
 pub fn unpresent(desk: &Desk, options: &UnpresentOptions) -> Result<(), Failure> {
@@ -68,9 +86,10 @@ pub fn list(desk: &Desk) -> Result<(), Failure> {
             seen.volume.to_string(),
             if seen.read_only { "read-only" } else { "read-write" }.to_owned(),
             or_dash(seen.chap_user.as_ref()),
+            if seen.groups.is_empty() { "all".to_owned() } else { joined(&seen.groups) },
             seen.iqn.to_string(),
         ]
     };
-    let header = &["HOST", "LUN", "VOLUME", "ACCESS", "CHAP", "TARGET"];
+    let header = &["HOST", "LUN", "VOLUME", "ACCESS", "CHAP", "GROUP", "TARGET"];
     desk.out.rows(&answer, &Rows { header, rows: all.iter().map(row).collect() })
 }

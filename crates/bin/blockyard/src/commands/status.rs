@@ -27,9 +27,10 @@ fn told(status: &StatusReport) -> String {
         text.write_fmt(args).expect("a string takes all text");
         text.push('\n');
     };
-    for problem in &status.problems {
+    let problems = status.problems.iter().map(|problem| (problem, problem.severity.as_str()));
+    for (problem, how) in problems.chain(status.notices.iter().map(|notice| (notice, "notice"))) {
         line(format_args!(""));
-        line(format_args!("{}: {} ({})", problem.subject, problem.state, problem.severity.as_str()));
+        line(format_args!("{}: {} ({how})", problem.subject, problem.state));
         line(format_args!("  meaning: {}", problem.meaning));
         line(format_args!("  action:  {}", problem.action));
     }
@@ -41,8 +42,8 @@ fn told(status: &StatusReport) -> String {
     line(format_args!("volumes  {}", status.volumes));
     line(format_args!("hosts    {}, {}", status.hosts, counted(engine.sessions, "session")));
     line(format_args!(
-        "served   {} commands, {} read, {} written",
-        engine.commands,
+        "served   {}, {} read, {} written",
+        counted(engine.commands, "command"),
         Size::new(engine.read_bytes).iec(),
         Size::new(engine.written_bytes).iec()
     ));
@@ -50,4 +51,14 @@ fn told(status: &StatusReport) -> String {
     let shards = if engine.shards == 1 { "shard" } else { "shards" };
     line(format_args!("engine   {} {shards} on {}, {} for buffers", engine.shards, engine.io, buffers.iec()));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_one_and_all_others_are_many() {
+        assert_eq!([0u32, 1, 2].map(|n| counted(n, "command")), ["0 commands", "1 command", "2 commands"]);
+    }
 }

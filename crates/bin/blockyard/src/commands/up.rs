@@ -53,7 +53,7 @@ fn document(options: &UpOptions, (host, is_known): (&Name, bool), known: &[DiskR
             no_integrity: false,
             disks: named.iter().map(|(name, _)| name.clone()).collect(),
         };
-        document.disk = named.into_iter().map(|(name, path)| (name, DiskEntry { path })).collect();
+        document.disk = named.into_iter().map(|(name, path)| (name, DiskEntry { path, spare: None })).collect();
         document.pool.insert(pool.clone(), PoolEntry { groups: vec![group], settings: BTreeMap::new() });
     }
     let provision = thin.then_some(Provision::Thin);

@@ -13,6 +13,7 @@ mod isns;
 mod lab;
 mod load;
 mod manual;
+mod presenting;
 mod rest;
 mod serve;
 mod steps;

@@ -36,13 +36,14 @@ impl Control {
 
     /// Nobody logs in there any more.
     ///
-    /// *Errors*: it is none, it stands in the configuration file, or hosts are logged in there and it is not forced.
+    /// *Errors*: it is none, the daemon was given it at its start, or hosts are logged in there and it is not forced.
     pub async fn remove_portal(&self, address: PortalAddress, request: RemovePortal) -> Result<(), Refusal> {
         let turn = self.turn().await;
         let PortalReport { address, sessions, state, .. } = self.portal_report(address).await?;
         if !self.state().portals.get(&address).is_some_and(|record| record.added) {
-            let message = format!("portal {address} stands in the configuration file");
-            return Err(Refusal::new(code::PORTAL_CONFIGURED, message, "take it out there and start the daemon again"));
+            let message = format!("portal {address} was given to the daemon at its start");
+            let hint = "take it out of its configuration file or of its --portal arguments, and start it again";
+            return Err(Refusal::new(code::PORTAL_CONFIGURED, message, hint));
         }
         if sessions > 0 && !request.force {
             let message = format!("{sessions} sessions are logged in at portal {address}");

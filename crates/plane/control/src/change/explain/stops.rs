@@ -2,7 +2,9 @@
 
 use super::{Point, Way};
 use crate::state::{HostRecord, State};
-use model::{GroupAccess, Kept, Name, PortalGroupPolicy, RefusedLogin, ReservationReport, SessionReport, VolumeName};
+use model::{
+    GroupAccess, Kept, Name, PortalGroupPolicy, RefusedLogin, RefusedWhy, ReservationReport, SessionReport, VolumeName,
+};
 use std::collections::BTreeSet;
 
 /// Refused logins that are told.
@@ -62,7 +64,7 @@ fn mend(report: &ReservationReport, volume: &VolumeName) -> String {
     format!("{there}; when nobody is left who could: blockyard volume reservations {volume} --clear --yes")
 }
 
-/// Logins of the host that were refused and have not succeeded since, the last ones first.
+/// Logins of the host that were refused and have not succeeded since, the last ones first; not those of when it was no host's.
 pub(super) fn of_refused(refused: &[RefusedLogin], names: &[String]) -> Vec<Point> {
     let is_own = |login: &&RefusedLogin| {
         login.initiator.as_ref().is_some_and(|who| names.iter().any(|name| name.eq_ignore_ascii_case(who)))
@@ -73,5 +75,6 @@ pub(super) fn of_refused(refused: &[RefusedLogin], names: &[String]) -> Vec<Poin
         let sentence = format!("{who} was not let in from {address}, last {last}: {}", login.reason());
         Point::note(sentence, login.remedy())
     };
-    refused.iter().filter(is_own).take(REFUSED_TOLD).map(point).collect()
+    let is_known = |login: &&RefusedLogin| login.why != RefusedWhy::UnknownInitiator;
+    refused.iter().filter(is_own).filter(is_known).take(REFUSED_TOLD).map(point).collect()
 }
