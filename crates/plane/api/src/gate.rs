@@ -10,7 +10,7 @@ use crate::Problem;
 use crate::audit::{Answered, Audit, Entry, Forward};
 use crate::people::{Login, People};
 use crate::routes::Asker;
-use crate::row::Row;
+use crate::row::{Row, Understood};
 use crate::server::Peer;
 use crate::web::Web;
 use axum::body::{Body, Bytes};
@@ -124,7 +124,8 @@ impl Door {
         if let (Some(known), Some(row)) = (&caller, row)
             && let Err(refusal) = admit_scopes(known, row, parts.uri.query().unwrap_or(""), &body)
         {
-            return self.refuse(Refused { refusal, caller }, entry(&body)).await;
+            let entry = entry(&body).map(|entry| entry.not_understood(body.len()));
+            return self.refuse(Refused { refusal, caller }, entry).await;
         }
         let entry = entry(&body).map(|entry| entry.by(caller.as_ref()));
         if entry.is_some()
@@ -132,10 +133,12 @@ impl Door {
         {
             return Problem(refusal).into_response();
         }
-        let lives = caller.clone();
+        let (lives, body_bytes) = (caller.clone(), body.len());
         let mut request = Request::from_parts(parts, Body::from(body));
         let from = from_of(&request);
         request.extensions_mut().insert(from);
+        let understood = Understood::default();
+        request.extensions_mut().insert(understood.clone());
         let stranger = || format!("stranger {}", from_of(&request).address);
         let asker = Asker(caller.as_ref().map_or_else(stranger, |caller| format!("{:?} {caller}", caller.how())));
         request.extensions_mut().insert(asker);
@@ -150,6 +153,7 @@ impl Door {
                 let audit = self.audit.clone();
                 let answered = tokio::spawn(async move {
                     let response = answering.await;
+                    let entry = if understood.is_so() { entry } else { entry.not_understood(body_bytes) };
                     audit.note(entry, Answered::of(&response)).await;
                     response
                 });

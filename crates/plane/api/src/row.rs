@@ -7,7 +7,7 @@ mod listed;
 mod part;
 
 pub use listed::{Atom, Key, Listed, Page, key};
-pub use part::{Asked, Behind, Body, Named, Part, Question, Taken, Who};
+pub use part::{Asked, Behind, Body, Named, Part, Question, Taken, Understood, Who};
 
 use crate::keeping::{AsSet, Tagged, tag_of};
 use crate::openapi::{Schemas, Told};

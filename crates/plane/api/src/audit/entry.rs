@@ -53,6 +53,12 @@ impl Entry {
         }
     }
 
+    /// Nothing is told of a body of so many bytes but its length: under keys that nobody knows, anything may be a secret.
+    pub fn not_understood(self, bytes: usize) -> Self {
+        let body = if bytes == 0 { Value::Null } else { unread(bytes) };
+        Self { body, ..self }
+    }
+
     /// True where nobody knows who has asked.
     pub fn is_of_a_stranger(&self) -> bool {
         self.caller.is_none()
@@ -96,8 +102,12 @@ fn shown(body: &Bytes) -> Value {
             value
         }
         // What is no JSON is not understood, and may be anything.
-        _ => Value::String(format!("{} bytes", body.len())),
+        _ => unread(body.len()),
     }
+}
+
+fn unread(bytes: usize) -> Value {
+    Value::String(format!("{bytes} bytes"))
 }
 
 fn hide(value: &mut Value) {

@@ -14,6 +14,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request as rows read it.
 #[derive(Debug)]
@@ -50,6 +51,19 @@ pub struct Taken {
 
 /// A JSON body. An empty body counts as `{}`.
 pub struct Body<T>(pub T);
+
+/// Whether the body of a request was taken as what its row asks for: then it has the keys of that, and no others, and it is
+/// known which of them are secrets.
+#[derive(Clone, Debug, Default)]
+pub struct Understood(Arc<AtomicBool>);
+
+impl Understood {
+    /// True when it was.
+    #[must_use]
+    pub fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// The name in the path.
 pub struct Named<T>(pub T);
@@ -141,7 +155,11 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
         if text.trim_ascii_start().first() != Some(&b'{') {
             return Err(invalid("the body is no object"));
         }
-        serde_json::from_slice(text).map(Self).map_err(|error| invalid(&error.to_string()))
+        let body = serde_json::from_slice(text).map(Self).map_err(|error| invalid(&error.to_string()))?;
+        if let Some(understood) = question.extensions.get::<Understood>() {
+            understood.0.store(true, Ordering::Relaxed);
+        }
+        Ok(body)
     }
 
     fn describe(taken: &mut Taken, schemas: &mut Schemas) {

@@ -85,6 +85,30 @@ async fn record_says_who_from_where_and_what_and_no_secret() {
     }
 }
 
+/// A link that was sent under a wrong key was refused, stayed valid, and could be read in the audit.
+#[tokio::test]
+async fn body_that_is_not_understood_is_told_by_its_length_alone() {
+    let node = Node::new().await;
+    let wrong = [
+        (Method::POST, "/api/v1/session/link", json!({"link": "a token that is valid"})),
+        (Method::POST, "/api/v1/session", json!({"name": "alice", "passwort": "a token that is valid"})),
+        (Method::POST, "/api/v1/hosts", json!({"name": "web", "chap": {"geheimnis": "a token that is valid"}})),
+        (Method::DELETE, "/api/v1/hosts/web", json!({"word": "a token that is valid"})),
+    ];
+    for (method, path, body) in wrong {
+        let refused = node.local(method, path, &body).await;
+        assert!(refused.status.is_client_error(), "{}", refused.text);
+        let record = latest(&node).await;
+        let told = (&record["path"], &record["body"]);
+        assert_eq!(told, (&json!(path), &json!(format!("{} bytes", body.to_string().len()))));
+    }
+    let files = std::fs::read_dir(node.dir.path().join("state/audit")).expect("a folder");
+    for entry in files {
+        let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("reads");
+        assert!(!text.contains("a token that is valid"), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn byte_that_is_changed_in_the_files_is_found_by_whoever_asks() {
     let node = Node::new().await;
