@@ -119,7 +119,7 @@ pub struct Global {
         default_missing_value = "1",
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
-    pub watch: Option<u64>,
+    pub every: Option<u64>,
     /// Say on stderr what is asked of the daemon, as method and path behind /api/v1
     #[arg(long, global = true, help_heading = "Global options")]
     pub requests: bool,

@@ -11,6 +11,7 @@ mod confirm;
 mod conform;
 mod connect;
 mod engine;
+mod every;
 mod failure;
 mod lab;
 mod log;
@@ -22,7 +23,6 @@ mod secret;
 mod serve;
 mod systemd;
 mod tune;
-mod watch;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -48,8 +48,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Conform(options) => conform::run(&options, &cli.global),
         Command::Lab(command) => lab::run(&command, &cli.global),
         Command::Ready(options) => ready::run(&options, &cli.global),
-        command => match cli.global.watch {
-            Some(seconds) => watch::again(seconds, |command| commands::run(command, &cli.global)),
+        command => match cli.global.every {
+            Some(seconds) => every::again(seconds, |command| commands::run(command, &cli.global)),
             None => commands::run(command, &cli.global),
         },
     }

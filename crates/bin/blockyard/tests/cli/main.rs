@@ -429,7 +429,7 @@ fn secrets_come_from_files_and_the_environment_and_are_never_shown() {
 
     let add = ["host", "add", "db", "--initiator", "iqn.2001-04.com.example:db"];
     let outcome = lab.run_with(&add, &[("BLOCKYARD_CHAP_SECRET", "too short")]);
-    assert_eq!(outcome.code, 1);
+    assert_eq!(outcome.code, 2);
     assert!(outcome.stderr.contains("a secret of 9 bytes is not taken") && !outcome.stderr.contains("too short"));
     let equal = [("BLOCKYARD_CHAP_SECRET", "the very same one"), ("BLOCKYARD_MUTUAL_SECRET", "the very same one")];
     let outcome = lab.run_with(&add, &equal);
@@ -494,7 +494,7 @@ fn trace_is_begun_shown_taken_out_and_stopped() {
         assert!(refused.contains("is not traced"), "{refused}");
     }
     assert!(!lab.dir.path().join("it").exists(), "a refusal leaves no file");
-    lab.bad(&["volume", "trace", "tank/vm1", "--start", "--commands", "2000000"], 1);
+    lab.bad(&["volume", "trace", "tank/vm1", "--start", "--commands", "2000000"], 2);
     lab.bad(&["volume", "trace", "tank/vm1", "--start", "--stop"], 2);
     lab.bad(&["volume", "trace", "tank/vm1", "--commands", "9"], 2);
     assert!(lab.bad(&["volume", "trace", "tank/none", "--start"], 3).contains("tank/none"));
@@ -536,11 +536,11 @@ fn host_show_says_what_it_sees_and_names_alone_are_a_line_each() {
 }
 
 #[test]
-fn watch_is_for_what_only_looks() {
+fn every_is_for_what_only_looks() {
     let lab = Lab::new();
-    let outcome = lab.run(&["pool", "create", "tank", "--watch"]);
+    let outcome = lab.run(&["pool", "create", "tank", "--every"]);
     assert_eq!(outcome.code, 2, "{}", outcome.stderr);
-    let outcome = lab.run(&["host", "remove", "web", "--watch"]);
+    let outcome = lab.run(&["host", "remove", "web", "--every"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""), "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("--watch is for what only looks"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("--every is for what only looks"), "{}", outcome.stderr);
 }

@@ -1,4 +1,4 @@
-//! `--watch`: the same list or show, again and again.
+//! `--every`: the same list or show, again and again.
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ pub fn again(seconds: u64, run: impl Fn(Command) -> Result<(), Failure>) -> Resu
     }
     let goes_on = at.try_get_one::<bool>("follow").ok().flatten().is_some_and(|follow| *follow);
     if goes_on || !verb.is_some_and(|verb| LOOKS.contains(&verb)) {
-        let sentence = "--watch is for what only looks, such as list, show and status; leave it out";
+        let sentence = "--every is for what only looks, such as list, show and status; leave it out";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     let is_terminal = io::stdout().is_terminal();
