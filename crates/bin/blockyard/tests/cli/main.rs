@@ -146,7 +146,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "portal add 0.0.0.0:3261 role=data",
-            1,
+            2,
             "sessions cannot be sent to 0.0.0.0:3261, which stands for every address; add a portal for each address with blockyard portal add (BY-1705)",
         ),
         ("portal set 10.0.0.1 role=back", 2, "role cannot be \"back\"; write plain, front or data (BY-1010)"),
@@ -174,13 +174,13 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "host add db --any --chap-user db",
-            1,
+            2,
             "CHAP as db has no secret; name a file that holds the secret alone with --chap-secret-file or --mutual-secret-file (BY-1605)",
         ),
         ("auth weakest md4", 2, "\"md4\" is no hash function of CHAP; write md5, sha-1, sha-256 or sha3-256 (BY-1010)"),
         (
             "auth discovery",
-            1,
+            2,
             "nothing is given that discovery should prove; give its CHAP secret, or say --open or --as-host (BY-1605)",
         ),
         (
@@ -230,18 +230,18 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ("pool export pond", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
         (
             "volume create tank/x 1MiB --thin --stripe-unit 64KiB",
-            1,
+            2,
             "a stripe unit is for volumes in segments, which have no map; leave it out, or leave out --thin (BY-1007)",
         ),
         (
             "volume create x 1MiB --ram --thin",
-            1,
+            2,
             "volume x has no pool to take its space from; name it POOL/VOLUME, or leave out --thin and the like (BY-1007)",
         ),
         ("snapshot create tank/vm9 noon", 3, "there is no volume tank/vm9; see blockyard volume list (BY-1103)"),
         (
             "snapshot create tank/vm1,tank/vm1 noon",
-            1,
+            2,
             "volume tank/vm1 is named twice; name every volume once (BY-1007)",
         ),
         (
@@ -251,7 +251,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "snapshot create tank/vm1 noon --lock-until 2001-01-01T00:00:00Z",
-            1,
+            2,
             "a lock until 2001-01-01T00:00:00Z would be over already; give a time that is to come (BY-1009)",
         ),
         (
@@ -282,23 +282,23 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "volume set tank/vm1 --write-policy lazy",
-            1,
+            2,
             "write-policy cannot be \"lazy\"; write through, back or back-volatile (BY-1010)",
         ),
         ("volume set tank/vm1 --iops 0", 2, "iops cannot be \"0\"; write a number above zero, or off (BY-1010)"),
         (
             "volume set tank/vm1 --iops 10 --guarantee-iops 20",
-            1,
+            2,
             "guarantee-iops of 20 is more than iops of 10; lower the one or raise the other (BY-1010)",
         ),
         (
             "pool set tank space.soft=96%",
-            1,
+            2,
             "space.soft of 96% is more than space.hard of 95%; lower the one or raise the other (BY-1010)",
         ),
         (
             "pool set tank space.hard=full",
-            1,
+            2,
             "space.hard cannot be \"full\"; write a part in percent such as 95%, or off (BY-1010)",
         ),
         ("pool lst", 2, "unrecognized subcommand 'lst'; some similar subcommands exist: 'ls', 'list'"),
@@ -434,7 +434,7 @@ fn secrets_come_from_files_and_the_environment_and_are_never_shown() {
     let equal = [("BLOCKYARD_CHAP_SECRET", "the very same one"), ("BLOCKYARD_MUTUAL_SECRET", "the very same one")];
     let outcome = lab.run_with(&add, &equal);
     assert!(
-        outcome.code == 1 && outcome.stderr.contains("the same CHAP secret in both directions"),
+        outcome.code == 2 && outcome.stderr.contains("the same CHAP secret in both directions"),
         "{}",
         outcome.stderr
     );
