@@ -208,12 +208,12 @@ fn portal_steps(view: &View<'_>) -> Vec<(Step, Hit)> {
         let change = format!("{} → {}", before.balance.as_str(), after.balance.as_str());
         steps.push(stepped(StepKind::Change, "balance of sessions".to_owned(), change, Hit::default()));
     }
-    steps.extend(common_steps(before, after));
+    steps.extend(steps_for_all(before, after));
     steps
 }
 
 /// What holds for all: how portal groups serve, what logins prove at least, the server that targets are registered with.
-fn common_steps(before: &State, after: &State) -> Vec<(Step, Hit)> {
+fn steps_for_all(before: &State, after: &State) -> Vec<(Step, Hit)> {
     let tags: BTreeSet<u16> = before.portal_groups.keys().chain(after.portal_groups.keys()).copied().collect();
     let policy = |state: &State, tag| state.portal_groups.get(&tag).copied().unwrap_or_default();
     let group = |tag| (format!("portal group {tag}"), served(policy(before, tag)), served(policy(after, tag)));
