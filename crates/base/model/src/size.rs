@@ -63,6 +63,15 @@ impl Size {
         self.0
     }
 
+    /// The amount, rounded up to a whole number of `unit`.
+    #[must_use]
+    pub const fn up_to_whole(self, unit: u64) -> Self {
+        match self.0.checked_next_multiple_of(unit) {
+            Some(bytes) => Self(bytes),
+            None => self,
+        }
+    }
+
     /// The amount in binary units with at most two decimals: `1.5 TiB`, `512 B`.
     #[must_use]
     pub fn iec(self) -> String {

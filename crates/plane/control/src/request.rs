@@ -180,6 +180,9 @@ pub struct NewSpare {
     /// The pool that it is for; every pool when absent.
     #[serde(default)]
     pub pool: Option<Name>,
+    /// True to overwrite what the disk holds, when it takes a place.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// A disk group of a new pool.

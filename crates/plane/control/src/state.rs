@@ -90,6 +90,9 @@ pub struct DiskRecord {
 pub struct SpareRecord {
     /// Its pool; any when absent.
     pub pool: Option<Name>,
+    /// True when what it holds may be overwritten.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// A spare that has taken a place, until there is another one.

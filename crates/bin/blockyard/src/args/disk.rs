@@ -128,13 +128,16 @@ pub enum SpareCommand {
     /// Make a blank disk a spare, for one pool or for all
     #[command(after_help = "Example:
   blockyard disk spare add d6
-  blockyard disk spare add d7 --pool tank")]
+  blockyard disk spare add /dev/sdh --pool tank")]
     Add {
-        /// Which
-        disk: DiskName,
+        /// Which; a path is added first, and forgotten again when the array refuses
+        disk: DiskGiven,
         /// Only for this pool
         #[arg(long, value_name = "POOL")]
         pool: Option<Name>,
+        /// Overwrite what the disk holds, when it takes a place
+        #[arg(long)]
+        force: bool,
     },
     /// A disk is a spare no more; it stays known
     #[command(after_help = "Example:\n  blockyard disk spare remove d6")]

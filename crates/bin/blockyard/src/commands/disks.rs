@@ -26,11 +26,11 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
         }
         DiskCommand::Show { disk } => show(desk, &disk),
         DiskCommand::Locate { disk, light, blink } => locate(desk, &disk, light, blink),
-        DiskCommand::Spare(SpareCommand::Add { disk, pool }) => {
+        DiskCommand::Spare(SpareCommand::Add { disk, pool, force }) => with_disk(desk, &disk, |disk| {
             let scope = pool.as_ref().map_or("all pools".to_owned(), |pool| format!("pool {pool}"));
-            let answer = desk.client.post(&format!("/disks/{disk}/spare"), &NewSpare { pool }, "disk")?;
+            let answer = desk.client.post(&format!("/disks/{disk}/spare"), &NewSpare { pool, force }, "disk")?;
             desk.out.done(&answer, &format!("disk {disk} is a spare for {scope}"))
-        }
+        }),
         DiskCommand::Spare(SpareCommand::Remove { disk }) => {
             desk.client.delete(&format!("/disks/{disk}/spare"))?;
             desk.out.said(&format!("disk {disk} is a spare no more"))

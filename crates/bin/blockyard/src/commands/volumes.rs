@@ -41,7 +41,7 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             let request = NewVolume { block_bytes: block_size, encrypted, backend, ..chosen };
             let answer = desk.client.post("/volumes", &request, "volume")?;
             let volume: VolumeReport = answer.decode()?;
-            desk.out.done(&answer, &format!("volume {} created: {}", volume.name, volume.size))
+            desk.out.done(&answer, &format!("volume {} created: {}", volume.name, had(volume.size, size)))
         }
         VolumeCommand::Show { name } => show(desk, &name),
         VolumeCommand::Set { name, settings } => set(desk, &name, settings),
@@ -71,7 +71,7 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             let answer = desk.client.patch(&format!("/volumes/{name}"), &Resize { size }, "volume")?;
             let volume: VolumeReport = answer.decode()?;
             let rescan = "hosts were told; on Linux run: iscsiadm -m session --rescan";
-            desk.out.done(&answer, &format!("volume {name} has {}; {rescan}", volume.size))
+            desk.out.done(&answer, &format!("volume {name} has {}; {rescan}", had(volume.size, Some(size))))
         }
         VolumeCommand::Latency { name } => super::latency::of_volume(desk, &name),
         VolumeCommand::Trace { name, start, commands, out, stop } => match (start, out) {
@@ -171,6 +171,12 @@ fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let volume: VolumeReport = answer.decode()?;
     let lines = of_volume(&volume).into_iter().map(|(what, text)| format!("  {what:<9} {text}\n"));
     put(&format!("volume {name}: {}, {}\n{}", volume.state.as_str(), volume.size, lines.collect::<String>()))
+}
+
+/// A size, and to how many bytes it was rounded up where another was asked for.
+fn had(size: Size, asked: Option<Size>) -> String {
+    let rounded = asked.filter(|&asked| asked < size).map(|_| format!(", rounded up to {} bytes", size.bytes()));
+    format!("{size}{}", rounded.unwrap_or_default())
 }
 
 /// What holds the data of a volume without a pool, if it has none.

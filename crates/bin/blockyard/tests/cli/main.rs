@@ -165,7 +165,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "host add db --initiator iqn.2001-04.com.example:WEB",
             4,
-            "initiator iqn.2001-04.com.example:web belongs to host web; present to that host, or remove it first with blockyard host remove (BY-1202)",
+            "initiator iqn.2001-04.com.example:web belongs to host web; present to host web, or take it away first with blockyard host change web --remove-initiator iqn.2001-04.com.example:web (BY-1202)",
         ),
         (
             "host add db --any --address 10.0.0.0/40",
@@ -370,7 +370,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "presentations",
             &["presentation", "list"],
-            "chap_user groups host iqn lun mutual_chap_user portals read_only target volume volume_id",
+            "chap_user groups host iqn lun mutual_chap_user open portals read_only target volume volume_id",
         ),
         (
             "sessions",
@@ -380,7 +380,11 @@ fn json_has_stable_keys_and_integer_bytes() {
         ("portals", &["portal", "list"], "address drained role sessions state tag weight"),
         ("isns", &["isns", "show"], "entity portals server state targets"),
         ("portal_groups", &["portal", "groups"], "access portals preferred sessions tag"),
-        ("status", &["status"], "disks engine hosts node pools problems severity size used verdict version volumes"),
+        (
+            "status",
+            &["status"],
+            "disks engine hosts node notices pools problems severity size used verdict version volumes",
+        ),
     ] {
         assert_eq!(keys(noun, arguments), expected, "{noun}");
     }

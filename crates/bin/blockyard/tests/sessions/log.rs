@@ -161,7 +161,7 @@ fn log_that_loses_a_disk_goes_on_and_another_disk_takes_its_place() {
         assert_eq!(stage.report().await.group.members[0].disk, Some(name("s0")));
         // By itself, too, and the first one alone has everything then.
         stage.node.add_disk("s1", 96).await;
-        stage.node.control.add_spare(&name("s1"), NewSpare { pool: None }).await.unwrap();
+        stage.node.control.add_spare(&name("s1"), NewSpare { pool: None, force: false }).await.unwrap();
         stage.log[1].fail();
         stage.write_late(3).await;
         for round in 0.. {

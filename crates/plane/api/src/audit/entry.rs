@@ -55,7 +55,8 @@ impl Entry {
 
     /// Nothing is told of a body of so many bytes but its length: under keys that nobody knows, anything may be a secret.
     pub fn not_understood(self, bytes: usize) -> Self {
-        let body = if bytes == 0 { Value::Null } else { unread(bytes) };
+        let says_nothing = self.body.is_null() || self.body.as_object().is_some_and(serde_json::Map::is_empty);
+        let body = if says_nothing { Value::Null } else { unread(bytes) };
         Self { body, ..self }
     }
 

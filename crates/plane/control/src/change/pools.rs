@@ -42,7 +42,7 @@ impl Control {
                 state.learn(pool);
                 for spare in &request.spares {
                     if let Some(record) = state.disks.get_mut(spare) {
-                        record.spare = Some(SpareRecord { pool: Some(pool.name.clone()) });
+                        record.spare = Some(SpareRecord { pool: Some(pool.name.clone()), force: false });
                     }
                 }
             }
@@ -266,7 +266,7 @@ impl Control {
                 let message = format!("disk {spare} is named twice");
                 return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
             }
-            self.admit_spare(spare).await?;
+            self.admit_spare(spare, false).await?;
         }
         Ok(())
     }

@@ -32,6 +32,8 @@ struct Spare {
     size: Size,
     /// The pool that it is for; any when absent.
     pool: Option<Name>,
+    /// True when what it holds may be overwritten.
+    force: bool,
 }
 
 impl Control {
@@ -41,13 +43,13 @@ impl Control {
     /// has no place that it fits.
     pub async fn add_spare(&self, name: &DiskName, request: NewSpare) -> Result<DiskReport, Refusal> {
         let turn = self.turn().await;
-        let disk = self.admit_spare(name).await?;
+        let disk = self.admit_spare(name, request.force).await?;
         if let Some(pool) = &request.pool {
             let pool = self.pool_report(pool).await?;
             admit_size(name, disk.size, &pool)?;
         }
         self.commit(&turn, |state| {
-            let spare = SpareRecord { pool: request.pool.clone() };
+            let spare = SpareRecord { pool: request.pool.clone(), force: request.force };
             // The place of a spare that was used is filled again.
             let taken = state.pools.values_mut().map(|pool| &mut pool.taken);
             for taken in taken {
@@ -80,8 +82,8 @@ impl Control {
         })
     }
 
-    /// Admits a known, blank disk that nothing uses.
-    pub(crate) async fn admit_spare(&self, name: &DiskName) -> Result<DiskReport, Refusal> {
+    /// Admits a known disk that nothing uses, and that is blank unless `force` says that it need not be.
+    pub(crate) async fn admit_spare(&self, name: &DiskName, force: bool) -> Result<DiskReport, Refusal> {
         let state = self.state();
         if state.disk(name)?.spare.is_some() {
             let message = format!("disk {name} is a spare already");
@@ -92,13 +94,16 @@ impl Control {
         crate::change::disks::admit_unused(name, &disk)?;
         let holds = match &disk.label {
             Label::None => return Ok(disk),
+            _ if force => return Ok(disk),
             Label::Ours { pool_name, .. } => format!("a label of pool {pool_name}"),
             Label::Damaged => "a damaged label of a pool".to_owned(),
             Label::Foreign { what } => what.clone(),
         };
         let message = format!("disk {name} is not blank: it holds {holds}");
-        let hint =
-            format!("a spare is overwritten without being asked; wipe it first, as with wipefs --all {}", disk.path);
+        let hint = format!(
+            "a spare is overwritten without being asked; wipe it first, as with wipefs --all {}, or --force",
+            disk.path
+        );
         Err(Refusal::new(code::DISK_FOREIGN, message, hint))
     }
 
@@ -137,7 +142,7 @@ impl Control {
                 failed: member.disk.clone().unwrap_or_else(|| unnamed(member.id)),
                 member: Some(member.id),
                 replacement: spare.disk.clone(),
-                force: false,
+                force: spare.force,
             };
             match self.engine.pool(order).await {
                 Ok(report) => {
@@ -177,7 +182,7 @@ impl Control {
         let spare = |disk: DiskReport| {
             let name = disk.name?;
             let record = state.disks.get(&name)?.spare.as_ref()?;
-            Some(Spare { disk: name, size: disk.size, pool: record.pool.clone() })
+            Some(Spare { disk: name, size: disk.size, pool: record.pool.clone(), force: record.force })
         };
         Ok(ready.filter_map(spare).collect())
     }

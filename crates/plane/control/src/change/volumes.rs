@@ -17,9 +17,16 @@ use std::path::Path;
 
 /// Bytes of a logical block, unless told otherwise: every host takes it.
 const BLOCK_BYTES: u32 = 512;
+/// Volumes have a whole number of these: a size in decimal units seldom is one, and is rounded up.
+const WHOLE_BYTES: u64 = 4096;
+
+/// The size that a volume has when this one is asked for.
+pub(crate) fn whole(size: Size) -> Size {
+    size.up_to_whole(WHOLE_BYTES)
+}
 
 impl Control {
-    /// The volume is there, empty (or as the file is), and nobody sees it yet.
+    /// The volume is there, empty (or as the file is), and nobody sees it yet. Its size is rounded up to whole blocks.
     ///
     /// *Errors*: the name is taken, there is no such pool, the size or the block size is not possible,
     /// the file is in use; and what the data plane refuses.
@@ -48,20 +55,21 @@ impl Control {
         made
     }
 
-    /// The volume has the new size, and its initiators are told.
+    /// The volume has the new size, rounded up to whole blocks, and its initiators are told.
     ///
     /// *Errors*: there is none of this name, it would shrink, or there is no room.
     pub async fn resize_volume(&self, name: &VolumeName, request: Resize) -> Result<VolumeReport, Refusal> {
         let turn = self.turn().await;
         let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
-        if request.size < volume.size {
+        let size = whole(request.size);
+        if size < volume.size {
             return Err(Refusal::new(
                 code::VOLUME_SHRINK,
                 format!("volume {name} has {} and does not shrink to {}", volume.size, request.size),
                 "give a larger size, or make a smaller volume and copy",
             ));
         }
-        let order = Order::ResizeVolume { volume: name.clone(), size: request.size };
+        let order = Order::ResizeVolume { volume: name.clone(), size };
         let grown = self.engine.volume(order).await?;
         self.commit(&turn, |state| {
             if let Some(record) = state.volumes.get_mut(name) {
@@ -236,7 +244,7 @@ impl Control {
 
     /// The size that the volume gets, and the file that was created for it, if one was.
     async fn size_of(&self, request: &NewVolume, backend: &Backend) -> Result<(Size, Option<String>), Refusal> {
-        let (size, created) = match (backend, request.size) {
+        let (size, created) = match (backend, request.size.map(whole)) {
             (Backend::File { path }, None) => {
                 (self.engine.disk(Order::InspectDisk { path: path.clone() }).await?.size, None)
             }

@@ -124,7 +124,7 @@ impl Control {
         }
         for name in makes.spares {
             let pool = document.disk[&name].spare.as_ref().and_then(|spare| spare.pool.clone());
-            self.add_spare(&name, NewSpare { pool }).await?;
+            self.add_spare(&name, NewSpare { pool, force: false }).await?;
             made.push(Made::Spare(name));
         }
         for name in makes.volumes {

@@ -5,6 +5,7 @@ use super::Document;
 use super::document::{DiskEntry, PoolEntry, VolumeEntry};
 use super::plan::{Step, StepKind, changes};
 use crate::Control;
+use crate::change::volumes::whole;
 use crate::request::{NewBackend, NewGroup};
 use crate::state::State;
 use model::{
@@ -124,17 +125,18 @@ impl Draft {
 
     fn volume(&mut self, name: &VolumeName, entry: &VolumeEntry, known: &Known<'_>) -> Result<(), Refusal> {
         let volume = known.volumes.get(name).copied();
+        let size = entry.size.map(whole);
         let is_thin = entry.provision == Some(Provision::Thin);
         let kept = match volume {
             None => {
-                let size = entry.size.map(|size| size.to_string()).unwrap_or_default();
-                self.step(StepKind::Make, format!("volume {name}"), size);
+                let told = size.map(|size| size.to_string()).unwrap_or_default();
+                self.step(StepKind::Make, format!("volume {name}"), told);
                 self.makes.volumes.push(name.clone());
-                entry.size.filter(|_| !is_thin).map(Size::bytes)
+                size.filter(|_| !is_thin).map(Size::bytes)
             }
             Some(volume) => {
                 admit_volume(volume, entry)?;
-                let larger = entry.size.filter(|&size| size > volume.size);
+                let larger = size.filter(|&size| size > volume.size);
                 if let Some(size) = larger {
                     self.step(StepKind::Change, format!("volume {name}"), format!("{} → {size}", volume.size));
                     self.makes.grown.push((name.clone(), size));
@@ -237,7 +239,7 @@ fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(),
 /// Admits an entry of a volume that is there: how it was made does not change.
 fn admit_volume(volume: &VolumeReport, entry: &VolumeEntry) -> Result<(), Refusal> {
     let name = &volume.name;
-    if entry.size.is_some_and(|size| size < volume.size) {
+    if entry.size.is_some_and(|size| whole(size) < volume.size) {
         let message =
             format!("volume {name} is {} and the document says {}", volume.size, entry.size.unwrap_or_default());
         return Err(otherwise(message, "volumes do not become smaller: write its size, or more"));

@@ -178,7 +178,7 @@ async fn group_gets_a_free_disk_as_one_more_member() {
     array.add_disks(&["d0", "d1", "d2", "d3", "s0"]).await;
     let control = &array.control;
     control.create_pool(new_pool("tank", Level::Raid5, &["d0", "d1", "d2"])).await.expect("made");
-    control.add_spare(&name("s0"), crate::request::NewSpare { pool: None }).await.expect("a spare");
+    control.add_spare(&name("s0"), crate::request::NewSpare { pool: None, force: false }).await.expect("a spare");
     let before = control.pool_report(&name("tank")).await.expect("is there");
     let add = |disk| async move {
         let request = AddMember { disk: name(disk), group: None, force: false };

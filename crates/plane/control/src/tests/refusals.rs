@@ -249,3 +249,24 @@ async fn presentation_that_does_not_fit_is_refused() {
     refused(control.unpresent(&unseen).await, code::PRESENTATION_UNKNOWN);
     assert_eq!(control.state(), before);
 }
+
+/// `100GB` is no whole number of 4 KiB, and stood in the help as what could be written.
+#[tokio::test]
+async fn size_in_decimal_units_is_rounded_up_to_whole_blocks() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let size = |text: &str| text.parse::<Size>().expect("a size");
+    let thin = crate::request::NewVolume {
+        provision: Some(model::Provision::Thin),
+        ..new_volume("tank/gb", Some(size("10MB")))
+    };
+    let made = array.control.create_volume(thin).await.expect("a volume");
+    assert_eq!(made.size, Size::new(2442 * 4096));
+    let grown = array.control.resize_volume(&made.name, crate::request::Resize { size: size("10.001MB") }).await;
+    assert_eq!(grown.expect("grows").size, Size::new(2442 * 4096));
+    let grown = array.control.resize_volume(&made.name, crate::request::Resize { size: size("11MB") }).await;
+    assert_eq!(grown.expect("grows").size, Size::new(2686 * 4096));
+    let mut document = array.control.export().await.expect("a document");
+    document.volume.get_mut(&made.name).expect("is there").size = Some(size("11MB"));
+    assert!(array.control.plan(&document, true).await.expect("a plan").steps.is_empty());
+}

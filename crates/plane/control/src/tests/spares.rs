@@ -10,7 +10,7 @@ fn name(text: &str) -> Name {
 }
 
 fn of(pool: &str) -> NewSpare {
-    NewSpare { pool: Some(name(pool)) }
+    NewSpare { pool: Some(name(pool)), force: false }
 }
 
 /// Four disks in a RAID-6 pool `tank`, two in a RAID-1 pool `pond`, and four more.
@@ -178,4 +178,20 @@ async fn spare_is_blank_free_and_large_enough() {
     control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
     assert_eq!(refused("f0", NewSpare::default()).await, code::DISK_IN_USE);
     control.remove_spare(&name("f0")).await.expect("no spare any more");
+}
+
+#[tokio::test]
+async fn disk_that_holds_something_is_a_spare_only_by_force_and_takes_over_then() {
+    let array = furnished().await;
+    // Another array's pool was on it.
+    array.create_pool("old", Level::Raid1, &["f0", "f1"]).await.expect("a pool");
+    let label = std::fs::read(array.folder().join("f0.img")).expect("reads");
+    array.control.destroy_pool(&name("old")).await.expect("destroyed");
+    std::fs::write(array.folder().join("f0.img"), label).expect("writes");
+    let refused = array.control.add_spare(&name("f0"), of("tank")).await.expect_err("it is not blank");
+    assert_eq!(refused.code, code::DISK_FOREIGN);
+    array.control.add_spare(&name("f0"), NewSpare { force: true, ..of("tank") }).await.expect("a spare");
+    array.control.fail_disk(&name("d1")).await.expect("failed");
+    array.control.look_after(Vec::new()).await.expect("looked at");
+    assert_eq!(members(&array, "tank").await[1], ("f0".to_owned(), MemberState::Rebuilding));
 }

@@ -2,7 +2,7 @@ use super::*;
 
 fn spare(disk: &str, mib: u64, pool: Option<&str>) -> Spare {
     let name = |text: &str| text.parse().expect("a name");
-    Spare { disk: name(disk), size: Size::mib(mib), pool: pool.map(name) }
+    Spare { disk: name(disk), size: Size::mib(mib), pool: pool.map(name), force: false }
 }
 
 fn chosen(spares: &[Spare], pool: &str, mib: u64) -> Vec<String> {

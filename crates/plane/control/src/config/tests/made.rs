@@ -59,7 +59,11 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
 async fn document_holds_spares_and_what_is_set_for_all() {
     let (array, _) = furnished().await;
     let s0 = "s0".parse().expect("a name");
-    array.control.add_spare(&s0, NewSpare { pool: Some("tank".parse().expect("a name")) }).await.expect("a spare");
+    array
+        .control
+        .add_spare(&s0, NewSpare { pool: Some("tank".parse().expect("a name")), force: false })
+        .await
+        .expect("a spare");
     let exported = array.control.export().await.expect("a document");
     let spare = SpareEntry { pool: Some("tank".parse().expect("a name")) };
     assert_eq!(exported.disk[&s0].spare, Some(spare));
