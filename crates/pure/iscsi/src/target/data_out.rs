@@ -89,6 +89,11 @@ impl DataOut {
         self.unsolicited_end.is_some() || !self.open.is_empty()
     }
 
+    /// True while a sequence of this kind is what comes next: unsolicited data that is announced, or the answer to an R2T.
+    pub(crate) fn runs(&self, solicited: bool) -> bool {
+        self.sequence_end(solicited).is_ok()
+    }
+
     /// The R2T that the initiator answers now, or will next.
     pub(crate) fn answering(&self) -> u32 {
         self.open.first().map_or(self.r2t_sn, |solicitation| solicitation.r2t_sn)
@@ -140,7 +145,7 @@ impl DataOut {
         Ok(if in_order { Admitted::Next } else { Admitted::BehindHole })
     }
 
-    /// A part of the running sequence is lost; with the `last` one the sequence is over and what is missing is due.
+    /// A part of the sequence that [runs](Self::runs) is lost; with the `last` one the sequence is over and what is missing is due.
     pub(crate) fn miss(&mut self, solicited: bool, last: bool) {
         self.broken = !last;
         if last {

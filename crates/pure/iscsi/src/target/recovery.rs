@@ -31,7 +31,7 @@ impl FullFeature {
         let Some(command) = task.command_mut() else { return };
         let solicited = !data_out.target_transfer_tag.is_reserved();
         let answers = super::command::transfer_tag(id, command.data_out.answering());
-        if command.data_out.is_owed() && (!solicited || data_out.target_transfer_tag == answers) {
+        if command.data_out.runs(solicited) && (!solicited || data_out.target_transfer_tag == answers) {
             command.data_out.miss(solicited, data_out.is_final);
             self.finish_skipped(link, Some(id));
         }

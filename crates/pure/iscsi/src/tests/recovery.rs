@@ -263,6 +263,29 @@ fn data_with_a_wrong_digest_is_rejected_and_asked_for_again() {
 }
 
 #[test]
+fn damaged_data_of_a_sequence_that_is_not_due_is_rejected_and_changes_nothing() {
+    let agreed = Negotiated { header_digest: true, data_digest: true, initial_r2t: false, ..level(1) };
+    let rejected_only = |sent: &[u8]| assert_eq!((sent[0] & 0x3f, sent[2], sent.len()), (0x3f, 0x02, 104));
+    let none = TargetTransferTag::RESERVED;
+    let data = pattern(4096);
+
+    // Solicited, while unsolicited data is announced: the tag is that of the R2T that would come next.
+    let mut rig = Rig::with(config(), agreed.clone());
+    rig.receive(&with_digests(&command(1, 1, Shape { is_final: false, ..writes(4096) }, &[])));
+    rig.receive(&damaged(with_digests(&data_out(out(1, TargetTransferTag(0), 0, 0, true), &data[..2048])), 100));
+    rejected_only(&rig.sent());
+    rig.receive(&with_digests(&data_out(out(1, none, 0, 0, true), &data[..2048])));
+    let asked = TargetTransferTag(u32::from_be_bytes(*rig.sent()[20..].first_chunk().expect("an R2T")));
+    assert_eq!(asked, TargetTransferTag(0), "what the damaged one guessed");
+
+    // Unsolicited, while an R2T is open.
+    rig.receive(&damaged(with_digests(&data_out(out(1, none, 0, 2048, true), &data[2048..])), 100));
+    rejected_only(&rig.sent());
+    rig.receive(&with_digests(&data_out(out(1, asked, 0, 2048, true), &data[2048..])));
+    assert!(rig.expect_command().data_out[..] == data[..]);
+}
+
+#[test]
 fn request_with_wrong_data_is_rejected_and_its_number_is_still_due() {
     let mut rig = Rig::with(config(), Negotiated { header_digest: true, data_digest: true, ..level(1) });
     let request = with_digests(&command(1, 1, writes(600), &pattern(600)));
