@@ -40,7 +40,7 @@ export async function go(page, path) {
 
 /** What the command line says, as JSON. */
 export function cli(...words) {
-  const text = execFileSync(BLOCKYARD, ['--socket', SOCKET, '-o', 'json', ...words], { encoding: 'utf8' });
+  const text = execFileSync(BLOCKYARD, ['--socket', SOCKET, '-o', 'json', ...words], { encoding: 'utf8', maxBuffer: 1 << 28 });
   const answer = JSON.parse(text);
   return answer[Object.keys(answer).find((key) => !['schema', 'total', 'next'].includes(key))];
 }
@@ -84,7 +84,8 @@ export async function fits(page, name) {
 }
 
 /** How long a page takes from its address to the frame that shows the text, as the browser itself measures it: what is spent on telling the driver is not the console's. */
-export const opens = (other, path, text) => other.evaluate(([path, text]) => new Promise((done) => {
+export const opens = (other, path, text) => other.evaluate(([path, text]) => new Promise((done, never) => {
+  setTimeout(() => never(new Error(`${path} does not show ${text}`)), 20_000);
   const begun = performance.now();
   const title = document.getElementById('page-title');
   const goesOn = location.hash.split('?')[0] === `#/${path}`.split('?')[0];

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const COMMAND_LIMIT: Duration = Duration::from_secs(120);
+const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 /// What every target name that we choose begins with.
 pub const IQN: &str = "iqn.2026-11.io.blockyard:xtask";
 

@@ -24,7 +24,7 @@ const GUESSES: usize = 1;
 /// So many knock at first, one after the other as fast as they can.
 const RUSH: usize = 20_000;
 /// Connections that are kept, also when the target has closed them; the oldest of them it closed long ago.
-const HELD_MAX: usize = 12_000;
+const HELD_MAX: usize = 6_000;
 const GUESSING_MAX: usize = 1500;
 /// What a login begins with: an immediate Login request that asks for the security stage.
 const LOGIN: [u8; 4] = [0x43, 0x00, 0x00, 0x00];

@@ -1,7 +1,7 @@
 //! Where the crowd goes: a daemon with targets, units and hosts, and who has which unit.
 
 use super::{Options, SERVER_CORE};
-use crate::client::Caller;
+use crate::client::{Caller, Client};
 use crate::workspace;
 use anyhow::{Context, Result};
 use lab::target::product::{IQN, Launch, Product, make_pool};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A name that has to prove something, and what it is.
 pub const GUARDED: u16 = 60_000;
@@ -18,6 +18,8 @@ pub const SECRET: &str = "a secret that nobody guesses";
 /// Hosts of one group, which sees one target of the load table; and the units of that.
 const HOSTS_OF_TARGET: usize = 4;
 const UNITS_OF_TARGET: usize = 8;
+/// Between two looks for what the target asks.
+const LOOK: Duration = Duration::from_millis(100);
 /// The pool of many volumes, and how many: it takes 1,024.
 const THIN: usize = 1000;
 const DISKS: usize = 4;
@@ -37,7 +39,8 @@ impl Hall {
             folder: folder.to_owned(),
             portals: vec![portal],
             cores: vec![SERVER_CORE],
-            arguments: vec!["--shards".into(), "1".into()],
+            // What is read stays in memory, as much as is allowed: it is not the crowd's.
+            arguments: ["--shards", "1", "--cache", "64MiB"].map(Into::into).into(),
             ..Launch::default()
         })?;
         let mut hall = Self { product, units: BTreeMap::new() };
@@ -113,11 +116,18 @@ impl Hall {
         self.tell(&["apply", "-f", &file.to_string_lossy(), "--yes"])
     }
 
-    /// Every page of the console, over all that is there; false when one is slow.
-    pub fn show_pages(&self) -> Result<bool> {
+    /// Every page of the console, over all that is there, while these clients answer what they are asked; false when one is slow.
+    pub fn show_pages(&self, clients: &mut [Client]) -> Result<bool> {
         let mut pages = Command::new(workspace::root().join("tests/browser/run"));
         pages.arg("--against").arg(self.product.socket()).env("BLOCKYARD", workspace::product()?);
-        Ok(pages.status().context("no browser")?.success())
+        let mut pages = pages.spawn().context("no browser")?;
+        loop {
+            if let Some(ended) = pages.try_wait()? {
+                return Ok(ended.success());
+            }
+            clients.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))?;
+            std::thread::sleep(LOOK);
+        }
     }
 
     fn add_target(&self, target: usize) -> Result<()> {

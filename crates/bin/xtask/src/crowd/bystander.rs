@@ -1,0 +1,51 @@
+//! Somebody else whom the strangers attack: what they cost those who share a core with them, the daemon left out.
+
+use anyhow::Result;
+use lab::target::Unit;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Connections that are kept, as a daemon keeps half-open logins; the oldest give way.
+const HELD_MAX: usize = 1024;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A portal where nothing is ever answered.
+pub struct Bystander {
+    pub unit: Unit,
+    thread: JoinHandle<()>,
+    end: Arc<AtomicBool>,
+}
+
+impl Bystander {
+    /// Stands where strangers find it, under the name of `unit`.
+    pub fn stand(unit: &Unit) -> Result<Self> {
+        let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        door.set_nonblocking(true)?;
+        let unit = Unit { portal: door.local_addr()?, ..unit.clone() };
+        let end = Arc::new(AtomicBool::new(false));
+        let over = end.clone();
+        Ok(Self { unit, thread: thread::spawn(move || take_all(&door, &over)), end })
+    }
+
+    /// Is gone, with all that it held.
+    pub fn leave(self) {
+        self.end.store(true, Ordering::Relaxed);
+        // It cannot panic, and if it did nothing of it would matter.
+        let _ = self.thread.join();
+    }
+}
+
+fn take_all(door: &TcpListener, over: &AtomicBool) {
+    let mut held: VecDeque<TcpStream> = VecDeque::new();
+    while !over.load(Ordering::Relaxed) {
+        while let Ok((socket, _)) = door.accept() {
+            held.push_back(socket);
+            held.drain(..held.len().saturating_sub(HELD_MAX));
+        }
+        thread::sleep(PAUSE);
+    }
+}
