@@ -144,7 +144,7 @@ async fn configuration_goes_back_when_initiators_stay_away_and_when_it_is_restor
     let back = vec!["iqn.2001-04.com.example:db2".parse().expect("an iSCSI name")];
     let request = ApplyConfig { initiators: back, ..apply(&document) };
     let refusal = array.control.apply(request).await.expect_err("it never comes");
-    assert_eq!(refusal.code, code::INITIATOR_AWAY);
+    assert_eq!(refusal.code, code::INITIATOR_LATE);
     assert_eq!(array.control.export().await.expect("a document"), before);
 
     array.control.apply(apply(&document)).await.expect("is applied");
