@@ -41,15 +41,15 @@ async fn document_of_thousands_is_planned_and_applied_in_seconds() {
     let dir = tempfile::tempdir().expect("a folder");
     Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
     let array = Array::on(dir, Fake::default()).await;
-    let mut document = array.control.export().await.expect("a document");
+    let mut document = array.control.export(&()).await.expect("a document");
     assert_eq!((document.volume.len(), document.host.len()), (VOLUMES, HOSTS));
     let begun = Instant::now();
-    let told = array.control.plan(&document, true).await.expect("a plan");
+    let told = array.control.plan(&document, true, &()).await.expect("a plan");
     let planned = begun.elapsed();
     assert!(told.steps.is_empty() && told.kept.is_empty(), "{:?}", told.steps);
     document.volume.values_mut().take(50).for_each(|entry| entry.size = Some(Size::mib(2)));
     let begun = Instant::now();
-    let applied = array.control.apply(apply(&document)).await.expect("is applied");
+    let applied = array.control.apply(apply(&document), &()).await.expect("is applied");
     let took = begun.elapsed();
     assert_eq!(applied.steps.len(), 50);
     println!("{VOLUMES} volumes, {HOSTS} hosts: planned in {planned:?}, 50 of them grown in {took:?}");
