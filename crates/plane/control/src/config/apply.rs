@@ -6,7 +6,7 @@ use super::plan::{Plan, Step};
 use super::steps::access_steps;
 use super::{Annex, Document, Pending, VolumeEntry};
 use crate::Control;
-use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, RemovePortal, Resize, VolumeSettings};
+use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, RemovePortal, VolumeSettings};
 use crate::state::State;
 use model::{
     DiskName, Iqn, Name, PortalAddress, Refusal, Span, Subject, SubjectKind, Timestamp, VolumeId, VolumeName, code,
@@ -152,19 +152,14 @@ impl Control {
         }
         *pending = Some(annex.commit(document, prune)?);
         self.commit_document(document, prune).await?;
-        let mut grown: Vec<String> = Vec::new();
-        for (name, size) in makes.grown {
-            let resized = self.resize_volume(&name, Resize { size }).await;
-            resized.map_err(|refusal| match grown.is_empty() {
-                true => refusal,
-                false => {
-                    let message = format!("{}; {} have grown already, and stay so", refusal.message, grown.join(", "));
-                    Refusal::new(refusal.code, message, refusal.hint)
-                }
-            })?;
-            grown.push(name.to_string());
-        }
-        Ok(())
+        self.grow_volumes(&makes.grown).await.map_err(|(grown, refusal)| match grown {
+            [] => refusal,
+            grown => {
+                let names: Vec<String> = grown.iter().map(|(name, _)| name.to_string()).collect();
+                let message = format!("{}; {} have grown already, and stay so", refusal.message, names.join(", "));
+                Refusal::new(refusal.code, message, refusal.hint)
+            }
+        })
     }
 
     async fn commit_document(&self, document: &Document, prune: bool) -> Result<(), Refusal> {
