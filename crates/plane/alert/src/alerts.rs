@@ -118,27 +118,13 @@ impl Alerts {
     /// What is wrong now, the worst first.
     pub fn active(&self) -> Vec<AlertReport> {
         let books = self.book();
-        let report = |(number, alert): (u64, &Alert)| {
-            let told = alert.told();
-            let silenced = books.now.silenced(alert, now());
-            let Alert { code, severity, subject, sentence, action, details, since, last, times, .. } = alert.clone();
-            AlertReport {
-                number,
-                code,
-                severity,
-                subject,
-                sentence,
-                action,
-                details,
-                since,
-                last,
-                times,
-                told,
-                silenced,
-            }
+        let report = |(number, alert): (u64, &Alert)| AlertReport {
+            facts: alert.facts(number),
+            told: alert.told(),
+            silenced: books.now.silenced(alert, now()),
         };
         let mut active: Vec<AlertReport> = books.now.active().map(report).collect();
-        active.sort_by_key(|alert| (std::cmp::Reverse(alert.severity), alert.number));
+        active.sort_by_key(|alert| (std::cmp::Reverse(alert.facts.severity), alert.facts.number));
         active
     }
 
@@ -326,7 +312,7 @@ impl Alerts {
             .iter()
             .filter_map(|&(number, state)| Some((state, Told::of(number, state, books.now.alert(number)?))))
             .collect();
-        let due = told.iter().map(|(state, told)| (told.number, *state, told.severity)).collect();
+        let due = told.iter().map(|(state, told)| (told.facts.number, *state, told.facts.severity)).collect();
         let alerts = told.into_iter().map(|(_, told)| told).collect();
         Some((due, Message::of(self.control.settings().node.as_str(), name.as_str(), alerts, now())))
     }

@@ -71,15 +71,16 @@ fn active(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
         return desk.out.said("nothing is wrong");
     }
     let row = |alert: &AlertReport| {
-        let mut what = vec![alert.sentence.clone()];
-        what.extend(alert.details.iter().cloned());
-        what.extend((!alert.action.is_empty()).then(|| alert.action.clone()));
+        let facts = &alert.facts;
+        let mut what = vec![facts.sentence.clone()];
+        what.extend(facts.details.iter().cloned());
+        what.extend((!facts.action.is_empty()).then(|| facts.action.clone()));
         vec![
-            alert.number.to_string(),
-            alert.severity.as_str().to_owned(),
-            alert.since.to_string(),
-            alert.code.to_string(),
-            alert.subject.to_string(),
+            facts.number.to_string(),
+            facts.severity.as_str().to_owned(),
+            facts.since.to_string(),
+            facts.code.to_string(),
+            facts.subject.to_string(),
             alert.silenced.map_or_else(|| joined(&alert.told), |until| format!("silenced until {until}")),
             what.join("; "),
         ]
