@@ -113,9 +113,9 @@ fn command_that_waits_longer_than_it_may_ends_with_eight() {
     assert_eq!(lab.run(&["pool", "show", "tank", "--wait", "--timeout", "50ms", "-q"]).code, 8);
     let refused = lab.bad(&["pool", "show", "tank", "--timeout", "50ms"], 2);
     assert!(refused.contains("--wait"), "{refused}");
-    lab.good(&["snapshot", "create", "tank/vm1", "mon"]);
-    let outcome = lab.run(&["pool", "scrub", "start", "tank", "--wait", "--timeout", "50ms", "-q"]);
-    assert!(outcome.code == 8 || outcome.code == 4, "{}", outcome.stderr);
+    let id = lab.good(&["operation", "list", "-o", "name", "--search", "rebuild"]);
+    let late = lab.run(&["operation", "show", id.trim_end(), "--wait", "--timeout", "50ms", "-q"]);
+    assert!(late.code == 8 && late.stderr.contains(" has not ended in 50ms"), "{id}: {}", late.stderr);
 }
 
 #[test]
@@ -131,4 +131,12 @@ fn document_whose_initiators_are_late_ends_with_eight_and_one_that_shuts_them_ou
     assert_eq!(late.code, 8, "{}", late.stderr);
     assert!(late.stderr.contains("has not come back") && late.stderr.ends_with("(BY-1854)\n"), "{}", late.stderr);
     assert_eq!(lab.good(&["export"]), document, "it was taken back");
+    // It is logged in, and would see nothing.
+    let own = "iqn.1993-08.org.debian:01:abc123";
+    lab.good(&["host", "change", "web", "--add-initiator", own]);
+    std::fs::write(lab.dir.path().join("none.toml"), lab.good(&["export"])).expect("writes");
+    lab.good(&["present", "tank/vm1", "web"]);
+    let shut = lab.run(&["apply", "-f", "none.toml", "--prune", "--yes", "-q", "--initiator", own]);
+    assert_eq!(shut.code, 4, "{}", shut.stderr);
+    assert!(shut.stderr.contains("would not see volume tank/vm1 any more"), "{}", shut.stderr);
 }
