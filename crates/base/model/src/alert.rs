@@ -9,7 +9,19 @@ use std::str::FromStr;
 /// Something that is wrong now, once however often its event comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AlertReport {
-    /// Its number.
+    /// What is wrong.
+    #[serde(flatten)]
+    pub facts: AlertFacts,
+    /// The receivers that were told.
+    pub told: Vec<Name>,
+    /// Until when nobody is told, where somebody has silenced it.
+    pub silenced: Option<Timestamp>,
+}
+
+/// What is wrong, or was: the same for whoever looks and whoever is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AlertFacts {
+    /// Its number: the same from when it is raised to its end.
     pub number: u64,
     /// What sort of event it is.
     pub code: EventCode,
@@ -29,10 +41,6 @@ pub struct AlertReport {
     pub last: Timestamp,
     /// How often it has come.
     pub times: u64,
-    /// The receivers that were told.
-    pub told: Vec<Name>,
-    /// Until when nobody is told, where somebody has silenced it.
-    pub silenced: Option<Timestamp>,
 }
 
 /// Somebody who is told of alerts.

@@ -154,6 +154,7 @@ catalogue! {
     1812 KEY_WRONG             Unavailable "The stored secrets are sealed with another key.";
     1813 KEY_UNUSABLE          Unavailable "The file of the key cannot be used.";
     1814 POOL_KEY_WRONG        Refused     "The key of the pool is not the one that its encrypted volumes want.";
+    1815 TIMED_OUT             Unavailable "It has not ended in the time that was given.";
     1831 CERTIFICATE_UNUSABLE  Refused     "The certificate of the console cannot be used.";
     1832 WEB_CLOSED            Refused     "The console is not served.";
     1841 UNPROVEN              Unproven    "The asker has not proven who it is.";
@@ -167,7 +168,8 @@ catalogue! {
     1849 ROLE_TOO_HIGH         Forbidden   "The token would be allowed more than its maker.";
     1851 CHANGED_MEANWHILE     Refused     "The array was changed since it was looked at.";
     1852 CONFIG_UNKNOWN        NotFound    "The configuration is not kept.";
-    1853 INITIATOR_AWAY        Refused     "An initiator has not come back.";
+    1853 INITIATOR_AWAY        Refused     "An initiator would not see what it saw.";
+    1854 INITIATOR_LATE        Refused     "An initiator has not come back in time.";
     1861 USER_UNKNOWN          NotFound    "No user has this name.";
     1862 LOGIN_UNKNOWN         NotFound    "No login has this name.";
     1863 TOKEN_UNKNOWN         NotFound    "No token has this name.";

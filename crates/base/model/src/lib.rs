@@ -58,8 +58,8 @@ mod web;
 pub use access::{Access, EVERYONE, Host, Initiators, Presentation, Target, is_shown_in};
 pub use activity::{Activity, SessionActivity, Took, VolumeActivity};
 pub use alert::{
-    AlertReport, ForwardReport, MailTls, ReceiverReport, ReceiverTest, ReceiverTrust, ReceiverWay, SilenceReport,
-    WebhookForm,
+    AlertFacts, AlertReport, ForwardReport, MailTls, ReceiverReport, ReceiverTest, ReceiverTrust, ReceiverWay,
+    SilenceReport, WebhookForm,
 };
 pub use block_device::{BlockDeviceReport, BlockDeviceState, Transport};
 pub use call::{Call, Reply};

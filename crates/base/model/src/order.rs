@@ -307,6 +307,11 @@ pub enum Order {
     Pools,
     /// All open volumes → `Report::Volumes`.
     Volumes,
+    /// One open volume → `Report::Volumes`, of one or none.
+    Volume {
+        /// Which.
+        volume: VolumeName,
+    },
     /// All snapshots of open pools, and those that are being deleted → `Report::Snapshots`.
     Snapshots,
     /// Who is logged in → `Report::Sessions`.

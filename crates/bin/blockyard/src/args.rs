@@ -11,7 +11,9 @@ mod event;
 mod host;
 mod isns;
 mod lab;
+mod list;
 mod operation;
+mod patience;
 mod pool;
 mod portal;
 mod serve;
@@ -36,7 +38,9 @@ pub use event::{EventCommand, Since};
 pub use host::{GroupCommand, HostCommand, TargetCommand};
 pub use isns::IsnsCommand;
 pub use lab::{CompareOptions, KeepingOptions, LabCommand, LoadOptions, ReplayOptions, ReplayPace, RunOptions};
+pub use list::ListOptions;
 pub use operation::OperationCommand;
+pub use patience::PatienceOptions;
 pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
 pub use serve::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
@@ -65,7 +69,7 @@ use std::path::PathBuf;
   blockyard host add web --initiator iqn.1993-08.org.debian:01:abc123
   blockyard present tank/vm1 web
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (nothing was changed), 5 not allowed, 6 no daemon, 7 not all is good (status --check), 10 changes pending (diff --exit-code).")]
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (nothing was changed), 5 not allowed, 6 no daemon, 7 not all is good (status --check), 8 not in time (--wait --timeout, apply --within), 10 changes pending (diff --exit-code).")]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,

@@ -2,7 +2,7 @@
 
 mod way;
 
-use crate::args::Global;
+use crate::args::{Global, ListOptions};
 use crate::failure::Failure;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -12,6 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use way::Way;
+
+/// The most that the daemon says at once where a limit is given.
+const LIMIT_MAX: u64 = 10_000;
 
 /// The daemon, and the way to it.
 pub struct Client {
@@ -50,6 +53,22 @@ impl Client {
     /// What `GET path` answers under `key`.
     pub fn get(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::GET, path, None).map(|whole| Answer { whole, key })
+    }
+
+    /// What `GET path` answers under `key`, of a list that takes these pairs as well.
+    pub fn list(
+        &self,
+        path: &str,
+        key: &'static str,
+        options: &ListOptions,
+        pairs: &[(&str, String)],
+    ) -> Result<Answer, Failure> {
+        let ListOptions { search, limit } = options;
+        let search = search.as_ref().map(|text| ("search", escaped(text)));
+        let limit = limit.map(|limit| ("limit", limit.to_string()));
+        let pairs: Vec<_> = pairs.iter().cloned().chain(search).chain(limit).collect();
+        let asked = if pairs.is_empty() { String::new() } else { format!("?{}", query(&pairs)) };
+        self.get(&format!("{path}{asked}"), key)
     }
 
     /// What `POST path` answers under `key`.
@@ -150,6 +169,25 @@ impl Answer {
         let value = self.whole.get(self.key).cloned().unwrap_or(Value::Null);
         serde_json::from_value(value).map_err(|error| garbled(&error))
     }
+
+    /// What a limit has left out of a list, and how to see it; none where it holds all.
+    pub fn left_out(&self) -> Option<String> {
+        let total = self.whole.get("total")?.as_u64()?;
+        let left = total.saturating_sub(self.whole.get(self.key)?.as_array()?.len() as u64);
+        let noun = self.key.replace('_', " ");
+        let are = if left == 1 { "is" } else { "are" };
+        let how = match total {
+            ..=LIMIT_MAX => format!("see all with --limit {total}"),
+            _ => "narrow it down with --search".to_owned(),
+        };
+        (left > 0).then(|| format!("{left} of {total} {noun} {are} left out; {how}"))
+    }
+}
+
+/// Text as a query has it.
+pub fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// The query that names a presentation. Names need no escape but for the slash, which queries allow.

@@ -31,7 +31,7 @@ mod users;
 mod volumes;
 mod web;
 
-use crate::args::{Cli, Command, Global};
+use crate::args::{Cli, Command, Global, PresentationCommand};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -59,7 +59,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Present(options) => presentations::present(&desk, options),
         Command::Unpresent(options) => presentations::unpresent(&desk, &options),
         Command::Connect(options) => connect::connect(&desk, &options),
-        Command::Presentation(_) => presentations::list(&desk),
+        Command::Presentation(PresentationCommand::List(options)) => presentations::list(&desk, &options),
         Command::Alert(command) => alerts::run(&desk, command),
         Command::Event(command) => events::run(&desk, command),
         Command::Session(command) => sessions::run(&desk, &command),

@@ -21,6 +21,8 @@ pub enum Failure {
     Failed(anyhow::Error),
     /// Not all is good, as it was asked. Exit code 7.
     NotGood,
+    /// It has not ended, or not come back, in the time that was given. Exit code 8.
+    Late(Refusal),
     /// Something would change, as it was asked. Exit code 10.
     Pending,
     /// Everything was said already; only the exit code is left, 1.
@@ -31,6 +33,7 @@ impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         match refusal.code {
             code::DAEMON_UNREACHABLE => Self::NoDaemon(refusal),
+            code::TIMED_OUT | code::INITIATOR_LATE => Self::Late(refusal),
             _ => Self::Refused(refusal),
         }
     }
@@ -50,6 +53,7 @@ impl Failure {
             Self::Failed(error) => (format!("{error:#}"), 1),
             Self::Usage(sentence) => (sentence, 2),
             Self::NoDaemon(refusal) => (format!("{refusal} ({})", refusal.code), 6),
+            Self::Late(refusal) => (format!("{refusal} ({})", refusal.code), 8),
             Self::NotGood => return ExitCode::from(7),
             Self::Pending => return ExitCode::from(10),
             Self::Said => return ExitCode::from(1),

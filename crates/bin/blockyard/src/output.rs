@@ -42,9 +42,16 @@ impl Output {
         self.quiet
     }
 
-    /// The answer is printed: as it came for `-o json`, else as these rows.
+    /// The answer is printed: as it came for `-o json`, else as these rows, and what a limit left out is told.
     pub fn rows(self, answer: &Answer, rows: &Rows) -> Result<(), Failure> {
-        if self.is_json() { self.json(answer) } else { self.lines(rows) }
+        if self.is_json() {
+            return self.json(answer);
+        }
+        self.lines(rows)?;
+        if let Some(sentence) = answer.left_out().filter(|_| !self.quiet) {
+            eprintln!("blockyard: {sentence}");
+        }
+        Ok(())
     }
 
     /// These rows are printed.

@@ -1,20 +1,55 @@
 //! Following a rebuild or a reshape to its end.
 
+use crate::args::PatienceOptions;
 use crate::client::Client;
 use crate::commands::pool_path;
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
-use model::{Name, PoolReport, PoolState, Progress, Size};
+use model::{Name, PoolReport, PoolState, Progress, Refusal, Size, Span, code};
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the daemon is asked.
 const INTERVAL: Duration = Duration::from_millis(500);
 
+/// How long somebody waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    span: Option<Span>,
+    since: Instant,
+}
+
+impl Patience {
+    /// From now on, as the command line has it.
+    pub fn new(options: PatienceOptions) -> Self {
+        Self { span: options.timeout, since: Instant::now() }
+    }
+
+    /// A moment has passed.
+    ///
+    /// *Errors*: the time that was given is over, and `what` (`the rebuild of pool tank`) is not.
+    pub fn pause(self, what: &str) -> Result<(), Failure> {
+        let Some(span) = self.span else {
+            std::thread::sleep(INTERVAL);
+            return Ok(());
+        };
+        let left = span.duration().saturating_sub(self.since.elapsed());
+        if left.is_zero() {
+            let message = format!("{what} has not ended in {span}");
+            let hint = "it goes on; see blockyard operation list, or wait longer";
+            return Err(Refusal::new(code::TIMED_OUT, message, hint).into());
+        }
+        std::thread::sleep(left.min(INTERVAL));
+        Ok(())
+    }
+}
+
 /// No rebuild and no reshape of the pool runs any more; this is how it is then.
 ///
+/// *Errors*: the daemon is gone, or the time is over.
+///
 /// `shown`: a bar on a terminal, a line for each step of ten percent elsewhere; both on stderr.
-pub fn follow(client: &Client, pool: &Name, shown: bool) -> Result<PoolReport, Failure> {
+pub fn follow(client: &Client, pool: &Name, shown: bool, patience: Patience) -> Result<PoolReport, Failure> {
     let bar = (shown && std::io::stderr().is_terminal()).then(|| bar(pool));
     let mut told = None;
     loop {
@@ -35,7 +70,7 @@ pub fn follow(client: &Client, pool: &Name, shown: bool) -> Result<PoolReport, F
             }
             None => {}
         }
-        std::thread::sleep(INTERVAL);
+        patience.pause(&format!("the {what} of pool {pool}"))?;
     }
 }
 

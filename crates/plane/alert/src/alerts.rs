@@ -31,7 +31,7 @@ const AGAIN_SECONDS: [u64; 6] = [2, 5, 15, 60, 300, 900];
 const RECEIVERS_MAX: usize = 100;
 const SILENCES_MAX: usize = 1000;
 
-type Kept = BTreeMap<Name, Receiver>;
+pub(crate) type Kept = BTreeMap<Name, Receiver>;
 /// Which alerts a message tells, in which state and how bad.
 type News = Vec<(u64, State, EventSeverity)>;
 
@@ -118,27 +118,13 @@ impl Alerts {
     /// What is wrong now, the worst first.
     pub fn active(&self) -> Vec<AlertReport> {
         let books = self.book();
-        let report = |(number, alert): (u64, &Alert)| {
-            let told = alert.told();
-            let silenced = books.now.silenced(alert, now());
-            let Alert { code, severity, subject, sentence, action, details, since, last, times, .. } = alert.clone();
-            AlertReport {
-                number,
-                code,
-                severity,
-                subject,
-                sentence,
-                action,
-                details,
-                since,
-                last,
-                times,
-                told,
-                silenced,
-            }
+        let report = |(number, alert): (u64, &Alert)| AlertReport {
+            facts: alert.facts(number),
+            told: alert.told(),
+            silenced: books.now.silenced(alert, now()),
         };
         let mut active: Vec<AlertReport> = books.now.active().map(report).collect();
-        active.sort_by_key(|alert| (std::cmp::Reverse(alert.severity), alert.number));
+        active.sort_by_key(|alert| (std::cmp::Reverse(alert.facts.severity), alert.facts.number));
         active
     }
 
@@ -170,25 +156,31 @@ impl Alerts {
     /// *Errors*: it cannot be told so, the name is taken, or it could not be written.
     pub fn add(self: &Arc<Self>, new: NewReceiver) -> Result<ReceiverReport, Refusal> {
         let NewReceiver { name, how } = new;
-        if name.as_str() == crate::AUDIT_RECEIVER {
-            let message = format!("{name} is who the audit is forwarded to");
-            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
-        }
         let receiver = Receiver::new(&name, how, self.control.settings().node.as_str())?;
         self.edit(|receivers| {
             if receivers.contains_key(&name) {
                 let message = format!("there is a receiver {name} already");
                 return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
             }
-            if receivers.len() >= RECEIVERS_MAX {
-                let message = format!("there are {RECEIVERS_MAX} receivers already");
-                return Err(Refusal::new(code::LIMIT_REACHED, message, "remove those that are not used"));
-            }
+            Self::admit_new(receivers, &name)?;
             receivers.insert(name.clone(), receiver);
             Ok(())
         })?;
         self.start_teller(&name);
         self.receiver(&name)
+    }
+
+    /// Admits one more, of this name, which none has.
+    pub(crate) fn admit_new(receivers: &Kept, name: &Name) -> Result<(), Refusal> {
+        if name.as_str() == crate::AUDIT_RECEIVER {
+            let message = format!("{name} is who the audit is forwarded to");
+            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        }
+        if receivers.len() >= RECEIVERS_MAX {
+            let message = format!("there are {RECEIVERS_MAX} receivers already");
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "remove those that are not used"));
+        }
+        Ok(())
     }
 
     /// Somebody is told in another way.
@@ -209,12 +201,21 @@ impl Alerts {
     /// *Errors*: there is none of this name, or it could not be written.
     pub fn remove(&self, name: &Name) -> Result<(), Refusal> {
         self.edit(|receivers| receivers.remove(name).map(drop).ok_or_else(|| unknown(name)))?;
+        self.forget(name);
+        Ok(())
+    }
+
+    /// Nobody tells the one who is gone, and nothing is known of it.
+    pub(crate) fn forget(&self, name: &Name) {
         if let Some(teller) = self.tellers().remove(name) {
             teller.abort();
         }
         self.delivered.lock().unwrap_or_else(PoisonError::into_inner).retain(|(receiver, _), _| receiver != name);
         self.change(|book| book.forget_receiver(name));
-        Ok(())
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
     }
 
     /// The receiver has taken a test; these are its words.
@@ -311,7 +312,7 @@ impl Alerts {
             .iter()
             .filter_map(|&(number, state)| Some((state, Told::of(number, state, books.now.alert(number)?))))
             .collect();
-        let due = told.iter().map(|(state, told)| (told.number, *state, told.severity)).collect();
+        let due = told.iter().map(|(state, told)| (told.facts.number, *state, told.facts.severity)).collect();
         let alerts = told.into_iter().map(|(_, told)| told).collect();
         Some((due, Message::of(self.control.settings().node.as_str(), name.as_str(), alerts, now())))
     }
@@ -347,7 +348,7 @@ impl Alerts {
         }
     }
 
-    fn start_teller(self: &Arc<Self>, name: &Name) {
+    pub(crate) fn start_teller(self: &Arc<Self>, name: &Name) {
         let teller = tokio::spawn(self.clone().tell(name.clone()));
         if let Some(before) = self.tellers().insert(name.clone(), teller.abort_handle()) {
             before.abort();
@@ -363,7 +364,7 @@ impl Alerts {
         self.receivers().get(name).cloned().map(Arc::new).ok_or_else(|| unknown(name))
     }
 
-    fn edit(&self, edit: impl FnOnce(&mut Kept) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    pub(crate) fn edit(&self, edit: impl FnOnce(&mut Kept) -> Result<(), Refusal>) -> Result<(), Refusal> {
         let mut current = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = Kept::clone(&current);
         edit(&mut next)?;
@@ -387,7 +388,7 @@ impl Alerts {
         }
     }
 
-    fn receivers(&self) -> Arc<Kept> {
+    pub(crate) fn receivers(&self) -> Arc<Kept> {
         self.receivers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -8,7 +8,7 @@ pub use due::{Due, State};
 
 use crate::rule::{self, Rule};
 use control::{Condition, Conditions};
-use model::{Event, EventCode, EventSeverity, Name, Subject, Timestamp};
+use model::{AlertFacts, Event, EventCode, EventSeverity, Name, Subject, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -282,6 +282,12 @@ impl Book {
 }
 
 impl Alert {
+    /// What it is, under this number.
+    pub fn facts(&self, number: u64) -> AlertFacts {
+        let Self { code, severity, subject, sentence, action, details, since, last, times, .. } = self.clone();
+        AlertFacts { number, code, severity, subject, sentence, action, details, since, last, times }
+    }
+
     /// Those who were told.
     pub fn told(&self) -> Vec<Name> {
         self.told.iter().filter(|(_, told)| told.is_known).map(|(name, _)| name.clone()).collect()

@@ -6,6 +6,7 @@
 
 mod alerts;
 mod book;
+mod document;
 mod mail;
 mod message;
 mod receiver;

@@ -1,7 +1,7 @@
 //! What a receiver is told at once.
 
 use crate::book::{Alert, State};
-use model::{EventCode, EventSeverity, Subject, Timestamp};
+use model::{AlertFacts, EventSeverity, Timestamp};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -38,28 +38,11 @@ pub struct Message {
 /// What is told of one alert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Told {
-    /// Its number: the same from the first message to the last.
-    pub number: u64,
     /// `raised`, `worse`, `still` or `resolved`.
     pub state: &'static str,
-    /// What sort of event it is.
-    pub code: EventCode,
-    /// How bad it is.
-    pub severity: EventSeverity,
-    /// What it is about.
-    pub subject: Subject,
     /// What is so, or was.
-    pub sentence: String,
-    /// What to do about it; empty where there is nothing to do.
-    pub action: String,
-    /// What else helps to find it.
-    pub details: Vec<String>,
-    /// Since when it is so.
-    pub since: Timestamp,
-    /// When it was so last.
-    pub last: Timestamp,
-    /// How often it has come.
-    pub times: u64,
+    #[serde(flatten)]
+    pub facts: AlertFacts,
     /// When it has ended.
     pub resolved: Option<Timestamp>,
 }
@@ -78,9 +61,7 @@ impl State {
 
 impl Told {
     pub fn of(number: u64, state: State, alert: &Alert) -> Self {
-        let Alert { code, severity, subject, sentence, action, details, since, last, times, ended, .. } = alert.clone();
-        let (state, resolved) = (state.as_str(), ended);
-        Self { number, state, code, severity, subject, sentence, action, details, since, last, times, resolved }
+        Self { state: state.as_str(), facts: alert.facts(number), resolved: alert.ended }
     }
 
     fn is_over(&self) -> bool {
@@ -91,22 +72,22 @@ impl Told {
 impl Message {
     /// These alerts, of which there is at least one.
     pub fn of(node: &str, receiver: &str, mut alerts: Vec<Told>, time: Timestamp) -> Self {
-        alerts.sort_by_key(|told| (told.is_over(), std::cmp::Reverse(told.severity), told.number));
+        alerts.sort_by_key(|told| (told.is_over(), std::cmp::Reverse(told.facts.severity), told.facts.number));
         let mut digest = Sha256::new();
         digest.update(format!("{node}\0{receiver}"));
         for told in &alerts {
-            let when = told.resolved.unwrap_or(told.since);
-            digest.update(format!("\0{} {} {} {when}", told.number, told.state, told.severity.as_str()));
+            let when = told.resolved.unwrap_or(told.facts.since);
+            digest.update(format!("\0{} {} {} {when}", told.facts.number, told.state, told.facts.severity.as_str()));
             if told.state == State::Still.as_str() {
                 digest.update(format!(" {}", time.unix() / 3600));
             }
         }
-        let severity = alerts.iter().filter(|told| !told.is_over()).map(|told| told.severity).max();
+        let severity = alerts.iter().filter(|told| !told.is_over()).map(|told| told.facts.severity).max();
         let count = alerts.len();
         let title = alerts.first().map_or_else(String::new, |first| {
             let over = if first.is_over() { "resolved: " } else { "" };
             let rest = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-            format!("{over}{}{rest}", first.sentence)
+            format!("{over}{}{rest}", first.facts.sentence)
         });
         alerts.truncate(ALERTS_MAX);
         Self {
@@ -157,20 +138,27 @@ impl Message {
             let _ = writeln!(text, "{}.", self.title);
         }
         for told in &self.alerts {
-            let head = if told.is_over() { "RESOLVED".to_owned() } else { told.severity.as_str().to_uppercase() };
+            let head = if told.is_over() { "RESOLVED".to_owned() } else { told.facts.severity.as_str().to_uppercase() };
             let state =
                 if matches!(told.state, "worse" | "still") { format!(" ({})", told.state) } else { String::new() };
-            let _ = writeln!(text, "{head}{state}: {}", told.sentence);
-            for detail in &told.details {
+            let _ = writeln!(text, "{head}{state}: {}", told.facts.sentence);
+            for detail in &told.facts.details {
                 let _ = writeln!(text, "    {detail}");
             }
-            if !told.action.is_empty() && !told.is_over() {
-                let _ = writeln!(text, "    What to do: {}", told.action);
+            if !told.facts.action.is_empty() && !told.is_over() {
+                let _ = writeln!(text, "    What to do: {}", told.facts.action);
             }
-            let times =
-                if told.times > 1 { format!(", {} times, last {}", told.times, told.last) } else { String::new() };
+            let times = if told.facts.times > 1 {
+                format!(", {} times, last {}", told.facts.times, told.facts.last)
+            } else {
+                String::new()
+            };
             let over = told.resolved.map_or_else(String::new, |over| format!(", over {over}"));
-            let _ = writeln!(text, "    {} {}, since {}{times}{over}\n", told.code, told.subject, told.since);
+            let _ = writeln!(
+                text,
+                "    {} {}, since {}{times}{over}\n",
+                told.facts.code, told.facts.subject, told.facts.since
+            );
         }
         if self.more > 0 {
             let _ = writeln!(text, "{} more are not listed: see blockyard alert active.\n", self.more);

@@ -2,6 +2,7 @@
 
 use crate::book::{Due, Fare};
 use crate::request::SetReceiver;
+use control::config::ReceiverEntry;
 use control::request::SecretText;
 use control::{from_hex, to_hex};
 use hyper::Uri;
@@ -15,9 +16,11 @@ use trust::Trust;
 use zeroize::Zeroizing;
 
 /// For how long what happens together is gathered, unless told otherwise.
-const GATHER: Span = Span::from_millis(10_000);
+pub const GATHER: Span = Span::from_millis(10_000);
 /// After how long a receiver is told again, unless told otherwise.
-const REMIND: Span = Span::from_millis(24 * 3_600_000);
+pub const REMIND: Span = Span::from_millis(24 * 3_600_000);
+/// It is told of what is as bad or worse, unless told otherwise.
+pub const LEAST: EventSeverity = EventSeverity::Warning;
 /// Longer waits are a mistake.
 const GATHER_MAX: Span = Span::from_millis(3_600_000);
 /// The shortest time after which a receiver is told again.
@@ -71,7 +74,7 @@ impl Receiver {
         let way = match (&how.smtp, &how.url) {
             (Some(_), None) => ReceiverWay::Mail {
                 to: Vec::new(),
-                from: format!("blockyard@{node}"),
+                from: usual_sender(node),
                 smtp: String::new(),
                 tls: MailTls::default(),
                 user: None,
@@ -82,8 +85,48 @@ impl Receiver {
                 return Err(invalid(message, "give --mail with --smtp, or --webhook"));
             }
         };
-        let (trust, least) = (ReceiverTrust::System, EventSeverity::Warning);
+        let (trust, least) = (ReceiverTrust::System, LEAST);
         Self { way, trust, least, gather: GATHER, remind: REMIND, proof: None }.changed(how)
+    }
+
+    /// A receiver as a document has it: what it does not say is as usual, but for the secret, which stays as it is.
+    ///
+    /// *Errors*: it cannot be told so, or it takes a secret that is not there.
+    pub fn of_entry(name: &Name, entry: &ReceiverEntry, known: Option<&Self>, node: &str) -> Result<Self, Refusal> {
+        let is_mail = entry.smtp.is_some() || !entry.to.is_empty() || entry.user.is_some() || entry.tls.is_some();
+        let entry = entry.clone();
+        let how = SetReceiver {
+            to: is_mail.then_some(entry.to),
+            from: entry.from.or_else(|| is_mail.then(|| usual_sender(node))),
+            smtp: entry.smtp,
+            tls: is_mail.then(|| entry.tls.unwrap_or_default()),
+            user: entry.user.or_else(|| is_mail.then(String::new)),
+            password: entry.password,
+            form: entry.form.or_else(|| entry.url.is_some().then(WebhookForm::default)),
+            url: entry.url,
+            secret: entry.secret,
+            ca_file: entry.ca_file.or_else(|| entry.pin.is_none().then(String::new)),
+            pin: entry.pin,
+            least: Some(entry.least.unwrap_or(LEAST)),
+            gather: Some(entry.gather.unwrap_or(GATHER)),
+            remind: Some(entry.remind.unwrap_or(REMIND)),
+        };
+        let same_way = |known: &&Self| matches!(known.way, ReceiverWay::Mail { .. }) == how.smtp.is_some();
+        let receiver = match known.filter(same_way).filter(|_| how.smtp.is_some() != how.url.is_some()) {
+            None => Self::new(name, how, node)?,
+            Some(known) => {
+                let mut known = known.clone();
+                if is_mail && how.user.as_ref().is_some_and(String::is_empty) {
+                    known.proof = None;
+                }
+                known.changed(how)?
+            }
+        };
+        if entry.signed && receiver.proof.is_none() {
+            let message = "its messages are signed, and what with is not known here";
+            return Err(invalid(message, "give secret or secret_file, or leave signed out"));
+        }
+        Ok(receiver)
     }
 
     /// The receiver with what is asked for.
@@ -211,6 +254,11 @@ impl Receiver {
         let (name, has_secret) = (name.clone(), proof.is_some());
         ReceiverReport { name, way, trust, least, gather, remind, has_secret, succeeded, failed, why, is_away }
     }
+}
+
+/// From whom mail comes, unless told otherwise.
+pub fn usual_sender(node: &str) -> String {
+    format!("blockyard@{node}")
 }
 
 fn set<T>(old: &mut T, new: Option<T>) {

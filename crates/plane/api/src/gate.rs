@@ -43,7 +43,7 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 /// What stands behind the gate, and is asked there.
 pub struct Door {
     pub control: Arc<control::Control>,
-    pub people: People,
+    pub people: Arc<People>,
     pub web: Option<Arc<Web>>,
     pub audit: Arc<Audit>,
     pub alerts: Arc<alert::Alerts>,
@@ -95,7 +95,7 @@ impl Door {
     /// A gate for these people.
     pub fn new(
         control: Arc<control::Control>,
-        people: People,
+        people: Arc<People>,
         web: Option<Arc<Web>>,
         audit: Arc<Audit>,
         alerts: Arc<alert::Alerts>,
@@ -287,6 +287,15 @@ impl Caller {
         }
     }
 
+    /// True when it may do what takes this role, of this noun.
+    pub fn may(&self, role: Role, noun: &str) -> bool {
+        let is_for = |scopes: &[Scope]| {
+            let mut nouns = scopes.iter().filter(|scope| !scope.is_destroy()).peekable();
+            nouns.peek().is_none() || nouns.any(|scope| scope.as_str() == noun)
+        };
+        self.role >= role && !matches!(&self.known, Known::Token { scopes, .. } if !is_for(scopes))
+    }
+
     /// Its login.
     ///
     /// *Errors*: it is no user that has logged in.
@@ -348,8 +357,7 @@ const DESTROYS: [(&Method, &str); 7] = [
 fn admit_scopes(caller: &Caller, row: &Row, query: &str, body: &Bytes) -> Result<(), Refusal> {
     let Known::Token { scopes, .. } = &caller.known else { return Ok(()) };
     let noun = row.path.trim_start_matches('/').split('/').next().unwrap_or("");
-    let mut nouns = scopes.iter().filter(|scope| !scope.is_destroy()).peekable();
-    if nouns.peek().is_some() && !nouns.any(|scope| scope.as_str() == noun) {
+    if !caller.may(Role::Viewer, noun) {
         let message = format!("{} is not for {noun}", caller.name);
         return Err(Refusal::new(code::FORBIDDEN, message, format!("make one with --scope {noun}")));
     }

@@ -4,6 +4,7 @@
 //! ([`routes`]), is read ([`row`]), carried out by `control::Control`, and answered; a refusal becomes a [problem document](Problem).
 //! Nothing here knows what is desired or how it is made so.
 
+mod annex;
 mod audit;
 mod console;
 mod gate;

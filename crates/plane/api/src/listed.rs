@@ -186,12 +186,12 @@ listed! {
 }
 
 listed! {
-    AlertReport, alert: order vec![(2 - alert.severity as u64).into(), alert.number.into()];
-    sort "number" alert.number;
-    sort "severity" alert.severity as u64;
-    sort "since" alert.since.unix();
-    sort "subject" alert.subject.to_string();
-    words [alert.sentence.as_str(), alert.subject.to_string(), alert.code.to_string(), alert.severity.as_str(), each(&alert.details)];
+    AlertReport, alert: order vec![(2 - alert.facts.severity as u64).into(), alert.facts.number.into()];
+    sort "number" alert.facts.number;
+    sort "severity" alert.facts.severity as u64;
+    sort "since" alert.facts.since.unix();
+    sort "subject" alert.facts.subject.to_string();
+    words [alert.facts.sentence.as_str(), alert.facts.subject.to_string(), alert.facts.code.to_string(), alert.facts.severity.as_str(), each(&alert.facts.details)];
 
     ReceiverReport, receiver: order key(&receiver.name);
     sort "name" receiver.name.as_str();

@@ -241,7 +241,7 @@ fn alerts_and_receivers(text: &mut Text, alerts: &Alerts) {
     let active = alerts.active();
     let mut family = text.family("blockyard_alerts_active", Kind::Gauge, "What is wrong now, once each.");
     for severity in [EventSeverity::Warning, EventSeverity::Critical] {
-        let count = active.iter().filter(|alert| alert.severity == severity).count();
+        let count = active.iter().filter(|alert| alert.facts.severity == severity).count();
         family.sample(&[("severity", severity.as_str())], count);
     }
     let mut family = text.family(

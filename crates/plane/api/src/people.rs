@@ -1,5 +1,6 @@
 //! Who may use the array: users with passwords, their logins, tokens of programs, and links that let somebody in for the first time.
 
+mod document;
 mod guessing;
 mod links;
 mod logins;
@@ -160,14 +161,7 @@ impl People {
         self.links.take(secret, now(), |link| {
             self.book.change(|registry| {
                 if link.user.is_none() {
-                    let user = User {
-                        role: link.role,
-                        created: now(),
-                        password: None,
-                        password_set: None,
-                        second_factor: None,
-                    };
-                    registry.add_user(&name, user)?;
+                    registry.add_user(&name, User::new(link.role, now()))?;
                 }
                 let user = registry.user_mut(&name)?;
                 (user.password, user.password_set) = (Some(kept), Some(now()));
@@ -205,7 +199,7 @@ impl People {
             None => None,
         };
         let password_set = kept.is_some().then(now);
-        let user = User { role, created: now(), password: kept, password_set, second_factor: None };
+        let user = User { password: kept, password_set, ..User::new(role, now()) };
         self.book.change(|registry| registry.add_user(&name, user))?;
         self.user(&name)
     }
@@ -355,13 +349,17 @@ impl People {
 
 /// Admits that the user has this role. An array that was managed by somebody stays so.
 fn admit_fewer_admins(registry: &Registry, name: &Name, role: Role) -> Result<(), Refusal> {
-    let is_one = |user: &User| user.role == Role::Admin && user.password.is_some();
-    let others = registry.users.iter().any(|(other, user)| other != name && is_one(user));
-    if role == Role::Admin || others || !registry.users.get(name).is_some_and(is_one) {
+    let others = registry.users.iter().any(|(other, user)| other != name && is_admin(user));
+    if role == Role::Admin || others || !registry.users.get(name).is_some_and(is_admin) {
         return Ok(());
     }
     let message = format!("{name} is the last admin who can log in");
     Err(Refusal::new(code::LAST_ADMIN, message, "make somebody else admin first"))
+}
+
+/// True for an admin who can log in.
+fn is_admin(user: &User) -> bool {
+    user.role == Role::Admin && user.password.is_some()
 }
 
 fn report(name: &Name, user: &User, logins: &[Login]) -> UserReport {

@@ -95,7 +95,7 @@ pub async fn serve(
     let forward = Arc::new(Forward::open(control.clone(), audit.clone())?);
     let forwarding = tokio::spawn(forward.clone().watch());
     let alerting = tokio::spawn(alerts.clone().watch());
-    let people = People::open(control.clone())?;
+    let people = Arc::new(People::open(control.clone())?);
     if web.is_some() && people.users().is_empty() {
         tracing::info!("nobody can log in to the console yet: blockyard web link prints a link for the first admin");
     }

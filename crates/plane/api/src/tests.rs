@@ -1,5 +1,6 @@
 //! The API as a client meets it: over the socket, byte for byte.
 
+mod documents;
 mod keeping;
 mod large;
 

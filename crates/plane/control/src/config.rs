@@ -9,8 +9,12 @@
 //! Who sees what (hosts, groups, targets, presentations, portals' settings) is one commit of the state, so no host ever sees half
 //! of it. Disks, pools, volumes and portals are made before it and taken back when it is refused. Data is never destroyed
 //! by a document: what is not in it stays, unless it is pruned, and disks, pools and volumes stay always.
+//!
+//! Users and receivers of alerts are kept by the doors, above this crate. They take part as an [`Annex`]: planned with the rest, changed
+//! before who sees what, and taken back with it.
 
 mod access;
+mod annex;
 mod apply;
 mod back;
 mod document;
@@ -19,12 +23,13 @@ mod makes;
 mod plan;
 mod steps;
 
+pub use annex::{Annex, AnnexPlan, Pending, ReceiverEntry, UserEntry};
 pub use apply::{Applied, ApplyConfig, PastConfig};
 pub use document::{
     AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry,
     PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
-pub use plan::{Plan, Step, StepKind};
+pub use plan::{Plan, Step, StepKind, changes};
 
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,7 @@ use pool::Pool;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub struct Fake {
     pub identities: BTreeMap<String, DiskIdentity>,
     /// A rebuild goes on at most once in so long, however often it is asked for.
     pub pace: Duration,
+    /// How many volumes were told of, each time that somebody asked for all of them or for one.
+    pub volumes_read: Arc<AtomicUsize>,
     /// How many more times a disk is said to be in use when it is to be opened.
     pub in_use: u32,
     disks: BTreeMap<DiskName, PathBuf>,
@@ -96,8 +99,10 @@ impl Fake {
     }
 
     fn obey_watched(&mut self, order: &Order) -> Result<Report, Refusal> {
-        use Order::{Disks, Pools, Portals, RefusedLogins, Sessions, Snapshots, Status, Volumes};
-        let looks = matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins | Status);
+        use Order::{Disks, Pools, Portals, RefusedLogins, Sessions, Snapshots, Status, Volume, Volumes};
+        let one = matches!(order, Volume { .. });
+        let looks =
+            one || matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins | Status);
         let changes = !looks;
         if changes {
             self.note(order, false);
@@ -215,7 +220,8 @@ impl Fake {
                 each.collect::<Result<_, _>>().map(Report::Disks)
             }
             Order::Pools => Ok(Report::Pools(self.advance())),
-            Order::Volumes => Ok(Report::Volumes(self.volumes())),
+            Order::Volumes => Ok(self.counted(self.volumes())),
+            Order::Volume { volume } => Ok(self.counted(self.volumes_where(|name| name == volume))),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
             Order::Stop => Ok(Report::Done),
@@ -387,14 +393,25 @@ impl Fake {
         self.portals.iter().map(report).collect()
     }
 
+    /// An answer with these volumes, which are counted as read.
+    fn counted(&self, volumes: Vec<VolumeReport>) -> Report {
+        self.volumes_read.fetch_add(volumes.len(), Ordering::Relaxed);
+        Report::Volumes(volumes)
+    }
+
     fn volumes(&self) -> Vec<VolumeReport> {
+        self.volumes_where(|_| true)
+    }
+
+    fn volumes_where(&self, is_wanted: impl Fn(&VolumeName) -> bool) -> Vec<VolumeReport> {
         let pooled = self.pools.values().flat_map(Pool::volumes);
         let report = |spec: VolumeSpec| {
             let policy = self.policies.get(&spec.name).copied();
             let told = volume(&spec);
             VolumeReport { space: self.space(&spec.name), policy: policy.or(told.policy), ..told }
         };
-        let mut volumes: Vec<VolumeReport> = pooled.chain(self.loose.values().cloned()).map(report).collect();
+        let mut volumes: Vec<VolumeReport> =
+            pooled.chain(self.loose.values().cloned()).filter(|spec| is_wanted(&spec.name)).map(report).collect();
         for volume in &mut volumes {
             volume.reservation = self.reservations.get(&volume.name).cloned().map(Box::new);
         }

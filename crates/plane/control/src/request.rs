@@ -1,13 +1,15 @@
 //! What the API is asked: the bodies of its requests.
 
 mod chap;
+mod lists;
 
 pub use chap::{NewChap, SecretText, SetAuth, SetDiscovery};
 pub use chap::{from_hex, to_hex};
+pub use lists::{Events, SnapshotsOf};
 
 use model::{
-    Balance, CopySource, DiskName, EventSeverity, Iqn, IsnsServer, Level, Name, Network, PortalAddress, Provision,
-    Size, SnapshotLock, SnapshotName, Span, Timestamp, VolumeName,
+    Balance, CopySource, DiskName, Iqn, IsnsServer, Level, Name, Network, PortalAddress, Provision, Size, SnapshotLock,
+    SnapshotName, Span, VolumeName,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -488,24 +490,6 @@ pub struct EndSession {
     /// Cut off only the connection with this CID.
     #[serde(default)]
     pub cid: Option<u16>,
-}
-
-/// Which events.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Events {
-    /// Only those with a higher number.
-    #[serde(default)]
-    pub after: Option<u64>,
-    /// Only those that happened then or later.
-    #[serde(default)]
-    pub since: Option<Timestamp>,
-    /// Only those that are as bad or worse.
-    #[serde(default)]
-    pub severity: Option<EventSeverity>,
-    /// Only so many, the latest.
-    #[serde(default)]
-    pub last: Option<usize>,
 }
 
 /// Register targets with an iSNS server.

@@ -4,7 +4,7 @@ mod single;
 
 use crate::change::disks::missing;
 use crate::change::{pools, volumes};
-use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord};
+use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord, VolumeRecord};
 use crate::{Control, State};
 use model::{
     ChapAlgorithm, Demand, DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, LatencyReport,
@@ -198,21 +198,7 @@ impl Control {
         let open: BTreeSet<VolumeName> = volumes.iter().map(|volume| volume.name.clone()).collect();
         let state = self.state();
         let lost = state.volumes.iter().filter(|(name, _)| !open.contains(name));
-        volumes.extend(lost.map(|(name, record)| VolumeReport {
-            name: name.clone(),
-            id: record.id,
-            size: record.size,
-            block_bytes: record.block_bytes,
-            backend: record.backend.clone(),
-            state: VolumeState::Missing,
-            counters: VolumeCounters::default(),
-            space: None,
-            policy: None,
-            cache: None,
-            copy: None,
-            reservation: None,
-            sanitize: None,
-        }));
+        volumes.extend(lost.map(lost_volume));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)
     }
@@ -231,7 +217,9 @@ impl Control {
 
     /// One volume. *Errors*: there is none of this name.
     pub async fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
-        self.volumes().await?.into_iter().find(|volume| volume.name == *name).ok_or_else(|| volumes::unknown(name))
+        let open = self.volume(name).await?;
+        let lost = || self.state().volumes.get_key_value(name).map(lost_volume);
+        open.or_else(lost).ok_or_else(|| volumes::unknown(name))
     }
 
     /// All hosts.
@@ -324,6 +312,25 @@ impl Control {
 
     pub(crate) fn presentation_report(&self, record: &PresentationRecord) -> PresentationReport {
         PresentationReport::of(record, &self.state(), &self.portals())
+    }
+}
+
+/// A volume that the state knows, and whose file was not found.
+fn lost_volume((name, record): (&VolumeName, &VolumeRecord)) -> VolumeReport {
+    VolumeReport {
+        name: name.clone(),
+        id: record.id,
+        size: record.size,
+        block_bytes: record.block_bytes,
+        backend: record.backend.clone(),
+        state: VolumeState::Missing,
+        counters: VolumeCounters::default(),
+        space: None,
+        policy: None,
+        cache: None,
+        copy: None,
+        reservation: None,
+        sanitize: None,
     }
 }
 

@@ -130,12 +130,13 @@ fn is_question(order: &Order) -> bool {
     use Order::{
         Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, Latencies, NextEvents, NextRecorded, Pools,
         Portals, Record, RefusedLogins, Session, Sessions, Snapshots, StartTrace, Status, StopRecording, StopTrace,
-        TakeTrace, Tasks, Trace, Volumes,
+        TakeTrace, Tasks, Trace, Volume, Volumes,
     };
     // A session may take its time to end; nothing else waits for that.
     let of_sessions = matches!(order, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
     let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
-    let lists = matches!(order, Disks | Pools | Volumes | Snapshots | Sessions | Portals | RefusedLogins);
+    let lists =
+        matches!(order, Disks | Pools | Volume { .. } | Volumes | Snapshots | Sessions | Portals | RefusedLogins);
     let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });
     // A trace changes nothing of its volume.
     let traces = matches!(order, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });

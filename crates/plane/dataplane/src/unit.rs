@@ -494,6 +494,20 @@ pub fn reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
     reports
 }
 
+/// The report of one that is at home here.
+pub fn report<W: World>(seat: &Seat<W>, id: VolumeId, name: &VolumeName) -> Option<VolumeReport> {
+    let pools = seat.pools.borrow();
+    let pool = name.pool().and_then(|pool| pools.get(pool));
+    let Some(unit) = seat.unit(id) else {
+        return pool?.held_reports().into_iter().find(|held| held.name == *name);
+    };
+    let mut report = unit.report();
+    if let Some(pool) = pool {
+        pool.describe_space(std::slice::from_mut(&mut report));
+    }
+    Some(report)
+}
+
 /// Who a volume is to its hosts: everything follows from its identity, so it is the same on every path,
 /// after every restart and on every node.
 fn identity(id: VolumeId) -> scsi::Identity {

@@ -1,5 +1,6 @@
 //! `blockyard alert …`
 
+use super::ListOptions;
 use clap::{Args, Subcommand};
 use model::{EventSeverity, MailTls, Name, Span, WebhookForm};
 use std::path::PathBuf;
@@ -9,10 +10,10 @@ use std::path::PathBuf;
 pub enum AlertCommand {
     /// List what is wrong now, the worst first
     #[command(after_help = "Example:\n  blockyard alert active")]
-    Active,
+    Active(ListOptions),
     /// List who is told, and when that went well or failed last
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard alert list")]
-    List,
+    List(ListOptions),
     /// Tell somebody more, by mail or by an HTTP request
     #[command(
         group(clap::ArgGroup::new("what").multiple(true)),
@@ -79,7 +80,7 @@ Example:
     },
     /// List what nobody is told of for a while
     #[command(after_help = "Example:\n  blockyard alert silenced")]
-    Silenced,
+    Silenced(ListOptions),
 }
 
 /// How somebody is told.

@@ -10,7 +10,7 @@ pub struct DocumentOptions {
     /// The document, as TOML or JSON; - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
-    /// Remove hosts, groups, targets and presentations that are not in it; disks, pools and volumes stay always
+    /// Remove hosts, groups, targets and presentations that are not in it, and users and receivers of alerts not in the sections of it; disks, pools and volumes stay always
     #[arg(long)]
     pub prune: bool,
 }

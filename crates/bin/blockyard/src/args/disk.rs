@@ -1,5 +1,6 @@
 //! `blockyard disk …`
 
+use super::{ListOptions, PatienceOptions};
 use clap::{Subcommand, ValueEnum};
 use model::{DiskName, Name, Refusal, Size};
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use std::str::FromStr;
 pub enum DiskCommand {
     /// List all disks, also those that were not found
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard disk list\n  blockyard disk list -o json")]
-    List,
+    List(ListOptions),
     /// Find disks that this machine has and the array does not know, and tell which are free to take
     #[command(after_help = "Those that are blank and in nobody's use are free. Each of the others says why it is not.
 
 Example:
   blockyard disk find")]
-    Find,
+    Find(ListOptions),
     /// Know block devices, or files that stand for disks
     #[command(after_help = "Example:
   blockyard disk add /dev/disk/by-id/ata-ST12000-ZL2ABCDE
@@ -93,6 +94,8 @@ A healthy disk is replaced when that is said twice:
         /// Return only when the rebuild has ended
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        patience: PatienceOptions,
     },
 }
 

@@ -20,9 +20,12 @@ pub enum EventCommand {
         /// Only what is as bad or worse: info, warning or critical
         #[arg(long, value_name = "SEVERITY")]
         severity: Option<EventSeverity>,
-        /// Only so many, the latest
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: usize,
+        /// Only those with this text in one of their words, whatever the case
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
+        /// Only so many, the latest; how many are left out is said on stderr
+        #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(0..=10_000))]
+        limit: u16,
         /// Go on with what happens from now on, until interrupted
         #[arg(long, short)]
         follow: bool,

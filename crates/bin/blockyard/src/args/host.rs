@@ -1,6 +1,6 @@
 //! `blockyard host …`, `blockyard group …` and `blockyard target …`
 
-use super::ChapOptions;
+use super::{ChapOptions, ListOptions};
 use clap::Subcommand;
 use model::{Iqn, Name, Network, VolumeName};
 
@@ -9,7 +9,7 @@ use model::{Iqn, Name, Network, VolumeName};
 pub enum HostCommand {
     /// List all hosts
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard host list")]
-    List,
+    List(ListOptions),
     /// Show a host: who it is, what it proves, what it sees, where it is logged in
     #[command(after_help = "Example:\n  blockyard host show web")]
     Show {
@@ -88,7 +88,7 @@ Example:
     #[command(
         after_help = "An initiator that comes in is taken off the list. The list is of this start of the daemon; blockyard event list keeps\nwhat was before.\n\nExample:\n  blockyard host refused -o table"
     )]
-    Refused,
+    Refused(ListOptions),
     /// Say whether a host sees a volume and can use it, and every reason for it or against it
     #[command(
         after_help = "Exit code 1 when it does not, or cannot use it.\n\nExample:\n  blockyard host explain web tank/vm1"
@@ -112,7 +112,7 @@ Example:
 pub enum GroupCommand {
     /// List all groups of hosts
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard group list")]
-    List,
+    List(ListOptions),
     /// Make a group of hosts; what is presented to it, all of them see
     #[command(after_help = "Example:\n  blockyard group add cluster web db\n  blockyard present tank/shared cluster")]
     Add {
@@ -152,7 +152,7 @@ pub enum GroupCommand {
 pub enum TargetCommand {
     /// List all targets
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard target list")]
-    List,
+    List(ListOptions),
     /// Serve another target
     #[command(after_help = "Example:\n  blockyard target add fast")]
     Add {

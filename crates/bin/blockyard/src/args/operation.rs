@@ -1,5 +1,6 @@
 //! `blockyard operation …`
 
+use super::{ListOptions, PatienceOptions};
 use clap::Subcommand;
 use model::OperationId;
 
@@ -8,7 +9,7 @@ use model::OperationId;
 pub enum OperationCommand {
     /// List what is under way: rebuilds, scrubs, copies and the like, whoever began them
     #[command(after_help = "Example:\n  blockyard operation list")]
-    List,
+    List(ListOptions),
     /// Show one operation, or wait for its end
     #[command(
         after_help = "Example:\n  blockyard operation show scrub:tank\n  blockyard operation show copy:tank/vm2 --wait"
@@ -19,6 +20,8 @@ pub enum OperationCommand {
         /// Return when it has ended
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        patience: PatienceOptions,
     },
     /// End an operation before its end, where that can be
     #[command(after_help = "Example:\n  blockyard operation cancel scrub:tank")]

@@ -1,6 +1,6 @@
 //! `blockyard pool …`
 
-use super::{DiskGiven, setting};
+use super::{DiskGiven, ListOptions, PatienceOptions, setting};
 use clap::{Subcommand, ValueEnum};
 use model::{DiskName, Level, Name, Size};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub enum PoolCommand {
     /// List all pools, also those that are not open
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard pool list")]
-    List,
+    List(ListOptions),
     /// Make a pool of disks
     #[command(after_help = "Example:
   blockyard pool create tank --level raid6 d0 d1 d2 d3 d4 d5
@@ -59,6 +59,8 @@ pub enum PoolCommand {
         /// Return only when no rebuild and no reshape runs; exit code 1 unless the pool is healthy then
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        patience: PatienceOptions,
     },
     /// Set how a pool is repaired and looked through; without settings show them
     #[command(after_help = "Example:
@@ -138,6 +140,8 @@ more copy, and no space. RAID-0 and RAID-10 cannot: give the pool one more group
         /// Return only when the group is laid out over all of its members
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        patience: PatienceOptions,
     },
     /// Let a pool use its disks whole, once every disk of a group was replaced by a larger one
     #[command(after_help = "Example:
@@ -287,6 +291,8 @@ pub enum ScrubCommand {
         /// Return when it has ended
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        patience: PatienceOptions,
     },
     /// End the scrub that runs
     #[command(after_help = "Example:\n  blockyard pool scrub stop tank")]
@@ -299,5 +305,7 @@ pub enum ScrubCommand {
     Status {
         /// Which pool
         pool: Name,
+        #[command(flatten)]
+        list: ListOptions,
     },
 }

@@ -1,6 +1,6 @@
 //! `blockyard portal …`
 
-use super::setting;
+use super::{ListOptions, setting};
 use clap::Subcommand;
 use model::{Balance, PortalAddress, PortalGroupTag};
 
@@ -9,7 +9,7 @@ use model::{Balance, PortalAddress, PortalGroupTag};
 pub enum PortalCommand {
     /// List all portals
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard portal list --no-headers")]
-    List,
+    List(ListOptions),
     /// Let hosts log in at another address
     #[command(after_help = "Example:
   blockyard portal add 10.0.1.1 role=data
@@ -69,7 +69,7 @@ Example:
     },
     /// List the portal groups, and how volumes are served through each
     #[command(after_help = "Example:\n  blockyard portal groups")]
-    Groups,
+    Groups(ListOptions),
     /// Say how volumes are served through the portals of a group; without settings: show it
     #[command(
         after_help = "Hosts that use ALUA (target port groups) choose their paths by it, and are told when it changes. They may set

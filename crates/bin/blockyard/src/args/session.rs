@@ -1,5 +1,6 @@
 //! `blockyard session …`
 
+use super::ListOptions;
 use clap::Subcommand;
 use model::{Network, Size, Span};
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ pub enum SessionCommand {
         visible_alias = "ls",
         after_help = "Example:\n  blockyard session list -o json\n  blockyard session list --no-headers"
     )]
-    List,
+    List(ListOptions),
     /// Show one in all detail: what was negotiated, how it proved itself, its connections, how long its commands take
     #[command(
         after_help = "A connection that is lost keeps its tasks for a while, for another one to take them over (ErrorRecoveryLevel 2).\n\nExample:\n  blockyard session show 1"

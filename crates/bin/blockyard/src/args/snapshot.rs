@@ -1,5 +1,6 @@
 //! `blockyard snapshot …`
 
+use super::ListOptions;
 use clap::{Args, Subcommand};
 use model::{Name, Refusal, SnapshotName, Span, Timestamp, VolumeName};
 
@@ -16,6 +17,8 @@ pub enum SnapshotCommand {
     List {
         /// Only of this volume
         volume: Option<VolumeName>,
+        #[command(flatten)]
+        list: ListOptions,
     },
     /// Make a snapshot of a volume, or of several of one pool at one instant
     #[command(after_help = "Example:

@@ -1,5 +1,6 @@
 //! `blockyard user …`, `blockyard token …`, `blockyard audit …`
 
+use super::ListOptions;
 use clap::Subcommand;
 use model::{Name, Role, Scope, Span};
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ Example:
     },
     /// List those who may log in
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard user list")]
-    List,
+    List(ListOptions),
     /// Change what a user may do, or how it proves itself
     #[command(
         group(clap::ArgGroup::new("what").required(true).multiple(true)),
@@ -52,7 +53,7 @@ Example:
     },
     /// List logins that are open
     #[command(after_help = "Example:\n  blockyard user logins")]
-    Logins,
+    Logins(ListOptions),
     /// End a login
     #[command(after_help = "Example:\n  blockyard user logout 5f1c22a09b7d4e10")]
     Logout {
@@ -96,7 +97,7 @@ Example:
     },
     /// List tokens
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard token list")]
-    List,
+    List(ListOptions),
     /// Make a token good for nothing
     #[command(visible_alias = "rm", after_help = "Example:\n  blockyard token revoke backup")]
     Revoke {

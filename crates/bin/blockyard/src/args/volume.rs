@@ -1,5 +1,6 @@
 //! `blockyard volume …`, `blockyard present …` and what belongs to it.
 
+use super::{ListOptions, PatienceOptions};
 use clap::{Args, Subcommand};
 use model::{CopySource, Name, Size, SnapshotName, VolumeName};
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 pub enum VolumeCommand {
     /// List all volumes
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard volume list")]
-    List,
+    List(ListOptions),
     /// Make a volume in a pool, or one of a file, of memory or of nothing
     #[command(after_help = "Example:
   blockyard volume create tank/vm1 100GiB
@@ -93,6 +94,8 @@ it, and what it has made is cleared away.")]
         /// Return only when the copy is whole; exit code 1 when it could not be made
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        patience: PatienceOptions,
     },
     /// End a copy that runs; what it has made is gone
     #[command(after_help = "Example:\n  blockyard volume cancel-copy fast/vm1")]
@@ -166,6 +169,8 @@ Example:
     Latency {
         /// Which
         name: VolumeName,
+        #[command(flatten)]
+        list: ListOptions,
     },
     /// Keep which commands hosts send to a volume, and when, for `blockyard lab replay`; without options show whether that is on
     #[command(
@@ -282,9 +287,9 @@ pub struct UnpresentOptions {
 }
 
 /// What can be done with presentations.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum PresentationCommand {
     /// List who sees what
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard presentation list")]
-    List,
+    List(ListOptions),
 }

@@ -1,7 +1,7 @@
 //! `blockyard alert …`
 
 use super::{Desk, joined, or_dash};
-use crate::args::{AlertCommand, ReceiverOptions};
+use crate::args::{AlertCommand, ListOptions, ReceiverOptions};
 use crate::failure::Failure;
 use crate::output::Rows;
 use crate::secret;
@@ -10,8 +10,8 @@ use model::{AlertReport, Name, ReceiverReport, ReceiverTest, ReceiverWay, Silenc
 
 pub fn run(desk: &Desk, command: AlertCommand) -> Result<(), Failure> {
     match command {
-        AlertCommand::Active => active(desk),
-        AlertCommand::List => list(desk),
+        AlertCommand::Active(options) => active(desk, &options),
+        AlertCommand::List(options) => list(desk, &options),
         AlertCommand::Add { name, how } => {
             let new = NewReceiver { name: name.clone(), how: asked(how)? };
             let answer = desk.client.post("/receivers", &new, "receiver")?;
@@ -32,7 +32,7 @@ pub fn run(desk: &Desk, command: AlertCommand) -> Result<(), Failure> {
             desk.out.said(&format!("receiver {name} is told no more"))
         }
         AlertCommand::Silence { what, lasts, .. } => silence(desk, what.join(" "), lasts),
-        AlertCommand::Silenced => silenced(desk),
+        AlertCommand::Silenced(options) => silenced(desk, &options),
     }
 }
 
@@ -64,22 +64,23 @@ fn asked(how: ReceiverOptions) -> Result<SetReceiver, Failure> {
     })
 }
 
-fn active(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/alerts", "alerts")?;
+fn active(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/alerts", "alerts", options, &[])?;
     let alerts: Vec<AlertReport> = answer.decode()?;
-    if alerts.is_empty() && !desk.out.is_json() {
+    if alerts.is_empty() && options.search.is_none() && !desk.out.is_json() {
         return desk.out.said("nothing is wrong");
     }
     let row = |alert: &AlertReport| {
-        let mut what = vec![alert.sentence.clone()];
-        what.extend(alert.details.iter().cloned());
-        what.extend((!alert.action.is_empty()).then(|| alert.action.clone()));
+        let facts = &alert.facts;
+        let mut what = vec![facts.sentence.clone()];
+        what.extend(facts.details.iter().cloned());
+        what.extend((!facts.action.is_empty()).then(|| facts.action.clone()));
         vec![
-            alert.number.to_string(),
-            alert.severity.as_str().to_owned(),
-            alert.since.to_string(),
-            alert.code.to_string(),
-            alert.subject.to_string(),
+            facts.number.to_string(),
+            facts.severity.as_str().to_owned(),
+            facts.since.to_string(),
+            facts.code.to_string(),
+            facts.subject.to_string(),
             alert.silenced.map_or_else(|| joined(&alert.told), |until| format!("silenced until {until}")),
             what.join("; "),
         ]
@@ -88,8 +89,8 @@ fn active(desk: &Desk) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header, rows: alerts.iter().map(row).collect() })
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/receivers", "receivers")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/receivers", "receivers", options, &[])?;
     let receivers: Vec<ReceiverReport> = answer.decode()?;
     let row = |receiver: &ReceiverReport| {
         let way = match &receiver.way {
@@ -119,8 +120,8 @@ fn silence(desk: &Desk, what: String, lasts: Option<model::Span>) -> Result<(), 
     desk.out.done(&answer, &format!("nobody is told of {what} until {until}"))
 }
 
-fn silenced(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/silences", "silences")?;
+fn silenced(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/silences", "silences", options, &[])?;
     let silences: Vec<SilenceReport> = answer.decode()?;
     let rows = silences.iter().map(|it| vec![it.what.clone(), it.until.to_string()]).collect();
     desk.out.rows(&answer, &Rows { header: &["WHAT", "UNTIL"], rows })

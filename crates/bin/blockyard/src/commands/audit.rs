@@ -3,7 +3,7 @@
 use super::new_file::NewFile;
 use super::{Desk, or_dash};
 use crate::args::AuditCommand;
-use crate::client::query;
+use crate::client::{escaped, query};
 use crate::failure::Failure;
 use crate::output::Rows;
 use api::{AuditCheck, AuditPage, AuditRecord};
@@ -77,10 +77,4 @@ fn verify(desk: &Desk) -> Result<(), Failure> {
             Err(Failure::Said)
         }
     }
-}
-
-/// A word as a query may have it.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

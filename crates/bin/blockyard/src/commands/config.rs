@@ -8,6 +8,7 @@ use crate::output::{Rows, put};
 use crate::secret;
 use control::config::{Applied, ApplyConfig, ChapEntry, Document, PastConfig, Plan, Step, StepKind};
 use model::{ConfigVersion, Refusal, code};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -135,6 +136,14 @@ fn request(options: &DocumentOptions) -> Result<ApplyConfig, Failure> {
     let discovery = document.auth.as_mut().and_then(|auth| auth.discovery.as_mut());
     let discovery = discovery.into_iter().flat_map(|proof| [&mut proof.chap, &mut proof.mutual_chap]);
     hosts.chain(discovery).flatten().try_for_each(|entry| take_secret(entry, folder))?;
+    for receiver in document.receiver.iter_mut().flat_map(BTreeMap::values_mut) {
+        if let Some(file) = receiver.password_file.take() {
+            receiver.password = secret::read(Some(&folder.join(file)), "", false)?;
+        }
+        if let Some(file) = receiver.secret_file.take() {
+            receiver.secret = secret::read(Some(&folder.join(file)), "", false)?;
+        }
+    }
     Ok(ApplyConfig { document, prune: options.prune, ..ApplyConfig::default() })
 }
 

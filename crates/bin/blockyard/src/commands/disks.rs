@@ -2,18 +2,19 @@
 
 use super::newcomers::with_disk;
 use super::{Desk, known, or_dash};
-use crate::args::{DiskCommand, Light, SpareCommand};
+use crate::args::{DiskCommand, Light, ListOptions, SpareCommand};
+use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
-use crate::{confirm, progress};
+use crate::progress::{self, Patience};
 use control::request::{Locate, NewDisk, NewSpare, Replace};
 use model::{BlockDeviceReport, DiskHealth, DiskName, DiskReport, DiskState, Name, PoolReport, Refusal, Size, code};
 use std::path::{Path, PathBuf};
 
 pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
     match command {
-        DiskCommand::List => list(desk),
-        DiskCommand::Find => find(desk),
+        DiskCommand::List(options) => list(desk, &options),
+        DiskCommand::Find(options) => find(desk, &options),
         DiskCommand::Add { paths, name, create } => add(desk, &paths, name, create),
         DiskCommand::Remove { disk } => {
             desk.client.delete(&format!("/disks/{disk}"))?;
@@ -35,17 +36,20 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
             desk.client.delete(&format!("/disks/{disk}/spare"))?;
             desk.out.said(&format!("disk {disk} is a spare no more"))
         }
-        DiskCommand::Replace { disk, replacement, force, yes, wait } => {
+        DiskCommand::Replace { disk, replacement, force, yes, wait, patience } => {
             let pool = with_disk(desk, &replacement, |replacement| {
                 replace(desk, &disk, Replace { replacement, force, confirmed: yes })
             })?;
-            if wait { progress::judge(&progress::follow(&desk.client, &pool, !desk.out.is_quiet())?) } else { Ok(()) }
+            if !wait {
+                return Ok(());
+            }
+            progress::judge(&progress::follow(&desk.client, &pool, !desk.out.is_quiet(), Patience::new(patience))?)
         }
     }
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/disks", "disks")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/disks", "disks", options, &[])?;
     let disks: Vec<DiskReport> = answer.decode()?;
     let row = |disk: &DiskReport| {
         vec![
@@ -64,8 +68,8 @@ fn list(desk: &Desk) -> Result<(), Failure> {
 }
 
 /// What could become a disk.
-fn find(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/block-devices", "block_devices")?;
+fn find(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/block-devices", "block_devices", options, &[])?;
     let devices: Vec<BlockDeviceReport> = answer.decode()?;
     let row = |device: &BlockDeviceReport| {
         let attached = device.transport.map(|transport| transport.as_str());

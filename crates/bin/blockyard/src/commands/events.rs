@@ -1,8 +1,8 @@
 //! `blockyard event …`
 
 use super::Desk;
-use crate::args::{EventCommand, Since};
-use crate::client::{Answer, query};
+use crate::args::{EventCommand, ListOptions, Since};
+use crate::client::Answer;
 use crate::failure::Failure;
 use crate::output::{Output, Rows, put};
 use model::{Event, Timestamp};
@@ -12,23 +12,32 @@ use std::time::{Duration, SystemTime};
 const INTERVAL: Duration = Duration::from_millis(500);
 
 pub fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
-    let EventCommand::List { since, severity, limit, follow } = command;
+    let EventCommand::List { since, severity, search, limit, follow } = command;
     let since = since.map(|since| ("since", moment(since).to_string()));
     let severity = severity.map(|severity| ("severity", severity.as_str().to_owned()));
     let asked: Vec<_> = since.into_iter().chain(severity).collect();
-    let ask = |pair: (&'static str, String)| {
-        let answer = desk.client.get(&format!("/events?{}", query(&[asked.as_slice(), &[pair]].concat())), "events")?;
+    let ask = |limit: Option<u16>, pair: (&'static str, String)| {
+        let options = ListOptions { search: search.clone(), limit };
+        let answer = desk.client.list("/events", "events", &options, &[asked.as_slice(), &[pair]].concat())?;
         let events: Vec<Event> = answer.decode()?;
         Ok::<_, Failure>((answer, events))
     };
-    let (answer, events) = ask(("last", limit.to_string()))?;
+    let (mut answer, mut events) = match limit {
+        0 => ask(None, ("last", "0".to_owned()))?,
+        limit => ask(Some(limit), ("sort", "-number".to_owned()))?,
+    };
+    // The latest came first, so that the limit leaves out the oldest.
+    events.reverse();
+    if let Some(each) = answer.whole["events"].as_array_mut() {
+        each.reverse();
+    }
     if !follow {
         return print(desk.out, &answer, &events);
     }
     let mut last = print_each(desk.out, &answer, &events, 0)?;
     loop {
         std::thread::sleep(INTERVAL);
-        let (answer, events) = ask(("after", last.to_string()))?;
+        let (answer, events) = ask(None, ("after", last.to_string()))?;
         if !events.is_empty() {
             last = print_each(desk.out.without_headers(), &answer, &events, last)?;
         }

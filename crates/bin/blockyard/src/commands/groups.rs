@@ -1,7 +1,7 @@
 //! `blockyard group …`
 
 use super::{Desk, joined};
-use crate::args::GroupCommand;
+use crate::args::{GroupCommand, ListOptions};
 use crate::failure::Failure;
 use crate::output::Rows;
 use control::HostGroupReport;
@@ -10,7 +10,7 @@ use model::Name;
 
 pub fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
     match command {
-        GroupCommand::List => list(desk),
+        GroupCommand::List(options) => list(desk, &options),
         GroupCommand::Add { name, hosts } => {
             let answer = desk.client.post("/groups", &NewHostGroup { name: name.clone(), hosts }, "group")?;
             let group: HostGroupReport = answer.decode()?;
@@ -37,8 +37,8 @@ fn change(desk: &Desk, name: &Name, change: &GroupChange) -> Result<(), Failure>
     desk.out.done(&answer, &format!("group {name} is {hosts}"))
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/groups", "groups")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/groups", "groups", options, &[])?;
     let groups: Vec<HostGroupReport> = answer.decode()?;
     let row =
         |group: &HostGroupReport| vec![group.name.to_string(), joined(&group.hosts), group.presentations.to_string()];

@@ -1,7 +1,7 @@
 //! `blockyard host …` and `blockyard target …`
 
 use super::{Desk, joined, or_dash};
-use crate::args::{ChapOptions, HostCommand, TargetCommand};
+use crate::args::{ChapOptions, HostCommand, ListOptions, TargetCommand};
 use crate::client::query;
 use crate::failure::Failure;
 use crate::output::Rows;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
     match command {
-        HostCommand::List => list(desk),
+        HostCommand::List(options) => list(desk, &options),
         HostCommand::Show { name } => show(desk, &name),
         HostCommand::Add { name, initiators, any, networks, chap } => {
             let (chap, mutual_chap) = both(chap)?;
@@ -50,7 +50,7 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
             let host: HostReport = answer.decode()?;
             desk.out.done(&answer, &format!("host {name} is changed, it {}", host.proof))
         }
-        HostCommand::Refused => refused(desk),
+        HostCommand::Refused(options) => refused(desk, &options),
         HostCommand::Explain { host, volume } => explain(desk, &host, &volume),
         HostCommand::Remove { name } => {
             desk.client.delete(&format!("/hosts/{name}"))?;
@@ -82,8 +82,8 @@ fn add(desk: &Desk, request: &NewHost) -> Result<(), Failure> {
     desk.out.done(&answer, &format!("host {name} added, it {proof}; next: blockyard present VOLUME {name}"))
 }
 
-fn refused(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/refused", "refused")?;
+fn refused(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/refused", "refused", options, &[])?;
     let logins: Vec<RefusedLogin> = answer.decode()?;
     let row = |login: &RefusedLogin| {
         vec![
@@ -122,8 +122,8 @@ fn explain(desk: &Desk, host: &Name, volume: &VolumeName) -> Result<(), Failure>
     if told.sees && !is_stopped { Ok(()) } else { Err(Failure::Said) }
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/hosts", "hosts")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/hosts", "hosts", options, &[])?;
     let hosts: Vec<HostReport> = answer.decode()?;
     let row = |host: &HostReport| {
         vec![
@@ -178,8 +178,8 @@ fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
 
 pub fn run_target(desk: &Desk, command: TargetCommand) -> Result<(), Failure> {
     match command {
-        TargetCommand::List => {
-            let answer = desk.client.get("/targets", "targets")?;
+        TargetCommand::List(options) => {
+            let answer = desk.client.list("/targets", "targets", &options, &[])?;
             let targets: Vec<TargetReport> = answer.decode()?;
             let row = |target: &TargetReport| {
                 vec![target.name.to_string(), target.iqn.to_string(), target.presentations.to_string()]

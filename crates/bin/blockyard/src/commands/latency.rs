@@ -1,13 +1,14 @@
 //! How long commands took, as a table.
 
 use super::Desk;
+use crate::args::ListOptions;
 use crate::failure::Failure;
 use crate::output::Rows;
 use model::{LatencyReport, VolumeName};
 
 /// `blockyard volume latency`
-pub fn of_volume(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
-    let answer = desk.client.get(&format!("/latencies/{name}"), "latencies")?;
+pub fn of_volume(desk: &Desk, name: &VolumeName, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list(&format!("/latencies/{name}"), "latencies", options, &[])?;
     let latencies: Vec<LatencyReport> = answer.decode()?;
     desk.out.rows(&answer, &rows(&latencies))
 }

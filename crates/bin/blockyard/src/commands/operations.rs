@@ -1,25 +1,21 @@
 //! `blockyard operation …`
 
 use super::{Desk, or_dash};
-use crate::args::OperationCommand;
+use crate::args::{ListOptions, OperationCommand};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::Rows;
-use crate::progress::{duration, sentence};
+use crate::progress::{Patience, duration, sentence};
 use model::{OperationId, OperationReport, Size};
-use std::time::Duration;
-
-/// How often the daemon is asked.
-const INTERVAL: Duration = Duration::from_millis(500);
 
 pub fn run(desk: &Desk, command: &OperationCommand) -> Result<(), Failure> {
     match command {
-        OperationCommand::List => list(desk),
-        OperationCommand::Show { id, wait: true } => {
-            follow(&desk.client, id, !desk.out.is_quiet())?;
+        OperationCommand::List(options) => list(desk, options),
+        OperationCommand::Show { id, wait: true, patience } => {
+            follow(&desk.client, id, !desk.out.is_quiet(), Patience::new(*patience))?;
             desk.out.said(&format!("{id} is not under way any more"))
         }
-        OperationCommand::Show { id, wait: false } => show(desk, id),
+        OperationCommand::Show { id, wait: false, .. } => show(desk, id),
         OperationCommand::Cancel { id } => {
             desk.client.delete(&format!("/operations/{id}"))?;
             desk.out.said(&format!("{id} ends"))
@@ -27,8 +23,8 @@ pub fn run(desk: &Desk, command: &OperationCommand) -> Result<(), Failure> {
     }
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/operations", "operations")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/operations", "operations", options, &[])?;
     let operations: Vec<OperationReport> = answer.decode()?;
     let row = |operation: &OperationReport| {
         let speed = operation.progress.map(|progress| Size::new(progress.bytes_per_second).decimal() + "/s");
@@ -54,7 +50,7 @@ fn show(desk: &Desk, id: &OperationId) -> Result<(), Failure> {
 }
 
 /// Waits until it is not under way; a line for each step of ten percent on stderr.
-pub fn follow(client: &Client, id: &OperationId, shown: bool) -> Result<(), Failure> {
+pub fn follow(client: &Client, id: &OperationId, shown: bool, patience: Patience) -> Result<(), Failure> {
     let mut last = None;
     loop {
         let operations: Vec<OperationReport> = client.get("/operations", "operations")?.decode()?;
@@ -64,7 +60,7 @@ pub fn follow(client: &Client, id: &OperationId, shown: bool) -> Result<(), Fail
             eprintln!("{}", told(&operation));
             last = Some(step);
         }
-        std::thread::sleep(INTERVAL);
+        patience.pause(&id.to_string())?;
     }
 }
 

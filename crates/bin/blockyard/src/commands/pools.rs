@@ -8,17 +8,18 @@ mod log;
 
 use super::newcomers::with_disks;
 use super::{Desk, joined, known, or_dash, pool_path};
-use crate::args::PoolCommand;
+use crate::args::{ListOptions, PoolCommand};
+use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
-use crate::{confirm, progress};
+use crate::progress::{self, Patience};
 use control::request::{AddGroup, ImportPool, NewGroup, NewPool};
 use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::fmt::Write;
 
 pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     match command {
-        PoolCommand::List => list(desk),
+        PoolCommand::List(options) => list(desk, &options),
         PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, no_integrity, force } => {
             let answer = with_disks(desk, &disks, |disks| {
                 let groups = share_out(level, chunk, no_integrity, &disks, groups)?;
@@ -32,9 +33,10 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             }
             Ok(())
         }
-        PoolCommand::Show { name, watch, wait } => {
+        PoolCommand::Show { name, watch, wait, patience } => {
             if watch || wait {
-                let report = progress::follow(&desk.client, &name, watch || !desk.out.is_quiet())?;
+                let report =
+                    progress::follow(&desk.client, &name, watch || !desk.out.is_quiet(), Patience::new(patience))?;
                 show(desk, &name)?;
                 return if wait { progress::judge(&report) } else { Ok(()) };
             }
@@ -48,8 +50,8 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             let request = AddGroup { group: NewGroup { level, chunk, no_integrity, disks }, force };
             grow::add_group(desk, &name, &request)
         }),
-        PoolCommand::AddMember { name, disk, group, force, wait } => {
-            grow::add_member(desk, &name, &disk, (group, force), wait)
+        PoolCommand::AddMember { name, disk, group, force, wait, patience } => {
+            grow::add_member(desk, &name, &disk, (group, force), wait.then(|| Patience::new(patience)))
         }
         PoolCommand::Grow { name, group } => grow::grow(desk, &name, group),
         PoolCommand::AddLog { name, disks, yes, force } => {
@@ -101,8 +103,8 @@ fn share_out(
     Ok(disks.chunks(disks.len() / count).map(group).collect())
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/pools", "pools")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/pools", "pools", options, &[])?;
     let pools: Vec<PoolReport> = answer.decode()?;
     let row = |pool: &PoolReport| {
         vec![

@@ -1,7 +1,7 @@
 //! `blockyard portal …`
 
 use super::Desk;
-use crate::args::PortalCommand;
+use crate::args::{ListOptions, PortalCommand};
 use crate::client::query;
 use crate::failure::Failure;
 use crate::output::Rows;
@@ -10,7 +10,7 @@ use model::{Balance, PortalAddress, PortalGroupReport, PortalGroupTag, PortalRep
 
 pub fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
     match command {
-        PortalCommand::List => list(desk),
+        PortalCommand::List(options) => list(desk, &options),
         PortalCommand::Add { address, settings } => {
             let request = NewPortal { address, settings: settings.into_iter().collect() };
             let answer = desk.client.post("/portals", &request, "portal")?;
@@ -36,7 +36,7 @@ pub fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
             desk.client.delete(&format!("{}?{asked}", path(address, "")))?;
             desk.out.said(&format!("portal {address} is closed"))
         }
-        PortalCommand::Groups => groups(desk),
+        PortalCommand::Groups(options) => groups(desk, &options),
         PortalCommand::Group { tag, settings } => group(desk, tag, settings),
         PortalCommand::Balance { by } => balance(desk, by),
     }
@@ -76,8 +76,8 @@ fn group(desk: &Desk, PortalGroupTag(tag): PortalGroupTag, settings: Vec<(String
     desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
 }
 
-fn groups(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/portal-groups", "portal_groups")?;
+fn groups(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/portal-groups", "portal_groups", options, &[])?;
     let groups: Vec<PortalGroupReport> = answer.decode()?;
     let row = |group: &PortalGroupReport| {
         let portals: Vec<String> = group.portals.iter().map(ToString::to_string).collect();
@@ -98,8 +98,8 @@ fn balance(desk: &Desk, by: Option<Balance>) -> Result<(), Failure> {
     desk.out.done(&answer, &format!("sessions go to the data portal with the fewest {by} for its weight"))
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/portals", "portals")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/portals", "portals", options, &[])?;
     let portals: Vec<PortalReport> = answer.decode()?;
     let row = |portal: &PortalReport| {
         let policy = &portal.policy;

@@ -1,7 +1,7 @@
 //! `blockyard present`, `blockyard unpresent` and `blockyard presentation list`
 
 use super::{Desk, joined, or_dash};
-use crate::args::{PresentOptions, UnpresentOptions};
+use crate::args::{ListOptions, PresentOptions, UnpresentOptions};
 use crate::client::query;
 use crate::connect;
 use crate::failure::Failure;
@@ -76,8 +76,8 @@ pub fn unpresent(desk: &Desk, options: &UnpresentOptions) -> Result<(), Failure>
     desk.out.said(&format!("host {} sees volume {} no more", options.host, options.volume))
 }
 
-pub fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/presentations", "presentations")?;
+pub fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/presentations", "presentations", options, &[])?;
     let all: Vec<PresentationReport> = answer.decode()?;
     let row = |seen: &PresentationReport| {
         vec![

@@ -2,7 +2,7 @@
 
 use super::new_file::NewFile;
 use super::{Desk, joined, latency, or_dash};
-use crate::args::SessionCommand;
+use crate::args::{ListOptions, SessionCommand};
 use crate::client::query;
 use crate::failure::Failure;
 use crate::output::Rows;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> {
     match *command {
-        SessionCommand::List => list(desk),
+        SessionCommand::List(ref options) => list(desk, options),
         SessionCommand::Show { id } => show(desk, id),
         SessionCommand::Record { id, from, ref to, time, bytes_max } => record(
             desk,
@@ -118,8 +118,8 @@ fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
     desk.out.rows(&answer, &latency::rows(&latencies))
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/sessions", "sessions")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/sessions", "sessions", options, &[])?;
     let sessions: Vec<SessionReport> = answer.decode()?;
     let header = &[
         "ID",

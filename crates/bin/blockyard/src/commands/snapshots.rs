@@ -1,8 +1,7 @@
 //! `blockyard snapshot …`
 
 use super::{Desk, or_dash};
-use crate::args::{LockOptions, SnapshotCommand, Until};
-use crate::client::Answer;
+use crate::args::{ListOptions, LockOptions, SnapshotCommand, Until};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::Rows;
@@ -12,7 +11,7 @@ use std::time::SystemTime;
 
 pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
-        SnapshotCommand::List { volume } => list(desk, volume.as_ref()),
+        SnapshotCommand::List { volume, list: options } => list(desk, volume.as_ref(), &options),
         SnapshotCommand::Create { volumes, name, lock } => {
             let request = NewSnapshots { volumes, name, lock: lock.lock() };
             let answer = desk.client.post("/snapshots", &request, "snapshots")?;
@@ -39,20 +38,9 @@ pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
     }
 }
 
-fn list(desk: &Desk, volume: Option<&VolumeName>) -> Result<(), Failure> {
-    let answer = match volume {
-        None => desk.client.get("/snapshots", "snapshots")?,
-        Some(volume) => {
-            // So that a volume that is not there is told from one without snapshots.
-            let _: Answer = desk.client.get(&format!("/volumes/{volume}"), "volume")?;
-            let mut answer = desk.client.get("/snapshots", "snapshots")?;
-            if let Some(rows) = answer.whole.get_mut("snapshots").and_then(|rows| rows.as_array_mut()) {
-                let begin = format!("{volume}@");
-                rows.retain(|row| row["name"].as_str().is_some_and(|name| name.starts_with(&begin)));
-            }
-            answer
-        }
-    };
+fn list(desk: &Desk, volume: Option<&VolumeName>, options: &ListOptions) -> Result<(), Failure> {
+    let of = volume.map(|volume| ("volume", volume.to_string()));
+    let answer = desk.client.list("/snapshots", "snapshots", options, of.as_slice())?;
     let snapshots: Vec<SnapshotReport> = answer.decode()?;
     let row = |snapshot: &SnapshotReport| {
         vec![

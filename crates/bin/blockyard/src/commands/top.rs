@@ -80,54 +80,24 @@ fn summary(moment: &Moment) -> String {
     )
 }
 
+/// The columns of what [`rates`] says, behind the name and before what more there is.
+macro_rules! with_rates {
+    ($name:literal, $($more:literal),*) => {
+        &[$name, "IOPS", "READS", "WRITES", "READ MB/S", "WRITTEN MB/S", "P50", "P99", "P99.9", $($more),*]
+    };
+}
+
 fn table(noun: TopNoun, moment: &Moment, lines: usize) -> Rows {
     match noun {
         TopNoun::Volumes => Rows {
-            header: &[
-                "VOLUME",
-                "IOPS",
-                "READS",
-                "WRITES",
-                "READ MB/S",
-                "WRITTEN MB/S",
-                "P50",
-                "P99",
-                "P99.9",
-                "CACHE",
-                "WAITS FOR",
-            ],
+            header: with_rates!("VOLUME", "CACHE", "WAITS FOR"),
             rows: moment.volumes.iter().take(lines).map(volume).collect(),
         },
-        TopNoun::Hosts => Rows {
-            header: &[
-                "HOST",
-                "IOPS",
-                "READS",
-                "WRITES",
-                "READ MB/S",
-                "WRITTEN MB/S",
-                "P50",
-                "P99",
-                "P99.9",
-                "SESSIONS",
-            ],
-            rows: moment.hosts.iter().take(lines).map(host).collect(),
-        },
+        TopNoun::Hosts => {
+            Rows { header: with_rates!("HOST", "SESSIONS"), rows: moment.hosts.iter().take(lines).map(host).collect() }
+        }
         TopNoun::Sessions => Rows {
-            header: &[
-                "SESSION",
-                "IOPS",
-                "READS",
-                "WRITES",
-                "READ MB/S",
-                "WRITTEN MB/S",
-                "P50",
-                "P99",
-                "P99.9",
-                "HOST",
-                "PORTAL",
-                "INITIATOR",
-            ],
+            header: with_rates!("SESSION", "HOST", "PORTAL", "INITIATOR"),
             rows: moment.sessions.iter().take(lines).map(session).collect(),
         },
         TopNoun::Portals => Rows {

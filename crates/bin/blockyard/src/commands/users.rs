@@ -1,7 +1,7 @@
 //! `blockyard user …`, `blockyard token …`
 
 use super::{Desk, joined, or_dash};
-use crate::args::{TokenCommand, UserCommand};
+use crate::args::{ListOptions, TokenCommand, UserCommand};
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use api::request::{NewLink, NewToken, NewUser, Password, SetUser};
@@ -15,14 +15,14 @@ const FILE_BYTES_MAX: u64 = 4096;
 pub fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Add { name, role, password_file } => add(desk, name, role, password_file.as_deref()),
-        UserCommand::List => list(desk),
+        UserCommand::List(options) => list(desk, &options),
         UserCommand::Set { name, role, password_file, no_second_factor } => {
             let password = password_file.map(|path| read(&path)).transpose()?;
             let answer = desk.client.patch(&path_of(&name), &SetUser { role, password, no_second_factor }, "user")?;
             let user: UserReport = answer.decode()?;
             desk.out.done(&answer, &format!("user {name} is changed, and is {}; its logins are over", user.role))
         }
-        UserCommand::Logins => logins(desk),
+        UserCommand::Logins(options) => logins(desk, &options),
         UserCommand::Logout { id } => {
             desk.client.delete(&format!("/logins/{id}"))?;
             desk.out.said(&format!("login {id} is over"))
@@ -47,7 +47,7 @@ pub fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failure> {
             }
             put(&format!("{secret}\n"))
         }
-        TokenCommand::List => tokens(desk),
+        TokenCommand::List(options) => tokens(desk, &options),
         TokenCommand::Revoke { name } => {
             desk.client.delete(&format!("/tokens/{name}"))?;
             desk.out.said(&format!("token {name} is good for nothing any more"))
@@ -77,8 +77,8 @@ fn add(desk: &Desk, name: Name, role: Role, file: Option<&Path>) -> Result<(), F
     if invited && !desk.out.is_json() { link(desk, Some(name), None) } else { Ok(()) }
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/users", "users")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/users", "users", options, &[])?;
     let row = |user: UserReport| {
         vec![
             user.name.to_string(),
@@ -92,8 +92,8 @@ fn list(desk: &Desk) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header: &["USER", "ROLE", "SECOND FACTOR", "PASSWORD SET", "LOGINS"], rows })
 }
 
-fn logins(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/logins", "logins")?;
+fn logins(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/logins", "logins", options, &[])?;
     let row = |login: LoginReport| {
         vec![
             login.id,
@@ -109,8 +109,8 @@ fn logins(desk: &Desk) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header: &["LOGIN", "USER", "ADDRESS", "BEGUN", "SEEN", "UNTIL", "BROWSER"], rows })
 }
 
-fn tokens(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/tokens", "tokens")?;
+fn tokens(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/tokens", "tokens", options, &[])?;
     let row = |token: TokenReport| {
         vec![
             token.name.to_string(),

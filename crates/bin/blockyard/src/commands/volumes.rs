@@ -6,11 +6,11 @@ mod trace;
 
 use super::disks::absolute;
 use super::{Desk, or_dash};
-use crate::args::{VolumeCommand, VolumeSettingOptions};
+use crate::args::{ListOptions, VolumeCommand, VolumeSettingOptions};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
-use crate::progress::sentence;
+use crate::progress::{Patience, sentence};
 use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack, VolumeChange};
 use model::volume_policy::VOLUME_SETTINGS;
 use model::{
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
     match command {
-        VolumeCommand::List => list(desk),
+        VolumeCommand::List(options) => list(desk, &options),
         VolumeCommand::Create {
             name,
             size,
@@ -51,7 +51,9 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             let volume: VolumeReport = answer.decode()?;
             desk.out.done(&answer, &format!("volume {} created, a clone of {}", volume.name, request.snapshot))
         }
-        VolumeCommand::Copy { source, pool, name, wait } => copy::begin(desk, source, pool, name, wait),
+        VolumeCommand::Copy { source, pool, name, wait, patience } => {
+            copy::begin(desk, source, pool, name, wait.then(|| Patience::new(patience)))
+        }
         VolumeCommand::CancelCopy { name } => copy::cancel(desk, &name),
         VolumeCommand::Rollback { name, snapshot, force, yes } => {
             let request = RollBack { snapshot: SnapshotName::of(name, snapshot), force, confirmed: true };
@@ -73,7 +75,7 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             let rescan = "hosts were told; on Linux run: iscsiadm -m session --rescan";
             desk.out.done(&answer, &format!("volume {name} has {}; {rescan}", had(volume.size, Some(size))))
         }
-        VolumeCommand::Latency { name } => super::latency::of_volume(desk, &name),
+        VolumeCommand::Latency { name, list } => super::latency::of_volume(desk, &name, &list),
         VolumeCommand::Trace { name, start, commands, out, stop } => match (start, out) {
             (true, _) => trace::start(desk, &name, commands),
             (false, Some(out)) => trace::take(desk, &name, &out, stop),
@@ -88,8 +90,8 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
     }
 }
 
-fn list(desk: &Desk) -> Result<(), Failure> {
-    let answer = desk.client.get("/volumes", "volumes")?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/volumes", "volumes", options, &[])?;
     let volumes: Vec<VolumeReport> = answer.decode()?;
     let row = |volume: &VolumeReport| {
         let counters = &volume.counters;

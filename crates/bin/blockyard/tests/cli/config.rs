@@ -138,3 +138,29 @@ fn one_command_goes_from_bare_disks_to_a_volume_that_a_host_uses() {
     assert_eq!(say(dir, "up vm3 16MiB d0.img --host abc123").0, 2, "a volume without a pool has no disks");
     end(&mut daemon, Signal::TERM);
 }
+
+#[test]
+fn document_brings_secrets_of_receivers_from_files_beside_it_and_no_user_without_a_link() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    let sections = "schema = 1\n[user.alice]\nrole = \"admin\"\n[receiver.desk]\nurl = \"http://127.0.0.1:9/hook\"\nsigned = true\n";
+    let path = dir.join("array.toml");
+    let file = path.display();
+    fs::write(&path, sections).expect("a file");
+    let (code, _, why) = say(dir, &format!("apply -f {file}"));
+    assert_eq!(code, 2, "{why}");
+    assert!(why.contains("receiver desk: its messages are signed, and what with is not known here"), "{why}");
+    fs::write(&path, format!("{sections}secret_file = \"desk.secret\"\n")).expect("a file");
+    assert!(say(dir, &format!("apply -f {file}")).2.contains("desk.secret cannot be read"));
+    fs::write(dir.join("desk.secret"), "twelve bytes and more\n").expect("a file");
+    let steps = "+ user alice: admin, who can log in with what blockyard web link --user alice prints\n\
+                 + receiver desk: generic webhook http://127.0.0.1:9/hook\n";
+    assert_eq!(say(dir, &format!("apply -f {file}")), (0, format!("{steps}2 steps applied\n"), String::new()));
+    assert_eq!(say(dir, &format!("apply -f {file} --prune")).1, "everything is so already\n");
+    let (_, exported, _) = say(dir, "export");
+    let told = "[user.alice]\nrole = \"admin\"\n\n[receiver.desk]\nurl = \"http://127.0.0.1:9/hook\"\nsigned = true\n";
+    assert!(exported.ends_with(told) && !exported.contains("twelve"), "{exported}");
+    end(&mut daemon, Signal::TERM);
+}

@@ -11,6 +11,7 @@ mod golden;
 mod hostile;
 mod isns;
 mod lab;
+mod lists;
 mod load;
 mod manual;
 mod presenting;

@@ -106,7 +106,13 @@ fn tasks_of_the_readme_take_one_command_each() {
     drop(reader);
 
     assert_ne!(run(dir, command_for("what will hurt")).code, 6, "it answers, whatever it finds");
-    let exported = good(dir, command_for("the whole array as a file, and back").split(' ').next().expect("export"));
+    let exported = good(
+        dir,
+        command_for("the array as a file, with its users and receivers of alerts, and back")
+            .split(' ')
+            .next()
+            .expect("export"),
+    );
     fs::write(dir.join("array.toml"), exported).expect("writes");
     assert_eq!(good(dir, "diff -f array.toml --exit-code"), "everything is so already\n");
     end(&mut daemon, Signal::TERM);

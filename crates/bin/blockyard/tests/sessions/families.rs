@@ -29,7 +29,11 @@ async fn overcommit(node: &Node) {
 }
 
 async fn volume(node: &Node, name: &str) -> VolumeReport {
-    node.control.volume_report(&name.parse().unwrap()).await.unwrap()
+    let name = name.parse().unwrap();
+    let one = node.control.volume_report(&name).await.unwrap();
+    let all = node.control.volumes().await.unwrap();
+    assert_eq!(Some(&one), all.iter().find(|volume| volume.name == name), "alone it is said as among the others");
+    one
 }
 
 fn snapshot(text: &str) -> SnapshotName {

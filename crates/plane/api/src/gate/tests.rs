@@ -1,5 +1,6 @@
 //! Who may what, asked of the table itself.
 
+mod documents;
 mod logins;
 mod paths;
 mod records;

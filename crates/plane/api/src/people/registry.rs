@@ -34,6 +34,13 @@ pub struct User {
     pub second_factor: Option<SecondFactor>,
 }
 
+impl User {
+    /// One who has no password yet.
+    pub fn new(role: Role, created: Timestamp) -> Self {
+        Self { role, created, password: None, password_set: None, second_factor: None }
+    }
+}
+
 /// What the numbers of an app are made of. Control seals what is called `secret`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecondFactor {

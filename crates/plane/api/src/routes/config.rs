@@ -1,6 +1,7 @@
 //! The array as one document.
 
-use crate::row::{Body, Named, Row, act, get};
+use crate::annex::Beside;
+use crate::row::{Behind, Body, Named, Row, Who, act, get};
 use control::Control;
 use control::config::{ApplyConfig, Plan};
 use model::{ConfigVersion, Role};
@@ -13,13 +14,18 @@ const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 pub fn rows() -> Vec<Row> {
     vec![
-        get("/config", "config", "The array as a document, without secrets", |c: C| async move { c.export().await }),
+        get(
+            "/config",
+            "config",
+            "The array as a document, without secrets",
+            |c: C, Behind(door): Behind, Who(caller): Who| async move { c.export(&Beside::of(&door, caller)).await },
+        ),
         act(
             "/config/plan",
             "plan",
             "What a document would change, and for whom",
-            |c: C, Body(asked): Body<ApplyConfig>| async move {
-                let plan: Plan = c.plan(&asked.document, asked.prune).await?;
+            |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
+                let plan: Plan = c.plan(&asked.document, asked.prune, &Beside::of(&door, caller)).await?;
                 Ok(plan)
             },
         )
@@ -28,7 +34,9 @@ pub fn rows() -> Vec<Row> {
             "/config/apply",
             "applied",
             "The array is what the document says, or as it was",
-            |c: C, Body(asked): Body<ApplyConfig>| async move { c.apply(asked).await },
+            |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
+                c.apply(asked, &Beside::of(&door, caller)).await
+            },
         )
         .up_to(DOCUMENT_BYTES_MAX)
         .only(Role::Admin),

@@ -1,8 +1,8 @@
 //! Snapshots.
 
-use crate::row::{Body, Named, Row, add, list, one, remove, set};
+use crate::row::{Asked, Body, Named, Row, add, list, one, remove, set};
 use control::Control;
-use control::request::{LockSnapshot, NewSnapshots};
+use control::request::{LockSnapshot, NewSnapshots, SnapshotsOf};
 use model::SnapshotName;
 use std::sync::Arc;
 
@@ -11,7 +11,12 @@ type One = Named<SnapshotName>;
 
 pub fn rows() -> Vec<Row> {
     vec![
-        list("/snapshots", "snapshots", "All snapshots", |c: C| async move { c.snapshots().await }),
+        list(
+            "/snapshots",
+            "snapshots",
+            "All snapshots, or those of one volume",
+            |c: C, Asked(asked): Asked<SnapshotsOf>| async move { c.snapshots_of(asked).await },
+        ),
         add(
             "/snapshots",
             "snapshots",

@@ -2,7 +2,7 @@
 
 use crate::Control;
 use crate::control::random;
-use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack};
+use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack, SnapshotsOf};
 use model::{
     Order, Provision, Refusal, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState, VolumeId,
     VolumeReport, code,
@@ -117,6 +117,17 @@ impl Control {
     /// All snapshots of open pools, the oldest of each volume first.
     pub async fn snapshots(&self) -> Result<Vec<SnapshotReport>, Refusal> {
         self.engine.snapshots(Order::Snapshots).await
+    }
+
+    /// Those snapshots that are asked for, the oldest of each volume first.
+    ///
+    /// *Errors*: there is no such volume.
+    pub async fn snapshots_of(&self, asked: SnapshotsOf) -> Result<Vec<SnapshotReport>, Refusal> {
+        let Some(volume) = asked.volume else { return self.snapshots().await };
+        self.volume_report(&volume).await?;
+        let mut snapshots = self.snapshots().await?;
+        snapshots.retain(|one| one.name.volume == volume);
+        Ok(snapshots)
     }
 
     /// One snapshot. *Errors*: there is none of this name.

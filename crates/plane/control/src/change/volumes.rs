@@ -12,7 +12,7 @@ use model::{
     Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName, VolumePolicy,
     VolumeReport, VolumeSpec, VolumeState, code, event,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -83,6 +83,38 @@ impl Control {
             }
         })?;
         Ok(grown)
+    }
+
+    /// These volumes have these sizes, which are larger than they were, and their initiators are told. None is looked at for that, and
+    /// the state is written once: what is not in a pool is memory or nothing, and is gone with the daemon.
+    ///
+    /// *Errors*: one cannot grow so, and which have grown before it; they stay so.
+    pub(crate) async fn grow_volumes<'a>(
+        &self,
+        wanted: &'a [(VolumeName, Size)],
+    ) -> Result<(), (&'a [(VolumeName, Size)], Refusal)> {
+        let turn = self.turn().await;
+        let mut sizes = BTreeMap::new();
+        let mut done = Ok(());
+        for (at, (name, size)) in wanted.iter().enumerate() {
+            match self.engine.volume(Order::ResizeVolume { volume: name.clone(), size: *size }).await {
+                Ok(grown) => drop(sizes.insert(name, grown.size)),
+                Err(refusal) => {
+                    done = Err((&wanted[..at], refusal));
+                    break;
+                }
+            }
+        }
+        sizes.retain(|name, _| self.state().volumes.contains_key(*name));
+        if !sizes.is_empty() {
+            let kept = self.commit(&turn, |state| {
+                for (name, size) in sizes {
+                    state.volumes.entry(name.clone()).and_modify(|record| record.size = size);
+                }
+            });
+            kept.map_err(|refusal| (wanted, refusal))?;
+        }
+        done
     }
 
     /// No host has reserved the volume or is registered any more, and those that were are told.
@@ -193,7 +225,7 @@ impl Control {
 
     /// The volume as the data plane sees it; none when it is not open.
     pub(crate) async fn volume(&self, name: &VolumeName) -> Result<Option<VolumeReport>, Refusal> {
-        Ok(self.engine.volumes(Order::Volumes).await?.into_iter().find(|volume| volume.name == *name))
+        Ok(self.engine.volumes(Order::Volume { volume: name.clone() }).await?.pop())
     }
 
     /// The size that the volume gets, and the file that was created for it, if one was.

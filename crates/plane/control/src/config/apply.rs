@@ -1,12 +1,12 @@
 //! The change to what a document says, whole or not at all; and back to what once was.
 
-use super::Document;
 use super::access;
 use super::makes::Makes;
 use super::plan::{Plan, Step};
 use super::steps::access_steps;
+use super::{Annex, Document, Pending};
 use crate::Control;
-use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, RemovePortal, Resize, VolumeSettings};
+use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, RemovePortal, VolumeSettings};
 use crate::state::State;
 use model::{
     DiskName, Iqn, Name, PortalAddress, Refusal, Span, Subject, SubjectKind, Timestamp, VolumeId, VolumeName, code,
@@ -79,10 +79,10 @@ impl Control {
     ///
     /// *Errors*: the document could not be applied, the array is another than it was planned for, or an initiator that was asked for
     /// has not come back in time.
-    pub async fn apply(&self, request: ApplyConfig) -> Result<Applied, Refusal> {
+    pub async fn apply(&self, request: ApplyConfig, annex: &dyn Annex) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
         let ApplyConfig { document, prune, fingerprint, initiators, within } = request;
-        let (Plan { steps, fingerprint: present, .. }, makes) = self.plan_makes(&document, prune).await?;
+        let (Plan { steps, fingerprint: present, .. }, makes) = self.plan_makes(&document, prune, annex).await?;
         if fingerprint.is_some_and(|wanted| wanted != present) {
             let message = "the array was changed since this was planned";
             return Err(Refusal::new(code::CHANGED_MEANWHILE, message, "look at blockyard diff again, and apply then"));
@@ -93,15 +93,17 @@ impl Control {
         let before = self.state();
         let awaited = self.awaited(&initiators).await?;
         let mut made = Vec::new();
-        if let Err(refusal) = self.carry_out(&document, makes, prune, &mut made).await {
-            return Err(self.take_back(made, &before, refusal).await);
+        let mut pending = None;
+        if let Err(refusal) = self.carry_out(&document, makes, prune, annex, (&mut made, &mut pending)).await {
+            return Err(self.take_back(made, pending, &before, refusal).await);
         }
         if let Err(refusal) = self.are_back(&awaited, within).await {
-            let refusal = self.take_back(made, &before, refusal).await;
+            let refusal = self.take_back(made, pending, &before, refusal).await;
             let sentence = format!("a configuration was taken back: {}", refusal.message);
             self.raise(event::CONFIG_TAKEN_BACK, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
             return Err(refusal);
         }
+        pending.into_iter().for_each(Pending::keep);
         let sentence = format!("a configuration was applied: {} steps", steps.len());
         self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
         Ok(Applied { steps })
@@ -112,7 +114,8 @@ impl Control {
         document: &Document,
         makes: Makes,
         prune: bool,
-        made: &mut Vec<Made>,
+        annex: &dyn Annex,
+        (made, pending): (&mut Vec<Made>, &mut Option<Box<dyn Pending>>),
     ) -> Result<(), Refusal> {
         for name in makes.disks {
             let path = document.disk[&name].path.clone();
@@ -150,20 +153,16 @@ impl Control {
             self.set_pool(&name, PoolSettings { settings }).await?;
             made.push(Made::PoolSettings(name, owned(&policy.settings())));
         }
+        *pending = Some(annex.commit(document, prune)?);
         self.commit_document(document, prune).await?;
-        let mut grown: Vec<String> = Vec::new();
-        for (name, size) in makes.grown {
-            let resized = self.resize_volume(&name, Resize { size }).await;
-            resized.map_err(|refusal| match grown.is_empty() {
-                true => refusal,
-                false => {
-                    let message = format!("{}; {} have grown already, and stay so", refusal.message, grown.join(", "));
-                    Refusal::new(refusal.code, message, refusal.hint)
-                }
-            })?;
-            grown.push(name.to_string());
-        }
-        Ok(())
+        self.grow_volumes(&makes.grown).await.map_err(|(grown, refusal)| match grown {
+            [] => refusal,
+            grown => {
+                let names: Vec<String> = grown.iter().map(|(name, _)| name.to_string()).collect();
+                let message = format!("{}; {} have grown already, and stay so", refusal.message, names.join(", "));
+                Refusal::new(refusal.code, message, refusal.hint)
+            }
+        })
     }
 
     async fn commit_document(&self, document: &Document, prune: bool) -> Result<(), Refusal> {
@@ -177,7 +176,13 @@ impl Control {
     }
 
     /// Who sees what is as `before`, and what was made is gone; the refusal, with what could not be taken back.
-    async fn take_back(&self, made: Vec<Made>, before: &State, refusal: Refusal) -> Refusal {
+    async fn take_back(
+        &self,
+        made: Vec<Made>,
+        pending: Option<Box<dyn Pending>>,
+        before: &State,
+        refusal: Refusal,
+    ) -> Refusal {
         let mut left = Vec::new();
         let turn = self.turn().await;
         if let Err(failed) = self
@@ -190,6 +195,9 @@ impl Control {
             left.push(format!("who sees what: {failed}"));
         }
         drop(turn);
+        if let Some(Err(failed)) = pending.map(Pending::take_back) {
+            left.push(format!("users and receivers: {failed}"));
+        }
         for made in made.into_iter().rev() {
             let (what, undone) = match made {
                 Made::Disk(name) => (format!("disk {name}"), self.remove_disk(&name).await),

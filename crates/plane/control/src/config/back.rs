@@ -42,7 +42,8 @@ impl Control {
             if lack.for_good || Instant::now() >= until {
                 let message = format!("initiator {} {}", one.initiator, lack.what);
                 let hint = "everything is as it was before; see blockyard host explain, and its own log";
-                return Err(Refusal::new(code::INITIATOR_AWAY, message, hint));
+                let code = if lack.for_good { code::INITIATOR_AWAY } else { code::INITIATOR_LATE };
+                return Err(Refusal::new(code, message, hint));
             }
             sleep(LOOK).await;
         }

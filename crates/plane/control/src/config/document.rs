@@ -1,5 +1,6 @@
 //! What stands in a document.
 
+use super::annex::{ReceiverEntry, UserEntry};
 use crate::request::{NewBackend, NewGroup, NewVolume, SecretText};
 use model::{
     Balance, ChapAlgorithm, Demand, DiskName, GroupAccess, Iqn, IsnsServer, Name, Network, PortalAddress, Provision,
@@ -54,6 +55,12 @@ pub struct Document {
     /// How portal groups serve, where that was set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub portal_group: Vec<PortalGroupEntry>,
+    /// Users, by name. They are left alone when the section is absent, also when the rest is pruned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<BTreeMap<Name, UserEntry>>,
+    /// Receivers of alerts, by name. They are left alone when the section is absent, also when the rest is pruned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<BTreeMap<Name, ReceiverEntry>>,
 }
 
 /// A disk.

@@ -2,7 +2,7 @@
 
 use super::document::FORM;
 use super::{
-    AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry,
+    Annex, AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry,
     PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 use crate::Control;
@@ -18,7 +18,7 @@ impl Control {
     /// The array as it is, without secrets. Applied to it, it changes nothing.
     ///
     /// *Errors*: the data plane is gone.
-    pub async fn export(&self) -> Result<Document, Refusal> {
+    pub async fn export(&self, annex: &dyn Annex) -> Result<Document, Refusal> {
         let state = self.state();
         let mut document = of_state(&state);
         let pools = self.pools().await?;
@@ -26,6 +26,7 @@ impl Control {
         document.volume = self.volumes().await?.iter().map(|v| (v.name.clone(), volume_entry(v))).collect();
         let portal = |address| (PortalAddress(address), portal_entry(state.portal_policy(address)));
         document.portal = self.portals().iter().map(|known| portal(known.address)).collect();
+        annex.export(&mut document);
         Ok(document)
     }
 }

@@ -71,7 +71,7 @@ impl Control {
 
 impl Draft {
     fn step(&mut self, kind: StepKind, subject: String, change: String) {
-        self.steps.push(Step { kind, subject, change, sessions: 0, effect: None });
+        self.steps.push(Step::unnoticed(kind, subject, change));
     }
 
     fn disk(&mut self, name: &DiskName, entry: &DiskEntry, known: &Known<'_>) -> Result<(), Refusal> {

@@ -2,7 +2,7 @@
 
 use super::makes::{Known, Makes};
 use super::steps::{Steps, access_steps};
-use super::{Document, access};
+use super::{Annex, Document, access};
 use crate::Control;
 use crate::state::{PresentationRecord, State};
 use model::{PoolReport, Refusal, VolumeId, VolumeName, VolumeReport, code};
@@ -80,11 +80,16 @@ impl Control {
     /// What the document would change.
     ///
     /// *Errors*: it could not be applied.
-    pub async fn plan(&self, document: &Document, prune: bool) -> Result<Plan, Refusal> {
-        self.plan_makes(document, prune).await.map(|(plan, _)| plan)
+    pub async fn plan(&self, document: &Document, prune: bool, annex: &dyn Annex) -> Result<Plan, Refusal> {
+        self.plan_makes(document, prune, annex).await.map(|(plan, _)| plan)
     }
 
-    pub(super) async fn plan_makes(&self, document: &Document, prune: bool) -> Result<(Plan, Makes), Refusal> {
+    pub(super) async fn plan_makes(
+        &self,
+        document: &Document,
+        prune: bool,
+        annex: &dyn Annex,
+    ) -> Result<(Plan, Makes), Refusal> {
         if document.schema != super::document::FORM {
             let message =
                 format!("the document has form {}, and this version reads {}", document.schema, super::document::FORM);
@@ -99,15 +104,18 @@ impl Control {
         let after = access::after(&state, document, &ids, &self.settings, prune)?;
         let Steps { steps: of_access, sessions } = access_steps(&state, &after, &sessions);
         steps.extend(of_access);
-        let kept = kept(document, &after, &pools, &volumes);
-        let fingerprint = self.store.version().to_string();
+        let beside = annex.plan(document, prune)?;
+        steps.extend(beside.steps);
+        let mut kept = kept(document, &after, &pools, &volumes);
+        kept.extend(beside.kept);
+        let fingerprint = format!("{}{}", self.store.version(), beside.seen);
         let sessions = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
         Ok((Plan { steps, kept, sessions, fingerprint }, makes))
     }
 }
 
 /// What is set otherwise, in words.
-pub(super) fn changes<const N: usize>(is: &[(&str, String); N], wanted: &[(&str, String); N]) -> Option<String> {
+pub fn changes<const N: usize>(is: &[(&str, String); N], wanted: &[(&str, String); N]) -> Option<String> {
     let different = is.iter().zip(wanted).filter(|(is, wanted)| is != wanted);
     let each: Vec<String> = different.map(|((key, is), (_, wanted))| format!("{key} {is} → {wanted}")).collect();
     (!each.is_empty()).then(|| each.join(", "))

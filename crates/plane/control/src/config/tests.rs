@@ -49,7 +49,7 @@ fn said(steps: &[Step]) -> Vec<String> {
 async fn document_makes_an_array_of_an_empty_machine_and_changes_nothing_the_second_time() {
     let array = empty_with_disks().await;
     let document = furnished(&array);
-    let plan = array.control.plan(&document, false).await.expect("a plan");
+    let plan = array.control.plan(&document, false, &()).await.expect("a plan");
     let steps = said(&plan.steps);
     for wanted in [
         "+ pool tank: raid6 of 4 disks",
@@ -64,15 +64,15 @@ async fn document_makes_an_array_of_an_empty_machine_and_changes_nothing_the_sec
         assert!(steps.contains(&wanted), "{wanted} is not among {steps:#?}");
     }
     assert!(array.control.pools().await.expect("pools").is_empty(), "a plan changes nothing");
-    let applied = array.control.apply(apply(&document)).await.expect("is applied");
+    let applied = array.control.apply(apply(&document), &()).await.expect("is applied");
     assert_eq!(said(&applied.steps), steps);
     assert_eq!(array.access().presentations.len(), 3, "both hosts see vm1, and web sees vm2");
-    let again = array.control.apply(apply(&document)).await.expect("is so already");
+    let again = array.control.apply(apply(&document), &()).await.expect("is so already");
     assert_eq!(said(&again.steps), Vec::<String>::new());
 
-    let exported = array.control.export().await.expect("a document");
+    let exported = array.control.export(&()).await.expect("a document");
     assert!(!serde_json::to_string(&exported).expect("json").contains("a secret"), "secrets stay");
-    let plan = array.control.plan(&exported, true).await.expect("a plan");
+    let plan = array.control.plan(&exported, true, &()).await.expect("a plan");
     assert_eq!((said(&plan.steps), plan.kept), (Vec::new(), Vec::new()), "what is exported is what there is");
 }
 
@@ -81,40 +81,40 @@ async fn document_that_is_refused_halfway_leaves_nothing() {
     let array = empty_with_disks().await;
     let mut document = furnished(&array);
     document.volume.get_mut(&"tank/vm2".parse().expect("a name")).expect("is there").size = Some(Size::gib(99));
-    let before = array.control.export().await.expect("a document");
-    let refusal = array.control.apply(apply(&document)).await.expect_err("there is no such room");
+    let before = array.control.export(&()).await.expect("a document");
+    let refusal = array.control.apply(apply(&document), &()).await.expect_err("there is no such room");
     assert_eq!(refusal.code, code::POOL_FULL, "{refusal}");
-    assert_eq!(array.control.export().await.expect("a document"), before);
+    assert_eq!(array.control.export(&()).await.expect("a document"), before);
 
     let mut document = furnished(&array);
     document.present[1].host = "nobody".parse().expect("a name");
-    let refusal = array.control.apply(apply(&document)).await.expect_err("there is no such host");
+    let refusal = array.control.apply(apply(&document), &()).await.expect_err("there is no such host");
     assert_eq!(refusal.code, code::HOST_UNKNOWN);
     let mut document = furnished(&array);
     document.schema = 2;
-    assert!(array.control.plan(&document, false).await.is_err(), "another form");
+    assert!(array.control.plan(&document, false, &()).await.is_err(), "another form");
     let mut document = furnished(&array);
     let secret = Some(SecretText::Text("a secret of a host".to_owned()));
     let web = document.host.get_mut(&"web".parse().expect("a name")).expect("is there");
     web.mutual_chap = Some(ChapEntry { secret, ..ChapEntry::default() });
-    let refusal = array.control.apply(apply(&document)).await.expect_err("the same secret both ways");
+    let refusal = array.control.apply(apply(&document), &()).await.expect_err("the same secret both ways");
     assert_eq!(refusal.code, code::SECRETS_EQUAL);
-    assert_eq!(array.control.export().await.expect("a document"), before);
+    assert_eq!(array.control.export(&()).await.expect("a document"), before);
 }
 
 #[tokio::test]
 async fn pruning_takes_what_is_not_named_but_never_data() {
     let array = empty_with_disks().await;
-    array.control.apply(apply(&furnished(&array))).await.expect("is applied");
+    array.control.apply(apply(&furnished(&array)), &()).await.expect("is applied");
     let mut document = furnished(&array);
     document.host.remove(&"db".parse().expect("a name"));
     document.group = BTreeMap::new();
     document.present = vec![document.present[1].clone()];
     document.volume = BTreeMap::new();
     document.pool = BTreeMap::new();
-    let plan = array.control.plan(&document, false).await.expect("a plan");
+    let plan = array.control.plan(&document, false, &()).await.expect("a plan");
     assert!(plan.steps.is_empty() && plan.kept.contains(&"host db".to_owned()), "{plan:?}");
-    let plan = array.control.plan(&document, true).await.expect("a plan");
+    let plan = array.control.plan(&document, true, &()).await.expect("a plan");
     assert_eq!(
         said(&plan.steps),
         [
@@ -124,37 +124,37 @@ async fn pruning_takes_what_is_not_named_but_never_data() {
         ]
     );
     let request = ApplyConfig { prune: true, fingerprint: Some(plan.fingerprint), ..apply(&document) };
-    array.control.apply(request.clone()).await.expect("is applied");
+    array.control.apply(request.clone(), &()).await.expect("is applied");
     assert_eq!(array.control.volumes().await.expect("volumes").len(), 2);
     document.host.clear();
     document.present.clear();
     let refusal =
-        array.control.apply(ApplyConfig { document, ..request }).await.expect_err("planned for another array");
+        array.control.apply(ApplyConfig { document, ..request }, &()).await.expect_err("planned for another array");
     assert_eq!(refusal.code, code::CHANGED_MEANWHILE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn configuration_goes_back_when_initiators_stay_away_and_when_it_is_restored() {
     let array = empty_with_disks().await;
-    array.control.apply(apply(&furnished(&array))).await.expect("is applied");
+    array.control.apply(apply(&furnished(&array)), &()).await.expect("is applied");
     let mut document = furnished(&array);
     document.host.get_mut(&"db".parse().expect("a name")).expect("is there").initiators =
         vec!["iqn.2001-04.com.example:db2".parse().expect("an iSCSI name")];
-    let before = array.control.export().await.expect("a document");
+    let before = array.control.export(&()).await.expect("a document");
     let back = vec!["iqn.2001-04.com.example:db2".parse().expect("an iSCSI name")];
     let request = ApplyConfig { initiators: back, ..apply(&document) };
-    let refusal = array.control.apply(request).await.expect_err("it never comes");
-    assert_eq!(refusal.code, code::INITIATOR_AWAY);
-    assert_eq!(array.control.export().await.expect("a document"), before);
+    let refusal = array.control.apply(request, &()).await.expect_err("it never comes");
+    assert_eq!(refusal.code, code::INITIATOR_LATE);
+    assert_eq!(array.control.export(&()).await.expect("a document"), before);
 
-    array.control.apply(apply(&document)).await.expect("is applied");
+    array.control.apply(apply(&document), &()).await.expect("is applied");
     let past = array.control.past_configs().await.expect("configurations");
     assert!(past[0].present && past[0].steps.is_empty());
     let change = "~ host db: iqn.2001-04.com.example:db2 → iqn.2001-04.com.example:db";
     let wanted = past.iter().find(|past| said(&past.steps) == [change]).expect("the one before is kept");
     let array = array.restarted().await;
     array.control.restore_config(wanted.version).await.expect("is kept");
-    assert_eq!(array.control.export().await.expect("a document"), before);
+    assert_eq!(array.control.export(&()).await.expect("a document"), before);
     let refusal = array.control.restore_config(99_999).await.expect_err("is not kept");
     assert_eq!(refusal.code, code::CONFIG_UNKNOWN);
 }

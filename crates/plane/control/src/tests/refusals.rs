@@ -266,7 +266,7 @@ async fn size_in_decimal_units_is_rounded_up_to_whole_blocks() {
     assert_eq!(grown.expect("grows").size, Size::new(2442 * 4096));
     let grown = array.control.resize_volume(&made.name, crate::request::Resize { size: size("11MB") }).await;
     assert_eq!(grown.expect("grows").size, Size::new(2686 * 4096));
-    let mut document = array.control.export().await.expect("a document");
+    let mut document = array.control.export(&()).await.expect("a document");
     document.volume.get_mut(&made.name).expect("is there").size = Some(size("11MB"));
-    assert!(array.control.plan(&document, true).await.expect("a plan").steps.is_empty());
+    assert!(array.control.plan(&document, true, &()).await.expect("a plan").steps.is_empty());
 }

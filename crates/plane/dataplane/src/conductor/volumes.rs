@@ -100,6 +100,16 @@ impl<W: World> Conductor<W> {
         reports
     }
 
+    /// One of them.
+    pub(super) async fn volume_report(&self, name: &VolumeName) -> Option<VolumeReport> {
+        if let Some(copy) = self.copy_reports().into_iter().find(|copy| copy.name == *name) {
+            return Some(copy);
+        }
+        let VolumeHome { id, home, .. } = self.volumes.borrow().get(name).copied()?;
+        let name = name.clone();
+        self.seat.call(home, move |seat| async move { unit::report(&seat, id, &name) }).await.flatten()
+    }
+
     pub(super) fn volume_home(&self, name: &VolumeName) -> Result<VolumeHome, Refusal> {
         self.admit_whole(name)?;
         self.volumes.borrow().get(name).copied().ok_or_else(|| {

@@ -1,11 +1,11 @@
 //! `blockyard pool set`, `pause`, `resume` and `scrub`
 
-use crate::args::ScrubCommand;
+use crate::args::{ListOptions, ScrubCommand};
 use crate::commands::operations::follow;
 use crate::commands::{Desk, or_dash, pool_path};
 use crate::failure::Failure;
 use crate::output::Rows;
-use crate::progress::{drawn, duration, sentence};
+use crate::progress::{Patience, drawn, duration, sentence};
 use control::request::{PoolSettings, StartScrub};
 use model::{Name, OperationId, OperationKind, PoolPolicy, PoolReport, ScrubReport};
 
@@ -37,15 +37,15 @@ pub fn resume(desk: &Desk, name: &Name) -> Result<(), Failure> {
 
 pub fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
     match command {
-        ScrubCommand::Start { pool, repair, wait } => {
+        ScrubCommand::Start { pool, repair, wait, patience } => {
             let path = format!("{}/scrubs", pool_path(&pool));
             let answer = desk.client.post(&path, &StartScrub { repairs: repair }, "pool")?;
             let said = format!("a scrub of pool {pool} has begun, see blockyard pool scrub status {pool}");
             desk.out.done(&answer, &said)?;
             if wait {
                 let id = OperationId::of(OperationKind::Scrub, &pool);
-                follow(&desk.client, &id, !desk.out.is_quiet())?;
-                return if desk.out.is_json() { Ok(()) } else { status(desk, &pool) };
+                follow(&desk.client, &id, !desk.out.is_quiet(), Patience::new(patience))?;
+                return if desk.out.is_json() { Ok(()) } else { status(desk, &pool, &ListOptions::default()) };
             }
             Ok(())
         }
@@ -53,12 +53,12 @@ pub fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
             desk.client.delete(&format!("{}/scrubs", pool_path(&pool)))?;
             desk.out.said(&format!("the scrub of pool {pool} ends"))
         }
-        ScrubCommand::Status { pool } => status(desk, &pool),
+        ScrubCommand::Status { pool, list } => status(desk, &pool, &list),
     }
 }
 
-fn status(desk: &Desk, pool: &Name) -> Result<(), Failure> {
-    let answer = desk.client.get(&format!("{}/scrubs", pool_path(pool)), "scrubs")?;
+fn status(desk: &Desk, pool: &Name, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list(&format!("{}/scrubs", pool_path(pool)), "scrubs", options, &[])?;
     let scrubs: Vec<ScrubReport> = answer.decode()?;
     let row = |scrub: &ScrubReport| {
         let state = match &scrub.progress {

@@ -4,7 +4,7 @@ use crate::args::DiskGiven;
 use crate::commands::newcomers::with_disk;
 use crate::commands::{Desk, pool_path};
 use crate::failure::Failure;
-use crate::progress;
+use crate::progress::{self, Patience};
 use control::request::{AddGroup, AddMember, GrowPool};
 use model::{Name, PoolReport};
 
@@ -22,15 +22,15 @@ pub fn add_member(
     name: &Name,
     disk: &DiskGiven,
     (group, force): (Option<u16>, bool),
-    wait: bool,
+    patience: Option<Patience>,
 ) -> Result<(), Failure> {
     with_disk(desk, disk, |disk| {
         let request = AddMember { disk, group, force };
         let answer = desk.client.post(&format!("{}/members", pool_path(name)), &request, "pool")?;
         desk.out.done(&answer, &format!("disk {} joins pool {name}, see blockyard pool show {name}", request.disk))
     })?;
-    if wait {
-        return progress::judge(&progress::follow(&desk.client, name, !desk.out.is_quiet())?);
+    if let Some(patience) = patience {
+        return progress::judge(&progress::follow(&desk.client, name, !desk.out.is_quiet(), patience)?);
     }
     Ok(())
 }

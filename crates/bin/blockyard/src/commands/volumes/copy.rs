@@ -2,22 +2,24 @@
 
 use crate::commands::Desk;
 use crate::failure::Failure;
-use crate::progress::sentence;
+use crate::progress::{Patience, sentence};
 use control::request::NewCopy;
 use model::{CopySource, Name, VolumeName, VolumeReport};
-use std::time::Duration;
 
-/// How often the daemon is asked.
-const INTERVAL: Duration = Duration::from_millis(500);
-
-pub fn begin(desk: &Desk, source: CopySource, pool: Name, name: Option<Name>, wait: bool) -> Result<(), Failure> {
+pub fn begin(
+    desk: &Desk,
+    source: CopySource,
+    pool: Name,
+    name: Option<Name>,
+    patience: Option<Patience>,
+) -> Result<(), Failure> {
     let own = name.unwrap_or_else(|| source.volume().volume().clone());
     let name = VolumeName::in_pool(pool, own);
     let request = NewCopy { source, name: name.clone() };
     let answer = desk.client.post("/copies", &request, "volume")?;
     let text = format!("{} is being copied to {name}, see blockyard volume show {name}", request.source);
     desk.out.done(&answer, &text)?;
-    if wait { follow(desk, &request) } else { Ok(()) }
+    patience.map_or(Ok(()), |patience| follow(desk, &request, patience))
 }
 
 pub fn cancel(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
@@ -26,7 +28,7 @@ pub fn cancel(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
 }
 
 /// Waits for the end; a line for each step of ten percent on stderr.
-fn follow(desk: &Desk, request: &NewCopy) -> Result<(), Failure> {
+fn follow(desk: &Desk, request: &NewCopy, patience: Patience) -> Result<(), Failure> {
     let mut told = None;
     loop {
         let volumes: Vec<VolumeReport> = desk.client.get("/volumes", "volumes")?.decode()?;
@@ -42,6 +44,6 @@ fn follow(desk: &Desk, request: &NewCopy) -> Result<(), Failure> {
             eprintln!("volume {}: {}", request.name, sentence("copy", &copy.progress));
             told = Some(step);
         }
-        std::thread::sleep(INTERVAL);
+        patience.pause(&format!("the copy to volume {}", request.name))?;
     }
 }

@@ -6,6 +6,7 @@ use crate::tests::Array;
 use crate::{State, Store};
 use model::Size;
 use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 const VOLUMES: usize = 4096;
@@ -41,17 +42,57 @@ async fn document_of_thousands_is_planned_and_applied_in_seconds() {
     let dir = tempfile::tempdir().expect("a folder");
     Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
     let array = Array::on(dir, Fake::default()).await;
-    let mut document = array.control.export().await.expect("a document");
+    let mut document = array.control.export(&()).await.expect("a document");
     assert_eq!((document.volume.len(), document.host.len()), (VOLUMES, HOSTS));
     let begun = Instant::now();
-    let told = array.control.plan(&document, true).await.expect("a plan");
+    let told = array.control.plan(&document, true, &()).await.expect("a plan");
     let planned = begun.elapsed();
     assert!(told.steps.is_empty() && told.kept.is_empty(), "{:?}", told.steps);
     document.volume.values_mut().take(50).for_each(|entry| entry.size = Some(Size::mib(2)));
     let begun = Instant::now();
-    let applied = array.control.apply(apply(&document)).await.expect("is applied");
+    let applied = array.control.apply(apply(&document), &()).await.expect("is applied");
     let took = begun.elapsed();
     assert_eq!(applied.steps.len(), 50);
     println!("{VOLUMES} volumes, {HOSTS} hosts: planned in {planned:?}, 50 of them grown in {took:?}");
     assert!(planned.as_secs() < 20, "{planned:?}");
+}
+
+/// Each of them read all volumes, and wrote the state.
+#[tokio::test]
+async fn volumes_that_grow_are_not_read_one_by_one_and_the_state_is_written_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
+    let fake = Fake::default();
+    let volumes_read = fake.volumes_read.clone();
+    let array = Array::on(dir, fake).await;
+    let mut document = array.control.export(&()).await.expect("a document");
+    let mut grown_to = async |size: u64, count: usize| {
+        document.volume.values_mut().take(count).for_each(|entry| entry.size = Some(Size::mib(size)));
+        let before = (volumes_read.load(Ordering::Relaxed), array.control.store.version());
+        let applied = array.control.apply(apply(&document), &()).await.expect("is applied");
+        assert_eq!(applied.steps.len(), count);
+        (volumes_read.load(Ordering::Relaxed) - before.0, array.control.store.version() - before.1)
+    };
+    let (of_one, of_fifty) = (grown_to(2, 1).await, grown_to(3, 50).await);
+    assert_eq!(of_one, of_fifty, "volumes read, and versions of the state");
+    assert!(of_one.0 <= 2 * VOLUMES && of_one.1 == 1, "{of_one:?}");
+    let sizes = |all: &[model::VolumeReport]| all.iter().filter(|volume| volume.size == Size::mib(3)).count();
+    assert_eq!(sizes(&array.control.volumes().await.expect("volumes")), 50);
+    let array = array.restarted().await;
+    assert_eq!(sizes(&array.control.volumes().await.expect("volumes")), 50, "and they have grown for good");
+}
+
+#[tokio::test]
+async fn one_volume_is_read_alone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
+    let fake = Fake::default();
+    let volumes_read = fake.volumes_read.clone();
+    let array = Array::on(dir, fake).await;
+    let before = volumes_read.load(Ordering::Relaxed);
+    let name = "v00007".parse().expect("a name");
+    assert_eq!(array.control.volume_report(&name).await.expect("is there").size, Size::mib(1));
+    array.control.resize_volume(&name, crate::request::Resize { size: Size::mib(2) }).await.expect("grows");
+    array.control.volume_report(&"v99999".parse().expect("a name")).await.expect_err("there is none");
+    assert_eq!(volumes_read.load(Ordering::Relaxed) - before, 2);
 }

@@ -9,12 +9,12 @@ async fn furnished() -> (Array, Document) {
     let array = Array::new().await;
     array.furnish().await;
     array.add_disks(&["s0"]).await;
-    let document = array.control.export().await.expect("a document");
+    let document = array.control.export(&()).await.expect("a document");
     (array, document)
 }
 
 async fn refused(array: &Array, document: &Document) -> Refusal {
-    array.control.plan(document, false).await.expect_err("it is otherwise")
+    array.control.plan(document, false, &()).await.expect_err("it is otherwise")
 }
 
 /// All of them were "so already".
@@ -52,7 +52,7 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
         assert_eq!(refusal.code, code::REQUEST_INVALID);
         assert!(refusal.message.contains(sentence), "{sentence}: {refusal}");
     }
-    assert!(array.control.plan(&document, true).await.expect("a plan").steps.is_empty());
+    assert!(array.control.plan(&document, true, &()).await.expect("a plan").steps.is_empty());
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn document_holds_spares_and_what_is_set_for_all() {
         .add_spare(&s0, NewSpare { pool: Some("tank".parse().expect("a name")), force: false })
         .await
         .expect("a spare");
-    let exported = array.control.export().await.expect("a document");
+    let exported = array.control.export(&()).await.expect("a document");
     let spare = SpareEntry { pool: Some("tank".parse().expect("a name")) };
     assert_eq!(exported.disk[&s0].spare, Some(spare));
     array.control.remove_spare(&s0).await.expect("no spare any more");
@@ -77,15 +77,15 @@ async fn document_holds_spares_and_what_is_set_for_all() {
         access: model::GroupAccess::default(),
         preferred: true,
     });
-    let plan = array.control.apply(apply(&wanted)).await.expect("is applied");
+    let plan = array.control.apply(apply(&wanted), &()).await.expect("is applied");
     let said = said(&plan.steps);
     for step in ["~ disk s0: a spare for pool tank", "~ iSNS server: none → 10.0.0.9:3205"] {
         assert!(said.contains(&step.to_owned()), "{step} is not among {said:#?}");
     }
     assert!(said.iter().any(|step| step.starts_with("~ weakest CHAP: ") && step.ends_with("→ sha-256")), "{said:?}");
     assert!(said.iter().any(|step| step.starts_with("~ portal group 1: ")), "{said:?}");
-    assert_eq!(array.control.export().await.expect("a document"), wanted);
-    assert!(array.control.plan(&wanted, true).await.expect("a plan").steps.is_empty());
+    assert_eq!(array.control.export(&()).await.expect("a document"), wanted);
+    assert!(array.control.plan(&wanted, true, &()).await.expect("a plan").steps.is_empty());
     // Discovery that proves something needs a secret, which no document that was exported has.
     let mut asks = wanted.clone();
     let proof = crate::config::DiscoveryEntry { chap: Some(crate::config::ChapEntry::default()), mutual_chap: None };
@@ -104,7 +104,7 @@ async fn plan_judges_room_for_thick_volumes_together() {
         let entry = crate::config::VolumeEntry { size: half, ..Default::default() };
         document.volume.insert(name.parse().expect("a name"), entry);
     }
-    assert_eq!(array.control.plan(&document, false).await.expect("fits").steps.len(), 2);
+    assert_eq!(array.control.plan(&document, false, &()).await.expect("fits").steps.len(), 2);
     document.volume.get_mut(&"tank/vm1".parse().expect("a name")).expect("vm1").size = Some(Size::mib(10));
     let refusal = refused(&array, &document).await;
     assert_eq!(refusal.code, code::POOL_FULL);
@@ -112,7 +112,7 @@ async fn plan_judges_room_for_thick_volumes_together() {
     for name in ["tank/one", "tank/two"] {
         document.volume.get_mut(&name.parse().expect("a name")).expect("is there").provision = Some(Provision::Thin);
     }
-    assert_eq!(array.control.plan(&document, false).await.expect("thin ones keep nothing").steps.len(), 3);
+    assert_eq!(array.control.plan(&document, false, &()).await.expect("thin ones keep nothing").steps.len(), 3);
 }
 
 /// It was found after a thousand of them were made.

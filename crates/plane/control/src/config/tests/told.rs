@@ -46,14 +46,14 @@ async fn visited() -> Array {
 }
 
 async fn plan(array: &Array, document: &Document, prune: bool) -> Plan {
-    array.control.plan(document, prune).await.expect("a plan")
+    array.control.plan(document, prune, &()).await.expect("a plan")
 }
 
 /// The plan showed no session, and `apply` asked nobody, while the data path ended the session.
 #[tokio::test]
 async fn plan_says_which_sessions_a_network_shuts_out() {
     let array = visited().await;
-    let mut document = array.control.export().await.expect("a document");
+    let mut document = array.control.export(&()).await.expect("a document");
     let web = document.host.get_mut(&name("web")).expect("is there");
     web.networks = vec!["10.0.0.0/16".parse().expect("a network")];
     let told = plan(&array, &document, false).await;
@@ -67,7 +67,7 @@ async fn plan_says_which_sessions_a_network_shuts_out() {
 #[tokio::test]
 async fn session_that_loses_two_volumes_is_one_session() {
     let array = visited().await;
-    let mut document = array.control.export().await.expect("a document");
+    let mut document = array.control.export(&()).await.expect("a document");
     document.present.clear();
     let told = plan(&array, &document, true).await;
     assert_eq!(told.steps.iter().map(|step| step.sessions).collect::<Vec<_>>(), [1, 1]);
@@ -80,10 +80,10 @@ async fn session_that_loses_two_volumes_is_one_session() {
 #[tokio::test]
 async fn plan_says_who_leaves_a_group_and_who_is_asked_to_move() {
     let array = visited().await;
-    let mut document = array.control.export().await.expect("a document");
+    let mut document = array.control.export(&()).await.expect("a document");
     document.group.insert(name("all"), crate::config::GroupEntry { hosts: vec![name("web"), name("db")] });
     document.present.iter_mut().for_each(|entry| entry.host = name("all"));
-    array.control.apply(ApplyConfig { prune: true, ..apply(&document) }).await.expect("is applied");
+    array.control.apply(ApplyConfig { prune: true, ..apply(&document) }, &()).await.expect("is applied");
     document.group.get_mut(&name("all")).expect("is there").hosts = vec![name("web")];
     let told = plan(&array, &document, false).await;
     assert_eq!(said(&told.steps), ["~ group all: db, web → web (1 session: loses it)"]);
@@ -99,14 +99,14 @@ async fn plan_says_who_leaves_a_group_and_who_is_asked_to_move() {
 #[tokio::test(start_paused = true)]
 async fn configuration_goes_back_when_an_initiator_loses_a_volume() {
     let array = visited().await;
-    let before = array.control.export().await.expect("a document");
+    let before = array.control.export(&()).await.expect("a document");
     let mut document = before.clone();
     document.present.truncate(1);
     let request = ApplyConfig { prune: true, initiators: vec![iqn("web")], ..apply(&document) };
-    let refusal = array.control.apply(request).await.expect_err("it loses a volume");
+    let refusal = array.control.apply(request, &()).await.expect_err("it loses a volume");
     assert_eq!(refusal.code, code::INITIATOR_AWAY);
     assert_eq!(refusal.message, format!("initiator {} would not see volume b any more", iqn("web")));
-    assert_eq!(array.control.export().await.expect("a document"), before);
+    assert_eq!(array.control.export(&()).await.expect("a document"), before);
     assert_eq!(array.access().presentations.len(), 2);
     let raised = array.control.events(Wanted::default()).await;
     let told: Vec<&model::Event> = raised.iter().filter(|event| event.code == event::CONFIG_TAKEN_BACK).collect();
@@ -115,5 +115,5 @@ async fn configuration_goes_back_when_an_initiator_loses_a_volume() {
     document.present = before.present.clone();
     document.present.push(crate::config::PresentEntry { host: name("db"), lun: None, ..before.present[0].clone() });
     let request = ApplyConfig { initiators: vec![iqn("web")], ..apply(&document) };
-    array.control.apply(request).await.expect("web sees what it saw");
+    array.control.apply(request, &()).await.expect("web sees what it saw");
 }

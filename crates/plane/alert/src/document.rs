@@ -1,0 +1,189 @@
+//! Receivers as a document has them.
+
+use crate::alerts::{Alerts, Kept};
+use crate::receiver::Receiver;
+use control::config::{Pending, ReceiverEntry, Step, StepKind, changes};
+use model::{MailTls, Name, ReceiverTrust, ReceiverWay, Refusal, WebhookForm};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The section of a document.
+pub type Section = BTreeMap<Name, ReceiverEntry>;
+
+impl Alerts {
+    /// Receivers as they stand in a document, without secrets.
+    pub fn export(&self) -> Section {
+        let node = self.node();
+        self.receivers().iter().map(|(name, receiver)| (name.clone(), receiver.entry(&node))).collect()
+    }
+
+    /// What the section would change, and who is not in it and stays.
+    ///
+    /// *Errors*: somebody cannot be told so, or there would be too many.
+    pub fn plan(&self, section: &Section, prune: bool) -> Result<(Vec<Step>, Vec<String>), Refusal> {
+        let (before, node) = (self.receivers(), self.node());
+        let after = after(&before, section, prune, &node)?;
+        let kept = after.keys().filter(|name| !section.contains_key(*name));
+        Ok((steps(&before, &after, &node), kept.map(|name| format!("receiver {name}")).collect()))
+    }
+
+    /// Receivers are what the section says, until it is known whether that stays.
+    ///
+    /// *Errors*: as of [`Alerts::plan`], or it could not be written; all is then as it was.
+    pub fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
+        let node = self.node();
+        let mut before = Kept::new();
+        self.edit(|receivers| {
+            let after = after(receivers, section, prune, &node)?;
+            before = std::mem::replace(receivers, after);
+            Ok(())
+        })?;
+        let now = self.receivers();
+        let names: BTreeSet<&Name> = before.keys().chain(now.keys()).collect();
+        let changed: Vec<Name> =
+            names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect();
+        before.retain(|name, _| changed.contains(name));
+        Ok(Box::new(Changed { alerts: self.clone(), before, changed }))
+    }
+
+    fn node(&self) -> String {
+        self.control().settings().node.to_string()
+    }
+}
+
+/// Receivers that a document has changed.
+struct Changed {
+    alerts: Arc<Alerts>,
+    /// How those were that were there.
+    before: Kept,
+    changed: Vec<Name>,
+}
+
+impl Pending for Changed {
+    fn keep(self: Box<Self>) {
+        let now = self.alerts.receivers();
+        for name in &self.changed {
+            if now.contains_key(name) {
+                self.alerts.start_teller(name);
+            } else {
+                self.alerts.forget(name);
+            }
+        }
+    }
+
+    fn take_back(self: Box<Self>) -> Result<(), Refusal> {
+        let Self { alerts, before, changed } = *self;
+        alerts.edit(|receivers| {
+            for name in &changed {
+                match before.get(name) {
+                    Some(receiver) => receivers.insert(name.clone(), receiver.clone()),
+                    None => receivers.remove(name),
+                };
+            }
+            Ok(())
+        })?;
+        // One that was gone for a moment has nobody who tells it any more.
+        before.keys().for_each(|name| alerts.start_teller(name));
+        Ok(())
+    }
+}
+
+/// Receivers as they would be.
+fn after(before: &Kept, section: &Section, prune: bool, node: &str) -> Result<Kept, Refusal> {
+    let mut next = before.clone();
+    if prune {
+        next.retain(|name, _| section.contains_key(name));
+    }
+    for (name, entry) in section {
+        let known = next.get(name);
+        if known.is_none() {
+            Alerts::admit_new(&next, name)?;
+        }
+        let receiver = Receiver::of_entry(name, entry, known, node).map_err(|refusal| {
+            Refusal::new(refusal.code, format!("receiver {name}: {}", refusal.message), refusal.hint)
+        })?;
+        next.insert(name.clone(), receiver);
+    }
+    Ok(next)
+}
+
+fn steps(before: &Kept, after: &Kept, node: &str) -> Vec<Step> {
+    let names: BTreeSet<&Name> = before.keys().chain(after.keys()).collect();
+    let step = |name: &Name| {
+        let (kind, change) = match (before.get(name), after.get(name)) {
+            (None, Some(is)) => (StepKind::Make, is.said()),
+            (Some(_), None) => (StepKind::Remove, String::new()),
+            (Some(was), Some(is)) if was != is => (StepKind::Change, difference(was, is, node)),
+            _ => return None,
+        };
+        Some(Step::unnoticed(kind, format!("receiver {name}"), change))
+    };
+    names.into_iter().filter_map(step).collect()
+}
+
+fn difference(was: &Receiver, is: &Receiver, node: &str) -> String {
+    let settings = changes(&settings(&was.entry(node)), &settings(&is.entry(node)));
+    let proof = (was.proof != is.proof).then(|| "what we prove there".to_owned());
+    settings.into_iter().chain(proof).collect::<Vec<_>>().join(", ")
+}
+
+fn settings(entry: &ReceiverEntry) -> [(&'static str, String); 11] {
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let span = |span: Option<model::Span>| span.map_or_else(|| "as usual".to_owned(), |span| span.to_string());
+    [
+        ("to", entry.to.join(" ")),
+        ("from", text(&entry.from)),
+        ("smtp", text(&entry.smtp)),
+        ("tls", entry.tls.unwrap_or_default().to_string()),
+        ("user", text(&entry.user)),
+        ("url", text(&entry.url)),
+        ("form", entry.form.unwrap_or_default().to_string()),
+        (
+            "authorities",
+            entry.pin.clone().or_else(|| entry.ca_file.clone()).unwrap_or_else(|| "the system's".to_owned()),
+        ),
+        ("least", entry.least.unwrap_or(crate::receiver::LEAST).as_str().to_owned()),
+        ("gather", span(entry.gather)),
+        ("remind", span(entry.remind)),
+    ]
+}
+
+impl Receiver {
+    /// How it stands in a document: what is as usual is not said.
+    fn entry(&self, node: &str) -> ReceiverEntry {
+        use crate::receiver::{GATHER, LEAST, REMIND, usual_sender};
+        let mut entry = ReceiverEntry {
+            least: (self.least != LEAST).then_some(self.least),
+            gather: (self.gather != GATHER).then_some(self.gather),
+            remind: (self.remind != REMIND).then_some(self.remind),
+            ..ReceiverEntry::default()
+        };
+        match &self.way {
+            ReceiverWay::Mail { to, from, smtp, tls, user } => {
+                entry.to.clone_from(to);
+                entry.from = (*from != usual_sender(node)).then(|| from.clone());
+                entry.smtp = Some(smtp.clone());
+                entry.tls = (*tls != MailTls::default()).then_some(*tls);
+                entry.user.clone_from(user);
+            }
+            ReceiverWay::Webhook { url, form } => {
+                entry.url = Some(url.clone());
+                entry.form = (*form != WebhookForm::default()).then_some(*form);
+                entry.signed = self.proof.is_some();
+            }
+        }
+        match &self.trust {
+            ReceiverTrust::System => {}
+            ReceiverTrust::CaFile { path } => entry.ca_file = Some(path.clone()),
+            ReceiverTrust::Pin { pin } => entry.pin = Some(pin.clone()),
+        }
+        entry
+    }
+
+    fn said(&self) -> String {
+        match &self.way {
+            ReceiverWay::Mail { to, smtp, tls, .. } => format!("mail to {} by {smtp} ({tls})", to.join(", ")),
+            ReceiverWay::Webhook { url, form } => format!("{form} webhook {url}"),
+        }
+    }
+}

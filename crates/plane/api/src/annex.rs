@@ -1,0 +1,108 @@
+//! Users and receivers of alerts in a document, for whoever asks.
+
+use crate::gate::{Caller, Door};
+use crate::people::People;
+use alert::Alerts;
+use control::config::{Annex, AnnexPlan, Document, Pending};
+use model::{Refusal, Role, code};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// What a document can say of users and receivers, as far as the caller may.
+pub struct Beside {
+    people: Arc<People>,
+    alerts: Arc<Alerts>,
+    caller: Caller,
+}
+
+impl Beside {
+    /// For this caller.
+    pub fn of(door: &Door, caller: Caller) -> Self {
+        Self { people: door.people.clone(), alerts: door.alerts.clone(), caller }
+    }
+
+    fn sees_users(&self) -> bool {
+        self.caller.may(Role::Admin, "users")
+    }
+
+    fn sees_receivers(&self) -> bool {
+        self.caller.may(Role::Operator, "receivers")
+    }
+
+    /// Admits a document that names only what its sender may see.
+    fn admit(&self, document: &Document) -> Result<(), Refusal> {
+        let wrong = |noun: &str, section: &str, role: Role| {
+            let message = format!("the document names {noun}, which {} may not see", self.caller.name);
+            let hint = format!("leave [{section}] out, or ask as {role}, with a token that is for {noun} too");
+            Err(Refusal::new(code::FORBIDDEN, message, hint))
+        };
+        if document.user.is_some() && !self.sees_users() {
+            return wrong("users", "user", Role::Admin);
+        }
+        if document.receiver.is_some() && !self.sees_receivers() {
+            return wrong("receivers", "receiver", Role::Operator);
+        }
+        Ok(())
+    }
+}
+
+impl Annex for Beside {
+    fn export(&self, document: &mut Document) {
+        document.user = self.sees_users().then(|| self.people.export()).filter(|users| !users.is_empty());
+        let receivers = self.sees_receivers().then(|| self.alerts.export());
+        document.receiver = receivers.filter(|receivers| !receivers.is_empty());
+    }
+
+    fn plan(&self, document: &Document, prune: bool) -> Result<AnnexPlan, Refusal> {
+        self.admit(document)?;
+        let mut plan = AnnexPlan::default();
+        let mut seen = Sha256::new();
+        if let Some(section) = &document.user {
+            let (steps, kept) = self.people.plan(section, prune)?;
+            (plan.steps, plan.kept) = (steps, kept);
+            seen.update(format!("{:?}", self.people.export()));
+        }
+        if let Some(section) = &document.receiver {
+            let (steps, kept) = self.alerts.plan(section, prune)?;
+            plan.steps.extend(steps);
+            plan.kept.extend(kept);
+            seen.update(format!("{:?}", self.alerts.export()));
+        }
+        if document.user.is_some() || document.receiver.is_some() {
+            let digest: String = seen.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            plan.seen = format!("-{digest}");
+        }
+        Ok(plan)
+    }
+
+    fn commit(&self, document: &Document, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
+        self.admit(document)?;
+        let users = document.user.as_ref().map(|section| self.people.commit(section, prune)).transpose()?;
+        let receivers = document.receiver.as_ref().map(|section| self.alerts.commit(section, prune)).transpose();
+        match receivers {
+            Ok(receivers) => Ok(Box::new(Both(users.into_iter().chain(receivers).collect()))),
+            Err(refusal) => {
+                let undone = users.map_or(Ok(()), Pending::take_back);
+                Err(undone.err().map_or(refusal.clone(), |failed| {
+                    let message = format!("{}, and could not take back users: {failed}", refusal.message);
+                    Refusal::new(refusal.code, message, refusal.hint)
+                }))
+            }
+        }
+    }
+}
+
+/// What was changed, in order.
+struct Both(Vec<Box<dyn Pending>>);
+
+impl Pending for Both {
+    fn keep(self: Box<Self>) {
+        self.0.into_iter().for_each(Pending::keep);
+    }
+
+    fn take_back(self: Box<Self>) -> Result<(), Refusal> {
+        // The one is taken back whatever becomes of the other.
+        let undone: Vec<_> = self.0.into_iter().rev().map(Pending::take_back).collect();
+        undone.into_iter().collect()
+    }
+}
