@@ -90,6 +90,7 @@ auth weakest sha-256
 auth discovery --as-host
 session list
 debug tasks
+log
 session show 1
 session record 9 --to nine.pcapng
 session kill 9
