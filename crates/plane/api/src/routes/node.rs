@@ -14,6 +14,12 @@ type C = Arc<Control>;
 pub fn rows() -> Vec<Row> {
     vec![
         get("/status", "status", "How everything is, and the one thing to do", |c: C| async move { c.status().await }),
+        get(
+            "/findings",
+            "findings",
+            "What will hurt in the array and its settings, and what to do, the worst first",
+            |c: C| async move { c.findings().await },
+        ),
         list("/events", "events", "What has happened, oldest first", |c: C, Asked(asked): Asked<Events>| async move {
             let Events { after, since, severity, last } = asked;
             Ok(c.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
