@@ -436,12 +436,13 @@ await test('a volume is traced, its session recorded, and a command that waits i
   same(file.readUInt32LE(0), 0x0a0d0d0a, 'it is pcapng');
   await dialog.getByText(/ are in session-\d+\.pcapng/).waitFor();
 
-  const task = (n, more) => ({ session: 7, initiator, host: 'web', tag: n, cmd_sn: n, lun: 0, volume: 'tank/vm1', operation_code: 0x2a, stage: 'running', ...more });
+  const task = (n, more) => ({ session: 7, initiator, host: 'web', tag: n, cmd_sn: n, lun: 0, volume: 'tank/vm1', operation_code: 0x2a, stage: 'disk', disk: 'd0', waited_ms: 2600, ...more });
   await looks('waiting', 'volumes/tank/vm1', async (other) => {
     await other.getByText('2 commands for 2 s or longer').waitFor();
     await other.getByRole('cell', { name: 'UNMAP' }).waitFor();
+    await other.getByRole('cell', { name: 'disk d0' }).waitFor();
     await other.getByRole('region', { name: 'Waiting' }).scrollIntoViewIfNeeded();
-  }, (other) => { let n = 100; return other.route((url) => url.pathname.endsWith('/tasks'), (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, tasks: [task(1), task(2, { operation_code: 0x42, stage: 'waiting' }), task(n += 1), task(3, { volume: 'tank/other' })] }) })); });
+  }, (other) => { let n = 100; return other.route((url) => url.pathname.endsWith('/tasks'), (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, tasks: [task(1), task(2, { operation_code: 0x42, stage: 'waiting' }), task(n += 1, { waited_ms: 3 }), task(3, { volume: 'tank/other' })] }) })); });
 });
 
 await test('what is wrong is an alert, which is silenced and told again; somebody is told of it, tried, changed and removed', async () => {

@@ -2,7 +2,7 @@
 
 import { onMount } from 'svelte';
 import { glance, glancePage, Problem } from './api';
-import type { Alert, Auth, Disk, Event, Host, HostGroup, Operation, Pool, Portal, PortalGroup, Presentation, Receiver, Refused, Session, Silence, Snapshot, Status, Target, Volume } from './types';
+import type { Alert, Auth, Disk, Event, Finding, Host, HostGroup, Operation, Pool, Portal, PortalGroup, Presentation, Receiver, Refused, Session, Silence, Snapshot, Status, Target, Volume } from './types';
 
 /** Rows of the first page of a list, which are soon there, and of each that follows: the most that the array gives at once. */
 const FIRST_PAGE = 500;
@@ -112,6 +112,7 @@ export const operations = new Resource<Operation[]>('/operations', 1, true);
 export const alerts = new Resource<Alert[]>('/alerts', 3, true);
 export const silences = new Resource<Silence[]>('/silences', 3, true);
 export const receivers = new Resource<Receiver[]>('/receivers', 5, true);
+export const findings = new Resource<Finding[]>('/findings', 15);
 export const events = new Resource<Event[]>('/events?limit=300', 2);
 
 /** One of a long list, asked for by itself while the list is still coming. */

@@ -47,6 +47,7 @@ export type PortalGroup = Schemas['PortalGroupReport'];
 export type Event = Schemas['Event'];
 export type Explanation = Schemas['Explanation'];
 export type Auth = Schemas['AuthReport'];
+export type Finding = Schemas['Finding'];
 export type Task = Schemas['TaskReport'];
 export type TraceReport = Schemas['TraceReport'];
 export type Plan = Schemas['Plan'];

@@ -1,6 +1,6 @@
 //! Commands under way, and where they stand.
 
-use crate::{Name, VolumeName};
+use crate::{DiskName, Name, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,10 @@ pub struct TaskReport {
     pub operation_code: u8,
     /// Where it stands.
     pub stage: TaskStage,
+    /// The disk that has most to do, where it waits for one.
+    pub disk: Option<DiskName>,
+    /// How long it has been here, in milliseconds.
+    pub waited_ms: u64,
 }
 
 /// Where a command stands.
@@ -35,21 +39,44 @@ pub enum TaskStage {
     Receiving,
     /// The unit has it, and it waits for others: its attribute or its blocks say so.
     Waiting,
-    /// The unit carries it out.
+    /// Its volume may do no more just now, or others go first.
+    Limit,
+    /// Writes are acknowledged faster than they go below: it waits for room among those that wait.
+    Cache,
+    /// A member of the volume's pool is being filled, and the disks have that to do as well.
+    Rebuild,
+    /// A disk under the volume has not answered.
+    Disk,
+    /// The unit carries it out, and nothing known holds it.
     Running,
     /// Its answer is being sent.
     Answering,
 }
 
+impl TaskReport {
+    /// What it waits for, in words.
+    #[must_use]
+    pub fn waits_for(&self) -> String {
+        match (&self.disk, self.stage) {
+            (Some(disk), TaskStage::Disk) => format!("disk {disk}"),
+            (_, stage) => stage.as_str().to_owned(),
+        }
+    }
+}
+
 impl TaskStage {
-    /// The stage in words.
+    /// What a command there waits for, in words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Receiving => "waits for the initiator",
-            Self::Waiting => "waits for other commands",
-            Self::Running => "at the volume",
-            Self::Answering => "its answer is on the way",
+            Self::Receiving => "the initiator",
+            Self::Waiting => "other commands",
+            Self::Limit => "its volume's limit",
+            Self::Cache => "room in the write cache",
+            Self::Rebuild => "a rebuild of its pool",
+            Self::Disk => "a disk",
+            Self::Running => "the volume",
+            Self::Answering => "its answer to be taken",
         }
     }
 }

@@ -199,6 +199,20 @@ Nothing is changed. Exit code 1 when something is bad.")]
     /// Why something waits: tasks
     #[command(subcommand, after_help = "Example:\n  blockyard debug tasks --older 5s")]
     Debug(DebugCommand),
+    /// Print the last lines of the daemon's log, the oldest first
+    #[command(
+        after_help = "The daemon keeps its last 2000 lines, and not more than 512 KiB. No secret is ever in them.
+
+Example:
+  blockyard log
+  blockyard log --limit 20
+  blockyard log -o json"
+    )]
+    Log {
+        /// Only so many, the latest
+        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=2000))]
+        limit: u16,
+    },
     /// Help for those who help: bundle
     #[command(subcommand, after_help = "Example:\n  blockyard support bundle")]
     Support(SupportCommand),

@@ -14,6 +14,7 @@ mod groups;
 mod hosts;
 mod isns;
 mod latency;
+mod log;
 mod new_file;
 mod newcomers;
 mod operations;
@@ -72,6 +73,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Operation(command) => operations::run(&desk, &command),
         Command::Top(options) => top::run(&desk, &options),
         Command::Up(options) => up::run(&desk, &options),
+        Command::Log { limit } => log::run(&desk, limit),
         Command::Support(command) => support::run(&desk, command),
         Command::Debug(command) => debug::run(&desk, &command),
         Command::Doctor => doctor::run(&desk),

@@ -4,6 +4,7 @@
 
 use crate::args::LogForm;
 use crate::failure::Failure;
+use api::LastLines;
 use model::{Refusal, code};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -23,18 +24,27 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LINES_MAX: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Log lines go to stderr from now on.
+/// Log lines go to stderr from now on, and the last of them are kept.
 ///
 /// *Errors*: a sentence for the operator when `filter` is none.
-pub fn start(filter: &str, form: LogForm) -> Result<(), Failure> {
+pub fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         let message = format!("\"{filter}\" is not a log filter: {error}");
         Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,dataplane=debug"))
     })?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = lines(form, std::io::stderr, colours);
-    tracing_subscriber::registry().with(filter).with(Brevity::default()).with(lines).init();
-    Ok(())
+    let last = LastLines::default();
+    let kept = self::lines(
+        form,
+        {
+            let last = last.clone();
+            move || last.clone()
+        },
+        false,
+    );
+    tracing_subscriber::registry().with(filter).with(Brevity::default()).with(lines).with(kept).init();
+    Ok(last)
 }
 
 /// What writes a line for each event.

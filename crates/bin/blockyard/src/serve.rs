@@ -6,6 +6,7 @@ use crate::engine;
 use crate::failure::Failure;
 use crate::log;
 use crate::systemd::{self, Pulse};
+use api::LastLines;
 use control::{Control, Store};
 use model::{Refusal, code};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,19 +20,19 @@ const OPEN_FILES_WANTED: u64 = 32_768;
 /// The daemon has run until it was told to stop, and has stopped cleanly.
 pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {
     let config = Config::load(options, socket)?;
-    log::start(&config.log, config.log_form)?;
+    let last_lines = log::start(&config.log, config.log_form)?;
     raise_open_files();
     forbid_core_dumps();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no event queue: {error}"), "close other programs")
     })?;
-    Ok(runtime.block_on(run(config))?)
+    Ok(runtime.block_on(run(config, last_lines))?)
 }
 
-async fn run(config: Config) -> Result<(), Refusal> {
+async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     // The store goes first: whoever has it has the disks.
     let store = Store::open_with(&config.settings.state_dir, &config.key)?;
-    let mut listening = api::listen(&config.settings.socket)?;
+    let mut listening = api::listen(&config.settings.socket)?.with_log(last_lines);
     if let Some(web) = config.web.clone() {
         listening = listening.with_web(web)?;
     }

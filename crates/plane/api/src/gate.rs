@@ -8,6 +8,7 @@ mod rates;
 
 use crate::Problem;
 use crate::audit::{Answered, Audit, Entry, Forward};
+use crate::log::LastLines;
 use crate::people::{Login, People};
 use crate::routes::Asker;
 use crate::row::{Row, Understood};
@@ -48,6 +49,7 @@ pub struct Door {
     pub audit: Arc<Audit>,
     pub alerts: Arc<alert::Alerts>,
     pub forward: Arc<Forward>,
+    pub log: LastLines,
     rates: Rates,
     /// The user that the daemon runs as.
     owner: u32,
@@ -100,9 +102,10 @@ impl Door {
         audit: Arc<Audit>,
         alerts: Arc<alert::Alerts>,
         forward: Arc<Forward>,
+        log: LastLines,
         owner: u32,
     ) -> Self {
-        Self { control, people, web, audit, alerts, forward, rates: Rates::default(), owner }
+        Self { control, people, web, audit, alerts, forward, log, rates: Rates::default(), owner }
     }
 
     /// The answer to a request whose asker may ask it; else the refusal.

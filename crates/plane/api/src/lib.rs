@@ -10,6 +10,7 @@ mod console;
 mod gate;
 mod keeping;
 mod listed;
+mod log;
 mod metrics;
 mod openapi;
 mod people;
@@ -22,6 +23,7 @@ mod stream;
 mod web;
 
 pub use audit::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
+pub use log::{DaemonLog, LastLines};
 pub use openapi::{document, text as description};
 pub use problem::Problem;
 pub use routes::{Asker, marked, router, row_of, table};

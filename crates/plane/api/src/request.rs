@@ -154,6 +154,14 @@ pub struct SetForward {
     pub ca_file: Option<String>,
 }
 
+/// How much of the log.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogAsked {
+    /// Only so many lines, the latest; all that are kept unless told otherwise.
+    pub limit: Option<NonZeroU16>,
+}
+
 /// Which records of the audit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -2,6 +2,7 @@
 
 use crate::audit::{Audit, Forward};
 use crate::gate::Door;
+use crate::log::LastLines;
 use crate::people::People;
 use crate::routes;
 use crate::web::{Web, WebOptions};
@@ -29,6 +30,7 @@ pub struct Listening {
     path: PathBuf,
     owner: u32,
     web: Option<Arc<Web>>,
+    log: LastLines,
 }
 
 impl Listening {
@@ -38,6 +40,13 @@ impl Listening {
     pub fn with_web(mut self, options: WebOptions) -> Result<Self, Refusal> {
         self.web = Some(Arc::new(Web::open(options)?));
         Ok(self)
+    }
+
+    /// Admins may read the last lines of the log, which are kept there.
+    #[must_use]
+    pub fn with_log(mut self, log: LastLines) -> Self {
+        self.log = log;
+        self
     }
 
     /// The door to the network, where there is one.
@@ -72,7 +81,7 @@ pub fn listen(path: &Path) -> Result<Listening, Refusal> {
     let listener = UnixListener::bind(path).map_err(|error| refused(&error))?;
     let private = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).and_then(|()| fs::metadata(path));
     let owner = private.map_err(|error| refused(&error))?.uid();
-    Ok(Listening { listener: Some(listener), path: path.to_path_buf(), owner, web: None })
+    Ok(Listening { listener: Some(listener), path: path.to_path_buf(), owner, web: None, log: LastLines::default() })
 }
 
 /// Requests are served until `stop` is ready; those under way then have [a while](DRAIN) to end.
@@ -99,7 +108,8 @@ pub async fn serve(
     if web.is_some() && people.users().is_empty() {
         tracing::info!("nobody can log in to the console yet: blockyard web link prints a link for the first admin");
     }
-    let door = Arc::new(Door::new(control.clone(), people, web.clone(), audit, alerts, forward, owner));
+    let log = listening.log.clone();
+    let door = Arc::new(Door::new(control.clone(), people, web.clone(), audit, alerts, forward, log, owner));
     let api = routes::router(control.clone());
     let guarded = routes::marked(api.layer(middleware::from_fn(move |request, next| door.clone().pass(request, next))));
     let (end_web, web_ends) = tokio::sync::watch::channel(false);

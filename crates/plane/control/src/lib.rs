@@ -25,6 +25,7 @@ mod engine;
 mod event_log;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+mod findings;
 mod health;
 mod isns;
 pub mod live;

@@ -4,6 +4,7 @@ mod access;
 mod care;
 mod crash;
 mod explain;
+mod findings;
 mod hosts;
 mod notices;
 mod operations;

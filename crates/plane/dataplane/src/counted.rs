@@ -31,6 +31,11 @@ impl<D> Counted<D> {
         self.counters.get()
     }
 
+    /// Operations that have no answer yet.
+    pub fn under_way(&self) -> u32 {
+        self.under_way.get().0
+    }
+
     /// Counts the time since it was last counted. Operations under way: as many as then.
     fn advance(&self) -> u32 {
         let ((count, since), now) = (self.under_way.get(), (self.now)());

@@ -6,6 +6,7 @@ mod meter;
 mod policy;
 mod reservations;
 mod sanitize;
+mod standing;
 mod store;
 mod trace;
 
@@ -17,6 +18,7 @@ pub use reservations::clear_reservations;
 use reservations::{PoolCatalog, ReservationKeeper};
 use sanitize::Sanitation;
 pub use sanitize::Spared;
+pub use standing::Place;
 pub use store::Store;
 pub use trace::TraceRoom;
 use trace::{Ended, Tracer};
@@ -413,11 +415,6 @@ impl<W: World> Unit<W> {
     /// How long its commands took.
     pub fn latencies(&self) -> Vec<LatencyReport> {
         self.latencies.report()
-    }
-
-    /// The tasks that wait for others before they begin.
-    pub fn waiting_tasks(&self) -> Vec<u32> {
-        self.logical_unit.waiting_tasks().into_iter().map(|tag| tag.0).collect()
     }
 
     /// What hosts have done with it.

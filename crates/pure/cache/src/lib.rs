@@ -7,6 +7,7 @@
 //! whole; docs/adr/0008-cache.md says why it is so.
 
 mod finding;
+mod holds;
 mod limits;
 mod log;
 mod merge;
@@ -22,6 +23,7 @@ mod volume;
 mod write;
 
 pub use finding::{Finding, Findings, Layer, VolumeId};
+pub use holds::Hold;
 pub use limits::{Limited, Scheduler};
 pub use log::{LogCounters, LogError, LogId, LogOwner, Recovery, Replayed, WriteLog};
 pub use merge::{MergeCounters, Merged};

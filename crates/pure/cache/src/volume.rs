@@ -1,5 +1,6 @@
 //! A volume that wears every sleeve, and changes its policy while it is used.
 
+use crate::holds::Hold;
 use crate::limits::{Limited, Scheduler};
 use crate::log::WriteLog;
 use crate::merge::{MergeCounters, Merged};
@@ -102,6 +103,12 @@ impl<D: BlockDevice + 'static, R: Runtime> PolicedVolume<D, R> {
         let back = self.write_back();
         let merges = back.device().counters();
         VolumeCounters { reads: self.0.device().counters(), writes: back.counters(), merges }
+    }
+
+    /// Where a command on some of the blocks is held back, if one is.
+    pub fn hold(&self, extent: Extent) -> Option<Hold> {
+        let below = || self.write_back().holds(extent).then_some(Hold::Room);
+        if self.0.holds(extent) { Some(Hold::Limit) } else { below() }
     }
 
     /// The device below all sleeves.

@@ -60,4 +60,5 @@ pub use reservation::{
 pub use sanitize::{Replacing, Sanitizer};
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};
 pub use sensed::Sensed;
+pub use task_set::TaskStanding;
 pub use unit::LogicalUnit;

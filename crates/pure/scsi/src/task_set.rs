@@ -44,6 +44,19 @@ pub(crate) struct Claim {
     pub is_part: bool,
 }
 
+/// A task of a logical unit, as whoever looks on sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskStanding {
+    /// Whose it is.
+    pub nexus: NexusId,
+    /// What the initiator calls it.
+    pub tag: TaskTag,
+    /// The blocks that it touches; empty when none.
+    pub extent: Extent,
+    /// False while it waits for others before it begins.
+    pub has_begun: bool,
+}
+
 #[derive(Debug)]
 struct Task {
     claim: Claim,
@@ -115,10 +128,14 @@ impl TaskSet {
         any
     }
 
-    /// The tasks that have not begun.
-    pub fn waiting(&self) -> Vec<TaskTag> {
+    /// All tasks, in no order.
+    pub fn standing(&self) -> Vec<TaskStanding> {
         let tasks = self.tasks.borrow();
-        tasks.places.iter().flatten().filter(|task| !task.begun).map(|task| task.claim.tag).collect()
+        let standing = |task: &Task| {
+            let Claim { nexus, tag, extent, .. } = task.claim;
+            TaskStanding { nexus, tag, extent, has_begun: task.begun }
+        };
+        tasks.places.iter().flatten().map(standing).collect()
     }
 
     /// The nexuses that have a task.

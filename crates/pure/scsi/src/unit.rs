@@ -16,7 +16,7 @@ use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::reservation::{InitiatorPort, ItNexus, Reservations};
 use crate::sanitize::{EVERYTHING, Sanitize};
-use crate::task_set::{Affected, Claim, TaskSet, Ticket};
+use crate::task_set::{Affected, Claim, TaskSet, TaskStanding, Ticket};
 use crate::threshold::Reached;
 use block::{BlockDevice, Extent, Geometry};
 pub(crate) use execute::{Job, blocks_of};
@@ -219,10 +219,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.establish(nexus, UnitAttention::LunsChanged);
     }
 
-    /// The tasks that wait for others before they begin.
+    /// The tasks that have no answer yet. Those that end at once never are tasks.
     #[must_use]
-    pub fn waiting_tasks(&self) -> Vec<TaskTag> {
-        self.tasks.waiting()
+    pub fn standing_tasks(&self) -> Vec<TaskStanding> {
+        self.tasks.standing()
     }
 
     /// What the unit has done since it came up.

@@ -50,7 +50,7 @@ pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
 pub use owner::{Node, Owner};
 pub use pool::{CreatePool, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
 pub use probe::{Contents, Probe, probe, wipe};
-pub use sectors::Sectors;
+pub use sectors::{Sectors, blocks_of_sectors};
 pub use thin::{Copied, ThinVolume};
 pub use uuid::Uuid;
 pub use volume::Volume;

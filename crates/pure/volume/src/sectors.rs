@@ -20,6 +20,13 @@ pub struct Sectors<D> {
     locks: RangeLocks,
 }
 
+/// The blocks of 4096 bytes that hold `sectors` of 512.
+#[must_use]
+pub fn blocks_of_sectors(sectors: Extent) -> Extent {
+    let start = sectors.start.0 / PER_BLOCK;
+    Extent::new(start, sectors.end().0.div_ceil(PER_BLOCK) - start)
+}
+
 impl<D: BlockDevice> Sectors<D> {
     /// All sectors of `device`.
     ///
@@ -49,8 +56,7 @@ impl<D: BlockDevice> Sectors<D> {
 
     /// The blocks below that hold `sectors`.
     fn blocks_of(sectors: Extent) -> Extent {
-        let start = sectors.start.0 / PER_BLOCK;
-        Extent::new(start, sectors.end().0.div_ceil(PER_BLOCK) - start)
+        blocks_of_sectors(sectors)
     }
 
     fn is_aligned(sectors: Extent) -> bool {

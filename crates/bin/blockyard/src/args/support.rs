@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum SupportCommand {
     /// Write everything that somebody needs to understand the array into one file, without secrets
     #[command(
-        after_help = "Everything is what other commands print, and can be read with tar: reports, events, metrics, what doctor says, and facts of the machine.
+        after_help = "Everything is what other commands print, and can be read with tar: reports, events, metrics, the last lines of the daemon's log, what doctor says, and facts of the machine.
 Names of hosts, initiators and addresses are in it; secrets and data are not.
 
 Example:

@@ -23,7 +23,7 @@ pub fn run(desk: &Desk, command: &DebugCommand) -> Result<(), Failure> {
         let whole = serde_json::json!({ "schema": 1, "tasks": tasks });
         return put(&format!("{whole:#}\n"));
     }
-    let header = &["SESSION", "HOST", "VOLUME", "LUN", "COMMAND", "TAG", "CMDSN", "WHERE"];
+    let header = &["SESSION", "HOST", "VOLUME", "LUN", "COMMAND", "TAG", "CMDSN", "AGE", "WAITS FOR"];
     desk.out.rows(&answer, &Rows { header, rows: tasks.iter().map(row).collect() })
 }
 
@@ -41,8 +41,18 @@ fn row(task: &TaskReport) -> Vec<String> {
         named(task.operation_code),
         format!("0x{:08x}", task.tag),
         task.cmd_sn.to_string(),
-        task.stage.as_str().to_owned(),
+        age(task.waited_ms),
+        task.waits_for(),
     ]
+}
+
+/// How long it has waited; a command of less than a second is told apart from one that hangs by its milliseconds.
+fn age(waited_ms: u64) -> String {
+    match waited_ms {
+        0..1_000 => format!("{waited_ms} ms"),
+        1_000..60_000 => format!("{}.{} s", waited_ms / 1000, waited_ms / 100 % 10),
+        _ => format!("{} min {} s", waited_ms / 60_000, waited_ms / 1000 % 60),
+    }
 }
 
 /// The command, where it is one that often waits.

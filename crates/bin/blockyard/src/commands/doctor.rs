@@ -6,42 +6,7 @@ mod machine;
 use super::Desk;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
-use serde::Serialize;
-
-/// How bad a finding is, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Grade {
-    Good,
-    Warning,
-    Bad,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Finding {
-    grade: Grade,
-    /// What was looked at.
-    subject: String,
-    /// What is so.
-    sentence: String,
-    /// What to do; empty where nothing is to be done.
-    fix: String,
-}
-
-impl Finding {
-    fn good(subject: impl Into<String>, sentence: impl Into<String>) -> Self {
-        Self { grade: Grade::Good, subject: subject.into(), sentence: sentence.into(), fix: String::new() }
-    }
-
-    fn warning(subject: impl Into<String>, sentence: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { grade: Grade::Warning, subject: subject.into(), sentence: sentence.into(), fix: fix.into() }
-    }
-
-    fn bad(subject: impl Into<String>, sentence: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { grade: Grade::Bad, subject: subject.into(), sentence: sentence.into(), fix: fix.into() }
-    }
-}
+use model::{Finding, Grade};
 
 /// What is found, as JSON; why not, where nothing can be looked at.
 pub fn told(desk: &Desk) -> String {

@@ -4,6 +4,7 @@ use super::new_file::NewFile;
 use super::{Desk, doctor};
 use crate::args::SupportCommand;
 use crate::failure::Failure;
+use api::DaemonLog;
 use model::{Refusal, StatusReport, Timestamp, code};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -104,6 +105,9 @@ fn fill(desk: &Desk, bundle: &mut Bundle) -> std::io::Result<()> {
     if taken.is_ok() {
         bundle.add("metrics.txt", &metrics)?;
     }
+    let log = desk.client.get("/log?limit=2000", "log").and_then(|answer| answer.decode());
+    let log = log.map_or_else(|failure| format!("{failure:?}\n"), |log: DaemonLog| super::log::text(&log));
+    bundle.add("daemon.log", log.as_bytes())?;
     bundle.add("doctor.json", doctor::told(desk).as_bytes())?;
     for path in FACTS {
         if let Some(fact) = fact(Path::new(path)) {

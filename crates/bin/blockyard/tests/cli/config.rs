@@ -1,8 +1,9 @@
 //! A real daemon from a document, and back to what it was.
 
-use crate::serve::{ask, end, start, wait_until_served};
+use crate::serve::{ask, end, start, start_with, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 const DOCUMENT: &str = r#"schema = 1
@@ -162,5 +163,42 @@ fn document_brings_secrets_of_receivers_from_files_beside_it_and_no_user_without
     let (_, exported, _) = say(dir, "export");
     let told = "[user.alice]\nrole = \"admin\"\n\n[receiver.desk]\nurl = \"http://127.0.0.1:9/hook\"\nsigned = true\n";
     assert!(exported.ends_with(told) && !exported.contains("twelve"), "{exported}");
+    end(&mut daemon, Signal::TERM);
+}
+
+#[test]
+fn log_is_told_to_admins_goes_into_the_bundle_and_holds_no_secret() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let mut daemon = start_with(dir, "test", &["--no-web", "--log", "trace"]);
+    wait_until_served(dir);
+    fs::write(dir.join("web.secret"), "twelve bytes and more\n").expect("a file");
+    let add = "host add web --initiator iqn.2001-04.com.example:web --chap-secret-file web.secret";
+    assert_eq!(say(dir, add).0, 0);
+    let token = say(dir, "token create backup --role operator").1;
+    let token = token.trim();
+    assert!(token.len() > 20, "a token: {token:?}");
+
+    let (code, log, why) = say(dir, "log");
+    assert_eq!((code, why.as_str()), (0, ""));
+    assert!(log.lines().any(|line| line.contains("serving")), "{log}");
+    assert_eq!(say(dir, "log --limit 1").1.lines().count(), 1);
+    assert!(say(dir, "log -o json").1.contains("\"lines\": ["));
+    let (code, _, why) = say(dir, "log --limit 0");
+    assert!(code == 2 && why.contains("1..=2000"), "{why}");
+    let (code, _, why) = say(dir, "support bundle --to bundle.tar");
+    assert_eq!(code, 0, "{why}");
+
+    let bytes = fs::read(dir.join("bundle.tar")).expect("the bundle");
+    let mut bundle = tar::Archive::new(bytes.as_slice());
+    let mut kept = bundle.entries().expect("an archive").map(|entry| entry.expect("a file"));
+    let mut file = kept.find(|entry| entry.path().expect("a name").ends_with("daemon.log")).expect("the log");
+    let mut text = String::new();
+    file.read_to_string(&mut text).expect("text");
+    assert!(text.contains("serving"), "{text}");
+    let everything = String::from_utf8_lossy(&bytes);
+    for (secret, what) in [("twelve", "a CHAP secret"), (token, "a token")] {
+        assert!(![&log, &text, &*everything].iter().any(|all| all.contains(secret)), "{what} is in it");
+    }
     end(&mut daemon, Signal::TERM);
 }

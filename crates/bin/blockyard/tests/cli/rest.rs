@@ -90,6 +90,8 @@ auth weakest sha-256
 auth discovery --as-host
 session list
 debug tasks
+log
+doctor
 session show 1
 session record 9 --to nine.pcapng
 session kill 9
@@ -175,7 +177,7 @@ const NO_COMMAND: [(&str, &str); 18] = [
 const SOMETIMES: [(&str, &str); 1] = [("POST /pools/{name}/check", "pool repair")];
 
 /// Commands without a row, and why.
-const NO_ROW: [(&str, &str); 10] = [
+const NO_ROW: [(&str, &str); 9] = [
     ("serve", "it is the daemon"),
     ("completion", "it needs no daemon"),
     ("manual", "it needs no daemon"),
@@ -183,7 +185,6 @@ const NO_ROW: [(&str, &str); 10] = [
     ("ready", "it asks a target over iSCSI"),
     ("up", "it asks what `disk add`, `pool create`, `volume create`, `host add` and `present` ask"),
     ("support", "it gathers what many rows show"),
-    ("doctor", "it looks at what `status`, `disk list` and others show"),
     ("lab", "it puts loads on targets over iSCSI"),
     ("tune", "it looks at the machine and sets it; `tune revert` needs no daemon"),
 ];

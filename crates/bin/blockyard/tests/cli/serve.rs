@@ -31,7 +31,8 @@ fn start_node(dir: &Path, node: &str) -> Daemon {
 pub fn start_with(dir: &Path, node: &str, more: &[&str]) -> Daemon {
     let daemon = Command::new(env!("CARGO_BIN_EXE_blockyard"))
         .args(["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"])
-        .args(["--node", node, "--log", "warn"])
+        .args(["--node", node])
+        .args(if more.contains(&"--log") { &[][..] } else { &["--log", "warn"] })
         .args(more)
         .current_dir(dir)
         .stdin(Stdio::null())

@@ -1,9 +1,9 @@
 //! Commands that have no answer yet, and where they stand.
 
-use crate::node::furnished;
+use crate::node::{furnished, furnished_with};
 use control::request::VolumeSettings;
 use iscsi::pdu::TaskAttribute;
-use model::TaskStage::{self, Running, Waiting};
+use model::TaskStage::{self, Disk, Limit, Waiting};
 use shard::World;
 use sim::Sim;
 use std::time::Duration;
@@ -26,9 +26,10 @@ fn commands_without_an_answer_are_told_with_what_holds_them() {
             sim.sleep(Duration::from_millis(20)).await;
             let held = tasks().await;
             let seen: Vec<(u8, TaskStage)> = held.iter().map(|task| (task.operation_code, task.stage)).collect();
-            assert_eq!(seen, [(0x2a, Running), (0x2a, Waiting)], "{shards} shards");
+            assert_eq!(seen, [(0x2a, Limit), (0x2a, Waiting)], "{shards} shards");
             assert_eq!(held[1].cmd_sn, held[0].cmd_sn + 1);
             for task in &held {
+                assert!((15..25).contains(&task.waited_ms), "{} ms", task.waited_ms);
                 assert_eq!((task.lun, task.volume.as_ref()), (Some(0), Some(&volume)));
                 assert_eq!(task.host.as_ref().map(ToString::to_string).as_deref(), Some("web"));
                 let sessions = node.control.sessions().await.unwrap();
@@ -37,6 +38,34 @@ fn commands_without_an_answer_are_told_with_what_holds_them() {
 
             host.wait_for_answers().await;
             assert_eq!(tasks().await, [], "everything is answered");
+        });
+    }
+}
+
+#[test]
+fn command_that_a_disk_does_not_answer_is_told_with_the_disk_and_for_how_long() {
+    for shards in [1, 2] {
+        Sim::new(98).run(async move |sim| {
+            let (node, disks, mut host) = furnished_with(&sim, shards, &[], true).await;
+            disks[0].hang();
+            let mut last = 0;
+            for block in 0..64 {
+                host.submit_write(block, 1).await;
+            }
+            for _ in 0..3 {
+                sim.sleep(Duration::from_millis(100)).await;
+                let tasks = node.control.tasks().await.unwrap();
+                let oldest = tasks.first().expect("a disk of the stripe does not answer");
+                assert_eq!(
+                    (oldest.stage, oldest.disk.as_ref().map(ToString::to_string)),
+                    (Disk, Some("d0".to_owned()))
+                );
+                assert_eq!(oldest.waits_for(), "disk d0");
+                assert!((95..=105).contains(&(oldest.waited_ms - last)), "{} ms after {last}", oldest.waited_ms);
+                assert!(tasks.is_sorted_by_key(|task| std::cmp::Reverse(task.waited_ms)), "the oldest is first");
+                last = oldest.waited_ms;
+            }
+            disks[0].revive();
         });
     }
 }

@@ -1,7 +1,8 @@
 //! The node as a whole: how it is, what has happened, how it is asked.
 
 use crate::openapi;
-use crate::row::{Asked, Row, file, get, list};
+use crate::request::LogAsked;
+use crate::row::{Asked, Behind, Row, file, get, list};
 use axum::body::Body;
 use control::request::Events;
 use control::{Control, Wanted};
@@ -13,10 +14,25 @@ type C = Arc<Control>;
 pub fn rows() -> Vec<Row> {
     vec![
         get("/status", "status", "How everything is, and the one thing to do", |c: C| async move { c.status().await }),
+        get(
+            "/findings",
+            "findings",
+            "What will hurt in the array and its settings, and what to do, the worst first",
+            |c: C| async move { c.findings().await },
+        ),
         list("/events", "events", "What has happened, oldest first", |c: C, Asked(asked): Asked<Events>| async move {
             let Events { after, since, severity, last } = asked;
             Ok(c.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
         }),
+        get(
+            "/log",
+            "log",
+            "The last lines of the daemon's log, the oldest first",
+            |_: C, Behind(door): Behind, Asked(asked): Asked<LogAsked>| async move {
+                Ok(door.log.last(asked.limit.map_or(usize::MAX, |limit| usize::from(limit.get()))))
+            },
+        )
+        .only(Role::Admin),
         file(
             "/openapi.json",
             "application/json",

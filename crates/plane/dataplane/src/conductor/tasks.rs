@@ -3,42 +3,47 @@
 use super::Conductor;
 use crate::registry::{Entry, Notice};
 use crate::seat::Seat;
+use crate::unit::{Place, Unit};
 use futures_util::future::{Either, join_all, select};
 use iscsi::target::{Stage, Standing};
-use model::{TaskReport, TaskStage, VolumeId, VolumeName};
-use shard::{World, mailbox};
-use std::collections::{BTreeMap, BTreeSet};
+use model::{DiskName, TaskReport, TaskStage, VolumeId, VolumeName};
+use scsi::NexusId;
+use shard::{Time, World, mailbox};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How long a session may take to say what it has under way.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
 
-/// Tasks of units, by the names that their connections have for them.
-type Waiting = BTreeSet<(VolumeId, u32)>;
+/// Where tasks of units are, by the names that their connections have for them.
+type Places = BTreeMap<(VolumeId, NexusId, u32), (TaskStage, Option<DiskName>)>;
 
 impl<W: World> Conductor<W> {
     pub(super) async fn task_reports(&self) -> Vec<TaskReport> {
-        let mut waiting = Waiting::new();
+        let mut places = Places::new();
         for home in 0..self.seat.limits.shards {
-            waiting.extend(self.seat.call(home, |seat| async move { waiting_at(&seat) }).await.unwrap_or_default());
+            places.extend(self.seat.call(home, |seat| async move { places_at(&seat) }).await.unwrap_or_default());
         }
         let names: BTreeMap<VolumeId, VolumeName> =
             self.volumes.borrow().iter().map(|(name, home)| (home.id, name.clone())).collect();
         let sessions = self.seat.registry.sessions();
         let told = join_all(sessions.iter().map(|(_, entry)| self.standing(entry))).await;
+        let now = self.seat.world.now();
         let mut reports = Vec::new();
-        for ((_, entry), standing) in sessions.iter().zip(told) {
+        for ((id, entry), standing) in sessions.iter().zip(told) {
             let luns = self.luns_of(entry);
             reports.extend(standing.iter().map(|one| {
                 let lun = number_of(one.lun);
                 let unit = lun.and_then(|lun| luns.get(&lun).copied());
-                let waits = unit.is_some_and(|unit| waiting.contains(&(unit, one.task.bits())));
+                let place = unit.and_then(|unit| places.get(&(unit, NexusId(id.0), one.task.bits())));
                 let volume = unit.and_then(|unit| names.get(&unit).cloned());
-                report(entry, one, (lun, volume), waits)
+                report(entry, one, (lun, volume), place, now)
             }));
         }
-        reports.sort_by_key(|task| (task.session, task.cmd_sn));
+        reports.sort_by_key(|task| (Reverse(task.waited_ms), task.session, task.cmd_sn));
         reports
     }
 
@@ -61,13 +66,28 @@ impl<W: World> Conductor<W> {
     }
 }
 
-/// The tasks of units at home here that have not begun.
-fn waiting_at<W: World>(seat: &Seat<W>) -> Waiting {
+/// Where the tasks of units are that are at home here.
+fn places_at<W: World>(seat: &Seat<W>) -> Places {
     let units = seat.units.borrow();
-    units.iter().flat_map(|(&id, unit)| unit.waiting_tasks().into_iter().map(move |task| (id, task))).collect()
+    let of_unit = |(&id, unit): (&VolumeId, &Rc<Unit<W>>)| {
+        let place = move |place: Place| ((id, place.nexus, place.task), (place.stage, place.disk));
+        unit.places(seat).into_iter().map(place)
+    };
+    units.iter().flat_map(of_unit).collect()
 }
 
-fn report(entry: &Entry, one: &Standing, (lun, volume): (Option<u16>, Option<VolumeName>), waits: bool) -> TaskReport {
+fn report(
+    entry: &Entry,
+    one: &Standing,
+    (lun, volume): (Option<u16>, Option<VolumeName>),
+    place: Option<&(TaskStage, Option<DiskName>)>,
+    now: Time,
+) -> TaskReport {
+    let (stage, disk) = match one.stage {
+        Stage::Receiving => (TaskStage::Receiving, None),
+        Stage::Running => place.cloned().unwrap_or((TaskStage::Running, None)),
+        Stage::Responding => (TaskStage::Answering, None),
+    };
     TaskReport {
         session: u32::from(entry.tsih),
         initiator: entry.nexus.initiator.clone(),
@@ -77,12 +97,9 @@ fn report(entry: &Entry, one: &Standing, (lun, volume): (Option<u16>, Option<Vol
         lun,
         volume,
         operation_code: one.operation_code,
-        stage: match one.stage {
-            Stage::Receiving => TaskStage::Receiving,
-            Stage::Running if waits => TaskStage::Waiting,
-            Stage::Running => TaskStage::Running,
-            Stage::Responding => TaskStage::Answering,
-        },
+        stage,
+        disk,
+        waited_ms: u64::try_from(now.since(one.since).as_millis()).unwrap_or(u64::MAX),
     }
 }
 

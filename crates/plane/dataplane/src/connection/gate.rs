@@ -49,6 +49,10 @@ impl<W: World> Gate for UnitGate<'_, W> {
         self.session.as_mut()?.find(lun.0).map(|reach| Box::new(reach.enrol()) as Enrolment)
     }
 
+    fn now(&self) -> Time {
+        self.moment
+    }
+
     fn answer(&mut self, command: &CommandAtOnce<'_>) -> Option<Response> {
         let session = self.session.as_mut()?;
         let nexus = session.nexus();

@@ -1,11 +1,12 @@
 //! How the pools of this shard are.
 
-use super::OpenPool;
 use super::work::{Work, WorkKind};
+use super::{GroupState, OpenPool, Slot};
 use crate::seat::Seat;
 use block::Blocks;
 use model::{
     DiskCounters, DiskName, GroupReport, LogState, MemberReport, MemberState, PoolPolicy, PoolReport, PoolState, Size,
+    TaskStage,
 };
 use raid::MemberState as InArray;
 use shard::World;
@@ -75,6 +76,18 @@ impl<W: World> OpenPool<W> {
             next_scrub: None,
             scrub: self.care.scrub.report(self.seat.world.now()),
         }
+    }
+
+    /// Where commands wait that have reached the pool, as far as its disks tell it: at the one with most to do.
+    pub fn where_commands_wait(&self) -> (TaskStage, Option<DiskName>) {
+        let is_filled = |group: &GroupState<W>| group.work.get().is_some_and(|work| work.kind() == WorkKind::Rebuild);
+        if self.groups.iter().any(|(_, group)| is_filled(group)) {
+            return (TaskStage::Rebuild, None);
+        }
+        let under_way = |slot: Slot<W>| Some((slot.disk?.device().device().under_way(), slot.name));
+        let slots = self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone());
+        let busiest = slots.filter_map(under_way).filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count);
+        busiest.map_or((TaskStage::Running, None), |(_, disk)| (TaskStage::Disk, disk))
     }
 
     pub(super) fn group_report(&self, number: usize) -> GroupReport {

@@ -2,6 +2,7 @@
 
 use super::scheduler::Scheduler;
 use crate::Runtime;
+use crate::holds::Holds;
 use crate::policy::Limits;
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use futures_util::future::{Either, select};
@@ -23,6 +24,7 @@ pub struct Limited<D, R: Runtime> {
     bytes_used: Cell<Time>,
     changes: Cell<u64>,
     changed: Signal,
+    holds: Holds,
 }
 
 impl<D, R: Runtime> Drop for Limited<D, R> {
@@ -45,6 +47,7 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
             bytes_used: Cell::default(),
             changes: Cell::new(0),
             changed: Signal::default(),
+            holds: Holds::default(),
         }
     }
 
@@ -64,20 +67,38 @@ impl<D: BlockDevice, R: Runtime> Limited<D, R> {
         self.changed.raise();
     }
 
+    /// True when a command on some of the blocks waits for its turn.
+    pub fn holds(&self, extent: Extent) -> bool {
+        self.holds.holds(extent)
+    }
+
     /// True when a command may have to wait for its turn.
     fn is_held(&self) -> bool {
         let limits = self.limits.get();
         limits.iops_max > 0 || limits.bytes_per_second_max > 0 || self.scheduler.has_a_line()
     }
 
-    /// Runs `command`, which moves `bytes`, when it may.
-    async fn limited<T>(&self, bytes: u64, command: impl Future<Output = T>) -> T {
-        let limits = self.limits.get();
-        if limits.iops_max > 0 || limits.bytes_per_second_max > 0 {
-            self.wait(bytes).await;
+    /// Runs `command` on `extent`, which moves `bytes`, when it may.
+    async fn limited<T>(&self, extent: Extent, bytes: u64, command: impl Future<Output = T>) -> T {
+        if !self.is_held() {
+            return command.await;
         }
-        let _slot = self.scheduler.enter(self.flow, bytes).await;
+        let turn = async {
+            let limits = self.limits.get();
+            if limits.iops_max > 0 || limits.bytes_per_second_max > 0 {
+                self.wait(bytes).await;
+            }
+            self.scheduler.enter(self.flow, bytes).await
+        };
+        let _slot = self.holds.pass(extent, turn).await;
         command.await
+    }
+
+    /// The blocks of a write.
+    fn extent_of(&self, start: Lba, data: &View) -> Extent {
+        let blocks = data.len() as u64 / u64::from(self.device.geometry().block_bytes);
+        // One that does not exist is refused below.
+        Extent::checked(start.0, blocks).unwrap_or_default()
     }
 
     /// Is ready when the limits allow a command of `bytes`.
@@ -116,7 +137,7 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         let geometry = self.device.geometry();
         geometry.admit(extent)?;
-        self.limited(extent.len.bytes(geometry.block_bytes), self.device.read(extent)).await
+        self.limited(extent, extent.len.bytes(geometry.block_bytes), self.device.read(extent)).await
     }
 
     fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
@@ -128,15 +149,15 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.limited(data.len() as u64, self.device.write(start, data)).await
+        self.limited(self.extent_of(start, &data), data.len() as u64, self.device.write(start, data)).await
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.limited(data.len() as u64, self.device.write_fresh(start, data)).await
+        self.limited(self.extent_of(start, &data), data.len() as u64, self.device.write_fresh(start, data)).await
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        self.limited(data.len() as u64, self.device.write_atomic(start, data)).await
+        self.limited(self.extent_of(start, &data), data.len() as u64, self.device.write_atomic(start, data)).await
     }
 
     fn atomic_bytes_max(&self) -> u32 {
@@ -148,6 +169,6 @@ impl<D: BlockDevice, R: Runtime> BlockDevice for Limited<D, R> {
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        self.limited(0, self.device.discard(extent)).await
+        self.limited(extent, 0, self.device.discard(extent)).await
     }
 }

@@ -2,6 +2,7 @@
 
 use super::dirty::Dirty;
 use super::memory::WriteMemory;
+use crate::holds::Holds;
 use crate::log::{Content, Hold, LogFailed, LogMember, WriteLog};
 use crate::policy::WritePolicy;
 use crate::sabotage::{Sabotage, is_planted};
@@ -66,6 +67,7 @@ pub(super) struct Inner<D, R> {
     pub(super) poke: Signal,
     pub(super) error: Cell<Option<IoError>>,
     pub(super) counters: Cell<WriteCounters>,
+    holds: Holds,
 }
 
 impl<D, R> Clone for WriteBack<D, R> {
@@ -127,6 +129,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             poke: Signal::default(),
             error: Cell::new(None),
             counters: Cell::default(),
+            holds: Holds::default(),
         });
         inner.use_log(log);
         Self(inner)
@@ -142,6 +145,12 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
     #[must_use]
     pub fn policy(&self) -> WritePolicy {
         self.0.policy.get()
+    }
+
+    /// True when a write of some of the blocks waits for room.
+    #[must_use]
+    pub fn holds(&self, extent: Extent) -> bool {
+        self.0.holds.holds(extent)
     }
 
     /// What waits, and what has been done.
@@ -271,7 +280,8 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
                 inner.account();
             }
         };
-        inner.memory.take(&inner.runtime, bytes, log_fill, refusal, lose).await
+        let taking = inner.memory.take(&inner.runtime, bytes, log_fill, refusal, lose);
+        inner.holds.pass(extent, taking).await
     }
 
     /// Writes past what acknowledges, perhaps a log that failed: what waits above the blocks goes below first.

@@ -46,6 +46,7 @@ impl FullFeature {
             cmd_sn: header.cmd_sn,
             slot: Some(link.slot),
             immediate: header.immediate,
+            since: gate.now(),
             doomed_by: None,
             kind: Kind::Command(command),
         });

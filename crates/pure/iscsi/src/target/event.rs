@@ -6,6 +6,7 @@ use crate::pdu::{Lun, TaskAttribute, TaskFunction};
 use crate::session::TaskId;
 use crate::target::CloseReason;
 use block::{Rope, View};
+use shard::Time;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::net::SocketAddr;
@@ -159,6 +160,11 @@ pub trait Gate {
     fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
         let _ = lun;
         None
+    }
+
+    /// What time it is, for who asks later how long a command has been here. A driver that tells nobody needs none.
+    fn now(&self) -> Time {
+        Time::default()
     }
 
     /// Carries out a command that is all here and has nobody before it, where that needs no waiting. With `None` nothing

@@ -7,6 +7,7 @@ use crate::session::TaskId;
 use crate::session::tasks::Tagged;
 use crate::text::{TextCollector, TextWriter};
 use block::Buf;
+use shard::Time;
 use std::collections::BTreeSet;
 
 /// A request that lives until it is answered.
@@ -19,6 +20,8 @@ pub(crate) struct Task {
     pub(crate) slot: Option<usize>,
     /// Outside the order of CmdSN, and of the places that MaxCmdSN is counted from.
     pub(crate) immediate: bool,
+    /// When it came, as the gate tells the time.
+    pub(crate) since: Time,
     /// The task management function that will end it.
     pub(crate) doomed_by: Option<TaskId>,
     pub(crate) kind: Kind,
@@ -149,6 +152,8 @@ pub struct Standing {
     pub lun: u64,
     /// The first byte of its CDB.
     pub operation_code: u8,
+    /// When its header came.
+    pub since: Time,
     /// Where it stands.
     pub stage: Stage,
 }
@@ -174,7 +179,7 @@ impl Task {
             Progress::Responding => Stage::Responding,
         };
         let (lun, operation_code) = (self.lun.0, command.operation_code);
-        Some(Standing { task, tag: self.tag.0, cmd_sn: self.cmd_sn.0, lun, operation_code, stage })
+        Some(Standing { task, tag: self.tag.0, cmd_sn: self.cmd_sn.0, lun, operation_code, since: self.since, stage })
     }
 }
 

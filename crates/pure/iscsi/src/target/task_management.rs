@@ -15,6 +15,7 @@ use crate::pdu::{
     InitiatorTaskTag, SegmentLengths, TaskFunction, TaskFunctionOutcome, TaskManagementRequest, TaskManagementResponse,
 };
 use crate::session::TaskId;
+use shard::Time;
 
 impl FullFeature {
     pub(crate) fn handle_task_management(
@@ -35,6 +36,8 @@ impl FullFeature {
             cmd_sn: request.cmd_sn,
             slot: Some(link.slot),
             immediate: request.immediate,
+            // Nobody asks how long these have been here.
+            since: Time::default(),
             doomed_by: None,
             kind: Kind::TaskManagement(request.function),
         });

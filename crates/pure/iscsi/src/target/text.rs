@@ -11,6 +11,7 @@ use crate::Violation;
 use crate::pdu::{SegmentLengths, TargetTransferTag, TextRequest, TextResponse};
 use crate::session::TaskId;
 use crate::text::{PAIRS_MAX, Pairs, TextCollector, TextPart, TextWriter, number};
+use shard::Time;
 use std::collections::BTreeSet;
 
 impl FullFeature {
@@ -83,6 +84,8 @@ impl FullFeature {
             cmd_sn: request.cmd_sn,
             slot: Some(link.slot),
             immediate: request.immediate,
+            // Nobody asks how long these have been here.
+            since: Time::default(),
             doomed_by: None,
             kind: Kind::Text(TextTask::new(TargetTransferTag(self.next_text_tag))),
         });

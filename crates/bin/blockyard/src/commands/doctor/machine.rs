@@ -1,6 +1,6 @@
 //! The machine under the daemon, as far as it can be looked at from here.
 
-use super::Finding;
+use model::Finding;
 use std::fs;
 use std::path::Path;
 
@@ -65,7 +65,7 @@ fn listen_queue(somaxconn: &str) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::doctor::Grade;
+    use model::Grade;
 
     #[test]
     fn machine_is_judged_by_what_the_kernel_says() {

@@ -1,0 +1,20 @@
+//! `blockyard log`: what the daemon said last.
+
+use super::Desk;
+use crate::failure::Failure;
+use crate::output::put;
+use api::DaemonLog;
+
+pub fn run(desk: &Desk, limit: u16) -> Result<(), Failure> {
+    let answer = desk.client.get(&format!("/log?limit={limit}"), "log")?;
+    if desk.out.is_json() {
+        return desk.out.json(&answer);
+    }
+    let log: DaemonLog = answer.decode()?;
+    put(&text(&log))
+}
+
+/// The lines as they were written.
+pub fn text(log: &DaemonLog) -> String {
+    log.lines.iter().map(|line| format!("{line}\n")).collect()
+}

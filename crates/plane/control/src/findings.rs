@@ -1,0 +1,113 @@
+//! What will hurt, as far as the array and its settings tell it.
+
+use crate::Control;
+use model::{
+    DiskReport, Finding, Level, PoolReport, PortalReport, PortalRole, PortalState, Problem, Refusal, RefusedLogin,
+    ScrubEvery, SessionKind, SessionReport, Severity, StatusReport,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+impl Control {
+    /// What was looked at, the worst first.
+    ///
+    /// *Errors*: the data plane is gone.
+    pub async fn findings(&self) -> Result<Vec<Finding>, Refusal> {
+        let status = self.status().await?;
+        let mut findings = vec![io(&status)];
+        findings.extend(problems(&status));
+        findings.extend(self.pools().await?.iter().flat_map(pool));
+        findings.extend(health(&self.disks().await?));
+        findings.extend(paths(&self.sessions().await?, &self.portals()));
+        findings.extend(strangers(&self.refused_logins().await?));
+        findings.sort_by_key(|finding| Reverse(finding.grade));
+        Ok(findings)
+    }
+}
+
+fn io(status: &StatusReport) -> Finding {
+    if status.engine.io == "io_uring" {
+        return Finding::good("engine", "runs on io_uring");
+    }
+    let fix = "set the sysctl kernel.io_uring_disabled to 0, or allow io_uring in the container's seccomp profile";
+    Finding::warning("engine", format!("runs on {}, which costs more of the processor", status.engine.io), fix)
+}
+
+fn problems(status: &StatusReport) -> Vec<Finding> {
+    let problem = |problem: &Problem| {
+        let sentence = format!("{}: {}", problem.state, problem.meaning);
+        match problem.severity {
+            Severity::Critical => Finding::bad(&problem.subject, sentence, &problem.action),
+            Severity::Warning | Severity::Good => Finding::warning(&problem.subject, sentence, &problem.action),
+        }
+    };
+    if status.problems.is_empty() {
+        return vec![Finding::good("array", status.verdict.clone())];
+    }
+    status.problems.iter().map(problem).collect()
+}
+
+/// What a pool lacks that does not hurt yet.
+fn pool(pool: &PoolReport) -> Vec<Finding> {
+    let (name, subject) = (&pool.name, format!("pool {}", pool.name));
+    let mut findings = Vec::new();
+    if pool.groups.iter().any(|group| group.level == Level::Raid0) {
+        let fix = "keep only what can be lost there, or copy it to a pool that bears the loss of a disk";
+        findings.push(Finding::warning(&subject, "loses everything with its first disk", fix));
+    } else if pool.spares.is_empty() {
+        let fix = "add one with blockyard disk spare add DISK";
+        findings.push(Finding::warning(&subject, "has no spare: a lost disk waits for you", fix));
+    }
+    if pool.policy.scrub.every == ScrubEvery::Off {
+        let fix = format!("let it be read once a month with blockyard pool set {name} scrub=monthly");
+        findings.push(Finding::warning(&subject, "is never scrubbed: what decays is found when it is needed", fix));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::good(subject, "has a spare and is scrubbed"));
+    }
+    findings
+}
+
+fn health(disks: &[DiskReport]) -> Option<Finding> {
+    let real: Vec<&DiskReport> = disks.iter().filter(|disk| disk.identity.serial.is_some()).collect();
+    let silent = real.iter().filter(|disk| disk.health.is_none()).count();
+    if real.is_empty() {
+        return None;
+    }
+    if silent == 0 {
+        return Some(Finding::good("disks", format!("tell their health, {} of them", real.len())));
+    }
+    let sentence = format!("{silent} of {} do not tell their health", real.len());
+    Some(Finding::warning("disks", sentence, "install smartmontools, and let the daemon run smartctl"))
+}
+
+/// Hosts that have one way only where there are several.
+fn paths(sessions: &[SessionReport], portals: &[PortalReport]) -> Vec<Finding> {
+    let ways = portals
+        .iter()
+        .filter(|portal| portal.state == PortalState::Open && portal.policy.role != PortalRole::Front)
+        .count();
+    let mut reached: BTreeMap<&str, BTreeSet<SocketAddr>> = BTreeMap::new();
+    for session in sessions.iter().filter(|session| session.kind == SessionKind::Normal) {
+        let host = session.host.as_ref().map_or(session.initiator.as_str(), |host| host.as_str());
+        reached.entry(host).or_default().insert(session.portal);
+    }
+    let lonely = reached.into_iter().filter(|(_, portals)| portals.len() < 2);
+    let finding = |(host, portals): (&str, BTreeSet<SocketAddr>)| {
+        let portal = portals.into_iter().next().map_or_else(String::new, |portal| portal.to_string());
+        let sentence = format!("has one path, through {portal}, where there are {ways} portals");
+        Finding::warning(format!("host {host}"), sentence, "log in once more there, with multipath: blockyard connect")
+    };
+    if ways < 2 { Vec::new() } else { lonely.map(finding).collect() }
+}
+
+fn strangers(refused: &[RefusedLogin]) -> Option<Finding> {
+    let names: BTreeSet<&str> = refused.iter().filter_map(|login| login.initiator.as_deref()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let some: Vec<&str> = names.iter().copied().take(3).collect();
+    let sentence = format!("{} were not let in: {}", names.len(), some.join(", "));
+    Some(Finding::warning("initiators", sentence, "see blockyard host refused, and add those that are yours"))
+}
