@@ -102,10 +102,14 @@ impl Door {
         audit: Arc<Audit>,
         alerts: Arc<alert::Alerts>,
         forward: Arc<Forward>,
-        log: LastLines,
         owner: u32,
     ) -> Self {
-        Self { control, people, web, audit, alerts, forward, log, rates: Rates::default(), owner }
+        Self { control, people, web, audit, alerts, forward, log: LastLines::default(), rates: Rates::default(), owner }
+    }
+
+    /// The last lines of the log are kept there.
+    pub fn with_log(self, log: LastLines) -> Self {
+        Self { log, ..self }
     }
 
     /// The answer to a request whose asker may ask it; else the refusal.

@@ -109,7 +109,7 @@ pub async fn serve(
         tracing::info!("nobody can log in to the console yet: blockyard web link prints a link for the first admin");
     }
     let log = listening.log.clone();
-    let door = Arc::new(Door::new(control.clone(), people, web.clone(), audit, alerts, forward, log, owner));
+    let door = Arc::new(Door::new(control.clone(), people, web.clone(), audit, alerts, forward, owner).with_log(log));
     let api = routes::router(control.clone());
     let guarded = routes::marked(api.layer(middleware::from_fn(move |request, next| door.clone().pass(request, next))));
     let (end_web, web_ends) = tokio::sync::watch::channel(false);
