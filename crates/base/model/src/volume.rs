@@ -6,6 +6,11 @@ use crate::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The most volumes that an array serves.
+pub const VOLUMES_MAX: usize = 16_384;
+/// The most volumes that one pool holds, of which clones are some (docs/on-disk.md).
+pub const POOL_VOLUMES_MAX: usize = 1024;
+
 /// One volume as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeReport {

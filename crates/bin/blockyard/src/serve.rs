@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// For 2,048 sessions of a few connections each, half-open logins, disks and doors.
-const OPEN_FILES_WANTED: u64 = 8192;
+const OPEN_FILES_WANTED: u64 = 32_768;
 
 /// The daemon has run until it was told to stop, and has stopped cleanly.
 pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {

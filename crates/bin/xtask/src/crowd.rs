@@ -29,8 +29,10 @@ const SESSION_KIB_MAX: f64 = 32.0;
 const SHARE_MIN: f64 = 0.8;
 /// How often that is measured where it is less: other work on the machine takes from one measurement and not from all.
 const TRIES: usize = 3;
-/// What the daemon takes at most, crowd and attack included.
-const PEAK_MIB_MAX: u64 = 256;
+/// What the daemon takes at most under attack, beside its sessions.
+const PEAK_MIB_MAX: u64 = 192;
+/// Hosts, volumes and sessions where there are many.
+const MANY: u16 = 10_000;
 /// The number of the one who comes late; of those who are measured, and of the crowd, the first.
 const LATE: u16 = 100;
 const FIRST_STEADY: u16 = 0;
@@ -38,18 +40,28 @@ const FIRST_GUEST: u16 = 1000;
 
 #[derive(Args)]
 pub struct Options {
-    /// Sessions of the crowd, each of an initiator of its own; with those who are measured the default is all that there may be
-    #[arg(long, default_value_t = 2048 - STEADY as u16 - 1)]
-    sessions: u16,
+    /// Sessions of the crowd, each of an initiator of its own; with those who are measured 2,048 unless told, or 10,000 with --many
+    #[arg(long)]
+    sessions: Option<u16>,
     /// Units of the target that everybody sees
     #[arg(long, default_value_t = 1024)]
     units: u16,
     /// Instead, a host for each initiator and a target for every four of them: 4,096 units, 512 targets, 16,384 LUN maps
     #[arg(long)]
     table: bool,
+    /// Instead, from one document: a host and a volume for each session, eight to a target; and every page of the console over all of it
+    #[arg(long, conflicts_with = "table")]
+    many: bool,
     /// How long each measurement lasts
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+}
+
+impl Options {
+    fn guests(&self) -> u16 {
+        let all = if self.many { MANY } else { 2048 };
+        self.sessions.unwrap_or(all - STEADY as u16 - 1)
+    }
 }
 
 /// Prints what came out; false when somebody was not served, or too slowly, or memory was not bounded.
@@ -57,7 +69,7 @@ pub fn run(options: &Options) -> Result<bool> {
     raise_descriptors()?;
     stay_on(CLIENT_CORE).context("cannot stay on the clients' core")?;
     let scratch = tempfile::tempdir()?;
-    let guests: Vec<u16> = (FIRST_GUEST..FIRST_GUEST + options.sessions).collect();
+    let guests: Vec<u16> = (FIRST_GUEST..FIRST_GUEST + options.guests()).collect();
     let steady = FIRST_STEADY..FIRST_STEADY + STEADY as u16;
     let callers: Vec<u16> = steady.clone().chain([LATE]).chain(guests.iter().copied()).collect();
     let hall = Hall::open(scratch.path(), options, &callers)?;
@@ -67,19 +79,20 @@ pub fn run(options: &Options) -> Result<bool> {
     let alone = steady::measure(&mut steady, span)?;
     let before = resident_kib(pid)?;
     let guests = Guests::welcome(&hall, &guests)?;
-    let each = (resident_kib(pid)? - before) as f64 / f64::from(options.sessions);
+    let each = (resident_kib(pid)? - before) as f64 / f64::from(options.guests());
     let served = guests.commands;
-    println!("login storm    {} sessions in {:.1?}", options.sessions, guests.logged_in_within);
+    println!("login storm    {} sessions in {:.1?}", options.guests(), guests.logged_in_within);
     println!("memory         {} MiB before, {each:.1} KiB for each session", before >> 10);
     let crowded = steady::measure(&mut steady, span)?;
+    let pages_open = !options.many || hall.show_pages()?;
     let attack = Attack::begin(hall.unit(FIRST_STEADY)?);
     let share_of = |rate: &Rate| rate.per_second / alone.per_second;
     let mut attacked = steady::measure(&mut steady, span)?;
-    for _ in 1..TRIES {
-        if share_of(&attacked) < SHARE_MIN {
-            let again = steady::measure(&mut steady, span)?;
-            attacked = if share_of(&again) > share_of(&attacked) { again } else { attacked };
-        }
+    let mut tries = 1;
+    while tries < TRIES && share_of(&attacked) < SHARE_MIN {
+        let again = steady::measure(&mut steady, span)?;
+        attacked = if share_of(&again) > share_of(&attacked) { again } else { attacked };
+        tries += 1;
     }
     let peak = resident_kib(pid)?;
     let begin = Instant::now();
@@ -96,18 +109,19 @@ pub fn run(options: &Options) -> Result<bool> {
     print("in the crowd", &crowded, &alone);
     print("under attack", &attacked, &alone);
     let all_live = guests.leave()?;
-    println!("sessions       {all_live} of {} live; {served} commands of theirs ended with GOOD", options.sessions);
+    println!("sessions       {all_live} of {} live; {served} commands of theirs ended with GOOD", options.guests());
     let log_lines = hall.product.log_lines()?;
     println!("log            {log_lines} lines");
-    let is_served = late.is_ok() && all_live == options.sessions;
-    let is_bounded = each <= SESSION_KIB_MAX && peak >> 10 <= PEAK_MIB_MAX;
+    let is_served = late.is_ok() && all_live == options.guests();
+    let peak_max = PEAK_MIB_MAX + (SESSION_KIB_MAX * f64::from(options.guests())) as u64 / 1024;
+    let is_bounded = each <= SESSION_KIB_MAX && peak >> 10 <= peak_max;
     println!(
         "crowd: {}, {}, {:.2} of the rate is left under attack ({SHARE_MIN} is asked for)",
         if is_served { "everybody was served" } else { "somebody was not served" },
         if is_bounded { "memory is bounded" } else { "memory grew" },
         share_of(&attacked)
     );
-    Ok(is_served && is_bounded && share_of(&attacked) >= SHARE_MIN)
+    Ok(is_served && is_bounded && pages_open && share_of(&attacked) >= SHARE_MIN)
 }
 
 fn print(name: &str, rate: &Rate, alone: &Rate) {

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+// What documents are judged by is what the format holds.
+const _: () = assert!(model::POOL_VOLUMES_MAX == volume::catalog::VOLUMES_MAX);
+
 /// What an operator gives to the daemon; everything else follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -72,10 +75,10 @@ impl Limits {
         let per_shard = budget.buffer_bytes / shards as u64;
         Self {
             shards,
-            sessions_max: 2048,
+            sessions_max: 16_384,
             logins_max: 1024,
             logins_per_address_max: 64,
-            units_max: 4096,
+            units_max: model::VOLUMES_MAX,
             volume_bytes_max: 64 << 40,
             commands_per_session: 128,
             connections_per_session: 8,

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
+/// How many things that a document does not name are named on a terminal.
+const KEPT_SHOWN: usize = 20;
+
 /// The largest document that is read.
 const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
@@ -114,7 +117,9 @@ fn show(desk: &Desk, plan: &Plan) -> Result<(), Failure> {
     }
     put(&text)?;
     if !plan.kept.is_empty() && !desk.out.is_quiet() {
-        eprintln!("not in the document, and kept: {}", plan.kept.join(", "));
+        let more = plan.kept.len().saturating_sub(KEPT_SHOWN);
+        let more = if more > 0 { format!(" and {more} more; -o json names all") } else { String::new() };
+        eprintln!("not in the document, and kept: {}{more}", plan.kept[..plan.kept.len().min(KEPT_SHOWN)].join(", "));
     }
     Ok(())
 }

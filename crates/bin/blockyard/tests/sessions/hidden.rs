@@ -32,3 +32,16 @@ fn lun_that_a_host_does_not_see_is_told_with_the_rule_and_what_would_show_it() {
         assert!(told.len() == 1 && told[0].sentence.ends_with("2 more in 30 s"), "{told:?}");
     });
 }
+
+/// It is refused before its data is asked for, and told all the same.
+#[test]
+fn write_to_a_lun_that_a_host_does_not_see_is_told() {
+    play(72, async |sim, array| {
+        let mut host = Host::login(sim, &Login::of(OPEN, 1)).await;
+        host.address(7);
+        assert_eq!(host.try_write(0, 1).await, Err((5, 0x25, 0)));
+        let told = array.events().await;
+        assert!(told.len() == 1 && told[0].code == event::LUN_HIDDEN, "{told:?}");
+        assert!(told[0].sentence.contains("WRITE (10)"), "{}", told[0].sentence);
+    });
+}

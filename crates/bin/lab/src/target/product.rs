@@ -146,7 +146,9 @@ impl Product {
         lines[lines.len().saturating_sub(24)..].join("\n")
     }
 
-    fn socket(&self) -> PathBuf {
+    /// Where the daemon's own command line asks it.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
         self.launch.folder.join("blockyard.sock")
     }
 

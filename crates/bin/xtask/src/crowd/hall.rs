@@ -4,10 +4,12 @@ use super::{Options, SERVER_CORE};
 use crate::client::Caller;
 use crate::workspace;
 use anyhow::{Context, Result};
-use lab::target::product::{IQN, Launch, Product};
+use lab::target::product::{IQN, Launch, Product, make_pool};
 use lab::target::{Unit, free_portal};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 /// A name that has to prove something, and what it is.
@@ -16,6 +18,10 @@ pub const SECRET: &str = "a secret that nobody guesses";
 /// Hosts of one group, which sees one target of the load table; and the units of that.
 const HOSTS_OF_TARGET: usize = 4;
 const UNITS_OF_TARGET: usize = 8;
+/// The pool of many volumes, and how many: it takes 1,024.
+const THIN: usize = 1000;
+const DISKS: usize = 4;
+const DISK_SIZE: &str = "64GiB";
 
 pub struct Hall {
     pub product: Product,
@@ -36,19 +42,22 @@ impl Hall {
         })?;
         let mut hall = Self { product, units: BTreeMap::new() };
         let begin = Instant::now();
-        if options.table {
+        if options.many {
+            hall.apply(folder, callers)?
+        } else if options.table {
             hall.invite(callers)?
         } else {
             hall.welcome(options.units)?
         }
         for (&caller, at) in callers.iter().zip(0..) {
-            let (target, lun) = match options.table {
-                true => (at / HOSTS_OF_TARGET, at % UNITS_OF_TARGET),
-                false => (0, at % usize::from(options.units)),
+            let (target, lun) = match (options.table, options.many) {
+                (true, _) => (at / HOSTS_OF_TARGET, at % UNITS_OF_TARGET),
+                (_, true) => (at / UNITS_OF_TARGET, at % UNITS_OF_TARGET),
+                _ => (0, at % usize::from(options.units)),
             };
             hall.units.insert(caller, Unit { portal, iqn: iqn_of(target), lun: u16::try_from(lun)? });
         }
-        hall.admit_guarded(folder)?;
+        hall.admit_guarded(folder, options.many)?;
         println!("furnished      in {:.1?}: {}", begin.elapsed(), hall.product.command(&["status"])?.trim());
         Ok(hall)
     }
@@ -82,6 +91,35 @@ impl Hall {
         Ok(())
     }
 
+    /// A pool, and one document with a host and a volume for each of the callers, and a target for eight of them.
+    fn apply(&self, folder: &Path, callers: &[u16]) -> Result<()> {
+        make_pool(&self.product, folder, DISKS, DISK_SIZE)?;
+        let mut text = String::from("schema = 1\n");
+        for target in 0..callers.len().div_ceil(UNITS_OF_TARGET) {
+            writeln!(text, "[target.target{target}]\niqn = \"{}\"", iqn_of(target))?;
+        }
+        for (at, &number) in callers.iter().enumerate() {
+            let (target, lun) = (at / UNITS_OF_TARGET, at % UNITS_OF_TARGET);
+            let initiator = Caller { number, ..Caller::default() }.name();
+            let (pool, kind) =
+                if at < THIN { ("tank/", "provision = \"thin\"") } else { ("", "backend = { kind = \"null\" }") };
+            writeln!(text, "[volume.\"{pool}unit{target}-{lun}\"]\nsize = \"64MiB\"\n{kind}")?;
+            writeln!(text, "[host.host{number}]\ninitiators = [\"{initiator}\"]")?;
+            writeln!(text, "[[present]]\nvolume = \"{pool}unit{target}-{lun}\"\nhost = \"host{number}\"")?;
+            writeln!(text, "target = \"target{target}\"\nlun = {lun}")?;
+        }
+        let file = folder.join("array.toml");
+        std::fs::write(&file, text)?;
+        self.tell(&["apply", "-f", &file.to_string_lossy(), "--yes"])
+    }
+
+    /// Every page of the console, over all that is there; false when one is slow.
+    pub fn show_pages(&self) -> Result<bool> {
+        let mut pages = Command::new(workspace::root().join("tests/browser/run"));
+        pages.arg("--against").arg(self.product.socket()).env("BLOCKYARD", workspace::product()?);
+        Ok(pages.status().context("no browser")?.success())
+    }
+
     fn add_target(&self, target: usize) -> Result<()> {
         self.tell(&["target", "add", &format!("target{target}"), "--iqn", &iqn_of(target)])
     }
@@ -93,7 +131,7 @@ impl Hall {
     }
 
     /// A host that has to prove itself, for others to guess its secret.
-    fn admit_guarded(&self, folder: &Path) -> Result<()> {
+    fn admit_guarded(&self, folder: &Path, is_many: bool) -> Result<()> {
         let file = folder.join("secret");
         std::fs::write(&file, SECRET)?;
         let initiator = Caller { number: GUARDED, ..Caller::default() }.name();
@@ -106,7 +144,8 @@ impl Hall {
             "--chap-secret-file",
             &file.to_string_lossy(),
         ])?;
-        self.tell(&["present", "unit0-0", "guarded", "--target", "target0", "--lun", "0"])
+        let unit = if is_many { "tank/unit0-0" } else { "unit0-0" };
+        self.tell(&["present", unit, "guarded", "--target", "target0", "--lun", "0"])
     }
 
     fn tell(&self, arguments: &[&str]) -> Result<()> {

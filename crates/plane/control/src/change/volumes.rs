@@ -7,12 +7,12 @@ use crate::change::pools;
 use crate::control::Turn;
 use crate::control::random;
 use crate::request::{NewBackend, NewVolume, Resize, VolumeSettings};
-use crate::state::{PolicyRecord, VolumeRecord};
+use crate::state::{PolicyRecord, State, VolumeRecord};
 use model::{
     Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName, VolumePolicy,
     VolumeReport, VolumeSpec, VolumeState, code, event,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -32,28 +32,33 @@ impl Control {
     /// *Errors*: the name is taken, there is no such pool, the size or the block size is not possible,
     /// the file is in use; and what the data plane refuses.
     pub async fn create_volume(&self, request: NewVolume) -> Result<VolumeReport, Refusal> {
+        let mut made = self.create_volumes(vec![request]).await?;
+        Ok(made.remove(0))
+    }
+
+    /// All of these volumes are there, or none; as [`Self::create_volume`]. They are remembered together.
+    pub(crate) async fn create_volumes(&self, requests: Vec<NewVolume>) -> Result<Vec<VolumeReport>, Refusal> {
         let turn = self.turn().await;
-        let name = request.name.clone();
-        if self.volume(&name).await?.is_some() || self.state().volumes.contains_key(&name) {
-            let message = format!("there is a volume {name} already");
-            return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        let mut next = State::clone(&self.state());
+        let mut taken: BTreeSet<VolumeName> = next.volumes.keys().cloned().collect();
+        taken.extend(self.engine.volumes(Order::Volumes).await?.into_iter().map(|volume| volume.name));
+        let mut made = Vec::new();
+        for request in requests {
+            let one = if taken.insert(request.name.clone()) {
+                self.make_volume(&request, &mut next).await
+            } else {
+                let message = format!("there is a volume {} already", request.name);
+                Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"))
+            };
+            match one {
+                Ok(one) => made.push(one),
+                Err(refusal) => return Err(self.unmake_volumes(made, refusal).await),
+            }
         }
-        let backend = self.admit_backend(&request)?;
-        let block_bytes = request.block_bytes.unwrap_or(BLOCK_BYTES);
-        if !matches!(block_bytes, 512 | 4096) {
-            let message = format!("blocks of {block_bytes} bytes are not possible");
-            return Err(Refusal::new(code::BLOCK_SIZE_INVALID, message, "choose 512 or 4096"));
+        match self.commit(&turn, |state| state.volumes = next.volumes) {
+            Ok(()) => Ok(made.into_iter().map(|one| one.report).collect()),
+            Err(refusal) => Err(self.unmake_volumes(made, refusal).await),
         }
-        let (size, created) = self.size_of(&request, &backend).await?;
-        let id = VolumeId::from_random(random()?);
-        let record = VolumeRecord { id, size, block_bytes, backend };
-        let made = self.make_volume(&turn, &name, record).await;
-        if let (Err(_), Some(path)) = (&made, created)
-            && let Err(error) = fs::remove_file(&path)
-        {
-            tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
-        }
-        made
     }
 
     /// The volume has the new size, rounded up to whole blocks, and its initiators are told.
@@ -223,58 +228,6 @@ impl Control {
         Ok(self.engine.volumes(Order::Volume { volume: name.clone() }).await?.pop())
     }
 
-    /// What holds the volume's data, by its name and by what was asked for.
-    fn admit_backend(&self, request: &NewVolume) -> Result<Backend, Refusal> {
-        let name = &request.name;
-        match (name.pool(), &request.backend) {
-            (Some(pool), None) if self.state().pools.contains_key(pool) => pooled(request),
-            (Some(pool), None) => Err(pools::unknown(pool)),
-            (Some(pool), Some(_)) => Err(Refusal::new(
-                code::REQUEST_INVALID,
-                format!("volume {name} lies in pool {pool} and can have no backend of its own"),
-                "leave out the backend, or give it a name without a pool",
-            )),
-            (None, Some(_))
-                if request.provision.is_some()
-                    || request.granule.is_some()
-                    || request.zero_detection
-                    || request.encrypted =>
-            {
-                let message = format!("volume {name} has no pool to take its space from");
-                Err(Refusal::new(
-                    code::REQUEST_INVALID,
-                    message,
-                    "name it POOL/VOLUME, or leave out --thin and the like",
-                ))
-            }
-            (None, None) => Err(Refusal::new(
-                code::REQUEST_INVALID,
-                format!("volume {name} has neither a pool nor a backend"),
-                "name it POOL/VOLUME, or give --file PATH, --ram or --null",
-            )),
-            (None, Some(NewBackend::Ram {})) => Ok(Backend::Ram),
-            (None, Some(NewBackend::Null {})) => Ok(Backend::Null),
-            (None, Some(NewBackend::File { path })) => self.admit_file(path),
-        }
-    }
-
-    /// Admits a path that no disk of ours and no other volume is at.
-    fn admit_file(&self, text: &str) -> Result<Backend, Refusal> {
-        let path = admit_path(text)?;
-        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let same = |other: &str| real(Path::new(other)) == real(&path);
-        let state = self.state();
-        let taken = |what: String| Refusal::new(code::DISK_IN_USE, format!("{text} is {what}"), "choose another path");
-        if let Some((disk, _)) = state.disks.iter().find(|(_, record)| same(&record.path)) {
-            return Err(taken(format!("disk {disk}")));
-        }
-        let file = |backend: &Backend| matches!(backend, Backend::File { path } if same(path));
-        if let Some((volume, _)) = state.volumes.iter().find(|(_, record)| file(&record.backend)) {
-            return Err(taken(format!("the file of volume {volume}")));
-        }
-        Ok(Backend::File { path: text.to_owned() })
-    }
-
     /// The size that the volume gets, and the file that was created for it, if one was.
     async fn size_of(&self, request: &NewVolume, backend: &Backend) -> Result<(Size, Option<String>), Refusal> {
         let (size, created) = match (backend, request.size.map(whole)) {
@@ -298,27 +251,106 @@ impl Control {
         Ok((size, created))
     }
 
-    /// Makes the volume in the data plane, and remembers it when it has no pool that does.
-    async fn make_volume(
-        &self,
-        turn: &crate::control::Turn<'_>,
-        name: &VolumeName,
-        record: VolumeRecord,
-    ) -> Result<VolumeReport, Refusal> {
-        let spec: VolumeSpec = record.spec(name);
-        let made = self.engine.volume(Order::CreateVolume(spec)).await?;
-        if name.pool().is_some() {
-            return Ok(made);
+    /// Makes the volume in the data plane; `state` has it when it has no pool that remembers it.
+    async fn make_volume(&self, request: &NewVolume, state: &mut State) -> Result<MadeVolume, Refusal> {
+        let name = &request.name;
+        let backend = admit_backend(state, request)?;
+        let block_bytes = request.block_bytes.unwrap_or(BLOCK_BYTES);
+        if !matches!(block_bytes, 512 | 4096) {
+            let message = format!("blocks of {block_bytes} bytes are not possible");
+            return Err(Refusal::new(code::BLOCK_SIZE_INVALID, message, "choose 512 or 4096"));
         }
-        let record = VolumeRecord { size: made.size, ..record };
-        let committed = self.commit(turn, |state| {
-            state.volumes.insert(name.clone(), record);
-        });
-        if committed.is_err() {
-            self.engine.done(Order::DeleteVolume { volume: name.clone() }).await?;
+        let (size, file) = self.size_of(request, &backend).await?;
+        let made = async {
+            let record = VolumeRecord { id: VolumeId::from_random(random()?), size, block_bytes, backend };
+            let spec: VolumeSpec = record.spec(name);
+            let report = self.engine.volume(Order::CreateVolume(spec)).await?;
+            Ok((VolumeRecord { size: report.size, ..record }, report))
+        };
+        match made.await {
+            Ok((record, report)) => {
+                if name.pool().is_none() {
+                    state.volumes.insert(name.clone(), record);
+                }
+                Ok(MadeVolume { report, file })
+            }
+            Err(refusal) => {
+                file.as_deref().map(remove_file);
+                Err(refusal)
+            }
         }
-        committed.map(|()| made)
     }
+
+    /// These volumes are gone again; the refusal.
+    async fn unmake_volumes(&self, made: Vec<MadeVolume>, refusal: Refusal) -> Refusal {
+        for MadeVolume { report, file } in made.into_iter().rev() {
+            let gone = self.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
+            match gone {
+                Ok(()) => _ = file.as_deref().map(remove_file),
+                Err(failed) => tracing::error!(volume = %report.name, %failed, "made, and not taken back"),
+            }
+        }
+        refusal
+    }
+}
+
+/// A volume that was just made, and the file that was created for it.
+struct MadeVolume {
+    report: VolumeReport,
+    file: Option<String>,
+}
+
+fn remove_file(path: &str) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
+    }
+}
+
+/// What holds the volume's data, by its name and by what was asked for.
+fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal> {
+    let name = &request.name;
+    match (name.pool(), &request.backend) {
+        (Some(pool), None) if state.pools.contains_key(pool) => pooled(request),
+        (Some(pool), None) => Err(pools::unknown(pool)),
+        (Some(pool), Some(_)) => Err(Refusal::new(
+            code::REQUEST_INVALID,
+            format!("volume {name} lies in pool {pool} and can have no backend of its own"),
+            "leave out the backend, or give it a name without a pool",
+        )),
+        (None, Some(_))
+            if request.provision.is_some()
+                || request.granule.is_some()
+                || request.zero_detection
+                || request.encrypted =>
+        {
+            let message = format!("volume {name} has no pool to take its space from");
+            Err(Refusal::new(code::REQUEST_INVALID, message, "name it POOL/VOLUME, or leave out --thin and the like"))
+        }
+        (None, None) => Err(Refusal::new(
+            code::REQUEST_INVALID,
+            format!("volume {name} has neither a pool nor a backend"),
+            "name it POOL/VOLUME, or give --file PATH, --ram or --null",
+        )),
+        (None, Some(NewBackend::Ram {})) => Ok(Backend::Ram),
+        (None, Some(NewBackend::Null {})) => Ok(Backend::Null),
+        (None, Some(NewBackend::File { path })) => admit_file(state, path),
+    }
+}
+
+/// Admits a path that no disk of ours and no other volume is at.
+fn admit_file(state: &State, text: &str) -> Result<Backend, Refusal> {
+    let path = admit_path(text)?;
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let same = |other: &str| real(Path::new(other)) == real(&path);
+    let taken = |what: String| Refusal::new(code::DISK_IN_USE, format!("{text} is {what}"), "choose another path");
+    if let Some((disk, _)) = state.disks.iter().find(|(_, record)| same(&record.path)) {
+        return Err(taken(format!("disk {disk}")));
+    }
+    let file = |backend: &Backend| matches!(backend, Backend::File { path } if same(path));
+    if let Some((volume, _)) = state.volumes.iter().find(|(_, record)| file(&record.backend)) {
+        return Err(taken(format!("the file of volume {volume}")));
+    }
+    Ok(Backend::File { path: text.to_owned() })
 }
 
 /// How a volume in a pool takes its space, as far as its parts fit together.

@@ -4,7 +4,7 @@ use super::access;
 use super::makes::Makes;
 use super::plan::{Plan, Step};
 use super::steps::access_steps;
-use super::{Annex, Document, Pending, VolumeEntry};
+use super::{Annex, Document, Pending};
 use crate::Control;
 use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, RemovePortal, VolumeSettings};
 use crate::state::State;
@@ -15,6 +15,9 @@ use model::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Volumes that are made in one turn: others wait for theirs, and each turn is remembered once.
+const VOLUMES_AT_ONCE: usize = 256;
 
 /// Make the array what a document says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -130,10 +133,10 @@ impl Control {
             self.add_spare(&name, NewSpare { pool, force: false }).await?;
             made.push(Made::Spare(name));
         }
-        for name in makes.volumes {
-            let entry: &VolumeEntry = &document.volume[&name];
-            self.create_volume(entry.new_volume(&name)).await?;
-            made.push(Made::Volume(name));
+        for names in makes.volumes.chunks(VOLUMES_AT_ONCE) {
+            let new = names.iter().map(|name| document.volume[name].new_volume(name)).collect();
+            self.create_volumes(new).await?;
+            made.extend(names.iter().cloned().map(Made::Volume));
         }
         for address in makes.portals {
             let settings = document.portal[&address].settings.clone();

@@ -9,8 +9,8 @@ use crate::change::volumes::whole;
 use crate::request::{NewBackend, NewGroup};
 use crate::state::State;
 use model::{
-    Backend, DiskName, GroupReport, Name, PoolReport, PortalAddress, Provision, Refusal, Size, VolumeName,
-    VolumeReport, code,
+    Backend, DiskName, GroupReport, Name, POOL_VOLUMES_MAX, PoolReport, PortalAddress, Provision, Refusal, Size,
+    VOLUMES_MAX, VolumeName, VolumeReport, code,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,6 +46,8 @@ impl<'a> Known<'a> {
 struct Draft {
     makes: Makes,
     steps: Vec<Step>,
+    /// How many volumes are made, by pool; those without one, too.
+    made: BTreeMap<Option<Name>, usize>,
     /// What volumes want to keep for themselves, by pool that is there.
     wanted: BTreeMap<Name, Vec<(VolumeName, u64)>>,
 }
@@ -56,6 +58,7 @@ impl Control {
         document.disk.iter().try_for_each(|(name, entry)| draft.disk(name, entry, known))?;
         document.pool.iter().try_for_each(|(name, entry)| draft.pool(name, entry, known))?;
         document.volume.iter().try_for_each(|(name, entry)| draft.volume(name, entry, known))?;
+        draft.admit_count(known)?;
         draft.admit_room(known)?;
         let open: BTreeSet<_> = self.portals().iter().map(|portal| portal.address).collect();
         for &PortalAddress(address) in document.portal.keys().filter(|at| !open.contains(&at.0)) {
@@ -132,6 +135,7 @@ impl Draft {
                 let told = size.map(|size| size.to_string()).unwrap_or_default();
                 self.step(StepKind::Make, format!("volume {name}"), told);
                 self.makes.volumes.push(name.clone());
+                *self.made.entry(name.pool().cloned()).or_default() += 1;
                 size.filter(|_| !is_thin).map(Size::bytes)
             }
             Some(volume) => {
@@ -155,6 +159,22 @@ impl Draft {
             self.makes.volume_settings.push((name.clone(), entry.settings.clone()));
         }
         Ok(())
+    }
+
+    /// Admits so many volumes more, in each pool and in the array.
+    fn admit_count(&self, known: &Known<'_>) -> Result<(), Refusal> {
+        let refuse = |whose: String, most: usize, are: usize, made: usize| {
+            let message = format!("{whose} takes {most} volumes; it has {are}, and the document has {made} more");
+            Err(Refusal::new(code::LIMIT_REACHED, message, "name fewer, or delete some that are not needed"))
+        };
+        for (pool, &made) in self.made.iter().filter_map(|(pool, made)| Some((pool.as_ref()?, made))) {
+            let are = known.volumes.keys().filter(|name| name.pool() == Some(pool)).count();
+            if are + made > POOL_VOLUMES_MAX {
+                return refuse(format!("pool {pool}"), POOL_VOLUMES_MAX, are, made);
+            }
+        }
+        let (are, made) = (known.volumes.len(), self.made.values().sum());
+        if are + made > VOLUMES_MAX { refuse("the array".to_owned(), VOLUMES_MAX, are, made) } else { Ok(()) }
     }
 
     /// Admits what the volumes keep for themselves together, in pools that are there: of one that is made nobody knows yet how

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Sessions, disks, half-open logins and doors.
-const OPEN_FILES_WANTED: u64 = 8192;
+const OPEN_FILES_WANTED: u64 = 32_768;
 
 /// What the system says of the daemon's process and of itself.
 pub(super) fn look(pid: Option<u32>) -> Vec<Finding> {

@@ -1,7 +1,7 @@
 //! What is there and otherwise than a document says, what it says of spares and of all hosts, and room.
 
 use super::{Array, apply, said};
-use crate::config::{Document, SpareEntry};
+use crate::config::{Document, SpareEntry, VolumeEntry};
 use crate::request::{NewBackend, NewSpare};
 use model::{ChapAlgorithm, Provision, Refusal, Size, code};
 
@@ -113,4 +113,29 @@ async fn plan_judges_room_for_thick_volumes_together() {
         document.volume.get_mut(&name.parse().expect("a name")).expect("is there").provision = Some(Provision::Thin);
     }
     assert_eq!(array.control.plan(&document, false, &()).await.expect("thin ones keep nothing").steps.len(), 3);
+}
+
+/// It was found after a thousand of them were made.
+#[tokio::test]
+async fn more_volumes_than_a_pool_or_an_array_takes_are_refused_before_one_is_made() {
+    let (array, _) = furnished().await;
+    for (name, count, told) in [
+        ("tank/many", model::POOL_VOLUMES_MAX, "pool tank takes 1024 volumes; it has "),
+        ("many", model::VOLUMES_MAX, "the array takes 16384 volumes; it has "),
+    ] {
+        let mut document = Document { schema: 1, ..Document::default() };
+        for number in 0..count {
+            let entry = VolumeEntry { size: Some(Size::mib(1)), ..VolumeEntry::default() };
+            let backend = (!name.contains('/')).then_some(NewBackend::Null {});
+            document.volume.insert(
+                format!("{name}{number}").parse().expect("a name"),
+                VolumeEntry { provision: backend.is_none().then_some(Provision::Thin), backend, ..entry },
+            );
+        }
+        let before = array.control.volumes().await.expect("volumes").len();
+        let refusal = array.control.apply(apply(&document), &()).await.expect_err("too many");
+        assert_eq!(refusal.code, code::LIMIT_REACHED);
+        assert!(refusal.message.contains(told), "{refusal}");
+        assert_eq!(array.control.volumes().await.expect("volumes").len(), before, "none is made");
+    }
 }
