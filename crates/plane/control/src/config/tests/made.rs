@@ -133,7 +133,7 @@ async fn more_volumes_than_a_pool_or_an_array_takes_are_refused_before_one_is_ma
             );
         }
         let before = array.control.volumes().await.expect("volumes").len();
-        let refusal = array.control.apply(apply(&document)).await.expect_err("too many");
+        let refusal = array.control.apply(apply(&document), &()).await.expect_err("too many");
         assert_eq!(refusal.code, code::LIMIT_REACHED);
         assert!(refusal.message.contains(told), "{refusal}");
         assert_eq!(array.control.volumes().await.expect("volumes").len(), before, "none is made");
