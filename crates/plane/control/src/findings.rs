@@ -108,6 +108,9 @@ fn strangers(refused: &[RefusedLogin]) -> Option<Finding> {
         return None;
     }
     let some: Vec<&str> = names.iter().copied().take(3).collect();
-    let sentence = format!("{} were not let in: {}", names.len(), some.join(", "));
-    Some(Finding::warning("initiators", sentence, "see blockyard host refused, and add those that are yours"))
+    let (subject, verb) = if names.len() == 1 { ("initiator", "was") } else { ("initiators", "were") };
+    let more = names.len() - some.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let sentence = format!("{}{more} {verb} not let in", some.join(", "));
+    Some(Finding::warning(subject, sentence, "see blockyard host refused, and add those that are yours"))
 }

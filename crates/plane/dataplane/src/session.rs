@@ -156,6 +156,7 @@ impl<W: World> Session<W> {
     }
 
     /// The initiator asks something of a unit that it does not see; that it looks what is there is nothing to tell.
+    #[cold]
     pub fn asked_of_hidden(&self, lun: u64, cdb: scsi::Cdb) {
         let Some(number) = scsi::Lun(lun).number().filter(|_| !PROBES.contains(&cdb.operation_name())) else { return };
         let view = self.seat.access.borrow().clone();
