@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// For 2,048 sessions of a few connections each, half-open logins, disks and doors.
-const OPEN_FILES_WANTED: u64 = 32_768;
+/// For all sessions that there may be, half-open logins, disks and doors.
+pub const OPEN_FILES_WANTED: u64 = 18_432;
 
 /// The daemon has run until it was told to stop, and has stopped cleanly.
 pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {

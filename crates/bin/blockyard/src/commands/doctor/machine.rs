@@ -1,11 +1,9 @@
 //! The machine under the daemon, as far as it can be looked at from here.
 
+use crate::serve::OPEN_FILES_WANTED;
 use model::Finding;
 use std::fs;
 use std::path::Path;
-
-/// Sessions, disks, half-open logins and doors.
-const OPEN_FILES_WANTED: u64 = 32_768;
 
 /// What the system says of the daemon's process and of itself.
 pub(super) fn look(pid: Option<u32>) -> Vec<Finding> {
