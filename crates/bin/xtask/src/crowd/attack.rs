@@ -74,6 +74,9 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
     let mut knocks = RUSH;
     while !over.load(Ordering::Relaxed) {
         for _ in 0..knocks {
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
             let caller = Caller { from: Some(anywhere(&mut random)), ..Caller::default() };
             harm.knocks += 1;
             match caller.connect(unit.portal) {

@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use lab::target::Unit;
+use socket2::{Domain, Socket, Type};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 /// Connections that are kept, as a daemon keeps half-open logins; the oldest give way.
 const HELD_MAX: usize = 1024;
+/// Connections that may wait to be taken: who finds it full tries again after a second only.
+const BACKLOG: i32 = 4096;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A portal where nothing is ever answered.
@@ -23,8 +26,11 @@ pub struct Bystander {
 impl Bystander {
     /// Stands where strangers find it, under the name of `unit`.
     pub fn stand(unit: &Unit) -> Result<Self> {
-        let door = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let door = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        door.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        door.listen(BACKLOG)?;
         door.set_nonblocking(true)?;
+        let door = TcpListener::from(door);
         let unit = Unit { portal: door.local_addr()?, ..unit.clone() };
         let end = Arc::new(AtomicBool::new(false));
         let over = end.clone();
