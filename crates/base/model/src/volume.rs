@@ -48,6 +48,37 @@ pub struct VolumeReport {
     pub sanitize: Option<SanitizeReport>,
 }
 
+impl VolumeReport {
+    /// One that does not serve: nothing more is known of it.
+    #[must_use]
+    pub fn away(
+        name: VolumeName,
+        id: VolumeId,
+        size: Size,
+        block_bytes: u32,
+        backend: Backend,
+        state: VolumeState,
+    ) -> Self {
+        let counters = VolumeCounters::default();
+        let (space, policy, cache, copy, reservation, sanitize) = (None, None, None, None, None, None);
+        Self {
+            name,
+            id,
+            size,
+            block_bytes,
+            backend,
+            state,
+            counters,
+            space,
+            policy,
+            cache,
+            copy,
+            reservation,
+            sanitize,
+        }
+    }
+}
+
 /// How a SANITIZE fares that a host has ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -9,8 +9,8 @@ use crate::{Control, State};
 use model::{
     ChapAlgorithm, Demand, DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, LatencyReport,
     MemberReport, Name, Network, Order, PoolReport, PoolState, PortalPolicy, PortalReport, PortalState, Refusal,
-    RefusedLogin, SessionDetail, SessionEnd, SessionReport, Size, SpareReport, TaskReport, VolumeCounters, VolumeId,
-    VolumeName, VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
+    RefusedLogin, SessionDetail, SessionEnd, SessionReport, Size, SpareReport, TaskReport, VolumeId, VolumeName,
+    VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -317,21 +317,8 @@ impl Control {
 
 /// A volume that the state knows, and whose file was not found.
 fn lost_volume((name, record): (&VolumeName, &VolumeRecord)) -> VolumeReport {
-    VolumeReport {
-        name: name.clone(),
-        id: record.id,
-        size: record.size,
-        block_bytes: record.block_bytes,
-        backend: record.backend.clone(),
-        state: VolumeState::Missing,
-        counters: VolumeCounters::default(),
-        space: None,
-        policy: None,
-        cache: None,
-        copy: None,
-        reservation: None,
-        sanitize: None,
-    }
+    let VolumeRecord { id, size, block_bytes, backend } = record;
+    VolumeReport::away(name.clone(), *id, *size, *block_bytes, backend.clone(), VolumeState::Missing)
 }
 
 impl PresentationReport {

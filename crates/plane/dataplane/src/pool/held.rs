@@ -3,8 +3,8 @@
 use super::OpenPool;
 use super::volumes::backend_of;
 use model::{
-    Backend, CheckFinding, CheckKind, Provision, Refusal, Size, Subject, SubjectKind, VolumeCounters, VolumeId,
-    VolumeName, VolumeReport, VolumeState, code, event,
+    Backend, CheckFinding, CheckKind, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName,
+    VolumeReport, VolumeState, code, event,
 };
 use shard::World;
 use std::cell::RefCell;
@@ -85,21 +85,10 @@ impl<W: World> OpenPool<W> {
         }
         let held = self.known_volumes().into_iter().filter(|volume| self.held.holds(volume.id));
         let report = |volume: Known| {
-            Some(VolumeReport {
-                name: VolumeName::in_pool(self.name.clone(), volume.name.parse().ok()?),
-                id: VolumeId::from_bytes(volume.id.into_bytes()),
-                size: volume.size,
-                block_bytes: volume.block_bytes,
-                backend: volume.backend,
-                state: VolumeState::Failed,
-                counters: VolumeCounters::default(),
-                space: None,
-                policy: None,
-                cache: None,
-                copy: None,
-                reservation: None,
-                sanitize: None,
-            })
+            let name = VolumeName::in_pool(self.name.clone(), volume.name.parse().ok()?);
+            let id = VolumeId::from_bytes(volume.id.into_bytes());
+            let Known { size, block_bytes, backend, .. } = volume;
+            Some(VolumeReport::away(name, id, size, block_bytes, backend, VolumeState::Failed))
         };
         held.filter_map(report).collect()
     }
