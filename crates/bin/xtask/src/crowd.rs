@@ -9,7 +9,7 @@ mod hall;
 mod steady;
 
 use crate::client::Client;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use attack::Attack;
 use bystander::Bystander;
 use clap::Args;
@@ -18,6 +18,7 @@ use hall::Hall;
 use lab::meter::{resident_kib, stay_on};
 use lab::target::Target;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::thread;
 use std::time::{Duration, Instant};
 use steady::Rate;
 
@@ -39,6 +40,9 @@ const MANY: u16 = 10_000;
 const LATE: u16 = 100;
 const FIRST_STEADY: u16 = 0;
 const FIRST_GUEST: u16 = 1000;
+
+/// Between two looks for what the target asks of those who wait.
+const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 pub struct Options {
@@ -80,7 +84,14 @@ pub fn run(options: &Options) -> Result<bool> {
         steady.map(|number| Client::log_in(hall.unit(number)?, number)).collect::<Result<_>>()?;
     let alone = steady::measure(&mut steady, span)?;
     let before = resident_kib(pid)?;
-    let guests = Guests::welcome(&hall, &guests)?;
+    let guests = thread::scope(|scope| {
+        let welcome = scope.spawn(|| Guests::welcome(&hall, &guests));
+        while !welcome.is_finished() {
+            steady.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))?;
+            thread::sleep(LOOK);
+        }
+        welcome.join().map_err(|_| anyhow!("the crowd panicked"))?
+    })?;
     let each = (resident_kib(pid)? - before) as f64 / f64::from(options.guests());
     let served = guests.commands;
     println!("login storm    {} sessions in {:.1?}", options.guests(), guests.logged_in_within);

@@ -7,8 +7,8 @@ use block::{Buf, Rope};
 use iscsi::initiator::DataIn;
 use lab::target::Unit;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,7 @@ impl Guests {
     /// All of them, with these numbers, log in at once; each writes and reads a block of its unit.
     pub fn welcome(hall: &Hall, numbers: &[u16]) -> Result<Self> {
         let leave = Arc::new(AtomicBool::new(false));
-        let (ready, done) =
-            (Arc::new(Barrier::new(usize::from(THREADS) + 1)), Arc::new(Barrier::new(usize::from(THREADS) + 1)));
+        let (ready, done) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
         let threads = (0..THREADS)
             .map(|thread| {
                 let (ready, done, leave) = (ready.clone(), done.clone(), leave.clone());
@@ -41,10 +40,16 @@ impl Guests {
                 let seats: Vec<(u16, Unit)> = seats.collect::<Result<_>>()?;
                 Ok(thread::spawn(move || {
                     let clients = log_in(thread, &seats);
-                    ready.wait();
-                    let served = clients.and_then(|mut clients| use_each(&mut clients).map(|()| clients));
-                    done.wait();
-                    stay(served?, &leave)
+                    ready.arrive();
+                    let served = clients.and_then(|mut clients| {
+                        stay(&mut clients, || ready.is_open())?;
+                        use_each(&mut clients).map(|()| clients)
+                    });
+                    done.arrive();
+                    let mut clients = served?;
+                    stay(&mut clients, || leave.load(Ordering::Relaxed))?;
+                    use_each(&mut clients)?;
+                    Ok(u16::try_from(clients.len())?)
                 }))
             })
             .collect::<Result<_>>()?;
@@ -69,11 +74,17 @@ impl Guests {
 fn log_in(thread: u16, seats: &[(u16, Unit)]) -> Result<Vec<Client>> {
     let [high, low] = thread.to_be_bytes();
     let from = Some(Ipv4Addr::new(127, 1, high, low + 1));
-    let one = |(number, unit): &(u16, Unit)| {
+    let mut clients = Vec::new();
+    let mut looked = Instant::now();
+    for (number, unit) in seats {
         let caller = Caller { number: *number, from, ..Caller::default() };
-        Client::log_in_as(unit, &caller).with_context(|| format!("guest {number}"))
-    };
-    seats.iter().map(one).collect()
+        clients.push(Client::log_in_as(unit, &caller).with_context(|| format!("guest {number}"))?);
+        if looked.elapsed() >= LOOK {
+            look(&mut clients)?;
+            looked = Instant::now();
+        }
+    }
+    Ok(clients)
 }
 
 fn use_each(clients: &mut [Client]) -> Result<()> {
@@ -86,12 +97,35 @@ fn use_each(clients: &mut [Client]) -> Result<()> {
     Ok(())
 }
 
-/// Answers what the target asks; how many are there at the end.
-fn stay(mut clients: Vec<Client>, leave: &AtomicBool) -> Result<u16> {
-    while !leave.load(Ordering::Relaxed) {
-        clients.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))?;
+/// Answers what the target asks, until it is over.
+fn stay(clients: &mut [Client], is_over: impl Fn() -> bool) -> Result<()> {
+    while !is_over() {
+        look(clients)?;
         thread::sleep(LOOK);
     }
-    use_each(&mut clients)?;
-    Ok(u16::try_from(clients.len())?)
+    Ok(())
+}
+
+fn look(clients: &mut [Client]) -> Result<()> {
+    clients.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))
+}
+
+/// Opens when all threads are there, also those that failed; who waits at it goes on with what it has to do.
+#[derive(Default)]
+struct Gate(AtomicU16);
+
+impl Gate {
+    fn arrive(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= THREADS
+    }
+
+    fn wait(&self) {
+        while !self.is_open() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Where the crowd goes: a daemon with targets, units and hosts, and who has which unit.
 
-use super::{Options, SERVER_CORE};
+use super::{LOOK, Options, SERVER_CORE};
 use crate::client::{Caller, Client};
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -18,8 +18,6 @@ pub const SECRET: &str = "a secret that nobody guesses";
 /// Hosts of one group, which sees one target of the load table; and the units of that.
 const HOSTS_OF_TARGET: usize = 4;
 const UNITS_OF_TARGET: usize = 8;
-/// Between two looks for what the target asks.
-const LOOK: Duration = Duration::from_millis(100);
 /// The pool of many volumes, and how many: it takes 1,024.
 const THIN: usize = 1000;
 const DISKS: usize = 4;
