@@ -123,6 +123,17 @@ impl Client {
         self.submit(transfer_cdb(0x8a, lba, blocks), Some(data), DataIn::None)
     }
 
+    /// Which of them have something to do: bytes have come, or wait to go. One system call tells it of all.
+    pub fn which_are_due(clients: &[Self]) -> Result<Vec<bool>> {
+        let wants_to_send = clients.iter().map(|client| client.connection.wants_to_send());
+        let mut looks: Vec<_> = clients.iter().map(|client| PollFd::new(&client.socket, PollFlags::IN)).collect();
+        match poll(&mut looks, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("cannot look at the sockets"),
+        }
+        Ok(wants_to_send.zip(&looks).map(|(wants, look)| wants || !look.revents().is_empty()).collect())
+    }
+
     /// Sends what waits, and receives once; waits until something comes, at most `limit`.
     pub fn turn(&mut self, limit: Duration) -> Result<()> {
         self.send()?;

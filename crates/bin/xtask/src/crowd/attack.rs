@@ -68,7 +68,7 @@ impl Attack {
 
 fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
     let (mut harm, mut random) = (Harm::default(), Random::new(7));
-    let (mut held, mut guessing): (VecDeque<TcpStream>, VecDeque<Client>) = Default::default();
+    let (mut held, mut guessing): (VecDeque<TcpStream>, Vec<Client>) = Default::default();
     let wrong = Credential { name: "guarded".into(), secret: Secret::new(SECRET.to_uppercase())? };
     let wrong = InitiatorAuth::chap(wrong, None, Algorithm::Md5)?;
     let mut knocks = RUSH;
@@ -98,11 +98,13 @@ fn attack(unit: &Unit, over: &AtomicBool) -> Result<Harm> {
             let caller = Caller { number: GUARDED, from: Some(anywhere(&mut random)), auth: wrong.clone() };
             if let Ok(client) = Client::knock(unit, unit.portal, &caller) {
                 harm.guesses += 1;
-                guessing.push_back(client);
+                guessing.push(client);
             }
         }
         // Whoever is told no is gone; the others wait for their answer.
-        guessing.retain_mut(|client| client.turn(Duration::ZERO).is_ok() && !client.is_over());
+        let mut due = Client::which_are_due(&guessing)?.into_iter();
+        guessing
+            .retain_mut(|client| due.next() != Some(true) || client.turn(Duration::ZERO).is_ok() && !client.is_over());
         guessing.drain(..guessing.len().saturating_sub(GUESSING_MAX));
         thread::sleep(TICK);
     }

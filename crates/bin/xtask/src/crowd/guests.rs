@@ -107,7 +107,8 @@ fn stay(clients: &mut [Client], is_over: impl Fn() -> bool) -> Result<()> {
 }
 
 fn look(clients: &mut [Client]) -> Result<()> {
-    clients.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))
+    let due = Client::which_are_due(clients)?;
+    clients.iter_mut().zip(due).filter(|(_, due)| *due).try_for_each(|(client, _)| client.turn(Duration::ZERO))
 }
 
 /// Opens when all threads are there, also those that failed; who waits at it goes on with what it has to do.
