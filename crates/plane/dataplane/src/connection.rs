@@ -147,6 +147,8 @@ where
             }
             progress |= self.send(cx);
             progress |= self.poll_timer(cx);
+            // What the clock ended is told as well.
+            progress |= self.handle_events();
             if self.is_over() {
                 return Poll::Ready(());
             }
@@ -187,7 +189,7 @@ where
                     self.machine.respond_targets(task, &records);
                 }
                 Event::Closed(reason) => {
-                    self.log_end(reason);
+                    self.tell_end(reason);
                     self.tell_of_refusal(reason);
                     if self.penalty.is_none() {
                         (self.place, self.turn) = (None, None);
@@ -198,12 +200,17 @@ where
         progress
     }
 
-    /// Whoever looks for the cause of a host's "connection error" finds it in the log.
-    fn log_end(&self, reason: CloseReason) {
-        let is_cut_off =
-            matches!(reason, CloseReason::Violation(_) | CloseReason::PeerSilent | CloseReason::OutputStuck);
+    /// Whoever looks for the cause of a host's "connection error" finds it in the log and among the events.
+    fn tell_end(&self, reason: CloseReason) {
+        let is_cut_off = matches!(
+            reason,
+            CloseReason::Violation(_) | CloseReason::PeerSilent | CloseReason::OutputStuck | CloseReason::LogoutOverdue
+        );
         match &self.session {
-            Some(_) if is_cut_off => tracing::warn!(peer = %self.ends.peer, %reason, "a host was cut off"),
+            Some(session) if is_cut_off => {
+                tracing::warn!(peer = %self.ends.peer, initiator = session.initiator(), %reason, "a host was cut off");
+                session.was_cut_off(reason);
+            }
             _ => tracing::debug!(peer = %self.ends.peer, %reason, "the connection is over"),
         }
     }

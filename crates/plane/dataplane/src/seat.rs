@@ -112,6 +112,8 @@ pub struct Seat<W: World> {
     pub trace_room: TraceRoom,
     /// Hosts of this shard's sessions that ask for logical units that they do not see.
     pub hidden: Repeats<W>,
+    /// Hosts of this shard's sessions that did not answer or broke the protocol.
+    pub cut_off: Repeats<W>,
     /// What the volumes of pools at home here share of memory, and of the way below.
     pub cache: CacheShard<W>,
     peers: Vec<Sender<Letter<W>>>,
@@ -141,6 +143,7 @@ impl<W: World> Seat<W> {
             pools: RefCell::default(),
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
             hidden: Repeats::told_to(world.clone(), ticket.events.clone(), event::LUN_HIDDEN),
+            cut_off: Repeats::told_to(world.clone(), ticket.events.clone(), event::HOST_CUT_OFF),
             events: ticket.events,
             recordings: ticket.recordings,
             trace_room: ticket.trace_room,

@@ -5,7 +5,7 @@ use crate::hidden;
 use crate::reach::Reach;
 use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
 use crate::seat::{Letter, Seat};
-use iscsi::{Negotiated, SessionType};
+use iscsi::{CloseReason, Negotiated, SessionType};
 use model::{Subject, SubjectKind, VolumeId};
 use scsi::{InitiatorPort, NexusId};
 use shard::World;
@@ -167,6 +167,17 @@ impl<W: World> Session<W> {
             let what = format!("host {} asked for LUN {number} of {}, which it does not see", host.name, self.target);
             let why = hidden::why(&view, host, target, self.tag, number);
             (subject, what, format!("{}, {why}", cdb.operation_name()))
+        });
+    }
+
+    /// Its connection was ended for what the host did or left undone.
+    pub fn was_cut_off(&self, reason: CloseReason) {
+        let (initiator, peer) = (&self.initiator, self.peer.ip());
+        self.seat.cut_off.happened(&format!("{initiator} {peer} {reason}"), || {
+            let host = self.seat.access.borrow().host_of(initiator, peer).map(|host| host.name.to_string());
+            let host = host.unwrap_or_else(|| initiator.clone());
+            let what = format!("host {host} was cut off ({initiator} at {peer})");
+            (Subject::new(SubjectKind::Host, &host), what, format!("{reason}; look at the host and the way to it"))
         });
     }
 

@@ -8,7 +8,7 @@ use control::request::{NewPortal, RemovePortal};
 use iscsi::initiator::Event;
 use iscsi::pdu::AsyncEvent;
 use iscsi::{CloseReason, LoginStatus};
-use model::{ConnectionState, PortalAddress, code};
+use model::{ConnectionState, PortalAddress, code, event};
 use shard::World;
 use sim::Sim;
 use std::net::SocketAddr;
@@ -154,5 +154,26 @@ fn session_that_waits_for_a_connection_is_reinstated_at_once() {
         again.take_attention().await;
         assert!(sim.now().since(begun) < Duration::from_secs(1));
         assert_eq!(sessions_of(array, &login.initiator()).await.len(), 1);
+    });
+}
+
+/// Told with who it was and why, when it has not answered for as long as it is given.
+#[test]
+fn host_that_answers_no_more_is_cut_off_and_that_is_told() {
+    play(7, async |sim, array| {
+        let login = Login::of(OPEN, 1);
+        let silent = Host::login(sim, &login).await;
+        sim.sleep(Duration::from_secs(29)).await;
+        assert_eq!(sessions_of(array, &login.initiator()).await.len(), 1);
+        sim.sleep(Duration::from_secs(2)).await;
+        assert!(sessions_of(array, &login.initiator()).await.is_empty(), "15 s of silence, and 15 s without an answer");
+        let told = array.events().await;
+        assert_eq!((told.len(), told[0].code), (1, event::HOST_CUT_OFF), "{told:?}");
+        let said = format!(
+            "host open was cut off ({} at 10.0.0.1): the peer did not answer a ping; look at the host and the way to it",
+            login.initiator()
+        );
+        assert_eq!(told[0].sentence, said);
+        drop(silent);
     });
 }
