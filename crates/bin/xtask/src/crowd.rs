@@ -84,14 +84,7 @@ pub fn run(options: &Options) -> Result<bool> {
         steady.map(|number| Client::log_in(hall.unit(number)?, number)).collect::<Result<_>>()?;
     let alone = steady::measure(&mut steady, span)?;
     let before = resident_kib(pid)?;
-    let guests = thread::scope(|scope| {
-        let welcome = scope.spawn(|| Guests::welcome(&hall, &guests));
-        while !welcome.is_finished() {
-            steady.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))?;
-            thread::sleep(LOOK);
-        }
-        welcome.join().map_err(|_| anyhow!("the crowd panicked"))?
-    })?;
+    let guests = welcome(&hall, &guests, &mut steady)?;
     let each = (resident_kib(pid)? - before) as f64 / f64::from(options.guests());
     let served = guests.commands;
     println!("login storm    {} sessions in {:.1?}", options.guests(), guests.logged_in_within);
@@ -146,6 +139,18 @@ pub fn run(options: &Options) -> Result<bool> {
         share_of(&attacked)
     );
     Ok(is_served && is_bounded && pages_open && share_of(&attacked) >= SHARE_MIN)
+}
+
+/// The crowd comes, while these clients answer what they are asked.
+fn welcome(hall: &Hall, numbers: &[u16], waiting: &mut [Client]) -> Result<Guests> {
+    thread::scope(|scope| {
+        let welcome = scope.spawn(|| Guests::welcome(hall, numbers));
+        while !welcome.is_finished() {
+            waiting.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))?;
+            thread::sleep(LOOK);
+        }
+        welcome.join().map_err(|_| anyhow!("the crowd panicked"))?
+    })
 }
 
 fn print(name: &str, rate: &Rate, alone: &Rate) {
