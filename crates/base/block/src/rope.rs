@@ -12,24 +12,28 @@ pub struct Rope {
 
 impl Rope {
     /// A rope without bytes.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// How many bytes the rope has.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// True when the rope has no bytes.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Adds a view at the end.
+    #[inline]
     pub fn push(&mut self, view: View) {
         if !view.is_empty() {
             self.len += view.len();
@@ -44,8 +48,15 @@ impl Rope {
     }
 
     /// The pieces, in order; none is empty.
+    #[inline]
     pub fn parts(&self) -> impl ExactSizeIterator<Item = &View> + DoubleEndedIterator {
         self.parts.iter()
+    }
+
+    /// The pieces, in order, for good.
+    #[inline]
+    pub fn into_parts(self) -> impl Iterator<Item = View> {
+        self.parts.into_iter()
     }
 
     /// The bytes in `range`, sharing memory.
@@ -100,6 +111,7 @@ impl Rope {
 }
 
 impl From<View> for Rope {
+    #[inline]
     fn from(view: View) -> Self {
         if view.is_empty() {
             return Self::new();

@@ -5,7 +5,6 @@ use crate::receive::Digests;
 use block::{Rope, View};
 use simd::crc32c::{crc32c, crc32c_append};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
 
@@ -31,7 +30,9 @@ pub(crate) struct Transmit {
     /// Headers and small payloads in the order of sending; the bytes before `start` have left.
     flat: Vec<u8>,
     start: usize,
-    pieces: VecDeque<Piece>,
+    /// What begins with each header, in the order of sending; those before `first` have left.
+    pieces: Vec<Piece>,
+    first: usize,
     queued_bytes: usize,
     transmitted_bytes: u64,
     /// Which digests the PDUs carry from now on.
@@ -52,6 +53,7 @@ impl Transmit {
     }
 
     /// True while more answers may be queued.
+    #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.flat.len() - self.start < ROOM_FLAT_BYTES && self.queued_bytes < ROOM_BYTES
     }
@@ -115,10 +117,28 @@ impl Transmit {
         self.push_trailer(len, || crc);
     }
 
+    /// A PDU with `header` and all of `data` is queued; large bytes are not copied.
+    pub(crate) fn push_whole(&mut self, header: &[u8; 48], data: Rope) {
+        self.push_header(header, &[]);
+        let len = data.len();
+        let mut crc = 0;
+        for part in data.into_parts() {
+            if self.digests.data {
+                crc = crc32c_append(crc, &part);
+            }
+            if len <= INLINE_BYTES_MAX || part.len() < REFERENCE_BYTES_MIN {
+                self.push_flat(&part);
+            } else {
+                self.push_view(part);
+            }
+        }
+        self.push_trailer(len, || crc);
+    }
+
     /// Adds slices for what is queued, in order, until all is there or `into` has no place of its own left.
     pub(crate) fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
         let mut rest = &self.flat[self.start..];
-        for Piece { flat_bytes, view } in &self.pieces {
+        for Piece { flat_bytes, view } in &self.pieces[self.first..] {
             if into.len() + 2 > into.inline_size() {
                 return;
             }
@@ -140,8 +160,15 @@ impl Transmit {
         assert!(len <= self.queued_bytes, "{len} bytes left where {} were queued", self.queued_bytes);
         self.queued_bytes -= len;
         self.transmitted_bytes += len as u64;
+        if self.queued_bytes == 0 {
+            // Mostly a socket takes all.
+            self.pieces.clear();
+            self.flat.clear();
+            (self.first, self.start) = (0, 0);
+            return;
+        }
         while len > 0 {
-            let front = self.pieces.front_mut().expect("pieces sum up to the queued bytes");
+            let front = self.pieces.get_mut(self.first).expect("pieces sum up to the queued bytes");
             let flat_bytes = len.min(front.flat_bytes);
             front.flat_bytes -= flat_bytes;
             self.start += flat_bytes;
@@ -149,7 +176,8 @@ impl Transmit {
             let view_bytes = len.min(front.view.len());
             len -= view_bytes;
             if front.flat_bytes == 0 && view_bytes == front.view.len() {
-                self.pieces.pop_front();
+                *front = Piece::default();
+                self.first += 1;
             } else if view_bytes > 0 {
                 front.view = front.view.slice(view_bytes..);
             }
@@ -176,11 +204,13 @@ impl Transmit {
         *self = Self { transmitted_bytes: self.transmitted_bytes, digests: self.digests, ..Self::default() };
     }
 
+    /// Forgets what has left.
     fn reclaim(&mut self) {
-        if self.start == self.flat.len() {
-            self.flat.clear();
-            self.start = 0;
-        } else if self.start > self.flat.len() / 2 {
+        if self.first > self.pieces.len() / 2 {
+            self.pieces.drain(..self.first);
+            self.first = 0;
+        }
+        if self.start > self.flat.len() / 2 {
             // What remains is smaller than what left since the last move, so a byte is moved once on average.
             self.flat.copy_within(self.start.., 0);
             self.flat.truncate(self.flat.len() - self.start);
@@ -188,26 +218,33 @@ impl Transmit {
         }
     }
 
+    #[inline]
     fn push_header(&mut self, header: &[u8; 48], additional: &[u8]) {
         // Of a length that is known, so it is copied in place.
         self.flat.extend_from_slice(header);
         self.count_flat(header.len());
         self.push_flat(additional);
         if self.digests.header {
-            self.push_flat(&crc32c_append(crc32c(header), additional).to_le_bytes());
+            self.push_digest(crc32c_append(crc32c(header), additional));
         }
     }
 
+    fn push_digest(&mut self, crc: u32) {
+        self.push_flat(&crc.to_le_bytes());
+    }
+
     /// The padding to a multiple of four bytes, and the digest over payload and padding.
+    #[inline]
     fn push_trailer(&mut self, data_bytes: usize, crc: impl FnOnce() -> u32) {
         const ZEROS: [u8; 4] = [0; 4];
         let padding = &ZEROS[..data_bytes.next_multiple_of(4) - data_bytes];
         self.push_flat(padding);
         if self.digests.data && data_bytes > 0 {
-            self.push_flat(&crc32c_append(crc(), padding).to_le_bytes());
+            self.push_digest(crc32c_append(crc(), padding));
         }
     }
 
+    #[inline]
     fn push_flat(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -217,19 +254,21 @@ impl Transmit {
     }
 
     /// So many bytes are new at the end of the flat run.
+    #[inline]
     fn count_flat(&mut self, bytes: usize) {
         self.queued_bytes += bytes;
-        match self.pieces.back_mut() {
+        match self.pieces.last_mut() {
             Some(piece) if piece.view.is_empty() => piece.flat_bytes += bytes,
-            _ => self.pieces.push_back(Piece { flat_bytes: bytes, view: View::default() }),
+            _ => self.pieces.push(Piece { flat_bytes: bytes, view: View::default() }),
         }
     }
 
+    #[inline]
     fn push_view(&mut self, view: View) {
         self.queued_bytes += view.len();
-        match self.pieces.back_mut() {
+        match self.pieces.last_mut() {
             Some(piece) if piece.view.is_empty() => piece.view = view,
-            _ => self.pieces.push_back(Piece { flat_bytes: 0, view }),
+            _ => self.pieces.push(Piece { flat_bytes: 0, view }),
         }
     }
 }
