@@ -388,6 +388,7 @@ impl Receive {
     }
 
     /// Padding and digest behind a payload.
+    #[inline]
     fn trailer_bytes(&self, data_bytes: usize) -> usize {
         let padding = data_bytes.next_multiple_of(4) - data_bytes;
         if self.limits.digests.data && data_bytes > 0 { padding + 4 } else { padding }
@@ -395,6 +396,7 @@ impl Receive {
 }
 
 impl<'a> Head<'a> {
+    #[inline]
     fn at(bytes: &'a [u8], additional_bytes: usize) -> Self {
         let (basic, rest) = bytes.split_first_chunk().expect("the header was there a moment ago");
         Self { basic, additional: &rest[..additional_bytes] }
@@ -411,6 +413,7 @@ impl Placing {
 }
 
 /// Judges padding and digest, given what the payload itself sums up to.
+#[inline]
 fn check_digest(
     digests: Digests,
     crc: impl FnOnce() -> u32,
