@@ -302,7 +302,16 @@ impl Operation {
     /// The row that `cdb` asks for.
     ///
     /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action, where only that is unknown.
+    #[inline]
     pub fn find(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
+        match OPERATIONS.get(usize::from(FIRST_ROW[usize::from(cdb.operation_code())])) {
+            // The only one of its code, and every unit has it.
+            Some(row) if row.flags & (ACTION | CONDITIONAL) == 0 => Ok(row),
+            _ => Self::find_among(cdb, offered),
+        }
+    }
+
+    fn find_among(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
         let mut rows = Self::of_code(cdb.operation_code(), offered).peekable();
         if rows.peek().is_none() {
             return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
