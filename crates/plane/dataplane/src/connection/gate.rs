@@ -64,7 +64,7 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let brief = Brief { nexus, command, way, clock };
         let end = unit::run_at_once(&unit, brief)?;
         self.moment = end.ended;
-        Some(counted(Some(session), end))
+        Some(counted(Some(session), clock, end))
     }
 }
 
