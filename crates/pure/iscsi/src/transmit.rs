@@ -30,16 +30,18 @@ pub(crate) struct Transmit {
     /// Headers and small payloads in the order of sending; the bytes before `start` have left.
     flat: Vec<u8>,
     start: usize,
-    /// What begins with each header, in the order of sending; those before `first` have left.
+    /// Up to the last bytes that lie elsewhere, in the order of sending; those before `first` have left.
     pieces: Vec<Piece>,
     first: usize,
+    /// Bytes of the flat run behind them.
+    tail_bytes: usize,
     queued_bytes: usize,
     transmitted_bytes: u64,
     /// Which digests the PDUs carry from now on.
     pub(crate) digests: Digests,
 }
 
-/// What one header begins: bytes of the flat run, and behind them bytes that lie elsewhere, perhaps none.
+/// Bytes of the flat run, perhaps none, and behind them bytes that lie elsewhere.
 #[derive(Debug, Default)]
 struct Piece {
     flat_bytes: usize,
@@ -122,7 +124,7 @@ impl Transmit {
         self.push_header(header, &[]);
         let len = data.len();
         let mut crc = 0;
-        for part in data.into_parts() {
+        data.into_parts().for_each(|part| {
             if self.digests.data {
                 crc = crc32c_append(crc, &part);
             }
@@ -131,7 +133,7 @@ impl Transmit {
             } else {
                 self.push_view(part);
             }
-        }
+        });
         self.push_trailer(len, || crc);
     }
 
@@ -142,14 +144,15 @@ impl Transmit {
             if into.len() + 2 > into.inline_size() {
                 return;
             }
-            if *flat_bytes > 0 {
-                let (head, tail) = rest.split_at(*flat_bytes);
+            let (head, tail) = rest.split_at(*flat_bytes);
+            if !head.is_empty() {
                 into.push(IoSlice::new(head));
-                rest = tail;
             }
-            if !view.is_empty() {
-                into.push(IoSlice::new(view));
-            }
+            into.push(IoSlice::new(view));
+            rest = tail;
+        }
+        if !rest.is_empty() && into.len() < into.inline_size() {
+            into.push(IoSlice::new(rest));
         }
     }
 
@@ -164,11 +167,12 @@ impl Transmit {
             // Mostly a socket takes all.
             self.pieces.clear();
             self.flat.clear();
-            (self.first, self.start) = (0, 0);
+            (self.first, self.start, self.tail_bytes) = (0, 0, 0);
             return;
         }
-        while len > 0 {
-            let front = self.pieces.get_mut(self.first).expect("pieces sum up to the queued bytes");
+        while len > 0
+            && let Some(front) = self.pieces.get_mut(self.first)
+        {
             let flat_bytes = len.min(front.flat_bytes);
             front.flat_bytes -= flat_bytes;
             self.start += flat_bytes;
@@ -182,6 +186,8 @@ impl Transmit {
                 front.view = front.view.slice(view_bytes..);
             }
         }
+        self.tail_bytes -= len;
+        self.start += len;
         self.reclaim();
     }
 
@@ -220,9 +226,7 @@ impl Transmit {
 
     #[inline]
     fn push_header(&mut self, header: &[u8; 48], additional: &[u8]) {
-        // Of a length that is known, so it is copied in place.
-        self.flat.extend_from_slice(header);
-        self.count_flat(header.len());
+        self.push_flat(header);
         self.push_flat(additional);
         if self.digests.header {
             self.push_digest(crc32c_append(crc32c(header), additional));
@@ -250,26 +254,14 @@ impl Transmit {
             return;
         }
         self.flat.extend_from_slice(bytes);
-        self.count_flat(bytes.len());
-    }
-
-    /// So many bytes are new at the end of the flat run.
-    #[inline]
-    fn count_flat(&mut self, bytes: usize) {
-        self.queued_bytes += bytes;
-        match self.pieces.last_mut() {
-            Some(piece) if piece.view.is_empty() => piece.flat_bytes += bytes,
-            _ => self.pieces.push(Piece { flat_bytes: bytes, view: View::default() }),
-        }
+        self.tail_bytes += bytes.len();
+        self.queued_bytes += bytes.len();
     }
 
     #[inline]
     fn push_view(&mut self, view: View) {
         self.queued_bytes += view.len();
-        match self.pieces.last_mut() {
-            Some(piece) if piece.view.is_empty() => piece.view = view,
-            _ => self.pieces.push(Piece { flat_bytes: 0, view }),
-        }
+        self.pieces.push(Piece { flat_bytes: std::mem::take(&mut self.tail_bytes), view });
     }
 }
 
@@ -307,7 +299,11 @@ mod tests {
                 let data: Vec<u8> = (0..len).map(|i| (i * 7 + n) as u8).collect();
                 let mut rope = Rope::from(Buf::copy_of(&data[..len / 3]));
                 rope.push(Buf::copy_of(&data[len / 3..]).freeze());
-                transmit.push_rope(&header, &[], &rope, 0..len);
+                if n % 2 == 0 {
+                    transmit.push_rope(&header, &[], &rope, 0..len);
+                } else {
+                    transmit.push_whole(&header, rope);
+                }
                 expected.extend_from_slice(&header);
                 if header_digest { expected.extend_from_slice(&crc32c(&header).to_le_bytes()); }
                 let from = expected.len();

@@ -242,6 +242,7 @@ impl CommandTask {
 
 impl Moves {
     /// What was not moved, and for a bidirectional command what was not read.
+    #[inline]
     fn residuals(&self, response: &Response) -> (Residual, Residual) {
         let given = response.data_in.len() as u64;
         let written = response.transfer_bytes.unwrap_or(u64::from(self.expected_out_bytes));
