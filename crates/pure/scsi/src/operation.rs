@@ -380,13 +380,10 @@ impl Operation {
     }
 
     /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.
+    #[inline]
     pub fn check_reserved(&self, cdb: Cdb) -> Result<(), Sense> {
         let reserved = cdb.word() & !self.free;
-        if reserved == 0 {
-            return Ok(());
-        }
-        let bit = reserved.leading_zeros();
-        Err(Sense::cdb_bit((bit / 8) as u16, (7 - bit % 8) as u8))
+        if reserved == 0 { Ok(()) } else { Err(first_bit(reserved)) }
     }
 
     /// The CDB usage data, as long as the CDB.
@@ -409,6 +406,12 @@ impl Operation {
     fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
+}
+
+#[cold]
+fn first_bit(reserved: u128) -> Sense {
+    let bit = reserved.leading_zeros();
+    Sense::cdb_bit((bit / 8) as u16, (7 - bit % 8) as u8)
 }
 
 /// UNMAP in byte 1 of WRITE SAME.

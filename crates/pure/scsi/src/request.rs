@@ -98,11 +98,16 @@ impl Request {
     /// Reads the CDB of `operation`.
     ///
     /// *Errors*: 24/00 with a field pointer; 21/00 for blocks that the unit does not have.
+    #[inline]
     pub fn parse(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
         operation.check_reserved(cdb)?;
-        if matches!(operation.verb, Verb::Read | Verb::Write) {
-            return Self::transfer(operation, cdb, shape);
+        match operation.verb {
+            Verb::Read | Verb::Write => Self::transfer(operation, cdb, shape),
+            _ => Self::parse_other(operation, cdb, shape),
         }
+    }
+
+    fn parse_other(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
         let extent = match operation.verb {
             Verb::WriteAtomic
             | Verb::WriteAndVerify

@@ -21,13 +21,16 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return None;
         }
         let geometry = self.device.geometry();
-        let answer = match self.admit(nexus, command.cdb, &self.shape_of_transfers(geometry)) {
+        let request = match self.admit(nexus, command.cdb, &self.shape_of_transfers(geometry)) {
             Ok(request) if request.extent.is_empty() => return None,
-            Ok(request) if request.operation.verb == Verb::Read => Ok(self.read_at_once(request.extent, geometry)?),
-            Ok(request) => self.write_at_once(&request, command.data_out, geometry)?,
-            Err(failure) => Err(failure),
+            Ok(request) => request,
+            Err(failure) => return Some(self.failed(failure)),
         };
-        Some(answer.map_or_else(|failure| self.failed(failure), Outcome::good))
+        if request.operation.verb == Verb::Read {
+            return Some(Outcome::good(self.read_at_once(request.extent, geometry)?));
+        }
+        let answer = self.write_at_once(&request, command.data_out, geometry)?;
+        Some(answer.map_or_else(|failure| self.failed(failure), |()| Outcome::good(Rope::new())))
     }
 
     /// What READ and WRITE are judged against: they do not depend on what else the unit offers, which takes longer to find out.
@@ -51,7 +54,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     #[inline]
-    fn write_at_once(&self, request: &Request, data: &[u8], geometry: Geometry) -> Option<Result<Rope, Failure>> {
+    fn write_at_once(&self, request: &Request, data: &[u8], geometry: Geometry) -> Option<Result<(), Failure>> {
         let must_flush = geometry.volatile_cache && (is_forced(request) || !self.mode.get().write_cache);
         if must_flush || data.len() as u64 != request.need.data_out {
             return None;
@@ -59,9 +62,6 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let start: Lba = request.extent.start;
         let written = self.device.write_at_once(start, data)?;
         self.about_to_write(start, data.len());
-        Some(self.check_changed(request.extent, written).map(|_written| {
-            self.counters.count_write(data.len());
-            Rope::new()
-        }))
+        Some(self.check_changed(request.extent, written).map(|_written| self.counters.count_write(data.len())))
     }
 }

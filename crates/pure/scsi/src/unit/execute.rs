@@ -31,6 +31,7 @@ pub(crate) struct Job {
 }
 
 /// What was read is what was asked for.
+#[inline]
 pub(super) fn assert_whole(data: &Rope, extent: Extent, geometry: Geometry) {
     let bytes = extent.len.bytes(geometry.block_bytes);
     assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
