@@ -106,21 +106,19 @@ where
 /// The answer to a command that has ended, which its session counts.
 #[inline]
 pub(super) fn counted<W: World>(session: Option<&Session<W>>, clock: Clock, end: End) -> Response {
-    let End { outcome, written, needed, ended } = end;
     if let Some(session) = session {
-        session.counters.count(outcome.data_in.len() as u64, written);
-        session.counters.latencies.record(clock.operation_code, ended.since_us(clock.began));
+        session.counters.count(end.outcome.data_in.len() as u64, end.written);
+        session.counters.latencies.record(clock.operation_code, end.ended.since_us(clock.began));
     }
-    Response { transfer_bytes: needed, ..response(outcome) }
+    response(end.outcome, end.needed)
 }
 
+/// The answer that is an outcome, and what its residual is counted from.
 #[inline]
-pub(super) fn response(outcome: Outcome) -> Response {
+pub(super) fn response(outcome: Outcome, transfer_bytes: Option<u64>) -> Response {
     let Outcome { status, sense, data_in } = outcome;
-    match sense {
-        None => Response { status: status.code(), data_in, ..Response::default() },
-        Some(sense) => Response { status: status.code(), sense: sense_bytes(&sense), data_in, ..Response::default() },
-    }
+    let sense = sense.map_or_else(Vec::new, |sense| sense_bytes(&sense));
+    Response { status: status.code(), sense, data_in, transfer_bytes }
 }
 
 #[cold]
