@@ -61,6 +61,12 @@ impl Rope {
         Some(self.first).filter(|first| !first.is_empty()).into_iter().chain(self.rest)
     }
 
+    /// The only piece, or all of a rope that has several.
+    #[inline]
+    pub fn into_single(self) -> Result<View, Self> {
+        if self.rest.is_empty() { Ok(self.first) } else { Err(self) }
+    }
+
     /// The bytes in `range`, sharing memory.
     ///
     /// *Panics*: when the range passes the end.

@@ -147,12 +147,7 @@ impl Limits {
     /// Judges padding and digest, given what the payload itself sums up to.
     #[inline]
     fn check_digest(&self, crc: impl FnOnce() -> u32, data_bytes: usize, trailer: &[u8]) -> Result<(), Violation> {
-        if !self.digests.data || data_bytes == 0 {
-            return Ok(());
-        }
-        let padding_bytes = trailer.len() - 4;
-        let (padding, digest) = trailer.split_at(padding_bytes);
-        if crc32c_append(crc(), padding).to_le_bytes() == *digest { Ok(()) } else { Err(Violation::DataDigestWrong) }
+        if self.digests.data && data_bytes > 0 { check_trailer(crc(), trailer) } else { Ok(()) }
     }
 }
 
@@ -407,4 +402,10 @@ impl Placing {
         }
         self.at += len;
     }
+}
+
+/// Judges padding and digest behind a payload with this CRC.
+fn check_trailer(crc: u32, trailer: &[u8]) -> Result<(), Violation> {
+    let (padding, digest) = trailer.split_at(trailer.len() - 4);
+    if crc32c_append(crc, padding).to_le_bytes() == *digest { Ok(()) } else { Err(Violation::DataDigestWrong) }
 }

@@ -123,17 +123,10 @@ impl Transmit {
     pub(crate) fn push_whole(&mut self, header: &[u8; 48], data: Rope) {
         self.push_header(header, &[]);
         let len = data.len();
-        let mut crc = 0;
-        data.into_parts().for_each(|part| {
-            if self.digests.data {
-                crc = crc32c_append(crc, &part);
-            }
-            if len <= INLINE_BYTES_MAX || part.len() < REFERENCE_BYTES_MIN {
-                self.push_flat(&part);
-            } else {
-                self.push_view(part);
-            }
-        });
+        let crc = match data.into_single() {
+            Ok(view) => self.push_part(len, view, 0),
+            Err(data) => data.into_parts().fold(0, |crc, part| self.push_part(len, part, crc)),
+        };
         self.push_trailer(len, || crc);
     }
 
@@ -256,6 +249,18 @@ impl Transmit {
         self.flat.extend_from_slice(bytes);
         self.tail_bytes += bytes.len();
         self.queued_bytes += bytes.len();
+    }
+
+    /// The next piece of a payload of so many bytes; `crc` and its bytes, where somebody asks for that.
+    #[inline]
+    fn push_part(&mut self, payload_bytes: usize, part: View, crc: u32) -> u32 {
+        let crc = if self.digests.data { crc32c_append(crc, &part) } else { crc };
+        if payload_bytes <= INLINE_BYTES_MAX || part.len() < REFERENCE_BYTES_MIN {
+            self.push_flat(&part);
+        } else {
+            self.push_view(part);
+        }
+        crc
     }
 
     #[inline]
