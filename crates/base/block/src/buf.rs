@@ -139,9 +139,24 @@ impl View {
         Buf::zeroed(len).freeze()
     }
 
+    /// How many bytes the view has. As the length of the slice that it derefs to, without a look at the pages.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when the view has no bytes.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// The part of the view in `range`, sharing its memory.
     ///
     /// *Panics*: when the range passes the end.
+    #[inline]
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
         let from = match range.start_bound() {
@@ -186,6 +201,7 @@ impl View {
 
 impl Deref for View {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         match &self.pages {
             Some(pages) => &pages.pages.as_bytes()[self.start..self.start + self.len],
@@ -201,6 +217,7 @@ impl From<Buf> for View {
 }
 
 impl Drop for View {
+    #[inline]
     fn drop(&mut self) {
         if let Some(pages) = self.pages.take() {
             pool::give(pages);

@@ -1,51 +1,70 @@
 //! Bytes in pieces: what a read returns when its blocks came from several places.
 
 use crate::{Buf, View};
-use smallvec::{SmallVec, smallvec};
 
 /// A run of bytes in one or more views, in order. Cutting and joining copy nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Rope {
-    parts: SmallVec<[View; 1]>,
-    len: usize,
+    /// Empty only when the rope is.
+    first: View,
+    /// What comes behind, none of it empty. Most ropes have nothing there, which takes no memory.
+    rest: Vec<View>,
 }
 
 impl Rope {
     /// A rope without bytes.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// How many bytes the rope has.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.rest.iter().fold(self.first.len(), |len, part| len + part.len())
     }
 
     /// True when the rope has no bytes.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.first.is_empty()
     }
 
     /// Adds a view at the end.
+    #[inline]
     pub fn push(&mut self, view: View) {
-        if !view.is_empty() {
-            self.len += view.len();
-            self.parts.push(view);
+        if self.first.is_empty() {
+            self.first = view;
+        } else if !view.is_empty() {
+            self.rest.push(view);
         }
     }
 
     /// Adds all of `other` at the end.
     pub fn append(&mut self, other: Self) {
-        self.len += other.len;
-        self.parts.extend(other.parts);
+        self.push(other.first);
+        self.rest.extend(other.rest);
     }
 
     /// The pieces, in order; none is empty.
-    pub fn parts(&self) -> impl ExactSizeIterator<Item = &View> + DoubleEndedIterator {
-        self.parts.iter()
+    #[inline]
+    pub fn parts(&self) -> impl Iterator<Item = &View> {
+        Some(&self.first).filter(|first| !first.is_empty()).into_iter().chain(&self.rest)
+    }
+
+    /// The pieces, in order, for good.
+    #[inline]
+    pub fn into_parts(self) -> impl Iterator<Item = View> {
+        Some(self.first).filter(|first| !first.is_empty()).into_iter().chain(self.rest)
+    }
+
+    /// The only piece, or all of a rope that has several.
+    #[inline]
+    pub fn into_single(self) -> Result<View, Self> {
+        if self.rest.is_empty() { Ok(self.first) } else { Err(self) }
     }
 
     /// The bytes in `range`, sharing memory.
@@ -53,10 +72,11 @@ impl Rope {
     /// *Panics*: when the range passes the end.
     #[must_use]
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
-        assert!(range.start <= range.end && range.end <= self.len, "bytes {range:?} are not in a rope of {}", self.len);
+        let len = self.len();
+        assert!(range.start <= range.end && range.end <= len, "bytes {range:?} are not in a rope of {len}");
         let mut out = Self::new();
         let mut at = 0;
-        for part in &self.parts {
+        for part in self.parts() {
             let from = range.start.clamp(at, at + part.len()) - at;
             let to = range.end.clamp(at, at + part.len()) - at;
             if from < to {
@@ -69,18 +89,14 @@ impl Rope {
 
     /// The bytes in one piece; copies only when there were several.
     #[must_use]
-    pub fn into_view(mut self) -> View {
-        match self.parts.len() {
-            0 => View::default(),
-            1 => self.parts.pop().expect("there is one part"),
-            _ => self.to_buf().freeze(),
-        }
+    pub fn into_view(self) -> View {
+        if self.rest.is_empty() { self.first } else { self.to_buf().freeze() }
     }
 
     /// A copy of the bytes that the caller may write.
     #[must_use]
     pub fn to_buf(&self) -> Buf {
-        let mut buf = Buf::recycled(self.len);
+        let mut buf = Buf::recycled(self.len());
         self.copy_to(&mut buf);
         buf
     }
@@ -89,9 +105,9 @@ impl Rope {
     ///
     /// *Panics*: when `into` has another length.
     pub fn copy_to(&self, into: &mut [u8]) {
-        assert_eq!(into.len(), self.len, "a rope is copied whole");
+        assert_eq!(into.len(), self.len(), "a rope is copied whole");
         let mut rest = into;
-        for part in &self.parts {
+        for part in self.parts() {
             let (head, tail) = rest.split_at_mut(part.len());
             head.copy_from_slice(part);
             rest = tail;
@@ -100,12 +116,9 @@ impl Rope {
 }
 
 impl From<View> for Rope {
+    #[inline]
     fn from(view: View) -> Self {
-        if view.is_empty() {
-            return Self::new();
-        }
-        let len = view.len();
-        Self { parts: smallvec![view], len }
+        Self { first: view, rest: Vec::new() }
     }
 }
 
@@ -118,8 +131,8 @@ impl From<Buf> for Rope {
 impl PartialEq<[u8]> for Rope {
     fn eq(&self, other: &[u8]) -> bool {
         let mut rest = other;
-        self.len == other.len()
-            && self.parts.iter().all(|part| {
+        self.len() == other.len()
+            && self.parts().all(|part| {
                 let (head, tail) = rest.split_at(part.len());
                 rest = tail;
                 **part == *head

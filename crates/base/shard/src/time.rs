@@ -19,6 +19,13 @@ impl Time {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The same in whole microseconds.
+    #[inline]
+    #[must_use]
+    pub const fn since_us(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1000
+    }
 }
 
 impl Add<Duration> for Time {

@@ -11,8 +11,19 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 }
 
 /// The CRC32C of what `crc` was computed of, followed by `bytes`. The CRC of nothing is zero.
+#[inline]
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
+    match (crc, bytes) {
+        // Padding and additional headers are seldom there.
+        (_, []) => crc,
+        // Nothing leaves the register as it starts.
+        (0, _) => crc32c(bytes),
+        _ => go_on(crc, bytes),
+    }
+}
+
+fn go_on(crc: u32, bytes: &[u8]) -> u32 {
     let mut digest = resume(crc);
     digest.update(bytes);
     finish(&digest)

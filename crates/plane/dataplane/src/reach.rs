@@ -61,14 +61,19 @@ impl<W: World> Reach<W> {
     }
 
     /// The unit, while it is at home on this shard.
+    #[inline]
     pub fn unit(&mut self, seat: &Seat<W>) -> Option<Rc<Unit<W>>> {
-        let changes = seat.units.changes.get();
-        if self.looked_up != Some(changes) {
-            let here = seat.unit(self.entry.unit).filter(|_| self.entry.home == seat.index);
-            self.unit = here.as_ref().map_or_else(Weak::new, Rc::downgrade);
-            self.looked_up = Some(changes);
+        if self.looked_up != Some(seat.units.changes.get()) {
+            self.look_up(seat);
         }
         self.unit.upgrade()
+    }
+
+    #[cold]
+    fn look_up(&mut self, seat: &Seat<W>) {
+        let here = seat.unit(self.entry.unit).filter(|_| self.entry.home == seat.index);
+        self.unit = here.as_ref().map_or_else(Weak::new, Rc::downgrade);
+        self.looked_up = Some(seat.units.changes.get());
     }
 
     /// A command waits for its data from now on.

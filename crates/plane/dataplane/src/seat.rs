@@ -250,7 +250,7 @@ impl<W: World> Seat<W> {
         let _ = match self.unit(unit) {
             None => back.send(unit::absent(ran)),
             Some(unit) => match unit::run_at_once(&unit, ran.brief()) {
-                Some(end) => back.send(Done { task: ran.task, end }),
+                Some(end) => back.send(Done { task: ran.task, clock: ran.clock, end }),
                 None => return begin(&self.world, async move { drop(back.send(unit::run(unit, ran).await)) }),
             },
         };

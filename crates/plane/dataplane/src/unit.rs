@@ -116,6 +116,8 @@ pub struct Brief<'a> {
 pub struct Done {
     /// The connection's name for the task.
     pub task: TaskId,
+    /// Since when it ran.
+    pub clock: Clock,
     /// How it ended.
     pub end: End,
 }
@@ -129,9 +131,7 @@ pub struct End {
     /// Data-out bytes that its CDB names: what the residual of a command that does not read is counted from. Of one that gives
     /// data though none was expected, nothing.
     pub needed: Option<u64>,
-    /// Since when it ran.
-    pub clock: Clock,
-    /// Until when.
+    /// When that was.
     pub ended: Time,
 }
 
@@ -176,7 +176,7 @@ pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
     }
     let ended = metered.end();
     unit.trace_end(number, &Ended { nexus, cdb, clock, ended, written, outcome: &outcome });
-    Done { task, end: End { outcome, written, needed, clock, ended } }
+    Done { task, clock, end: End { outcome, written, needed, ended } }
 }
 
 impl Ran {
@@ -187,10 +187,10 @@ impl Ran {
 }
 
 /// Runs a command that ends before anything else happens; `None` of one that may not, which has not begun then.
+#[inline]
 pub fn run_at_once<W: World>(unit: &Unit<W>, brief: Brief<'_>) -> Option<End> {
     let Brief { nexus, command, way, clock } = brief;
     let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
-    let metered = unit.meter.begin(&unit.world, &unit.latencies, clock);
     let written = command.data_out.len() as u64;
     let needed = match outcome.status {
         _ if way == Way::In => None,
@@ -201,17 +201,18 @@ pub fn run_at_once<W: World>(unit: &Unit<W>, brief: Brief<'_>) -> Option<End> {
     if outcome.status == Status::ReservationConflict {
         unit.tell_of_conflict(nexus, command.cdb);
     }
-    let ended = metered.end();
+    let ended = unit.world.now();
+    unit.meter.pass(&unit.latencies, clock, ended);
     let number = unit.tracer.begin();
     unit.trace_end(number, &Ended { nexus, cdb: command.cdb, clock, ended, written, outcome: &outcome });
-    Some(End { outcome, written, needed, clock, ended })
+    Some(End { outcome, written, needed, ended })
 }
 
 /// Answers a command for a unit that is not there any more.
 pub fn absent(ran: Ran) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);
-    let end = End { outcome, written: 0, needed: ran.way.of_nothing(), clock: ran.clock, ended: ran.clock.began };
-    Done { task: ran.task, end }
+    let end = End { outcome, written: 0, needed: ran.way.of_nothing(), ended: ran.clock.began };
+    Done { task: ran.task, clock: ran.clock, end }
 }
 
 impl<W: World> Unit<W> {

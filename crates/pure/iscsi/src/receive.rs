@@ -136,6 +136,19 @@ impl Limits {
         let digests = Digests { header: false, data: false };
         Self { digests, data_segment_bytes_max: 8192, buffer_bytes_max: 12 << 10, places: false, recovers: false }
     }
+
+    /// Padding and digest behind a payload.
+    #[inline]
+    fn trailer_bytes(&self, data_bytes: usize) -> usize {
+        let padding = data_bytes.next_multiple_of(4) - data_bytes;
+        if self.digests.data && data_bytes > 0 { padding + 4 } else { padding }
+    }
+
+    /// Judges padding and digest, given what the payload itself sums up to.
+    #[inline]
+    fn check_digest(&self, crc: impl FnOnce() -> u32, data_bytes: usize, trailer: &[u8]) -> Result<(), Violation> {
+        if self.digests.data && data_bytes > 0 { check_trailer(crc(), trailer) } else { Ok(()) }
+    }
 }
 
 impl Receive {
@@ -264,7 +277,7 @@ impl Receive {
 
     /// How far the PDU has come that is on its way.
     pub(crate) fn under_way(&self) -> UnderWay<'_> {
-        let trailer = |data_bytes| self.trailer_bytes(data_bytes);
+        let trailer = |data_bytes| self.limits.trailer_bytes(data_bytes);
         let here = &self.buffer[self.start..self.end];
         let left = match &self.stage {
             Stage::Header => return UnderWay::Begun(here),
@@ -316,68 +329,62 @@ impl Receive {
     }
 
     fn poll_header(&mut self) -> Result<Step<'_>, Fault> {
-        let bytes = &self.buffer[self.start..self.end];
+        let Self { buffer, start, end, limits, stage, header, lost, .. } = self;
+        let bytes = &buffer[*start..*end];
         let Some((basic, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return Ok(Step::Wait) };
         let additional_bytes = usize::from(basic[4]) * 4;
         let data_bytes = u32::from_be_bytes([0, basic[5], basic[6], basic[7]]);
-        let digest_bytes = if self.limits.digests.header { 4 } else { 0 };
+        let digest_bytes = if limits.digests.header { 4 } else { 0 };
         let Some((additional, rest)) = rest.split_at_checked(additional_bytes) else { return Ok(Step::Wait) };
         let Some((digest, rest)) = rest.split_at_checked(digest_bytes) else { return Ok(Step::Wait) };
-        if self.limits.digests.header && crc32c_append(crc32c(basic), additional).to_le_bytes() != *digest {
-            let believable = self.limits.recovers && !self.lost && data_bytes <= self.limits.data_segment_bytes_max;
+        let trailer_bytes = limits.trailer_bytes(data_bytes as usize);
+        let head_bytes = bytes.len() - rest.len();
+        if limits.digests.header && crc32c_append(crc32c(basic), additional).to_le_bytes() != *digest {
+            let believable = limits.recovers && !*lost && data_bytes <= limits.data_segment_bytes_max;
             if !believable {
                 return Err(Fault { violation: Violation::HeaderDigestWrong, header: None });
             }
-            self.lost = true;
-            let left = bytes.len() - rest.len() + data_bytes as usize + self.trailer_bytes(data_bytes as usize);
-            self.stage = Stage::Dropping { left };
+            *lost = true;
+            *stage = Stage::Dropping { left: head_bytes + data_bytes as usize + trailer_bytes };
             return Ok(Step::Lost);
         }
-        self.lost = false;
-        if data_bytes > self.limits.data_segment_bytes_max {
+        *lost = false;
+        if data_bytes > limits.data_segment_bytes_max {
             return Err(Fault { violation: Violation::DataSegmentTooLong, header: Some(*basic) });
         }
+        let head = Head { basic, additional };
         let data_bytes = data_bytes as usize;
-        let head_bytes = bytes.len() - rest.len();
-        let payload_bytes = data_bytes + self.trailer_bytes(data_bytes);
-        let missing = payload_bytes.saturating_sub(rest.len());
-        let start = self.start;
-        if missing > 0 {
-            let fits = head_bytes + payload_bytes <= self.limits.buffer_bytes_max;
-            if !self.limits.places || (missing < PLACED_BYTES_MIN && fits) {
+        let payload_bytes = data_bytes + trailer_bytes;
+        let Some((payload, _)) = rest.split_at_checked(payload_bytes) else {
+            let missing = payload_bytes - rest.len();
+            let fits = head_bytes + payload_bytes <= limits.buffer_bytes_max;
+            if !limits.places || (missing < PLACED_BYTES_MIN && fits) {
                 return Ok(Step::Wait);
             }
-            self.start += head_bytes;
-            self.stage = Stage::Asked { data_bytes };
-            self.header = *basic;
-            let head = Head::at(&self.buffer[start..], additional_bytes);
+            *start += head_bytes;
+            *stage = Stage::Asked { data_bytes };
+            *header = *basic;
             return Ok(Step::Head { head, data_bytes });
+        };
+        *start += head_bytes + payload_bytes;
+        let (data, trailer) = payload.split_at(data_bytes);
+        match limits.check_digest(|| crc32c(data), data_bytes, trailer) {
+            Ok(()) => Ok(Step::Pdu { head, data }),
+            Err(_) if limits.recovers => Ok(Step::Damaged { header: *basic }),
+            Err(violation) => Err(Fault { violation, header: Some(*basic) }),
         }
-        let (data, trailer) = rest[..payload_bytes].split_at(data_bytes);
-        if let Err(violation) = check_digest(self.limits.digests, || crc32c(data), data_bytes, trailer) {
-            let header = *basic;
-            self.start += head_bytes + payload_bytes;
-            return if self.limits.recovers {
-                Ok(Step::Damaged { header })
-            } else {
-                Err(Fault { violation, header: Some(header) })
-            };
-        }
-        self.start += head_bytes + payload_bytes;
-        let bytes = &self.buffer[start..];
-        Ok(Step::Pdu { head: Head::at(bytes, additional_bytes), data: &bytes[head_bytes..head_bytes + data_bytes] })
     }
 
     fn poll_trailer(&mut self) -> Result<Step<'_>, Fault> {
         let Stage::Trailer { buf, crc, data_bytes } = &mut self.stage else { return Ok(Step::Wait) };
         let (crc, data_bytes) = (*crc, *data_bytes);
         let buf = buf.take();
-        let trailer_bytes = self.trailer_bytes(data_bytes);
+        let trailer_bytes = self.limits.trailer_bytes(data_bytes);
         let Some(trailer) = self.buffer[self.start..self.end].get(..trailer_bytes) else {
             self.stage = Stage::Trailer { buf, crc, data_bytes };
             return Ok(Step::Wait);
         };
-        let checked = check_digest(self.limits.digests, || crc, data_bytes, trailer);
+        let checked = self.limits.check_digest(|| crc, data_bytes, trailer);
         self.start += trailer_bytes;
         self.stage = Stage::Header;
         match checked {
@@ -385,19 +392,6 @@ impl Receive {
             Err(_) if self.limits.recovers => Ok(Step::DamagedPayload { header: self.header, buf }),
             Err(violation) => Err(Fault { violation, header: Some(self.header) }),
         }
-    }
-
-    /// Padding and digest behind a payload.
-    fn trailer_bytes(&self, data_bytes: usize) -> usize {
-        let padding = data_bytes.next_multiple_of(4) - data_bytes;
-        if self.limits.digests.data && data_bytes > 0 { padding + 4 } else { padding }
-    }
-}
-
-impl<'a> Head<'a> {
-    fn at(bytes: &'a [u8], additional_bytes: usize) -> Self {
-        let (basic, rest) = bytes.split_first_chunk().expect("the header was there a moment ago");
-        Self { basic, additional: &rest[..additional_bytes] }
     }
 }
 
@@ -410,17 +404,8 @@ impl Placing {
     }
 }
 
-/// Judges padding and digest, given what the payload itself sums up to.
-fn check_digest(
-    digests: Digests,
-    crc: impl FnOnce() -> u32,
-    data_bytes: usize,
-    trailer: &[u8],
-) -> Result<(), Violation> {
-    if !digests.data || data_bytes == 0 {
-        return Ok(());
-    }
-    let padding_bytes = trailer.len() - 4;
-    let (padding, digest) = trailer.split_at(padding_bytes);
-    if crc32c_append(crc(), padding).to_le_bytes() == *digest { Ok(()) } else { Err(Violation::DataDigestWrong) }
+/// Judges padding and digest behind a payload with this CRC.
+fn check_trailer(crc: u32, trailer: &[u8]) -> Result<(), Violation> {
+    let (padding, digest) = trailer.split_at(trailer.len() - 4);
+    if crc32c_append(crc, padding).to_le_bytes() == *digest { Ok(()) } else { Err(Violation::DataDigestWrong) }
 }

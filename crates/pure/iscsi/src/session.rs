@@ -36,6 +36,7 @@ impl<H, T: Tagged> Session<H, T> {
     }
 
     /// The tag can be that of a new task, and there is a place for it.
+    #[inline]
     pub(crate) fn admit(&self, tag: InitiatorTaskTag, immediate: bool) -> Result<(), Violation> {
         if tag.is_reserved() {
             return Err(Violation::TaskTagReserved);
@@ -50,11 +51,13 @@ impl<H, T: Tagged> Session<H, T> {
     }
 
     /// True when the request with `cmd_sn` is the one whose turn it is, and none that came early waits for it.
+    #[inline]
     pub(crate) fn is_next(&self, cmd_sn: CmdSn) -> bool {
         self.window.judge(cmd_sn) == Arrival::Next && !self.window.holds_any()
     }
 
     /// The request whose turn it is was dealt with, and never had a place.
+    #[inline]
     pub(crate) fn pass(&mut self) {
         self.window.advance();
         self.open();
@@ -86,6 +89,7 @@ impl<H, T: Tagged> Session<H, T> {
     }
 
     /// MaxCmdSN follows the free places.
+    #[inline]
     pub(crate) fn open(&mut self) {
         self.window.open(self.ordered_max - self.ordered);
     }

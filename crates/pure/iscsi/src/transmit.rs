@@ -5,7 +5,6 @@ use crate::receive::Digests;
 use block::{Rope, View};
 use simd::crc32c::{crc32c, crc32c_append};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
 
@@ -31,14 +30,18 @@ pub(crate) struct Transmit {
     /// Headers and small payloads in the order of sending; the bytes before `start` have left.
     flat: Vec<u8>,
     start: usize,
-    pieces: VecDeque<Piece>,
+    /// Up to the last bytes that lie elsewhere, in the order of sending; those before `first` have left.
+    pieces: Vec<Piece>,
+    first: usize,
+    /// Bytes of the flat run behind them.
+    tail_bytes: usize,
     queued_bytes: usize,
     transmitted_bytes: u64,
     /// Which digests the PDUs carry from now on.
     pub(crate) digests: Digests,
 }
 
-/// What one header begins: bytes of the flat run, and behind them bytes that lie elsewhere, perhaps none.
+/// Bytes of the flat run, perhaps none, and behind them bytes that lie elsewhere.
 #[derive(Debug, Default)]
 struct Piece {
     flat_bytes: usize,
@@ -52,6 +55,7 @@ impl Transmit {
     }
 
     /// True while more answers may be queued.
+    #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.flat.len() - self.start < ROOM_FLAT_BYTES && self.queued_bytes < ROOM_BYTES
     }
@@ -115,21 +119,33 @@ impl Transmit {
         self.push_trailer(len, || crc);
     }
 
+    /// A PDU with `header` and all of `data` is queued; large bytes are not copied.
+    pub(crate) fn push_whole(&mut self, header: &[u8; 48], data: Rope) {
+        self.push_header(header, &[]);
+        let len = data.len();
+        let crc = match data.into_single() {
+            Ok(view) => self.push_part(len, view, 0),
+            Err(data) => data.into_parts().fold(0, |crc, part| self.push_part(len, part, crc)),
+        };
+        self.push_trailer(len, || crc);
+    }
+
     /// Adds slices for what is queued, in order, until all is there or `into` has no place of its own left.
     pub(crate) fn gather<'a>(&'a self, into: &mut Gathered<'a>) {
         let mut rest = &self.flat[self.start..];
-        for Piece { flat_bytes, view } in &self.pieces {
+        for Piece { flat_bytes, view } in &self.pieces[self.first..] {
             if into.len() + 2 > into.inline_size() {
                 return;
             }
-            if *flat_bytes > 0 {
-                let (head, tail) = rest.split_at(*flat_bytes);
+            let (head, tail) = rest.split_at(*flat_bytes);
+            if !head.is_empty() {
                 into.push(IoSlice::new(head));
-                rest = tail;
             }
-            if !view.is_empty() {
-                into.push(IoSlice::new(view));
-            }
+            into.push(IoSlice::new(view));
+            rest = tail;
+        }
+        if !rest.is_empty() && into.len() < into.inline_size() {
+            into.push(IoSlice::new(rest));
         }
     }
 
@@ -140,8 +156,16 @@ impl Transmit {
         assert!(len <= self.queued_bytes, "{len} bytes left where {} were queued", self.queued_bytes);
         self.queued_bytes -= len;
         self.transmitted_bytes += len as u64;
-        while len > 0 {
-            let front = self.pieces.front_mut().expect("pieces sum up to the queued bytes");
+        if self.queued_bytes == 0 {
+            // Mostly a socket takes all.
+            self.pieces.clear();
+            self.flat.clear();
+            (self.first, self.start, self.tail_bytes) = (0, 0, 0);
+            return;
+        }
+        while len > 0
+            && let Some(front) = self.pieces.get_mut(self.first)
+        {
             let flat_bytes = len.min(front.flat_bytes);
             front.flat_bytes -= flat_bytes;
             self.start += flat_bytes;
@@ -149,11 +173,14 @@ impl Transmit {
             let view_bytes = len.min(front.view.len());
             len -= view_bytes;
             if front.flat_bytes == 0 && view_bytes == front.view.len() {
-                self.pieces.pop_front();
+                *front = Piece::default();
+                self.first += 1;
             } else if view_bytes > 0 {
                 front.view = front.view.slice(view_bytes..);
             }
         }
+        self.tail_bytes -= len;
+        self.start += len;
         self.reclaim();
     }
 
@@ -176,11 +203,13 @@ impl Transmit {
         *self = Self { transmitted_bytes: self.transmitted_bytes, digests: self.digests, ..Self::default() };
     }
 
+    /// Forgets what has left.
     fn reclaim(&mut self) {
-        if self.start == self.flat.len() {
-            self.flat.clear();
-            self.start = 0;
-        } else if self.start > self.flat.len() / 2 {
+        if self.first > self.pieces.len() / 2 {
+            self.pieces.drain(..self.first);
+            self.first = 0;
+        }
+        if self.start > self.flat.len() / 2 {
             // What remains is smaller than what left since the last move, so a byte is moved once on average.
             self.flat.copy_within(self.start.., 0);
             self.flat.truncate(self.flat.len() - self.start);
@@ -188,49 +217,56 @@ impl Transmit {
         }
     }
 
+    #[inline]
     fn push_header(&mut self, header: &[u8; 48], additional: &[u8]) {
-        // Of a length that is known, so it is copied in place.
-        self.flat.extend_from_slice(header);
-        self.count_flat(header.len());
+        self.push_flat(header);
         self.push_flat(additional);
         if self.digests.header {
-            self.push_flat(&crc32c_append(crc32c(header), additional).to_le_bytes());
+            self.push_digest(crc32c_append(crc32c(header), additional));
         }
     }
 
+    fn push_digest(&mut self, crc: u32) {
+        self.push_flat(&crc.to_le_bytes());
+    }
+
     /// The padding to a multiple of four bytes, and the digest over payload and padding.
+    #[inline]
     fn push_trailer(&mut self, data_bytes: usize, crc: impl FnOnce() -> u32) {
         const ZEROS: [u8; 4] = [0; 4];
         let padding = &ZEROS[..data_bytes.next_multiple_of(4) - data_bytes];
         self.push_flat(padding);
         if self.digests.data && data_bytes > 0 {
-            self.push_flat(&crc32c_append(crc(), padding).to_le_bytes());
+            self.push_digest(crc32c_append(crc(), padding));
         }
     }
 
+    #[inline]
     fn push_flat(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
         self.flat.extend_from_slice(bytes);
-        self.count_flat(bytes.len());
+        self.tail_bytes += bytes.len();
+        self.queued_bytes += bytes.len();
     }
 
-    /// So many bytes are new at the end of the flat run.
-    fn count_flat(&mut self, bytes: usize) {
-        self.queued_bytes += bytes;
-        match self.pieces.back_mut() {
-            Some(piece) if piece.view.is_empty() => piece.flat_bytes += bytes,
-            _ => self.pieces.push_back(Piece { flat_bytes: bytes, view: View::default() }),
+    /// The next piece of a payload of so many bytes; `crc` and its bytes, where somebody asks for that.
+    #[inline]
+    fn push_part(&mut self, payload_bytes: usize, part: View, crc: u32) -> u32 {
+        let crc = if self.digests.data { crc32c_append(crc, &part) } else { crc };
+        if payload_bytes <= INLINE_BYTES_MAX || part.len() < REFERENCE_BYTES_MIN {
+            self.push_flat(&part);
+        } else {
+            self.push_view(part);
         }
+        crc
     }
 
+    #[inline]
     fn push_view(&mut self, view: View) {
         self.queued_bytes += view.len();
-        match self.pieces.back_mut() {
-            Some(piece) if piece.view.is_empty() => piece.view = view,
-            _ => self.pieces.push_back(Piece { flat_bytes: 0, view }),
-        }
+        self.pieces.push(Piece { flat_bytes: std::mem::take(&mut self.tail_bytes), view });
     }
 }
 
@@ -268,7 +304,11 @@ mod tests {
                 let data: Vec<u8> = (0..len).map(|i| (i * 7 + n) as u8).collect();
                 let mut rope = Rope::from(Buf::copy_of(&data[..len / 3]));
                 rope.push(Buf::copy_of(&data[len / 3..]).freeze());
-                transmit.push_rope(&header, &[], &rope, 0..len);
+                if n % 2 == 0 {
+                    transmit.push_rope(&header, &[], &rope, 0..len);
+                } else {
+                    transmit.push_whole(&header, rope);
+                }
                 expected.extend_from_slice(&header);
                 if header_digest { expected.extend_from_slice(&crc32c(&header).to_le_bytes()); }
                 let from = expected.len();

@@ -212,7 +212,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Refuses what is not served through the group of `nexus` now.
+    #[inline]
     pub(crate) fn check_access(&self, nexus: NexusId, operation: &Operation) -> Result<(), Sense> {
+        if self.port_groups.restricts.get() { self.check_group(nexus, operation) } else { Ok(()) }
+    }
+
+    fn check_group(&self, nexus: NexusId, operation: &Operation) -> Result<(), Sense> {
         let state = self.access_state(nexus);
         if state.serves(operation) { Ok(()) } else { state.sense().map_or(Ok(()), Err) }
     }

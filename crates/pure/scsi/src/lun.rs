@@ -20,6 +20,7 @@ impl Lun {
 
     /// The number that the form says, or `None` when it says no number that a unit here can have:
     /// another bus, a second level, a well-known unit, a reserved method.
+    #[inline]
     #[must_use]
     pub fn number(self) -> Option<u16> {
         let [first, second, rest @ ..] = self.0.to_be_bytes();

@@ -302,7 +302,16 @@ impl Operation {
     /// The row that `cdb` asks for.
     ///
     /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action, where only that is unknown.
+    #[inline]
     pub fn find(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
+        match OPERATIONS.get(usize::from(FIRST_ROW[usize::from(cdb.operation_code())])) {
+            // The only one of its code, and every unit has it.
+            Some(row) if row.flags & (ACTION | CONDITIONAL) == 0 => Ok(row),
+            _ => Self::find_among(cdb, offered),
+        }
+    }
+
+    fn find_among(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
         let mut rows = Self::of_code(cdb.operation_code(), offered).peekable();
         if rows.peek().is_none() {
             return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
@@ -371,13 +380,10 @@ impl Operation {
     }
 
     /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.
+    #[inline]
     pub fn check_reserved(&self, cdb: Cdb) -> Result<(), Sense> {
         let reserved = cdb.word() & !self.free;
-        if reserved == 0 {
-            return Ok(());
-        }
-        let bit = reserved.leading_zeros();
-        Err(Sense::cdb_bit((bit / 8) as u16, (7 - bit % 8) as u8))
+        if reserved == 0 { Ok(()) } else { Err(first_bit(reserved)) }
     }
 
     /// The CDB usage data, as long as the CDB.
@@ -400,6 +406,12 @@ impl Operation {
     fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
+}
+
+#[cold]
+fn first_bit(reserved: u128) -> Sense {
+    let bit = reserved.leading_zeros();
+    Sense::cdb_bit((bit / 8) as u16, (7 - bit % 8) as u8)
 }
 
 /// UNMAP in byte 1 of WRITE SAME.

@@ -20,7 +20,7 @@ pub(crate) const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
 
 /// What a CDB is judged against. A copy may be kept where the unit itself is not at hand: one that is
 /// out of date costs the initiator a retry, never data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of one logical block.
     pub block_bytes: u32,
@@ -98,12 +98,18 @@ impl Request {
     /// Reads the CDB of `operation`.
     ///
     /// *Errors*: 24/00 with a field pointer; 21/00 for blocks that the unit does not have.
+    #[inline]
     pub fn parse(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
         operation.check_reserved(cdb)?;
+        match operation.verb {
+            Verb::Read | Verb::Write => Self::transfer(operation, cdb, shape),
+            _ => Self::parse_other(operation, cdb, shape),
+        }
+    }
+
+    fn parse_other(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
         let extent = match operation.verb {
-            Verb::Read
-            | Verb::Write
-            | Verb::WriteAtomic
+            Verb::WriteAtomic
             | Verb::WriteAndVerify
             | Verb::Verify
             | Verb::OrWrite
@@ -118,6 +124,23 @@ impl Request {
         request.check_fields(shape)?;
         request.need = request.need(shape);
         Ok(request)
+    }
+
+    /// A READ or WRITE: it moves the blocks that it names, and has no other field.
+    #[inline]
+    fn transfer(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
+        let (lba, blocks, blocks_at) = address_of(operation, cdb);
+        let extent = Extent::checked(lba, blocks).filter(|extent| extent.end().0 <= shape.blocks);
+        let extent = extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
+        if blocks > shape.transfer_blocks_max() {
+            return Err(Sense::cdb_byte(blocks_at));
+        }
+        let bytes = extent.len.bytes(shape.block_bytes);
+        let need = match operation.verb {
+            Verb::Read => DataNeed { data_out: 0, data_in: bytes },
+            _ => DataNeed { data_out: bytes, data_in: 0 },
+        };
+        Ok(Self { operation, cdb, extent, need })
     }
 
     /// BYTCHK of VERIFY and WRITE AND VERIFY.

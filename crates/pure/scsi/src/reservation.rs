@@ -176,10 +176,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Refuses what `nexus` may not do while another has reserved the unit.
+    #[inline]
     pub(crate) fn check_reservation(&self, nexus: NexusId, access: Access, cdb: Cdb) -> Result<(), Status> {
-        if !self.reservations.restricts.get() {
-            return Ok(());
-        }
+        if self.reservations.restricts.get() { self.check_reserved(nexus, access, cdb) } else { Ok(()) }
+    }
+
+    fn check_reserved(&self, nexus: NexusId, access: Access, cdb: Cdb) -> Result<(), Status> {
         let access = match access {
             // START without a power condition.
             Access::Starts if cdb.bit(4, 0) && cdb.u8_at(4) >> 4 == 0 => Access::Persistent,

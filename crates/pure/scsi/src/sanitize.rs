@@ -201,7 +201,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Refuses what is not served while the unit is being sanitized, or when that has failed.
     ///
     /// *Errors*: 2/04/1B with the progress; 3/31/03.
+    #[inline]
     pub(crate) fn check_sanitize(&self, operation: &Operation) -> Result<(), Sense> {
+        if self.sanitize.restricts.get() { self.check_served(operation) } else { Ok(()) }
+    }
+
+    fn check_served(&self, operation: &Operation) -> Result<(), Sense> {
         let Some(sense) = self.sanitize_sense() else { return Ok(()) };
         let retries = operation.is_sanitize() && !self.sanitize.is_running();
         if retries || operation.is_served_meanwhile() { Ok(()) } else { Err(sense) }

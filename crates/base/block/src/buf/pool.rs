@@ -105,9 +105,16 @@ pub(super) fn take(len: usize) -> Arc<Pages> {
 }
 
 /// Takes pages back when the caller was the last to hold them.
-pub(super) fn give(mut pages: Arc<Pages>) {
+#[inline]
+pub(super) fn give(pages: Arc<Pages>) {
     // Most are shared still; to look costs less than to ask for all of it.
-    if Arc::strong_count(&pages) > 1 || !Arc::get_mut(&mut pages).is_some_and(|pages| pages.pooled) {
+    if Arc::strong_count(&pages) == 1 {
+        give_last(pages);
+    }
+}
+
+fn give_last(mut pages: Arc<Pages>) {
+    if !Arc::get_mut(&mut pages).is_some_and(|pages| pages.pooled) {
         return;
     }
     let class = pages.count().trailing_zeros() as usize;

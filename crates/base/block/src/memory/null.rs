@@ -37,6 +37,9 @@ impl Null {
         let geometry = self.geometry.get();
         geometry.admit(extent)?;
         let mut missing = extent.len.bytes(geometry.block_bytes);
+        if missing <= ZERO_BYTES as u64 {
+            return Ok(self.zeros.slice(..usize::try_from(missing).expect("at most one view")).into());
+        }
         let mut rope = Rope::new();
         while missing > 0 {
             let here = missing.min(ZERO_BYTES as u64);

@@ -49,7 +49,7 @@ where
                 session.asked_of_hidden(lun, cdb);
                 scsi::absent::execute(cdb, &luns)
             };
-            self.respond(Done { task, end: End { outcome, written, needed: way.of_nothing(), clock, ended: began } });
+            self.respond(Done { task, clock, end: End { outcome, written, needed: way.of_nothing(), ended: began } });
             return;
         };
         let declined = command.declined;
@@ -65,7 +65,7 @@ where
         let Some(unit) = unit else { return self.respond(unit::absent(ran)) };
         let end = if declined { None } else { unit::run_at_once(&unit, ran.brief()) };
         if let Some(end) = end {
-            self.respond(Done { task, end });
+            self.respond(Done { task, clock, end });
         } else if let Poll::Ready(done) = self.running.start((self.run)(unit, ran)) {
             self.respond(done);
         }
@@ -93,34 +93,37 @@ where
     }
 
     fn respond(&mut self, done: Done) {
-        let Done { task, end } = done;
+        let Done { task, clock, end } = done;
         self.moment = Some(end.ended);
         if end.outcome.status == Status::TaskAborted {
             self.machine.abort(task);
             return;
         }
-        self.machine.respond(task, counted(self.session.as_ref(), end));
+        self.machine.respond(task, counted(self.session.as_ref(), clock, end));
     }
 }
 
 /// The answer to a command that has ended, which its session counts.
-pub(super) fn counted<W: World>(session: Option<&Session<W>>, end: End) -> Response {
-    let End { outcome, written, needed, clock, ended } = end;
+#[inline]
+pub(super) fn counted<W: World>(session: Option<&Session<W>>, clock: Clock, end: End) -> Response {
     if let Some(session) = session {
-        session.counters.count(outcome.data_in.len() as u64, written);
-        session.counters.latencies.record(clock.operation_code, ended.since(clock.began));
+        session.counters.count(end.outcome.data_in.len() as u64, end.written);
+        session.counters.latencies.record(clock.operation_code, end.ended.since_us(clock.began));
     }
-    Response { transfer_bytes: needed, ..response(outcome) }
+    response(end.outcome, end.needed)
 }
 
-pub(super) fn response(outcome: Outcome) -> Response {
+/// The answer that is an outcome, and what its residual is counted from.
+#[inline]
+pub(super) fn response(outcome: Outcome, transfer_bytes: Option<u64>) -> Response {
     let Outcome { status, sense, data_in } = outcome;
-    match sense {
-        None => Response { status: status.code(), data_in, ..Response::default() },
-        Some(sense) => {
-            Response { status: status.code(), sense: sense.emit().as_slice().into(), data_in, ..Response::default() }
-        }
-    }
+    let sense = sense.map_or_else(Vec::new, |sense| sense_bytes(&sense));
+    Response { status: status.code(), sense, data_in, transfer_bytes }
+}
+
+#[cold]
+fn sense_bytes(sense: &scsi::Sense) -> iscsi::target::Sense {
+    sense.emit().as_slice().into()
 }
 
 fn scsi_command(command: Command) -> scsi::Command {

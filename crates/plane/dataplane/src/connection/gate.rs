@@ -27,7 +27,7 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let Some(session) = self.session.as_mut() else { return Verdict::Take };
         let Some(reach) = session.find(lun.0) else {
             session.asked_of_hidden(lun.0, cdb);
-            return refuse(response(scsi::absent::execute(cdb, &[])));
+            return refuse(response(scsi::absent::execute(cdb, &[]), None));
         };
         // RFC 7143 §11.4.5.1: what the CDB does not take is not asked for, and is the residual.
         if !scsi::takes_data(cdb) {
@@ -64,7 +64,7 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let brief = Brief { nexus, command, way, clock };
         let end = unit::run_at_once(&unit, brief)?;
         self.moment = end.ended;
-        Some(counted(Some(session), end))
+        Some(counted(Some(session), clock, end))
     }
 }
 

@@ -19,7 +19,11 @@ pub struct HostLoad {
 
 /// Counts the commands of several units on one shard.
 #[derive(Debug, Default)]
-pub struct Meter(Cell<HostLoad>);
+pub struct Meter {
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    took_us: Cell<u64>,
+}
 
 /// A command that is under way; dropped when it ends, however it ends.
 pub struct Metered<'a, W: World> {
@@ -32,14 +36,34 @@ pub struct Metered<'a, W: World> {
 impl Meter {
     /// What commands have met so far.
     pub fn load(&self) -> HostLoad {
-        self.0.get()
+        let took = Duration::from_micros(self.took_us.get());
+        HostLoad { begun: self.begun.get(), ended: self.ended.get(), took }
     }
 
     /// A command begins; how long it takes is counted among `latencies`, too.
     pub fn begin<'a, W: World>(&'a self, world: &'a W, latencies: &'a Latencies, clock: Clock) -> Metered<'a, W> {
-        let load = self.0.get();
-        self.0.set(HostLoad { begun: load.begun + 1, ..load });
+        self.count_begun();
         Metered { world, meter: self, latencies, clock }
+    }
+
+    /// A command has begun and ended.
+    #[inline]
+    pub fn pass(&self, latencies: &Latencies, clock: Clock, ended: Time) {
+        self.count_begun();
+        self.count_ended(latencies, clock, ended);
+    }
+
+    #[inline]
+    fn count_begun(&self) {
+        self.begun.set(self.begun.get() + 1);
+    }
+
+    #[inline]
+    fn count_ended(&self, latencies: &Latencies, clock: Clock, ended: Time) {
+        let us = ended.since_us(clock.began);
+        latencies.record(clock.operation_code, us);
+        self.ended.set(self.ended.get() + 1);
+        self.took_us.set(self.took_us.get() + us);
     }
 }
 
@@ -47,21 +71,14 @@ impl<W: World> Metered<'_, W> {
     /// The command has ended: says when.
     pub fn end(self) -> Time {
         let ended = self.world.now();
-        self.count(ended);
+        self.meter.count_ended(self.latencies, self.clock, ended);
         std::mem::forget(self);
         ended
-    }
-
-    fn count(&self, ended: Time) {
-        let load = self.meter.0.get();
-        let took = ended.since(self.clock.began);
-        self.latencies.record(self.clock.operation_code, took);
-        self.meter.0.set(HostLoad { ended: load.ended + 1, took: load.took + took, ..load });
     }
 }
 
 impl<W: World> Drop for Metered<'_, W> {
     fn drop(&mut self) {
-        self.count(self.world.now());
+        self.meter.count_ended(self.latencies, self.clock, self.world.now());
     }
 }

@@ -62,6 +62,7 @@ macro_rules! awaited {
 }
 
 impl<W: World> BlockDevice for Store<W> {
+    #[inline]
     fn geometry(&self) -> Geometry {
         each!(self, device => device.geometry())
     }

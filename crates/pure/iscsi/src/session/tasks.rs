@@ -53,6 +53,7 @@ impl<T: Tagged> Tasks<T> {
     }
 
     /// The task with `tag`.
+    #[inline]
     pub(crate) fn by_tag(&self, tag: InitiatorTaskTag) -> Option<TaskId> {
         self.slab.id_at(self.tags.find(tag.0)?)
     }

@@ -44,6 +44,7 @@ impl<T> CommandWindow<T> {
     }
 
     /// Says where `cmd_sn` lies.
+    #[inline]
     pub(crate) fn judge(&self, cmd_sn: CmdSn) -> Arrival {
         let distance = cmd_sn.since(self.expected);
         let open = self.maximum.next().since(self.expected);
@@ -102,6 +103,7 @@ impl<T> CommandWindow<T> {
     }
 
     /// MaxCmdSN follows the number of `free` places. It never goes back.
+    #[inline]
     pub(crate) fn open(&mut self, free: u32) {
         // Held requests have a place but their CmdSN is not yet behind ExpCmdSN.
         let width = (free + self.held_count).min(self.places);

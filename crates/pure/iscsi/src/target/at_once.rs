@@ -6,7 +6,7 @@
 use super::event::{CommandAtOnce, Gate};
 use super::full_feature::FullFeature;
 use super::link::Link;
-use super::task::{Moves, Responding};
+use super::task::Moves;
 use crate::pdu::{Opcode, ScsiCommand, TaskAttribute};
 use crate::receive::Head;
 
@@ -49,12 +49,12 @@ impl FullFeature {
             expected_out_bytes: command.expected_data_transfer_bytes - expected_data_in_bytes,
             expected_in_bytes: expected_data_in_bytes,
         };
-        let answer = Responding::new(None, command.initiator_task_tag, moves, response, link);
-        self.finish(link, answer);
+        self.send_whole(link, command.initiator_task_tag, moves, response);
         Short::Answered
     }
 
     /// Nothing is before the command, it breaks no rule, and its answer is one PDU that can leave.
+    #[inline]
     fn is_next_and_whole(&self, link: &Link, command: &ScsiCommand, data_bytes: usize) -> bool {
         let expected = command.expected_data_transfer_bytes;
         let is_whole = match (command.read, command.write) {
@@ -88,6 +88,7 @@ impl FullFeature {
 
 impl Link {
     /// No answer waits to be sent, and none is kept.
+    #[inline]
     fn answers_at_once(&self) -> bool {
         !self.recovers && self.responding.is_empty() && self.transmit.has_room()
     }

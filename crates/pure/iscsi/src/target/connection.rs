@@ -65,6 +65,14 @@ pub(crate) struct Shared {
     pub(crate) events: VecDeque<Event>,
 }
 
+impl Shared {
+    /// True when what came may have brought about something on another connection. Almost never.
+    #[inline]
+    pub(crate) fn concerns_others(&self) -> bool {
+        self.full_feature.as_deref().is_some_and(FullFeature::concerns_others)
+    }
+}
+
 /// A connection that has logged in to join a session: all of it but its socket, to be carried to where the session is.
 #[derive(Debug)]
 pub struct Joining {

@@ -64,6 +64,7 @@ impl Link {
     }
 
     /// The number of a status that is sent now.
+    #[inline]
     pub(crate) fn take_stat_sn(&mut self) -> StatSn {
         let taken = self.stat_sn;
         self.stat_sn = taken.next();
@@ -71,6 +72,7 @@ impl Link {
     }
 
     /// The initiator has all statuses before `expected`, if these were sent at all.
+    #[inline]
     pub(crate) fn handle_acknowledged(&mut self, expected: StatSn) {
         // What was never sent is acknowledged by nobody; what was acknowledged stays so.
         if self.stat_sn.since(expected) < self.stat_sn.since(self.acknowledged) {

@@ -202,7 +202,7 @@ impl FullFeature {
         match task.command().map(|command| command.progress) {
             Some(Progress::Receiving | Progress::Refused) => self.ask_again(link, id),
             Some(Progress::Responding) => {
-                if let Some(at) = lost.responding.iter().position(|answer| answer.task == Some(id)) {
+                if let Some(at) = lost.responding.iter().position(|answer| answer.task == id) {
                     let mut answer = lost.responding.remove(at).expect("it was found there");
                     // It has no more than was sent.
                     let data_sn = data_sn.min(answer.data_in_pdus);

@@ -28,7 +28,7 @@ impl FullFeature {
         let tag = task.tag;
         let Some(command) = task.command_mut() else { return };
         command.progress = Progress::Responding;
-        let mut answer = Responding::new(Some(id), tag, command.moves(), response, link);
+        let mut answer = Responding::new(id, tag, command.moves(), response, link);
         answer.solicitations = command.data_out.solicitations();
         if link.responding.is_empty() && link.transmit.has_room() && !self.is_left(&answer) {
             // Most answers are of one PDU, and find nobody before them.
@@ -38,12 +38,31 @@ impl FullFeature {
         self.pump(link);
     }
 
+    /// Queues an answer that is one PDU, to a command that never was a task; nobody may ask for it again.
+    #[inline]
+    pub(crate) fn send_whole(&self, link: &mut Link, tag: InitiatorTaskTag, moves: Moves, response: Response) {
+        let (residual, read_residual) = moves.residuals(&response);
+        let stat_sn = link.take_stat_sn();
+        let Response { status, sense, mut data_in, .. } = response;
+        let expected = moves.expected_in_bytes as usize;
+        if data_in.len() > expected {
+            data_in = data_in.slice(0..expected);
+        }
+        if data_in.is_empty() {
+            let header = self.scsi_response(tag, status, stat_sn);
+            return link.push_response(&ScsiResponse { read_residual, residual, ..header }, &sense);
+        }
+        let status = Some(DataInStatus { status, stat_sn, residual });
+        let header = DataIn { is_final: true, status, ..self.data_in(tag, 0, 0) };
+        let mut bytes = [0; 48];
+        header.emit(SegmentLengths::data(data_in.len()), &mut bytes);
+        link.transmit.push_whole(&bytes, data_in);
+    }
+
     /// Queues the last PDU of an answer.
     pub(crate) fn finish(&mut self, link: &mut Link, answer: Responding) {
         // Its place is open again, and the PDU itself says so.
-        if let Some(task) = answer.task {
-            self.remove(task);
-        }
+        self.remove(answer.task);
         let stat_sn = link.take_stat_sn();
         self.send_status(link, &answer, stat_sn);
         link.keep_answer(stat_sn, answer);
@@ -54,7 +73,7 @@ impl FullFeature {
         while link.transmit.has_room()
             && let Some(mut answer) = link.responding.pop_front()
         {
-            if answer.task.is_some_and(|task| self.session.find(task).is_none()) {
+            if self.session.find(answer.task).is_none() {
                 continue;
             }
             if self.is_left(&answer) {
@@ -93,7 +112,7 @@ impl FullFeature {
         let len = self.data_in_len(answer, answer.data_in_bytes);
         let end = answer.data_in_bytes + len;
         let ends_burst = end.is_multiple_of(self.negotiated.burst_bytes_max);
-        let header = DataIn { is_final: ends_burst || end == answer.data_in_total, ..self.data_in(answer) };
+        let header = DataIn { is_final: ends_burst || end == answer.data_in_total, ..self.next_data_in(answer) };
         answer.push_data(link, &header, len);
     }
 
@@ -102,27 +121,17 @@ impl FullFeature {
         let len = self.data_in_len(answer, answer.data_in_bytes);
         if len > 0 {
             let status = Some(DataInStatus { status: answer.response.status, stat_sn, residual: answer.residual });
-            let header = DataIn { is_final: true, status, ..self.data_in(answer) };
+            let header = DataIn { is_final: true, status, ..self.next_data_in(answer) };
             return answer.push_data(link, &header, len);
         }
-        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         let header = ScsiResponse {
-            response: ServiceResponse::Completed,
-            status: answer.response.status,
-            initiator_task_tag: answer.tag,
             snack_tag: answer.snack_tag,
-            stat_sn,
-            exp_cmd_sn,
-            max_cmd_sn,
             exp_data_sn: DataSn(answer.data_in_pdus + answer.solicitations),
             read_residual: answer.read_residual,
             residual: answer.residual,
+            ..self.scsi_response(answer.tag, answer.response.status, stat_sn)
         };
-        let sense = &answer.response.sense;
-        let data = if sense.is_empty() { SmallVec::new() } else { with_length(sense) };
-        let mut bytes = [0; 48];
-        header.emit(SegmentLengths::data(data.len()), &mut bytes);
-        link.transmit.push(&bytes, &data);
+        link.push_response(&header, &answer.response.sense);
     }
 
     /// Where the Data-In number `data_sn` of an answer begins.
@@ -135,32 +144,63 @@ impl FullFeature {
         u32::try_from(offset).unwrap_or(u32::MAX).min(answer.data_in_total)
     }
 
-    fn data_in(&self, answer: &Responding) -> DataIn {
+    fn next_data_in(&self, answer: &Responding) -> DataIn {
+        self.data_in(answer.tag, answer.data_in_pdus, answer.data_in_bytes)
+    }
+
+    #[inline]
+    fn data_in(&self, tag: InitiatorTaskTag, number: u32, offset_bytes: u32) -> DataIn {
         let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
         DataIn {
             is_final: false,
             acknowledge: false,
             status: None,
             lun: Lun(0),
-            initiator_task_tag: answer.tag,
+            initiator_task_tag: tag,
             target_transfer_tag: TargetTransferTag::RESERVED,
             exp_cmd_sn,
             max_cmd_sn,
-            data_sn: DataSn(answer.data_in_pdus),
-            buffer_offset_bytes: answer.data_in_bytes,
+            data_sn: DataSn(number),
+            buffer_offset_bytes: offset_bytes,
         }
+    }
+
+    /// The end of a command that had no other PDU and left nothing over.
+    #[inline]
+    fn scsi_response(&self, tag: InitiatorTaskTag, status: u8, stat_sn: StatSn) -> ScsiResponse {
+        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
+        ScsiResponse {
+            response: ServiceResponse::Completed,
+            status,
+            initiator_task_tag: tag,
+            snack_tag: 0,
+            stat_sn,
+            exp_cmd_sn,
+            max_cmd_sn,
+            exp_data_sn: DataSn(0),
+            read_residual: Residual::None,
+            residual: Residual::None,
+        }
+    }
+}
+
+impl Link {
+    #[inline]
+    fn push_response(&mut self, header: &ScsiResponse, sense: &[u8]) {
+        let mut bytes = [0; 48];
+        if sense.is_empty() {
+            header.emit(SegmentLengths::NONE, &mut bytes);
+            return self.transmit.push(&bytes, &[]);
+        }
+        let data = with_length(sense);
+        header.emit(SegmentLengths::data(data.len()), &mut bytes);
+        self.transmit.push(&bytes, &data);
     }
 }
 
 impl Responding {
     /// An answer of which nothing was sent.
-    pub(crate) fn new(
-        task: Option<TaskId>,
-        tag: InitiatorTaskTag,
-        moves: Moves,
-        response: Response,
-        link: &Link,
-    ) -> Self {
+    pub(crate) fn new(task: TaskId, tag: InitiatorTaskTag, moves: Moves, response: Response, link: &Link) -> Self {
         // Never more than the initiator expects.
         let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
         let (residual, read_residual) = moves.residuals(&response);
@@ -202,6 +242,7 @@ impl CommandTask {
 
 impl Moves {
     /// What was not moved, and for a bidirectional command what was not read.
+    #[inline]
     fn residuals(&self, response: &Response) -> (Residual, Residual) {
         let given = response.data_in.len() as u64;
         let written = response.transfer_bytes.unwrap_or(u64::from(self.expected_out_bytes));

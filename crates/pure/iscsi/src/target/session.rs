@@ -154,7 +154,9 @@ impl Session {
         self.now = now;
         connection.handle_filled(len, now);
         while self.connections[slot].step(&mut self.shared, gate) {
-            self.run_ripe();
+            if self.shared.concerns_others() {
+                self.run_ripe();
+            }
         }
         self.open_fences();
         self.settle(now);
@@ -380,9 +382,6 @@ impl Session {
     /// What is due on other connections than the one that made it so.
     fn run_ripe(&mut self) {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
-        if !full_feature.concerns_others() {
-            return;
-        }
         while let Some((slot, turn)) = full_feature.take_ripe() {
             let connection = &mut self.connections[slot];
             // What a connection asked for that is no more is not done, and holds up nobody.

@@ -78,8 +78,8 @@ pub(crate) struct Moves {
 /// An answer that is being sent, or was and may be asked for again.
 #[derive(Debug)]
 pub(crate) struct Responding {
-    /// The task, which is forgotten with the last PDU of its answer; none of a command that never was one.
-    pub(crate) task: Option<TaskId>,
+    /// The task, which is forgotten with the last PDU of its answer.
+    pub(crate) task: TaskId,
     pub(crate) tag: InitiatorTaskTag,
     pub(crate) response: Response,
     /// What was not moved, and for a bidirectional command what was not read.

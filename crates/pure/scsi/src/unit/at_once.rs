@@ -5,7 +5,7 @@ use super::execute::{assert_whole, is_forced};
 use crate::command::{CommandRef, NexusId, Outcome, TaskAttribute};
 use crate::failure::Failure;
 use crate::operation::Verb;
-use crate::request::Request;
+use crate::request::{Request, Shape};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope};
 
 /// READ and WRITE of 10, 12 and 16 bytes.
@@ -21,15 +21,30 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return None;
         }
         let geometry = self.device.geometry();
-        let answer = match self.admit(nexus, command.cdb, geometry) {
+        let request = match self.admit(nexus, command.cdb, &self.shape_of_transfers(geometry)) {
             Ok(request) if request.extent.is_empty() => return None,
-            Ok(request) if request.operation.verb == Verb::Read => Ok(self.read_at_once(request.extent, geometry)?),
-            Ok(request) => self.write_at_once(&request, command.data_out, geometry)?,
-            Err(failure) => Err(failure),
+            Ok(request) => request,
+            Err(failure) => return Some(self.failed(failure)),
         };
-        Some(answer.map_or_else(|failure| self.failed(failure), Outcome::good))
+        if request.operation.verb == Verb::Read {
+            return Some(Outcome::good(self.read_at_once(request.extent, geometry)?));
+        }
+        let answer = self.write_at_once(&request, command.data_out, geometry)?;
+        Some(answer.map_or_else(|failure| self.failed(failure), |()| Outcome::good(Rope::new())))
     }
 
+    /// What READ and WRITE are judged against: they do not depend on what else the unit offers, which takes longer to find out.
+    #[inline]
+    fn shape_of_transfers(&self, geometry: Geometry) -> Shape {
+        Shape {
+            block_bytes: geometry.block_bytes,
+            blocks: geometry.blocks.0,
+            transfer_bytes_max: self.options.transfer_bytes_max,
+            ..Shape::default()
+        }
+    }
+
+    #[inline]
     fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
         // What is behind an error is found on the long way.
         let data = self.device.read_at_once(extent)?.ok()?;
@@ -38,7 +53,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Some(data)
     }
 
-    fn write_at_once(&self, request: &Request, data: &[u8], geometry: Geometry) -> Option<Result<Rope, Failure>> {
+    #[inline]
+    fn write_at_once(&self, request: &Request, data: &[u8], geometry: Geometry) -> Option<Result<(), Failure>> {
         let must_flush = geometry.volatile_cache && (is_forced(request) || !self.mode.get().write_cache);
         if must_flush || data.len() as u64 != request.need.data_out {
             return None;
@@ -46,9 +62,6 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let start: Lba = request.extent.start;
         let written = self.device.write_at_once(start, data)?;
         self.about_to_write(start, data.len());
-        Some(self.check_changed(request.extent, written).map(|_written| {
-            self.counters.count_write(data.len());
-            Rope::new()
-        }))
+        Some(self.check_changed(request.extent, written).map(|_written| self.counters.count_write(data.len())))
     }
 }

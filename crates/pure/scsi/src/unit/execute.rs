@@ -9,7 +9,7 @@ use crate::defects;
 use crate::failure::{Failure, read_failure, read_sense, within, write_failure};
 use crate::lun::Lun;
 use crate::operation::{Operation, Verb};
-use crate::request::Request;
+use crate::request::{Request, Shape};
 use crate::reservation::TURN;
 use crate::sanitize::EVERYTHING;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
@@ -31,6 +31,7 @@ pub(crate) struct Job {
 }
 
 /// What was read is what was asked for.
+#[inline]
 pub(super) fn assert_whole(data: &Rope, extent: Extent, geometry: Geometry) {
     let bytes = extent.len.bytes(geometry.block_bytes);
     assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
@@ -98,7 +99,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// Judges the command and lets it into the task set.
     fn enter(&self, nexus: NexusId, command: Command) -> Result<(Ticket<'_>, Work), Failure> {
         let geometry = self.device.geometry();
-        let request = self.admit(nexus, command.cdb, geometry)?;
+        let request = self.admit(nexus, command.cdb, &self.shape_of(geometry))?;
         if is_backwards(&command, &request) {
             return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
         }
@@ -118,8 +119,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Tells the nexus what it must hear first, and refuses what cannot be done.
-    pub(super) fn admit(&self, nexus: NexusId, cdb: Cdb, geometry: Geometry) -> Result<Request, Failure> {
-        let shape = self.shape_of(geometry);
+    #[inline]
+    pub(super) fn admit(&self, nexus: NexusId, cdb: Cdb, shape: &Shape) -> Result<Request, Failure> {
         let operation = Operation::find(cdb, shape.offered());
         let quiet = operation.is_ok_and(Operation::is_quiet);
         if !self.nexuses.is_all_told()
@@ -136,7 +137,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if operation.writes() {
             self.check_writable(nexus)?;
         }
-        Ok(Request::parse(operation, cdb, &shape)?)
+        Ok(Request::parse(operation, cdb, shape)?)
     }
 
     /// True when `nexus` may not write, or nobody may.
