@@ -160,6 +160,8 @@ impl Request {
         }
     }
 
+    // Every command is judged: the one that asks without a unit must not cost the others a call.
+    #[inline(always)]
     fn need(&self, block_bytes: u32) -> DataNeed {
         let (one, all) = (u64::from(block_bytes), self.extent.len.bytes(block_bytes));
         let (data_in, data_out) = match self.operation.data {
