@@ -1,8 +1,9 @@
 //! What control asks of the data plane.
 
 use crate::{
-    Access, Backend, CopySource, DiskId, DiskName, Level, Name, PoolId, Provision, Recordable, RepairPolicy, Secret,
-    Size, SnapshotId, SnapshotLock, SnapshotName, SpacePolicy, VolumeId, VolumeName, VolumePolicy,
+    Access, Backend, CopySource, DiskId, DiskName, Level, Name, PoolId, Provision, Recordable, RefusedLogin,
+    RepairPolicy, Secret, Size, SnapshotId, SnapshotLock, SnapshotName, SpacePolicy, VolumeId, VolumeName,
+    VolumePolicy,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -389,6 +390,8 @@ pub enum Order {
     },
     /// Who was not let in lately → `Report::Refused`.
     RefusedLogins,
+    /// These were not let in before this start, the last one first → `Report::Done`.
+    RememberRefused(Vec<RefusedLogin>),
     /// Where we listen → `Report::Portals`.
     Portals,
     /// What has happened since this was asked last, as soon as something has → `Report::Events`. Each event

@@ -39,6 +39,7 @@ impl Control {
             control.open_pools(&turn).await?;
             control.open_volumes().await;
             control.drop_dangling(&turn).await?;
+            control.remember_refused().await?;
             control.open_portals().await?;
         }
         let node = Subject::new(SubjectKind::Node, &control.settings.node);

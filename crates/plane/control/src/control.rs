@@ -6,6 +6,7 @@ use crate::event_log::EventLog;
 use crate::health::Health;
 use crate::isns::Registration;
 use crate::live::Live;
+use crate::refused::Written;
 use crate::state::{DiskRecord, PoolRecord};
 use crate::{Engine, Settings, State, Store};
 use model::{Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, code};
@@ -34,6 +35,8 @@ pub struct Control {
     pub(crate) health: Health,
     /// Who watches what happens just now.
     pub(crate) live: Live,
+    /// What was written down of who was not let in.
+    pub(crate) refused: tokio::sync::Mutex<Written>,
     /// How everything was when it was last looked at.
     pub(crate) seen: tokio::sync::Mutex<Seen>,
 }
@@ -51,7 +54,7 @@ pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 impl Control {
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let events = EventLog::open(&store)?;
-        let (change, applying, portals, stopping, isns, machine, health, live, seen) = Default::default();
+        let (change, applying, portals, stopping, isns, machine, health, live, refused, seen) = Default::default();
         Ok(Self {
             settings,
             store,
@@ -65,6 +68,7 @@ impl Control {
             machine,
             health,
             live,
+            refused,
             seen,
         })
     }
@@ -90,6 +94,9 @@ impl Control {
     ///
     /// *Errors*: what the data plane could not do; it has stopped as far as it could.
     pub async fn stop(&self) -> Result<(), Refusal> {
+        if let Err(refusal) = self.note_refused_at_last().await {
+            tracing::warn!(%refusal, "who was not let in lately could not be written down");
+        }
         let turn = self.turn().await;
         let stopped = self.engine.done(Order::Stop).await;
         // A change that still waits for its turn never gets it.

@@ -326,6 +326,10 @@ impl Fake {
             Order::Activity => Ok(Report::Activity(self.activity())),
             Order::Latencies { .. } => Ok(Report::Latencies(latencies())),
             Order::RefusedLogins => Ok(Report::Refused(self.refused.clone())),
+            Order::RememberRefused(logins) => {
+                self.refused.clone_from(logins);
+                Ok(Report::Done)
+            }
             _ => unreachable!("{order:?} is not of sessions"),
         }
     }

@@ -31,6 +31,7 @@ mod isns;
 pub mod live;
 mod operations;
 mod recording;
+mod refused;
 pub mod request;
 mod search;
 mod settings;

@@ -78,7 +78,8 @@ impl Control {
         self.note_pool_states(&mut seen.pools).await?;
         self.place_spares(&mut seen.vigil).await?;
         self.note_pool_states(&mut seen.pools).await?;
-        self.see_to_scrubs(now()).await
+        let scrubs = self.see_to_scrubs(now()).await;
+        scrubs.and(self.note_refused().await)
     }
 
     /// What has happened, oldest first, and what was made of it.

@@ -244,6 +244,10 @@ impl<W: World> Conductor<W> {
                 self.share_out();
                 Ok(Report::Done)
             }
+            Order::RememberRefused(logins) => {
+                self.seat.registry.remember_refused(logins);
+                Ok(Report::Done)
+            }
             Order::OpenPortal { address } => self.open_portal(*address).map(Report::Portal),
             Order::ClosePortal { address } => self.close_portal(*address).await.map(|()| Report::Done),
             _ => self.answer(order).await,

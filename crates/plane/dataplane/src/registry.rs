@@ -340,6 +340,14 @@ impl Registry {
         table.refused.push(RefusedLogin { times, ..login });
     }
 
+    /// These were not let in before, the last one first.
+    pub fn remember_refused(&self, logins: &[RefusedLogin]) {
+        let mut table = self.lock();
+        let known = std::mem::take(&mut table.refused);
+        table.refused =
+            logins.iter().take(REFUSED_MAX.saturating_sub(known.len())).rev().cloned().chain(known).collect();
+    }
+
     /// Who was not let in and has not come in since, the last one first.
     #[must_use]
     pub fn refused(&self) -> Vec<RefusedLogin> {

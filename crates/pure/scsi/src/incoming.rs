@@ -12,6 +12,8 @@ pub struct Incoming {
     waiting: AtomicU32,
     /// How often those that waited were cleared.
     cleared: AtomicU32,
+    /// The size of the unit's blocks; zero until it has heard of the nexus.
+    block_bytes: AtomicU32,
 }
 
 /// A command that waits; dropped when it does not any more.
@@ -27,6 +29,17 @@ impl Incoming {
     pub fn enter(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         Waiting { incoming: self.clone(), cleared_before: self.cleared.load(Ordering::Acquire) }
+    }
+
+    /// The size of the unit's blocks, once it has heard of the nexus.
+    #[must_use]
+    pub fn block_bytes(&self) -> Option<u32> {
+        Some(self.block_bytes.load(Ordering::Relaxed)).filter(|&bytes| bytes > 0)
+    }
+
+    /// The unit's blocks have this size, and keep it.
+    pub(crate) fn tell_block_bytes(&self, bytes: u32) {
+        self.block_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// True while some wait.

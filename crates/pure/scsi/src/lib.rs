@@ -53,7 +53,7 @@ pub use incoming::{Incoming, Waiting};
 pub use kept::{Kept, NotUnderstood};
 pub use log::Statistics;
 pub use lun::Lun;
-pub use request::{Shape, judge, takes_data};
+pub use request::{Shape, data_out_bytes_max, judge};
 pub use reservation::{
     InitiatorPort, Keeper, Keeping, NotKept, RegistrationStatus, ReservationStatus, ReservationType,
 };

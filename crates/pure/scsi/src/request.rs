@@ -78,10 +78,17 @@ pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
     Request::parse(operation, cdb, shape).map(|request| request.need)
 }
 
-/// False for a command that takes no data whatever its unit is like: what an initiator has for it need not be asked for.
+/// The most data that a command takes whatever its unit is like, but for the size of its blocks: what an initiator has beyond
+/// that need not be asked for. For who has not the [`Shape`] at hand.
 #[must_use]
-pub fn takes_data(cdb: Cdb) -> bool {
-    Operation::find(cdb, Offered::ALL).is_ok_and(|operation| operation.data.goes_out())
+pub fn data_out_bytes_max(cdb: Cdb, block_bytes: u32) -> u64 {
+    let Ok(operation) = Operation::find(cdb, Offered::ALL) else { return 0 };
+    if !operation.data.goes_out() {
+        return 0;
+    }
+    let (_, blocks, _) = address_of(operation, cdb);
+    let request = Request { operation, cdb, extent: Extent::new(0, blocks), need: DataNeed::default() };
+    request.need(block_bytes).data_out
 }
 
 /// One command, understood.
@@ -122,7 +129,7 @@ impl Request {
         };
         let mut request = Self { operation, cdb, extent, need: DataNeed::default() };
         request.check_fields(shape)?;
-        request.need = request.need(shape);
+        request.need = request.need(shape.block_bytes);
         Ok(request)
     }
 
@@ -176,8 +183,10 @@ impl Request {
         }
     }
 
-    fn need(&self, shape: &Shape) -> DataNeed {
-        let (one, all) = (u64::from(shape.block_bytes), self.bytes(shape));
+    // Every command is judged: the one that asks without a unit must not cost the others a call.
+    #[inline(always)]
+    fn need(&self, block_bytes: u32) -> DataNeed {
+        let (one, all) = (u64::from(block_bytes), self.extent.len.bytes(block_bytes));
         let (data_in, data_out) = match self.operation.data {
             Data::None => (0, 0),
             Data::Answer { at, bytes } => (number_at(self.cdb, at, bytes), 0),
@@ -195,11 +204,6 @@ impl Request {
             Data::OneBlock => (0, one),
         };
         DataNeed { data_out, data_in }
-    }
-
-    /// The bytes of the extent, which is on the unit.
-    fn bytes(&self, shape: &Shape) -> u64 {
-        self.extent.len.bytes(shape.block_bytes)
     }
 }
 

@@ -125,6 +125,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// Commands of `nexus` that wait for their data are counted in `incoming`: what clears its tasks clears these.
     pub fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
+        incoming.tell_block_bytes(self.device.geometry().block_bytes);
         self.nexuses.set_incoming(nexus, incoming);
     }
 

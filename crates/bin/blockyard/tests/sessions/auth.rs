@@ -2,7 +2,9 @@
 
 use crate::array::{ARRAY_SECRET, HOST_SECRET, OPEN, TARGET, chap, initiator, portal};
 use crate::host::{Host, Login};
+use crate::node::{Node, furnished, name};
 use crate::play;
+use control::request::HostChange;
 use iscsi::pdu::{BHS_BYTES, InitiatorTaskTag, Isid, LoginRequest, SegmentLengths, Stage, Transit};
 use model::{ChapAlgorithm, Demand, Proof, RefusedWhy, event};
 use shard::{Stream, StreamOptions, World};
@@ -103,6 +105,33 @@ fn what_discovery_must_prove_is_its_own_and_asked_of_nobody_else() {
             told.iter().any(|login| of_discovery(&login.why) && login.remedy().contains("auth discovery")),
             "{told:?}"
         );
+    });
+}
+
+/// The list is written down now and then, and when the daemon stops.
+#[test]
+fn login_that_was_refused_is_known_after_a_restart_until_it_comes_in() {
+    Sim::new(27).run(async |sim| {
+        let (node, host) = furnished(&sim, 1).await;
+        drop(host);
+        let stranger = Login { host: "stranger", unproven: true, ..Login::of("stranger", 0) };
+        let told = async |node: &Node| node.control.refused_logins().await.unwrap();
+        for _ in 0..2 {
+            Host::refused(&sim, &stranger).await;
+        }
+        let before = told(&node).await;
+        assert_eq!((before.len(), before[0].times, &before[0].why), (1, 2, &RefusedWhy::UnknownInitiator));
+        let node = node.restarted(2).await;
+        assert_eq!(told(&node).await, before);
+        Host::refused(&sim, &stranger).await;
+        assert_eq!(told(&node).await[0].times, 3, "it is counted on");
+        let node = node.restarted(1).await;
+        assert_eq!(told(&node).await[0].times, 3);
+        let add_initiators = vec![initiator("stranger").parse().unwrap()];
+        node.control.change_host(&name("web"), HostChange { add_initiators, ..HostChange::default() }).await.unwrap();
+        assert!(Host::is_let_in(&sim, &stranger).await);
+        assert_eq!(told(&node).await, []);
+        assert_eq!(told(&node.restarted(1).await).await, []);
     });
 }
 

@@ -36,6 +36,8 @@ pub struct Login {
     pub secrets: [&'static [u8]; 2],
     /// The ErrorRecoveryLevel that it offers. Our initiator is at level 0, so nothing may be lost on the way.
     pub recovery: u8,
+    /// True when data of a write goes with its command and behind it, as far as the target agrees; else it is asked for.
+    pub unasked: bool,
 }
 
 /// One connection more of a session.
@@ -51,7 +53,8 @@ impl Login {
     /// With CHAP both ways, unless the host needs none.
     pub fn of(host: &'static str, isid: u8) -> Self {
         let secrets = [HOST_SECRET, ARRAY_SECRET];
-        Self { host, isid, target: Some(TARGET), mutual: true, unproven: false, joins: None, recovery: 0, secrets }
+        let (target, unasked) = (Some(TARGET), true);
+        Self { host, isid, target, mutual: true, unproven: false, joins: None, recovery: 0, unasked, secrets }
     }
 
     pub fn initiator(&self) -> String {
@@ -64,6 +67,9 @@ impl Login {
         login.isid = Isid([0x80, 0, 0, 0, 0, self.isid]);
         login.offer.connections_max = 8;
         login.offer.error_recovery_level = self.recovery;
+        if !self.unasked {
+            (login.offer.immediate_data, login.offer.initial_r2t) = (false, true);
+        }
         if let Some(joins) = self.joins {
             (login.tsih, login.cid, login.cmd_sn) = (joins.tsih, Cid(joins.cid), CmdSn(joins.cmd_sn));
         }
@@ -247,6 +253,13 @@ impl Host {
     /// The status of a command that has this data, or room for this, and what of it was not moved.
     pub async fn residual_of(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> (u8, Residual) {
         let done = self.command(cdb, fill, data_in).await;
+        (done.status, done.residual)
+    }
+
+    /// The status of a command that has all of `data` for the target, and what of it was not moved.
+    pub async fn residual_of_data(&mut self, cdb: &[u8], data: &[u8]) -> (u8, Residual) {
+        let task = self.submit_data(cdb, Some(Buf::copy_of(data)), DataIn::None);
+        let done = self.completion(task, cdb).await;
         (done.status, done.residual)
     }
 

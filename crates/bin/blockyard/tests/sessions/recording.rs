@@ -7,7 +7,7 @@ use crate::{play, sessions_of};
 use control::Summary;
 use control::request::Record;
 use etherparse::{SlicedPacket, TransportSlice};
-use iscsi::pdu::{BHS_BYTES, Bhs, InitiatorPdu, Opcode, SegmentLengths, TargetPdu};
+use iscsi::pdu::{BHS_BYTES, Bhs, InitiatorPdu, Opcode, Residual, SegmentLengths, TargetPdu};
 use model::{Recordable, Recordings, Size, Span, Wire, code};
 use shard::World;
 use sim::Sim;
@@ -140,6 +140,45 @@ fn recording_of_a_session_has_all_of_its_connections_and_ends_with_it() {
         assert_eq!((&asked[..], answered.last()), (&[Opcode::ScsiCommand][..], Some(&Opcode::DataIn)), "{answered:?}");
         array.stop_recording(number).await;
     });
+}
+
+/// What a CDB does not take is the residual, and nobody asks for it: wherever the unit has its home, and where there is none.
+#[test]
+fn surplus_of_a_write_is_not_asked_for() {
+    const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    const VERIFY_WITHOUT_DATA: [u8; 10] = [0x2f, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    const WRITE_SAME_WITHOUT_DATA: [u8; 16] = [0x93, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0];
+    play(36, async |sim, array| {
+        let mut host = Host::login(sim, &Login { unasked: false, ..Login::of(OPEN, 1) }).await;
+        for lun in [0, 1] {
+            host.address(lun);
+            host.take_attention().await;
+        }
+        let id = array.sessions().await[0].id;
+        let rows = [(&WRITE[..], 512), (&VERIFY_WITHOUT_DATA, 0), (&WRITE_SAME_WITHOUT_DATA, 0)];
+        for (lun, (cdb, takes)) in [0, 1, 77].into_iter().flat_map(|lun| rows.map(|row| (lun, row))) {
+            let (status, takes) = if lun == 77 { (2, 0) } else { (0, takes) };
+            let number = array.record(Recordable::Session(id), Duration::from_secs(9)).await.unwrap();
+            host.address(lun);
+            let answer = host.residual_of_data(cdb, &[0x77; 8192]).await;
+            assert_eq!(answer, (status, Residual::Underflow(8192 - takes)), "unit {lun}, {cdb:x?}");
+            let [[_, ours]] = &told(&array.stop_recording(number).await)[..] else { panic!("one connection") };
+            let asked: Vec<_> = ours.iter().filter_map(|(header, _)| asked_for(header)).collect();
+            assert_eq!(asked, if takes > 0 { vec![(0, takes)] } else { vec![] }, "unit {lun}, {cdb:x?}");
+        }
+        for lun in [0, 1] {
+            host.address(lun);
+            assert_eq!(host.read(0).await, [0x77; 512]);
+        }
+    });
+}
+
+/// From where on, and how much, where it is an R2T.
+fn asked_for(header: &Bhs) -> Option<(u32, u32)> {
+    match TargetPdu::parse(header) {
+        Ok(TargetPdu::R2t(r2t)) => Some((r2t.buffer_offset_bytes, r2t.desired_data_transfer_bytes)),
+        _ => None,
+    }
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use super::{Array, new_presentation};
 use crate::fake::Fake;
 use crate::request::{ImportPool, NewBackend, NewDisk, NewVolume, Replace, Unpresent};
-use model::{DiskState, Level, MemberState, Name, PoolState, Severity, Size, VolumeState, code};
+use model::{
+    DiskState, Level, MemberState, Name, PoolState, RefusedLogin, RefusedWhy, Severity, Size, Timestamp, VolumeState,
+    code,
+};
 use std::fs;
 
 fn name(text: &str) -> Name {
@@ -25,6 +28,31 @@ async fn array_comes_back_as_it_was() {
     assert_eq!(array.control.volumes().await.expect("volumes"), volumes);
     let status = array.control.status().await.expect("a status");
     assert_eq!((status.severity, status.verdict.as_str()), (Severity::Good, "All good"));
+}
+
+/// The steward writes it down, so that a daemon that is killed knows it again, too.
+#[tokio::test]
+async fn who_was_not_let_in_is_known_after_a_restart() {
+    let login = |number: u64| RefusedLogin {
+        initiator: Some(format!("iqn.2001-04.com.example:h{number}")),
+        address: "10.0.0.9".parse().expect("an address"),
+        target: None,
+        why: RefusedWhy::NothingShown { host: name("web"), through: name("default") },
+        status: "authorization failure (0202)".to_owned(),
+        held_back_ms: 0,
+        times: number,
+        last: Timestamp::from_unix(1_700_000_000 - number),
+    };
+    let refused: Vec<_> = (1..=3).map(login).collect();
+    let mut fake = Fake::default();
+    fake.refused.clone_from(&refused);
+    let array = Array::on(tempfile::tempdir().expect("a folder"), fake).await;
+    array.control.look_after(Vec::new()).await.expect("seen to");
+    let array = array.restarted().await;
+    assert_eq!(array.control.refused_logins().await.expect("told"), refused);
+    array.control.keep_document("refused-logins", "what another version kept".into()).expect("kept");
+    let array = array.restarted().await;
+    assert_eq!(array.control.refused_logins().await.expect("told"), [], "it starts all the same");
 }
 
 #[tokio::test]

@@ -21,28 +21,28 @@ impl<W: World> Gate for UnitGate<'_, W> {
     fn judge(&mut self, lun: Lun, cdb: &[u8], data_out_bytes: u32, _data_in_bytes: u32) -> Verdict {
         // What brings no data costs nothing to take; the unit itself answers it.
         if data_out_bytes == 0 {
-            return Verdict::Take;
+            return Verdict::TAKE_ALL;
         }
         let cdb = scsi::Cdb::new(cdb);
-        let Some(session) = self.session.as_mut() else { return Verdict::Take };
+        let Some(session) = self.session.as_mut() else { return Verdict::TAKE_ALL };
         let Some(reach) = session.find(lun.0) else {
             session.asked_of_hidden(lun.0, cdb);
             return refuse(response(scsi::absent::execute(cdb, &[]), None));
         };
         // RFC 7143 §11.4.5.1: what the CDB does not take is not asked for, and is the residual.
-        if !scsi::takes_data(cdb) {
-            return Verdict::Forgo;
-        }
-        // What is at home on another shard is judged there.
-        let takes = |need: scsi::DataNeed| need.data_out > 0;
-        if reach.unit(self.seat).is_some_and(|unit| !scsi::judge(cdb, &unit.shape()).is_ok_and(takes)) {
+        let takes = match reach.unit(self.seat) {
             // The unit may have something to say that ranks before a refusal.
+            Some(unit) => scsi::judge(cdb, &unit.shape()).map_or(0, |need| need.data_out),
+            // What is at home on another shard is judged there.
+            None => scsi::data_out_bytes_max(cdb, reach.incoming.block_bytes().unwrap_or(u32::MAX)),
+        };
+        if takes == 0 {
             return Verdict::Forgo;
         }
         if data_out_bytes > SMALL_BYTES && block::pool::taken_bytes() > self.seat.limits.buffer_bytes_max {
             return refuse(Response::status(Status::TaskSetFull.code()));
         }
-        Verdict::Take
+        Verdict::Take { bytes_max: u32::try_from(takes).unwrap_or(u32::MAX) }
     }
 
     fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {

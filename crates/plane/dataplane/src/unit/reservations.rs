@@ -89,6 +89,9 @@ fn of(report: &ReservationReport) -> String {
 
 impl<W: World> Unit<W> {
     /// A command of `nexus` was refused because others have reserved the unit, as they have it now.
+    ///
+    /// Whom it names is who was in the way: a refusal ends its command at once, so the reservations that refused it are read
+    /// here before anybody else on this shard runs, and nobody else changes them.
     pub(super) fn tell_of_conflict(&self, nexus: NexusId, cdb: Cdb) {
         let port = self.logical_unit.initiator(nexus);
         let who = port.map_or("a session that is gone".to_owned(), |port| port.name);

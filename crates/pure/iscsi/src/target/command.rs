@@ -234,13 +234,14 @@ impl FullFeature {
         command.placing = (data_bytes > 0).then_some(Placing { offset: 0, last: header.is_final });
         command.data_out = DataOut::start(total, immediate_bytes, !header.is_final, &limits);
         let verdict = gate.judge(header.lun, &command.cdb, command.expected_out_bytes, command.expected_in_bytes);
-        let held = self.held_bytes + total as usize;
-        let refusal = match verdict {
-            Verdict::Refuse(response) => Some(response),
-            Verdict::Take if self.held_bytes > 0 && held > link.config.data_out_held_bytes_max => {
-                Some(Response { transfer_bytes: Some(0), ..Response::status(TASK_SET_FULL) })
+        let (room, refusal) = match verdict {
+            Verdict::Refuse(response) => (0, Some(response)),
+            Verdict::Take { bytes_max } => {
+                let room = command.data_out.limit(bytes_max);
+                let passes = self.held_bytes + room as usize > link.config.data_out_held_bytes_max;
+                let full = || Response { transfer_bytes: Some(0), ..Response::status(TASK_SET_FULL) };
+                (room, (self.held_bytes > 0 && passes).then(full))
             }
-            Verdict::Take => None,
             Verdict::Forgo => {
                 command.data_out.forgo();
                 command.forgone = true;
@@ -253,12 +254,12 @@ impl FullFeature {
                 command.progress = Progress::Refused;
                 command.refusal = Some(Box::new(response));
             }
-            None if total > 0 => {
-                // Every byte is overwritten before the command is handed out.
-                command.buf = Some(Buf::recycled(total as usize));
-                command.held_bytes = total as usize;
-                self.held_bytes = held;
-                if total > immediate_bytes {
+            None if room > 0 => {
+                // Every byte that is handed out is overwritten before.
+                command.buf = Some(Buf::recycled(room as usize));
+                command.held_bytes = room as usize;
+                self.held_bytes += room as usize;
+                if room > immediate_bytes {
                     command.enrolment = gate.enrol(header.lun);
                 }
             }
@@ -277,7 +278,7 @@ impl FullFeature {
             cdb: std::mem::take(&mut command.cdb),
             attribute: command.attribute,
             immediate,
-            data_out: command.buf.take().map_or_else(View::default, Buf::freeze),
+            data_out: command.take_data(),
             expected_data_out_bytes: command.expected_out_bytes,
             expected_data_in_bytes: command.expected_in_bytes,
             enrolment: command.enrolment.take(),
@@ -357,6 +358,17 @@ impl CommandTask {
     fn is_ready(&self) -> bool {
         let came = if self.forgone { !self.data_out.is_owed() } else { self.data_out.is_complete() };
         self.progress == Progress::Receiving && came && self.placing.is_none()
+    }
+
+    /// All that it takes of its data, which has come.
+    fn take_data(&mut self) -> View {
+        let Some(mut buf) = self.buf.take() else { return View::default() };
+        let wanted = self.data_out.total_bytes() as usize;
+        // The surplus is nobody's, and may end in what lay there before.
+        if buf.len() > wanted {
+            buf.truncate(wanted);
+        }
+        buf.freeze()
     }
 
     /// True when the data that comes has a place.

@@ -17,7 +17,7 @@ pub(crate) struct Limits {
 /// How far the data-out of one command has come.
 #[derive(Debug, Default)]
 pub(crate) struct DataOut {
-    /// What the command takes in all.
+    /// What the command takes in all: what R2Ts ask for ends here.
     total_bytes: u32,
     /// What has come, without holes; the offset of the next byte.
     received_bytes: u32,
@@ -77,6 +77,19 @@ impl DataOut {
             solicited_to: immediate_bytes,
             ..Self::default()
         }
+    }
+
+    /// No more than `bytes` are asked for. How much comes all the same: what has come, and what is announced, is not called back.
+    ///
+    /// Source: RFC 7143 §11.4.5.1.
+    pub(crate) fn limit(&mut self, bytes: u32) -> u32 {
+        self.total_bytes = self.total_bytes.min(bytes);
+        self.total_bytes.max(self.unsolicited_end.unwrap_or(self.received_bytes))
+    }
+
+    /// What the command takes of its data.
+    pub(crate) fn total_bytes(&self) -> u32 {
+        self.total_bytes
     }
 
     /// True when every byte has come and none is announced.

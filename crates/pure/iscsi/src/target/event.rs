@@ -62,7 +62,8 @@ pub struct Command {
     pub attribute: TaskAttribute,
     /// True when it was delivered outside the order of CmdSN.
     pub immediate: bool,
-    /// What came: `expected_data_out_bytes`, or [`Config::data_out_bytes_max`](crate::target::Config) when that is less.
+    /// What came: `expected_data_out_bytes`, or what the [`Gate`] or [`Config::data_out_bytes_max`](crate::target::Config)
+    /// takes of it when that is less.
     pub data_out: View,
     /// How many bytes the initiator expects to send. The CDB may say otherwise.
     pub expected_data_out_bytes: u32,
@@ -195,11 +196,19 @@ pub type Enrolment = Box<dyn Any>;
 #[derive(Debug)]
 pub enum Verdict {
     /// The data may come, and the command is handed out behind it.
-    Take,
+    Take {
+        /// So much of it is asked for; a surplus that comes unasked is thrown away.
+        bytes_max: u32,
+    },
     /// The command is handed out without data, and none is asked for. Data that is on its way already is thrown away.
     Forgo,
     /// The command is answered like this and never handed out. Data that is on its way already is thrown away.
     Refuse(Response),
+}
+
+impl Verdict {
+    /// All data may come.
+    pub const TAKE_ALL: Self = Self::Take { bytes_max: u32::MAX };
 }
 
 /// A gate that takes everything.
@@ -208,6 +217,6 @@ pub struct OpenGate;
 
 impl Gate for OpenGate {
     fn judge(&mut self, _: Lun, _: &[u8], _: u32, _: u32) -> Verdict {
-        Verdict::Take
+        Verdict::TAKE_ALL
     }
 }

@@ -26,7 +26,7 @@ struct Answers {
 
 impl Gate for Answers {
     fn judge(&mut self, _: Lun, _: &[u8], _: u32, _: u32) -> Verdict {
-        Verdict::Take
+        Verdict::TAKE_ALL
     }
 
     fn answer(&mut self, command: &CommandAtOnce<'_>) -> Option<Response> {

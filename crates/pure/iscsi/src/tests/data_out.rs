@@ -202,7 +202,7 @@ struct Counts(std::rc::Rc<()>);
 
 impl Gate for Counts {
     fn judge(&mut self, _: Lun, _: &[u8], _: u32, _: u32) -> Verdict {
-        Verdict::Take
+        Verdict::TAKE_ALL
     }
 
     fn enrol(&mut self, lun: Lun) -> Option<Enrolment> {
@@ -283,6 +283,72 @@ fn write_whose_data_is_forgone_is_handed_out_behind_the_data_that_it_announced()
     rig.receive(&data_out(unsolicited(7, 0, 1000, true), &pattern(500)));
     assert_eq!(rig.expect_command().data_out.len(), 0);
     assert!(rig.said().is_empty(), "nothing is asked for");
+}
+
+/// The CDB names so many bytes.
+struct Names(u32);
+
+impl Gate for Names {
+    fn judge(&mut self, _: Lun, _: &[u8], _: u32, _: u32) -> Verdict {
+        Verdict::Take { bytes_max: self.0 }
+    }
+}
+
+/// The answer counts what was not taken, and nothing is left of the command.
+fn answer_names(rig: &mut Rig, names: u32, line: &str) {
+    let command = rig.expect_command();
+    assert_eq!((&command.data_out[..], rig.said()), (&pattern(names as usize)[..], vec![]));
+    rig.respond(command.task, Response { transfer_bytes: Some(names.into()), ..Response::default() });
+    assert_eq!(rig.said(), [line]);
+    rig.assert_idle();
+}
+
+#[test]
+fn surplus_of_a_write_is_never_solicited() {
+    let mut rig = Rig::new();
+    let data = pattern(8192);
+    rig.receive_through(&command(7, 1, writes(8192), &data[..1000]), &mut Names(6000));
+    for (sn, from, to) in [(0, 1000, 5096), (1, 5096, 6000)] {
+        let sent = rig.sent();
+        let lines: Vec<_> = pdus(&sent).iter().map(|(header, data)| describe(header, data)).collect();
+        assert_eq!(lines, [format!("r2t 7 sn {sn} at {from} len {}", to - from)]);
+        let transfer_tag = last_transfer_tag(&sent);
+        let out = Out { tag: 7, transfer_tag, lun: LUN, data_sn: 0, offset: from as u32, is_final: true };
+        rig.receive(&data_out(out, &data[from..to]));
+    }
+    answer_names(&mut rig, 6000, "response 7 status 0 stat 1 underflow 2192");
+}
+
+#[test]
+fn surplus_of_a_write_that_comes_unasked_is_thrown_away() {
+    let mut rig = Rig::new();
+    rig.receive_through(&command(7, 1, writes(8192), &pattern(2000)), &mut Names(512));
+    answer_names(&mut rig, 512, "response 7 status 0 stat 1 underflow 7680");
+    // What is announced may end anywhere: before the first burst does, or behind all that is wanted.
+    for (names, ends) in [(512, 900), (512, 2048), (1500, 1500), (1500, 1999)] {
+        let mut rig = Rig::with(config(), without_r2t());
+        let announced = Shape { is_final: false, ..writes(8192) };
+        rig.receive_through(&command(7, 1, announced, &pattern(700)), &mut Names(names));
+        assert!(rig.events().is_empty(), "what is announced is waited for");
+        rig.receive(&data_out(unsolicited(7, 0, 700, true), &pattern(ends)[700..]));
+        answer_names(&mut rig, names, &format!("response 7 status 0 stat 1 underflow {}", 8192 - names));
+    }
+    let mut rig = Rig::with(config(), without_r2t());
+    rig.receive_through(&command(7, 1, Shape { is_final: false, ..writes(8192) }, &[]), &mut Names(1500));
+    rig.receive(&data_out(unsolicited(7, 0, 0, true), &pattern(1000)));
+    assert_eq!(rig.said(), ["r2t 7 sn 0 at 1000 len 500"], "what came is too little for the CDB");
+}
+
+#[test]
+fn surplus_of_a_write_counts_for_no_memory() {
+    let config = crate::target::Config { data_out_held_bytes_max: 10_000, ..config() };
+    let mut rig = Rig::with(config, negotiated());
+    for tag in 1..=2 {
+        rig.receive_through(&command(tag, tag, writes(9000), &[]), &mut Names(4096));
+        assert_eq!(rig.said(), [format!("r2t {tag} sn 0 at 0 len 4096")]);
+    }
+    rig.receive_through(&command(3, 3, writes(9000), &[]), &mut Names(4096));
+    assert_eq!(rig.said(), ["response 3 status 40 stat 1 underflow 9000"]);
 }
 
 #[test]

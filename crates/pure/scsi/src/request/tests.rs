@@ -37,14 +37,33 @@ fn judge_says_what_each_kind_of_command_moves() {
 }
 
 #[test]
-fn command_that_takes_no_data_is_known_without_its_unit() {
-    let takes = |cdb: &[u8]| takes_data(Cdb::new(cdb));
+fn what_a_command_takes_is_known_without_its_unit() {
+    let takes = |cdb: &[u8]| data_out_bytes_max(Cdb::new(cdb), 512);
     for cdb in [&[0; 6][..], &[0x12, 0, 0, 0, 96, 0], &cdb10(0x28, 0, 0, 1), &cdb16(0x88, 0, 0, 1), &[0xC0; 16]] {
-        assert!(!takes(cdb), "{cdb:x?}");
+        assert_eq!(takes(cdb), 0, "{cdb:x?}");
     }
-    for cdb in [&cdb10(0x2A, 0, 0, 1)[..], &cdb10(0x2F, 2, 0, 1), &cdb10(0x42, 0, 0, 24), &cdb16(0x93, 0, 0, 1)] {
-        assert!(takes(cdb), "{cdb:x?}");
+    for cdb in [
+        &[0x0A, 0, 0, 0, 0, 0][..],
+        &cdb10(0x2A, 0, 0, 8),
+        &cdb12(0xAA, 0, 0, 8192),
+        &cdb10(0x2F, 0, 0, 8),
+        &cdb10(0x2F, 2, 0, 8),
+        &cdb10(0x2F, 6, 0, 8),
+        &cdb10(0x2F, 6, 0, 0),
+        &cdb16(0x93, 1, 0, 8),
+        &cdb16(0x93, 8, 0, 8),
+        &[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0],
+        &cdb10(0x42, 0, 0, 24),
+        &[0x15, 0x10, 0, 0, 16, 0],
+    ] {
+        assert_eq!(takes(cdb), need(cdb).0, "{cdb:x?}");
     }
+    let beyond = cdb16(0x8A, 0, u64::MAX, u32::MAX);
+    assert_eq!(
+        data_out_bytes_max(Cdb::new(&beyond), u32::MAX),
+        u64::from(u32::MAX).pow(2),
+        "where it lies does not matter"
+    );
 }
 
 #[test]
