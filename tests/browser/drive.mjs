@@ -266,6 +266,24 @@ await test('a pool is checked, what was found is told apart, and its key is kept
   }, (other) => other.route((url) => url.pathname.endsWith('/check'), (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, check: { findings, entries: 1234, granules: 567, pages: 8 } }) })));
 });
 
+await test('what may hurt later is on the dashboard with its remedy, and goes when that is done', async () => {
+  await looks('findings', '', (other) => other.getByRole('region', { name: 'What may hurt later' }).getByRole('listitem').filter({ hasText: 'never scrubbed' }).scrollIntoViewIfNeeded());
+  await go(page, '');
+  const panel = page.getByRole('region', { name: 'What may hurt later' });
+  const found = panel.getByRole('listitem').filter({ hasText: 'pool tank is never scrubbed' });
+  await found.getByText('let it be read once a month with blockyard pool set tank scrub=monthly').waitFor();
+  await found.getByRole('button', { name: 'Copy the command' }).waitFor();
+  same(cli('doctor').some((one) => one.subject === 'pool tank' && /never scrubbed/.test(one.sentence)), true, 'the command finds it, too');
+  const before = await panel.getByRole('listitem').count();
+  await found.getByRole('link', { name: 'To pool tank' }).click();
+  await page.getByLabel('Scrub', { exact: true }).selectOption('monthly');
+  await page.getByRole('button', { name: 'Set scrub' }).click();
+  await until('the array has it', () => cli('pool', 'show', 'tank').policy.scrub.every === 'monthly', 5);
+  await go(page, '');
+  await found.waitFor({ state: 'detached', timeout: 40_000 });
+  same(await panel.getByRole('listitem').count(), before - 1, 'the others are still there');
+});
+
 await test('a session is seen while it lives, with its host', async () => {
   let refused;
   const busy = qemuIo(iqn, initiator, 'read 0 1M', 'sleep 6000', 'read 0 1M').catch((error) => { refused = error; });
