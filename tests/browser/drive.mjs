@@ -1,7 +1,7 @@
 // From an empty machine to a volume in use, and what happens to it then. Tests follow each other: one array lives through all.
 import { readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { accessible, ADDRESS, cli, ended, fits, go, knock, open, qemuIo, quick, same, SCRATCH, shots, test, until, WEB } from './harness.mjs';
+import { accessible, ADDRESS, cli, ended, fits, go, knock, open, pages, qemuIo, quick, readable, same, SCRATCH, shots, test, until, WEB, widths } from './harness.mjs';
 
 const all = process.argv.includes('--all');
 const initiator = 'iqn.2026-11.org.example:web1';
@@ -266,6 +266,24 @@ await test('a pool is checked, what was found is told apart, and its key is kept
   }, (other) => other.route((url) => url.pathname.endsWith('/check'), (to) => to.fulfill({ contentType: 'application/json', body: JSON.stringify({ schema: 1, check: { findings, entries: 1234, granules: 567, pages: 8 } }) })));
 });
 
+await test('what may hurt later is on the dashboard with its remedy, and goes when that is done', async () => {
+  await looks('findings', '', (other) => other.getByRole('region', { name: 'What may hurt later' }).getByRole('listitem').filter({ hasText: 'never scrubbed' }).scrollIntoViewIfNeeded());
+  await go(page, '');
+  const panel = page.getByRole('region', { name: 'What may hurt later' });
+  const found = panel.getByRole('listitem').filter({ hasText: 'pool tank is never scrubbed' });
+  await found.getByText('let it be read once a month with blockyard pool set tank scrub=monthly').waitFor();
+  await found.getByRole('button', { name: 'Copy the command' }).waitFor();
+  same(cli('doctor').some((one) => one.subject === 'pool tank' && /never scrubbed/.test(one.sentence)), true, 'the command finds it, too');
+  const before = await panel.getByRole('listitem').count();
+  await found.getByRole('link', { name: 'To pool tank' }).click();
+  await page.getByLabel('Scrub', { exact: true }).selectOption('monthly');
+  await page.getByRole('button', { name: 'Set scrub' }).click();
+  await until('the array has it', () => cli('pool', 'show', 'tank').policy.scrub.every === 'monthly', 5);
+  await go(page, '');
+  await found.waitFor({ state: 'detached', timeout: 40_000 });
+  same(await panel.getByRole('listitem').count(), before - 1, 'the others are still there');
+});
+
 await test('a session is seen while it lives, with its host', async () => {
   let refused;
   const busy = qemuIo(iqn, initiator, 'read 0 1M', 'sleep 6000', 'read 0 1M').catch((error) => { refused = error; });
@@ -519,8 +537,6 @@ await test('what is wrong is an alert, which is silenced and told again; somebod
   await new Promise((then) => { hook.close(then); hook.closeAllConnections(); });
 });
 
-const pages = { dashboard: '', start: 'start', pools: 'pools', pool: 'pools/tank', disk: 'disks/d0', replace: 'replace/d0', volumes: 'volumes', volume: 'volumes/tank/vm1', hosts: 'hosts', host: 'hosts/web', network: 'sessions', alerts: 'alerts', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings', none: 'nowhere' };
-const widths = { phone: [390, 844], desk: [1360, 850], wall: [2560, 1300] };
 const short = ['light desk', 'dark phone'];
 for (const colorScheme of ['light', 'dark']) {
   for (const [size, [width, height]] of Object.entries(widths)) {
@@ -535,6 +551,7 @@ for (const colorScheme of ['light', 'dark']) {
           await other.screenshot({ path: `${shots}${name}-${colorScheme}-${size}.png`, fullPage: size !== 'wall' });
           await fits(other, name);
           await accessible(other, name);
+          await readable(other, `${name}-${size}`);
         } catch (error) { wrong.push(error.message); }
       }
       await other.context().close();
@@ -542,6 +559,29 @@ for (const colorScheme of ['light', 'dark']) {
     });
   }
 }
+
+await test('what a screen reader needs is missed where it is not, and what moves by itself is told', async () => {
+  const other = await open();
+  await go(other, '');
+  await other.getByRole('region', { name: 'Verdict' }).waitFor();
+  const told = (await readable(other, 'told')).filter((one) => one.role === 'status');
+  same(told.some((one) => one.has.live === 'polite'), true, 'the verdict is told when it changes');
+  for (const [missed, worsen] of [
+    ['a button without a name', () => document.querySelector('main button').replaceChildren()],
+    ['a heading without a name', () => document.querySelector('main h2').replaceChildren()],
+    ['headings of levels 1 3', () => { const head = document.querySelector('main h2'); const less = document.createElement('h3'); less.textContent = 'less'; head.replaceWith(less); }],
+    ['nothing says what was done', () => document.querySelector('.notes').remove()],
+    ['without heads', () => { const table = document.createElement('table'); table.createCaption().textContent = 'bare'; for (const text of 'ab') table.insertRow().insertCell().textContent = text; table.border = '1'; table.setAttribute('role', 'table'); document.querySelector('main').append(table); }],
+  ]) {
+    await go(other, '');
+    await other.reload();
+    await other.getByRole('region', { name: 'What may hurt later' }).getByRole('button').first().waitFor();
+    await other.evaluate(worsen);
+    const said = await readable(other, 'worse').then(() => '', (error) => error.message);
+    same(said.includes(missed) ? missed : said, missed, 'it is missed');
+  }
+  await other.context().close();
+});
 
 await test(`${all ? 'a thousand' : 'two hundred'} volumes: the list opens within a second, and finds one`, async () => {
   const many = all ? 1000 : 200;

@@ -1,15 +1,30 @@
 // What every test needs: a browser, a page that complains, the command line and other people's initiators.
 import { execFile, execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { AxeBuilder } from '@axe-core/playwright';
 import { chromium } from 'playwright-core';
+import { firefox } from 'playwright-esr';
 
 export const { BLOCKYARD, SOCKET, PORTAL, SCRATCH, ADDRESS, WEB } = process.env;
 export const shots = new URL('shots/', import.meta.url).pathname;
 mkdirSync(shots, { recursive: true });
 
-export const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: process.getuid() === 0 ? ['--no-sandbox'] : [] });
+/** True in Debian's Firefox, as Debian has it: it is driven by WebDriver BiDi. */
+export const inFirefox = process.env.BROWSER === 'firefox';
+/** Where a Firefox keeps files. */
+export const kept = `${SCRATCH}/kept`;
+const browsers = new Map();
+/** The browser. A Firefox has its theme from its settings, so there is one for each. */
+async function browserFor(colorScheme) {
+  const kind = inFirefox ? colorScheme : 'chromium';
+  if (!browsers.has(kind)) browsers.set(kind, inFirefox
+    ? await firefox.launch({ channel: 'moz-firefox', executablePath: process.env.FIREFOX ?? '/usr/bin/firefox-esr', downloadsPath: kept, firefoxUserPrefs: { 'layout.css.prefers-color-scheme.content-override': colorScheme === 'dark' ? 0 : 1, 'ui.prefersReducedMotion': 1 } })
+    : await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: process.getuid() === 0 ? ['--no-sandbox'] : [] }));
+  return browsers.get(kind);
+}
+console.log(`        ${inFirefox ? 'Firefox' : 'Chromium'} ${(await browserFor('light')).version()}`);
 
 /** What browsers complained about, on any page; a test run with one has failed. */
 export const complaints = [];
@@ -17,14 +32,18 @@ export const complaints = [];
 const dist = new URL('../../console/dist/', import.meta.url).pathname;
 const fresh = (path) => (path.includes('.') && existsSync(dist + path.slice(1)) ? dist + path.slice(1) : `${dist}index.html`);
 
+/** The driver puts this into a page before it takes a picture; that the policy of the console forbids even that is no complaint. */
+const driversOwn = createHash('sha256').update('body {}').digest('base64');
+
 /** A new browser window. What is not there in a daemon without users is no complaint. */
 export async function open(options = {}) {
+  const browser = await browserFor(options.colorScheme ?? 'light');
   const context = await browser.newContext({ viewport: { width: 1360, height: 850 }, reducedMotion: 'reduce', ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   // FRESH=1: the console as it is built now, and not as it was built into the program.
   if (WEB && process.env.FRESH) await page.route((url) => url.href.startsWith(WEB) && !url.pathname.startsWith('/api/'), (to) => to.fulfill({ path: fresh(new URL(to.request().url()).pathname) }));
-  page.on('pageerror', (error) => complaints.push(`${page.url()}: ${error.message}`));
+  page.on('pageerror', (error) => { if (!(inFirefox && error.message.includes(`'sha256-${driversOwn}'`))) complaints.push(`${page.url()}: ${error.message}`); });
   page.on('console', (message) => {
     const asked = message.location().url ?? '';
     if (message.type() === 'error' && !/\/api\/v1\/(session|users|tokens|audit)/.test(asked) && !/status of 4(0[0-49]|22)/.test(message.text())) complaints.push(`${page.url()}: ${message.text()}`);
@@ -37,6 +56,10 @@ export async function go(page, path) {
   await page.goto(`${ADDRESS}#/${path}`);
   await page.locator('#page-title').waitFor();
 }
+
+/** Every page, as what its picture is called and its path. */
+export const pages = { dashboard: '', start: 'start', pools: 'pools', pool: 'pools/tank', disk: 'disks/d0', replace: 'replace/d0', volumes: 'volumes', volume: 'volumes/tank/vm1', hosts: 'hosts', host: 'hosts/web', network: 'sessions', alerts: 'alerts', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings', none: 'nowhere' };
+export const widths = { phone: [390, 844], desk: [1360, 850], wall: [2560, 1300] };
 
 /** What the command line says, as JSON. */
 export function cli(...words) {
@@ -78,8 +101,36 @@ export async function accessible(page, name) {
   if (violations.length) throw new Error(`${name}: ${violations.map(({ id, help, nodes }) => `${id} (${help}): ${nodes.slice(0, 3).map((node) => node.target.join(' ')).join(', ')}`).join('; ')}`);
 }
 
+/** Roles that are nothing to whoever does not see them, unless they have a name. */
+const NAMED = new Set(['button', 'link', 'textbox', 'searchbox', 'spinbutton', 'combobox', 'listbox', 'checkbox', 'radio', 'switch', 'slider', 'meter', 'progressbar', 'dialog', 'navigation', 'table', 'grid', 'columnheader', 'image', 'heading']);
+
+/** What a screen reader is given is enough: everything has a name, tables have heads, headings leave no level out, and what moves by itself is told. The tree is kept beside the pictures. */
+export async function readable(page, name) {
+  const asked = await page.context().newCDPSession(page);
+  const { nodes } = await asked.send('Accessibility.getFullAXTree');
+  await asked.detach();
+  const by = new Map(nodes.map((node) => [node.nodeId, node]));
+  const tree = [];
+  const walk = (node, depth, table) => {
+    const role = node.role?.value ?? '';
+    const own = { role, depth, table, name: (node.name?.value ?? '').trim(), has: Object.fromEntries((node.properties ?? []).map((one) => [one.name, one.value.value])) };
+    if (!node.ignored && role !== 'InlineTextBox' && role !== 'generic') tree.push(own);
+    for (const id of node.childIds ?? []) if (by.has(id)) walk(by.get(id), node.ignored || role === 'generic' ? depth : depth + 1, role === 'table' || role === 'grid' ? own : table);
+  };
+  walk(nodes[0], 0);
+  writeFileSync(`${shots}${name}-tree.txt`, tree.map(({ role, depth, name, has }) => `${'  '.repeat(depth)}${role} ${JSON.stringify(name)}${has.level ? ` level ${has.level}` : ''}${has.live ? ` live ${has.live}` : ''}\n`).join(''));
+  const wrong = tree.filter((one) => NAMED.has(one.role) && !one.name).map((one) => `a ${one.role} without a name`);
+  for (const table of tree.filter((one) => one.role === 'table' || one.role === 'grid')) if (!tree.some((one) => one.table === table && one.role === 'columnheader')) wrong.push(`table ${table.name} without heads`);
+  const levels = tree.filter((one) => one.role === 'heading').map((one) => one.has.level);
+  if (levels.filter((level) => level === 1).length !== 1 || levels.some((level, i) => level > (levels[i - 1] ?? 0) + 1)) wrong.push(`headings of levels ${levels.join(' ')}`);
+  if (!tree.some((one) => one.role === 'main')) wrong.push('no main part');
+  if (!tree.some((one) => one.has.live === 'polite' && one.name === 'What was done')) wrong.push('nothing says what was done');
+  if (wrong.length) throw new Error(`${name}: ${[...new Set(wrong)].join(', ')}`);
+  return tree;
+}
+
 export async function fits(page, name) {
-  const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
   if (over > 0) throw new Error(`${name} is ${over} pixels wider than its window`);
 }
 
@@ -126,12 +177,12 @@ export async function test(name, body) {
   } catch (error) {
     failed += 1;
     console.log(`FAILED  ${name}\n        ${String(error.message).split('\n').slice(0, 12).join('\n        ')}`);
-    for (const context of browser.contexts()) for (const page of context.pages()) await page.screenshot({ path: `${shots}failed-${failed}.png`, fullPage: true }).catch(() => {});
+    for (const browser of browsers.values()) for (const context of browser.contexts()) for (const page of context.pages()) await page.screenshot({ path: `${shots}failed-${inFirefox ? 'firefox-' : ''}${failed}.png`, fullPage: true }).catch(() => {});
   }
 }
 
 export async function ended() {
-  await browser.close();
+  for (const browser of browsers.values()) await browser.close();
   for (const complaint of new Set(complaints)) console.log(`FAILED  the browser complained: ${complaint}`);
   process.exit(failed + complaints.length ? 1 : 0);
 }

@@ -19,4 +19,5 @@ pub(crate) mod presentations;
 pub(crate) mod snapshots;
 pub(crate) mod spares;
 mod spread;
+pub(crate) mod together;
 pub(crate) mod volumes;

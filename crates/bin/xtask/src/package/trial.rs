@@ -2,6 +2,7 @@
 
 mod array;
 mod machine;
+mod sandbox;
 
 use super::{Recipe, alerts, build, done, place_of};
 use crate::vm::mirror;
@@ -65,14 +66,14 @@ pub fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
     locked_up(&machine)?;
     say("it is installed and runs, as a user of its own, without capabilities, with a filter of system calls");
 
+    sandbox::holds(&machine)?;
+    say("what its sandbox forbids is refused, each by the rule that is meant to, and done where there is none");
+
     let array = Array::make(&machine)?;
     array.write(0xa5)?;
     array.read(0xa5)?;
     say("a pool of four files serves a volume, and qemu-io reads what it wrote");
 
-    machine.sh("mkdir -p /etc/systemd/system/blockyard.service.d && printf '[Service]\\nWatchdogSec=4\\nTimeoutAbortSec=2\\n' \
-                > /etc/systemd/system/blockyard.service.d/short.conf && systemctl daemon-reload && systemctl restart blockyard")?;
-    machine.await_active("blockyard")?;
     bitten(&machine)?;
     array.read(0xa5)?;
     say("a daemon that does not answer is started again by the watchdog, and the data is there");
@@ -148,8 +149,11 @@ fn locked_up(machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-/// A daemon that is stopped in the middle of everything is another one soon.
+/// A daemon that is stopped in the middle of everything is another one soon, with a watchdog that bites soon.
 fn bitten(machine: &Machine) -> Result<()> {
+    machine.sh("mkdir -p /etc/systemd/system/blockyard.service.d && printf '[Service]\\nWatchdogSec=4\\nTimeoutAbortSec=2\\n' \
+                > /etc/systemd/system/blockyard.service.d/short.conf && systemctl daemon-reload && systemctl restart blockyard")?;
+    machine.await_active("blockyard")?;
     let old = machine.main_pid()?;
     machine.sh(&format!("kill -STOP {old}"))?;
     machine.await_that("the watchdog to bite", || Ok(machine.main_pid()? != old && machine.main_pid()? != "0"))?;

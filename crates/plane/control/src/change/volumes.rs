@@ -1,16 +1,15 @@
 //! Volumes: made, grown, deleted.
 
 use crate::Control;
-use crate::change::copies::admit_whole;
 use crate::change::disks::{admit_path, create_file};
 use crate::change::pools;
 use crate::control::Turn;
 use crate::control::random;
-use crate::request::{NewBackend, NewVolume, Resize, VolumeSettings};
+use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::{PolicyRecord, State, VolumeRecord};
 use model::{
-    Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName, VolumePolicy,
-    VolumeReport, VolumeSpec, VolumeState, code, event,
+    Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName, VolumeReport,
+    VolumeSpec, VolumeState, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -126,37 +125,6 @@ impl Control {
         self.engine.volume(Order::ClearReservations { volume: name.clone() }).await
     }
 
-    /// The settings hold for the volume, at once and after every restart.
-    ///
-    /// *Errors*: there is no such volume or setting, a value is none for its setting, or writes cannot be acknowledged
-    /// so. Nothing is changed then.
-    pub async fn set_volume(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
-        let turn = self.turn().await;
-        let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
-        admit_whole(&volume)?;
-        let before = volume.policy.ok_or_else(|| {
-            let message = format!("volume {name} has no pool, and only volumes of pools are cached");
-            Refusal::new(code::POLICY_IMPOSSIBLE, message, "make a volume in a pool")
-        })?;
-        let mut policy = before;
-        request.settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
-        let state = self.state();
-        self.commit(&turn, |state| {
-            state.policies.insert(name.clone(), PolicyRecord { volume_id: volume.id, policy });
-            state.policies.retain(|_, record| record.policy != VolumePolicy::default());
-        })?;
-        let set = self.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await;
-        if set.is_err() {
-            // Everything but the way of writing holds already.
-            let undo = Order::SetVolumePolicy { volume: name.clone(), policy: before };
-            if let Err(refusal) = self.engine.volume(undo).await {
-                tracing::error!(volume = %name, %refusal, "a policy could not be taken back");
-            }
-            self.commit(&turn, |now| now.policies.clone_from(&state.policies))?;
-        }
-        set
-    }
-
     /// The volumes of open pools have the policies that were set for them; of those that are gone nothing is known.
     pub(crate) async fn apply_volume_policies(&self, turn: &Turn<'_>, pool: &Name) -> Result<(), Refusal> {
         let volumes = self.engine.volumes(Order::Volumes).await?;
@@ -181,43 +149,6 @@ impl Control {
                 let subject = Subject::new(SubjectKind::Volume, &name);
                 let sentence = format!("volume {name} is written through: {}", refusal.message);
                 self.raise(event::POLICY_DROPPED, subject, sentence);
-            }
-        }
-        Ok(())
-    }
-
-    /// The volume and what was on it are gone. A file or a block device below it stays as it is.
-    ///
-    /// *Errors*: there is none of this name, or a host sees it.
-    pub async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        let state = self.state();
-        let known = state.volumes.contains_key(name);
-        let volume = self.volume(name).await?;
-        volume.iter().try_for_each(admit_whole)?;
-        let open = volume.is_some();
-        if !known && !open {
-            return Err(unknown(name));
-        }
-        if let Some(presentation) = state.presentations_of(name).next() {
-            return Err(Refusal::new(
-                code::VOLUME_IN_USE,
-                format!("volume {name} is presented to host {}", presentation.host),
-                format!("end that first with blockyard unpresent {name} {}", presentation.host),
-            ));
-        }
-        if known {
-            self.commit(&turn, |state| {
-                state.volumes.remove(name);
-            })?;
-        }
-        if open {
-            let deleted = self.engine.done(Order::DeleteVolume { volume: name.clone() }).await;
-            self.or_restore(&turn, deleted, &state)?;
-            if state.policies.contains_key(name) {
-                self.commit(&turn, |state| {
-                    state.policies.remove(name);
-                })?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use super::plan::{Plan, Step};
 use super::steps::access_steps;
 use super::{Annex, Document, Pending};
 use crate::Control;
+use crate::change::together::SettingsOf;
 use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, RemovePortal, VolumeSettings};
 use crate::state::State;
 use model::{
@@ -16,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Volumes that are made in one turn: others wait for theirs, and each turn is remembered once.
+/// Volumes that are made or set in one turn: others wait for theirs, and each turn is remembered once.
 const VOLUMES_AT_ONCE: usize = 256;
 
 /// Make the array what a document says.
@@ -67,9 +68,9 @@ enum Made {
     Disk(DiskName),
     Pool(Name),
     Spare(DiskName),
-    Volume(VolumeName),
+    Volumes(Vec<VolumeName>),
     Portal(PortalAddress),
-    VolumeSettings(VolumeName, BTreeMap<String, String>),
+    VolumeSettings(Vec<SettingsOf>),
     PoolSettings(Name, BTreeMap<String, String>),
 }
 
@@ -136,17 +137,17 @@ impl Control {
         for names in makes.volumes.chunks(VOLUMES_AT_ONCE) {
             let new = names.iter().map(|name| document.volume[name].new_volume(name)).collect();
             self.create_volumes(new).await?;
-            made.extend(names.iter().cloned().map(Made::Volume));
+            made.push(Made::Volumes(names.to_vec()));
         }
         for address in makes.portals {
             let settings = document.portal[&address].settings.clone();
             self.add_portal(NewPortal { address, settings }).await?;
             made.push(Made::Portal(address));
         }
-        for (name, settings) in makes.volume_settings {
-            let policy = self.volume_report(&name).await?.policy.unwrap_or_default();
-            self.set_volume(&name, VolumeSettings { settings }).await?;
-            made.push(Made::VolumeSettings(name, owned(&policy.settings())));
+        for wanted in makes.volume_settings.chunks(VOLUMES_AT_ONCE) {
+            let set = self.set_volumes(wanted).await?;
+            let before = set.into_iter().map(|one| (one.report.name, owned(&one.before.settings()))).collect();
+            made.push(Made::VolumeSettings(before));
         }
         for (name, settings) in makes.pool_settings {
             let policy = self.state().pools.get(&name).map(|record| record.policy.clone()).unwrap_or_default();
@@ -199,30 +200,47 @@ impl Control {
             left.push(format!("users and receivers: {failed}"));
         }
         for made in made.into_iter().rev() {
-            let (what, undone) = match made {
-                Made::Disk(name) => (format!("disk {name}"), self.remove_disk(&name).await),
-                Made::Pool(name) => (format!("pool {name}"), self.destroy_pool(&name).await),
-                Made::Spare(name) => (format!("spare {name}"), self.remove_spare(&name).await),
-                Made::Volume(name) => (format!("volume {name}"), self.delete_volume(&name).await),
-                Made::Portal(at) => {
-                    (format!("portal {}", at.0), self.remove_portal(at, RemovePortal { force: true }).await)
-                }
-                Made::VolumeSettings(name, settings) => (
-                    format!("settings of volume {name}"),
-                    self.set_volume(&name, VolumeSettings { settings }).await.map(drop),
-                ),
-                Made::PoolSettings(name, settings) => (
-                    format!("settings of pool {name}"),
-                    self.set_pool(&name, PoolSettings { settings }).await.map(drop),
-                ),
-            };
-            left.extend(undone.err().map(|failed| format!("{what}: {failed}")));
+            left.extend(self.undo(made).await);
         }
         if left.is_empty() {
             return refusal;
         }
         let message = format!("{}, and could not take back {}", refusal.message, left.join("; "));
         Refusal::new(refusal.code, message, refusal.hint)
+    }
+
+    /// What was made is gone, and what was set is as before; what could not be taken back, and why.
+    async fn undo(&self, made: Made) -> Vec<String> {
+        let (what, undone) = match made {
+            Made::Volumes(names) => {
+                let left = self.delete_volumes(&names).await.into_iter();
+                return left.map(|(name, failed)| format!("volume {name}: {failed}")).collect();
+            }
+            Made::VolumeSettings(before) => return self.reset_volumes(before).await,
+            Made::Disk(name) => (format!("disk {name}"), self.remove_disk(&name).await),
+            Made::Pool(name) => (format!("pool {name}"), self.destroy_pool(&name).await),
+            Made::Spare(name) => (format!("spare {name}"), self.remove_spare(&name).await),
+            Made::Portal(at) => {
+                (format!("portal {}", at.0), self.remove_portal(at, RemovePortal { force: true }).await)
+            }
+            Made::PoolSettings(name, settings) => {
+                (format!("settings of pool {name}"), self.set_pool(&name, PoolSettings { settings }).await.map(drop))
+            }
+        };
+        undone.err().map(|failed| format!("{what}: {failed}")).into_iter().collect()
+    }
+
+    /// These volumes have the settings that they had; where one cannot, the others all the same.
+    async fn reset_volumes(&self, before: Vec<SettingsOf>) -> Vec<String> {
+        let mut left = Vec::new();
+        if self.set_volumes(&before).await.is_ok() {
+            return left;
+        }
+        for (name, settings) in before {
+            let set = self.set_volume(&name, VolumeSettings { settings }).await;
+            left.extend(set.err().map(|failed| format!("settings of volume {name}: {failed}")));
+        }
+        left
     }
 
     /// Who saw what, the latest ten and more, the present one first.

@@ -1,10 +1,11 @@
 //! A document of thousands of volumes and hosts.
 
 use super::apply;
+use crate::config::{ApplyConfig, Document, VolumeEntry};
 use crate::fake::Fake;
 use crate::tests::Array;
 use crate::{State, Store};
-use model::Size;
+use model::{Provision, Size, VolumeName, VolumePolicy, code};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -95,4 +96,99 @@ async fn one_volume_is_read_alone() {
     array.control.resize_volume(&name, crate::request::Resize { size: Size::mib(2) }).await.expect("grows");
     array.control.volume_report(&"v99999".parse().expect("a name")).await.expect_err("there is none");
     assert_eq!(volumes_read.load(Ordering::Relaxed) - before, 2);
+}
+
+/// So many thin volumes more in the pool, each with a setting of its own.
+fn with_volumes(document: &Document, count: u64) -> Document {
+    let mut document = document.clone();
+    for n in 0..count {
+        let settings = [("iops".to_owned(), (100 + n).to_string())].into();
+        let (size, provision) = (Some(Size::mib(1)), Some(Provision::Thin));
+        let entry = VolumeEntry { size, provision, settings, ..VolumeEntry::default() };
+        document.volume.insert(format!("tank/more{n}").parse().expect("a name"), entry);
+    }
+    document
+}
+
+/// Each of them wrote the state, when it was set and when it was taken back.
+#[tokio::test]
+async fn settings_of_many_volumes_write_the_state_as_often_as_those_of_one() {
+    let mut written = Vec::new();
+    for count in [1, 20] {
+        let array = Array::new().await;
+        array.furnish().await;
+        let document = with_volumes(&array.control.export(&()).await.expect("a document"), count);
+        let before = array.control.store.version();
+        array.control.apply(apply(&document), &()).await.expect("is applied");
+        written.push(array.control.store.version() - before);
+        let array = array.restarted().await;
+        let all = array.control.volumes().await.expect("volumes");
+        let set = all.iter().filter(|one| one.policy.is_some_and(|policy| policy != VolumePolicy::default()));
+        assert_eq!(set.count() as u64, count, "every one has its setting, for good");
+    }
+    assert_eq!(written[0], written[1], "versions of the state");
+}
+
+/// What is taken back goes together, too: an initiator that was waited for did not come back.
+#[tokio::test]
+async fn many_volumes_that_are_taken_back_write_the_state_as_often_as_one() {
+    let mut written = Vec::new();
+    for count in [1, 20] {
+        let array = Array::new().await;
+        array.furnish().await;
+        let document = array.control.export(&()).await.expect("a document");
+        let (names, state) = (array.control.volumes().await.expect("volumes").len(), array.control.state());
+        let before = array.control.store.version();
+        let request = ApplyConfig {
+            initiators: vec!["iqn.2001-04.com.example:nobody".parse().expect("a name")],
+            within: Some("1ms".parse().expect("a span")),
+            ..apply(&with_volumes(&document, count))
+        };
+        let refusal = array.control.apply(request, &()).await.expect_err("nobody comes back");
+        assert_eq!((refusal.code, refusal.message.contains("could not take back")), (code::INITIATOR_LATE, false));
+        written.push(array.control.store.version() - before);
+        assert_eq!(array.control.volumes().await.expect("volumes").len(), names, "all of them are gone");
+        assert_eq!(array.control.state().policies, state.policies, "and what was set for them");
+    }
+    assert_eq!(written[0], written[1], "versions of the state");
+}
+
+/// The data plane refuses the last of them: it has no log to be written back through.
+#[tokio::test]
+async fn settings_that_are_refused_for_one_volume_hold_for_none() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let document = with_volumes(&array.control.export(&()).await.expect("a document"), 8);
+    array.control.apply(apply(&document), &()).await.expect("is applied");
+    let policies = async || {
+        let all = array.control.volumes().await.expect("volumes");
+        all.into_iter().map(|one| (one.name, one.policy)).collect::<Vec<_>>()
+    };
+    let (before, state) = (policies().await, array.control.state());
+    let wanted = |n: u64| {
+        let (key, value) = if n == 7 { ("write-policy", "back") } else { ("iops", "77") };
+        (format!("tank/more{n}").parse::<VolumeName>().expect("a name"), [(key.to_owned(), value.to_owned())].into())
+    };
+    let refusal = array.control.set_volumes(&(0..8).map(wanted).collect::<Vec<_>>()).await.err().expect("no log");
+    assert_eq!(refusal.code, code::POLICY_IMPOSSIBLE);
+    assert_eq!(policies().await, before, "every one is as it was");
+    assert_eq!(array.control.state(), state);
+}
+
+#[tokio::test]
+async fn volumes_that_cannot_be_deleted_are_told_and_the_others_go() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let document = with_volumes(&array.control.export(&()).await.expect("a document"), 3);
+    array.control.apply(apply(&document), &()).await.expect("is applied");
+    let names =
+        ["tank/more0", "tank/vm1", "tank/none", "tank/more2"].map(|name| name.parse::<VolumeName>().expect("a name"));
+    let before = array.control.store.version();
+    let left = array.control.delete_volumes(&names).await;
+    let told: Vec<_> = left.iter().map(|(name, refusal)| (name.to_string(), refusal.code)).collect();
+    assert_eq!(told, [("tank/vm1".to_owned(), code::VOLUME_IN_USE), ("tank/none".to_owned(), code::VOLUME_UNKNOWN)]);
+    assert_eq!(array.control.store.version() - before, 1, "what was set for both is forgotten together");
+    let more =
+        array.control.volumes().await.expect("volumes").into_iter().filter(|one| one.name.to_string().contains("more"));
+    assert_eq!(more.map(|one| one.name.to_string()).collect::<Vec<_>>(), ["tank/more1"]);
 }

@@ -1,0 +1,55 @@
+//! What the unit's sandbox forbids, tried: whoever takes the daemon over can do none of it.
+
+use super::machine::Machine;
+use crate::workspace;
+use anyhow::{Result, ensure};
+
+const FOLDER: &str = "/etc/systemd/system/blockyard.service.d";
+const SAID: &str = "/var/lib/blockyard/probe-said";
+/// What the probe tries, why the unit is refused it, and whether its user alone would be refused it, too.
+const TRIED: [(&str, &str, bool); 11] = [
+    ("read-shadow", "EACCES", true),
+    ("write-etc", "EROFS", true),
+    ("write-usr", "EROFS", true),
+    ("see-process-1", "ENOENT", false),
+    ("packet-socket", "EAFNOSUPPORT", true),
+    ("ptrace", "EPERM", false),
+    ("mount", "EPERM", true),
+    ("new-namespace", "EPERM", true),
+    ("other-personality", "EPERM", false),
+    ("writable-code", "EPERM", false),
+    ("set-user-id", "EPERM", false),
+];
+
+/// A program that the unit starts is refused everything that it needs not, by the rule that is meant to; the same program does all of
+/// it as root outside of the sandbox, and as the unit's user what the sandbox alone forbids.
+pub fn holds(machine: &Machine) -> Result<()> {
+    let probe = machine.take(&workspace::root().join("tests/package/probe"))?;
+    machine.sh(&format!("install -D -m 755 {probe} {FOLDER}/probe"))?;
+    agrees("root", &machine.sh(&format!("{FOLDER}/probe"))?, |_| "done")?;
+    let user = "setpriv --reuid=blockyard --regid=blockyard --init-groups --bounding-set=-all";
+    let alone = machine.sh(&format!("{user} {FOLDER}/probe /tmp"))?;
+    for (name, _, is_users) in TRIED {
+        ensure!(
+            is_users != alone.contains(&format!("{name} done\n")),
+            "as the user alone, outside of the unit: {alone}"
+        );
+    }
+
+    let start = format!("ExecStartPre=/bin/sh -c '{FOLDER}/probe /var/lib/blockyard >{SAID}'");
+    machine.sh(&format!("printf '[Service]\\n%s\\n' \"{start}\" >{FOLDER}/probe.conf"))?;
+    machine.sh("systemctl daemon-reload && systemctl restart blockyard")?;
+    machine.await_active("blockyard")?;
+    agrees("the unit", &machine.sh(&format!("cat {SAID}"))?, |refused| refused)?;
+    // This start does not count towards the five a minute that the unit may have.
+    machine
+        .sh(&format!("rm -r {FOLDER} {SAID} && systemctl daemon-reload && systemctl reset-failed blockyard"))
+        .map(drop)
+}
+
+/// Each of what is tried came out as it should, and so did the one that everybody may.
+fn agrees(who: &str, said: &str, wanted: impl Fn(&'static str) -> &'static str) -> Result<()> {
+    let lines = TRIED.map(|(name, refused, _)| format!("{name} {}\n", wanted(refused))).concat();
+    ensure!(said == format!("{lines}write-place done\n"), "{who} was to have\n{lines}and had\n{said}");
+    Ok(())
+}

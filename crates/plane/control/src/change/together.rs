@@ -1,0 +1,142 @@
+//! Settings and deletions of volumes, of one or of many: the state is written once for all of them, and not once for each.
+
+use crate::Control;
+use crate::change::copies::admit_whole;
+use crate::change::volumes::unknown;
+use crate::request::VolumeSettings;
+use crate::state::{PolicyRecord, State};
+use model::{Order, Refusal, VolumeName, VolumePolicy, VolumeReport, code};
+use std::collections::BTreeMap;
+
+/// What is set for a volume.
+pub(crate) type SettingsOf = (VolumeName, BTreeMap<String, String>);
+
+/// A volume whose settings hold, and what they were.
+pub(crate) struct SetVolume {
+    pub report: VolumeReport,
+    pub before: VolumePolicy,
+}
+
+impl Control {
+    /// The settings hold for the volume, at once and after every restart.
+    ///
+    /// *Errors*: there is no such volume or setting, a value is none for its setting, or writes cannot be acknowledged
+    /// so. Nothing is changed then.
+    pub async fn set_volume(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
+        let mut set = self.set_volumes(&[(name.clone(), request.settings)]).await?;
+        Ok(set.remove(0).report)
+    }
+
+    /// The settings hold for each of these volumes, or for none; as [`Self::set_volume`]. They are remembered together.
+    pub(crate) async fn set_volumes(&self, wanted: &[SettingsOf]) -> Result<Vec<SetVolume>, Refusal> {
+        let turn = self.turn().await;
+        let mut changes = Vec::new();
+        for (name, settings) in wanted {
+            changes.push(self.admit_settings(name, settings).await?);
+        }
+        let state = self.state();
+        self.commit(&turn, |state| {
+            state.policies.extend(changes.iter().map(|(_, name, record)| (name.clone(), *record)));
+            state.policies.retain(|_, record| record.policy != VolumePolicy::default());
+        })?;
+        let mut set = Vec::new();
+        for (at, (before, name, record)) in changes.iter().enumerate() {
+            let order = Order::SetVolumePolicy { volume: name.clone(), policy: record.policy };
+            match self.engine.volume(order).await {
+                Ok(report) => set.push(SetVolume { report, before: *before }),
+                Err(refusal) => {
+                    // Of the one that was refused everything but the way of writing holds already.
+                    for (before, name, _) in changes[..=at].iter().rev() {
+                        let undo = Order::SetVolumePolicy { volume: name.clone(), policy: *before };
+                        if let Err(refusal) = self.engine.volume(undo).await {
+                            tracing::error!(volume = %name, %refusal, "a policy could not be taken back");
+                        }
+                    }
+                    self.commit(&turn, |now| now.policies.clone_from(&state.policies))?;
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(set)
+    }
+
+    /// What the volume's policy is, and what it would be.
+    async fn admit_settings(
+        &self,
+        name: &VolumeName,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<(VolumePolicy, VolumeName, PolicyRecord), Refusal> {
+        let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
+        admit_whole(&volume)?;
+        let before = volume.policy.ok_or_else(|| {
+            let message = format!("volume {name} has no pool, and only volumes of pools are cached");
+            Refusal::new(code::POLICY_IMPOSSIBLE, message, "make a volume in a pool")
+        })?;
+        let mut policy = before;
+        settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
+        Ok((before, name.clone(), PolicyRecord { volume_id: volume.id, policy }))
+    }
+
+    /// The volume and what was on it are gone. A file or a block device below it stays as it is.
+    ///
+    /// *Errors*: there is none of this name, or a host sees it.
+    pub async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
+        self.delete_volumes(std::slice::from_ref(name)).await.pop().map_or(Ok(()), |(_, refusal)| Err(refusal))
+    }
+
+    /// These volumes are gone, as [`Self::delete_volume`], but for those that are told with the reason. They are forgotten together.
+    pub(crate) async fn delete_volumes(&self, names: &[VolumeName]) -> Vec<(VolumeName, Refusal)> {
+        let turn = self.turn().await;
+        let before = self.state();
+        let (mut left, mut going) = (Vec::new(), Vec::new());
+        for name in names {
+            match self.admit_deletion(name, &before).await {
+                Ok(is_open) => going.push((name, is_open)),
+                Err(refusal) => left.push((name.clone(), refusal)),
+            }
+        }
+        let all =
+            |refusal: &Refusal| going.iter().map(|(name, _)| ((*name).clone(), refusal.clone())).collect::<Vec<_>>();
+        let forgotten = self.commit(&turn, |state| going.iter().for_each(|(name, _)| _ = state.volumes.remove(*name)));
+        if let Err(refusal) = forgotten {
+            left.extend(all(&refusal));
+            return left;
+        }
+        let mut kept = Vec::new();
+        for (name, _) in going.iter().filter(|(_, is_open)| *is_open) {
+            if let Err(refusal) = self.engine.done(Order::DeleteVolume { volume: (*name).clone() }).await {
+                kept.push(((*name).clone(), refusal));
+            }
+        }
+        let settled = self.commit(&turn, |state| {
+            for (name, is_open) in &going {
+                if kept.iter().any(|(kept, _)| kept == *name) {
+                    state.volumes.extend(
+                        before.volumes.get_key_value(*name).map(|(name, record)| (name.clone(), record.clone())),
+                    );
+                } else if *is_open {
+                    state.policies.remove(*name);
+                }
+            }
+        });
+        left.extend(settled.err().map_or(kept, |refusal| all(&refusal)));
+        left
+    }
+
+    /// True when the volume is open; false when it is known alone.
+    async fn admit_deletion(&self, name: &VolumeName, state: &State) -> Result<bool, Refusal> {
+        let volume = self.volume(name).await?;
+        volume.iter().try_for_each(admit_whole)?;
+        if volume.is_none() && !state.volumes.contains_key(name) {
+            return Err(unknown(name));
+        }
+        if let Some(presentation) = state.presentations_of(name).next() {
+            return Err(Refusal::new(
+                code::VOLUME_IN_USE,
+                format!("volume {name} is presented to host {}", presentation.host),
+                format!("end that first with blockyard unpresent {name} {}", presentation.host),
+            ));
+        }
+        Ok(volume.is_some())
+    }
+}
