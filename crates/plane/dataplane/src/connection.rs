@@ -146,9 +146,11 @@ where
                 progress |= self.handle_events();
             }
             progress |= self.send(cx);
-            progress |= self.poll_timer(cx);
-            // What the clock ended is told as well.
-            progress |= self.handle_events();
+            if self.poll_timer(cx) {
+                // What the clock ended is told as well.
+                self.handle_events();
+                progress = true;
+            }
             if self.is_over() {
                 return Poll::Ready(());
             }
