@@ -51,10 +51,13 @@ struct UnitGate<'a> {
 
 impl Gate for UnitGate<'_> {
     fn judge(&mut self, _: Lun, cdb: &[u8], data_out_bytes: u32, _: u32) -> Verdict {
-        if data_out_bytes > 0 && scsi::judge(scsi::Cdb::new(cdb), &self.unit.shape()).is_err() {
-            return Verdict::Forgo;
+        if data_out_bytes == 0 {
+            return Verdict::TAKE_ALL;
         }
-        Verdict::Take
+        match scsi::judge(scsi::Cdb::new(cdb), &self.unit.shape()).map_or(0, |need| need.data_out) {
+            0 => Verdict::Forgo,
+            bytes => Verdict::Take { bytes_max: u32::try_from(bytes).unwrap_or(u32::MAX) },
+        }
     }
 
     fn answer(&mut self, asked: &CommandAtOnce<'_>) -> Option<Response> {
