@@ -123,14 +123,26 @@ impl Client {
         self.submit(transfer_cdb(0x8a, lba, blocks), Some(data), DataIn::None)
     }
 
+    /// All of them answer what the target asks, looked at once in each `every`, until it is over.
+    pub fn attend(clients: &mut [Self], every: Duration, mut is_over: impl FnMut() -> Result<bool>) -> Result<()> {
+        while !is_over()? {
+            Self::turn_due(clients)?;
+            std::thread::sleep(every);
+        }
+        Ok(())
+    }
+
+    /// A turn of each that has something to do.
+    pub fn turn_due(clients: &mut [Self]) -> Result<()> {
+        let due = Self::which_are_due(clients)?;
+        clients.iter_mut().zip(due).filter(|(_, due)| *due).try_for_each(|(client, _)| client.turn(Duration::ZERO))
+    }
+
     /// Which of them have something to do: bytes have come, or wait to go. One system call tells it of all.
     pub fn which_are_due(clients: &[Self]) -> Result<Vec<bool>> {
         let wants_to_send = clients.iter().map(|client| client.connection.wants_to_send());
         let mut looks: Vec<_> = clients.iter().map(|client| PollFd::new(&client.socket, PollFlags::IN)).collect();
-        match poll(&mut looks, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("cannot look at the sockets"),
-        }
+        look(&mut looks, Duration::ZERO)?;
         Ok(wants_to_send.zip(&looks).map(|(wants, look)| wants || !look.revents().is_empty()).collect())
     }
 
@@ -141,11 +153,7 @@ impl Client {
             return Ok(());
         }
         let interest = if self.connection.wants_to_send() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let timeout = Timespec { tv_sec: i64::try_from(limit.as_secs())?, tv_nsec: limit.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&self.socket, interest)], Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("cannot wait for the socket"),
-        }
+        look(&mut [PollFd::new(&self.socket, interest)], limit)?;
         self.receive()?;
         Ok(())
     }
@@ -265,6 +273,15 @@ impl Client {
             Err(error) => return Err(error).context("the connection broke while we received"),
         }
         Ok(true)
+    }
+}
+
+/// Waits until one of the sockets has something, at most `limit`.
+fn look(sockets: &mut [PollFd<'_>], limit: Duration) -> Result<()> {
+    let limit = Timespec { tv_sec: i64::try_from(limit.as_secs())?, tv_nsec: limit.subsec_nanos().into() };
+    match poll(sockets, Some(&limit)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error).context("cannot wait for the sockets"),
     }
 }
 

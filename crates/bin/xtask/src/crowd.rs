@@ -145,10 +145,7 @@ pub fn run(options: &Options) -> Result<bool> {
 fn welcome(hall: &Hall, numbers: &[u16], waiting: &mut [Client]) -> Result<Guests> {
     thread::scope(|scope| {
         let welcome = scope.spawn(|| Guests::welcome(hall, numbers));
-        while !welcome.is_finished() {
-            waiting.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))?;
-            thread::sleep(LOOK);
-        }
+        Client::attend(waiting, LOOK, || Ok(welcome.is_finished()))?;
         welcome.join().map_err(|_| anyhow!("the crowd panicked"))?
     })
 }

@@ -42,12 +42,12 @@ impl Guests {
                     let clients = log_in(thread, &seats);
                     ready.arrive();
                     let served = clients.and_then(|mut clients| {
-                        stay(&mut clients, || ready.is_open())?;
+                        Client::attend(&mut clients, LOOK, || Ok(ready.is_open()))?;
                         use_each(&mut clients).map(|()| clients)
                     });
                     done.arrive();
                     let mut clients = served?;
-                    stay(&mut clients, || leave.load(Ordering::Relaxed))?;
+                    Client::attend(&mut clients, LOOK, || Ok(leave.load(Ordering::Relaxed)))?;
                     use_each(&mut clients)?;
                     Ok(u16::try_from(clients.len())?)
                 }))
@@ -80,7 +80,7 @@ fn log_in(thread: u16, seats: &[(u16, Unit)]) -> Result<Vec<Client>> {
         let caller = Caller { number: *number, from, ..Caller::default() };
         clients.push(Client::log_in_as(unit, &caller).with_context(|| format!("guest {number}"))?);
         if looked.elapsed() >= LOOK {
-            look(&mut clients)?;
+            Client::turn_due(&mut clients)?;
             looked = Instant::now();
         }
     }
@@ -95,20 +95,6 @@ fn use_each(clients: &mut [Client]) -> Result<()> {
         ensure_good(&client.await_completion()?)?;
     }
     Ok(())
-}
-
-/// Answers what the target asks, until it is over.
-fn stay(clients: &mut [Client], is_over: impl Fn() -> bool) -> Result<()> {
-    while !is_over() {
-        look(clients)?;
-        thread::sleep(LOOK);
-    }
-    Ok(())
-}
-
-fn look(clients: &mut [Client]) -> Result<()> {
-    let due = Client::which_are_due(clients)?;
-    clients.iter_mut().zip(due).filter(|(_, due)| *due).try_for_each(|(client, _)| client.turn(Duration::ZERO))
 }
 
 /// Opens when all threads are there, also those that failed; who waits at it goes on with what it has to do.

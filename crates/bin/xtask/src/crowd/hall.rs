@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A name that has to prove something, and what it is.
 pub const GUARDED: u16 = 60_000;
@@ -119,13 +119,12 @@ impl Hall {
         let mut pages = Command::new(workspace::root().join("tests/browser/run"));
         pages.arg("--against").arg(self.product.socket()).env("BLOCKYARD", workspace::product()?);
         let mut pages = pages.spawn().context("no browser")?;
-        loop {
-            if let Some(ended) = pages.try_wait()? {
-                return Ok(ended.success());
-            }
-            clients.iter_mut().try_for_each(|client| client.turn(Duration::ZERO))?;
-            std::thread::sleep(LOOK);
-        }
+        let mut ended = None;
+        Client::attend(clients, LOOK, || {
+            ended = pages.try_wait()?;
+            Ok(ended.is_some())
+        })?;
+        Ok(ended.is_some_and(|ended| ended.success()))
     }
 
     fn add_target(&self, target: usize) -> Result<()> {
