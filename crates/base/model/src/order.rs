@@ -308,6 +308,8 @@ pub enum Order {
     Pools,
     /// All open volumes → `Report::Volumes`.
     Volumes,
+    /// What all open volumes are called, also those that are not whole yet → `Report::VolumeNames`, sorted.
+    VolumeNames,
     /// One open volume → `Report::Volumes`, of one or none.
     Volume {
         /// Which.

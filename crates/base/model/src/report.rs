@@ -3,7 +3,7 @@
 use crate::{
     Activity, DiskReport, EngineReport, LatencyReport, PoolCheck, PoolReport, PortalReport, Raised, Recordings,
     RefusedLogin, Secret, SessionDetail, SessionEnd, SessionReport, SnapshotReport, TaskReport, TraceReport, Traced,
-    VolumeReport,
+    VolumeName, VolumeReport,
 };
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
@@ -25,6 +25,8 @@ pub enum Report {
     Volume(VolumeReport),
     /// All volumes.
     Volumes(Vec<VolumeReport>),
+    /// Names of volumes.
+    VolumeNames(Vec<VolumeName>),
     /// Snapshots.
     Snapshots(Vec<SnapshotReport>),
     /// What was found of a pool.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{MutexGuard, watch};
+use tokio::time::Instant;
 
 /// The control plane: the state, the data plane that makes it so, and one change at a time.
 pub struct Control {
@@ -46,6 +47,8 @@ pub struct Control {
 pub(crate) struct Seen {
     pub(crate) pools: BTreeMap<Name, PoolState>,
     pub(crate) vigil: Vigil,
+    /// When all of the array was looked at last.
+    pub(crate) looked: Option<Instant>,
 }
 
 /// Held by the change that is under way.

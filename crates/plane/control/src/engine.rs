@@ -3,7 +3,7 @@
 use model::{
     Activity, Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Recordings,
     Refusal, RefusedLogin, Report, SessionDetail, SessionEnd, SessionReport, SnapshotReport, TaskReport, TraceReport,
-    Traced, VolumeReport, code,
+    Traced, VolumeName, VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -69,6 +69,8 @@ impl Engine {
         volume: Volume(VolumeReport);
         /// As [`Engine::ask`], for orders that are answered with volumes.
         volumes: Volumes(Vec<VolumeReport>);
+        /// As [`Engine::ask`], for `Order::VolumeNames`.
+        volume_names: VolumeNames(Vec<VolumeName>);
         /// As [`Engine::ask`], for orders that are answered with snapshots.
         snapshots: Snapshots(Vec<SnapshotReport>);
         /// As [`Engine::ask`], for orders that are answered with one portal.

@@ -221,6 +221,9 @@ impl Fake {
             }
             Order::Pools => Ok(Report::Pools(self.advance())),
             Order::Volumes => Ok(self.counted(self.volumes())),
+            Order::VolumeNames => {
+                Ok(Report::VolumeNames(self.volumes().into_iter().map(|volume| volume.name).collect()))
+            }
             Order::Volume { volume } => Ok(self.counted(self.volumes_where(|name| name == volume))),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),

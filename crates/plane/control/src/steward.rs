@@ -68,13 +68,19 @@ impl Control {
         }
     }
 
-    /// What was raised is written down, and everything that may need something is looked at once.
+    /// What was raised is written down, and everything that may need something is looked at once: not for each event of hosts and
+    /// portals, of which strangers make as many as they like, but then once in a round.
     pub async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut seen = self.seen.lock().await;
+        let is_news = raised.is_empty() || raised.iter().any(|raised| concerns_disks(raised.subject.kind));
         if let Err(refusal) = self.events.add(&self.store, raised) {
             // A disk that dies meanwhile has its spare all the same.
             tracing::error!(%refusal, "what happened could not be written down");
         }
+        if !is_news && seen.looked.is_some_and(|looked| looked.elapsed() < ROUND) {
+            return Ok(());
+        }
+        seen.looked = Some(Instant::now());
         self.note_pool_states(&mut seen.pools).await?;
         self.place_spares(&mut seen.vigil).await?;
         self.note_pool_states(&mut seen.pools).await?;
@@ -130,6 +136,14 @@ impl Control {
         }
         seen.retain(|name, _| pools.iter().any(|pool| pool.name == *name));
         Ok(())
+    }
+}
+
+/// True where what happened may have changed what disks and pools need.
+fn concerns_disks(kind: SubjectKind) -> bool {
+    match kind {
+        SubjectKind::Disk | SubjectKind::Pool | SubjectKind::Volume | SubjectKind::Node => true,
+        SubjectKind::Host | SubjectKind::Portal | SubjectKind::Receiver => false,
     }
 }
 

@@ -19,7 +19,7 @@ impl Control {
         let engine = self.engine.status(Order::Status).await?;
         let disks = self.disks().await?;
         let pools = self.pools().await?;
-        let volumes = self.volumes().await?;
+        let (open, lost) = (self.engine.volume_names(Order::VolumeNames).await?, self.lost_volumes().await?);
         let portals = self.portal_reports().await?;
         let mut problems: Vec<Problem> = pools
             .iter()
@@ -27,7 +27,7 @@ impl Control {
             .chain(pools.iter().filter_map(of_log))
             .chain(pools.iter().flat_map(of_spares))
             .chain(disks.iter().filter_map(|disk| of_disk(disk, &pools)))
-            .chain(volumes.iter().filter_map(of_volume))
+            .chain(lost.iter().filter_map(of_volume))
             .chain(portals.iter().filter_map(of_portal))
             .chain(of_openness(&self.state()))
             .collect();
@@ -45,7 +45,7 @@ impl Control {
             size: total(|pool| pool.size),
             used: total(|pool| pool.used),
             disks: count(disks.len()),
-            volumes: count(volumes.len()),
+            volumes: count(open.len() + lost.len()),
             hosts: count(self.state().hosts.len()),
             engine: EngineReport { ..engine },
             problems,

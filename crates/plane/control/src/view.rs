@@ -203,6 +203,17 @@ impl Control {
         Ok(volumes)
     }
 
+    /// Volumes without a pool whose file was not found.
+    pub(crate) async fn lost_volumes(&self) -> Result<Vec<VolumeReport>, Refusal> {
+        let state = self.state();
+        if state.volumes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let open = self.engine.volume_names(Order::VolumeNames).await?;
+        let lost = state.volumes.iter().filter(|(name, _)| open.binary_search(name).is_err());
+        Ok(lost.map(lost_volume).collect())
+    }
+
     /// One disk. *Errors*: there is none of this name.
     pub async fn disk_report(&self, name: &DiskName) -> Result<DiskReport, Refusal> {
         self.state().disk(name)?;

@@ -1,9 +1,12 @@
 //! Who may see what, as the shards use it: one snapshot, the same on every shard, replaced whole.
 
+mod index;
+
 use crate::balance::Candidate;
 use crate::links::Links;
+use index::Index;
 use model::{
-    Access, GroupAccess, Host, Iqn, Name, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
+    Access, GroupAccess, Host, Iqn, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
     VolumeId, only_fronts,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,12 +22,8 @@ pub struct AccessView {
     pub homes: BTreeMap<VolumeId, usize>,
     /// This machine's addresses, and their links.
     pub links: Links,
-    /// Which presentations there are for a target and a host; known once it was asked for.
-    pub(crate) shown: Shown,
+    index: OnceLock<Index>,
 }
-
-/// Where in the table the presentations of each target to each host are.
-pub(crate) type Shown = OnceLock<BTreeMap<(Name, Name), Vec<usize>>>;
 
 /// Where a logical unit of a session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,24 +51,35 @@ pub enum Place {
 pub type LunMap = BTreeMap<u16, LunEntry>;
 
 impl AccessView {
+    /// The table, with where volumes and networks are.
+    #[must_use]
+    pub fn new(access: Access, homes: BTreeMap<VolumeId, usize>, links: Links) -> Self {
+        Self { access, homes, links, index: OnceLock::new() }
+    }
+
+    /// The host of this name.
+    #[must_use]
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.index().host(&self.access, &name.parse().ok()?)
+    }
+
     /// The host that `initiator` from `address` is, if it may log in at all.
     #[must_use]
     pub fn host_of(&self, initiator: &str, address: IpAddr) -> Option<&Host> {
         let initiator: Iqn = initiator.parse().ok()?;
-        self.access.host_of(&initiator, address.to_canonical())
+        self.index().host_of(&self.access, &initiator, address.to_canonical())
     }
 
     /// The host that names `initiator`, from wherever it comes.
     #[must_use]
     pub fn host_named(&self, initiator: &str) -> Option<&Host> {
-        self.access.host_named(&initiator.parse().ok()?)
+        self.index().host_named(&self.access, &initiator.parse().ok()?)
     }
 
     /// The target named `iqn`.
     #[must_use]
     pub fn target_of(&self, iqn: &str) -> Option<&Target> {
-        let iqn: Iqn = iqn.parse().ok()?;
-        self.access.targets.iter().find(|target| target.iqn == iqn)
+        self.index().target(&self.access, &iqn.parse().ok()?)
     }
 
     /// What `host` sees in `target` through portals of the group `tag`. A presentation whose volume is not open shows nothing.
@@ -92,17 +102,23 @@ impl AccessView {
     /// The targets in which `host` is shown something: all that it hears of in discovery.
     #[must_use]
     pub fn targets_of(&self, host: &Host) -> Vec<&Target> {
-        let shown = |target: &&Target| self.presentations(target, host).next().is_some();
-        self.access.targets.iter().filter(shown).collect()
+        self.index().targets_of(&self.access, host).collect()
+    }
+
+    /// True when `host` hears of `target` in discovery.
+    #[must_use]
+    pub fn is_told_of(&self, target: &Target, host: &Host) -> bool {
+        self.presentations(target, host).next().is_some()
     }
 
     /// The target ports through which `volume` is shown to somebody.
     #[must_use]
     pub fn ports_of(&self, volume: VolumeId) -> Vec<scsi::TargetPort> {
         let tags: BTreeSet<u16> = self.access.portals.iter().map(|portal| portal.policy.tag).collect();
-        let shown = || self.access.presentations.iter().filter(|shown| shown.volume_id == volume);
+        let shown: Vec<&Presentation> =
+            self.access.presentations.iter().filter(|shown| shown.volume_id == volume).collect();
         let is_port = |target: &Target, tag: u16| {
-            shown().any(|presentation| presentation.target == target.name && presentation.is_shown_in(tag))
+            shown.iter().any(|presentation| presentation.target == target.name && presentation.is_shown_in(tag))
         };
         let ports = self.access.targets.iter().flat_map(|target| tags.iter().map(move |&tag| (target, tag)));
         ports
@@ -207,15 +223,11 @@ impl AccessView {
     }
 
     fn presentations<'a>(&'a self, target: &'a Target, host: &'a Host) -> impl Iterator<Item = &'a Presentation> {
-        let all = &self.access.presentations;
-        let shown = self.shown.get_or_init(|| {
-            let mut shown: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-            for (at, presentation) in all.iter().enumerate() {
-                shown.entry((presentation.target.clone(), presentation.host.clone())).or_default().push(at);
-            }
-            shown
-        });
-        shown.get(&(target.name.clone(), host.name.clone())).into_iter().flatten().map(|&at| &all[at])
+        self.index().presentations(&self.access, target, host)
+    }
+
+    fn index(&self) -> &Index {
+        self.index.get_or_init(|| Index::of(&self.access))
     }
 }
 

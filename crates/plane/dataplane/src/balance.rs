@@ -28,9 +28,9 @@ pub struct Candidate {
 
 /// A session as it counts for its portal.
 #[derive(Clone, Debug)]
-pub struct Counted {
+pub struct Counted<'a> {
     /// Which nexus it is.
-    pub nexus: NexusName,
+    pub nexus: &'a NexusName,
     /// The portal that it came in through.
     pub portal: SocketAddr,
     /// Bytes that it has moved, both ways.
@@ -61,7 +61,7 @@ impl Balancer {
         nexus: &NexusName,
         candidates: &[Candidate],
         by: Balance,
-        sessions: &[Counted],
+        sessions: &[Counted<'_>],
         now: Time,
     ) -> Option<SocketAddr> {
         self.promises.retain(|promise| promise.until > now && promise.nexus != *nexus);
@@ -71,7 +71,7 @@ impl Balancer {
             let is_kin = |other: &NexusName| other.initiator == nexus.initiator && other.target == nexus.target;
             let at = |kin: bool| {
                 let of = |other: &NexusName| !kin || is_kin(other) && other != nexus;
-                let here = sessions.iter().filter(|one| there(one.portal) && of(&one.nexus)).count();
+                let here = sessions.iter().filter(|one| there(one.portal) && of(one.nexus)).count();
                 here + self.promises.iter().filter(|one| there(one.portal) && of(&one.nexus)).count()
             };
             let weigh = |load: u64| load.saturating_mul(1 << 20) / u64::from(candidate.weight.max(1));
@@ -98,9 +98,9 @@ impl Balancer {
     }
 
     /// Takes in how much each portal has moved, when it was last done long enough ago.
-    pub fn look(&mut self, candidates: &[Candidate], sessions: &[Counted], now: Time) {
+    pub fn look(&mut self, candidates: &[Candidate], sessions: &[Counted<'_>], now: Time) {
         for candidate in candidates {
-            let of = |one: &&Counted| one.portal == candidate.address;
+            let of = |one: &&Counted<'_>| one.portal == candidate.address;
             let total: u64 = sessions.iter().filter(of).map(|one| one.bytes).sum();
             let (since, before, recent) = self.bytes.entry(candidate.address).or_insert((now, total, 0));
             let passed = now.since(*since);
@@ -116,15 +116,15 @@ impl Balancer {
 /// Sessions to be asked to log in anew, so that the portals come nearer to their parts: at most one of each initiator,
 /// so that its other paths carry on. `movable` were sent where they are; others have chosen their portal themselves.
 #[must_use]
-pub fn surplus(candidates: &[Candidate], sessions: &[Counted], movable: &BTreeSet<NexusName>) -> Vec<NexusName> {
+pub fn surplus(candidates: &[Candidate], sessions: &[Counted<'_>], movable: &BTreeSet<&NexusName>) -> Vec<NexusName> {
     let mut counts: BTreeMap<SocketAddr, u64> = candidates.iter().map(|one| (one.address, 0)).collect();
     for one in sessions {
         if let Some(count) = counts.get_mut(&one.portal) {
             *count += 1;
         }
     }
-    let mut left: Vec<&Counted> =
-        sessions.iter().filter(|one| movable.contains(&one.nexus) && counts.contains_key(&one.portal)).collect();
+    let mut left: Vec<&Counted<'_>> =
+        sessions.iter().filter(|one| movable.contains(one.nexus) && counts.contains_key(&one.portal)).collect();
     let (mut asked, mut busy) = (Vec::new(), BTreeSet::new());
     let weight = |address: SocketAddr| {
         candidates.iter().find(|one| one.address == address).map_or(1, |one| u64::from(one.weight.max(1)))

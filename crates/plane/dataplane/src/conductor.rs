@@ -130,13 +130,13 @@ fn is_question(order: &Order) -> bool {
     use Order::{
         Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, Latencies, NextEvents, NextRecorded, Pools,
         Portals, Record, RefusedLogins, Session, Sessions, Snapshots, StartTrace, Status, StopRecording, StopTrace,
-        TakeTrace, Tasks, Trace, Volume, Volumes,
+        TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
     };
     // A session may take its time to end; nothing else waits for that.
     let of_sessions = matches!(order, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
     let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
-    let lists =
-        matches!(order, Disks | Pools | Volume { .. } | Volumes | Snapshots | Sessions | Portals | RefusedLogins);
+    let of_volumes = matches!(order, Volume { .. } | Volumes | VolumeNames | Snapshots);
+    let lists = of_volumes || matches!(order, Disks | Pools | Sessions | Portals | RefusedLogins);
     let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });
     // A trace changes nothing of its volume.
     let traces = matches!(order, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
@@ -259,7 +259,7 @@ impl<W: World> Conductor<W> {
         let _one = self.publishing.exclusive(0..1).await;
         let homes = self.volumes.borrow().values().filter(|it| it.serves).map(|it| (it.id, it.home)).collect();
         let access = self.access.borrow().clone();
-        let view = Arc::new(AccessView { access, homes, links: self.links.borrow().clone(), ..AccessView::default() });
+        let view = Arc::new(AccessView::new(access, homes, self.links.borrow().clone()));
         for home in 0..self.seat.limits.shards {
             let view = view.clone();
             self.seat.call(home, move |seat| async move { seat.set_access(view) }).await;

@@ -337,7 +337,7 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
 /// The pool is no more, and its disks are blank.
 pub async fn destroy<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&seat, &name)?;
-    let volumes = pool.volume_count();
+    let volumes = pool.pool.space().volumes;
     if volumes > 0 {
         let message = format!("pool {name} has {volumes} volumes");
         return Err(Refusal::new(code::POOL_IN_USE, message, "delete its volumes first"));

@@ -138,10 +138,10 @@ impl Entry {
         self.nexus.target.is_empty()
     }
 
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> Counted<'_> {
         let moved = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let bytes = moved(&self.counters.read_bytes) + moved(&self.counters.written_bytes);
-        Counted { nexus: self.nexus.clone(), portal: canonical(self.portal), bytes }
+        Counted { nexus: &self.nexus, portal: canonical(self.portal), bytes }
     }
 }
 
@@ -204,7 +204,8 @@ pub enum Notice {
 pub struct Registry(Arc<Mutex<Table>>);
 
 struct Table {
-    sessions: BTreeMap<SessionId, Entry>,
+    /// Shared with whoever asked: ten thousand of them are not copied for a question.
+    sessions: BTreeMap<SessionId, Arc<Entry>>,
     logins: Logins,
     guesses: Guesses,
     next_session: u64,
@@ -286,7 +287,7 @@ impl Registry {
 
     /// Enters a session, and returns those of the same nexus that it takes the place of.
     #[must_use]
-    pub fn enter(&self, id: SessionId, mut session: Entry) -> Vec<(SessionId, Entry)> {
+    pub fn enter(&self, id: SessionId, mut session: Entry) -> Vec<(SessionId, Arc<Entry>)> {
         let mut table = self.lock();
         let is_it = |refused: &RefusedLogin| {
             let target = refused.target.as_deref().unwrap_or_default();
@@ -294,9 +295,9 @@ impl Registry {
         };
         table.refused.retain(|refused| !is_it(refused));
         session.was_sent = table.balancer.arrived(&session.nexus, canonical(session.portal));
-        let same = |(_, other): &(&SessionId, &Entry)| other.nexus == session.nexus;
+        let same = |(_, other): &(&SessionId, &Arc<Entry>)| other.nexus == session.nexus;
         let replaced = table.sessions.iter().filter(same).map(|(&id, other)| (id, other.clone())).collect();
-        table.sessions.insert(id, session);
+        table.sessions.insert(id, Arc::new(session));
         replaced
     }
 
@@ -312,9 +313,10 @@ impl Registry {
     #[must_use]
     pub fn choose(&self, nexus: &NexusName, candidates: &[Candidate], by: Balance, now: Time) -> Option<SocketAddr> {
         let mut table = self.lock();
-        let sessions = table.counted();
-        table.balancer.look(candidates, &sessions, now);
-        table.balancer.choose(nexus, candidates, by, &sessions, now)
+        let Table { sessions, balancer, .. } = &mut *table;
+        let sessions = counted(sessions);
+        balancer.look(candidates, &sessions, now);
+        balancer.choose(nexus, candidates, by, &sessions, now)
     }
 
     /// Sessions that were sent to one of `candidates` and should be at another, for now.
@@ -322,7 +324,7 @@ impl Registry {
     pub fn surplus(&self, candidates: &[Candidate]) -> Vec<NexusName> {
         let table = self.lock();
         let sent = table.sessions.values().filter(|entry| entry.was_sent);
-        surplus(candidates, &table.counted(), &sent.map(|entry| entry.nexus.clone()).collect())
+        surplus(candidates, &counted(&table.sessions), &sent.map(|entry| &entry.nexus).collect())
     }
 
     /// Somebody was not let in.
@@ -356,7 +358,7 @@ impl Registry {
 
     /// The session that `nexus` has under the handle `tsih`.
     #[must_use]
-    pub fn find(&self, nexus: &NexusName, tsih: u16) -> Option<(SessionId, Entry)> {
+    pub fn find(&self, nexus: &NexusName, tsih: u16) -> Option<(SessionId, Arc<Entry>)> {
         let table = self.lock();
         let found = table.sessions.iter().find(|(_, entry)| entry.tsih == tsih && entry.nexus == *nexus);
         found.map(|(&id, entry)| (id, entry.clone()))
@@ -372,7 +374,7 @@ impl Registry {
 
     /// The session has these connections now.
     pub fn note_connections(&self, id: SessionId, connections: Vec<ConnectionReport>) {
-        if let Some(entry) = self.lock().sessions.get_mut(&id) {
+        if let Some(entry) = self.lock().sessions.get_mut(&id).map(Arc::make_mut) {
             if let Some(first) = connections.iter().find(|connection| connection.state == ConnectionState::Open) {
                 (entry.peer, entry.portal) = (first.address, first.portal);
             }
@@ -401,9 +403,15 @@ impl Registry {
         totals
     }
 
+    /// How many sessions there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().sessions.len()
+    }
+
     /// All sessions, oldest first.
     #[must_use]
-    pub fn sessions(&self) -> Vec<(SessionId, Entry)> {
+    pub fn sessions(&self) -> Vec<(SessionId, Arc<Entry>)> {
         self.lock().sessions.iter().map(|(&id, session)| (id, session.clone())).collect()
     }
 
@@ -412,10 +420,8 @@ impl Registry {
     }
 }
 
-impl Table {
-    fn counted(&self) -> Vec<Counted> {
-        self.sessions.values().filter(|entry| !entry.is_discovery()).map(Entry::counted).collect()
-    }
+fn counted(sessions: &BTreeMap<SessionId, Arc<Entry>>) -> Vec<Counted<'_>> {
+    sessions.values().filter(|entry| !entry.is_discovery()).map(|entry| entry.counted()).collect()
 }
 
 impl LoginPlace {

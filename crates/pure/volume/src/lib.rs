@@ -48,7 +48,9 @@ pub use family::plan::{
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
 pub use owner::{Node, Owner};
-pub use pool::{CreatePool, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolStatus, VolumePlan, VolumeStatus};
+pub use pool::{
+    CreatePool, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolSpace, PoolStatus, VolumePlan, VolumeStatus,
+};
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::{Sectors, blocks_of_sectors};
 pub use thin::{Copied, ThinVolume};

@@ -25,7 +25,7 @@ pub use create::{CreatePool, GroupPlan, NewDisk};
 pub(crate) use families::Families;
 pub(crate) use gate::Gate;
 pub use groups::Labelling;
-pub use status::{GroupStatus, PoolStatus, VolumeStatus};
+pub use status::{GroupStatus, PoolSpace, PoolStatus, VolumeStatus};
 pub use volumes::VolumePlan;
 
 use crate::catalog::{GROUPS_MAX, GroupRecord, GroupRole};

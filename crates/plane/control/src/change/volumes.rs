@@ -40,7 +40,7 @@ impl Control {
         let turn = self.turn().await;
         let mut next = State::clone(&self.state());
         let mut taken: BTreeSet<VolumeName> = next.volumes.keys().cloned().collect();
-        taken.extend(self.engine.volumes(Order::Volumes).await?.into_iter().map(|volume| volume.name));
+        taken.extend(self.engine.volume_names(Order::VolumeNames).await?);
         let mut made = Vec::new();
         for request in requests {
             let one = if taken.insert(request.name.clone()) {

@@ -3,7 +3,7 @@
 use super::Array;
 use crate::Wanted;
 use crate::request::Replace;
-use model::{EventCode, Level, Name, event};
+use model::{EventCode, Level, Name, Raised, Subject, SubjectKind, Timestamp, event};
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -48,6 +48,22 @@ async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
     assert_eq!(after[1..], before[1..], "what happened is not forgotten");
     assert_eq!(after[0].code, event::NODE_STARTED);
     assert_eq!(after[0].times, 2, "the second start is counted with the first");
+}
+
+#[tokio::test]
+async fn array_is_not_looked_at_for_each_stranger_at_the_door() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let looked = async |subject: Subject, code| {
+        let raised = Raised::new(Timestamp::from_unix(1), code, subject, "something has happened");
+        array.control.look_after(vec![raised]).await.expect("looked at");
+        array.control.seen.lock().await.looked.expect("it was looked at")
+    };
+    let stranger = || Subject::new(SubjectKind::Host, &name("stranger"));
+    let first = looked(stranger(), event::HOST_CUT_OFF).await;
+    assert_eq!(looked(stranger(), event::HOST_CUT_OFF).await, first, "just now");
+    assert!(looked(Subject::disk(&name("d0")), event::DISK_OUT).await > first);
+    assert!(codes(&array).await.contains(&event::HOST_CUT_OFF), "it is written down all the same");
 }
 
 #[tokio::test]

@@ -70,11 +70,9 @@ impl Control {
             }
         }
         // Volumes of pools fare as their pools do.
-        if !self.state().volumes.is_empty() {
-            for volume in self.volumes().await? {
-                let subject = Subject::new(SubjectKind::Volume, &volume.name);
-                found.there.extend(of_volume(&volume).map(|it| condition(event::VOLUME_HELD, subject, it, Vec::new())));
-            }
+        for volume in self.lost_volumes().await? {
+            let subject = Subject::new(SubjectKind::Volume, &volume.name);
+            found.there.extend(of_volume(&volume).map(|it| condition(event::VOLUME_HELD, subject, it, Vec::new())));
         }
         for portal in self.portal_reports().await? {
             let code = match portal.state {

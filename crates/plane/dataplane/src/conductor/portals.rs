@@ -10,6 +10,7 @@ use shard::World;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an initiator may take to log out after it was asked to.
@@ -85,11 +86,11 @@ impl<W: World> Conductor<W> {
             goes && view.place_for(entry.portal, entry.peer.ip()) != Place::Nowhere
         };
         let groups = view.data_portals();
-        let surplus: Vec<_> = groups.values().flat_map(|portals| self.seat.registry.surplus(portals)).collect();
-        let moves = |(id, entry): &&(SessionId, Entry)| {
+        let surplus: BTreeSet<_> = groups.values().flat_map(|portals| self.seat.registry.surplus(portals)).collect();
+        let moves = |(id, entry): &&(SessionId, Arc<Entry>)| {
             asked.contains(id) || entry.is_reached() && (may_not_stay(entry) || surplus.contains(&entry.nexus))
         };
-        let moving: Vec<&(SessionId, Entry)> = sessions.iter().filter(moves).collect();
+        let moving: Vec<&(SessionId, Arc<Entry>)> = sessions.iter().filter(moves).collect();
         let mut busy: BTreeSet<&str> = moving
             .iter()
             .filter(|(id, _)| asked.contains(id))

@@ -18,6 +18,7 @@ impl<W: World> Conductor<W> {
             Order::Disks => Report::Disks(self.disk_reports().await),
             Order::Pools => Report::Pools(self.pool_reports().await),
             Order::Volumes => Report::Volumes(self.volume_reports().await),
+            Order::VolumeNames => Report::VolumeNames(self.volume_names()),
             Order::Volume { volume } => Report::Volumes(self.volume_report(volume).await.into_iter().collect()),
             Order::Snapshots => Report::Snapshots(self.snapshot_reports().await),
             Order::CheckPool { pool, repair } => {
@@ -61,7 +62,7 @@ impl<W: World> Conductor<W> {
             shards: u32::try_from(limits.shards).unwrap_or(u32::MAX),
             io: self.io.clone(),
             uptime_seconds: self.seat.world.now().since(self.started).as_secs(),
-            sessions: u32::try_from(self.seat.registry.sessions().len()).unwrap_or(u32::MAX),
+            sessions: u32::try_from(self.seat.registry.count()).unwrap_or(u32::MAX),
             commands: totals.commands,
             read_bytes: totals.read_bytes,
             written_bytes: totals.written_bytes,
@@ -134,7 +135,7 @@ fn session_activity(entry: &Entry) -> SessionActivity {
 
 pub(super) fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now: shard::Time) -> SessionReport {
     let target = Some(entry.nexus.target.clone()).filter(|name| !name.is_empty());
-    let host = view.access.hosts.iter().find(|host| host.name.as_str() == entry.host);
+    let host = view.host(&entry.host);
     let luns = match (target.as_deref().and_then(|name| view.target_of(name)), host) {
         (Some(target), Some(host)) => view.luns(target, host, view.policy_at(entry.portal).tag).into_keys().collect(),
         _ => Vec::new(),

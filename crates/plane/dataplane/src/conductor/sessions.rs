@@ -10,6 +10,7 @@ use model::{
 use shard::World;
 use shard::mailbox;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a session may take to say how it is.
@@ -126,7 +127,7 @@ impl<W: World> Conductor<W> {
         told.await.ok_or_else(engine_gone)
     }
 
-    fn session(&self, id: u32) -> Result<(SessionId, Entry), Refusal> {
+    fn session(&self, id: u32) -> Result<(SessionId, Arc<Entry>), Refusal> {
         let mut sessions = self.seat.registry.sessions().into_iter();
         sessions.find(|(_, entry)| u32::from(entry.tsih) == id).ok_or_else(|| {
             Refusal::new(code::SESSION_UNKNOWN, format!("there is no session {id}"), "see blockyard session list")

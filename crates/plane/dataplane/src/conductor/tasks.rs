@@ -59,7 +59,7 @@ impl<W: World> Conductor<W> {
 
     fn luns_of(&self, entry: &Entry) -> BTreeMap<u16, VolumeId> {
         let view = self.seat.access.borrow().clone();
-        let host = view.access.hosts.iter().find(|host| host.name.as_str() == entry.host);
+        let host = view.host(&entry.host);
         let target = view.target_of(&entry.nexus.target);
         let luns = target.zip(host).map(|(target, host)| view.luns(target, host, view.policy_at(entry.portal).tag));
         luns.into_iter().flatten().map(|(lun, shown)| (lun, shown.unit)).collect()

@@ -4,6 +4,7 @@ use super::{Conductor, VolumeHome};
 use crate::{pool, unit};
 use model::{Backend, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
 use shard::World;
+use std::collections::BTreeSet;
 
 impl<W: World> Conductor<W> {
     pub(super) async fn create_volume(&self, spec: &VolumeSpec) -> Result<VolumeReport, Refusal> {
@@ -98,6 +99,12 @@ impl<W: World> Conductor<W> {
         reports.extend(copies);
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
+    }
+
+    pub(super) fn volume_names(&self) -> Vec<VolumeName> {
+        let copies = self.copy_reports().into_iter().map(|copy| copy.name);
+        let names: BTreeSet<VolumeName> = self.volumes.borrow().keys().cloned().chain(copies).collect();
+        names.into_iter().collect()
     }
 
     /// One of them.

@@ -64,7 +64,7 @@ where
                 self.why = Some(RefusedWhy::UnknownTarget);
                 LoginStatus::NotFound
             })?;
-            if !view.targets_of(host).contains(&target) {
+            if !view.is_told_of(target, host) {
                 let through = target.name.clone();
                 self.why = Some(RefusedWhy::NothingShown { host: host.name.clone(), through });
                 return Err(LoginStatus::AuthorizationFailure);

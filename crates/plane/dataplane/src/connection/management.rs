@@ -15,6 +15,7 @@ use shard::{World, mailbox};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A function that is done.
 pub(super) struct Managed {
@@ -93,7 +94,7 @@ fn end_others<W: World>(seat: &Seat<W>, own: SessionId, target: &str, reset: &BT
         let tag = view.policy_at(entry.portal).tag;
         host.is_some_and(|host| seat.luns(own_target, host, tag).values().any(|lun| reset.contains(&lun.unit)))
     };
-    let concerns = |(id, entry): &(SessionId, Entry)| *id != own && entry.nexus.target == target && sees(entry);
+    let concerns = |(id, entry): &(SessionId, Arc<Entry>)| *id != own && entry.nexus.target == target && sees(entry);
     for (_, entry) in seat.registry.sessions().into_iter().filter(concerns) {
         // Nobody waits for its end: two that reset at the same time would wait for each other.
         let (gone, _) = mailbox::channel();

@@ -47,7 +47,7 @@ pub(super) fn disk_size_for(member_blocks: Blocks) -> Size {
 impl<W: World> OpenPool<W> {
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
-        let status = self.pool.status();
+        let space = self.pool.space();
         let log_group = self.pool.log_group().map(usize::from);
         let data = self.groups.iter().map(|(number, _)| number).filter(|number| Some(*number) != log_group);
         let groups: Vec<GroupReport> = data.map(|number| self.group_report(number)).collect();
@@ -65,9 +65,9 @@ impl<W: World> OpenPool<W> {
                 .max()
                 .filter(|_| !self.is_fenced())
                 .unwrap_or(PoolState::Failed),
-            size: Size::new(status.bytes),
-            used: Size::new(status.bytes - status.free_bytes),
-            volumes: u32::try_from(self.volume_count()).unwrap_or(u32::MAX),
+            size: Size::new(space.bytes),
+            used: Size::new(space.bytes - space.free_bytes),
+            volumes: u32::try_from(space.volumes).unwrap_or(u32::MAX),
             groups,
             log,
             spares: Vec::new(),

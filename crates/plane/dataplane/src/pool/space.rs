@@ -89,13 +89,6 @@ impl<W: World> OpenPool<W> {
         units.values().filter(|unit| unit.name.pool() == Some(&self.name) && unit.is_thin()).cloned().collect()
     }
 
-    /// The volumes that the pool has, in segments or with a map.
-    pub(super) fn volume_count(&self) -> usize {
-        let status = self.pool.status();
-        let alive = status.families.iter().flat_map(|family| &family.volumes).filter(|volume| !volume.is_dying);
-        status.volumes.len() + alive.count()
-    }
-
     /// Puts into the reports of the pool's volumes what they take.
     pub fn describe_space(&self, reports: &mut [VolumeReport]) {
         let status = self.pool.status();

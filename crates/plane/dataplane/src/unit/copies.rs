@@ -24,7 +24,7 @@ impl<W: World> Neighbourhood<W> {
         let seat = self.0.upgrade()?;
         let view = seat.access.borrow().clone();
         let name = seat.registry.host_of(SessionId(asker.nexus.0))?;
-        let host = view.access.hosts.iter().find(|host| host.name.as_str() == name)?;
+        let host = view.host(&name)?;
         let target = view.target_of(&asker.port.target_name)?;
         // What is shown under several numbers is one unit, and may be written when one of them may.
         let mut units: BTreeMap<VolumeId, (usize, bool)> = BTreeMap::new();

@@ -31,6 +31,17 @@ pub struct PoolStatus {
     pub free_bytes: u64,
 }
 
+/// How much a pool has, without all that is told of its volumes: ten thousand of them are counted and not described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSpace {
+    /// Bytes that volumes can use, together.
+    pub bytes: u64,
+    /// Bytes that no volume uses.
+    pub free_bytes: u64,
+    /// Volumes, those that are being deleted left out.
+    pub volumes: usize,
+}
+
 /// A group as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
@@ -93,6 +104,27 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    /// The sums of [`Pool::status`].
+    #[must_use]
+    pub fn space(&self) -> PoolSpace {
+        self.shared.store.look(|catalog| {
+            let of_slabs = |group: u16, slabs: u32| {
+                let blocks = u64::from(slabs) * u64::from(catalog.groups[usize::from(group)].slab_blocks);
+                Blocks(blocks).bytes(BLOCK_BYTES)
+            };
+            let segments = catalog.volumes.iter().flat_map(|volume| &volume.segments);
+            let columns =
+                segments.flat_map(|segment| segment.columns.iter().map(|column| (column.group, segment.rows)));
+            let runs = catalog.families.iter().flat_map(|family| family.meta.iter().chain(&family.data));
+            let used = columns.chain(runs.map(|run| (run.group, run.slabs)));
+            let used: u64 = used.map(|(group, slabs)| of_slabs(group, slabs)).sum();
+            let bytes: u64 = (0..).zip(&catalog.groups).map(|(at, group)| of_slabs(at, group.slabs)).sum();
+            let branches = catalog.families.iter().flat_map(|family| &family.branches);
+            let volumes = catalog.volumes.len() + branches.filter(|branch| !branch.dying).count();
+            PoolSpace { bytes, free_bytes: bytes - used, volumes }
+        })
+    }
+
     fn family_statuses(&self) -> Vec<FamilyStatus> {
         let records: Vec<FamilyRecord> = self.shared.store.look(|catalog| catalog.families.clone());
         let slab_blocks = self.shared.slab_blocks();

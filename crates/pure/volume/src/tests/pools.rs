@@ -5,7 +5,7 @@ use super::world::{
     DISK_BLOCKS, Opened, SLAB_BLOCKS, TestPool, World, disk_id, members, one_is_enough, pool_id, volume_id,
 };
 use crate::layout::{DATA_START, HEAD_LABELS, SLOT_STARTS, tail_label};
-use crate::{Contents, MemberState, NewDisk, Pool, PoolError, Sectors, Standing, Volume, VolumePlan, probe};
+use crate::{Contents, MemberState, NewDisk, Pool, PoolError, PoolSpace, Sectors, Standing, Volume, VolumePlan, probe};
 use block::{BlockDevice, Blocks, Buf, Extent, IoErrorKind, Lba, View};
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -575,6 +575,8 @@ impl Model {
         assert_eq!(sizes, expected);
         let used: u64 = status.volumes.iter().map(|volume| volume.allocated_bytes).sum();
         assert_eq!(status.bytes - status.free_bytes, used);
+        let volumes = status.volumes.len() + status.families.iter().map(|family| family.volumes.len()).sum::<usize>();
+        assert_eq!(self.pool.space(), PoolSpace { bytes: status.bytes, free_bytes: status.free_bytes, volumes });
         for (&number, (_, model)) in &self.volumes {
             let volume = block_on(self.pool.open_volume(volume_id(number))).unwrap();
             let found = bytes_of(&*volume, 0, model.len() as u64);

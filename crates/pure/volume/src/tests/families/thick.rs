@@ -39,6 +39,7 @@ fn thick_volume_that_grows_by_a_little_more_than_there_is_is_refused_and_stays_a
         assert!(matches!(refused, Err(PoolError::Full { .. })), "{more} granules more: {refused:?}");
         tend(pool);
         let lost = free - pool.status().free_bytes;
+        assert_eq!((pool.space().free_bytes, pool.space().bytes), (pool.status().free_bytes, pool.status().bytes));
         assert!(if more >= 20 { lost == 0 } else { lost <= 4 << 20 }, "{more} granules more took {lost} bytes");
     }
     snapshot(pool, 1, 1).unwrap();
