@@ -15,6 +15,7 @@ use lab::child::output_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use std::time::SystemTime;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -73,15 +74,18 @@ fn recipe(options: &Options) -> Result<Recipe> {
     Ok(Recipe { program, version: env!("CARGO_PKG_VERSION").to_owned(), epoch: epoch()? })
 }
 
-/// `SOURCE_DATE_EPOCH`, or the time of the last commit.
+/// `SOURCE_DATE_EPOCH`, or the time of the last commit; of a tree without its history, the time that its archive gave it.
 fn epoch() -> Result<u64> {
     if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
         return epoch.parse().with_context(|| format!("SOURCE_DATE_EPOCH={epoch} is no number of seconds"));
     }
     let asked = Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace::root()).output();
-    // A tree without its history still gives a package.
     let text = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    Ok(text.trim().parse().unwrap_or(0))
+    if let Ok(committed) = text.trim().parse() {
+        return Ok(committed);
+    }
+    let changed = std::fs::metadata(workspace::root().join("CHANGELOG.md"))?.modified()?;
+    Ok(changed.duration_since(SystemTime::UNIX_EPOCH)?.as_secs())
 }
 
 fn done(command: &mut Command) -> Result<String> {

@@ -215,15 +215,10 @@ impl Fake {
             }
             Order::OpenPortal { .. } | Order::ClosePortal { .. } | Order::Portals => self.obey_of_portals(order),
             Order::Status => Ok(Report::Engine(EngineReport { shards: 1, io: "none".into(), ..Default::default() })),
-            Order::Disks => {
-                let each = self.disks.iter().map(|(name, path)| self.inspect(Some(name), &text(path)));
-                each.collect::<Result<_, _>>().map(Report::Disks)
-            }
+            Order::Disks => self.inspect_all().map(Report::Disks),
             Order::Pools => Ok(Report::Pools(self.advance())),
             Order::Volumes => Ok(self.counted(self.volumes())),
-            Order::VolumeNames => {
-                Ok(Report::VolumeNames(self.volumes().into_iter().map(|volume| volume.name).collect()))
-            }
+            Order::VolumeNames => Ok(Report::VolumeNames(self.volume_names())),
             Order::Volume { volume } => Ok(self.counted(self.volumes_where(|name| name == volume))),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
@@ -408,6 +403,14 @@ impl Fake {
 
     fn volumes(&self) -> Vec<VolumeReport> {
         self.volumes_where(|_| true)
+    }
+
+    fn inspect_all(&self) -> Result<Vec<DiskReport>, Refusal> {
+        self.disks.iter().map(|(name, path)| self.inspect(Some(name), &text(path))).collect()
+    }
+
+    fn volume_names(&self) -> Vec<VolumeName> {
+        self.volumes().into_iter().map(|volume| volume.name).collect()
     }
 
     fn volumes_where(&self, is_wanted: impl Fn(&VolumeName) -> bool) -> Vec<VolumeReport> {
