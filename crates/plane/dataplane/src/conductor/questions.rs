@@ -2,7 +2,7 @@
 
 use super::Conductor;
 use crate::access::AccessView;
-use crate::registry::{Entry, SessionId};
+use crate::registry::Entry;
 use crate::unit;
 use model::{
     Activity, ConnectionState, EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionActivity,
@@ -74,7 +74,7 @@ impl<W: World> Conductor<W> {
     fn session_reports(&self) -> Vec<SessionReport> {
         let view = self.seat.access.borrow().clone();
         let now = self.seat.world.now();
-        self.seat.registry.sessions().iter().map(|(id, entry)| session_report(*id, entry, &view, now)).collect()
+        self.seat.registry.sessions().iter().map(|(_, entry)| session_report(entry, &view, now)).collect()
     }
 
     async fn activity(&self) -> Activity {
@@ -133,7 +133,7 @@ fn session_activity(entry: &Entry) -> SessionActivity {
     }
 }
 
-pub(super) fn session_report(_: SessionId, entry: &Entry, view: &AccessView, now: shard::Time) -> SessionReport {
+pub(super) fn session_report(entry: &Entry, view: &AccessView, now: shard::Time) -> SessionReport {
     let target = Some(entry.nexus.target.clone()).filter(|name| !name.is_empty());
     let host = view.host(&entry.host);
     let luns = match (target.as_deref().and_then(|name| view.target_of(name)), host) {

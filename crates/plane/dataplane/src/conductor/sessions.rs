@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 impl<W: World> Conductor<W> {
     pub(super) async fn session_detail(&self, id: u32) -> Result<SessionDetail, Refusal> {
-        let (key, entry) = self.session(id)?;
+        let (_, entry) = self.session(id)?;
         let (tell, told) = mailbox::channel();
         // A session that is just ending says nothing.
         let _ = entry.notices.send(Notice::TellWindow { tell });
@@ -35,7 +35,7 @@ impl<W: World> Conductor<W> {
             };
         let (view, now) = (self.seat.access.borrow().clone(), self.seat.world.now());
         Ok(SessionDetail {
-            session: questions::session_report(key, &entry, &view, now),
+            session: questions::session_report(&entry, &view, now),
             window,
             latencies: entry.counters.latencies.report(),
         })
