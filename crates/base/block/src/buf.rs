@@ -5,9 +5,12 @@
 //! thread that dropped it. Recycled pages keep old bytes: only [`Buf::zeroed`] may leave unwritten.
 
 pub mod pool;
+mod sums;
 
-use std::ops::{Bound, Deref, DerefMut, RangeBounds};
+use simd::crc32c::crc32c_append;
+use std::ops::{Bound, Deref, DerefMut, Range, RangeBounds};
 use std::sync::Arc;
+use sums::Sums;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// The alignment and the unit of every buffer, in bytes; what direct I/O asks for on any disk.
@@ -23,6 +26,8 @@ pub(crate) struct Pages {
     pages: Box<[Page]>,
     /// True when they come from the pool, count as taken and go back there.
     pooled: bool,
+    /// Of storage, which is read more than once.
+    sums: Sums,
 }
 
 impl std::fmt::Debug for Page {
@@ -34,7 +39,7 @@ impl std::fmt::Debug for Page {
 impl Pages {
     fn zeroed(pages: usize, pooled: bool) -> Self {
         let pages = <[Page]>::new_box_zeroed_with_elems(pages).expect("the limits keep buffers within memory");
-        Self { pages, pooled }
+        Self { pages, pooled, sums: Sums::default() }
     }
 
     fn count(&self) -> usize {
@@ -95,6 +100,18 @@ impl Buf {
         View { pages: self.pages.take(), start: 0, len }
     }
 
+    /// The bytes in `range`, to be written. Of storage, what the other pages sum up to is not forgotten.
+    ///
+    /// *Panics*: when the range passes the end.
+    #[must_use]
+    pub fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        assert!(range.end <= self.len, "bytes {range:?} are not in a buffer of {}", self.len);
+        let pages = self.pages.as_mut().expect("pages leave only when the buffer does");
+        let pages = Arc::get_mut(pages).expect("a Buf is the only owner of its pages");
+        pages.sums.forget(range.clone());
+        &mut pages.pages.as_mut_bytes()[range]
+    }
+
     fn pages(&self) -> &Arc<Pages> {
         self.pages.as_ref().expect("pages leave only when the buffer does")
     }
@@ -110,9 +127,7 @@ impl Deref for Buf {
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
         let len = self.len;
-        let pages = self.pages.as_mut().expect("pages leave only when the buffer does");
-        let pages = Arc::get_mut(pages).expect("a Buf is the only owner of its pages");
-        &mut pages.pages.as_mut_bytes()[..len]
+        self.part_mut(0..len)
     }
 }
 
@@ -171,6 +186,16 @@ impl View {
         };
         assert!(from <= to && to <= self.len, "bytes {from}..{to} are not in a view of {}", self.len);
         Self { pages: self.pages.clone(), start: self.start + from, len: to - from }
+    }
+
+    /// The CRC32C of what `crc` was computed of, followed by the bytes of the view. Whole pages of storage are summed up once,
+    /// however often they are asked for until they are written: memory that flips a bit meanwhile does not match any more.
+    #[must_use]
+    pub fn crc32c_append(&self, crc: u32) -> u32 {
+        match &self.pages {
+            Some(pages) if !pages.pooled => pages.sums.append(crc, &pages.pages, self.start..self.start + self.len),
+            _ => crc32c_append(crc, self),
+        }
     }
 
     /// True when the bytes start at a multiple of `align` in memory.

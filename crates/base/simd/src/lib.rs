@@ -7,6 +7,7 @@
 pub mod crc32c;
 pub mod gf256;
 pub mod kernel;
+pub mod memory;
 pub mod parity;
 mod scalar;
 mod sys;

@@ -13,7 +13,18 @@ mod gfni256;
 #[cfg(target_arch = "x86_64")]
 mod gfni512;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod memory;
+#[cfg(target_arch = "x86_64")]
 mod ssse3;
+
+/// Other CPUs look after their caches themselves.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) mod memory {
+    pub(crate) fn copy_past_caches(into: &mut [u8], from: &[u8]) {
+        assert_eq!(into.len(), from.len(), "as much is copied as there is room");
+        into.copy_from_slice(from);
+    }
+}
 
 /// The kernels beside the scalar one that this CPU can run, the slowest first.
 #[cfg(target_arch = "x86_64")]

@@ -108,7 +108,7 @@ impl Transmit {
                 continue;
             }
             if self.digests.data {
-                crc = crc32c_append(crc, &part[from..to]);
+                crc = part.slice(from..to).crc32c_append(crc);
             }
             if len <= INLINE_BYTES_MAX || to - from < REFERENCE_BYTES_MIN {
                 self.push_flat(&part[from..to]);
@@ -254,7 +254,7 @@ impl Transmit {
     /// The next piece of a payload of so many bytes; `crc` and its bytes, where somebody asks for that.
     #[inline]
     fn push_part(&mut self, payload_bytes: usize, part: View, crc: u32) -> u32 {
-        let crc = if self.digests.data { crc32c_append(crc, &part) } else { crc };
+        let crc = if self.digests.data { part.crc32c_append(crc) } else { crc };
         if payload_bytes <= INLINE_BYTES_MAX || part.len() < REFERENCE_BYTES_MIN {
             self.push_flat(&part);
         } else {

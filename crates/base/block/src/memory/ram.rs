@@ -2,6 +2,7 @@
 
 use super::geometry;
 use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Run, Stable, View, Written};
+use simd::memory::copy_past_caches;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
@@ -11,6 +12,8 @@ const ATOMIC_BYTES_MAX: u32 = 1 << 20;
 const RUN_SLABS_MAX: usize = 1 << 16;
 /// The unit in which memory is taken and given back.
 const SLAB_BYTES: usize = 64 << 10;
+/// A disk up to this size may stay in a processor's caches, and is written through them; a larger one would drive out everything else.
+const CACHED_BYTES_MAX: u64 = 32 << 20;
 /// Slabs that one directory points to: 32 MiB.
 const DIRECTORY_SLABS: usize = 512;
 
@@ -93,6 +96,7 @@ impl Ram {
     /// Copies `data` into its slabs.
     fn keep(&self, start: Lba, data: &[u8]) -> Result<Written, IoError> {
         self.geometry.get().extent_of(start, data.len())?;
+        let past_caches = self.geometry.get().bytes() > CACHED_BYTES_MAX;
         let mut directories = self.directories.borrow_mut();
         let mut done = 0;
         for piece in self.pieces(start, data.len()) {
@@ -101,7 +105,12 @@ impl Ram {
             let here = piece.range.len();
             let old = std::mem::take(slab);
             let mut buf = if old.is_empty() { Buf::resident(SLAB_BYTES) } else { resident(old) };
-            buf[piece.range].copy_from_slice(&data[done..done + here]);
+            let (into, from) = (buf.part_mut(piece.range), &data[done..done + here]);
+            if past_caches {
+                copy_past_caches(into, from)
+            } else {
+                into.copy_from_slice(from)
+            }
             *slab = buf.freeze();
             done += here;
         }
@@ -179,7 +188,7 @@ impl BlockDevice for Ram {
             let old = std::mem::take(slab);
             if piece.range.len() < SLAB_BYTES {
                 let mut buf = resident(old);
-                buf[piece.range].fill(0);
+                buf.part_mut(piece.range).fill(0);
                 *slab = buf.freeze();
             }
         }

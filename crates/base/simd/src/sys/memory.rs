@@ -1,0 +1,26 @@
+//! Stores that go past the CPU's caches.
+
+use std::arch::x86_64::*;
+
+/// Bytes of one store that goes past the caches.
+const STORE_BYTES: usize = 16;
+
+/// `from` is in `into`, whose cache lines were not read for it and are not kept.
+///
+/// *Panics*: when the lengths differ.
+pub(crate) fn copy_past_caches(into: &mut [u8], from: &[u8]) {
+    assert_eq!(into.len(), from.len(), "as much is copied as there is room");
+    // SAFETY: any bytes are a vector.
+    let (head, vectors, tail) = unsafe { into.align_to_mut::<__m128i>() };
+    let (from_head, rest) = from.split_at(head.len());
+    let (from_vectors, from_tail) = rest.split_at(vectors.len() * STORE_BYTES);
+    head.copy_from_slice(from_head);
+    tail.copy_from_slice(from_tail);
+    for (vector, bytes) in vectors.iter_mut().zip(from_vectors.chunks_exact(STORE_BYTES)) {
+        // SAFETY: the 16 bytes are readable, and the instruction asks for no alignment; the vector is aligned, writable and nobody else's.
+        unsafe { _mm_stream_si128(vector, _mm_loadu_si128(bytes.as_ptr().cast())) }
+    }
+    // Such stores are not ordered with others: whoever is told of the bytes on another core finds them behind this.
+    // SAFETY: every x86-64 has this instruction, which has no operands.
+    unsafe { _mm_sfence() }
+}
