@@ -48,7 +48,7 @@ pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
             let proof = ::lab::stream::check(&mut std::io::stdin().lock(), size.map(Size::bytes), *seed)?;
             say_proof(&proof, global)
         }
-        LabCommand::ServeBare { tell, spin } => Ok(serve_bare(tell, *spin)?),
+        LabCommand::ServeBare { tell, spin, memory } => Ok(serve_bare(tell, *spin, *memory)?),
     }
 }
 
@@ -64,12 +64,13 @@ fn report(runs: &[PathBuf], to: &Path, global: &Global) -> Result<(), Failure> {
     Output::new(global).said(&format!("{} ({} files in {})", written.page.display(), written.files.len(), to.display()))
 }
 
-fn serve_bare(tell: &Path, spin: bool) -> Result<()> {
+fn serve_bare(tell: &Path, spin: bool, memory: Option<Size>) -> Result<()> {
+    let memory_bytes = memory.map(|memory| usize::try_from(memory.bytes())).transpose()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let written = tell.with_extension("new");
     fs::write(&written, listener.local_addr()?.to_string())?;
     fs::rename(written, tell)?;
-    ::lab::bare::serve(&listener, spin)
+    ::lab::bare::serve(&listener, spin, memory_bytes)
 }
 
 fn unix_seconds() -> u64 {
@@ -167,18 +168,27 @@ fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
 }
 
 /// The run, kept at `out` where it is to be.
+///
+/// *Errors*: something could not be measured; what was measured before that is kept all the same.
 fn measured(scenario: Scenario, means: &Means, out: Option<&Path>, global: &Global) -> Result<Run> {
     let all = scenario.points()?.len() as u64 * u64::from(scenario.rounds);
     let (mut machine, begun) = (Machine::here(), Timestamp::from_unix(unix_seconds()).to_string());
     machine.facts.extend(means.builds()?);
     let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
-    let (points, complete) = measure::run(&scenario, means, &mut watch)?;
+    let measure::Outcome { points, end } = measure::run(&scenario, means, &mut watch)?;
     watch.bar.finish_and_clear();
+    let complete = *end.as_ref().unwrap_or(&false);
     let run = Run { format: FORMAT, scenario, machine, begun, complete, points };
     if let Some(out) = out {
         fs::write(out, serde_json::to_string(&run)?).with_context(|| format!("cannot write {}", out.display()))?;
     }
-    Ok(run)
+    match (end, out) {
+        (Ok(_), _) => Ok(run),
+        (Err(error), Some(out)) => {
+            Err(error.context(format!("not all was measured; what was is in {}", out.display())))
+        }
+        (Err(error), None) => Err(error),
+    }
 }
 
 /// The medians of a point.

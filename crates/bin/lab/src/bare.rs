@@ -1,16 +1,23 @@
 //! The bare socket: a server that moves as many bytes as iSCSI would, and does nothing else. What a target could be at best.
+//!
+//! As it comes it sends the same bytes again and again, which stay in the processor's cache. With a memory it sends those that
+//! lie where it is asked, and keeps what it is sent: what a target that keeps its data in memory could be at best.
 
 use crate::drive::{HEADER_BYTES, WRITE};
 use anyhow::{Context, Result};
+use iscsi::Gathered;
 use rustix::event::{Timespec, epoll};
-use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 const RECEIVE_BYTES: usize = 256 << 10;
 /// What answers are sent from: any bytes.
 const SEND_BYTES: usize = 4 << 20;
+/// Pieces of one call: as many as a target of ours gathers.
+const PIECES_MAX: usize = 128;
 const LISTENER: u64 = 0;
 
 struct Peer {
@@ -19,20 +26,42 @@ struct Peer {
     header: Vec<u8>,
     /// Bytes of a request's data that are still to come.
     expected: usize,
+    /// Where in the memory those belong.
+    place: usize,
     /// Bytes of answers that are still to go.
     owed: usize,
+    /// Where in the memory they are, in order; nothing where it does not matter which they are.
+    pieces: VecDeque<Range<usize>>,
     /// True while it is told when more can be sent.
     blocked: bool,
 }
 
-/// Serves until `listener` breaks; with `spin` it never sleeps.
+/// What answers are made of.
+struct Bytes {
+    all: Vec<u8>,
+    /// False when it does not matter which bytes are sent, and none are kept.
+    placed: bool,
+}
+
+impl Bytes {
+    /// Where `len` bytes lie that are asked for at the address that `header` goes on with; never outside.
+    fn place_of(&self, header: &[u8], len: usize) -> usize {
+        let address = header.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        usize::try_from(address).unwrap_or(usize::MAX).min(self.all.len().saturating_sub(len))
+    }
+}
+
+/// Serves until `listener` breaks; with `spin` it never sleeps, with `memory_bytes` it has a memory.
 ///
 /// *Errors*: no epoll, or no more connections.
-pub fn serve(listener: &TcpListener, spin: bool) -> Result<()> {
+pub fn serve(listener: &TcpListener, spin: bool, memory_bytes: Option<usize>) -> Result<()> {
     listener.set_nonblocking(true)?;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&poll, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-    let (mut received, answers) = (vec![0; RECEIVE_BYTES], vec![7; SEND_BYTES]);
+    let mut received = vec![0; RECEIVE_BYTES];
+    // Room for the longest command; all of it is written once, as pages that nobody wrote are one page.
+    let all = vec![7; memory_bytes.unwrap_or(0).max(SEND_BYTES)];
+    let mut bytes = Bytes { all, placed: memory_bytes.is_some() };
     let (mut peers, mut next) = (BTreeMap::new(), LISTENER + 1);
     let timeout = spin.then_some(Timespec { tv_sec: 0, tv_nsec: 0 });
     let mut events = Vec::with_capacity(1024);
@@ -49,7 +78,7 @@ pub fn serve(listener: &TcpListener, spin: bool) -> Result<()> {
                 continue;
             }
             let Some(peer) = peers.get_mut(&key) else { continue };
-            let alive = peer.turn(&mut received, &answers);
+            let alive = peer.turn(&mut received, &mut bytes);
             let blocked = peer.owed > 0;
             if !alive {
                 peers.remove(&key);
@@ -74,23 +103,24 @@ fn accept(listener: &TcpListener, poll: impl AsFd, peers: &mut BTreeMap<u64, Pee
         // The machine's default may be meant for long lines; where there is no cubic, it stays.
         let _ = rustix::net::sockopt::set_tcp_congestion(&stream, "cubic");
         epoll::add(&poll, &stream, epoll::EventData::new_u64(*next), epoll::EventFlags::IN)?;
-        peers.insert(*next, Peer { stream, header: Vec::new(), expected: 0, owed: 0, blocked: false });
+        let (header, pieces) = (Vec::new(), VecDeque::new());
+        peers.insert(*next, Peer { stream, header, expected: 0, place: 0, owed: 0, pieces, blocked: false });
         *next += 1;
     }
 }
 
 impl Peer {
     /// Receives once and sends what is owed; false when the connection is over.
-    fn turn(&mut self, received: &mut [u8], answers: &[u8]) -> bool {
+    fn turn(&mut self, received: &mut [u8], bytes: &mut Bytes) -> bool {
         if self.owed == 0 {
             match self.stream.read(received) {
                 Ok(0) => return false,
-                Ok(len) => self.take(&received[..len]),
+                Ok(len) => self.take(&received[..len], bytes),
                 Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
             }
         }
         while self.owed > 0 {
-            match self.stream.write(&answers[..self.owed.min(answers.len())]) {
+            match self.send(bytes) {
                 Ok(len) => self.owed -= len,
                 Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
             }
@@ -98,38 +128,111 @@ impl Peer {
         true
     }
 
-    fn take(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let skipped = self.expected.min(bytes.len());
-            self.expected -= skipped;
-            bytes = &bytes[skipped..];
-            if skipped > 0 {
-                self.owed += if self.expected == 0 { HEADER_BYTES } else { 0 };
+    fn send(&mut self, bytes: &Bytes) -> std::io::Result<usize> {
+        if !bytes.placed {
+            return self.stream.write(&bytes.all[..self.owed.min(bytes.all.len())]);
+        }
+        let pieces = self.pieces.iter().take(PIECES_MAX);
+        let slices: Gathered<'_> = pieces.map(|piece| IoSlice::new(&bytes.all[piece.clone()])).collect();
+        let sent = self.stream.write_vectored(&slices)?;
+        let mut left = sent;
+        while let Some(piece) = self.pieces.front_mut().filter(|_| left > 0) {
+            let here = left.min(piece.len());
+            piece.start += here;
+            left -= here;
+            if piece.start == piece.end {
+                self.pieces.pop_front();
+            }
+        }
+        Ok(sent)
+    }
+
+    fn take(&mut self, mut come: &[u8], bytes: &mut Bytes) {
+        while !come.is_empty() {
+            let (data, rest) = come.split_at(self.expected.min(come.len()));
+            if !data.is_empty() {
+                self.keep(data, bytes);
+                come = rest;
                 continue;
             }
             // Headers mostly come whole, and are read where they lie.
-            if self.header.is_empty() && bytes.len() >= HEADER_BYTES {
-                self.handle(bytes[0], [bytes[4], bytes[5], bytes[6], bytes[7]]);
-                bytes = &bytes[HEADER_BYTES..];
+            if let Some((header, rest)) = come.split_first_chunk().filter(|_| self.header.is_empty()) {
+                self.handle(header, bytes);
+                come = rest;
                 continue;
             }
-            let missing = (HEADER_BYTES - self.header.len()).min(bytes.len());
-            self.header.extend_from_slice(&bytes[..missing]);
-            bytes = &bytes[missing..];
-            if self.header.len() == HEADER_BYTES {
-                let header = &self.header;
-                let (kind, len) = (header[0], [header[4], header[5], header[6], header[7]]);
+            let (part, rest) = come.split_at((HEADER_BYTES - self.header.len()).min(come.len()));
+            self.header.extend_from_slice(part);
+            come = rest;
+            if let Some(&header) = self.header.first_chunk() {
                 self.header.clear();
-                self.handle(kind, len);
+                self.handle(&header, bytes);
             }
         }
     }
 
-    fn handle(&mut self, kind: u8, len: [u8; 4]) {
-        let len = u32::from_be_bytes(len) as usize;
-        match kind == WRITE {
-            true => self.expected = len,
-            false => self.owed += HEADER_BYTES + len,
+    fn keep(&mut self, data: &[u8], bytes: &mut Bytes) {
+        if bytes.placed {
+            bytes.all[self.place..self.place + data.len()].copy_from_slice(data);
+            self.place += data.len();
+        }
+        self.expected -= data.len();
+        if self.expected == 0 {
+            self.owe(0..HEADER_BYTES, bytes);
+        }
+    }
+
+    fn handle(&mut self, header: &[u8; HEADER_BYTES], bytes: &Bytes) {
+        let [kind, _, _, _, a, b, c, d, ref place @ ..] = *header;
+        let len = u32::from_be_bytes([a, b, c, d]) as usize;
+        let place = if bytes.placed { bytes.place_of(place, len) } else { 0 };
+        if kind == WRITE {
+            (self.expected, self.place) = (len, place);
+            return;
+        }
+        self.owe(0..HEADER_BYTES, bytes);
+        self.owe(place..place + len, bytes);
+    }
+
+    fn owe(&mut self, piece: Range<usize>, bytes: &Bytes) {
+        self.owed += piece.len();
+        if bytes.placed {
+            self.pieces.push_back(piece);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::READ;
+
+    fn request(kind: u8, len: u32, address: u64) -> Vec<u8> {
+        let mut header = vec![0; HEADER_BYTES];
+        header[0] = kind;
+        header[4..8].copy_from_slice(&len.to_be_bytes());
+        header[8..16].copy_from_slice(&address.to_be_bytes());
+        header
+    }
+
+    #[test]
+    fn bare_memory_gives_back_what_was_kept_where_it_was_kept() {
+        const MIB: u64 = 1 << 20;
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = listener.local_addr().expect("bound");
+        std::thread::spawn(move || serve(&listener, false, Some(8 << 20)));
+        let mut stream = TcpStream::connect(address).expect("somebody listens");
+        let data: Vec<u8> = (0..MIB as u32).flat_map(u32::to_le_bytes).take(MIB as usize).collect();
+        let mut answer = vec![0; HEADER_BYTES];
+        stream.write_all(&request(WRITE, MIB as u32, 5 * MIB)).expect("sent");
+        stream.write_all(&data).expect("sent");
+        stream.read_exact(&mut answer).expect("answered");
+        // What is asked for behind the end is at the end.
+        for (from, expected) in [(5 * MIB, &data[..4096]), (5 * MIB + 512, &data[512..4608]), (100 * MIB, &[7; 4096])] {
+            stream.write_all(&request(READ, 4096, from)).expect("sent");
+            let mut answer = vec![0; HEADER_BYTES + 4096];
+            stream.read_exact(&mut answer).expect("answered");
+            assert!(answer[HEADER_BYTES..] == *expected, "at {from}");
         }
     }
 }

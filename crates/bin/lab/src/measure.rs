@@ -16,35 +16,48 @@ pub trait Watch {
     fn stops(&self) -> bool;
 }
 
-/// Measures every point of `scenario` as often as it says; true when nothing was left out.
+/// What was measured, and how it ended.
+pub struct Outcome {
+    /// Every point, with the samples that there are.
+    pub points: Vec<Measured>,
+    /// `Ok(true)`: nothing was left out. `Ok(false)`: who watches had enough. An error: a peer that does not start, or a session
+    /// that breaks; what was measured before is there all the same.
+    pub end: Result<bool>,
+}
+
+/// Measures every point of `scenario` as often as it says.
 ///
-/// *Errors*: a peer that does not start or a session that breaks.
-pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<(Vec<Measured>, bool)> {
+/// *Errors*: the scenario has no such points; nothing was measured.
+pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<Outcome> {
     let mut points: Vec<Measured> = Vec::new();
     for (labels, point) in scenario.points()? {
         let untried = means.lacks(&point);
         points.push(Measured { labels, point, samples: Vec::new(), untried });
     }
-    for round in 0..scenario.rounds {
-        for index in 0..points.len() {
+    let end = rounds(scenario.rounds, &mut points, means, watch);
+    Ok(Outcome { points, end })
+}
+
+fn rounds(rounds: u32, points: &mut [Measured], means: &Means, watch: &mut dyn Watch) -> Result<bool> {
+    for round in 0..rounds {
+        for (index, measured) in points.iter_mut().enumerate() {
             if watch.stops() {
-                return Ok((points, false));
+                return Ok(false);
             }
-            let measured = &mut points[index];
             if measured.untried.is_some() {
                 continue;
             }
             let seed = u64::from(round) << 32 | index as u64;
             let sample = match once(&measured.point, means, seed) {
                 // Who has had enough has perhaps ended the peer as well.
-                Err(_) if watch.stops() => return Ok((points, false)),
+                Err(_) if watch.stops() => return Ok(false),
                 sample => sample.with_context(|| scenario::place(&measured.labels))?,
             };
             measured.samples.push(sample);
             watch.sampled(index, round, measured);
         }
     }
-    Ok((points, true))
+    Ok(true)
 }
 
 /// Starts who serves the point, measures it once, and ends what was started.

@@ -101,13 +101,21 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Resident memory of a process in KiB.
+/// Resident memory of a process in KiB, with its huge pages.
 ///
 /// *Errors*: the process is gone.
 pub fn resident_kib(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).with_context(|| format!("process {pid} is gone"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    line.split_whitespace().next().and_then(|word| word.parse().ok()).context("no VmRSS")
+    kib_of(&status).context("no VmRSS")
+}
+
+/// `VmRSS`, and `HugetlbPages`, which Linux counts apart from it.
+fn kib_of(status: &str) -> Option<u64> {
+    let value = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    Some(value("VmRSS:")? + value("HugetlbPages:").unwrap_or(0))
 }
 
 /// This thread, and those that it starts, run on `core` only.
@@ -124,6 +132,12 @@ mod tests {
     use super::*;
     use crate::child::Background;
     use std::process::Command;
+
+    #[test]
+    fn huge_pages_are_resident_memory() {
+        let status = "VmRSS:\t   21000 kB\nVmSwap:\t 0 kB\nHugetlbPages:\t  866304 kB\n";
+        assert_eq!((kib_of(status), kib_of("VmRSS:\t 7 kB\n"), kib_of("")), (Some(887_304), Some(7), None));
+    }
 
     #[test]
     fn cpu_time_of_a_busy_process_grows() {

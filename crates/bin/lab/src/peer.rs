@@ -99,8 +99,12 @@ impl Means {
             Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
             Peer::Tgt if point.backing == Backing::Pool => Some("tgtd has no pools".to_owned()),
             Peer::Tgt if point.connections > 1 => Some("tgtd allows one connection to a session".to_owned()),
-            Peer::Spdk if point.connections > 2 => {
-                Some("SPDK allows two connections to a session as it comes".to_owned())
+            // It ends a connection whose command comes after a later one of another connection.
+            Peer::Spdk if point.connections > 1 => {
+                Some("SPDK does not order the commands of several connections".to_owned())
+            }
+            Peer::Spdk if point.daemons > 1 => {
+                Some("SPDK's daemons do not share a core: one takes as many as it needs (cores)".to_owned())
             }
             Peer::Tgt if !has_program("tgtd") => Some("tgtd is not installed (Debian: tgt)".to_owned()),
             _ => None,
@@ -379,6 +383,13 @@ mod tests {
         assert!(told(Point { connections: 0, ..plain.clone() }, "one or more"));
         assert!(told(Point { connections: 2, peer: Peer::Bare, ..plain.clone() }, "not of the peer \"bare\""));
         assert!(told(Point { connections: 2, peer: Peer::Tgt, ..plain.clone() }, "one connection"));
+        let spdk = Point { peer: Peer::Spdk, luns: 2, ..plain.clone() };
+        assert!(told(spdk.clone(), "--spdk PATH"));
+        let built = Means { spdk: Some(PathBuf::from("iscsi_tgt")), ..Means::default() };
+        assert_eq!(built.lacks(&spdk), None);
+        let refused = |point: Point, why: &str| built.lacks(&point).is_some_and(|said| said.contains(why));
+        assert!(refused(Point { connections: 2, ..spdk.clone() }, "does not order"));
+        assert!(refused(Point { daemons: 2, ..spdk }, "do not share a core"));
         assert!(told(Point { daemons: 4, ..plain.clone() }, "luns = 4"));
         assert!(told(Point { daemons: 0, ..plain.clone() }, "one or more"));
         let driven = Point { daemons: 2, luns: 4, backing: Backing::Pool, write: WritePolicy::Back, ..plain };

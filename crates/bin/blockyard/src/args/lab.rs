@@ -90,6 +90,9 @@ Example:
         /// Never sleep
         #[arg(long)]
         spin: bool,
+        /// Send what lies in a memory of this size, and keep there what comes
+        #[arg(long, value_name = "SIZE")]
+        memory: Option<Size>,
     },
 }
 

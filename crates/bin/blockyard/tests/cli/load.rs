@@ -111,6 +111,37 @@ fn lab_explains_what_limits_a_point_and_says_what_it_cannot() {
     assert!(old.stdout.contains("limit    not shown") && old.stdout.contains("measure it again"), "{}", old.stdout);
 }
 
+#[test]
+fn lab_keeps_what_was_measured_before_a_point_that_fails() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (file, out) = (dir.path().join("fails.toml"), dir.path().join("fails.json"));
+    let scenario = r#"
+        name = "fails"
+        title = "Fails"
+        rounds = 1
+        [base]
+        unit = "512KiB"
+        span = "100ms"
+        [[axis]]
+        name = "who"
+        values = [
+            { label = "small" },
+            { label = "memory", peer = "bare", arguments = ["--memory", "512KiB"] },
+            { label = "broken", arguments = ["--no-such-thing"] },
+        ]
+    "#;
+    fs::write(&file, scenario).expect("a scenario");
+    let (file, out) = (file.to_str().expect("a text"), out.to_str().expect("a text"));
+    let told = run(dir.path(), &["run", file, "--out", out]);
+    assert_eq!(told.code, 1, "{}", told.stdout);
+    assert!(told.stderr.contains("what was is in ") && told.stderr.contains("who = broken"), "{}", told.stderr);
+    let kept: ::lab::run::Run = serde_json::from_slice(&fs::read(out).expect("it is kept")).expect("a run");
+    let samples: Vec<usize> = kept.points.iter().map(|point| point.samples.len()).collect();
+    assert_eq!((samples, kept.complete), (vec![1, 1, 0], false));
+    let moved = |at: usize| kept.points[at].samples[0].reads.commands > 0;
+    assert!(moved(0) && moved(1), "a unit below a MiB, and bare bytes from a memory");
+}
+
 /// A file of its own that is this build, whose daemon has further arguments.
 fn build_with(dir: &Path, name: &str, arguments: &str) -> String {
     let path = dir.join(name);

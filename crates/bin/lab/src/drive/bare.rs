@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 /// Bytes of a request and of an answer without their data, as of an iSCSI header.
 pub const HEADER_BYTES: usize = 48;
-/// The first byte of a request for data; bytes 4 to 8 say how much, big-endian.
+/// The first byte of a request for data; bytes 4 to 8 say how much, bytes 8 to 16 from where on, big-endian.
 pub const READ: u8 = 1;
 /// The first byte of a request that brings data.
 pub const WRITE: u8 = 2;
@@ -125,6 +125,7 @@ impl Carrier for Speaker {
         let header = &mut self.headers[from..];
         header[0] = if op.write { WRITE } else { READ };
         header[4..8].copy_from_slice(&op.bytes.to_be_bytes());
+        header[8..16].copy_from_slice(&op.offset.to_be_bytes());
         let to = from + HEADER_BYTES;
         // Headers that follow each other are sent as one.
         match self.waiting.back_mut() {

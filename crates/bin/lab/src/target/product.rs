@@ -67,7 +67,7 @@ impl Product {
         let proof: Vec<&str> = proof.iter().map(String::as_str).collect();
         product.command(&[&["host", "add", "anyone", "--any"][..], &proof].concat())?;
         let block_bytes = setup.block_bytes.to_string();
-        let size = format!("{}MiB", setup.unit_bytes >> 20);
+        let size = format!("{}KiB", setup.unit_bytes >> 10);
         if setup.units.iter().any(in_pool) {
             product.make_pool(setup)?;
         }

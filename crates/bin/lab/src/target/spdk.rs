@@ -42,7 +42,8 @@ impl Spdk {
         // No disk of this machine is its business; its settings come before its subsystems begin.
         command.args(["--no-pci", "--wait-for-rpc"]);
         let bytes = setup.unit_bytes * setup.units.len() as u64 + SPARE_BYTES;
-        if free_huge_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()) < bytes {
+        let told = |path| fs::read_to_string(path).unwrap_or_default();
+        if free_huge_bytes(&told("/proc/meminfo"), &told("/proc/mounts")) < bytes {
             command.args(["--no-huge", "-s", &(bytes >> 20).to_string()]);
         }
         command.args(&setup.arguments);
@@ -112,8 +113,11 @@ fn device(setup: &Setup, name: &str, backing: &Backing) -> Result<(&'static str,
     })
 }
 
-/// What is free of the memory that Linux keeps in huge pages.
-fn free_huge_bytes(meminfo: &str) -> u64 {
+/// What is free of the memory that Linux keeps in huge pages; nothing where no file system gives them away, which DPDK takes them from.
+fn free_huge_bytes(meminfo: &str, mounts: &str) -> u64 {
+    if !mounts.lines().any(|line| line.split_whitespace().nth(2) == Some("hugetlbfs")) {
+        return 0;
+    }
     let value = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
