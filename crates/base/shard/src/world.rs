@@ -35,6 +35,9 @@ pub trait World: Clone + 'static {
     /// Runs `task` on this shard, beside the caller.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 
+    /// A number that is another one each time when the shard had nothing to do and waited. Between two equal ones it was busy all the time.
+    fn rests(&self) -> u64;
+
     /// Is ready once the clock has reached `at`.
     fn sleep_until(&self, at: Time) -> Sleep;
 

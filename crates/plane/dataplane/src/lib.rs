@@ -29,6 +29,7 @@ pub mod registry;
 mod repeats;
 pub mod seat;
 mod session;
+mod turns;
 mod unit;
 
 pub use conductor::{Facts, conduct};

@@ -9,6 +9,7 @@ use crate::reach::Units;
 use crate::recording::Recordings;
 use crate::registry::{LoginPlace, Registry};
 use crate::repeats::Repeats;
+use crate::turns::Turns;
 use crate::unit::{self, Done, Ran, TraceRoom, Unit};
 use cache::CacheShard;
 use model::{EventCode, Host, Name, Raised, Subject, Target, Timestamp, VolumeId, event};
@@ -102,6 +103,8 @@ pub struct Seat<W: World> {
     lun_maps: RefCell<BTreeMap<(Name, Name, u16), Rc<LunMap>>>,
     /// The units at home here.
     pub units: Units<W>,
+    /// Who was served of late.
+    pub turns: Turns,
     /// The pools at home here.
     pub pools: RefCell<BTreeMap<Name, Rc<OpenPool<W>>>>,
     /// What has happened, on all shards.
@@ -142,6 +145,7 @@ impl<W: World> Seat<W> {
             units: Units::default(),
             pools: RefCell::default(),
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
+            turns: Turns::default(),
             hidden: Repeats::told_to(world.clone(), ticket.events.clone(), event::LUN_HIDDEN),
             cut_off: Repeats::told_to(world.clone(), ticket.events.clone(), event::HOST_CUT_OFF),
             events: ticket.events,

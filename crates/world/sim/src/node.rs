@@ -202,6 +202,11 @@ impl World for Sim {
         self.node.executor.spawn(task);
     }
 
+    /// What shards do takes no virtual time, so time that has passed was waited for.
+    fn rests(&self) -> u64 {
+        u64::try_from(self.now().since(Time::default()).as_nanos()).unwrap_or(u64::MAX)
+    }
+
     fn sleep_until(&self, at: Time) -> Sleep {
         self.node.timers.sleep_until(at)
     }

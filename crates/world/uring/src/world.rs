@@ -10,7 +10,7 @@ use crate::spin::Spin;
 use crate::stop::Stop;
 use shard::time::{Sleep, Timers};
 use shard::{DiskFacts, DiskOptions, Executor, StreamHandle, StreamOptions, Time, World};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Rounds of ready tasks between two looks at the kernel: what tasks do for each other needs no system call.
 const ROUNDS_PER_TURN: usize = 8;
 
+/// A wait that takes less found its news there already.
+const REST: Duration = Duration::from_micros(3);
+
 /// The [`World`] of the shard that this thread is.
 #[derive(Clone)]
 pub struct Uring(pub(crate) Rc<Inner>);
@@ -28,6 +31,7 @@ pub(crate) struct Inner {
     pub executor: Executor,
     pub reactor: RefCell<Reactor>,
     timers: Timers,
+    rests: Cell<u64>,
     stop: Stop,
     spin: RefCell<Spin>,
     /// What files behave like.
@@ -45,6 +49,7 @@ impl Uring {
             executor,
             reactor,
             timers: Timers::default(),
+            rests: Cell::new(0),
             stop,
             spin,
             media: options.media.clone(),
@@ -79,7 +84,8 @@ impl Uring {
                     break;
                 }
             }
-            inner.timers.fire(clock::now());
+            let now = clock::now();
+            inner.timers.fire(now);
             if !inner.executor.is_ready() && !is_over() {
                 inner.search()?;
             }
@@ -90,6 +96,9 @@ impl Uring {
                 inner.executor.announce_awake();
                 reactor.land();
                 slept?;
+                if clock::now().since(now) >= REST {
+                    inner.rests.set(inner.rests.get() + 1);
+                }
             } else {
                 inner.reactor.borrow_mut().turn(Wait::No)?;
             }
@@ -160,6 +169,10 @@ impl World for Uring {
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.0.executor.spawn(task);
+    }
+
+    fn rests(&self) -> u64 {
+        self.0.rests.get()
     }
 
     fn sleep_until(&self, at: Time) -> Sleep {

@@ -119,6 +119,10 @@ impl World for CountedWorld {
         });
     }
 
+    fn rests(&self) -> u64 {
+        self.machine.rests()
+    }
+
     fn sleep_until(&self, at: Time) -> Sleep {
         self.machine.sleep_until(at)
     }

@@ -52,6 +52,10 @@ impl World for BentWorld {
         self.machine.spawn(task);
     }
 
+    fn rests(&self) -> u64 {
+        self.machine.rests()
+    }
+
     fn sleep_until(&self, at: Time) -> Sleep {
         self.machine.sleep_until(at)
     }

@@ -11,11 +11,14 @@ use crate::unit::{Done, Ran, Unit};
 use iscsi::target::{ConnectionFacts, Joining};
 use iscsi::{Gathered, Negotiated};
 use model::{ConnectionReport, ConnectionState, WireEnds};
-use shard::{Stream, StreamHandle, World};
+use shard::{Stream, StreamHandle, Time, World};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+
+/// PDUs that are answered before the others that came with them, where somebody waits for that.
+const FIRST_PDUS: usize = 8;
 
 /// One TCP connection of a session.
 pub(super) struct Path<W: World> {
@@ -75,14 +78,27 @@ where
                 Poll::Ready(Ok(len)) if len > 0 => {
                     let now = self.seat.world.now();
                     path.recorders.iter_mut().for_each(|recorder| recorder.heard(&space[..len], now));
-                    let mut gate = UnitGate { session: self.session.as_mut(), seat: &self.seat, moment: now };
-                    self.machine.handle_received(slot, len, now, &mut gate);
+                    self.handle(slot, len, now, cx);
                 }
                 Poll::Ready(end) => self.lose(slot, end.err()),
             }
             progress = true;
         }
         progress
+    }
+
+    /// Handles what came. Whoever waits for it has the first answers while we work on the rest.
+    fn handle(&mut self, slot: usize, len: usize, now: Time, cx: &mut Context<'_>) {
+        let (session, rests) = (self.session.as_ref().map(|session| session.id), self.seat.world.rests());
+        let waits = session.is_some_and(|session| self.seat.turns.finds_it_waiting(session, now, rests));
+        let first = if waits { FIRST_PDUS } else { usize::MAX };
+        let mut gate = UnitGate { session: self.session.as_mut(), seat: &self.seat, moment: now };
+        if self.machine.handle_some(slot, len, first, now, &mut gate) {
+            self.send_on(slot, cx);
+            let now = self.seat.world.now();
+            let mut gate = UnitGate { session: self.session.as_mut(), seat: &self.seat, moment: now };
+            self.machine.handle_received(slot, 0, now, &mut gate);
+        }
     }
 
     /// Sends what waits on each connection, and lets go of those that are over.

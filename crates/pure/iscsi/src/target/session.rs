@@ -147,22 +147,33 @@ impl Session {
     ///
     /// *Panics*: when there was less space.
     pub fn handle_received(&mut self, slot: usize, len: usize, now: Time, gate: &mut impl Gate) {
+        self.handle_some(slot, len, usize::MAX, now, gate);
+    }
+
+    /// As [`Session::handle_received`], for at most `pdus_max` of the PDUs that are there. True when there may be more: they are handled
+    /// when it is called again, where nothing came meanwhile with a `len` of zero.
+    pub fn handle_some(&mut self, slot: usize, len: usize, pdus_max: usize, now: Time, gate: &mut impl Gate) -> bool {
         let connection = &mut self.connections[slot];
-        if !connection.is_open() || len == 0 {
-            return;
+        if !connection.is_open() {
+            return false;
         }
         self.now = now;
-        connection.handle_filled(len, now);
-        while self.connections[slot].step(&mut self.shared, gate) {
+        if len > 0 {
+            connection.handle_filled(len, now);
+        }
+        let mut left = pdus_max;
+        while left > 0 && self.connections[slot].step(&mut self.shared, gate) {
             if self.shared.concerns_others() {
                 self.run_ripe();
             }
+            left -= 1;
         }
         self.open_fences();
         self.settle(now);
         if self.looks_at.is_none() && self.connections[slot].link().recovers {
             self.looks_at = Some(now + self.config.recovery_interval);
         }
+        left == 0
     }
 
     /// The next event, when there is one.
