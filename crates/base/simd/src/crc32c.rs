@@ -142,7 +142,9 @@ mod tests {
         ) {
             prop_assert_eq!(crc32c_append_page(crc32c(&before), crc32c(&page)), crc32c_append(crc32c(&before), &page));
         }
+    }
 
+    proptest! {
         #[test]
         fn crc32c_does_not_depend_on_how_the_bytes_are_cut(
             bytes in prop::collection::vec(any::<u8>(), 0..2000), a in 0usize..2000, b in 0usize..2000,

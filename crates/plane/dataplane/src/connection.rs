@@ -1,8 +1,8 @@
 //! One session and its TCP connections: the only loop that knows both sides, the machine of RFC 7143 and the units.
 //!
 //! A turn receives once from each connection, lets the machine parse everything that came, runs the commands, and sends
-//! all answers with one gathered write for each; a host that waits has the first of them before (`turns`). It begins with one connection, which logs in; one that joins a session
-//! that is there is handed over to it when its login is done.
+//! all answers with one gathered write for each; a host that waits has the first of them before (`turns`). It begins with
+//! one connection, which logs in; one that joins a session that is there is handed over to it when its login is done.
 
 mod admission;
 mod commands;
