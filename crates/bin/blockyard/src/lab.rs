@@ -11,6 +11,7 @@ use crate::output::{Output, Rows};
 use ::lab::figure::Measure;
 use ::lab::load::Proof;
 use ::lab::measure::{self, Watch};
+use ::lab::only::Only;
 use ::lab::peer::{Given, Means};
 use ::lab::run::{FORMAT, Machine, Measured, Run, Sample};
 use ::lab::scenario::Scenario;
@@ -93,10 +94,7 @@ fn scenario_of(options: &RunOptions) -> Result<(Scenario, Means)> {
 fn scenario_at(path: &Path, only: &[String]) -> Result<Scenario> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut scenario = Scenario::parse(&text).with_context(|| path.display().to_string())?;
-    for only in only {
-        let (axis, label) = only.split_once('=').with_context(|| format!("\"{only}\": write AXIS=LABEL"))?;
-        scenario.keep(axis, label)?;
-    }
+    scenario.keep(&Only::parse(only)?)?;
     Ok(scenario)
 }
 

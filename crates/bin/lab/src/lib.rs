@@ -11,6 +11,7 @@ pub mod load;
 pub mod machine;
 pub mod measure;
 pub mod meter;
+pub mod only;
 pub mod papers;
 pub mod peer;
 pub mod point;

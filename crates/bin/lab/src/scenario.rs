@@ -1,8 +1,9 @@
 //! Scenarios: a base point, the axes that vary it, and the figures that are drawn of it.
 
 use crate::figure::Figure;
+use crate::only::Only;
 use crate::point::{Build, Peer, Point};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -74,21 +75,23 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Only the points with this label on this axis are left.
+    /// Only the points that are meant are left.
     ///
-    /// *Errors*: there are none.
-    pub fn keep(&mut self, axis: &str, label: &str) -> Result<()> {
+    /// *Errors*: an axis or a label that is not there.
+    pub fn keep(&mut self, only: &Only) -> Result<()> {
         let names: Vec<&str> = self.axes.iter().map(|axis| axis.name.as_str()).collect();
         let names = names.join(", ");
-        let axis = self
-            .axes
-            .iter_mut()
-            .find(|each| each.name == axis)
-            .with_context(|| format!("there is no axis \"{axis}\", only {names}"))?;
-        let all = std::mem::take(&mut axis.values);
-        axis.values = all.iter().filter(|value| axis.at(value).is_ok_and(|(at, _)| at == label)).cloned().collect();
-        let labels: Vec<String> = all.iter().filter_map(|value| Some(axis.at(value).ok()?.0)).collect();
-        ensure!(!axis.values.is_empty(), "the axis \"{}\" has no \"{label}\", only {}", axis.name, labels.join(", "));
+        for (name, wanted) in only.axes() {
+            let axis = self.axes.iter_mut().find(|each| each.name == name);
+            let axis = axis.with_context(|| format!("there is no axis \"{name}\", only {names}"))?;
+            let labels = axis.labels();
+            if let Some(label) = wanted.iter().find(|label| !labels.contains(label)) {
+                bail!("the axis \"{name}\" has no \"{label}\", only {}", labels.join(", "));
+            }
+            let values = std::mem::take(&mut axis.values).into_iter();
+            axis.values =
+                values.zip(labels).filter(|(_, label)| wanted.contains(label)).map(|(value, _)| value).collect();
+        }
         Ok(())
     }
 
@@ -186,6 +189,24 @@ mod tests {
         let (labels, point) = &points[3];
         assert_eq!(labels.values().map(String::as_str).collect::<Vec<_>>(), ["8", "mixed", "blockyard"]);
         assert_eq!((point.depth, point.reads, point.block.bytes()), (8, 70, 8192));
+    }
+
+    #[test]
+    fn some_labels_are_kept_and_others_are_named() {
+        let mut scenario = Scenario::parse(TEXT).expect("it is right");
+        let only = |texts: &[&str]| {
+            Only::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).expect("they are right")
+        };
+        let error = scenario.keep(&only(&["depth=1", "depth=2"])).expect_err("no such depth");
+        assert_eq!(error.to_string(), "the axis \"depth\" has no \"2\", only 1, 8");
+        let error = scenario.keep(&only(&["dept=1"])).expect_err("no such axis");
+        assert_eq!(error.to_string(), "there is no axis \"dept\", only peer, load, depth");
+        scenario.keep(&only(&["depth=8", "depth=1", "load=mixed"])).expect("they are there");
+        let points = scenario.points().expect("it is right");
+        assert_eq!(
+            points.iter().map(|(_, point)| (point.depth, point.reads)).collect::<Vec<_>>(),
+            [(1, 70), (8, 70)].repeat(2)
+        );
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub enum LabCommand {
         /// What `run` has kept
         #[arg(value_name = "RUN")]
         run: PathBuf,
-        /// Only the points with this label on this axis; may be given again
+        /// Only the points with this label on this axis; given again, with any of them
         #[arg(long, value_name = "AXIS=LABEL")]
         only: Vec<String>,
     },
@@ -102,7 +102,7 @@ pub struct RunOptions {
     /// The scenario
     #[arg(value_name = "FILE")]
     pub scenario: PathBuf,
-    /// Only the points with this label on this axis; may be given again
+    /// Only the points with this label on this axis; given again, with any of them
     #[arg(long, value_name = "AXIS=LABEL")]
     pub only: Vec<String>,
     /// Another build of Blockyard: every point of this one is measured with it as well, in turn
@@ -185,7 +185,7 @@ pub struct CompareOptions {
     /// Measure this scenario with two builds in turn, and compare them
     #[arg(long, value_name = "FILE", conflicts_with = "axis", requires = "second")]
     pub scenario: Option<PathBuf>,
-    /// With --scenario, only the points with this label on this axis; may be given again
+    /// With --scenario, only the points with this label on this axis; given again, with any of them
     #[arg(long, value_name = "AXIS=LABEL", requires = "scenario")]
     pub only: Vec<String>,
     /// With --scenario, how often every point is measured [default: as the scenario says, or 6 times]

@@ -4,7 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::{Output, put};
 use ::lab::explain::{Explanation, explain as limit_of};
-use ::lab::figure::holds;
+use ::lab::only::Only;
 use ::lab::run::{Measured, Run};
 use ::lab::scenario::place;
 use anyhow::{Context, anyhow};
@@ -33,12 +33,8 @@ struct All<'a> {
 ///
 /// *Errors*: there is none.
 pub fn explain(run: &Run, only: &[String], global: &Global) -> Result<(), Failure> {
-    let mut at = BTreeMap::new();
-    for label in only {
-        let (axis, label) = label.split_once('=').with_context(|| format!("\"{label}\": write AXIS=LABEL"))?;
-        at.insert(axis.to_owned(), label.to_owned());
-    }
-    let points: Vec<&Measured> = run.points.iter().filter(|point| holds(&point.labels, &at)).collect();
+    let meant = Only::parse(only)?;
+    let points: Vec<&Measured> = run.points.iter().filter(|point| meant.holds(&point.labels)).collect();
     if points.is_empty() {
         return Err(anyhow!("the run has no point at {}", only.join(", ")).into());
     }

@@ -1,0 +1,54 @@
+//! Which points are meant: `AXIS=LABEL`, given as often as wanted.
+
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Labels by axis. A point is meant when it has one of the labels on every axis that is named.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Only(BTreeMap<String, BTreeSet<String>>);
+
+impl Only {
+    /// Reads texts like `depth=32`; several of one axis mean any of them.
+    ///
+    /// *Errors*: the one without an equals sign.
+    pub fn parse(texts: &[String]) -> Result<Self> {
+        let mut only = Self::default();
+        for text in texts {
+            let (axis, label) = text.split_once('=').with_context(|| format!("\"{text}\": write AXIS=LABEL"))?;
+            only.0.entry(axis.to_owned()).or_default().insert(label.to_owned());
+        }
+        Ok(only)
+    }
+
+    /// Whether the point at `labels` is meant.
+    #[must_use]
+    pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|(axis, wanted)| labels.get(axis).is_some_and(|label| wanted.contains(label)))
+    }
+
+    /// The axes that are named, and the labels wanted there.
+    pub fn axes(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
+        self.0.iter().map(|(axis, wanted)| (axis.as_str(), wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
+        labels.iter().map(|(axis, label)| ((*axis).to_owned(), (*label).to_owned())).collect()
+    }
+
+    #[test]
+    fn any_label_of_an_axis_and_every_axis() {
+        let texts = ["depth=1", "depth=8", "peer=tgt"].map(str::to_owned);
+        let only = Only::parse(&texts).expect("it is right");
+        assert!(only.holds(&at(&[("depth", "1"), ("peer", "tgt"), ("load", "read")])));
+        assert!(only.holds(&at(&[("depth", "8"), ("peer", "tgt")])));
+        assert!(!only.holds(&at(&[("depth", "2"), ("peer", "tgt")])));
+        assert!(!only.holds(&at(&[("depth", "8")])));
+        assert!(Only::default().holds(&at(&[])));
+        assert!(Only::parse(&["depth".to_owned()]).is_err());
+    }
+}
