@@ -8,6 +8,7 @@ pub mod pool;
 mod sums;
 
 use simd::crc32c::crc32c_append;
+use simd::memory::Slab;
 use std::ops::{Bound, Deref, DerefMut, Range, RangeBounds};
 use std::sync::Arc;
 use sums::Sums;
@@ -23,7 +24,7 @@ struct Page([u8; PAGE_BYTES]);
 /// A whole number of pages in one aligned run.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    pages: Box<[Page]>,
+    memory: Memory,
     /// True when they come from the pool, count as taken and go back there.
     pooled: bool,
     /// Of storage, which is read more than once.
@@ -39,12 +40,37 @@ impl std::fmt::Debug for Page {
 impl Pages {
     fn zeroed(pages: usize, pooled: bool) -> Self {
         let pages = <[Page]>::new_box_zeroed_with_elems(pages).expect("the limits keep buffers within memory");
-        Self { pages, pooled, sums: Sums::default() }
+        Self { memory: Memory::Own(pages), pooled, sums: Sums::default() }
     }
 
     fn count(&self) -> usize {
-        self.pages.len()
+        self.bytes().len() / PAGE_BYTES
     }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Own(pages) => pages.as_bytes(),
+            Memory::Slab(slab) => slab,
+        }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Memory::Own(pages) => pages.as_mut_bytes(),
+            Memory::Slab(slab) => slab,
+        }
+    }
+}
+
+/// Where pages lie.
+#[derive(Debug)]
+enum Memory {
+    /// Taken from the allocator.
+    Own(Box<[Page]>),
+    /// In a huge page, beside others.
+    Slab(Slab),
 }
 
 /// Aligned bytes with one owner, who may write them.
@@ -67,6 +93,15 @@ impl Buf {
     #[must_use]
     pub fn resident(len: usize) -> Self {
         Self { pages: Some(Arc::new(Pages::zeroed(len.div_ceil(PAGE_BYTES).max(1), false))), len }
+    }
+
+    /// Zero bytes that are storage, as [`Self::resident`], and lie in huge pages with others where `len` is 4 KiB, 8 KiB and so on to 1 MiB: for
+    /// what is read here and there in more memory than the processor's caches hold. Whoever takes one of a size may take two megabytes.
+    #[must_use]
+    pub fn storage(len: usize) -> Self {
+        let Some(slab) = Slab::zeroed(len) else { return Self::resident(len) };
+        let pages = Pages { memory: Memory::Slab(slab), pooled: false, sums: Sums::default() };
+        Self { pages: Some(Arc::new(pages)), len }
     }
 
     /// A buffer of `len` bytes of unspecified content, perhaps another command's.
@@ -109,7 +144,7 @@ impl Buf {
         let pages = self.pages.as_mut().expect("pages leave only when the buffer does");
         let pages = Arc::get_mut(pages).expect("a Buf is the only owner of its pages");
         pages.sums.forget(range.clone());
-        &mut pages.pages.as_mut_bytes()[range]
+        &mut pages.bytes_mut()[range]
     }
 
     fn pages(&self) -> &Arc<Pages> {
@@ -120,7 +155,7 @@ impl Buf {
 impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.pages().pages.as_bytes()[..self.len]
+        &self.pages().bytes()[..self.len]
     }
 }
 
@@ -193,7 +228,7 @@ impl View {
     #[must_use]
     pub fn crc32c_append(&self, crc: u32) -> u32 {
         match &self.pages {
-            Some(pages) if !pages.pooled => pages.sums.append(crc, &pages.pages, self.start..self.start + self.len),
+            Some(pages) if !pages.pooled => pages.sums.append(crc, pages.bytes(), self.start..self.start + self.len),
             _ => crc32c_append(crc, self),
         }
     }
@@ -229,7 +264,7 @@ impl Deref for View {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.pages {
-            Some(pages) => &pages.pages.as_bytes()[self.start..self.start + self.len],
+            Some(pages) => &pages.bytes()[self.start..self.start + self.len],
             None => &[],
         }
     }
@@ -257,10 +292,11 @@ mod tests {
     #[test]
     fn buf_is_page_aligned_and_keeps_its_length() {
         for len in [0, 1, 4095, 4096, 4097, 1 << 20] {
-            let buf = Buf::zeroed(len);
-            assert_eq!(buf.len(), len);
-            assert_eq!(buf.as_ptr().align_offset(PAGE_BYTES), 0);
-            assert!(buf.iter().all(|&b| b == 0));
+            for buf in [Buf::zeroed(len), Buf::resident(len), Buf::storage(len)] {
+                assert_eq!(buf.len(), len);
+                assert_eq!(buf.as_ptr().align_offset(PAGE_BYTES), 0);
+                assert!(buf.iter().all(|&b| b == 0));
+            }
         }
     }
 

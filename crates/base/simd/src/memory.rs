@@ -1,12 +1,32 @@
-//! Memory that is larger than the CPU's caches: what nobody reads soon does not drive out the rest.
+//! Memory that is larger than the CPU's caches: what nobody reads soon does not drive out the rest, what somebody reads soon is asked for
+//! before, and what stays lies in huge pages.
+
+mod slab;
 
 use crate::sys::memory as kernel;
+pub use slab::Slab;
+
+/// The unit of the caches.
+const LINE_BYTES: usize = 64;
+/// A processor guesses what is read next within a page, and no further.
+const PAGE_BYTES: usize = 4096;
+/// What is asked for whole. More would drive out what was asked for before it is read.
+const WHOLE_BYTES_MAX: usize = 16 << 10;
+/// Of each page of more than that: behind these the processor goes on by itself.
+const FIRST_LINES: usize = 4;
 
 /// `from` is in `into`, whose lines were not read for it and are not kept in the caches.
 ///
 /// *Shape*: both as long as each other. *Panics*: when they are not.
 pub fn copy_past_caches(into: &mut [u8], from: &[u8]) {
     kernel::copy_past_caches(into, from);
+}
+
+/// `bytes` are read soon: they are on their way into the caches, all of a few and the beginning of each page of many.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    let lines = if bytes.len() <= WHOLE_BYTES_MAX { PAGE_BYTES / LINE_BYTES } else { FIRST_LINES };
+    kernel::prefetch(bytes.chunks(PAGE_BYTES).flat_map(|page| page.chunks(LINE_BYTES).take(lines)));
 }
 
 #[cfg(test)]

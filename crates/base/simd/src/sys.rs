@@ -1,5 +1,5 @@
-//! The kernels of x86-64. All `unsafe` of this crate is here: loads and stores of a whole vector from
-//! an array of its size, and the step from "the CPU says that it can" to code that relies on it.
+//! The kernels of x86-64, and huge pages. All `unsafe` of this crate is here: loads and stores of a whole vector from
+//! an array of its size, the step from "the CPU says that it can" to code that relies on it, and memory that is cut up.
 
 use crate::kernel::Kernel;
 
@@ -14,6 +14,7 @@ mod gfni256;
 mod gfni512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod memory;
+pub(crate) mod region;
 #[cfg(target_arch = "x86_64")]
 mod ssse3;
 
@@ -24,6 +25,8 @@ pub(crate) mod memory {
         assert_eq!(into.len(), from.len(), "as much is copied as there is room");
         into.copy_from_slice(from);
     }
+
+    pub(crate) fn prefetch<'a>(_lines: impl Iterator<Item = &'a [u8]>) {}
 }
 
 /// The kernels beside the scalar one that this CPU can run, the slowest first.

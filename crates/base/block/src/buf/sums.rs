@@ -1,11 +1,10 @@
 //! What the pages of storage sum up to, remembered as long as nobody writes them: what is sent again and again is summed up once.
 
-use super::{PAGE_BYTES, Page};
+use super::PAGE_BYTES;
 use simd::crc32c::{crc32c, crc32c_append, crc32c_append_page};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zerocopy::IntoBytes;
 
 /// The bit of an entry that is known.
 const KNOWN: u64 = 1 << 32;
@@ -15,15 +14,15 @@ const KNOWN: u64 = 1 << 32;
 pub(super) struct Sums(OnceLock<Box<[AtomicU64]>>);
 
 impl Sums {
-    /// The CRC32C of what `crc` was computed of, followed by the bytes of `pages` in `range`.
-    pub(super) fn append(&self, crc: u32, pages: &[Page], range: Range<usize>) -> u32 {
-        let bytes = pages.as_bytes();
+    /// The CRC32C of what `crc` was computed of, followed by those of `bytes`, which are all the pages, in `range`.
+    pub(super) fn append(&self, crc: u32, bytes: &[u8], range: Range<usize>) -> u32 {
         let whole = range.start.div_ceil(PAGE_BYTES)..range.end / PAGE_BYTES;
         if whole.is_empty() {
             return crc32c_append(crc, &bytes[range]);
         }
         let crc = crc32c_append(crc, &bytes[range.start..whole.start * PAGE_BYTES]);
         let behind = &bytes[whole.end * PAGE_BYTES..range.end];
+        let (pages, _) = bytes.as_chunks::<PAGE_BYTES>();
         let entries = self.0.get_or_init(|| pages.iter().map(|_| AtomicU64::new(0)).collect());
         let crc = whole.fold(crc, |crc, page| crc32c_append_page(crc, sum(&entries[page], &pages[page])));
         crc32c_append(crc, behind)
@@ -40,12 +39,12 @@ impl Sums {
 }
 
 /// What `page` sums up to. Two threads that find it out at once find the same: nobody writes what is shared.
-fn sum(entry: &AtomicU64, page: &Page) -> u32 {
+fn sum(entry: &AtomicU64, page: &[u8; PAGE_BYTES]) -> u32 {
     let known = entry.load(Ordering::Relaxed);
     if known & KNOWN != 0 {
         return known as u32;
     }
-    let sum = crc32c(&page.0);
+    let sum = crc32c(page);
     entry.store(KNOWN | u64::from(sum), Ordering::Relaxed);
     sum
 }

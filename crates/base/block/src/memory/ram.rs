@@ -2,7 +2,7 @@
 
 use super::geometry;
 use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Run, Stable, View, Written};
-use simd::memory::copy_past_caches;
+use simd::memory::{copy_past_caches, prefetch};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
@@ -12,10 +12,16 @@ const ATOMIC_BYTES_MAX: u32 = 1 << 20;
 const RUN_SLABS_MAX: usize = 1 << 16;
 /// The unit in which memory is taken and given back.
 const SLAB_BYTES: usize = 64 << 10;
-/// A disk up to this size may stay in a processor's caches, and is written through them; a larger one would drive out everything else.
+/// A disk up to this size may stay in a processor's caches, and is written through them; a larger one would drive out everything else, and what is
+/// read of it is asked for before.
 const CACHED_BYTES_MAX: u64 = 32 << 20;
 /// Slabs that one directory points to: 32 MiB.
 const DIRECTORY_SLABS: usize = 512;
+
+thread_local! {
+    /// One for all disks of a shard: there may be a thousand of them.
+    static ZEROS: View = Buf::resident(SLAB_BYTES).freeze();
+}
 
 /// Keeps what is written in memory, until it is dropped.
 ///
@@ -44,7 +50,7 @@ impl Ram {
     pub fn new(block_bytes: u32, blocks: Blocks) -> Self {
         let geometry = geometry(block_bytes, blocks);
         let directories = RefCell::new((0..directory_count(&geometry)).map(|_| None).collect());
-        Self { geometry: Cell::new(geometry), directories, zeros: Buf::resident(SLAB_BYTES).freeze() }
+        Self { geometry: Cell::new(geometry), directories, zeros: ZEROS.with(View::clone) }
     }
 
     /// The disk has `blocks` blocks from now on; what is new reads as zeros.
@@ -88,7 +94,11 @@ impl Ram {
             let directory = directories[piece.slab / DIRECTORY_SLABS].as_ref();
             let slab = directory.map(|directory| &directory.0[piece.slab % DIRECTORY_SLABS]);
             let slab = slab.filter(|slab| !slab.is_empty()).unwrap_or(&self.zeros);
-            rope.push(slab.slice(piece.range));
+            let view = slab.slice(piece.range);
+            if self.passes_caches() {
+                prefetch(&view);
+            }
+            rope.push(view);
         }
         Ok(rope)
     }
@@ -96,7 +106,7 @@ impl Ram {
     /// Copies `data` into its slabs.
     fn keep(&self, start: Lba, data: &[u8]) -> Result<Written, IoError> {
         self.geometry.get().extent_of(start, data.len())?;
-        let past_caches = self.geometry.get().bytes() > CACHED_BYTES_MAX;
+        let past_caches = self.passes_caches();
         let mut directories = self.directories.borrow_mut();
         let mut done = 0;
         for piece in self.pieces(start, data.len()) {
@@ -104,7 +114,7 @@ impl Ram {
             let slab = &mut directory.0[piece.slab % DIRECTORY_SLABS];
             let here = piece.range.len();
             let old = std::mem::take(slab);
-            let mut buf = if old.is_empty() { Buf::resident(SLAB_BYTES) } else { resident(old) };
+            let mut buf = if old.is_empty() { Buf::storage(SLAB_BYTES) } else { resident(old) };
             let (into, from) = (buf.part_mut(piece.range), &data[done..done + here]);
             if past_caches {
                 copy_past_caches(into, from)
@@ -117,6 +127,11 @@ impl Ram {
         Ok(Written::attest())
     }
 
+    /// True when it is larger than what the processor's caches hold.
+    fn passes_caches(&self) -> bool {
+        self.geometry.get().bytes() > CACHED_BYTES_MAX
+    }
+
     fn bytes_of(&self, extent: Extent) -> usize {
         usize::try_from(extent.len.bytes(self.geometry.get().block_bytes)).expect("memory is addressable")
     }
@@ -125,7 +140,7 @@ impl Ram {
 /// The slab to write: the old one when nobody reads it, else a copy.
 fn resident(slab: View) -> Buf {
     slab.try_thaw().unwrap_or_else(|slab| {
-        let mut copy = Buf::resident(SLAB_BYTES);
+        let mut copy = Buf::storage(SLAB_BYTES);
         copy.copy_from_slice(&slab);
         copy
     })

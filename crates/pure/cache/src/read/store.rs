@@ -427,7 +427,7 @@ impl Store {
                 self.spare_bytes -= pages * PAGE_BYTES;
                 buf
             }
-            None => Buf::resident(pages * PAGE_BYTES),
+            None => Buf::storage(pages * PAGE_BYTES),
         }
     }
 

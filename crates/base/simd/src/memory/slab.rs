@@ -1,0 +1,195 @@
+//! Storage of a few pages that lies in huge ones with its like.
+
+use crate::sys::region::{REGION_BYTES, Region, SLOT_BYTES_MIN, Slot};
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// Sizes: 4 KiB, 8 KiB and so on to 1 MiB.
+const CLASSES: usize = (REGION_BYTES / SLOT_BYTES_MIN).trailing_zeros() as usize;
+
+/// What a thread holds beyond what it uses. Where a huge page is in use here and there, the rest of it is given back beyond that.
+const HELD_BYTES_MAX: usize = 32 << 20;
+
+thread_local! {
+    static KNOWN: RefCell<Known> = RefCell::default();
+}
+
+/// Regions that have a free slot, as far as anybody knows, by class. Each is known to one thread at most.
+#[derive(Default)]
+struct Known {
+    regions: [Vec<Arc<Region>>; CLASSES],
+    /// Memory of slots that nobody owns, as far as it was given back here and not taken since.
+    held_bytes: usize,
+}
+
+/// Bytes that stay, aligned to pages, zero at first. Many of a size lie in one huge page: a processor remembers where some thousand
+/// pages are, which of 4 KiB are a few megabytes, and asks four tables for each other one (on a virtual machine up to twenty-four).
+#[derive(Debug)]
+pub struct Slab(Slot);
+
+impl Slab {
+    /// `len` zeros; or none where `len` is not 4 KiB, 8 KiB and so on to 1 MiB.
+    ///
+    /// *Panics*: when there is no memory left.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Option<Self> {
+        let is_class = len.is_power_of_two() && (SLOT_BYTES_MIN..REGION_BYTES).contains(&len);
+        is_class.then(|| Self(KNOWN.with_borrow_mut(|known| known.claim(len))))
+    }
+}
+
+impl Deref for Slab {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl DerefMut for Slab {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // A thread that is going away knows nothing: its regions go with the last of their slots.
+        let _ = KNOWN.try_with(|known| known.borrow_mut().will_be_free(&mut self.0));
+    }
+}
+
+impl Known {
+    fn claim(&mut self, len: usize) -> Slot {
+        let regions = &mut self.regions[class_of(len)];
+        while let Some(region) = regions.last() {
+            if let Some((slot, was_used)) = region.claim() {
+                // Another thread may have given it back.
+                self.held_bytes = self.held_bytes.saturating_sub(if was_used { len } else { 0 });
+                return slot;
+            }
+            // What another thread gives back just now is found when the next slot of the region is.
+            region.unlist();
+            regions.pop();
+        }
+        let region = Arc::new(Region::map(len).expect("the limits keep storage within memory"));
+        let (slot, _) = region.claim().expect("all of it is free");
+        region.list();
+        regions.push(region);
+        slot
+    }
+
+    /// `slot` is about to be given back. A region of which nothing else is owned goes with it, unless it is the only one at hand.
+    fn will_be_free(&mut self, slot: &mut Slot) {
+        let len = slot.bytes().len();
+        if self.held_bytes + len > HELD_BYTES_MAX {
+            slot.forget();
+        } else {
+            self.held_bytes += len;
+        }
+        let (regions, region) = (&mut self.regions[class_of(len)], slot.region());
+        if region.list() {
+            regions.push(region.clone());
+        } else if regions.len() > 1
+            && region.owned_slots() == 1
+            && let Some(at) = regions.iter().rposition(|known| Arc::ptr_eq(known, region))
+        {
+            self.held_bytes = self.held_bytes.saturating_sub(region.held_bytes());
+            regions.swap_remove(at);
+        }
+    }
+}
+
+fn class_of(len: usize) -> usize {
+    (len / SLOT_BYTES_MIN).trailing_zeros() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Regions of a class that this thread knows, slots of theirs that are owned, and free memory that it holds, in slots.
+    fn known(len: usize) -> (usize, usize, usize) {
+        KNOWN.with_borrow(|known| {
+            let regions = &known.regions[class_of(len)];
+            let owned = regions.iter().map(|region| region.owned_slots()).sum();
+            (regions.len(), owned, known.held_bytes / len)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn slabs_are_zero_at_first_and_nobody_elses(steps in prop::collection::vec((0..3u32, any::<u8>(), any::<prop::sample::Index>()), 1..200)) {
+            let mut held: Vec<(Slab, u8)> = Vec::new();
+            for (kind, byte, which) in steps {
+                if kind > 0 || held.is_empty() {
+                    let len = SLOT_BYTES_MIN << (kind % 2);
+                    let mut slab = Slab::zeroed(len).expect("it is a class");
+                    prop_assert_eq!(slab.as_ptr().align_offset(len), 0);
+                    prop_assert!(*slab == vec![0; len][..], "{} bytes", len);
+                    slab.fill(byte);
+                    held.push((slab, byte));
+                } else {
+                    drop(held.swap_remove(which.index(held.len())));
+                }
+            }
+            for (slab, byte) in &held {
+                prop_assert!(**slab == vec![*byte; slab.len()][..]);
+            }
+        }
+    }
+
+    #[test]
+    fn only_whole_powers_of_two_are_slabs() {
+        let sizes = [0, 1, 512, 4095, 4096, 4097, 8192, 12288, 65536, 1 << 20, 2 << 20, usize::MAX];
+        let given: Vec<usize> = sizes.into_iter().filter_map(Slab::zeroed).map(|slab| slab.len()).collect();
+        assert_eq!(given, [4096, 8192, 65536, 1 << 20]);
+    }
+
+    #[test]
+    fn regions_go_when_nothing_of_them_is_owned_and_one_stays() {
+        const LEN: usize = 64 << 10;
+        let mut slabs: Vec<Slab> = (0..100).filter_map(|_| Slab::zeroed(LEN)).collect();
+        assert_eq!(known(LEN), (1, 4, 0), "three regions are full");
+        let rest = slabs.split_off(3);
+        drop(slabs);
+        assert_eq!(known(LEN), (2, 33, 3));
+        drop(rest);
+        assert_eq!(known(LEN), (1, 0, 4), "the region that is left has held four");
+        let _slab = Slab::zeroed(LEN);
+        assert_eq!(known(LEN), (1, 1, 3));
+    }
+
+    #[test]
+    fn what_is_free_beside_what_is_used_is_given_back_beyond_a_bound() {
+        const LEN: usize = 1 << 20;
+        let (kept, freed): (Vec<_>, Vec<_>) =
+            (0..100).filter_map(|_| Slab::zeroed(LEN)).enumerate().partition(|(number, _)| number % 2 == 0);
+        drop(freed);
+        assert_eq!(known(LEN), (50, 50, HELD_BYTES_MAX / LEN));
+        let held: usize =
+            KNOWN.with_borrow(|known| known.regions[class_of(LEN)].iter().map(|region| region.held_bytes()).sum());
+        assert_eq!(held, 50 * LEN + HELD_BYTES_MAX);
+        let again: Vec<Slab> = (0..50).filter_map(|_| Slab::zeroed(LEN)).collect();
+        assert!(again.iter().all(|slab| slab.iter().all(|&byte| byte == 0)));
+        assert_eq!(known(LEN).2, 0);
+        drop(kept);
+    }
+
+    #[test]
+    fn slab_that_another_thread_drops_is_given_back() {
+        const LEN: usize = 1 << 20;
+        let slabs: Vec<Slab> = (0..3).filter_map(|_| Slab::zeroed(LEN)).collect();
+        assert_eq!(known(LEN), (1, 1, 0));
+        let other = std::thread::spawn(move || {
+            drop(slabs);
+            known(LEN)
+        });
+        let of_other = other.join().expect("dropping does not panic");
+        assert_eq!(of_other, (1, 0, 3), "the region that nobody knew");
+        assert_eq!(known(LEN), (1, 0, 0));
+    }
+}

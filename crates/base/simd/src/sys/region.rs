@@ -1,0 +1,184 @@
+//! A huge page that is cut into slots of one size, each of which has one owner.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A huge page of x86-64, and the alignment of a region.
+pub(crate) const REGION_BYTES: usize = 2 << 20;
+/// The smallest slot.
+pub(crate) const SLOT_BYTES_MIN: usize = 4096;
+
+const WORDS: usize = REGION_BYTES / SLOT_BYTES_MIN / 64;
+
+/// Two megabytes on a boundary of theirs, which the kernel is asked to keep in one page.
+#[derive(Debug)]
+pub(crate) struct Region {
+    at: NonNull<u8>,
+    slot_bytes: usize,
+    /// Slots that nobody owns, by bit.
+    free: [AtomicU64; WORDS],
+    /// Slots that hold memory: somebody owns them or did, and what is in them is old.
+    used: [AtomicU64; WORDS],
+    is_listed: AtomicBool,
+}
+
+/// A slot, and the right to write it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    region: Arc<Region>,
+    number: usize,
+}
+
+// SAFETY: a region owns its mapping, and never reads or writes it: owners of its slots do.
+unsafe impl Send for Region {}
+// SAFETY: what changes are atomics; each byte of the mapping belongs to one slot, whose bit has one owner.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// One with slots of `slot_bytes`, a power of two that is at least [`SLOT_BYTES_MIN`] and at most a half of it.
+    ///
+    /// *Errors*: the kernel has no memory or no mappings left.
+    pub(crate) fn map(slot_bytes: usize) -> io::Result<Self> {
+        let at = map_aligned()?;
+        // Where the kernel has no huge pages, small ones do as well.
+        // SAFETY: the mapping is ours, and the advice changes nothing of what it holds.
+        let _ = unsafe { madvise(at.as_ptr().cast(), REGION_BYTES, Advice::LinuxHugepage) };
+        let slots = REGION_BYTES / slot_bytes;
+        let free = std::array::from_fn(|word| AtomicU64::new(low_bits(slots.saturating_sub(word * 64))));
+        Ok(Self { at, slot_bytes, free, used: Default::default(), is_listed: AtomicBool::new(false) })
+    }
+
+    /// A slot that nobody owns, all zero, and whether it held memory before.
+    pub(crate) fn claim(self: &Arc<Self>) -> Option<(Slot, bool)> {
+        for (word, free) in self.free.iter().enumerate() {
+            let mut bits = free.load(Ordering::Relaxed);
+            while bits != 0 {
+                let bit = bits & bits.wrapping_neg();
+                bits = free.fetch_and(!bit, Ordering::Acquire);
+                if bits & bit != 0 {
+                    let mut slot = Slot { region: self.clone(), number: word * 64 + bit.trailing_zeros() as usize };
+                    let was_used = self.used[word].fetch_or(bit, Ordering::Relaxed) & bit != 0;
+                    if was_used {
+                        slot.bytes_mut().fill(0);
+                    }
+                    return Some((slot, was_used));
+                }
+            }
+        }
+        None
+    }
+
+    /// How many slots have an owner.
+    pub(crate) fn owned_slots(&self) -> usize {
+        REGION_BYTES / self.slot_bytes - ones(&self.free)
+    }
+
+    /// The memory of all slots that hold some.
+    pub(crate) fn held_bytes(&self) -> usize {
+        ones(&self.used) * self.slot_bytes
+    }
+
+    /// Somebody lists it as one that has free slots. True when nobody did.
+    pub(crate) fn list(&self) -> bool {
+        !self.is_listed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Nobody lists it any more.
+    pub(crate) fn unlist(&self) {
+        self.is_listed.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and its slots, which hold the region, are gone.
+        // Nothing can be done about a refusal, and nothing but memory is lost.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), REGION_BYTES) };
+    }
+}
+
+impl Slot {
+    /// Where it is.
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// What it holds.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the bytes lie in the mapping, which lives as long as the slot; the kernel gave them as zeros. Whoever writes them has `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.start(), self.region.slot_bytes) }
+    }
+
+    /// The same, to be written.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; no other slot has this number, as its bit was claimed once and is given back by the drop of this one.
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.region.slot_bytes) }
+    }
+
+    /// The kernel takes its memory back, where it can; what it holds is zero then.
+    pub(crate) fn forget(&mut self) {
+        // SAFETY: the bytes are the slot's, and nobody refers to them while it is borrowed to be written. Anonymous memory reads as zeros behind this.
+        let done = unsafe { madvise(self.start().cast(), self.region.slot_bytes, Advice::LinuxDontNeed) };
+        if done.is_ok() {
+            self.region.used[self.number / 64].fetch_and(!self.bit(), Ordering::Relaxed);
+        }
+    }
+
+    fn bit(&self) -> u64 {
+        1 << (self.number % 64)
+    }
+
+    #[inline]
+    fn start(&self) -> *mut u8 {
+        // SAFETY: a number that was claimed is that of a slot within the mapping.
+        unsafe { self.region.at.as_ptr().add(self.number * self.region.slot_bytes) }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.region.free[self.number / 64].fetch_or(self.bit(), Ordering::Release);
+    }
+}
+
+fn ones(words: &[AtomicU64]) -> usize {
+    words.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+}
+
+fn low_bits(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// [`REGION_BYTES`] of zeros on a boundary of theirs.
+fn map_aligned() -> io::Result<NonNull<u8>> {
+    // Behind one that is aligned the kernel puts the next one as well, and makes one mapping of both: there may be 65,530 of them.
+    let plain = map(REGION_BYTES)?;
+    if plain.addr().get() % REGION_BYTES == 0 {
+        return Ok(plain);
+    }
+    // SAFETY: the mapping is ours, and nobody knows of it.
+    unsafe { munmap(plain.as_ptr().cast(), REGION_BYTES) }?;
+    let wide = map(2 * REGION_BYTES)?;
+    let before = wide.as_ptr().align_offset(REGION_BYTES);
+    // SAFETY: both parts lie in the mapping, which is ours, and outside of what is returned.
+    unsafe {
+        let at = wide.as_ptr().add(before);
+        if before > 0 {
+            munmap(wide.as_ptr().cast(), before)?;
+        }
+        munmap(at.add(REGION_BYTES).cast(), REGION_BYTES - before)?;
+        Ok(NonNull::new_unchecked(at))
+    }
+}
+
+fn map(bytes: usize) -> io::Result<NonNull<u8>> {
+    let how = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: the kernel chooses the place, where nothing is.
+    let at = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, how.0, how.1) }?;
+    NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
