@@ -26,7 +26,15 @@ pub fn copy_past_caches(into: &mut [u8], from: &[u8]) {
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     let lines = if bytes.len() <= WHOLE_BYTES_MAX { PAGE_BYTES / LINE_BYTES } else { FIRST_LINES };
-    kernel::prefetch(bytes.chunks(PAGE_BYTES).flat_map(|page| page.chunks(LINE_BYTES).take(lines)));
+    for page in bytes.chunks(PAGE_BYTES) {
+        page.chunks(LINE_BYTES).take(lines).for_each(|line| kernel::prefetch(line.as_ptr()));
+    }
+}
+
+/// `what`, which is no longer than a line of the caches, is looked at soon.
+#[inline]
+pub fn prefetch_value<T>(what: &T) {
+    kernel::prefetch(what);
 }
 
 #[cfg(test)]

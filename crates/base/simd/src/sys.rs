@@ -26,7 +26,7 @@ pub(crate) mod memory {
         into.copy_from_slice(from);
     }
 
-    pub(crate) fn prefetch<'a>(_lines: impl Iterator<Item = &'a [u8]>) {}
+    pub(crate) fn prefetch<T>(_at: *const T) {}
 }
 
 /// The kernels beside the scalar one that this CPU can run, the slowest first.

@@ -2,6 +2,7 @@
 
 use super::PAGE_BYTES;
 use simd::crc32c::{crc32c, crc32c_append, crc32c_append_page};
+use simd::memory::prefetch_value;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,14 @@ impl Sums {
         let entries = self.0.get_or_init(|| pages.iter().map(|_| AtomicU64::new(0)).collect());
         let crc = whole.fold(crc, |crc, page| crc32c_append_page(crc, sum(&entries[page], &pages[page])));
         crc32c_append(crc, behind)
+    }
+
+    /// What the page that holds byte `at` sums up to is asked for soon.
+    #[inline]
+    pub(super) fn prefetch(&self, at: usize) {
+        if let Some(entry) = self.0.get().and_then(|entries| entries.get(at / PAGE_BYTES)) {
+            prefetch_value(entry);
+        }
     }
 
     /// Pages that hold bytes of `range` are about to be written.

@@ -2,7 +2,7 @@
 
 use super::geometry;
 use crate::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, Lba, Rope, Run, Stable, View, Written};
-use simd::memory::{copy_past_caches, prefetch};
+use simd::memory::copy_past_caches;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
@@ -96,7 +96,7 @@ impl Ram {
             let slab = slab.filter(|slab| !slab.is_empty()).unwrap_or(&self.zeros);
             let view = slab.slice(piece.range);
             if self.passes_caches() {
-                prefetch(&view);
+                view.prefetch();
             }
             rope.push(view);
         }

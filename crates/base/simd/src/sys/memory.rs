@@ -25,10 +25,9 @@ pub(crate) fn copy_past_caches(into: &mut [u8], from: &[u8]) {
     unsafe { _mm_sfence() }
 }
 
-/// Asks for the line of each of `lines` that begins there, into the second level of the caches.
-pub(crate) fn prefetch<'a>(lines: impl Iterator<Item = &'a [u8]>) {
-    for line in lines {
-        // SAFETY: a prefetch reads nothing that anybody sees, and never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
-    }
+/// The line that `at` is in is on its way into the second level of the caches.
+#[inline]
+pub(crate) fn prefetch<T>(at: *const T) {
+    // SAFETY: a prefetch reads nothing that anybody sees, and never faults.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
 }
