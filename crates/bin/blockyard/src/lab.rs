@@ -8,6 +8,7 @@ use crate::args::{Global, KeepingOptions, LabCommand, LoadOptions, RunOptions};
 use crate::conform::aim_of;
 use crate::failure::Failure;
 use crate::output::{Output, Rows};
+use crate::stop::Stops;
 use ::lab::figure::Measure;
 use ::lab::load::Proof;
 use ::lab::measure::{self, Watch};
@@ -24,6 +25,7 @@ use std::net::{Ipv4Addr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
 
 const HEADER: &[&str] = &["POINT", "IOPS", "MB/S", "P50 US", "P99 US", "SERVER US", "CLIENT US"];
 
@@ -170,9 +172,9 @@ fn say_proof(proof: &Proof, global: &Global) -> Result<(), Failure> {
 /// *Errors*: something could not be measured; what was measured before that is kept all the same.
 fn measured(scenario: Scenario, means: &Means, out: Option<&Path>, global: &Global) -> Result<Run> {
     let all = scenario.points()?.len() as u64 * u64::from(scenario.rounds);
+    let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
     let (mut machine, begun) = (Machine::here(), Timestamp::from_unix(unix_seconds()).to_string());
     machine.facts.extend(means.builds()?);
-    let mut watch = Progress::new(all, Output::new(global).is_quiet())?;
     let measure::Outcome { points, end } = measure::run(&scenario, means, &mut watch)?;
     watch.bar.finish_and_clear();
     let complete = *end.as_ref().unwrap_or(&false);
@@ -226,15 +228,23 @@ impl Progress {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(samples) };
         bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left  {msg}")?);
         let stopped = Arc::new(AtomicBool::new(false));
-        let told = stopped.clone();
-        std::thread::Builder::new().name("ctrl-c".to_owned()).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-            if let Ok(runtime) = runtime {
-                while runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
+        let (told, (tell, heard)) = (stopped.clone(), mpsc::sync_channel(1));
+        let listen = move || -> std::io::Result<()> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+            runtime.block_on(async {
+                let mut stops = Stops::heard()?;
+                // Whoever waits for it waits below.
+                let _ = tell.send(());
+                loop {
+                    stops.next().await;
                     told.store(true, Relaxed);
                 }
-            }
-        })?;
+            })
+        };
+        let listening = std::thread::Builder::new().name("stops".to_owned()).spawn(listen)?;
+        if heard.recv().is_err() {
+            listening.join().unwrap_or(Ok(())).context("signals cannot be taken")?;
+        }
         Ok(Self { bar, stopped })
     }
 }

@@ -21,6 +21,7 @@ mod progress;
 mod ready;
 mod secret;
 mod serve;
+mod stop;
 mod systemd;
 mod tune;
 

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::engine;
 use crate::failure::Failure;
 use crate::log;
+use crate::stop::Stops;
 use crate::systemd::{self, Pulse};
 use api::LastLines;
 use control::{Control, Store};
@@ -12,7 +13,6 @@ use model::{Refusal, code};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// For all sessions that there may be, half-open logins, disks and doors.
 pub const OPEN_FILES_WANTED: u64 = 18_432;
@@ -36,7 +36,8 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     if let Some(web) = config.web.clone() {
         listening = listening.with_web(web)?;
     }
-    let stop = stop_signal()?;
+    let mut asked = Stops::heard()
+        .map_err(|error| Refusal::new(code::IO_FAILED, format!("signals cannot be taken: {error}"), "start again"))?;
     let node = store.identity(&config.settings.node)?;
     let (engine, shards) = engine::start(&config, &node, &store.pool_secret())?;
     let pulse = Pulse::new(engine.clone(), config.settings.socket.clone());
@@ -49,7 +50,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     let feeding = tokio::spawn(pulse.feed(stops));
     systemd::ready();
     let stop = async move {
-        stop.await;
+        asked.next().await;
         stopping.send_replace(true);
         systemd::stopping();
     };
@@ -60,19 +61,6 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     feeding.abort();
     tracing::info!("stopped");
     Ok(())
-}
-
-/// Ready on SIGTERM or SIGINT.
-fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, Refusal> {
-    let refused = |error| Refusal::new(code::IO_FAILED, format!("signals cannot be taken: {error}"), "start again");
-    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }
 
 /// What crashes leaves no file of its memory: secrets and hosts' data are in it.

@@ -111,11 +111,13 @@ pub fn resident_kib(pid: u32) -> Result<u64> {
 
 /// `VmRSS`, and `HugetlbPages`, which Linux counts apart from it.
 fn kib_of(status: &str) -> Option<u64> {
-    let value = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
-    };
-    Some(value("VmRSS:")? + value("HugetlbPages:").unwrap_or(0))
+    Some(number_of(status, "VmRSS")? + number_of(status, "HugetlbPages").unwrap_or(0))
+}
+
+/// The number behind `name:` in a file of `/proc`, without its unit.
+pub(crate) fn number_of(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value?.split_whitespace().next()?.parse().ok()
 }
 
 /// This thread, and those that it starts, run on `core` only.

@@ -4,6 +4,7 @@ mod connections;
 mod replay;
 mod reserved;
 mod spdk;
+mod stopped;
 
 use lab::drive::{self, Way};
 use lab::explain::{Explanation, Limit, explain};

@@ -4,6 +4,7 @@
 
 use super::{Backing, Setup, Target, Unit, await_portal};
 use crate::child::Background;
+use crate::meter::number_of;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -118,10 +119,7 @@ fn free_huge_bytes(meminfo: &str, mounts: &str) -> u64 {
     if !mounts.lines().any(|line| line.split_whitespace().nth(2) == Some("hugetlbfs")) {
         return 0;
     }
-    let value = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
-    };
+    let value = |name: &str| number_of(meminfo, name).unwrap_or(0);
     (value("HugePages_Free") * value("Hugepagesize")) << 10
 }
 
