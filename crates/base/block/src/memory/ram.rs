@@ -88,6 +88,7 @@ impl Ram {
     /// The content of `extent`, in the slabs where it lies.
     fn share(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry.get().admit(extent)?;
+        let past_caches = self.passes_caches();
         let directories = self.directories.borrow();
         let mut rope = Rope::new();
         for piece in self.pieces(extent.start, self.bytes_of(extent)) {
@@ -95,7 +96,7 @@ impl Ram {
             let slab = directory.map(|directory| &directory.0[piece.slab % DIRECTORY_SLABS]);
             let slab = slab.filter(|slab| !slab.is_empty()).unwrap_or(&self.zeros);
             let view = slab.slice(piece.range);
-            if self.passes_caches() {
+            if past_caches {
                 view.prefetch();
             }
             rope.push(view);
@@ -114,7 +115,7 @@ impl Ram {
             let slab = &mut directory.0[piece.slab % DIRECTORY_SLABS];
             let here = piece.range.len();
             let old = std::mem::take(slab);
-            let mut buf = if old.is_empty() { Buf::storage(SLAB_BYTES) } else { resident(old) };
+            let mut buf = if old.is_empty() { Buf::storage(SLAB_BYTES) } else { writable(old) };
             let (into, from) = (buf.part_mut(piece.range), &data[done..done + here]);
             if past_caches {
                 copy_past_caches(into, from)
@@ -138,7 +139,7 @@ impl Ram {
 }
 
 /// The slab to write: the old one when nobody reads it, else a copy.
-fn resident(slab: View) -> Buf {
+fn writable(slab: View) -> Buf {
     slab.try_thaw().unwrap_or_else(|slab| {
         let mut copy = Buf::storage(SLAB_BYTES);
         copy.copy_from_slice(&slab);
@@ -202,7 +203,7 @@ impl BlockDevice for Ram {
             }
             let old = std::mem::take(slab);
             if piece.range.len() < SLAB_BYTES {
-                let mut buf = resident(old);
+                let mut buf = writable(old);
                 buf.part_mut(piece.range).fill(0);
                 *slab = buf.freeze();
             }
