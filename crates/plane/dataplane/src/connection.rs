@@ -1,8 +1,9 @@
 //! One session and its TCP connections: the only loop that knows both sides, the machine of RFC 7143 and the units.
 //!
-//! A turn receives once from each connection, lets the machine parse everything that came, runs the commands, and sends
-//! all answers with one gathered write for each; a host that waits has the first of them before (`turns`). It begins with
-//! one connection, which logs in; one that joins a session that is there is handed over to it when its login is done.
+//! A round receives once from each connection, lets the machine parse what came, runs the commands, and sends the answers
+//! with one gathered write for each; a turn is rounds, until nothing is left to do or others shall have theirs (`turns`).
+//! It begins with one connection, which logs in; one that joins a session that is there is handed over to it when its
+//! login is done.
 
 mod admission;
 mod commands;
@@ -29,9 +30,6 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-
-/// Turns before a busy connection lets others run.
-const TURNS_IN_A_ROW: usize = 16;
 
 /// Serves `stream` until it ends, and leaves nothing of it behind.
 pub async fn serve<W: World>(seat: Rc<Seat<W>>, stream: W::Stream, place: LoginPlace) {
@@ -87,7 +85,7 @@ struct Connection<W: World, S, F: Future> {
     moment: Option<Time>,
 }
 
-/// Whether a part of a turn did something.
+/// Whether a part of a round did something.
 type Progress = bool;
 
 impl<W, S, F> Connection<W, S, F>
@@ -136,16 +134,18 @@ where
 
     /// Ready when the connection is over and nothing that it started runs any more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        for _ in 0..TURNS_IN_A_ROW {
+        let session = self.session.as_ref().map(|session| session.id);
+        let mut turn = self.seat.turns.begin(session, self.seat.world.now(), self.seat.world.rests());
+        loop {
             let mut progress = self.take_notices(cx);
             progress |= self.sit_out_penalty(cx);
             progress |= self.finish_commands(cx);
             if self.poll_predecessors(cx) {
                 progress |= self.handle_events();
-                progress |= self.receive(cx);
+                progress |= self.receive(&mut turn, cx);
                 progress |= self.handle_events();
             }
-            progress |= self.send(cx);
+            progress |= self.send(turn, cx);
             if self.poll_timer(cx) {
                 // What the clock ended is told as well.
                 self.handle_events();
@@ -157,9 +157,11 @@ where
             if !progress {
                 return Poll::Pending;
             }
+            if turn.is_over(self.seat.world.now()) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// Nothing more comes or goes, and whatever was started has ended: a write is never left half-way.

@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Rounds of ready tasks between two looks at the kernel: what tasks do for each other needs no system call.
-const ROUNDS_PER_TURN: usize = 8;
+/// How long ready tasks run between two looks at the kernel: what they do for each other needs no system call, and what has come meanwhile waits.
+const LOOK_AWAY: Duration = Duration::from_micros(50);
 
 /// A wait that takes less found its news there already.
 const REST: Duration = Duration::from_micros(3);
@@ -78,13 +78,15 @@ impl Uring {
     pub(crate) fn drive(&self, is_over: impl Fn() -> bool) -> io::Result<()> {
         let inner = &*self.0;
         while !is_over() {
-            for _ in 0..ROUNDS_PER_TURN {
+            let mut now = clock::now();
+            let look = now + LOOK_AWAY;
+            loop {
                 inner.executor.run_ready();
-                if is_over() || !inner.executor.is_ready() {
+                now = clock::now();
+                if is_over() || !inner.executor.is_ready() || now >= look {
                     break;
                 }
             }
-            let now = clock::now();
             inner.timers.fire(now);
             if !inner.executor.is_ready() && !is_over() {
                 inner.search()?;

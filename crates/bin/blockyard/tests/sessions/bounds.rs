@@ -50,3 +50,18 @@ fn large_write_finds_the_task_set_full_while_memory_is_short_and_small_ones_are_
         });
     }
 }
+
+#[test]
+fn more_commands_than_a_round_takes_are_answered_though_nothing_follows_them() {
+    Sim::new(33).run(async |sim| {
+        let _array = Array::within(limits(), &sim).await;
+        let mut host = Host::login(&sim, &Login::of(OPEN, 1)).await;
+        host.take_attention().await;
+        let began = sim.now();
+        // What a connection receives at once grows with what comes.
+        for _ in 0..8 {
+            host.read_together(100).await;
+        }
+        assert!(sim.now().since(began) < Duration::from_secs(1), "something had to come before they were answered");
+    });
+}

@@ -7,6 +7,7 @@ use crate::recording::{Recorder, Tape};
 use crate::registry::{Notice, is_at};
 use crate::seat::Seat;
 use crate::session::Ends;
+use crate::turns::Turn;
 use crate::unit::{Done, Ran, Unit};
 use iscsi::target::{ConnectionFacts, Joining};
 use iscsi::{Gathered, Negotiated};
@@ -17,14 +18,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// PDUs that are answered before the others that came with them, where somebody waits for that.
-const FIRST_PDUS: usize = 8;
-
 /// One TCP connection of a session.
 pub(super) struct Path<W: World> {
     pub(super) stream: W::Stream,
     pub(super) ends: Ends,
     recorders: Vec<Recorder>,
+    /// PDUs came that no round has handled.
+    has_more: bool,
     /// The size of packets that was told of last.
     pub(super) told_mtu_bytes: Option<u32>,
 }
@@ -47,7 +47,7 @@ impl<W: World> Path<W> {
 
     fn of(stream: W::Stream, recorders: Vec<Recorder>) -> Self {
         let ends = Ends { peer: stream.peer_address(), portal: stream.local_address() };
-        Self { stream, ends, recorders, told_mtu_bytes: None }
+        Self { stream, ends, recorders, has_more: false, told_mtu_bytes: None }
     }
 
     fn wire_ends(&self) -> WireEnds {
@@ -61,11 +61,16 @@ where
     S: Fn(Rc<Unit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
-    /// Receives once from each connection.
-    pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> Progress {
+    /// Receives once from each connection, and handles what came.
+    pub(super) fn receive(&mut self, turn: &mut Turn, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         for slot in 0..self.paths.len() {
             let Some(path) = &mut self.paths[slot] else { continue };
+            if path.has_more {
+                self.handle(slot, 0, self.seat.world.now(), turn);
+                progress = true;
+                continue;
+            }
             for recorder in &mut path.recorders {
                 recorder.find_heard(self.machine.under_way(slot), self.seat.world.now());
             }
@@ -78,7 +83,7 @@ where
                 Poll::Ready(Ok(len)) if len > 0 => {
                     let now = self.seat.world.now();
                     path.recorders.iter_mut().for_each(|recorder| recorder.heard(&space[..len], now));
-                    self.handle(slot, len, now, cx);
+                    self.handle(slot, len, now, turn);
                 }
                 Poll::Ready(end) => self.lose(slot, end.err()),
             }
@@ -87,28 +92,23 @@ where
         progress
     }
 
-    /// Handles what came. Whoever waits for it has the first answers while we work on the rest.
-    fn handle(&mut self, slot: usize, len: usize, now: Time, cx: &mut Context<'_>) {
-        let (session, rests) = (self.session.as_ref().map(|session| session.id), self.seat.world.rests());
-        let waits = session.is_some_and(|session| self.seat.turns.finds_it_waiting(session, now, rests));
-        let first = if waits { FIRST_PDUS } else { usize::MAX };
+    /// Handles what came, as much of it as a round may.
+    fn handle(&mut self, slot: usize, len: usize, now: Time, turn: &mut Turn) {
         let mut gate = UnitGate { session: self.session.as_mut(), seat: &self.seat, moment: now };
-        if self.machine.handle_some(slot, len, first, now, &mut gate) {
-            self.send_on(slot, cx);
-            let now = self.seat.world.now();
-            let mut gate = UnitGate { session: self.session.as_mut(), seat: &self.seat, moment: now };
-            self.machine.handle_received(slot, 0, now, &mut gate);
+        let has_more = self.machine.handle_some(slot, len, turn.take_pdus(), now, &mut gate);
+        if let Some(path) = &mut self.paths[slot] {
+            path.has_more = has_more;
         }
     }
 
-    /// Sends what waits on each connection, and lets go of those that are over.
-    pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Progress {
+    /// Sends what waits on each connection, as much of it as a round may, and lets go of those that are over.
+    pub(super) fn send(&mut self, turn: Turn, cx: &mut Context<'_>) -> Progress {
         let mut progress = false;
         if self.penalty.is_some() {
             return progress;
         }
         for slot in 0..self.paths.len() {
-            progress |= self.send_on(slot, cx);
+            progress |= self.send_on(slot, turn.bytes(), cx);
             if self.paths[slot].is_some() && self.machine.is_closed(slot) {
                 let now = self.seat.world.now();
                 let path = self.paths[slot].take();
@@ -120,26 +120,27 @@ where
         progress
     }
 
-    fn send_on(&mut self, slot: usize, cx: &mut Context<'_>) -> Progress {
-        let mut progress = false;
-        while let Some(path) = self.paths[slot].as_mut().filter(|_| self.machine.wants_to_send(slot)) {
-            let unsent_bytes = self.machine.unsent_bytes(slot);
-            path.recorders.iter_mut().for_each(|recorder| recorder.find_said(unsent_bytes));
-            let mut slices = Gathered::new();
-            self.machine.gather(slot, &mut slices);
-            let sent = path.stream.poll_write(cx, &slices);
-            if let Poll::Ready(Ok(len)) = sent {
-                path.recorders.iter_mut().for_each(|recorder| recorder.said(&slices, len, self.seat.world.now()));
-            }
-            drop(slices);
-            match sent {
-                Poll::Pending => break,
-                Poll::Ready(Ok(len)) => self.machine.handle_transmitted(slot, len),
-                Poll::Ready(Err(error)) => self.lose(slot, Some(error)),
-            }
-            progress = true;
+    /// Sends once, `bytes_max` and a piece at the most.
+    fn send_on(&mut self, slot: usize, bytes_max: usize, cx: &mut Context<'_>) -> Progress {
+        let Some(path) = self.paths[slot].as_mut().filter(|_| self.machine.wants_to_send(slot)) else { return false };
+        let unsent_bytes = self.machine.unsent_bytes(slot);
+        path.recorders.iter_mut().for_each(|recorder| recorder.find_said(unsent_bytes));
+        let mut slices = Gathered::new();
+        self.machine.gather(slot, &mut slices);
+        if unsent_bytes > bytes_max {
+            shorten(&mut slices, bytes_max);
         }
-        progress
+        let sent = path.stream.poll_write(cx, &slices);
+        if let Poll::Ready(Ok(len)) = sent {
+            path.recorders.iter_mut().for_each(|recorder| recorder.said(&slices, len, self.seat.world.now()));
+        }
+        drop(slices);
+        match sent {
+            Poll::Pending => return false,
+            Poll::Ready(Ok(len)) => self.machine.handle_transmitted(slot, len),
+            Poll::Ready(Err(error)) => self.lose(slot, Some(error)),
+        }
+        true
     }
 
     /// The session is over, also one that waits for a connection to take over its tasks.
@@ -152,7 +153,7 @@ where
         for slot in 0..self.paths.len() {
             if self.paths[slot].as_ref().is_some_and(|path| is_at(path.ends.portal, portal)) {
                 self.machine.announce_end(slot);
-                self.send_on(slot, cx);
+                while self.send_on(slot, usize::MAX, cx) {}
                 self.machine.handle_peer_closed(slot);
             }
         }
@@ -239,4 +240,15 @@ where
         };
         self.seat.registry.note_connections(session.id, self.machine.connections().map(report).collect());
     }
+}
+
+/// Leaves the first pieces, until they have `bytes_max` together.
+fn shorten(pieces: &mut Gathered<'_>, bytes_max: usize) {
+    let mut left = bytes_max;
+    let end = pieces.iter().position(|piece| {
+        let is_enough = left == 0;
+        left = left.saturating_sub(piece.len());
+        is_enough
+    });
+    pieces.truncate(end.unwrap_or(pieces.len()));
 }

@@ -151,7 +151,7 @@ impl Session {
     }
 
     /// As [`Session::handle_received`], for at most `pdus_max` of the PDUs that are there. True when there may be more: they are handled
-    /// when it is called again, where nothing came meanwhile with a `len` of zero.
+    /// when it is called again, with a `len` of zero where nothing was received meanwhile.
     pub fn handle_some(&mut self, slot: usize, len: usize, pdus_max: usize, now: Time, gate: &mut impl Gate) -> bool {
         let connection = &mut self.connections[slot];
         if !connection.is_open() {
@@ -173,7 +173,7 @@ impl Session {
         if self.looks_at.is_none() && self.connections[slot].link().recovers {
             self.looks_at = Some(now + self.config.recovery_interval);
         }
-        left == 0
+        left == 0 && !matches!(self.under_way(slot), UnderWay::Begun([]))
     }
 
     /// The next event, when there is one.
