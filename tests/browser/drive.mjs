@@ -281,11 +281,12 @@ await test('what may hurt later is on the dashboard with its remedy, and goes wh
   await until('the array has it', () => cli('pool', 'show', 'tank').policy.scrub.every === 'monthly', 5);
   await go(page, '');
   await found.waitFor({ state: 'detached', timeout: 40_000 });
-  // Others may have gone by themselves: what was shown then can have been half a minute old.
+  // Others may have gone by themselves: the panel asks every 15 s, so what it showed then can have been older than that.
   const lasting = cli('doctor').map((one) => one.sentence);
   const others = before.filter((text) => lasting.some((sentence) => text.includes(sentence)));
   same(others.length > 0, true, 'there are others');
   for (const text of others) await panel.getByRole('listitem').filter({ hasText: text.split('\n')[0] }).waitFor();
+  same(await panel.getByRole('listitem').count(), others.length, 'the others are still there');
 });
 
 await test('a session is seen while it lives, with its host', async () => {
