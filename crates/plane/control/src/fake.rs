@@ -20,7 +20,7 @@ use model::{
     code, event,
 };
 use pool::Pool;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -410,7 +410,8 @@ impl Fake {
     }
 
     fn volume_names(&self) -> Vec<VolumeName> {
-        self.volumes().into_iter().map(|volume| volume.name).collect()
+        let names: BTreeSet<VolumeName> = self.volumes().into_iter().map(|volume| volume.name).collect();
+        names.into_iter().collect()
     }
 
     fn volumes_where(&self, is_wanted: impl Fn(&VolumeName) -> bool) -> Vec<VolumeReport> {

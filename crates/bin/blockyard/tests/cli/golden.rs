@@ -81,8 +81,9 @@ fn commands_print_what_they_have_always_printed() {
         return;
     }
     let kept = fs::read_to_string(&path).expect("it was kept");
-    for (number, (kept, real)) in kept.lines().zip(real.lines()).enumerate() {
-        assert_eq!(real, kept, "line {} of {}; BLOCKYARD_BLESS=1 writes it anew", number + 1, path.display());
+    for (number, (kept, line)) in kept.lines().zip(real.lines()).enumerate() {
+        let (at, more) = (path.display(), real.lines().skip(number).take(4).collect::<Vec<_>>().join("\n"));
+        assert_eq!(line, kept, "line {} of {at}; BLOCKYARD_BLESS=1 writes it anew; from there on:\n{more}", number + 1);
     }
     assert_eq!(real.lines().count(), kept.lines().count(), "{}; BLOCKYARD_BLESS=1 writes it anew", path.display());
 }

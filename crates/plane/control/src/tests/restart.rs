@@ -224,6 +224,10 @@ async fn file_volume_that_vanished_is_missing_and_the_rest_serves() {
     };
     let made = array.control.create_volume(file).await.expect("a volume and its file");
     assert_eq!(fs::metadata(&path).expect("is there").len(), made.size.bytes());
+    for more in ["tank/vm2", "tank/vm3"] {
+        array.create_volume(more, Size::mib(4)).await.expect("a volume");
+        assert_eq!(array.control.lost_volumes().await.expect("looked at"), [], "beside {more}");
+    }
     fs::remove_file(&path).expect("removes");
     let array = array.restarted().await;
     let volume = array.control.volume_report(&made.name).await.expect("known");
