@@ -1,12 +1,13 @@
 //! A trace becomes bytes.
 
-use crate::{CHECKSUM_BYTES, COMMAND_BYTES, HEADER_BYTES, MAGIC, VERSION};
+use crate::{CHECKSUM_BYTES, COMMAND_BYTES, HEADER_BYTES, MAGIC, VERSION, place};
 use model::{Traced, TracedCommand};
 
-/// The file of `traced`, whose commands may stand in any order. In the file they stand in the order in which they began.
+/// The file of `traced`, whose commands may stand in any order. In the file they stand in the order in which they began,
+/// and those of one nanosecond in that of their numbers.
 #[must_use]
 pub fn emit(mut traced: Traced) -> Vec<u8> {
-    traced.commands.sort_unstable_by_key(|command| (command.began_ns, command.number));
+    traced.commands.sort_by_key(place);
     let names = names(&traced);
     let len = HEADER_BYTES + names.len() + traced.commands.len() * COMMAND_BYTES + CHECKSUM_BYTES;
     let mut file = Vec::with_capacity(len);

@@ -21,6 +21,11 @@ pub const COMMAND_BYTES: usize = 56;
 /// Bytes of the checksum at the end.
 pub const CHECKSUM_BYTES: usize = 4;
 
+/// What the commands of a file stand in the order of: when each began, nanoseconds since the trace did, and its number.
+fn place(command: &model::TracedCommand) -> (u64, u64) {
+    (command.began_ns, command.number)
+}
+
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Flaw {
@@ -71,7 +76,7 @@ pub enum Flaw {
         session: u32,
     },
     /// The commands are not in the order in which they began.
-    #[error("its command {command} began before the one that stands before it")]
+    #[error("its command {command} stands behind one that began after it")]
     Order {
         /// The number of the command.
         command: u64,

@@ -1,6 +1,6 @@
 //! Bytes become a trace, or it is said what is wrong with them.
 
-use crate::{CHECKSUM_BYTES, COMMAND_BYTES, Flaw, HEADER_BYTES, MAGIC, VERSION};
+use crate::{CHECKSUM_BYTES, COMMAND_BYTES, Flaw, HEADER_BYTES, MAGIC, VERSION, place};
 use model::{Traced, TracedCommand, VolumeName};
 
 /// The trace in the file `bytes`, with its commands in the order in which they began.
@@ -87,7 +87,7 @@ fn check_commands(commands: &[TracedCommand], sessions: u32) -> Result<(), Flaw>
     if let Some(stray) = commands.iter().find(|command| command.session >= sessions) {
         return Err(Flaw::Session { command: stray.number, session: stray.session });
     }
-    let falls = |pair: &&[TracedCommand]| matches!(pair, [before, behind] if behind.began_ns < before.began_ns);
+    let falls = |pair: &&[TracedCommand]| matches!(pair, [before, behind] if place(behind) < place(before));
     match commands.windows(2).find(falls) {
         Some([_, behind]) => Err(Flaw::Order { command: behind.number }),
         _ => Ok(()),
