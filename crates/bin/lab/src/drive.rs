@@ -8,12 +8,13 @@ mod iscsi;
 mod replay;
 mod reservations;
 mod wire;
+mod workload;
 
 pub use self::iscsi::Login;
 pub use bare::{HEADER_BYTES, READ, WRITE};
 pub use replay::{Replaying, replay};
 
-use crate::load::{Ledger, Proof, Share, Source, Tallies, Window};
+use crate::load::{Ledger, Proof, Share, Source, Window};
 use crate::meter::Meter;
 use crate::point::{Pattern, Point};
 use crate::run::Sample;
@@ -26,6 +27,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use workload::Workload;
 
 /// Bytes of a command that fills a unit, or reads it back.
 const WALK_BYTES: u64 = 256 << 10;
@@ -57,8 +59,8 @@ pub async fn run<W: World>(
     fresh: bool,
     seed: u64,
 ) -> Result<Sample> {
-    let sessions = point.clients * point.sessions;
-    ensure!(sessions > 0 && point.depths()[0] > 0, "a load has a session and a depth");
+    let sessions = point.all_sessions();
+    let workloads = Workload::all_of(point)?;
     ensure!(
         !point.verify || !matches!(way, Way::Bare(..)),
         "a server of bare bytes keeps nothing that could be verified"
@@ -74,10 +76,10 @@ pub async fn run<W: World>(
     units.iter().take(distinct as usize).enumerate().for_each(|(index, unit)| drop(judges.of_unit(index, unit)));
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
-    let tallies: Rc<RefCell<Tallies>> = Rc::default();
     let (mut running, metered, broken) = (Vec::new(), Rc::<Metered>::default(), Rc::<Broken>::default());
-    for ((index, unit), depth) in (0..).zip(units).zip(point.depths()) {
-        let share = Share { index, of: sessions, of_unit: (index / distinct, sessions.div_ceil(distinct)), depth };
+    for (index, unit) in (0..).zip(units) {
+        let of = workloads.iter().find_map(|workload| Some((workload, workload.share(index, distinct)?)));
+        let (Workload { point, tallies, .. }, share) = of.context("a session has no load")?;
         ensure!(point.largest() <= unit.bytes(), "a command of {} bytes does not fit the unit", point.largest());
         let source = Source::new(point, unit.bytes(), share, seed, world.now(), window, tallies.clone());
         let source = match judges.of_unit((index % distinct) as usize, &unit) {
@@ -104,12 +106,15 @@ pub async fn run<W: World>(
     for session in running {
         sessions.push(broken.unless(session.receive()).await?.context("a session's task is gone")?);
     }
+    sessions.truncate(point.own_sessions() as usize);
     // The meters may be waited for now that nobody else waits.
     let seconds = window.to.since(window.from).as_secs_f64();
-    let mut sample = Sample { seconds, sessions, ..after.since(before) };
-    (sample.reads, sample.writes) = tallies.borrow().finish();
+    let mut ended = workloads.iter().map(|workload| workload.tallies.borrow().finish());
+    let (reads, writes) = ended.next().context("a point has a load")?;
+    let beside = ended.next().map(|(reads, writes)| reads.with(&writes));
+    let mut sample = Sample { seconds, reads, writes, sessions, beside, ..after.since(before) };
     if let Some(seen) = &mut sample.seen {
-        seen.held_seconds = tallies.borrow().held.as_secs_f64();
+        seen.held_seconds = workloads[0].tallies.borrow().held.as_secs_f64();
     }
     if point.verify {
         walk(world, point, &ends, 100, &mut judges).await.context("cannot read the units back")?;
@@ -126,8 +131,9 @@ pub async fn run<W: World>(
 /// *Errors*: as [`run`].
 pub async fn in_use<W: World>(world: &W, point: &Point, way: &Way) -> Result<Option<String>> {
     let ends = Ends::of(world, way)?;
-    let sessions = point.clients * point.sessions;
-    for (index, unit) in ends.open(world, ends.units(point).min(sessions), true).await?.iter_mut().enumerate() {
+    for (index, unit) in
+        ends.open(world, ends.units(point).min(point.all_sessions()), true).await?.iter_mut().enumerate()
+    {
         if let Some(why) = unit.in_use(world).await? {
             return Ok(Some(format!("unit {index} {why}")));
         }
@@ -175,7 +181,7 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
         rate: 0,
         ..point.clone()
     };
-    let units = ends.units(point).min(point.clients * point.sessions);
+    let units = ends.units(point).min(point.all_sessions());
     let window = Window { from: world.now(), to: Time(u64::MAX) };
     for index in 0..units {
         let unit = ends.open_one(world, index, true).await?;

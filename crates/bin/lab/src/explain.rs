@@ -117,6 +117,7 @@ fn explain_one(point: &Point, sample: &Sample) -> Explanation {
         return Explanation { limit: Limit::NotShown, evidence, change: Vec::new(), unseen, rounds: (1, 1) };
     };
     let (limit, mut evidence) = limit(&figures);
+    evidence.extend(figures.beside());
     evidence.extend(figures.errors());
     evidence.extend(figures.stolen());
     evidence.extend(figures.disturbed().filter(|_| limit != Limit::Others));

@@ -90,6 +90,10 @@ pub enum Measure {
     ClientMemory,
     /// Jain's index of the sessions' shares: 1 when all have the same, `1/n` when one of `n` has everything.
     Fairness,
+    /// Commands per second of the load beside it.
+    BesideIops,
+    /// The median latency of the load beside it.
+    BesideP50,
 }
 
 /// What a comparison of a measure is about.
@@ -156,7 +160,7 @@ impl Sense {
 
 impl Measure {
     /// All of them, as tables order them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Iops,
         Self::IopsPerClient,
         Self::Bandwidth,
@@ -172,6 +176,8 @@ impl Measure {
         Self::ServerMemory,
         Self::ClientMemory,
         Self::Fairness,
+        Self::BesideIops,
+        Self::BesideP50,
     ];
 
     /// Its value in [`Self::unit`]; nothing where the sample does not have it: no command ended, or the target is on another
@@ -180,7 +186,8 @@ impl Measure {
     pub fn of(self, point: &Point, sample: &Sample) -> Option<f64> {
         let clients = f64::from(point.clients.max(1));
         let percent = |cpu_seconds: f64| cpu_seconds / sample.seconds * 100.0;
-        let micros = |quantile: f64| sample.latency().quantile(quantile).map(|nanos| nanos as f64 / 1e3);
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let quantile = |quantile: f64| sample.latency().quantile(quantile).map(micros);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let ended = sample.reads.commands + sample.writes.commands > 0;
         let value = match self {
@@ -189,9 +196,9 @@ impl Measure {
             Self::Bandwidth => Some(sample.bandwidth() / 1e6),
             Self::BandwidthPerClient => Some(sample.bandwidth() / 1e6 / clients),
             Self::Latency => sample.latency().mean().map(|nanos| nanos / 1e3),
-            Self::P50 => micros(0.5),
-            Self::P99 => micros(0.99),
-            Self::P999 => micros(0.999),
+            Self::P50 => quantile(0.5),
+            Self::P99 => quantile(0.99),
+            Self::P999 => quantile(0.999),
             Self::ServerCpu => sample.server.map(|usage| percent(usage.cpu_seconds)),
             Self::ClientCpu => Some(percent(sample.client.cpu_seconds)),
             Self::ServerPerCommand => sample.server_us().filter(|_| ended),
@@ -199,6 +206,8 @@ impl Measure {
             Self::ServerMemory => sample.server.map(|usage| mib(usage.resident_bytes)),
             Self::ClientMemory => Some(mib(sample.client.resident_bytes)),
             Self::Fairness => jain(&sample.sessions),
+            Self::BesideIops => sample.beside_iops(),
+            Self::BesideP50 => sample.beside.as_ref().and_then(|beside| beside.latency.quantile(0.5)).map(micros),
         };
         value.filter(|value| value.is_finite())
     }
@@ -222,6 +231,8 @@ impl Measure {
             Self::ServerMemory => "Resident memory of the target",
             Self::ClientMemory => "Resident memory of the client",
             Self::Fairness => "Shares of the sessions, Jain's index",
+            Self::BesideIops => "Commands per second of the load beside it",
+            Self::BesideP50 => "Median latency of the load beside it",
         }
     }
 
@@ -229,11 +240,10 @@ impl Measure {
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
-            Self::Iops | Self::IopsPerClient => "IOPS",
+            Self::Iops | Self::IopsPerClient | Self::BesideIops => "IOPS",
             Self::Bandwidth | Self::BandwidthPerClient => "MB/s",
-            Self::Latency | Self::P50 | Self::P99 | Self::P999 | Self::ServerPerCommand | Self::ClientPerCommand => {
-                "µs"
-            }
+            Self::Latency | Self::P50 | Self::P99 | Self::P999 | Self::BesideP50 => "µs",
+            Self::ServerPerCommand | Self::ClientPerCommand => "µs",
             Self::ServerCpu | Self::ClientCpu => "% of a core",
             Self::ServerMemory | Self::ClientMemory => "MiB",
             Self::Fairness => "",
@@ -244,8 +254,9 @@ impl Measure {
     #[must_use]
     pub fn sense(self) -> Sense {
         match self {
-            Self::Iops | Self::IopsPerClient | Self::Bandwidth | Self::BandwidthPerClient => Sense::Speed,
-            Self::Latency | Self::P50 | Self::P99 | Self::P999 => Sense::Time,
+            Self::Iops | Self::IopsPerClient | Self::BesideIops => Sense::Speed,
+            Self::Bandwidth | Self::BandwidthPerClient => Sense::Speed,
+            Self::Latency | Self::P50 | Self::P99 | Self::P999 | Self::BesideP50 => Sense::Time,
             Self::Fairness => Sense::Fairness,
             Self::ServerCpu | Self::ClientCpu | Self::ServerPerCommand | Self::ClientPerCommand => Sense::Cost,
             Self::ServerMemory | Self::ClientMemory => Sense::Cost,
@@ -296,6 +307,6 @@ mod tests {
         let sample = Sample { seconds: 1.0, ..Sample::default() };
         let values = Measure::ALL.map(|measure| measure.of(&Point::default(), &sample));
         let absent = values.iter().filter(|value| value.is_none()).count();
-        assert_eq!(absent, 9, "{values:?}");
+        assert_eq!(absent, 11, "{values:?}");
     }
 }

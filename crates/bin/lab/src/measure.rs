@@ -67,7 +67,7 @@ pub fn once(point: &Point, means: &Means, seed: u64) -> Result<Sample> {
     let folder = tempfile::tempdir()?;
     let serving = means.start(point, folder.path())?;
     let foreign = means.is_foreign(point);
-    let guards = foreign && !means.overwrite && point.reads < 100;
+    let guards = foreign && !means.overwrite && point.writes();
     let holds = point.backing != Backing::Null && point.peer != Peer::Bare || point.verify;
     let fresh = holds && !foreign;
     let (point, way, meter) = (point.clone(), serving.way.clone(), serving.meter.clone());

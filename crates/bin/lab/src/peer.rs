@@ -93,7 +93,7 @@ impl Means {
             }
             Peer::Spdk if self.spdk.is_none() => Some("no iscsi_tgt of SPDK was named (--spdk PATH)".to_owned()),
             Peer::Spdk if point.backing == Backing::Pool => Some("SPDK has no pools".to_owned()),
-            Peer::Spdk if point.clients * point.sessions > spdk::SESSIONS_MAX => {
+            Peer::Spdk if point.all_sessions() > spdk::SESSIONS_MAX => {
                 Some(format!("SPDK takes {} sessions as it comes", spdk::SESSIONS_MAX))
             }
             Peer::Given if self.given.is_empty() => Some("no target was named".to_owned()),
@@ -148,7 +148,7 @@ impl Means {
             let unit = index % point.luns;
             let target = &targets[(unit % point.daemons) as usize];
             let unit = &target.units()[(unit / point.daemons) as usize];
-            let client = index / point.sessions;
+            let client = point.client_of(index);
             let initiator = IscsiName::parse(&format!("iqn.2026-11.io.blockyard:lab.client{client}"));
             Ok(Login {
                 portal: unit.portal,
@@ -159,10 +159,10 @@ impl Means {
                 auth: InitiatorAuth::None,
                 digests: point.digests,
                 connections: point.connections,
-                depth: point.depths()[0].max(point.depth),
+                depth: point.room_of(index),
             })
         };
-        let logins: Result<Vec<Login>> = (0..point.clients * point.sessions).map(login).collect();
+        let logins: Result<Vec<Login>> = (0..point.all_sessions()).map(login).collect();
         let held = Held::Targets { _targets: targets, _memory: memory };
         Ok(Serving { way: Way::Iscsi(logins?), meter, _held: held })
     }
@@ -277,10 +277,10 @@ impl Means {
                 auth: given.auth.clone(),
                 digests: point.digests,
                 connections: point.connections,
-                depth: point.depths()[0].max(point.depth),
+                depth: point.room_of(index),
             }
         };
-        let logins = (0..point.clients * point.sessions).map(login).collect();
+        let logins = (0..point.all_sessions()).map(login).collect();
         let ports = self.given.iter().map(|given| given.unit.portal.port()).collect();
         Serving { way: Way::Iscsi(logins), meter: Meter { ports, ..Meter::default() }, _held: Held::Nothing }
     }

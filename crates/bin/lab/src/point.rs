@@ -63,6 +63,9 @@ pub struct Point {
     pub rate: u32,
     /// Every block is stamped and every read judged.
     pub verify: bool,
+    /// Another load on the same target, whose commands are not what is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
 
     /// How long the load runs before it is measured.
     pub warm_up: Span,
@@ -99,17 +102,84 @@ impl Default for Point {
             think: Span::from_millis(0),
             rate: 0,
             verify: false,
+            beside: None,
             warm_up: Span::from_millis(300),
             span: Span::from_millis(2000),
         }
     }
 }
 
+/// A load beside the one that is measured, from one client more. Its sessions are dealt over the units behind the point's own:
+/// with as many units as sessions in all, each has one to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Beside {
+    /// Sessions.
+    pub sessions: u32,
+    /// Commands of each under way at once.
+    pub depth: u32,
+    /// How addresses follow each other.
+    pub pattern: Pattern,
+    /// Commands out of a hundred that read.
+    pub reads: u8,
+    /// Bytes of a command.
+    pub block: Size,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self { sessions: 1, depth: 512, pattern: Pattern::Random, reads: 100, block: Size::new(4096) }
+    }
+}
+
 impl Point {
-    /// The commands that each session has under way at once, session by session. One that the workers do not reach has none.
+    /// Sessions whose commands are measured.
+    #[must_use]
+    pub fn own_sessions(&self) -> u32 {
+        self.clients * self.sessions
+    }
+
+    /// Those, and behind them the ones of the load beside it.
+    #[must_use]
+    pub fn all_sessions(&self) -> u32 {
+        self.own_sessions() + self.beside.map_or(0, |beside| beside.sessions)
+    }
+
+    /// The load beside it, as a point of its own.
+    #[must_use]
+    pub fn neighbour(&self) -> Option<Self> {
+        let Beside { sessions, depth, pattern, reads, block } = self.beside?;
+        let (clients, workers, rate, think) = (1, 0, 0, Span::from_millis(0));
+        let (blocks, beside) = (Vec::new(), None);
+        let own = self.clone();
+        Some(Self { clients, sessions, depth, workers, pattern, reads, block, blocks, rate, think, beside, ..own })
+    }
+
+    /// True when some command of it writes, or of the load beside it.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.reads < 100 || self.beside.is_some_and(|beside| beside.reads < 100)
+    }
+
+    /// The client of a session.
+    #[must_use]
+    pub fn client_of(&self, session: u32) -> u32 {
+        (session / self.sessions).min(self.clients)
+    }
+
+    /// Commands that a session is to have room for.
+    #[must_use]
+    pub fn room_of(&self, session: u32) -> u32 {
+        match self.beside {
+            Some(beside) if session >= self.own_sessions() => beside.depth,
+            _ => self.depths()[0].max(self.depth),
+        }
+    }
+
+    /// The commands that each of its own sessions has under way at once, session by session. One that the workers do not reach has none.
     #[must_use]
     pub fn depths(&self) -> Vec<u32> {
-        let sessions = self.clients * self.sessions;
+        let sessions = self.own_sessions();
         let share = |session| self.workers / sessions + u32::from(session < self.workers % sessions);
         (0..sessions).map(|session| if self.workers == 0 { self.depth } else { share(session) }).collect()
     }
@@ -238,5 +308,17 @@ mod tests {
         assert_eq!(point.depths(), [8, 8, 8, 8]);
         assert_eq!(Point { workers: 3, ..point.clone() }.depths(), [1, 1, 1, 0]);
         assert_eq!(Point { workers: 1500, ..point }.depths(), [375; 4]);
+    }
+
+    #[test]
+    fn load_beside_it_is_one_client_more() {
+        let beside = Beside { sessions: 3, depth: 64, ..Beside::default() };
+        let point = Point { clients: 2, sessions: 2, rate: 10, workers: 6, beside: Some(beside), ..Point::default() };
+        assert_eq!((point.own_sessions(), point.all_sessions()), (4, 7));
+        assert_eq!([0, 3, 4, 6].map(|session| point.client_of(session)), [0, 1, 2, 2]);
+        assert_eq!([0, 3, 4, 6].map(|session| point.room_of(session)), [32, 32, 64, 64]);
+        let neighbour = point.neighbour().expect("there is one");
+        assert!(!point.writes() && Point { beside: Some(Beside { reads: 99, ..beside }), ..point.clone() }.writes());
+        assert_eq!((neighbour.depths(), neighbour.rate, neighbour.neighbour()), (vec![64; 3], 0, None));
     }
 }

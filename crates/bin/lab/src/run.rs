@@ -60,6 +60,9 @@ pub struct Sample {
     pub writes: Tally,
     /// Commands of each session, for who got how much.
     pub sessions: Vec<u64>,
+    /// What the load beside it got, both directions, where there is one. Nothing above counts it; CPU and memory are of both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Tally>,
     /// What was proved of the data, where it was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
@@ -130,6 +133,12 @@ impl Sample {
         (self.reads.bytes + self.writes.bytes) as f64 / self.seconds
     }
 
+    /// Commands per second of the load beside it, where there is one.
+    #[must_use]
+    pub fn beside_iops(&self) -> Option<f64> {
+        self.beside.as_ref().map(|beside| beside.commands as f64 / self.seconds)
+    }
+
     /// Microseconds of the server's CPU for each command.
     #[must_use]
     pub fn server_us(&self) -> Option<f64> {
@@ -143,13 +152,27 @@ impl Sample {
     }
 
     fn per_command(&self, usage: Usage) -> f64 {
-        usage.cpu_seconds * 1e6 / (self.reads.commands + self.writes.commands).max(1) as f64
+        let beside = self.beside.as_ref().map_or(0, |beside| beside.commands);
+        usage.cpu_seconds * 1e6 / (self.reads.commands + self.writes.commands + beside).max(1) as f64
     }
 
     /// Latencies of both directions.
     #[must_use]
     pub fn latency(&self) -> Latency {
         self.reads.latency.with(&self.writes.latency)
+    }
+}
+
+impl Tally {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            commands: self.commands + other.commands,
+            bytes: self.bytes + other.bytes,
+            errors: self.errors + other.errors,
+            latency: self.latency.with(&other.latency),
+        }
     }
 }
 

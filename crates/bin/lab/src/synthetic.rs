@@ -79,6 +79,7 @@ fn sample(per_second: f64, depth: u32, reads: u8, round: u32) -> Sample {
         reads: tally(reads),
         writes: tally(100 - reads),
         sessions: vec![commands],
+        beside: None,
         proof: None,
         server: Some(usage(0.9)),
         client: usage(0.4),

@@ -3,7 +3,7 @@
 use block::medium::Medium;
 use lab::drive::{self, Way};
 use lab::meter::Meter;
-use lab::point::{Pattern, Point};
+use lab::point::{Beside, Pattern, Point};
 use lab::run::Sample;
 use model::{Size, Span};
 use sim::{DiskFaults, DiskShape, Sim};
@@ -49,6 +49,19 @@ fn load_on_an_honest_disk_proves_every_block() {
     assert_eq!(sample.sessions.iter().sum::<u64>(), sample.reads.commands + sample.writes.commands);
     assert_eq!(sample.reads.bytes, sample.reads.commands * 4096);
     assert!(sample.latency().quantile(0.5) > Some(0));
+}
+
+#[test]
+fn load_beside_another_is_counted_apart_and_what_both_did_is_proved() {
+    let beside = Beside { sessions: 3, depth: 16, reads: 20, block: Size::new(16 << 10), ..Beside::default() };
+    let sample = measured(Point { reads: 100, beside: Some(beside), ..mixed() }, DiskFaults::default());
+    let proof = sample.proof.as_ref().expect("it was to be proved");
+    assert_eq!((proof.faults, proof.words.len()), (0, 0));
+    let own = (sample.writes.commands, sample.sessions.len(), sample.sessions.iter().sum::<u64>());
+    assert_eq!(own, (0, 2, sample.reads.commands));
+    let other = sample.beside.expect("it was there");
+    assert!(other.commands > 100 && other.bytes == other.commands << 14 && other.latency.quantile(0.5) > Some(0));
+    assert_eq!(measured(mixed(), DiskFaults::default()).beside, None);
 }
 
 #[test]

@@ -24,6 +24,17 @@ const IDLE_BYTES: usize = 512;
 /// The pieces of one vectored send.
 pub type Gathered<'a> = SmallVec<[IoSlice<'a>; 128]>;
 
+/// Leaves the first pieces, until they have `bytes_max` together: the last of them may go beyond.
+pub fn shorten(pieces: &mut Gathered<'_>, bytes_max: usize) {
+    let mut left = bytes_max;
+    let end = pieces.iter().position(|piece| {
+        let is_enough = left == 0;
+        left = left.saturating_sub(piece.len());
+        is_enough
+    });
+    pieces.truncate(end.unwrap_or(pieces.len()));
+}
+
 /// Output that was queued and not yet taken by the socket.
 #[derive(Debug, Default)]
 pub(crate) struct Transmit {

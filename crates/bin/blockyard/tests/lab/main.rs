@@ -9,7 +9,7 @@ mod stopped;
 use lab::drive::{self, Way};
 use lab::explain::{Explanation, Limit, explain};
 use lab::peer::{Means, Serving};
-use lab::point::{Backing, DiskModel, Peer, Point};
+use lab::point::{Backing, Beside, DiskModel, Peer, Point};
 use lab::run::{Measured, Sample};
 use model::{DiskReport, Level, PoolReport, Size, Span, StatusReport, VolumeReport, WritePolicy};
 use serde::de::DeserializeOwned;
@@ -101,6 +101,23 @@ fn policy_of_a_point_is_the_policy_of_its_volumes() {
             assert!(log.counters.written_bytes >= stage.point.unit.bytes(), "{:?}", log.counters);
         }
     }
+}
+
+#[test]
+fn load_beside_another_is_of_a_client_and_a_unit_of_its_own() {
+    let beside = Beside { depth: 64, reads: 0, block: Size::new(16 << 10), ..Beside::default() };
+    let stage = Stage::of(Point { luns: 2, beside: Some(beside), ..brief() });
+    let Way::Iscsi(logins) = &stage.serving.way else { panic!("iSCSI leads there") };
+    assert!(logins.len() == 2 && logins[0].initiator != logins[1].initiator, "{logins:?}");
+    let sample = stage.load();
+    let other = sample.beside.expect("it was there");
+    assert!(sample.reads.commands > 100 && sample.writes.commands == 0 && other.commands > 100, "{other:?}");
+    let [own, others] = ["unit0", "unit1"].map(|unit| {
+        let volume: VolumeReport = stage.ask(0, &["volume", "show", unit], "volume");
+        volume.counters
+    });
+    assert!(own.reads >= sample.reads.commands && own.writes == 0, "{own:?}");
+    assert!(others.writes >= other.commands && others.written_bytes >= other.bytes, "{others:?}");
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! The connections of one session: its commands are dealt over them in turn, and each ends where it began.
 
-use super::wire::Carrier;
+use super::wire::{Carrier, Stretch, send};
 use crate::load::{Due, Source};
-use ::iscsi::Gathered;
 use anyhow::{Context as _, Result};
 use shard::{Stream, Time, World};
 use std::future::{Future, poll_fn};
@@ -24,6 +23,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
     source: &mut Source,
 ) -> Result<u64> {
     let (mut now, mut turn) = (world.now(), 0);
+    let mut stretch = Stretch::from(now);
     let all = lines.len();
     let which = |index: usize| format!("connection {} of {all} of the session", index + 1);
     loop {
@@ -41,6 +41,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
             }
         };
         let held = lines.iter().any(|line| line.carrier.is_held());
+        let mut waited = false;
         let mut timer = pin!(until.map(|until| world.sleep_until(until)));
         poll_fn(|cx| {
             let mut moved = false;
@@ -48,6 +49,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
                 moved |= exchange(cx, line, world.now()).with_context(|| which(index))?;
             }
             let due = !moved && timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready());
+            waited |= !moved && !due;
             if moved || due { Poll::Ready(anyhow::Ok(())) } else { Poll::Pending }
         })
         .await?;
@@ -61,22 +63,14 @@ pub(super) async fn carry<W: World, C: Carrier>(
             }
         }
         lines.iter_mut().for_each(|line| line.carrier.handle_window_moved());
+        now = stretch.goes_on(world, waited, now).await;
     }
 }
 
 /// Sends what waits and takes what is there; true when something was received, or nothing more will come.
 fn exchange<S: Stream, C: Carrier>(cx: &mut Context<'_>, line: &mut Line<&S, &mut C>, now: Time) -> Result<bool> {
     let Line { stream, carrier } = line;
-    while carrier.wants_to_send() {
-        let mut slices = Gathered::new();
-        carrier.gather(&mut slices);
-        let sent = stream.poll_write(cx, &slices);
-        drop(slices);
-        match sent {
-            Poll::Ready(sent) => carrier.handle_transmitted(sent.context("the connection broke")?),
-            Poll::Pending => break,
-        }
-    }
+    send(cx, *stream, *carrier).context("the connection broke")?;
     let into = carrier.receive_into();
     if into.is_empty() {
         return Ok(true);

@@ -1,13 +1,20 @@
 //! One turn of a connection: what waits is sent, what came is received.
 
 use crate::load::{Content, Due, Op, Source};
-use ::iscsi::Gathered;
+use ::iscsi::{Gathered, shorten};
 use anyhow::{Context as _, Result};
 use block::Buf;
-use shard::{Stream, Time, World};
+use shard::{Stream, Time, World, yield_now};
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A session that has worked for so long lets the others have their turn.
+const SHARE: Duration = Duration::from_micros(50);
+/// Bytes that a session sends before others have their turn.
+const SEND_BYTES: usize = 1 << 20;
 
 /// What speaks over a stream, without doing any I/O.
 pub(super) trait Machine {
@@ -41,26 +48,66 @@ pub(super) trait Carrier: Machine {
     fn handle_window_moved(&mut self) {}
 }
 
-/// Sends what waits; returns when something was received, the peer is gone, or it is `until`.
+/// What a session does between two waits: others that have something to do have waited for so long.
+pub(super) struct Stretch {
+    end: Time,
+}
+
+impl Stretch {
+    /// It begins.
+    pub fn from(now: Time) -> Self {
+        Self { end: now + SHARE }
+    }
+
+    /// It has gone on until `now`, or the session has `waited` meanwhile; returns when others had their turn, where it is theirs.
+    pub async fn goes_on<W: World>(&mut self, world: &W, waited: bool, now: Time) -> Time {
+        if !waited && now < self.end {
+            return now;
+        }
+        let mut now = now;
+        if !waited {
+            yield_now().await;
+            now = world.now();
+        }
+        *self = Self::from(now);
+        now
+    }
+}
+
+/// Sends what waits, as far as the stream takes it. Who has sent so much that it is the others' turn is woken at once.
+///
+/// *Errors*: the connection broke.
+pub(super) fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, machine: &mut M) -> io::Result<()> {
+    let mut room = SEND_BYTES;
+    while machine.wants_to_send() {
+        if room == 0 {
+            cx.waker().wake_by_ref();
+            break;
+        }
+        let mut slices = Gathered::new();
+        machine.gather(&mut slices);
+        shorten(&mut slices, room);
+        let sent = stream.poll_write(cx, &slices);
+        drop(slices);
+        let Poll::Ready(sent) = sent else { break };
+        let len = sent?;
+        machine.handle_transmitted(len);
+        room = room.saturating_sub(len);
+    }
+    Ok(())
+}
+
+/// Sends what waits; returns when something was received, the peer is gone, or it is `until`: true where it had to wait for that.
 pub(super) async fn turn<W: World, M: Machine>(
     world: &W,
     stream: &W::Stream,
     machine: &mut M,
     until: Option<Time>,
-) -> Result<()> {
+) -> Result<bool> {
+    let mut waited = false;
     let mut timer = pin!(until.map(|until| world.sleep_until(until)));
     let received = poll_fn(|cx| {
-        while machine.wants_to_send() {
-            let mut slices = Gathered::new();
-            machine.gather(&mut slices);
-            let sent = stream.poll_write(cx, &slices);
-            drop(slices);
-            match sent {
-                Poll::Ready(Ok(len)) => machine.handle_transmitted(len),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => break,
-            }
-        }
+        send(cx, stream, machine)?;
         let into = machine.receive_into();
         if into.is_empty() {
             return Poll::Ready(Ok(None));
@@ -69,7 +116,10 @@ pub(super) async fn turn<W: World, M: Machine>(
             Poll::Ready(read) => Poll::Ready(read.map(Some)),
             Poll::Pending => match timer.as_mut().as_pin_mut().map(|timer| timer.poll(cx)) {
                 Some(Poll::Ready(())) => Poll::Ready(Ok(None)),
-                _ => Poll::Pending,
+                _ => {
+                    waited = true;
+                    Poll::Pending
+                }
             },
         }
     })
@@ -80,7 +130,7 @@ pub(super) async fn turn<W: World, M: Machine>(
         Some(len) => machine.handle_received(len, world.now()),
         None => {}
     }
-    Ok(())
+    Ok(waited)
 }
 
 /// Carries the commands of `source` until it is over and the last has ended; returns how many counted.
@@ -91,6 +141,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
     source: &mut Source,
 ) -> Result<u64> {
     let mut now = world.now();
+    let mut stretch = Stretch::from(now);
     loop {
         let until = loop {
             match source.next(now) {
@@ -105,7 +156,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
             }
         };
         let held = carrier.is_held();
-        turn(world, stream, carrier, until).await?;
+        let waited = turn(world, stream, carrier, until).await?;
         let since = std::mem::replace(&mut now, world.now());
         if held {
             source.held(since, now);
@@ -113,5 +164,6 @@ pub(super) async fn carry<W: World, C: Carrier>(
         while let Some((op, well, data)) = carrier.poll_end()? {
             source.ended(&op, now, well, data.as_deref());
         }
+        now = stretch.goes_on(world, waited, now).await;
     }
 }

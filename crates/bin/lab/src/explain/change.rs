@@ -53,13 +53,16 @@ pub fn of(limit: &Limit, figures: &Figures<'_>) -> Vec<String> {
 
 fn cpu(limit: &Limit, figures: &Figures<'_>, say: &mut impl FnMut(&str)) {
     let point = figures.point;
-    let sessions = point.clients * point.sessions;
+    let sessions = point.all_sessions();
     if let Limit::Core { .. } = limit {
         say("a machine with more cores, or the client on another one: threads wait for each other here");
     } else if sessions <= point.cores {
         say("more sessions: each stays on one thread of the target");
     }
     say(&format!("more cores for the target (cores = {})", point.cores + 1));
+    if point.beside.is_some() {
+        say("a limit for the volumes of the load beside it (blockyard volume set VOLUME --iops N)");
+    }
     if point.digests {
         say("no digests, where the network is trusted");
     }

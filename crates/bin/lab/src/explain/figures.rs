@@ -69,7 +69,7 @@ impl<'a> Figures<'a> {
             rate => Some(rate.into()),
         };
         let closed = point.rate == 0 && think == 0.0;
-        let sessions = f64::from(point.clients * point.sessions);
+        let sessions = f64::from(point.own_sessions());
         let ends = seen.sockets.iter().filter(|end| end.busy_seconds > 0.0).map(|end| End {
             server: end.server,
             window: end.window_seconds / end.busy_seconds,
@@ -140,8 +140,16 @@ impl<'a> Figures<'a> {
         self.seen.disks.iter().find(|disk| disk.name == name).map(Disk::at_once)
     }
 
+    /// What another load did meanwhile.
+    pub fn beside(&self) -> Option<String> {
+        let (beside, iops) = (self.sample.beside.as_ref()?, self.sample.beside_iops()?);
+        let latency = beside.latency.mean().map_or(String::new(), |nanos| format!(", {} each", time(nanos / 1e9)));
+        Some(format!("another load had {iops:.0} commands a second beside it{latency}"))
+    }
+
     pub fn errors(&self) -> Option<String> {
-        let errors = self.sample.reads.errors + self.sample.writes.errors;
+        let Sample { reads, writes, beside, .. } = self.sample;
+        let errors: u64 = [reads, writes].into_iter().chain(beside).map(|tally| tally.errors).sum();
         (errors > 0).then(|| format!("{errors} commands ended otherwise than well, and are not in the figures"))
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::point::{Backing, Peer};
+use crate::point::{Backing, Beside, Peer};
 use crate::run::{Latency, Tally, Usage};
 use crate::seen::{Core, Disk, Line, Seen, Sockets, Thread};
 use model::{Level, Size, Span, WritePolicy};
@@ -187,4 +187,17 @@ fn rounds_that_differ_are_counted() {
     let found = explain(&measured).expect("it was measured");
     assert_eq!((found.limit, found.rounds), (Limit::Depth, (2, 3)));
     assert_eq!(explain(&Measured { samples: Vec::new(), ..measured }), None);
+}
+
+#[test]
+fn load_beside_it_is_told_of() {
+    let latency = Latency { buckets: vec![(2_000_000, 1000)] };
+    let beside = Some(Tally { commands: 1000, bytes: 4_096_000, errors: 2, latency });
+    let busy = changed(sample(50_000, 80), |seen| seen.threads = vec![thread("shard-0", 9.9)]);
+    let point = Point { depth: 4, luns: 2, beside: Some(Beside::default()), ..Point::default() };
+    let found = found(&point, Sample { beside, ..busy });
+    let told = |wanted: &str, of: &[String]| assert!(of.iter().any(|said| said.contains(wanted)), "{of:?}");
+    told("another load had 100 commands a second beside it, 2.00 ms each", &found.evidence);
+    told("2 commands ended otherwise than well", &found.evidence);
+    told("a limit for the volumes of the load beside it", &found.change);
 }

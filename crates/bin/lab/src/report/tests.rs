@@ -116,7 +116,7 @@ fn files_are_written_and_csv_has_every_sample() {
     let lines: Vec<&str> = csv.split_terminator("\r\n").collect();
     assert_eq!(lines.len(), samples + 1);
     assert!(
-        lines[0].starts_with("peer,load,depth,round,seconds,reads,") && lines[0].ends_with(",fairness"),
+        lines[0].starts_with("peer,load,depth,round,seconds,reads,") && lines[0].ends_with(",beside-p50 (µs)"),
         "{}",
         lines[0]
     );

@@ -10,7 +10,7 @@ use crate::session::Ends;
 use crate::turns::Turn;
 use crate::unit::{Done, Ran, Unit};
 use iscsi::target::{ConnectionFacts, Joining};
-use iscsi::{Gathered, Negotiated};
+use iscsi::{Gathered, Negotiated, shorten};
 use model::{ConnectionReport, ConnectionState, WireEnds};
 use shard::{Stream, StreamHandle, Time, World};
 use std::future::Future;
@@ -240,15 +240,4 @@ where
         };
         self.seat.registry.note_connections(session.id, self.machine.connections().map(report).collect());
     }
-}
-
-/// Leaves the first pieces, until they have `bytes_max` together.
-fn shorten(pieces: &mut Gathered<'_>, bytes_max: usize) {
-    let mut left = bytes_max;
-    let end = pieces.iter().position(|piece| {
-        let is_enough = left == 0;
-        left = left.saturating_sub(piece.len());
-        is_enough
-    });
-    pieces.truncate(end.unwrap_or(pieces.len()));
 }
