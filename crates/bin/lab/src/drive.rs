@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use workload::Workload;
+use workload::Workloads;
 
 /// Bytes of a command that fills a unit, or reads it back.
 const WALK_BYTES: u64 = 256 << 10;
@@ -60,7 +60,7 @@ pub async fn run<W: World>(
     seed: u64,
 ) -> Result<Sample> {
     let sessions = point.all_sessions();
-    let workloads = Workload::all_of(point)?;
+    let workloads = Workloads::of(point)?;
     ensure!(
         !point.verify || !matches!(way, Way::Bare(..)),
         "a server of bare bytes keeps nothing that could be verified"
@@ -78,10 +78,10 @@ pub async fn run<W: World>(
     let window = Window { from, to: from + point.span.duration() };
     let (mut running, metered, broken) = (Vec::new(), Rc::<Metered>::default(), Rc::<Broken>::default());
     for (index, unit) in (0..).zip(units) {
-        let of = workloads.iter().find_map(|workload| Some((workload, workload.share(index, distinct)?)));
-        let (Workload { point, tallies, .. }, share) = of.context("a session has no load")?;
-        ensure!(point.largest() <= unit.bytes(), "a command of {} bytes does not fit the unit", point.largest());
-        let source = Source::new(point, unit.bytes(), share, seed, world.now(), window, tallies.clone());
+        let (load, share) = workloads.share(index, distinct).context("a session has no load")?;
+        let largest = load.point.largest();
+        ensure!(largest <= unit.bytes(), "a command of {largest} bytes does not fit the unit");
+        let source = Source::new(&load.point, unit.bytes(), share, seed, world.now(), window, load.tallies.clone());
         let source = match judges.of_unit((index % distinct) as usize, &unit) {
             Some(judge) => source.judged_by(judge),
             None => source,
@@ -106,16 +106,8 @@ pub async fn run<W: World>(
     for session in running {
         sessions.push(broken.unless(session.receive()).await?.context("a session's task is gone")?);
     }
-    sessions.truncate(point.own_sessions() as usize);
     // The meters may be waited for now that nobody else waits.
-    let seconds = window.to.since(window.from).as_secs_f64();
-    let mut ended = workloads.iter().map(|workload| workload.tallies.borrow().finish());
-    let (reads, writes) = ended.next().context("a point has a load")?;
-    let beside = ended.next().map(|(reads, writes)| reads.with(&writes));
-    let mut sample = Sample { seconds, reads, writes, sessions, beside, ..after.since(before) };
-    if let Some(seen) = &mut sample.seen {
-        seen.held_seconds = workloads[0].tallies.borrow().held.as_secs_f64();
-    }
+    let mut sample = workloads.sample(window, after.since(before), sessions);
     if point.verify {
         walk(world, point, &ends, 100, &mut judges).await.context("cannot read the units back")?;
         let mut proof = Proof::default();

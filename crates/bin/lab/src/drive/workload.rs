@@ -1,10 +1,17 @@
 //! What the sessions of a point do: those that are measured, and those beside them.
 
-use crate::load::{Share, Tallies};
+use crate::load::{Share, Tallies, Window};
 use crate::point::Point;
+use crate::run::Sample;
 use anyhow::{Result, ensure};
 use std::cell::RefCell;
 use std::rc::Rc;
+
+/// The loads of a point.
+pub(super) struct Workloads {
+    own: Workload,
+    beside: Option<Workload>,
+}
 
 /// One load, of the sessions from `first` on.
 pub(super) struct Workload {
@@ -14,29 +21,54 @@ pub(super) struct Workload {
     depths: Vec<u32>,
 }
 
-impl Workload {
+impl Workloads {
     /// The point's own, and the one beside it where there is one.
     ///
     /// *Errors*: one without sessions, or whose sessions may have nothing under way.
-    pub fn all_of(point: &Point) -> Result<Vec<Self>> {
-        let mut first = 0;
-        let workload = |point: Point| {
-            let depths = point.depths();
-            ensure!(depths.first().is_some_and(|&depth| depth > 0), "a load has a session and a depth");
-            let workload = Self { tallies: Rc::default(), first, depths, point };
-            first += workload.sessions();
-            Ok(workload)
-        };
-        [Some(point.clone()), point.neighbour()].into_iter().flatten().map(workload).collect()
+    pub fn of(point: &Point) -> Result<Self> {
+        let own = Workload::new(point.clone(), 0)?;
+        let beside = point.neighbour().map(|point| Workload::new(point, own.sessions())).transpose()?;
+        Ok(Self { own, beside })
     }
 
-    /// How many sessions it has.
-    pub fn sessions(&self) -> u32 {
+    /// Which load session `index` of all is of, and its share of that, where all are dealt over `units`.
+    pub fn share(&self, index: u32, units: u32) -> Option<(&Workload, Share)> {
+        [Some(&self.own), self.beside.as_ref()]
+            .into_iter()
+            .flatten()
+            .find_map(|workload| Some((workload, workload.share(index, units)?)))
+    }
+
+    /// What was measured within `window`: the meter's part is `metered`, and so many commands of each of the `sessions` counted.
+    pub fn sample(&self, window: Window, metered: Sample, mut sessions: Vec<u64>) -> Sample {
+        let tallies = self.own.tallies.borrow();
+        let (reads, writes) = tallies.finish();
+        let beside = self.beside.as_ref().map(|beside| {
+            let (reads, writes) = beside.tallies.borrow().finish();
+            reads.with(&writes)
+        });
+        sessions.truncate(self.own.depths.len());
+        let seconds = window.to.since(window.from).as_secs_f64();
+        let mut sample = Sample { seconds, reads, writes, sessions, beside, ..metered };
+        if let Some(seen) = &mut sample.seen {
+            seen.held_seconds = tallies.held.as_secs_f64();
+        }
+        sample
+    }
+}
+
+impl Workload {
+    fn new(point: Point, first: u32) -> Result<Self> {
+        let depths = point.depths();
+        ensure!(depths.first().is_some_and(|&depth| depth > 0), "a load has a session and a depth");
+        Ok(Self { point, tallies: Rc::default(), first, depths })
+    }
+
+    fn sessions(&self) -> u32 {
         self.point.own_sessions()
     }
 
-    /// What session `index` of all is of it, where all are dealt over `units`; nothing where it is of another load.
-    pub fn share(&self, index: u32, units: u32) -> Option<Share> {
+    fn share(&self, index: u32, units: u32) -> Option<Share> {
         let own = index.checked_sub(self.first)?;
         let depth = *self.depths.get(own as usize)?;
         let of = self.sessions();
@@ -52,16 +84,15 @@ mod tests {
     #[test]
     fn sessions_behind_the_measured_ones_are_of_the_load_beside_them() {
         let beside = Some(Beside { sessions: 3, depth: 64, ..Beside::default() });
-        let workloads = Workload::all_of(&Point { sessions: 3, depth: 4, beside, ..Point::default() }).expect("sound");
-        let shares = |workload: &Workload| -> Vec<_> {
-            let shares = (0..7).map(|index| workload.share(index, 2));
-            shares.map(|share| share.map(|share| (share.depth, share.of_unit))).collect()
-        };
-        let (own, other) =
-            ([(0, 2), (0, 2), (1, 2)].map(|of| Some((4, of))), [(0, 2), (0, 2), (1, 2)].map(|of| Some((64, of))));
-        assert_eq!(shares(&workloads[0]), [&own[..], &[None; 4]].concat());
-        assert_eq!(shares(&workloads[1]), [&[None; 3][..], &other, &[None]].concat());
+        let workloads = Workloads::of(&Point { sessions: 3, depth: 4, beside, ..Point::default() }).expect("sound");
+        let shares: Vec<_> = (0..7).map(|index| workloads.share(index, 2)).collect();
+        let told = shares.iter().map(|share| share.as_ref().map(|(of, share)| (of.first, share.depth, share.of_unit)));
+        let wanted = [0, 3]
+            .into_iter()
+            .zip([4, 64])
+            .flat_map(|(first, depth)| [(0, 2), (0, 2), (1, 2)].map(|of_unit| Some((first, depth, of_unit))));
+        assert_eq!(told.collect::<Vec<_>>(), wanted.chain([None]).collect::<Vec<_>>());
         let nobody = Some(Beside { sessions: 0, ..Beside::default() });
-        assert!(Workload::all_of(&Point { beside: nobody, ..Point::default() }).is_err());
+        assert!(Workloads::of(&Point { beside: nobody, ..Point::default() }).is_err());
     }
 }

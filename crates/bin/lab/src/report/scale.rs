@@ -21,6 +21,8 @@ pub enum Scale {
 
 /// As many powers of ten have room beside an axis.
 const DECADES_MAX: f64 = 7.0;
+/// Room above the greatest value for what is written there, as a part of what is below it.
+const ABOVE: f64 = 0.07;
 
 impl Scale {
     /// From zero to a round number that leaves room above every value.
@@ -28,13 +30,14 @@ impl Scale {
         let most = values.fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { 1.0 };
         let step = step(most, 4);
-        Self::Linear { low: 0.0, high: (most * 1.07 / step).ceil() * step }
+        Self::Linear { low: 0.0, high: (most * (1.0 + ABOVE) / step).ceil() * step }
     }
 
-    /// From the least to the greatest value that is above zero, with room for a mark at both ends.
+    /// From the least to the greatest value that is above zero, with room for a mark at both ends, and above as much as from zero.
     pub fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
         let (least, most) = ends(values.filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
-        Self::Log { low: least / 1.25, high: most * 1.25 }
+        let low = least / 1.25;
+        Self::Log { low, high: most * (most / low).powf(ABOVE).max(1.25) }
     }
 
     /// The same for differences.
@@ -120,11 +123,12 @@ mod tests {
     proptest! {
         #[test]
         fn ticks_lie_on_the_axis_and_are_neither_few_nor_many(most in 1e-6..1e12) {
-            for scale in [Scale::from_zero([most].into_iter()), Scale::log([most / 900.0, most].into_iter())] {
+            let far = |times: f64| Scale::log([most / times, most].into_iter());
+            for scale in [Scale::from_zero([most].into_iter()), far(8.0), far(900.0), far(1e6)] {
                 let ticks = scale.ticks(4);
                 prop_assert!((2..=12).contains(&ticks.len()), "{ticks:?}");
                 prop_assert!(ticks.iter().all(|&tick| (-1e-9..=1.0 + 1e-9).contains(&scale.place(tick))), "{ticks:?}");
-                prop_assert!(scale.place(most) <= 1.0 + 1e-9);
+                prop_assert!(scale.place(most) <= 1.0 / (1.0 + ABOVE) + 1e-9, "no room to write the greatest value");
             }
         }
     }
