@@ -5,6 +5,7 @@ mod slab;
 
 use crate::sys::memory as kernel;
 pub use slab::Slab;
+use std::sync::LazyLock;
 
 /// The unit of the caches.
 const LINE_BYTES: usize = 64;
@@ -12,8 +13,10 @@ const LINE_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 /// What is asked for whole. More would drive out what was asked for before it is read.
 const WHOLE_BYTES_MAX: usize = 16 << 10;
-/// Of each page of more than that: behind these the processor goes on by itself.
+/// Of each page of more than that, by a processor that goes on from there by itself.
 const FIRST_LINES: usize = 4;
+/// AMD's processors do (1.13 times the reads of 128 KiB). Intel's know better what comes where nothing was asked for (1.16 times without).
+static GOES_ON: LazyLock<bool> = LazyLock::new(|| kernel::vendor() == *b"AuthenticAMD");
 
 /// `from` is in `into`, whose lines were not read for it and are not kept in the caches.
 ///
@@ -22,10 +25,14 @@ pub fn copy_past_caches(into: &mut [u8], from: &[u8]) {
     kernel::copy_past_caches(into, from);
 }
 
-/// `bytes` are read soon: they are on their way into the caches, all of a few and the beginning of each page of many.
+/// `bytes` are read soon: they are on their way into the caches, all of a few. Of many the beginning of each page is, where that helps.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
-    let lines = if bytes.len() <= WHOLE_BYTES_MAX { PAGE_BYTES / LINE_BYTES } else { FIRST_LINES };
+    let lines = match bytes.len() {
+        ..=WHOLE_BYTES_MAX => PAGE_BYTES / LINE_BYTES,
+        _ if *GOES_ON => FIRST_LINES,
+        _ => return,
+    };
     for page in bytes.chunks(PAGE_BYTES) {
         page.chunks(LINE_BYTES).take(lines).for_each(|line| kernel::prefetch(line.as_ptr()));
     }
@@ -53,6 +60,14 @@ mod tests {
             prop_assert_eq!(&rest[..from.len()], &from[..]);
             prop_assert!(head.iter().chain(&rest[from.len()..]).all(|&byte| byte == 0xee));
         }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn vendor_is_the_one_that_the_kernel_knows() {
+        let info = std::fs::read_to_string("/proc/cpuinfo").expect("Linux has it");
+        let known = info.lines().find_map(|line| line.strip_prefix("vendor_id")?.split(": ").nth(1));
+        assert_eq!(std::str::from_utf8(&kernel::vendor()).ok(), known);
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub(crate) mod memory {
     }
 
     pub(crate) fn prefetch<T>(_at: *const T) {}
+
+    pub(crate) fn vendor() -> [u8; 12] {
+        [0; 12]
+    }
 }
 
 /// The kernels beside the scalar one that this CPU can run, the slowest first.

@@ -31,3 +31,10 @@ pub(crate) fn prefetch<T>(at: *const T) {
     // SAFETY: a prefetch reads nothing that anybody sees, and never faults.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
 }
+
+/// Who made this processor, as it says itself.
+pub(crate) fn vendor() -> [u8; 12] {
+    let said = __cpuid(0);
+    let words = [said.ebx, said.edx, said.ecx].map(u32::to_le_bytes);
+    words.concat().try_into().expect("three words of four bytes")
+}
