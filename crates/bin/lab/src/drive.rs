@@ -50,7 +50,7 @@ pub enum Way {
 /// Measures `point` on `way` once: fills the units where they are to be `fresh`, logs in, warms up, measures, waits until the last
 /// command has ended, and reads everything back where it is to be proved.
 ///
-/// *Errors*: no session, one that broke, a command that does not fit the unit.
+/// *Errors*: no load, a session that broke, a command that does not fit the unit.
 pub async fn run<W: World>(
     world: &W,
     point: &Point,
@@ -59,8 +59,8 @@ pub async fn run<W: World>(
     fresh: bool,
     seed: u64,
 ) -> Result<Sample> {
-    let sessions = point.all_sessions();
-    let workloads = Workloads::of(point)?;
+    point.check()?;
+    let (sessions, workloads) = (point.all_sessions(), Workloads::of(point));
     ensure!(
         !point.verify || !matches!(way, Way::Bare(..)),
         "a server of bare bytes keeps nothing that could be verified"
@@ -79,8 +79,7 @@ pub async fn run<W: World>(
     let (mut running, metered, broken) = (Vec::new(), Rc::<Metered>::default(), Rc::<Broken>::default());
     for (index, unit) in (0..).zip(units) {
         let (load, share) = workloads.share(index, distinct).context("a session has no load")?;
-        let largest = load.point.largest();
-        ensure!(largest <= unit.bytes(), "a command of {largest} bytes does not fit the unit");
+        unit.takes(&load.point)?;
         let source = Source::new(&load.point, unit.bytes(), share, seed, world.now(), window, load.tallies.clone());
         let source = match judges.of_unit((index % distinct) as usize, &unit) {
             Some(judge) => source.judged_by(judge),
@@ -252,6 +251,20 @@ impl<W: World> Unit<W> {
             Self::Bare(session) => session.bytes(),
             Self::Device(disk) => device::bytes(&**disk),
         }
+    }
+
+    /// *Errors*: the unit is shorter than a command, or a command is no number of its blocks.
+    fn takes(&self, load: &Point) -> Result<()> {
+        let block: u64 = match self {
+            Self::Iscsi(session) => session.block_bytes().into(),
+            Self::Bare(_) => 1,
+            Self::Device(_) => device::BLOCK_BYTES.into(),
+        };
+        for size in load.sizes() {
+            ensure!(size <= self.bytes(), "a command of {size} bytes does not fit the unit");
+            ensure!(size.is_multiple_of(block), "a command of {size} bytes is no number of blocks of {block} bytes");
+        }
+        Ok(())
     }
 
     /// Why it had better not be written to.

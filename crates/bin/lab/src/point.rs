@@ -1,9 +1,15 @@
 //! One thing to measure, whole.
 
+use anyhow::{Context as _, Result, ensure};
 use block::medium::Medium;
 use model::{Level, Size, Span, WritePolicy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// More sessions than one client has ports for, or memory.
+const SESSIONS_MAX: u64 = 1 << 16;
+/// A session of iSCSI has no tags for more commands under way.
+const DEPTH_MAX: u32 = 1 << 16;
 
 /// What is measured at one place of a scenario's matrix. Every key has a default, so a scenario names only what it is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -133,6 +139,27 @@ impl Default for Beside {
 }
 
 impl Point {
+    /// *Errors*: what it says of its load is none.
+    pub fn check(&self) -> Result<()> {
+        let sessions = u64::from(self.clients) * u64::from(self.sessions);
+        let beside = self.beside.map_or(0, |beside| beside.sessions.into());
+        ensure!(sessions > 0 && self.depth > 0, "clients, sessions and depth are one or more");
+        ensure!(
+            sessions + beside <= SESSIONS_MAX,
+            "a load has {SESSIONS_MAX} sessions at most, those beside it included"
+        );
+        let depth = self.depths().into_iter().max().unwrap_or_default();
+        ensure!(depth <= DEPTH_MAX, "a session has a depth of {DEPTH_MAX} at most, and not of {depth}");
+        ensure!(self.reads <= 100, "reads are out of a hundred, and not {} of them", self.reads);
+        for size in self.sizes() {
+            ensure!(size > 0 && u32::try_from(size).is_ok(), "a command has 1 to {} bytes, and not {size}", u32::MAX);
+        }
+        let weights: u64 = self.blocks.iter().map(|each| u64::from(each.weight)).sum();
+        let weighs = self.blocks.is_empty() || weights > 0 && u32::try_from(weights).is_ok();
+        ensure!(weighs, "the weights of blocks are 1 to {} together, and not {weights}", u32::MAX);
+        self.neighbour().map_or(Ok(()), |neighbour| neighbour.check()).context("beside")
+    }
+
     /// Sessions whose commands are measured.
     #[must_use]
     pub fn own_sessions(&self) -> u32 {
@@ -187,7 +214,13 @@ impl Point {
     /// Bytes of the longest command.
     #[must_use]
     pub fn largest(&self) -> u64 {
-        self.blocks.iter().map(|each| each.block.bytes()).max().unwrap_or(self.block.bytes())
+        self.sizes().max().unwrap_or_default()
+    }
+
+    /// Bytes of its commands, whose sizes may be several.
+    pub fn sizes(&self) -> impl Iterator<Item = u64> {
+        let one = self.blocks.is_empty().then_some(self.block);
+        self.blocks.iter().map(|each| each.block).chain(one).map(Size::bytes)
     }
 }
 
@@ -308,6 +341,39 @@ mod tests {
         assert_eq!(point.depths(), [8, 8, 8, 8]);
         assert_eq!(Point { workers: 3, ..point.clone() }.depths(), [1, 1, 1, 0]);
         assert_eq!(Point { workers: 1500, ..point }.depths(), [375; 4]);
+    }
+
+    #[test]
+    fn load_that_is_none_is_refused() {
+        let point = Point { sessions: 2, ..Point::default() };
+        let beside = |beside: Beside| Point { beside: Some(beside), ..point.clone() };
+        let size = |bytes| Point { block: Size::new(bytes), ..point.clone() };
+        let weights = |weights: [u32; 2]| {
+            let blocks = weights.map(|weight| Weighted { block: Size::new(4096), weight });
+            Point { blocks: blocks.to_vec(), ..point.clone() }
+        };
+        let sound = [point.clone(), size(1), weights([0, 1]), Point { workers: 1, ..point.clone() }];
+        sound.iter().for_each(|point| point.check().expect("a load"));
+        let wrong = [
+            (Point { clients: 0, ..point.clone() }, "one or more"),
+            (Point { sessions: 0, ..point.clone() }, "one or more"),
+            (Point { depth: 0, ..point.clone() }, "one or more"),
+            (Point { clients: u32::MAX, sessions: u32::MAX, ..point.clone() }, "65536 sessions"),
+            (beside(Beside { sessions: u32::MAX, ..Beside::default() }), "65536 sessions"),
+            (beside(Beside { sessions: 0, ..Beside::default() }), "beside: clients, sessions and depth"),
+            (Point { depth: 65537, ..point.clone() }, "not of 65537"),
+            (Point { workers: u32::MAX, ..point.clone() }, "not of 2147483648"),
+            (beside(Beside { depth: u32::MAX, ..Beside::default() }), "beside: a session has a depth"),
+            (Point { reads: 101, ..point.clone() }, "not 101"),
+            (size(0), "bytes, and not 0"),
+            (size(1 << 32), "bytes, and not 4294967296"),
+            (weights([0, 0]), "weights"),
+            (weights([u32::MAX, 1]), "weights"),
+        ];
+        for (point, why) in wrong {
+            let said = format!("{:#}", point.check().expect_err(why));
+            assert!(said.contains(why), "{said}");
+        }
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Scenario {
     /// The product of the axes: labels by axis, and the point there. The last axis varies fastest. Who
     /// is not this product has one build, and is there once.
     ///
-    /// *Errors*: an axis without values, or one that sets what a point does not have.
+    /// *Errors*: an axis without values, one that sets what a point does not have, or a point that is none.
     pub fn points(&self) -> Result<Vec<(BTreeMap<String, String>, Point)>> {
         let mut tables = vec![(BTreeMap::new(), self.base.clone())];
         for axis in &self.axes {
@@ -126,7 +126,9 @@ impl Scenario {
             tables = next;
         }
         let point = |(labels, table): (BTreeMap<String, String>, Table)| {
-            let point = table.try_into().with_context(|| place(&labels))?;
+            let point: Result<Point, _> = table.try_into();
+            let point = point.with_context(|| place(&labels))?;
+            point.check().with_context(|| place(&labels))?;
             Ok((labels, point))
         };
         let points: Result<Vec<_>> = tables.into_iter().map(point).collect();

@@ -14,6 +14,10 @@ fn measured(point: Point, faults: DiskFaults) -> Sample {
 }
 
 fn measured_on(point: Point, faults: DiskFaults, medium: Option<Medium>) -> Sample {
+    tried(point, faults, medium).expect("it is measured")
+}
+
+fn tried(point: Point, faults: DiskFaults, medium: Option<Medium>) -> anyhow::Result<Sample> {
     let world = Sim::new(5);
     world.run(async move |world| {
         let node = world.add_node(Ipv4Addr::LOCALHOST.into());
@@ -21,7 +25,7 @@ fn measured_on(point: Point, faults: DiskFaults, medium: Option<Medium>) -> Samp
         disk.set_faults(faults);
         medium.iter().for_each(|&medium| disk.behave_like(medium));
         let way = Way::Device(vec!["/disk".to_owned()]);
-        drive::run(&node, &point, &way, &Meter::default(), true, 7).await.expect("it is measured")
+        drive::run(&node, &point, &way, &Meter::default(), true, 7).await
     })
 }
 
@@ -49,6 +53,17 @@ fn load_on_an_honest_disk_proves_every_block() {
     assert_eq!(sample.sessions.iter().sum::<u64>(), sample.reads.commands + sample.writes.commands);
     assert_eq!(sample.reads.bytes, sample.reads.commands * 4096);
     assert!(sample.latency().quantile(0.5) > Some(0));
+}
+
+#[test]
+fn load_that_no_unit_can_have_is_refused() {
+    let refused = |point: Point, why: &str| {
+        let error = tried(point, DiskFaults::default(), None).expect_err(why);
+        assert!(error.to_string().contains(why), "{error:#}");
+    };
+    refused(Point { block: Size::new(1000), ..mixed() }, "no number of blocks of 512 bytes");
+    refused(Point { block: Size::mib(8), ..mixed() }, "does not fit the unit");
+    refused(Point { depth: 0, ..mixed() }, "one or more");
 }
 
 #[test]

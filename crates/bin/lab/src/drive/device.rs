@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The block size that devices are opened with: every one of ours can.
-const BLOCK_BYTES: u32 = 512;
+pub(super) const BLOCK_BYTES: u32 = 512;
 /// Bytes of zeros that are written at once.
 const ZEROS_BYTES: usize = 1 << 20;
 

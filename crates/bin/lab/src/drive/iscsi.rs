@@ -26,6 +26,8 @@ const MOVES_MAX: usize = 4;
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Commands that a session can have under way, whatever its depth: those of a login are few.
 const TASKS_SPARE: u32 = 8;
+/// Task tags of a session.
+const TAGS: u32 = 0xfffe;
 
 /// Who logs in where.
 #[derive(Clone, Debug)]
@@ -100,7 +102,9 @@ impl<W: World> Session<W> {
         (config.offer.header_digest, config.offer.data_digest) = (digest, digest);
         let mut config = Config::new(config);
         config.login.offer.connections_max = u16::try_from(login.connections).unwrap_or(u16::MAX);
-        config.tasks_max = (login.depth + TASKS_SPARE).min(0xfffe / login.connections.max(1)).max(1);
+        let depth_max = TAGS - TASKS_SPARE;
+        ensure!(login.depth <= depth_max, "a session has tags for a depth of {depth_max}, and not of {}", login.depth);
+        config.tasks_max = (login.depth + TASKS_SPARE).min(TAGS / login.connections.max(1)).max(1);
         let mut random = [0; 32];
         world.random(&mut random);
         let machine = Connection::new(Rc::new(config), random, world.now());
@@ -169,6 +173,11 @@ impl<W: World> Session<W> {
             ensure!(world.now() < until, "no answer within {ANSWER_LIMIT:?}");
             turn(world, &self.stream, &mut self.speaker, Some(until)).await?;
         }
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> u32 {
+        self.speaker.block_bytes
     }
 
     /// Bytes of the unit.

@@ -3,7 +3,6 @@
 use crate::load::{Share, Tallies, Window};
 use crate::point::Point;
 use crate::run::Sample;
-use anyhow::{Result, ensure};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -23,12 +22,10 @@ pub(super) struct Workload {
 
 impl Workloads {
     /// The point's own, and the one beside it where there is one.
-    ///
-    /// *Errors*: one without sessions, or whose sessions may have nothing under way.
-    pub fn of(point: &Point) -> Result<Self> {
-        let own = Workload::new(point.clone(), 0)?;
-        let beside = point.neighbour().map(|point| Workload::new(point, own.sessions())).transpose()?;
-        Ok(Self { own, beside })
+    pub fn of(point: &Point) -> Self {
+        let own = Workload::new(point.clone(), 0);
+        let beside = point.neighbour().map(|point| Workload::new(point, own.sessions()));
+        Self { own, beside }
     }
 
     /// Which load session `index` of all is of, and its share of that, where all are dealt over `units`.
@@ -58,10 +55,8 @@ impl Workloads {
 }
 
 impl Workload {
-    fn new(point: Point, first: u32) -> Result<Self> {
-        let depths = point.depths();
-        ensure!(depths.first().is_some_and(|&depth| depth > 0), "a load has a session and a depth");
-        Ok(Self { point, tallies: Rc::default(), first, depths })
+    fn new(point: Point, first: u32) -> Self {
+        Self { depths: point.depths(), tallies: Rc::default(), first, point }
     }
 
     fn sessions(&self) -> u32 {
@@ -84,7 +79,7 @@ mod tests {
     #[test]
     fn sessions_behind_the_measured_ones_are_of_the_load_beside_them() {
         let beside = Some(Beside { sessions: 3, depth: 64, ..Beside::default() });
-        let workloads = Workloads::of(&Point { sessions: 3, depth: 4, beside, ..Point::default() }).expect("sound");
+        let workloads = Workloads::of(&Point { sessions: 3, depth: 4, beside, ..Point::default() });
         let shares: Vec<_> = (0..7).map(|index| workloads.share(index, 2)).collect();
         let told = shares.iter().map(|share| share.as_ref().map(|(of, share)| (of.first, share.depth, share.of_unit)));
         let wanted = [0, 3]
@@ -92,7 +87,5 @@ mod tests {
             .zip([4, 64])
             .flat_map(|(first, depth)| [(0, 2), (0, 2), (1, 2)].map(|of_unit| Some((first, depth, of_unit))));
         assert_eq!(told.collect::<Vec<_>>(), wanted.chain([None]).collect::<Vec<_>>());
-        let nobody = Some(Beside { sessions: 0, ..Beside::default() });
-        assert!(Workloads::of(&Point { beside: nobody, ..Point::default() }).is_err());
     }
 }

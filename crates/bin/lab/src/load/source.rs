@@ -112,7 +112,7 @@ enum Pace {
 impl Source {
     /// The session's commands on a unit of `unit_bytes`, from `now` on until the window ends.
     ///
-    /// *Panics*: when a command does not fit the unit; [`Point::check`](crate::point::Point) tells before.
+    /// *Panics*: when a command has no bytes, which [`Point::check`] tells before, or does not fit the unit.
     #[must_use]
     pub fn new(
         point: &Point,

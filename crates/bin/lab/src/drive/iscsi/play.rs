@@ -18,11 +18,6 @@ const FUA: u8 = 0x08;
 const UNMAP: u8 = 0x08;
 
 impl<W: World> Session<W> {
-    /// Bytes of a block.
-    pub fn block_bytes(&self) -> u32 {
-        self.speaker.block_bytes
-    }
-
     /// Sends the steps of `script` when they are due; how each went, when the last has ended.
     pub async fn play(&mut self, world: &W, mut script: Script) -> Result<Vec<Score>> {
         let mut under_way = BTreeMap::new();
