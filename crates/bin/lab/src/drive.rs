@@ -60,19 +60,19 @@ pub async fn run<W: World>(
     seed: u64,
 ) -> Result<Sample> {
     point.check()?;
-    let (sessions, workloads) = (point.all_sessions(), Workloads::of(point));
+    let workloads = Workloads::of(point);
     ensure!(
         !point.verify || !matches!(way, Way::Bare(..)),
         "a server of bare bytes keeps nothing that could be verified"
     );
     let ends = Ends::of(world, way)?;
-    let distinct = ends.units(point).min(sessions);
+    let distinct = ends.units(point);
     let mut judges = Judges::new(world, point, fresh, seed);
     if fresh {
         walk(world, point, &ends, 0, &mut judges).await.context("cannot fill the units")?;
     }
     // Not before: to fill slow units takes longer than a target waits for a session that says nothing.
-    let units = ends.open(world, sessions, false).await?;
+    let units = ends.open(world, point.all_sessions(), false).await?;
     units.iter().take(distinct as usize).enumerate().for_each(|(index, unit)| drop(judges.of_unit(index, unit)));
     let from = world.now() + point.warm_up.duration();
     let window = Window { from, to: from + point.span.duration() };
@@ -122,9 +122,7 @@ pub async fn run<W: World>(
 /// *Errors*: as [`run`].
 pub async fn in_use<W: World>(world: &W, point: &Point, way: &Way) -> Result<Option<String>> {
     let ends = Ends::of(world, way)?;
-    for (index, unit) in
-        ends.open(world, ends.units(point).min(point.all_sessions()), true).await?.iter_mut().enumerate()
-    {
+    for (index, unit) in ends.open(world, ends.units(point), true).await?.iter_mut().enumerate() {
         if let Some(why) = unit.in_use(world).await? {
             return Ok(Some(format!("unit {index} {why}")));
         }
@@ -172,7 +170,7 @@ async fn walk<W: World>(world: &W, point: &Point, ends: &Ends<'_, W>, reads: u8,
         rate: 0,
         ..point.clone()
     };
-    let units = ends.units(point).min(point.all_sessions());
+    let units = ends.units(point);
     let window = Window { from: world.now(), to: Time(u64::MAX) };
     for index in 0..units {
         let unit = ends.open_one(world, index, true).await?;
@@ -234,13 +232,14 @@ impl<'a, W: World> Ends<'a, W> {
         })
     }
 
-    /// How many units there are.
+    /// How many units the sessions of `point` are dealt over.
     fn units(&self, point: &Point) -> u32 {
-        match self {
+        let there = match self {
             Self::Iscsi(_) => point.luns.max(1),
             Self::Bare(..) => 1,
             Self::Device(disks) => u32::try_from(disks.len()).unwrap_or(u32::MAX),
-        }
+        };
+        there.min(point.all_sessions())
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 
 /// More sessions than one client has ports for, or memory.
 const SESSIONS_MAX: u64 = 1 << 16;
-/// A session of iSCSI has no tags for more commands under way.
+/// More commands under way than a session of iSCSI has tags for.
 const DEPTH_MAX: u32 = 1 << 16;
 
 /// What is measured at one place of a scenario's matrix. Every key has a default, so a scenario names only what it is about.
@@ -148,7 +148,8 @@ impl Point {
             sessions + beside <= SESSIONS_MAX,
             "a load has {SESSIONS_MAX} sessions at most, those beside it included"
         );
-        let depth = self.depths().into_iter().max().unwrap_or_default();
+        // No other session has more.
+        let depth = self.depth_of(0);
         ensure!(depth <= DEPTH_MAX, "a session has a depth of {DEPTH_MAX} at most, and not of {depth}");
         ensure!(self.reads <= 100, "reads are out of a hundred, and not {} of them", self.reads);
         for size in self.sizes() {
@@ -176,10 +177,20 @@ impl Point {
     #[must_use]
     pub fn neighbour(&self) -> Option<Self> {
         let Beside { sessions, depth, pattern, reads, block } = self.beside?;
-        let (clients, workers, rate, think) = (1, 0, 0, Span::from_millis(0));
-        let (blocks, beside) = (Vec::new(), None);
-        let own = self.clone();
-        Some(Self { clients, sessions, depth, workers, pattern, reads, block, blocks, rate, think, beside, ..own })
+        Some(Self {
+            clients: 1,
+            sessions,
+            pattern,
+            reads,
+            block,
+            blocks: Vec::new(),
+            depth,
+            workers: 0,
+            think: Span::from_millis(0),
+            rate: 0,
+            beside: None,
+            ..self.clone()
+        })
     }
 
     /// True when some command of it writes, or of the load beside it.
@@ -199,16 +210,24 @@ impl Point {
     pub fn room_of(&self, session: u32) -> u32 {
         match self.beside {
             Some(beside) if session >= self.own_sessions() => beside.depth,
-            _ => self.depths()[0].max(self.depth),
+            _ => self.depth_of(0).max(self.depth),
         }
     }
 
-    /// The commands that each of its own sessions has under way at once, session by session. One that the workers do not reach has none.
+    /// The commands that one of its own sessions has under way at once. One that the workers do not reach has none.
+    #[must_use]
+    pub fn depth_of(&self, session: u32) -> u32 {
+        let sessions = self.own_sessions();
+        match self.workers {
+            0 => self.depth,
+            workers => workers / sessions + u32::from(session < workers % sessions),
+        }
+    }
+
+    /// Those of all of them, session by session.
     #[must_use]
     pub fn depths(&self) -> Vec<u32> {
-        let sessions = self.own_sessions();
-        let share = |session| self.workers / sessions + u32::from(session < self.workers % sessions);
-        (0..sessions).map(|session| if self.workers == 0 { self.depth } else { share(session) }).collect()
+        (0..self.own_sessions()).map(|session| self.depth_of(session)).collect()
     }
 
     /// Bytes of the longest command.

@@ -12,6 +12,6 @@ mod requests;
 mod task;
 
 pub use crate::close::CloseReason;
-pub use config::Config;
+pub use config::{Config, TASKS_MAX};
 pub use connection::Connection;
 pub use event::{Command, Completion, DataIn, Event, Sense, Target};

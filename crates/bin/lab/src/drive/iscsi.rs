@@ -5,7 +5,7 @@ mod play;
 use super::bundle::{self, Line};
 use super::wire::{Carrier, Machine, carry, turn};
 use crate::load::{Content, Op, Source};
-use ::iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event};
+use ::iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event, TASKS_MAX};
 use ::iscsi::login::{InitiatorAuth, InitiatorConfig};
 use ::iscsi::pdu::{Cid, Isid, Lun, Residual, TaskAttribute};
 use ::iscsi::{DigestOffer, Gathered, IscsiName, TaskId};
@@ -26,8 +26,6 @@ const MOVES_MAX: usize = 4;
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Commands that a session can have under way, whatever its depth: those of a login are few.
 const TASKS_SPARE: u32 = 8;
-/// Task tags of a session.
-const TAGS: u32 = 0xfffe;
 
 /// Who logs in where.
 #[derive(Clone, Debug)]
@@ -102,9 +100,9 @@ impl<W: World> Session<W> {
         (config.offer.header_digest, config.offer.data_digest) = (digest, digest);
         let mut config = Config::new(config);
         config.login.offer.connections_max = u16::try_from(login.connections).unwrap_or(u16::MAX);
-        let depth_max = TAGS - TASKS_SPARE;
+        let depth_max = TASKS_MAX - TASKS_SPARE;
         ensure!(login.depth <= depth_max, "a session has tags for a depth of {depth_max}, and not of {}", login.depth);
-        config.tasks_max = (login.depth + TASKS_SPARE).min(TAGS / login.connections.max(1)).max(1);
+        config.tasks_max = (login.depth + TASKS_SPARE).min(TASKS_MAX / login.connections.max(1)).max(1);
         let mut random = [0; 32];
         world.random(&mut random);
         let machine = Connection::new(Rc::new(config), random, world.now());

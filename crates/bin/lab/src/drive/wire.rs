@@ -61,14 +61,14 @@ impl Stretch {
 
     /// It has gone on until `now`, or the session has `waited` meanwhile; returns when others had their turn, where it is theirs.
     pub async fn goes_on<W: World>(&mut self, world: &W, waited: bool, now: Time) -> Time {
-        if !waited && now < self.end {
-            return now;
-        }
-        let mut now = now;
-        if !waited {
-            yield_now().await;
-            now = world.now();
-        }
+        let now = match waited {
+            true => now,
+            false if now < self.end => return now,
+            false => {
+                yield_now().await;
+                world.now()
+            }
+        };
         *self = Self::from(now);
         now
     }

@@ -17,23 +17,20 @@ pub(super) struct Workload {
     pub point: Point,
     pub tallies: Rc<RefCell<Tallies>>,
     first: u32,
-    depths: Vec<u32>,
 }
 
 impl Workloads {
     /// The point's own, and the one beside it where there is one.
     pub fn of(point: &Point) -> Self {
-        let own = Workload::new(point.clone(), 0);
-        let beside = point.neighbour().map(|point| Workload::new(point, own.sessions()));
-        Self { own, beside }
+        let workload = |point, first| Workload { point, tallies: Rc::default(), first };
+        let beside = point.neighbour().map(|neighbour| workload(neighbour, point.own_sessions()));
+        Self { own: workload(point.clone(), 0), beside }
     }
 
     /// Which load session `index` of all is of, and its share of that, where all are dealt over `units`.
     pub fn share(&self, index: u32, units: u32) -> Option<(&Workload, Share)> {
-        [Some(&self.own), self.beside.as_ref()]
-            .into_iter()
-            .flatten()
-            .find_map(|workload| Some((workload, workload.share(index, units)?)))
+        let mut workloads = std::iter::once(&self.own).chain(&self.beside);
+        workloads.find_map(|workload| Some((workload, workload.share(index, units)?)))
     }
 
     /// What was measured within `window`: the meter's part is `metered`, and so many commands of each of the `sessions` counted.
@@ -44,7 +41,7 @@ impl Workloads {
             let (reads, writes) = beside.tallies.borrow().finish();
             reads.with(&writes)
         });
-        sessions.truncate(self.own.depths.len());
+        sessions.truncate(self.own.point.own_sessions() as usize);
         let seconds = window.to.since(window.from).as_secs_f64();
         let mut sample = Sample { seconds, reads, writes, sessions, beside, ..metered };
         if let Some(seen) = &mut sample.seen {
@@ -55,19 +52,10 @@ impl Workloads {
 }
 
 impl Workload {
-    fn new(point: Point, first: u32) -> Self {
-        Self { depths: point.depths(), tallies: Rc::default(), first, point }
-    }
-
-    fn sessions(&self) -> u32 {
-        self.point.own_sessions()
-    }
-
     fn share(&self, index: u32, units: u32) -> Option<Share> {
-        let own = index.checked_sub(self.first)?;
-        let depth = *self.depths.get(own as usize)?;
-        let of = self.sessions();
-        Some(Share { index, of, of_unit: (own / units, of.div_ceil(units)), depth })
+        let of = self.point.own_sessions();
+        let own = index.checked_sub(self.first).filter(|&own| own < of)?;
+        Some(Share { index, of, of_unit: (own / units, of.div_ceil(units)), depth: self.point.depth_of(own) })
     }
 }
 

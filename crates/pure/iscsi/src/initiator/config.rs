@@ -4,12 +4,15 @@ use crate::login::InitiatorConfig;
 use crate::timers::Patience;
 use std::time::Duration;
 
+/// Tasks of a session that have tags.
+pub const TASKS_MAX: u32 = 0xfffe;
+
 /// The login, the bounds and the times of an initiator's connection.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Who logs in, where to, and what is offered.
     pub login: InitiatorConfig,
-    /// Requests that may wait or run at once, beside the target's own limit. At most 65,534.
+    /// Requests that may wait or run at once, beside the target's own limit. At most [`TASKS_MAX`].
     pub tasks_max: u32,
     /// The largest size of the receive buffer. It is smaller while there is little to receive.
     pub receive_buffer_bytes_max: usize,
@@ -41,7 +44,7 @@ impl Config {
 
     /// *Panics*: when a bound is outside what its field says.
     pub(crate) fn check(&self) {
-        assert!((1..=0xfffe).contains(&self.tasks_max), "1 to 65,534 tasks have tags");
+        assert!((1..=TASKS_MAX).contains(&self.tasks_max), "1 to 65,534 tasks have tags");
         assert!(self.receive_buffer_bytes_max >= 16 << 10, "a login PDU fits the receive buffer");
     }
 }

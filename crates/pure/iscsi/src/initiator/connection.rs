@@ -4,7 +4,7 @@ use super::full_feature::{FullFeature, Placement};
 use super::login::LoginPhase;
 use super::order::Joins;
 use super::task::{CommandTask, Task};
-use super::{Command, Config, Event};
+use super::{Command, Config, Event, TASKS_MAX};
 use crate::pdu::{Bhs, Cid, Lun, TaskFunction};
 use crate::receive::{Digests, Fault, Head, Limits, Receive, Step};
 use crate::session::TaskId;
@@ -95,7 +95,7 @@ impl Connection {
         let (login, order) = (&mut config.login, full_feature.order.clone());
         (login.tsih, login.cid, login.cmd_sn) = (full_feature.negotiated.identity.tsih, cid, order.cmd_sn.get());
         let tags_from = u32::from(cid.0).saturating_mul(config.tasks_max);
-        assert!(tags_from.saturating_add(config.tasks_max) <= 0xfffe, "a session has 65,534 task tags");
+        assert!(tags_from.saturating_add(config.tasks_max) <= TASKS_MAX, "a session has 65,534 task tags");
         Some(Self::entering(Rc::new(config), Some(Joins { order, tags_from }), random, now))
     }
 
