@@ -15,7 +15,8 @@ const PAGE_BYTES: usize = 4096;
 const WHOLE_BYTES_MAX: usize = 16 << 10;
 /// Of each page of more than that, by a processor that goes on from there by itself.
 const FIRST_LINES: usize = 4;
-/// AMD's processors do (1.13 times the reads of 128 KiB). Intel's know better what comes where nothing was asked for (1.14 times without).
+/// Where it was measured first it was 1.13 times the reads of 128 KiB; that machine's processor was not written down, and is taken for AMD's
+/// as an earlier one's was. On Intel's it is 1.14 times without (docs/performance.md).
 static GOES_ON: LazyLock<bool> = LazyLock::new(|| kernel::vendor() == *b"AuthenticAMD");
 
 /// `from` is in `into`, whose lines were not read for it and are not kept in the caches.
