@@ -10,10 +10,7 @@ use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
 use std::io;
 use std::time::Duration;
-use uring::{Io, Options, Shard, Uring, spawn_shard, watch_addresses};
-
-/// How long a shard that polls looks for work before it sleeps.
-const BUSY_POLL: Duration = Duration::from_micros(50);
+use uring::{BUSY_POLL, Io, Options, Shard, Uring, spawn_shard, watch_addresses};
 
 /// The threads of the data plane.
 pub struct Shards(Vec<Shard<()>>);

@@ -7,7 +7,7 @@ mod change;
 mod figures;
 
 use crate::point::Point;
-use crate::run::{Measured, Sample};
+use crate::run::{Machine, Measured, Sample};
 use figures::{Figures, Use};
 use serde::Serialize;
 use std::fmt;
@@ -93,19 +93,21 @@ pub struct Explanation {
     pub rounds: (usize, usize),
 }
 
-/// What limited a point, as its round of median speed shows it; nothing where it was not measured.
+/// What limited a point on this machine, as its round of median speed shows it; nothing where it was not measured.
 #[must_use]
-pub fn explain(measured: &Measured) -> Option<Explanation> {
+pub fn explain(measured: &Measured, machine: &Machine) -> Option<Explanation> {
     let mut rounds: Vec<&Sample> = measured.samples.iter().collect();
     rounds.sort_by(|one, other| one.iops().total_cmp(&other.iops()));
     let sample = *rounds.get(rounds.len().checked_sub(1)? / 2)?;
-    let explanation = explain_one(&measured.point, sample);
-    let same =
-        rounds.iter().filter(|round| explain_one(&measured.point, round).limit.is_like(&explanation.limit)).count();
+    let explanation = explain_one(&measured.point, sample, machine);
+    let same = rounds
+        .iter()
+        .filter(|round| explain_one(&measured.point, round, machine).limit.is_like(&explanation.limit))
+        .count();
     Some(Explanation { rounds: (same, rounds.len()), ..explanation })
 }
 
-fn explain_one(point: &Point, sample: &Sample) -> Explanation {
+fn explain_one(point: &Point, sample: &Sample, machine: &Machine) -> Explanation {
     let unseen = figures::unseen(point, sample);
     let Some(figures) = Figures::of(point, sample) else {
         let evidence = if sample.seen.is_none() {
@@ -121,7 +123,7 @@ fn explain_one(point: &Point, sample: &Sample) -> Explanation {
     evidence.extend(figures.errors());
     evidence.extend(figures.stolen());
     evidence.extend(figures.disturbed().filter(|_| limit != Limit::Others));
-    let change = change::of(&limit, &figures);
+    let change = change::of(&limit, &figures, machine);
     Explanation { limit, evidence, change, unseen, rounds: (1, 1) }
 }
 

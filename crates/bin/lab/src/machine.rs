@@ -6,6 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The fact about how idle cores sleep.
+const IDLE: &str = "idle";
+/// The kernel's name for how long a virtual core looks for work before the hypervisor has it.
+const HALT_POLL: &str = "guest_halt_poll_ns";
+
 impl Machine {
     /// This machine. What it does not tell is left out.
     #[must_use]
@@ -28,6 +33,7 @@ impl Machine {
         machine.add("system", root.system());
         machine.add("hypervisor", root.hypervisor());
         machine.add("governor", root.text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+        machine.add(IDLE, root.idle());
         machine.add("huge pages", root.text("sys/kernel/mm/transparent_hugepage/enabled"));
         machine.add("congestion control", root.text("proc/sys/net/ipv4/tcp_congestion_control"));
         machine.add("vulnerable to", root.vulnerabilities(|state| state.starts_with("Vulnerable")));
@@ -37,6 +43,12 @@ impl Machine {
             machine.add(&format!("network {name}"), Some(fact));
         }
         machine
+    }
+
+    /// True where the hypervisor has a core as soon as it is idle, and has to wake it.
+    #[must_use]
+    pub fn gives_idle_cores_back(&self) -> bool {
+        self.facts.get(IDLE).is_some_and(|idle| idle.ends_with(&format!("{HALT_POLL} 0")))
     }
 
     fn add(&mut self, name: &str, fact: Option<String>) {
@@ -131,6 +143,13 @@ impl Root<'_> {
         }))
     }
 
+    /// Who decides how an idle core sleeps, and how long a virtual one looks for work before.
+    fn idle(&self) -> Option<String> {
+        let governor = self.text("sys/devices/system/cpu/cpuidle/current_governor")?;
+        let poll = self.text(&format!("sys/module/haltpoll/parameters/{HALT_POLL}")).filter(|_| governor == "haltpoll");
+        Some(poll.map_or_else(|| governor.clone(), |ns| format!("{governor}, {HALT_POLL} {ns}")))
+    }
+
     /// The names of the processor's weaknesses in a state, in order.
     fn vulnerabilities(&self, of: impl Fn(&str) -> bool) -> Option<String> {
         const FOLDER: &str = "sys/devices/system/cpu/vulnerabilities";
@@ -196,6 +215,8 @@ mod tests {
         write(root.path(), "proc/loadavg", "0.50 0.25 0.10 1/200 1234\n");
         write(root.path(), "etc/os-release", "NAME=\"X\"\nPRETTY_NAME=\"X Linux 12\"\n");
         write(root.path(), "sys/class/dmi/id/product_name", "KVM\n");
+        write(root.path(), "sys/devices/system/cpu/cpuidle/current_governor", "haltpoll\n");
+        write(root.path(), "sys/module/haltpoll/parameters/guest_halt_poll_ns", "0\n");
         write(root.path(), "sys/class/net/eth0/mtu", "9000\n");
         write(root.path(), "sys/class/net/eth0/speed", "10000\n");
         write(root.path(), "sys/devices/system/cpu/vulnerabilities/mds", "Mitigation: Clear CPU buffers\n");
@@ -205,15 +226,17 @@ mod tests {
             root.path().join("sys/class/net/eth0/device/driver")
         })
         .unwrap();
-        let facts = Machine::at(root.path()).facts;
+        let machine = Machine::at(root.path());
+        let facts = &machine.facts;
         let fact = |name: &str| facts.get(name).map(String::as_str);
         assert_eq!((fact("cpu"), fact("cores")), (Some("Fast One"), Some("2 threads of 1")));
         assert_eq!((fact("memory"), fact("system")), (Some("8 GiB"), Some("X Linux 12")));
         assert_eq!((fact("hypervisor"), fact("load average")), (Some("KVM"), Some("0.50 0.25 0.10")));
         assert_eq!(fact("network eth0"), Some("virtio_net, 10000 Mb/s, MTU 9000"));
         assert_eq!((fact("mitigations"), fact("vulnerable to")), (Some("mds"), Some("srso")));
+        assert_eq!((fact("idle"), machine.gives_idle_cores_back()), (Some("haltpoll, guest_halt_poll_ns 0"), true));
         assert_eq!((fact("governor"), fact("kernel")), (None, None));
-        assert_eq!(ordered(&facts)[0], ("cpu", "Fast One"));
+        assert_eq!(ordered(facts)[0], ("cpu", "Fast One"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::point::{Backing, Peer, Point};
 use crate::run::{Measured, Sample};
 use crate::scenario::{self, Scenario};
 use anyhow::{Context, Result, bail};
+use std::time::Duration;
 
 /// What is told while it goes on.
 pub trait Watch {
@@ -73,7 +74,8 @@ pub fn once(point: &Point, means: &Means, seed: u64) -> Result<Sample> {
     let (point, way, meter) = (point.clone(), serving.way.clone(), serving.meter.clone());
     let thread = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
         stay_on(CLIENT_CORE)?;
-        uring::run(&uring::Options::default(), async move |world| {
+        let busy_poll = if point.client_polls { uring::BUSY_POLL } else { Duration::ZERO };
+        uring::run(&uring::Options { busy_poll, ..uring::Options::default() }, async move |world| {
             if guards && let Some(why) = drive::in_use(&world, &point, &way).await? {
                 bail!("{why}; with --overwrite it is written over");
             }

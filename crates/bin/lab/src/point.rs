@@ -69,6 +69,8 @@ pub struct Point {
     pub rate: u32,
     /// Every block is stamped and every read judged.
     pub verify: bool,
+    /// The client looks for answers before it sleeps, so that it need not be woken. Its core is full then, whatever the load.
+    pub client_polls: bool,
     /// Another load on the same target, whose commands are not what is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside: Option<Beside>,
@@ -108,6 +110,7 @@ impl Default for Point {
             think: Span::from_millis(0),
             rate: 0,
             verify: false,
+            client_polls: false,
             beside: None,
             warm_up: Span::from_millis(300),
             span: Span::from_millis(2000),

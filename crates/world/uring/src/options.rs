@@ -4,6 +4,9 @@ use block::medium::Medium;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How long a shard that is to poll looks for work before it sleeps. Longer trades more CPU for the same at any load that keeps it busy.
+pub const BUSY_POLL: Duration = Duration::from_micros(50);
+
 /// How a shard is set up. The defaults suit one shard per core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {

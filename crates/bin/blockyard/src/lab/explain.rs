@@ -42,12 +42,12 @@ pub fn explain(run: &Run, only: &[String], global: &Global) -> Result<(), Failur
         let explanations = points.iter().map(|point| Explained {
             labels: &point.labels,
             untried: point.untried.as_deref(),
-            explanation: limit_of(point),
+            explanation: limit_of(point, &run.machine),
         });
         let all = All { schema: SCHEMA, explanations: explanations.collect() };
         return put(&format!("{}\n", serde_json::to_string_pretty(&all).context("it is all text and numbers")?));
     }
-    let told: Vec<String> = points.iter().map(|point| told(point, limit_of(point).as_ref())).collect();
+    let told: Vec<String> = points.iter().map(|point| told(point, limit_of(point, &run.machine).as_ref())).collect();
     put(&told.join("\n"))
 }
 

@@ -45,7 +45,7 @@ pub fn line(root: &Root, setting: &Setting) -> Option<Line> {
                     let attribute = attribute.join("/");
                     in_file(UDEV, format!("{}, ATTR{{{attribute}}}=\"{value}\"", interface_rule(root, name)?))
                 }
-                ["sys", "devices", ..] => in_file(TMPFILES, format!("w /{path} - - - - {value}")),
+                ["sys", "devices" | "module", ..] => in_file(TMPFILES, format!("w /{path} - - - - {value}")),
                 ["proc", "irq", ..] => in_file(UNIT, String::new()),
                 _ => None,
             }

@@ -1,7 +1,7 @@
 //! Cores, sockets and memory.
 
 use super::cpus::{self, Cpus};
-use super::knobs::{GOVERNOR, HUGE_PAGES, IO_URING, ISOLATED, MEMLOCK, SHARD_CPUS, SWAPPINESS};
+use super::knobs::{GOVERNOR, HALT_POLL, HUGE_PAGES, IO_URING, ISOLATED, MEMLOCK, SHARD_CPUS, SWAPPINESS};
 use super::network::sysctl;
 use super::{Advice, Array, Root, Setting, Verdict, disks, interfaces};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,13 @@ const CPUS: &str = "sys/devices/system/cpu";
 const RINGS_ARE_FREE: (u32, u32) = (5, 12);
 /// Enough for the rings of all shards.
 const LOCKED_BYTES: u64 = 64 << 20;
+/// What Linux begins with.
+const HALT_POLL_NS: &str = "200000";
 
 pub fn look(root: &Root, array: &Array) -> Vec<Advice> {
     let all = [
         governor(root),
+        halt_poll(root),
         shard_cpus(root, array),
         isolated(root),
         io_uring(root),
@@ -40,6 +43,18 @@ fn governor(root: &Root) -> Option<Advice> {
     let can = root.text(&format!("{CPUS}/cpu0/cpufreq/scaling_available_governors"));
     let has = can.is_none_or(|all| all.split_whitespace().any(|one| one == "performance"));
     Some(if has { advice } else { advice.without_hope("this kernel has no such governor") })
+}
+
+/// Only of virtual machines whose kernel polls before it gives a core back.
+fn halt_poll(root: &Root) -> Option<Advice> {
+    const PATH: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
+    root.text(&format!("{CPUS}/cpuidle/current_governor")).filter(|governor| governor == "haltpoll")?;
+    let now = root.number(PATH)?;
+    let advice = Advice::kept(&HALT_POLL, "", now.to_string());
+    let advice = if now == 0 { advice.file(PATH, HALT_POLL_NS) } else { advice };
+    let note =
+        "somebody has forbidden it here, and it takes CPU time of the machine below; then: blockyard tune apply --only";
+    Some(advice.asking(format!("{note} {}", HALT_POLL.name)))
 }
 
 /// Only of machines with several nodes.

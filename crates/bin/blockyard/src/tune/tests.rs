@@ -50,6 +50,7 @@ fn two_sockets_with_nvme_sas_and_ixgbe_get_this_advice_and_no_other() {
         "Change eth2/gro: off -> on",
         "Change eth2/irq_affinity: 0 -> 8-11, queue by queue",
         "Change governor: powersave -> performance",
+        "Ask guest_halt_poll_ns: 0 -> 200000",
         "Cannot shard_cpus: 0-15 -> 0-15",
         "Ask kernel.io_uring_disabled: 2 -> 0",
         "Change vm.swappiness: 60 -> 10",
@@ -104,6 +105,22 @@ fn disks_of_others_are_not_looked_at_and_a_shared_one_is_asked_about() {
         ["sda"],
         "what is below a multipath device"
     );
+}
+
+#[test]
+fn idle_cores_are_asked_about_only_where_somebody_has_them_given_back_at_once() {
+    let picture = Picture::two_sockets();
+    let about = |picture: &Picture| {
+        let all = look(&picture.root, &picture.array);
+        all.into_iter()
+            .find(|advice| advice.name() == "guest_halt_poll_ns")
+            .map(|advice| (advice.verdict, advice.wanted))
+    };
+    assert_eq!(about(&picture), Some((Verdict::Ask, "200000".to_owned())));
+    picture.put("sys/module/haltpoll/parameters/guest_halt_poll_ns", "50000\n");
+    assert_eq!(about(&picture), Some((Verdict::Ok, "50000".to_owned())));
+    picture.put("sys/devices/system/cpu/cpuidle/current_governor", "menu\n");
+    assert_eq!(about(&picture), None);
 }
 
 #[test]

@@ -8,9 +8,10 @@ mod stopped;
 
 use lab::drive::{self, Way};
 use lab::explain::{Explanation, Limit, explain};
+use lab::measure;
 use lab::peer::{Means, Serving};
 use lab::point::{Backing, Beside, DiskModel, Peer, Point};
-use lab::run::{Measured, Sample};
+use lab::run::{Machine, Measured, Sample};
 use model::{DiskReport, Level, PoolReport, Size, Span, StatusReport, VolumeReport, WritePolicy};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -121,6 +122,18 @@ fn load_beside_another_is_of_a_client_and_a_unit_of_its_own() {
 }
 
 #[test]
+fn client_that_polls_works_where_another_sleeps() {
+    let client_seconds = |client_polls| {
+        let point = Point { depth: 1, client_polls, ..brief() };
+        let sample = measure::once(&point, &means(), 1).expect("it is measured");
+        sample.seen.and_then(|seen| seen.load).expect("the load is metered").cpu_seconds
+    };
+    // A busy machine may give the one more time than the other.
+    let differ = (0..5).any(|_| client_seconds(true) > 1.2 * client_seconds(false));
+    assert!(differ, "a client that polls has no more CPU time than one that sleeps between two commands");
+}
+
+#[test]
 fn several_daemons_share_the_units_and_the_load() {
     let (cores, allowed) = match std::thread::available_parallelism().unwrap().get() {
         1 => (1, "0"),
@@ -163,7 +176,7 @@ fn explained(point: Point) -> (Sample, Explanation) {
     let measured = || {
         let (sample, point) = (stage.load(), stage.point.clone());
         let measured = Measured { labels: [].into(), point, samples: vec![sample.clone()], untried: None };
-        (sample, explain(&measured).expect("it was measured"))
+        (sample, explain(&measured, &Machine::default()).expect("it was measured"))
     };
     let disturbed = |found: &(Sample, Explanation)| matches!(found.1.limit, Limit::Others | Limit::NotShown);
     (0..4).map(|_| measured()).find(|found| !disturbed(found)).unwrap_or_else(measured)

@@ -1,6 +1,7 @@
 //! A session with a server of bare bytes: 48 bytes ask for 48 and the data, or bring the data and ask for 48.
 
-use super::wire::{Carrier, Machine, carry};
+use super::bundle::{Line, carry};
+use super::wire::{Carrier, Machine};
 use crate::load::{Content, Op, Source};
 use ::iscsi::Gathered;
 use anyhow::{Context, Result, bail};
@@ -66,7 +67,7 @@ impl<W: World> Session<W> {
             ended: VecDeque::new(),
             lost: false,
         };
-        carry(world, &self.stream, &mut speaker, source).await
+        carry::<W, _>(world, &mut [Line { stream: &self.stream, carrier: &mut speaker }], source).await
     }
 }
 

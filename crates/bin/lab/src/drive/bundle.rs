@@ -1,12 +1,16 @@
 //! The connections of one session: its commands are dealt over them in turn, and each ends where it began.
 
-use super::wire::{Carrier, Stretch, send};
+use super::wire::{Carrier, send};
 use crate::load::{Due, Source};
 use anyhow::{Context as _, Result};
-use shard::{Stream, Time, World};
+use shard::{Stream, Time, World, yield_now};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A session that has worked for so long lets the others have their turn.
+const SHARE: Duration = Duration::from_micros(50);
 
 /// One connection: the way, and who speaks over it.
 pub(super) struct Line<S, C> {
@@ -46,7 +50,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
         poll_fn(|cx| {
             let mut moved = false;
             for (index, line) in lines.iter_mut().enumerate() {
-                moved |= exchange(cx, line, world.now()).with_context(|| which(index))?;
+                moved |= exchange(cx, world, line).with_context(|| which(index))?;
             }
             let due = !moved && timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready());
             waited |= !moved && !due;
@@ -68,7 +72,11 @@ pub(super) async fn carry<W: World, C: Carrier>(
 }
 
 /// Sends what waits and takes what is there; true when something was received, or nothing more will come.
-fn exchange<S: Stream, C: Carrier>(cx: &mut Context<'_>, line: &mut Line<&S, &mut C>, now: Time) -> Result<bool> {
+fn exchange<W: World, C: Carrier>(
+    cx: &mut Context<'_>,
+    world: &W,
+    line: &mut Line<&W::Stream, &mut C>,
+) -> Result<bool> {
     let Line { stream, carrier } = line;
     send(cx, *stream, *carrier).context("the connection broke")?;
     let into = carrier.receive_into();
@@ -78,9 +86,35 @@ fn exchange<S: Stream, C: Carrier>(cx: &mut Context<'_>, line: &mut Line<&S, &mu
     match stream.poll_read(cx, into) {
         Poll::Ready(read) => match read.context("the connection broke")? {
             0 => carrier.handle_peer_closed(),
-            len => carrier.handle_received(len, now),
+            len => carrier.handle_received(len, world.now()),
         },
         Poll::Pending => return Ok(false),
     }
     Ok(true)
+}
+
+/// What a session does between two waits: others that have something to do have waited for so long.
+struct Stretch {
+    end: Time,
+}
+
+impl Stretch {
+    /// It begins.
+    fn from(now: Time) -> Self {
+        Self { end: now + SHARE }
+    }
+
+    /// It has gone on until `now`, or the session has `waited` meanwhile; returns when others had their turn, where it is theirs.
+    async fn goes_on<W: World>(&mut self, world: &W, waited: bool, now: Time) -> Time {
+        let now = match waited {
+            true => now,
+            false if now < self.end => return now,
+            false => {
+                yield_now().await;
+                world.now()
+            }
+        };
+        *self = Self::from(now);
+        now
+    }
 }

@@ -2,8 +2,8 @@
 
 mod play;
 
-use super::bundle::{self, Line};
-use super::wire::{Carrier, Machine, carry, turn};
+use super::bundle::{Line, carry};
+use super::wire::{Carrier, Machine, turn};
 use crate::load::{Content, Op, Source};
 use ::iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event, TASKS_MAX};
 use ::iscsi::login::{InitiatorAuth, InitiatorConfig};
@@ -202,12 +202,9 @@ impl<W: World> Session<W> {
 
     /// Carries the commands of `source`.
     pub async fn drive(&mut self, world: &W, source: &mut Source) -> Result<u64> {
-        if self.others.is_empty() {
-            return carry(world, &self.stream, &mut self.speaker, source).await;
-        }
         let first = Line { stream: &self.stream, carrier: &mut self.speaker };
         let others = self.others.iter_mut().map(|line| Line { stream: &line.stream, carrier: &mut line.carrier });
-        bundle::carry::<W, _>(world, &mut std::iter::once(first).chain(others).collect::<Vec<_>>(), source).await
+        carry::<W, _>(world, &mut std::iter::once(first).chain(others).collect::<Vec<_>>(), source).await
     }
 
     /// The session has ended as sessions should.

@@ -1,18 +1,15 @@
-//! One turn of a connection: what waits is sent, what came is received.
+//! One turn of a connection that speaks for itself: what waits is sent, what came is received.
 
-use crate::load::{Content, Due, Op, Source};
+use crate::load::{Content, Op};
 use ::iscsi::{Gathered, shorten};
 use anyhow::{Context as _, Result};
 use block::Buf;
-use shard::{Stream, Time, World, yield_now};
+use shard::{Stream, Time, World};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-/// A session that has worked for so long lets the others have their turn.
-const SHARE: Duration = Duration::from_micros(50);
 /// Bytes that a session sends before others have their turn.
 const SEND_BYTES: usize = 1 << 20;
 
@@ -48,32 +45,6 @@ pub(super) trait Carrier: Machine {
     fn handle_window_moved(&mut self) {}
 }
 
-/// What a session does between two waits: others that have something to do have waited for so long.
-pub(super) struct Stretch {
-    end: Time,
-}
-
-impl Stretch {
-    /// It begins.
-    pub fn from(now: Time) -> Self {
-        Self { end: now + SHARE }
-    }
-
-    /// It has gone on until `now`, or the session has `waited` meanwhile; returns when others had their turn, where it is theirs.
-    pub async fn goes_on<W: World>(&mut self, world: &W, waited: bool, now: Time) -> Time {
-        let now = match waited {
-            true => now,
-            false if now < self.end => return now,
-            false => {
-                yield_now().await;
-                world.now()
-            }
-        };
-        *self = Self::from(now);
-        now
-    }
-}
-
 /// Sends what waits, as far as the stream takes it. Who has sent so much that it is the others' turn is woken at once.
 ///
 /// *Errors*: the connection broke.
@@ -97,14 +68,13 @@ pub(super) fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, mach
     Ok(())
 }
 
-/// Sends what waits; returns when something was received, the peer is gone, or it is `until`: true where it had to wait for that.
+/// Sends what waits; returns when something was received, the peer is gone, or it is `until`.
 pub(super) async fn turn<W: World, M: Machine>(
     world: &W,
     stream: &W::Stream,
     machine: &mut M,
     until: Option<Time>,
-) -> Result<bool> {
-    let mut waited = false;
+) -> Result<()> {
     let mut timer = pin!(until.map(|until| world.sleep_until(until)));
     let received = poll_fn(|cx| {
         send(cx, stream, machine)?;
@@ -116,10 +86,7 @@ pub(super) async fn turn<W: World, M: Machine>(
             Poll::Ready(read) => Poll::Ready(read.map(Some)),
             Poll::Pending => match timer.as_mut().as_pin_mut().map(|timer| timer.poll(cx)) {
                 Some(Poll::Ready(())) => Poll::Ready(Ok(None)),
-                _ => {
-                    waited = true;
-                    Poll::Pending
-                }
+                _ => Poll::Pending,
             },
         }
     })
@@ -130,40 +97,5 @@ pub(super) async fn turn<W: World, M: Machine>(
         Some(len) => machine.handle_received(len, world.now()),
         None => {}
     }
-    Ok(waited)
-}
-
-/// Carries the commands of `source` until it is over and the last has ended; returns how many counted.
-pub(super) async fn carry<W: World, C: Carrier>(
-    world: &W,
-    stream: &W::Stream,
-    carrier: &mut C,
-    source: &mut Source,
-) -> Result<u64> {
-    let mut now = world.now();
-    let mut stretch = Stretch::from(now);
-    loop {
-        let until = loop {
-            match source.next(now) {
-                Due::Now(op) => {
-                    let content = source.begin(&op);
-                    carrier.submit(op, content)?;
-                }
-                Due::At(then) => break Some(then),
-                Due::Full => break None,
-                Due::Over if source.under_way() == 0 => return Ok(source.commands()),
-                Due::Over => break None,
-            }
-        };
-        let held = carrier.is_held();
-        let waited = turn(world, stream, carrier, until).await?;
-        let since = std::mem::replace(&mut now, world.now());
-        if held {
-            source.held(since, now);
-        }
-        while let Some((op, well, data)) = carrier.poll_end()? {
-            source.ended(&op, now, well, data.as_deref());
-        }
-        now = stretch.goes_on(world, waited, now).await;
-    }
+    Ok(())
 }

@@ -3,10 +3,11 @@
 use super::Limit;
 use super::figures::Figures;
 use crate::point::{Backing, Pattern, Peer};
+use crate::run::Machine;
 use model::WritePolicy;
 
 /// What to try, the likeliest first.
-pub fn of(limit: &Limit, figures: &Figures<'_>) -> Vec<String> {
+pub fn of(limit: &Limit, figures: &Figures<'_>, machine: &Machine) -> Vec<String> {
     let point = figures.point;
     let mut change = Vec::new();
     let mut say = |sentence: &str| change.push(sentence.to_owned());
@@ -18,6 +19,11 @@ pub fn of(limit: &Limit, figures: &Figures<'_>) -> Vec<String> {
             say(&format!("more depth, sessions or clients{}", more.unwrap_or_default()));
             if point.peer == Peer::Blockyard {
                 say("--busy-poll shortens each command, for more CPU");
+            }
+            if machine.gives_idle_cores_back() {
+                say(
+                    "a virtual machine that keeps its idle cores for a moment (guest_halt_poll_ns, blockyard tune): to wake one takes as long as dozens of commands",
+                );
             }
         }
         Limit::Initiator => {

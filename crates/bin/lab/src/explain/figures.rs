@@ -201,6 +201,9 @@ pub fn unseen(point: &Point, sample: &Sample) -> Vec<String> {
     if polls(point) {
         unseen.push("how much of the target's CPU is work: it looks for work without sleeping".to_owned());
     }
+    if point.client_polls {
+        unseen.push("how much of the initiator's CPU is work: it looks for answers without sleeping".to_owned());
+    }
     if point.backing == Backing::Pool && point.peer == Peer::Blockyard && !seen.disks.iter().any(|disk| disk.member) {
         unseen.push("the members of the pool: the daemon did not tell".to_owned());
     }
@@ -219,7 +222,7 @@ fn uses(point: &Point, sample: &Sample, seen: &Seen) -> Vec<Use> {
     let seconds = sample.seconds;
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
     let mut uses = Vec::new();
-    if let Some(load) = &seen.load {
+    if let Some(load) = seen.load.as_ref().filter(|_| !point.client_polls) {
         let part = load.cpu_seconds / seconds;
         uses.push(Use {
             limit: Limit::Initiator,

@@ -40,7 +40,7 @@ fn changed(mut sample: Sample, change: impl FnOnce(&mut Seen)) -> Sample {
 
 fn found(point: &Point, sample: Sample) -> Explanation {
     let measured = Measured { labels: [].into(), point: point.clone(), samples: vec![sample], untried: None };
-    explain(&measured).expect("it was measured")
+    explain(&measured, &Machine::default()).expect("it was measured")
 }
 
 #[test]
@@ -51,6 +51,29 @@ fn idle_machine_at_a_small_depth_lacks_depth() {
     assert_eq!(found.evidence[0], "4 under way at once, 400 µs each: 10000 a second, and no more can be");
     assert!(found.change[0].contains("3.3 times"), "{:?}", found.change);
     assert_eq!((found.unseen.len(), found.rounds), (0, (1, 1)));
+}
+
+#[test]
+fn machine_that_gives_idle_cores_back_is_told_so_where_more_depth_would_help() {
+    let (labels, point) = ([].into(), Point { depth: 4, ..Point::default() });
+    let measured = Measured { labels, point, samples: vec![sample(10_000, 400)], untried: None };
+    let told = |idle: &str| {
+        let machine = Machine { facts: [("idle".to_owned(), idle.to_owned())].into() };
+        let found = explain(&measured, &machine).expect("it was measured");
+        found.change.iter().any(|change| change.contains("blockyard tune"))
+    };
+    assert_eq!(
+        ["haltpoll, guest_halt_poll_ns 0", "haltpoll, guest_halt_poll_ns 200000", "menu"].map(told),
+        [true, false, false]
+    );
+}
+
+#[test]
+fn initiator_that_polls_is_not_said_to_be_full() {
+    let point = Point { client_polls: true, ..Point::default() };
+    let found = found(&point, changed(sample(50_000, 640), |seen| seen.load = Some(thread("load", 9.9))));
+    assert_eq!(found.limit, Limit::Depth);
+    assert!(found.unseen[0].contains("initiator's CPU"), "{found:?}");
 }
 
 #[test]
@@ -184,9 +207,10 @@ fn rounds_that_differ_are_counted() {
     let busy = changed(sample(9_000, 444), |seen| seen.load = Some(thread("load", 9.9)));
     let samples = vec![sample(10_000, 400), busy, sample(10_100, 396)];
     let measured = Measured { labels: [].into(), point, samples, untried: None };
-    let found = explain(&measured).expect("it was measured");
+    let found = explain(&measured, &Machine::default()).expect("it was measured");
     assert_eq!((found.limit, found.rounds), (Limit::Depth, (2, 3)));
-    assert_eq!(explain(&Measured { samples: Vec::new(), ..measured }), None);
+    let empty = Measured { samples: Vec::new(), ..measured };
+    assert_eq!(explain(&empty, &Machine::default()), None);
 }
 
 #[test]

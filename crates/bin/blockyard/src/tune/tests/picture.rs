@@ -15,6 +15,8 @@ const MACHINE: &[(&str, &str)] = &[
     ("sys/devices/system/cpu/online", "0-15\n"),
     ("sys/devices/system/cpu/isolated", "7\n"),
     ("sys/devices/system/cpu/cpu0/cpufreq/scaling_available_governors", "performance powersave\n"),
+    ("sys/devices/system/cpu/cpuidle/current_governor", "haltpoll\n"),
+    ("sys/module/haltpoll/parameters/guest_halt_poll_ns", "0\n"),
     ("sys/devices/system/node/node0/cpulist", "0-7\n"),
     ("sys/devices/system/node/node1/cpulist", "8-15\n"),
     ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),

@@ -14,7 +14,7 @@ pub fn draw(body: &mut Markup, run: &Run) {
     folded(body, "What limits each point", |inside| {
         table(inside, "The limit of each point", &["point", "limit", "because", "what would move it"], |rows| {
             for point in run.points.iter().filter(|point| metered(point)) {
-                let Some(found) = explain(point) else { continue };
+                let Some(found) = explain(point, &run.machine) else { continue };
                 let unseen = found.unseen.iter().map(|what| format!("not seen: {what}"));
                 let because: Vec<String> = found.evidence.iter().cloned().chain(unseen).collect();
                 let words = [told(&point.labels), found.limit.to_string(), because.join("; "), found.change.join("; ")];
