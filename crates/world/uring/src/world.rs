@@ -98,9 +98,7 @@ impl Uring {
                 inner.executor.announce_awake();
                 reactor.land();
                 slept?;
-                if clock::now().since(now) >= REST {
-                    inner.rests.set(inner.rests.get() + 1);
-                }
+                inner.rested(now);
             } else {
                 inner.reactor.borrow_mut().turn(Wait::No)?;
             }
@@ -128,9 +126,9 @@ impl Inner {
         let Some(limit) = spin.chance() else { return Ok(()) };
         // What was started must be with the kernel before anything can come back.
         self.reactor.borrow_mut().turn(Wait::No)?;
-        let end = clock::now() + limit;
+        let began = clock::now();
         while !self.executor.is_ready() {
-            if clock::now() >= end {
+            if clock::now().since(began) >= limit {
                 spin.learn(false);
                 return Ok(());
             }
@@ -140,7 +138,15 @@ impl Inner {
             std::hint::spin_loop();
         }
         spin.learn(true);
+        self.rested(began);
         Ok(())
+    }
+
+    /// Nothing was to be done since then.
+    fn rested(&self, since: Time) {
+        if clock::now().since(since) >= REST {
+            self.rests.set(self.rests.get() + 1);
+        }
     }
 }
 
