@@ -1,10 +1,13 @@
 //! Several shards: mailboxes between them, stopping, streams that move.
 
-use crate::{on_both, options};
-use shard::{Listener, Stream, StreamOptions, World, mailbox};
+use crate::{on_both, options, run_with};
+use shard::{Listener, Stream, StreamOptions, World, mailbox, yield_now};
 use std::future::poll_fn;
 use std::time::Duration;
-use uring::{Io, spawn_shard};
+use uring::{Io, Options, spawn_shard};
+
+/// A search so long finds what comes.
+const POLL: Duration = Duration::from_secs(10);
 
 fn ping_pong(io: Io) {
     let (to_far, far_inbox) = mailbox::channel::<u32>();
@@ -40,6 +43,30 @@ fn letters_wake_a_sleeping_shard_on_io_uring() {
 #[test]
 fn letters_wake_a_sleeping_shard_on_threads() {
     ping_pong(Io::Threads);
+}
+
+/// The data plane answers a host that waits sooner: a shard that polls has to say that it waited, too.
+#[test]
+fn shard_that_had_nothing_to_do_says_so_whether_it_slept_or_polled() {
+    for (io, busy_poll) in
+        [(Io::Auto, Duration::ZERO), (Io::Auto, POLL), (Io::Threads, Duration::ZERO), (Io::Threads, POLL)]
+    {
+        run_with(&Options { busy_poll, ..options(io) }, async move |world| {
+            let before = world.rests();
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            assert_eq!(world.rests(), before, "it was busy");
+            let (tell, told) = mailbox::channel();
+            let late = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                tell.send(()).expect("somebody waits");
+            });
+            told.receive().await.expect("it comes");
+            late.join().expect("it has ended");
+            assert_ne!(world.rests(), before, "{io:?}, {busy_poll:?}");
+        });
+    }
 }
 
 #[test]
