@@ -39,9 +39,16 @@ pub fn run(scenario: &Scenario, means: &Means, watch: &mut dyn Watch) -> Result<
     Ok(Outcome { points, end })
 }
 
+/// In which order the points of a round are measured: every other one backwards, because what was measured before leaves traces in the machine's
+/// memory, and the same point would always have the same one before it.
+fn order(points: usize, round: u32) -> impl Iterator<Item = usize> {
+    (0..points).map(move |nth| if round.is_multiple_of(2) { nth } else { points - 1 - nth })
+}
+
 fn rounds(rounds: u32, points: &mut [Measured], means: &Means, watch: &mut dyn Watch) -> Result<bool> {
     for round in 0..rounds {
-        for (index, measured) in points.iter_mut().enumerate() {
+        for index in order(points.len(), round) {
+            let measured = &mut points[index];
             if watch.stops() {
                 return Ok(false);
             }
@@ -85,5 +92,17 @@ pub fn once(point: &Point, means: &Means, seed: u64) -> Result<Sample> {
     match thread.join() {
         Ok(sample) => sample,
         Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_other_round_goes_backwards() {
+        let orders = [0, 1, 2].map(|round| order(3, round).collect::<Vec<_>>());
+        assert_eq!(orders, [[0, 1, 2], [2, 1, 0], [0, 1, 2]]);
+        assert_eq!(order(0, 1).count(), 0);
     }
 }
