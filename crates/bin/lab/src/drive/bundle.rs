@@ -1,12 +1,12 @@
 //! The connections of one session: its commands are dealt over them in turn, and each ends where it began.
 
-use super::wire::{Carrier, send};
+use super::wire::{Carrier, exchange};
 use crate::load::{Due, Source};
-use anyhow::{Context as _, Result};
-use shard::{Stream, Time, World, yield_now};
+use anyhow::{Context, Result};
+use shard::{Time, World, yield_now};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 /// A session that has worked for so long lets the others have their turn.
@@ -50,7 +50,7 @@ pub(super) async fn carry<W: World, C: Carrier>(
         poll_fn(|cx| {
             let mut moved = false;
             for (index, line) in lines.iter_mut().enumerate() {
-                moved |= exchange(cx, world, line).with_context(|| which(index))?;
+                moved |= exchange(cx, world, line.stream, line.carrier).with_context(|| which(index))?;
             }
             let due = !moved && timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready());
             waited |= !moved && !due;
@@ -69,28 +69,6 @@ pub(super) async fn carry<W: World, C: Carrier>(
         lines.iter_mut().for_each(|line| line.carrier.handle_window_moved());
         now = stretch.goes_on(world, waited, now).await;
     }
-}
-
-/// Sends what waits and takes what is there; true when something was received, or nothing more will come.
-fn exchange<W: World, C: Carrier>(
-    cx: &mut Context<'_>,
-    world: &W,
-    line: &mut Line<&W::Stream, &mut C>,
-) -> Result<bool> {
-    let Line { stream, carrier } = line;
-    send(cx, *stream, *carrier).context("the connection broke")?;
-    let into = carrier.receive_into();
-    if into.is_empty() {
-        return Ok(true);
-    }
-    match stream.poll_read(cx, into) {
-        Poll::Ready(read) => match read.context("the connection broke")? {
-            0 => carrier.handle_peer_closed(),
-            len => carrier.handle_received(len, world.now()),
-        },
-        Poll::Pending => return Ok(false),
-    }
-    Ok(true)
 }
 
 /// What a session does between two waits: others that have something to do have waited for so long.

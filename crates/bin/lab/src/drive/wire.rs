@@ -48,7 +48,7 @@ pub(super) trait Carrier: Machine {
 /// Sends what waits, as far as the stream takes it. Who has sent so much that it is the others' turn is woken at once.
 ///
 /// *Errors*: the connection broke.
-pub(super) fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, machine: &mut M) -> io::Result<()> {
+fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, machine: &mut M) -> io::Result<()> {
     let mut room = SEND_BYTES;
     while machine.wants_to_send() {
         if room == 0 {
@@ -68,6 +68,30 @@ pub(super) fn send<S: Stream, M: Machine>(cx: &mut Context<'_>, stream: &S, mach
     Ok(())
 }
 
+/// Sends what waits and takes what is there; true when something was received, or nothing more will come.
+///
+/// *Errors*: the connection broke.
+pub(super) fn exchange<W: World, M: Machine>(
+    cx: &mut Context<'_>,
+    world: &W,
+    stream: &W::Stream,
+    machine: &mut M,
+) -> Result<bool> {
+    send(cx, stream, machine).context("the connection broke")?;
+    let into = machine.receive_into();
+    if into.is_empty() {
+        return Ok(true);
+    }
+    match stream.poll_read(cx, into) {
+        Poll::Ready(read) => match read.context("the connection broke")? {
+            0 => machine.handle_peer_closed(),
+            len => machine.handle_received(len, world.now()),
+        },
+        Poll::Pending => return Ok(false),
+    }
+    Ok(true)
+}
+
 /// Sends what waits; returns when something was received, the peer is gone, or it is `until`.
 pub(super) async fn turn<W: World, M: Machine>(
     world: &W,
@@ -76,26 +100,10 @@ pub(super) async fn turn<W: World, M: Machine>(
     until: Option<Time>,
 ) -> Result<()> {
     let mut timer = pin!(until.map(|until| world.sleep_until(until)));
-    let received = poll_fn(|cx| {
-        send(cx, stream, machine)?;
-        let into = machine.receive_into();
-        if into.is_empty() {
-            return Poll::Ready(Ok(None));
-        }
-        match stream.poll_read(cx, into) {
-            Poll::Ready(read) => Poll::Ready(read.map(Some)),
-            Poll::Pending => match timer.as_mut().as_pin_mut().map(|timer| timer.poll(cx)) {
-                Some(Poll::Ready(())) => Poll::Ready(Ok(None)),
-                _ => Poll::Pending,
-            },
-        }
+    poll_fn(|cx| {
+        let moved = exchange(cx, world, stream, machine)?;
+        let due = !moved && timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(cx).is_ready());
+        if moved || due { Poll::Ready(Ok(())) } else { Poll::Pending }
     })
     .await
-    .context("the connection broke")?;
-    match received {
-        Some(0) => machine.handle_peer_closed(),
-        Some(len) => machine.handle_received(len, world.now()),
-        None => {}
-    }
-    Ok(())
 }
