@@ -10,6 +10,9 @@ use serde_json::Value;
 const LIO: &str = "iqn.2026-11.io.blockyard:lio";
 /// The volume that takes space as it is written.
 const THIN: &str = "tank/thin";
+/// The volumes that change places in a host's LUN inventory.
+const FIRST: &str = "tank/first";
+const SECOND: &str = "tank/second";
 
 /// Does what is asked, and says what the guest wants to know.
 ///
@@ -26,6 +29,10 @@ const THIN: &str = "tank/thin";
 /// | `mapped` | says how many bytes it takes |
 /// | `resize-1GiB` | it has another size |
 /// | `sessions` | the array lists at least one of the host that proves itself |
+/// | `two` | two more volumes of 64 MiB; the first is LUN 1 of the open host |
+/// | `unpresent` | unmapping the first is refused while its session is there; says the refusal |
+/// | `swap` | it is unmapped by force, and the second is mapped with a LUN that the array chooses |
+/// | `back` | the first is mapped again with a LUN that the array chooses |
 /// | `conform` | the target that the guest serves is tried by what does not write |
 /// | `conform-resets` | it is tried by the rules whose names begin so, also by those that write |
 pub fn answer(product: &mut Product, ask: &str) -> Result<String> {
@@ -48,6 +55,22 @@ pub fn answer(product: &mut Product, ask: &str) -> Result<String> {
             product.command(&["volume", "create", THIN, "512MiB", "--thin"])?;
             product.command(&["present", THIN, "open", "--target", "vm", "--lun", "1", "--quiet"])
         }
+        None if ask == "two" => {
+            for volume in [FIRST, SECOND] {
+                product.command(&["volume", "create", volume, "64MiB"])?;
+            }
+            product.command(&["present", FIRST, "open", "--target", "vm", "--lun", "1", "--quiet"])
+        }
+        None if ask == "unpresent" => {
+            let tried = product.attempt(&["unpresent", FIRST, "open"])?;
+            ensure!(!tried.well(), "a volume was unmapped under a logged-in host without --force");
+            Ok(tried.said)
+        }
+        None if ask == "swap" => {
+            product.command(&["unpresent", FIRST, "open", "--force"])?;
+            product.command(&["present", SECOND, "open", "--target", "vm", "--quiet"])
+        }
+        None if ask == "back" => product.command(&["present", FIRST, "open", "--target", "vm", "--quiet"]),
         None if ask == "mapped" => mapped(product),
         None if ask == "sessions" => {
             let listed = product.command(&["session", "list", "--no-headers"])?;
