@@ -112,6 +112,18 @@ pub struct Space {
     pub granule_bytes: u32,
 }
 
+/// How new a block of metadata is, where it is whole; see [`BlockDevice::read_best`].
+pub type Rank<'a> = &'a dyn Fn(&[u8]) -> Option<u64>;
+
+/// What [`BlockDevice::read_best`] has found.
+#[derive(Clone, Debug)]
+pub struct Best {
+    /// The blocks.
+    pub content: View,
+    /// Copies of blocks that were not whole, or older than another, and were written again.
+    pub repaired: u64,
+}
+
 /// Blocks that can be read, written, made durable and forgotten.
 ///
 /// Implementations use `&self` and interior mutability: a device belongs to one shard and its
@@ -126,6 +138,19 @@ pub trait BlockDevice {
     ///
     /// *Shape*: exactly `extent.len` blocks. *Errors*: any [`IoError`]; no bytes are returned then.
     async fn read(&self, extent: Extent) -> Result<Rope, IoError>;
+
+    /// As [`BlockDevice::read`], for metadata whose blocks carry a checksum of their own: each block is the best of the copies
+    /// that the device has of it, and the other copies are written again.
+    ///
+    /// `rank` says of one block how new it is, or `None` when it is not whole; the highest rank is the best. A block of which
+    /// no copy has a rank is returned as [`BlockDevice::read`] finds it, for the caller to judge. A device that proves what
+    /// it reads (a protected array), or that has one copy alone, only reads.
+    ///
+    /// *Shape*: `rank` gets exactly one block. *Errors*: as [`BlockDevice::read`], when a block cannot be read from any copy.
+    async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
+        let _ = rank;
+        Ok(Best { content: self.read(extent).await?.into_view(), repaired: 0 })
+    }
 
     /// The blocks from `start` on hold `data`, for every later read of this device.
     ///
@@ -198,6 +223,9 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     }
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         (**self).read(extent).await
+    }
+    async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
+        (**self).read_best(extent, rank).await
     }
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         (**self).write(start, data).await

@@ -15,6 +15,6 @@ mod rope;
 
 pub use address::{Blocks, Extent, Lba};
 pub use buf::{Buf, PAGE_BYTES, View, pool};
-pub use device::{BlockDevice, Geometry, Run, Space, Stable, Written};
+pub use device::{Best, BlockDevice, Geometry, Rank, Run, Space, Stable, Written};
 pub use error::{IoError, IoErrorKind};
 pub use rope::Rope;

@@ -6,6 +6,7 @@
 
 mod array;
 mod background;
+mod best;
 mod commit;
 mod error;
 mod failure;

@@ -3,6 +3,7 @@
 #![expect(clippy::single_range_in_vec_init, reason = "a rebuild takes a list of ranges, often of one")]
 
 mod bench;
+mod best;
 mod costs;
 mod disk;
 mod failures;
