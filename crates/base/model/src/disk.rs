@@ -1,6 +1,6 @@
 //! How a disk is.
 
-use crate::{DiskHealth, DiskId, DiskName, Name, PoolId, Size};
+use crate::{DiskHealth, DiskId, DiskName, MachineId, Name, NodeId, PoolId, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +104,10 @@ pub enum Label {
         pool_name: Name,
         /// Which disk of it.
         disk: DiskId,
+        /// The last owner of the pool according to this disk; absent when the pool was never claimed, or the disk has no
+        /// owner's mark that is whole.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<LabelOwner>,
     },
     /// A label of ours that is not whole: its pool was being made or destroyed when the power went, or it decayed.
     Damaged,
@@ -112,6 +116,20 @@ pub enum Label {
         /// What, in words: `ext4 file system`.
         what: String,
     },
+}
+
+/// The newest owner's mark of a disk: which node had its pool last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LabelOwner {
+    /// The node.
+    pub node: NodeId,
+    /// The name of the node.
+    pub node_name: String,
+    /// The machine that the node ran on, where that was known.
+    #[serde(default)]
+    pub machine: Option<MachineId>,
+    /// True when the node has exported the pool.
+    pub released: bool,
 }
 
 /// How a disk is.

@@ -1,6 +1,6 @@
 //! How the data plane itself is.
 
-use crate::{Name, NodeId};
+use crate::{MachineId, Name, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,4 +37,6 @@ pub struct NodeIdentity {
     /// What no other daemon can have as long as this one runs, and what the next one that is started in its place has
     /// until the machine is started anew.
     pub seat: [u8; 16],
+    /// The machine that it runs on; none where the system does not identify itself.
+    pub machine: Option<MachineId>,
 }

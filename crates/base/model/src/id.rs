@@ -68,3 +68,7 @@ identity!(
     /// Which node, whatever it is called. Given at its first start.
     NodeId
 );
+identity!(
+    /// Which machine (a hash of its `/etc/machine-id`): the same for every node, state folder and daemon on it.
+    MachineId
+);

@@ -71,7 +71,7 @@ impl Daemon {
 /// The machine has one daemon after another, and they have its seat.
 fn node() -> NodeIdentity {
     let name = "array".parse().expect("this is a name");
-    NodeIdentity { id: NodeId::from_bytes([1; 16]), name, seat: [2; 16] }
+    NodeIdentity { id: NodeId::from_bytes([1; 16]), name, seat: [2; 16], machine: None }
 }
 
 /// What the keys of its pools are made of.

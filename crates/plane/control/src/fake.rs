@@ -497,9 +497,12 @@ impl OnDisk {
         match self {
             Self::Nothing => model::Label::None,
             Self::Foreign => model::Label::Foreign { what: "data of an unknown kind".to_owned() },
-            Self::Ours(label) => {
-                model::Label::Ours { pool: label.pool.id, pool_name: label.pool.name.clone(), disk: label.disk }
-            }
+            Self::Ours(label) => model::Label::Ours {
+                pool: label.pool.id,
+                pool_name: label.pool.name.clone(),
+                disk: label.disk,
+                owner: None,
+            },
         }
     }
 }

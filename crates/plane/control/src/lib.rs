@@ -29,6 +29,7 @@ mod findings;
 mod health;
 mod isns;
 pub mod live;
+pub mod machine_id;
 mod operations;
 mod recording;
 mod refused;

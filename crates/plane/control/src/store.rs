@@ -10,6 +10,7 @@ mod vault;
 
 use crate::State;
 use crate::control::random;
+use crate::machine_id;
 use model::{Event, Name, NodeId, NodeIdentity, Refusal, Secret, Timestamp, code};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
@@ -134,7 +135,7 @@ impl Store {
         };
         next.node = Some(id);
         self.commit(next)?;
-        Ok(NodeIdentity { id, name: name.clone(), seat: seat(&self.path)? })
+        Ok(NodeIdentity { id, name: name.clone(), seat: seat(&self.path)?, machine: machine_id::read() })
     }
 
     /// What the keys of the node's pools are made of: the same as long as it has the same key.

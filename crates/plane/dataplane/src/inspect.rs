@@ -1,10 +1,13 @@
 //! Looking at a disk that no pool has: what it is, and what stands on it.
 
 use block::BlockDevice;
-use model::{DiskCounters, DiskId, DiskIdentity, DiskReport, DiskState, Label, PoolId, Refusal, Size, code};
+use model::{
+    DiskCounters, DiskId, DiskIdentity, DiskReport, DiskState, Label, LabelOwner, MachineId, NodeId, PoolId, Refusal,
+    Size, code,
+};
 use shard::{DiskOptions, World};
 use std::io;
-use volume::{BLOCK_BYTES, Contents};
+use volume::{BLOCK_BYTES, Contents, Owner};
 
 /// What is at `path`. Nothing is written, and nothing stays open. With `read_only` it need not be writable, and udev, which
 /// looks after whoever closes what could have been written, is left alone.
@@ -23,6 +26,7 @@ pub async fn look_at<W: World>(world: &W, path: &str, read_only: bool) -> Result
             pool: PoolId::from_bytes(member.label.pool.into_bytes()),
             pool_name: pool_name(&member.label.pool_name),
             disk: DiskId::from_bytes(member.label.disk.into_bytes()),
+            owner: member.owner.as_ref().map(owner),
         },
         Contents::Unreadable(error) => {
             let hint = "check the disk and its cable";
@@ -42,6 +46,16 @@ pub async fn look_at<W: World>(world: &W, path: &str, read_only: bool) -> Result
         identity: identify(world, path),
         health: None,
     })
+}
+
+/// The mark in the words of the model.
+fn owner(mark: &Owner) -> LabelOwner {
+    LabelOwner {
+        node: NodeId::from_bytes(mark.node.into_bytes()),
+        node_name: mark.name.clone(),
+        machine: mark.machine.map(|machine| MachineId::from_bytes(machine.into_bytes())),
+        released: mark.released,
+    }
 }
 
 /// Which piece of hardware is at `path`, as far as the system tells.

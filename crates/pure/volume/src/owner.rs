@@ -41,6 +41,8 @@ pub struct Node {
     /// What only one daemon at a time can have on one machine between two starts of it: who finds its own seat in a mark
     /// knows that whoever wrote it is gone.
     pub seat: Uuid,
+    /// The machine that the node runs on, where that is known: the same for every state folder on it.
+    pub machine: Option<Uuid>,
 }
 
 /// What a mark says.
@@ -52,6 +54,8 @@ pub struct Owner {
     pub name: String,
     /// Where the daemon sat that made the claim.
     pub seat: Uuid,
+    /// The machine that it ran on, where that was known.
+    pub machine: Option<Uuid>,
     /// Which claim: every later one of the pool has a higher number.
     pub epoch: u64,
     /// Moves while the node has the pool.
@@ -78,6 +82,7 @@ struct Wire {
     released: u8,
     reserved: [u8; 7],
     name: [u8; 64],
+    machine: [u8; 16],
 }
 
 impl Owner {
@@ -95,6 +100,7 @@ impl Owner {
         wire.claimed_at = self.claimed_at.into();
         wire.released = u8::from(self.released);
         put_text(&mut wire.name, &self.name);
+        wire.machine = *self.machine.unwrap_or_default().as_bytes();
         seal(&wire, CHECKSUM_AT)
     }
 
@@ -111,6 +117,7 @@ impl Owner {
             node: Uuid::from_bytes(wire.node),
             name: take_text(&wire.name)?,
             seat: Uuid::from_bytes(wire.seat),
+            machine: Some(Uuid::from_bytes(wire.machine)).filter(|machine| !machine.is_nil()),
             epoch: wire.epoch.get(),
             beat: wire.beat.get(),
             claimed_at: wire.claimed_at.get(),
@@ -206,6 +213,7 @@ pub(crate) async fn claim<D: BlockDevice>(
         node: node.id,
         name: node.name.clone(),
         seat: node.seat,
+        machine: node.machine,
         epoch: above.max(highest) + 1,
         beat: 0,
         claimed_at: now,

@@ -31,7 +31,12 @@ pub fn initiator(host: &str) -> String {
 
 /// The node of this number, on its seat.
 pub fn identity(number: u8) -> NodeIdentity {
-    NodeIdentity { id: NodeId::from_bytes([number; 16]), name: name(&format!("array{number}")), seat: [number; 16] }
+    NodeIdentity {
+        id: NodeId::from_bytes([number; 16]),
+        name: name(&format!("array{number}")),
+        seat: [number; 16],
+        machine: None,
+    }
 }
 
 /// What only that node knows.

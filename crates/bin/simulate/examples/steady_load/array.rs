@@ -38,7 +38,7 @@ impl Array {
         let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 30, cache_bytes: 32 << 20 });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
-        let node = NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("array")?, seat: [2; 16] };
+        let node = NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("array")?, seat: [2; 16], machine: None };
         for ticket in tickets::<CountedWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
             let seat = Seat::take(CountedWorld::new(machine, counter), ticket);

@@ -161,7 +161,9 @@ impl<W: World> Conductor<W> {
         for member in report.members() {
             if let Some(known) = member.disk.as_ref().and_then(|name| disks.get_mut(name)) {
                 known.member = Some((report.name.clone(), member.id));
-                known.report.label = Label::Ours { pool: report.id, pool_name: report.name.clone(), disk: member.id };
+                let (pool, pool_name) = (report.id, report.name.clone());
+                // The owner is this node while the pool is open.
+                known.report.label = Label::Ours { pool, pool_name, disk: member.id, owner: None };
             }
         }
     }

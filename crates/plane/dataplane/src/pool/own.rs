@@ -31,8 +31,13 @@ pub struct Taking {
 impl Taking {
     /// The node in the words of `volume`.
     pub(super) fn node(&self) -> Node {
-        let NodeIdentity { id, name, seat } = &self.node;
-        Node { id: Uuid::from_bytes(id.to_bytes()), name: name.to_string(), seat: Uuid::from_bytes(*seat) }
+        let NodeIdentity { id, name, seat, machine } = &self.node;
+        Node {
+            id: Uuid::from_bytes(id.to_bytes()),
+            name: name.to_string(),
+            seat: Uuid::from_bytes(*seat),
+            machine: machine.map(|machine| Uuid::from_bytes(machine.to_bytes())),
+        }
     }
 }
 

@@ -2,7 +2,16 @@ use super::*;
 
 fn mark() -> Owner {
     let id = Uuid::from_u128;
-    Owner { node: id(1), name: "alpha".into(), seat: id(2), epoch: 3, beat: 4, claimed_at: 5, released: false }
+    Owner {
+        node: id(1),
+        name: "alpha".into(),
+        seat: id(2),
+        machine: Some(id(6)),
+        epoch: 3,
+        beat: 4,
+        claimed_at: 5,
+        released: false,
+    }
 }
 
 #[test]
@@ -14,6 +23,8 @@ fn mark_parses_to_what_was_emitted_for_its_own_disk_alone() {
     assert_eq!(Owner::parse(&block, disk, disk), None);
     let released = Owner { released: true, ..mark() };
     assert_eq!(Owner::parse(&released.emit(pool, disk), pool, disk), Some(released));
+    let nowhere = Owner { machine: None, ..mark() };
+    assert_eq!(Owner::parse(&nowhere.emit(pool, disk), pool, disk), Some(nowhere));
 }
 
 #[test]

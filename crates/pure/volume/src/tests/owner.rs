@@ -9,7 +9,12 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 fn node(number: u128) -> Node {
-    Node { id: Uuid::from_u128(500 + number), name: format!("node-{number}"), seat: Uuid::from_u128(600 + number) }
+    Node {
+        id: Uuid::from_u128(500 + number),
+        name: format!("node-{number}"),
+        seat: Uuid::from_u128(600 + number),
+        machine: Some(Uuid::from_u128(800 + number)),
+    }
 }
 
 /// The same node, started again behind a new boot.

@@ -1,0 +1,42 @@
+//! The machine that the daemon runs on, as the owner's marks on its disks name it.
+//!
+//! *Source*: machine-id(5): the ID is confidential, so what is written elsewhere is a hash of it with a text of our own.
+
+use model::MachineId;
+use sha3::{Digest, Sha3_256};
+use std::fs;
+
+/// What makes the hash ours: another program's hash of the same ID is another value.
+const PURPOSE: &[u8] = b"blockyard owner's mark\0";
+
+/// The machine's identity; none where the system has no machine ID, as in some containers.
+#[must_use]
+pub fn read() -> Option<MachineId> {
+    of_text(&fs::read_to_string("/etc/machine-id").ok()?)
+}
+
+fn of_text(text: &str) -> Option<MachineId> {
+    let text = text.trim();
+    // Before the first boot has ended it is empty or says "uninitialized".
+    let is_id = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_id.then_some(())?;
+    let digest = Sha3_256::new().chain_update(PURPOSE).chain_update(text.to_ascii_lowercase()).finalize();
+    let bytes: [u8; 16] = digest.as_slice().get(..16)?.try_into().ok()?;
+    Some(MachineId::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_id_is_hashed_and_the_same_for_the_same_machine_alone() {
+        let one = of_text("0123456789abcdef0123456789abcdef\n");
+        assert!(one.is_some());
+        assert_eq!(one, of_text("0123456789ABCDEF0123456789abcdef"));
+        assert_ne!(one, of_text("1123456789abcdef0123456789abcdef"));
+        assert_ne!(one.map(MachineId::to_bytes).map(|bytes| bytes[0]), Some(0x01), "the ID itself is not shown");
+        assert_eq!(of_text(""), None);
+        assert_eq!(of_text("uninitialized\n"), None);
+    }
+}
