@@ -243,7 +243,8 @@ impl<W: World> Session<W> {
         self.at_home(entry, move |unit| unit.attach(nexus, initiator, port, incoming, entry.read_only));
     }
 
-    /// Units that are still seen report that the inventory has changed; those that are not forget the nexus.
+    /// Units that are still seen report that the inventory has changed; those that are not forget the
+    /// nexus, and its commands there end with TASK ABORTED.
     fn tell_of_inventory(&mut self) {
         let nexus = self.nexus();
         let seen: BTreeMap<VolumeId, (u16, LunEntry)> =
@@ -255,7 +256,7 @@ impl<W: World> Session<W> {
                     reach.lead_to(entry);
                     self.attached.push((number, reach));
                 }
-                None => self.at_home(reach.entry, move |unit| unit.detach(nexus)),
+                None => self.at_home(reach.entry, move |unit| unit.withdraw(nexus)),
             }
         }
         // Units may be seen under other numbers than before.

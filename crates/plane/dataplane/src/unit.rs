@@ -299,6 +299,12 @@ impl<W: World> Unit<W> {
         self.logical_unit.detach(nexus);
     }
 
+    /// The unit is removed from what `nexus` sees, which goes on and is answered.
+    pub fn withdraw(&self, nexus: NexusId) {
+        self.nexuses.borrow_mut().remove(&nexus);
+        self.logical_unit.withdraw(nexus);
+    }
+
     /// How many sessions have sent a command to the unit, and are still there.
     pub fn sessions(&self) -> usize {
         self.nexuses.borrow().len()

@@ -111,9 +111,11 @@ pub enum Status {
     ReservationConflict,
     /// The task set has no room; ask again when a task has ended.
     TaskSetFull,
-    /// Task management ended the task. TAS is zero, so this is *never sent*: the caller drops the
-    /// task without a response.
+    /// Another nexus ended the task, or its logical unit was removed (SAM-5, TAS is one). It may have been done in part.
     TaskAborted,
+    /// Its own nexus ended the task, or another did while TAS was zero. *Never sent*: the caller drops the task without a
+    /// response.
+    Unanswered,
 }
 
 impl Status {
@@ -126,7 +128,7 @@ impl Status {
             Self::Busy => 0x08,
             Self::ReservationConflict => 0x18,
             Self::TaskSetFull => 0x28,
-            Self::TaskAborted => 0x40,
+            Self::TaskAborted | Self::Unanswered => 0x40,
         }
     }
 }

@@ -3,8 +3,9 @@
 //! To SAM they are in the task set already, so whoever clears it clears them, too: their data may come much later, and would be
 //! written over what somebody else has written since.
 
+use crate::command::Status;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The commands of one nexus for one unit that wait for data. Whoever receives them and the unit share it.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub struct Incoming {
     waiting: AtomicU32,
     /// How often those that waited were cleared.
     cleared: AtomicU32,
+    /// True when those that were cleared last are answered with TASK ABORTED.
+    is_told: AtomicBool,
     /// The size of the unit's blocks; zero until it has heard of the nexus.
     block_bytes: AtomicU32,
 }
@@ -47,17 +50,22 @@ impl Incoming {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Those that wait now are never carried out.
-    pub(crate) fn clear(&self) {
+    /// Those that wait now are never carried out, and end with TASK ABORTED or without an answer.
+    pub(crate) fn clear(&self, is_told: bool) {
+        self.is_told.store(is_told, Ordering::Release);
         self.cleared.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 impl Waiting {
-    /// True when somebody has cleared the command away while it waited: it is over, without an answer.
+    /// How the command has ended, when somebody has cleared it away while it waited: TASK ABORTED, or no answer.
     #[must_use]
-    pub fn is_cleared(&self) -> bool {
-        self.incoming.cleared.load(Ordering::Acquire) != self.cleared_before
+    pub fn cleared(&self) -> Option<Status> {
+        let is_cleared = self.incoming.cleared.load(Ordering::Acquire) != self.cleared_before;
+        is_cleared.then(|| match self.incoming.is_told.load(Ordering::Acquire) {
+            true => Status::TaskAborted,
+            false => Status::Unanswered,
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Mode parameters, and MODE SENSE (SPC-4 and SBC-4, mode parameters).
 
 mod pages;
+mod saved;
 mod select;
 
 use crate::cdb::Cdb;
@@ -23,6 +24,7 @@ pub(crate) enum PageControl {
     Current,
     Changeable,
     Default,
+    Saved,
 }
 
 /// The two forms of the mode parameter header.
@@ -49,10 +51,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub(crate) fn mode_sense(&self, job: &Job) -> Result<Rope, Failure> {
         let (cdb, allocation, geometry) = (job.request.cdb, job.request.need.data_in, job.geometry);
         let header = Header::of(cdb);
+        let can_save = self.can_save_mode();
         let control = match cdb.u8_at(2) >> 6 {
             0 => PageControl::Current,
             1 => PageControl::Changeable,
             2 => PageControl::Default,
+            _ if can_save => PageControl::Saved,
             _ => return Err(Sense::illegal(AdditionalSense::SAVING_PARAMETERS_NOT_SUPPORTED).into()),
         };
         let pages = pages_of(cdb, self.tells_space)?;
@@ -62,10 +66,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
             let long = header == Header::Long && cdb.bit(1, 4);
             block_descriptor(geometry, long)
         };
+        let parameters = match control {
+            PageControl::Saved => ModeParameters { write_cache: self.mode.get().write_cache, ..self.saved_mode.get() },
+            _ => self.mode.get(),
+        };
         let mut body = Reply::new();
         body.bytes(&descriptor);
         for page in pages {
-            body.bytes(&page.values(control, self.mode.get()));
+            body.bytes(&page.reported(control, parameters, can_save));
         }
         let reply = self.with_header(job.nexus, header, &descriptor, &body);
         Ok(reply.cut(allocation))

@@ -122,6 +122,11 @@ impl Reservations {
         self.state.borrow().kept()
     }
 
+    /// True when what is to survive power loss has a place.
+    pub(crate) fn can_keep(&self) -> bool {
+        self.keeper.is_able()
+    }
+
     /// Has `kept` survive, where anything does.
     pub(crate) async fn keep(&self, kept: Vec<u8>) -> Result<(), NotKept> {
         if self.keeper.is_able() { self.keeper.keep(kept).await } else { Ok(()) }

@@ -74,6 +74,7 @@ impl AdditionalSense {
     pub(crate) const SOFTWARE_WRITE_PROTECTED: Self = Self(0x27, 0x02);
     pub(crate) const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);
     pub(crate) const COMMAND_SEQUENCE_ERROR: Self = Self(0x2C, 0x00);
+    pub(crate) const COMMANDS_CLEARED_BY_DEVICE_SERVER: Self = Self(0x2F, 0x02);
     pub(crate) const SANITIZE_COMMAND_FAILED: Self = Self(0x31, 0x03);
     pub(crate) const SAVING_PARAMETERS_NOT_SUPPORTED: Self = Self(0x39, 0x00);
     pub(crate) const MEDIUM_NOT_PRESENT: Self = Self(0x3A, 0x00);

@@ -6,6 +6,8 @@
 //! those and for earlier tasks: no two ever wait for each other.
 
 use crate::command::{NexusId, Status, TaskAttribute, TaskTag};
+use crate::failure::Failure;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::Extent;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -57,12 +59,36 @@ pub struct TaskStanding {
     pub has_begun: bool,
 }
 
+/// How an aborted task ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aborted {
+    /// Without an answer: its own initiator ended it, or TAS is zero.
+    Unanswered,
+    /// With TASK ABORTED: somebody else ended it, and TAS is one.
+    Told,
+    /// With COPY ABORTED: COPY OPERATION ABORT ended it. To the transport its command is as open as before, so its initiator
+    /// waits for an answer; and TASK ABORTED invites hosts to start the copy again.
+    Copy,
+}
+
+impl From<Aborted> for Failure {
+    fn from(how: Aborted) -> Self {
+        match how {
+            Aborted::Unanswered => Status::Unanswered.into(),
+            Aborted::Told => Status::TaskAborted.into(),
+            Aborted::Copy => {
+                Sense::new(SenseKey::CopyAborted, AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER).into()
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Task {
     claim: Claim,
     arrival: u64,
     begun: bool,
-    aborted: bool,
+    aborted: Option<Aborted>,
     waker: Option<Waker>,
 }
 
@@ -103,7 +129,7 @@ impl TaskSet {
         let arrival = tasks.arrivals;
         tasks.arrivals += 1;
         let restrains = claim.restrains();
-        let mut task = Task { claim, arrival, begun: true, aborted: false, waker: None };
+        let mut task = Task { claim, arrival, begun: true, aborted: None, waker: None };
         if restrains || tasks.restraining > 0 {
             task.begun = !Restraints::of(&tasks).hold(&task, &tasks);
         }
@@ -112,15 +138,18 @@ impl TaskSet {
         Ticket { set: self, place: tasks.put(task) }
     }
 
-    /// Marks the affected tasks as aborted: those that wait end now, those that have begun end without
-    /// an answer. True when there was one.
-    pub fn abort(&self, affected: Affected) -> bool {
+    /// Marks the affected tasks as aborted: those that wait end now, those that have begun when they come to their end.
+    /// Each ends as `how` says for its nexus. True when there was one.
+    pub fn abort(&self, affected: Affected, how: impl Fn(NexusId) -> Aborted) -> bool {
         let mut wakers = Vec::new();
         let mut any = false;
         for task in self.tasks.borrow_mut().places.iter_mut().flatten() {
             if affected.covers(&task.claim) {
                 any = true;
-                task.aborted = true;
+                // Its own initiator does not expect an answer any more, whoever aborted it before.
+                if task.aborted != Some(Aborted::Unanswered) {
+                    task.aborted = Some(how(task.claim.nexus));
+                }
                 wakers.extend(task.waker.take());
             }
         }
@@ -321,12 +350,12 @@ pub(crate) struct Ticket<'a> {
 impl Ticket<'_> {
     /// Is ready when the task may run.
     ///
-    /// *Errors*: `TaskAborted`, when it was aborted before.
-    pub fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+    /// *Errors*: how it ends, when it was aborted before.
+    pub fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
         let mut tasks = self.set.tasks.borrow_mut();
         let task = tasks.at(self.place);
-        if task.aborted {
-            return Poll::Ready(Err(Status::TaskAborted));
+        if let Some(how) = task.aborted {
+            return Poll::Ready(Err(how));
         }
         if task.begun {
             return Poll::Ready(Ok(()));
@@ -346,7 +375,7 @@ impl Ticket<'_> {
     pub fn poll_aborted(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut tasks = self.set.tasks.borrow_mut();
         let task = tasks.at(self.place);
-        if task.aborted {
+        if task.aborted.is_some() {
             return Poll::Ready(());
         }
         task.waker = Some(cx.waker().clone());
@@ -359,8 +388,8 @@ impl Ticket<'_> {
     }
 
     /// Refuses to go on with a task that was aborted.
-    pub fn check_live(&self) -> Result<(), Status> {
-        if self.set.tasks.borrow_mut().at(self.place).aborted { Err(Status::TaskAborted) } else { Ok(()) }
+    pub fn check_live(&self) -> Result<(), Aborted> {
+        self.set.tasks.borrow_mut().at(self.place).aborted.map_or(Ok(()), Err)
     }
 }
 

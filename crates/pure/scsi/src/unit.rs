@@ -16,7 +16,7 @@ use crate::mode::ModeParameters;
 use crate::request::Shape;
 use crate::reservation::{InitiatorPort, ItNexus, Reservations};
 use crate::sanitize::{EVERYTHING, Sanitize};
-use crate::task_set::{Affected, Claim, TaskSet, TaskStanding, Ticket};
+use crate::task_set::{Aborted, Affected, Claim, TaskSet, TaskStanding, Ticket};
 use crate::threshold::Reached;
 use block::{BlockDevice, Extent, Geometry};
 pub(crate) use execute::{Job, blocks_of};
@@ -38,6 +38,8 @@ pub struct LogicalUnit<D> {
     pub(crate) tasks: TaskSet,
     pub(crate) nexuses: Nexuses,
     pub(crate) mode: Cell<ModeParameters>,
+    /// What a reset brings back.
+    pub(crate) saved_mode: Cell<ModeParameters>,
     pub(crate) stopped: Cell<bool>,
     pub(crate) medium: Medium,
     pub(crate) counters: Counters,
@@ -67,6 +69,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             tasks: TaskSet::new(options.tasks_max),
             nexuses: Nexuses::default(),
             mode: Cell::default(),
+            saved_mode: Cell::default(),
             stopped: Cell::new(false),
             medium: Medium::new(options.removable),
             counters: Counters::default(),
@@ -138,10 +141,21 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// reserved with RESERVE is free. Its registration stays.
     ///
     /// Its tasks that have begun still run to their end, which comes as
-    /// [`Status::TaskAborted`](crate::Status::TaskAborted): keep polling them, so that no write of an
+    /// [`Status::Unanswered`](crate::Status::Unanswered): keep polling them, so that no write of an
     /// old session lands after those of its successor.
     pub fn detach(&self, nexus: NexusId) {
-        self.tasks.abort(Affected::OfNexus(nexus));
+        self.end_nexus(nexus, Aborted::Unanswered);
+    }
+
+    /// The unit is removed from what `nexus` sees, which goes on: as [`LogicalUnit::detach`], but the initiator waits for its
+    /// commands, so they end with TASK ABORTED. TAS does not matter: there is no unit any more that could tell otherwise.
+    pub fn withdraw(&self, nexus: NexusId) {
+        self.nexuses.clear_incoming(true, |one| one == nexus);
+        self.end_nexus(nexus, Aborted::Told);
+    }
+
+    fn end_nexus(&self, nexus: NexusId, how: Aborted) {
+        self.tasks.abort(Affected::OfNexus(nexus), |_| how);
         self.release_reserve_of(nexus);
         self.copies.forget(nexus);
         self.medium.forget(nexus);
@@ -153,8 +167,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.tasks.ended(Affected::OfNexus(nexus)).await;
     }
 
-    /// Carries out a task management function for `nexus`. When it returns, none of the affected tasks
-    /// runs any more and none will be answered.
+    /// Carries out a task management function for `nexus`. When it returns, none of the affected tasks runs any more. Those
+    /// of `nexus` are not answered; those of others end with TASK ABORTED, or without an answer and 2F/00 where TAS is zero.
     ///
     /// Tasks that have begun are waited for, not torn out of the device, so that nothing that they write
     /// lands later. Their futures must be polled meanwhile.
@@ -166,23 +180,38 @@ impl<D: BlockDevice> LogicalUnit<D> {
                 Affected::All
             }
         };
+        let tells = self.mode.get().task_aborted_status;
         let mut cleared = self.tasks.nexuses();
         if matches!(affected, Affected::All) {
             // Its own that wait were dropped by whoever received them.
-            cleared.extend(self.nexuses.clear_incoming(|other| other != nexus));
+            cleared.extend(self.nexuses.clear_incoming(tells, |other| other != nexus));
         }
-        let found = self.tasks.abort(affected);
+        let found = self.tasks.abort(affected, |one| self.aborted_by(nexus, one));
         match function {
             TaskManagement::AbortTask(_) if !found => return ManagementOutcome::TaskDoesNotExist,
             TaskManagement::AbortTask(_) | TaskManagement::AbortTaskSet => {}
-            TaskManagement::ClearTaskSet => {
-                let others = cleared.into_iter().filter(|&other| other != nexus);
-                others.for_each(|other| self.nexuses.establish(other, UnitAttention::CommandsCleared));
-            }
+            TaskManagement::ClearTaskSet => self.tell_of_cleared(cleared.into_iter().filter(|&other| other != nexus)),
             TaskManagement::LogicalUnitReset | TaskManagement::TargetReset => self.reset(),
         }
         self.tasks.ended(affected).await;
         ManagementOutcome::Complete
+    }
+
+    /// How a task of `owner` ends that `nexus` aborts.
+    ///
+    /// Source: SPC-4, TAS in the control mode page.
+    pub(crate) fn aborted_by(&self, nexus: NexusId, owner: NexusId) -> Aborted {
+        let is_told = owner != nexus && self.mode.get().task_aborted_status;
+        if is_told { Aborted::Told } else { Aborted::Unanswered }
+    }
+
+    /// Tasks of `others` were cleared. With TAS each of them is answered; without, a unit attention is all that they hear.
+    ///
+    /// Source: SAM-5, COMMANDS CLEARED BY ANOTHER INITIATOR.
+    pub(crate) fn tell_of_cleared(&self, others: impl Iterator<Item = NexusId>) {
+        if !self.mode.get().task_aborted_status {
+            others.for_each(|other| self.nexuses.establish(other, UnitAttention::CommandsCleared));
+        }
     }
 
     /// Tasks of `nexus` ended with a connection of its session, which goes on; it is told (47/7F).
@@ -250,7 +279,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     fn reset(&self) {
         let write_cache = self.mode.get().write_cache;
-        self.mode.set(ModeParameters { write_cache, ..ModeParameters::default() });
+        self.mode.set(ModeParameters { write_cache, ..self.saved_mode.get() });
         self.stopped.set(false);
         self.medium.reset();
         self.reservations.set_reserved_by(None);

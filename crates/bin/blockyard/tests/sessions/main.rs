@@ -7,6 +7,7 @@
 #![recursion_limit = "256"]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aborted;
 mod array;
 mod auth;
 mod bounds;

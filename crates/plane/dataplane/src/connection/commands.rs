@@ -26,13 +26,14 @@ where
         let Some(session) = self.session.as_mut() else { return };
         let task = command.task;
         let waiting = command.enrolment.as_ref().and_then(|enrolment| enrolment.downcast_ref::<Waiting>());
-        if waiting.is_some_and(Waiting::is_cleared) {
-            // Another initiator has cleared the task set meanwhile: it is over, and has no answer (SAM-5, TAS is zero).
-            self.machine.abort(task);
-            return;
-        }
+        let cleared = waiting.and_then(Waiting::cleared);
         let began = *self.moment.get_or_insert_with(|| self.seat.world.now());
         let clock = Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
+        if let Some(status) = cleared {
+            // Another initiator has cleared the task set meanwhile, or the unit was removed: it is over (SAM-5, TAS).
+            let end = End { outcome: Outcome::status(status), written: 0, needed: Some(0), ended: began };
+            return self.respond(Done { task, clock, end });
+        }
         let way = Way::of(command.expected_data_out_bytes, command.expected_data_in_bytes);
         let written = command.data_out.len() as u64;
         let lun = command.lun.0;
@@ -95,7 +96,7 @@ where
     fn respond(&mut self, done: Done) {
         let Done { task, clock, end } = done;
         self.moment = Some(end.ended);
-        if end.outcome.status == Status::TaskAborted {
+        if end.outcome.status == Status::Unanswered {
             self.machine.abort(task);
             return;
         }

@@ -135,6 +135,8 @@ async fn manage_one<W: World>(
 ) -> ManagementOutcome {
     match seat.unit(unit) {
         Some(unit) => unit.manage(nexus, function).await,
-        None => ManagementOutcome::TaskDoesNotExist,
+        // It is gone, and nothing of it runs: only a single task may be asked for that is not there.
+        None if matches!(function, scsi::TaskManagement::AbortTask(_)) => ManagementOutcome::TaskDoesNotExist,
+        None => ManagementOutcome::Complete,
     }
 }

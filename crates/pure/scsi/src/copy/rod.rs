@@ -7,7 +7,7 @@ use super::token::{Kind, Represented, SECRET_BYTES, TOKEN_BYTES, kind_of};
 use super::{CopyAsker, Neighbour};
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense};
-use crate::task_set::{Affected, Ticket};
+use crate::task_set::{Aborted, Affected, Ticket};
 use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Blocks, Extent, Rope, View};
 
@@ -108,12 +108,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(if is_whole { State::Done } else { State::DoneInPart })
     }
 
-    /// The copy that the nexus called so has ended, and is not answered, as after ABORT TASK.
+    /// The copy that the nexus called so has ended, with COPY ABORTED for whoever waits for it.
     pub(crate) async fn copy_operation_abort(&self, job: &Job) -> Result<Rope, Failure> {
         let known = self.copies.known(job.nexus, job.request.cdb.u32_at(2));
         let running = known.filter(|known| known.state == State::Running).ok_or(Sense::cdb_byte(2))?;
         let affected = Affected::One(job.nexus, running.tag);
-        self.tasks.abort(affected);
+        self.tasks.abort(affected, |_| Aborted::Copy);
         self.tasks.ended(affected).await;
         Ok(Rope::new())
     }

@@ -85,7 +85,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let mut running = self.copies.begin(job.nexus, id, action, job.tag)?;
         match work(&running).await {
             Ok(state) => running.ends_as = state,
-            Err(Failure::Check(sense)) => {
+            // What COPY OPERATION ABORT ends is terminated, and did not fail.
+            Err(Failure::Check(sense)) if sense.code != AdditionalSense::COMMANDS_CLEARED_BY_DEVICE_SERVER => {
                 running.note(|known| known.sense = Some(sense));
                 if !immediate {
                     return Err(sense.into());

@@ -141,7 +141,7 @@ fn get_lba_status_that_was_aborted_stops_asking() {
     assert!(asking.as_mut().now_or_never().is_none());
     unit.detach(HOST);
     unit.device().permits.set(usize::MAX);
-    assert_eq!(now(asking).status, Status::TaskAborted);
+    assert_eq!(now(asking).status, Status::Unanswered);
     assert_eq!(thin_of(&unit).asked.get(), 3, "the one under way is the last");
 }
 

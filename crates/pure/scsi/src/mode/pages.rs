@@ -8,17 +8,31 @@ pub(super) const ALL_PAGES: u8 = 0x3F;
 /// Subpage code FFh asks for every subpage.
 pub(super) const ALL_SUBPAGES: u8 = 0xFF;
 
-/// What MODE SELECT can change. Nothing of it is saved: a reset brings the defaults back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What MODE SELECT can change, and what of it is saved with SP. A reset brings the saved values back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModeParameters {
     /// D_SENSE: sense data comes in descriptor format.
     pub descriptor_sense: bool,
     /// SWP: writes are refused.
     pub software_write_protect: bool,
+    /// TAS: commands that another nexus aborts end with TASK ABORTED. Without, hosts wait for them until they time out.
+    pub task_aborted_status: bool,
     /// WCE: writes are answered before they are stable. The owner of the unit decides, not MODE SELECT.
     pub write_cache: bool,
     /// What hosts want to be told of the space.
     pub thresholds: Thresholds,
+}
+
+impl Default for ModeParameters {
+    fn default() -> Self {
+        Self {
+            descriptor_sense: false,
+            software_write_protect: false,
+            task_aborted_status: true,
+            write_cache: false,
+            thresholds: Thresholds::default(),
+        }
+    }
 }
 
 /// One mode page: its defaults, and the bits that may change.
@@ -35,9 +49,12 @@ const CACHING: (u8, u8) = (0x08, 0);
 /// WCE in the caching page.
 const WCE: u8 = 0x04;
 const CONTROL: (u8, u8) = (0x0A, 0);
-/// D_SENSE and SWP in the control page.
+/// D_SENSE, SWP and TAS in the control page.
 const D_SENSE: (usize, u8) = (2, 0x04);
 const SWP: (usize, u8) = (4, 0x08);
+const TAS: (usize, u8) = (5, 0x40);
+/// PS: the page can be saved.
+const SAVEABLE: u8 = 0x80;
 
 const PROVISIONING: (u8, u8) = (0x1C, 0x02);
 /// Where the threshold descriptors begin in the logical block provisioning page.
@@ -79,12 +96,12 @@ pub(super) static PAGES: [Page; 5] = [
         changeable: &[],
     },
     // Control: one task set (TST 0), no implicit saving of logs (GLTSD), unrestricted reordering (QUEUE
-    // ALGORITHM MODIFIER 1), QERR 0, TAS 0, no limit on BUSY.
+    // ALGORITHM MODIFIER 1), QERR 0, TAS 1, no limit on BUSY.
     Page {
         code: CONTROL.0,
         subpage: 0,
-        default: &[CONTROL.0, 10, 0x02, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0],
-        changeable: &[CONTROL.0, 10, D_SENSE.1, 0, SWP.1, 0, 0, 0, 0, 0, 0, 0],
+        default: &[CONTROL.0, 10, 0x02, 0x10, 0, TAS.1, 0, 0, 0xFF, 0xFF, 0, 0],
+        changeable: &[CONTROL.0, 10, D_SENSE.1, 0, SWP.1, TAS.1, 0, 0, 0, 0, 0, 0],
     },
     // Informational exceptions: none are raised (DEXCPT).
     Page { code: 0x1C, subpage: 0, default: &[0x1C, 10, 0x08, 0, 0, 0, 0, 0, 0, 0, 0, 0], changeable: &[] },
@@ -109,8 +126,14 @@ impl Page {
         (self.code, self.subpage)
     }
 
-    /// The page with the values that are asked for.
-    pub fn values(&self, control: PageControl, parameters: ModeParameters) -> Vec<u8> {
+    /// The page with the values that are asked for, and PS where the unit `can_save` what may change of it.
+    pub fn reported(&self, control: PageControl, parameters: ModeParameters, can_save: bool) -> Vec<u8> {
+        let mut values = self.values(control, parameters);
+        values[0] |= if can_save && !self.changeable.is_empty() { SAVEABLE } else { 0 };
+        values
+    }
+
+    fn values(&self, control: PageControl, parameters: ModeParameters) -> Vec<u8> {
         let mut values = self.default.to_vec();
         match control {
             PageControl::Default => {}
@@ -119,19 +142,21 @@ impl Page {
                     *value = self.changeable.get(at).copied().unwrap_or(0);
                 }
             }
-            PageControl::Current => self.set_current(&mut values, parameters),
+            PageControl::Current | PageControl::Saved => self.set_current(&mut values, parameters),
         }
         values
     }
 
     fn set_current(&self, values: &mut [u8], parameters: ModeParameters) {
-        let ModeParameters { descriptor_sense, software_write_protect, write_cache, thresholds } = parameters;
+        let ModeParameters { descriptor_sense, software_write_protect, task_aborted_status, write_cache, thresholds } =
+            parameters;
         if self.name() == CACHING {
             values[2] |= if write_cache { WCE } else { 0 };
         }
         if self.name() == CONTROL {
-            for (set, (at, bit)) in [(descriptor_sense, D_SENSE), (software_write_protect, SWP)] {
-                values[at] |= if set { bit } else { 0 };
+            let flags = [(descriptor_sense, D_SENSE), (software_write_protect, SWP), (task_aborted_status, TAS)];
+            for (set, (at, bit)) in flags {
+                values[at] = values[at] & !bit | if set { bit } else { 0 };
             }
         }
         if self.name() == PROVISIONING {
@@ -169,9 +194,12 @@ impl Page {
             Threshold { enabled: is_set((at, ENABLED)), count }
         };
         Ok(match self.name() {
-            CONTROL => {
-                ModeParameters { descriptor_sense: is_set(D_SENSE), software_write_protect: is_set(SWP), ..parameters }
-            }
+            CONTROL => ModeParameters {
+                descriptor_sense: is_set(D_SENSE),
+                software_write_protect: is_set(SWP),
+                task_aborted_status: is_set(TAS),
+                ..parameters
+            },
             PROVISIONING => {
                 let (available, used) = (threshold(AVAILABLE_DESCRIPTOR_AT), threshold(USED_DESCRIPTOR_AT));
                 ModeParameters { thresholds: Thresholds { available, used }, ..parameters }

@@ -15,10 +15,14 @@ const SUBPAGE_FORMAT: u8 = 0x40;
 const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn mode_select(&self, job: &Job) -> Result<Rope, Failure> {
+    pub(crate) async fn mode_select(&self, job: &Job) -> Result<Rope, Failure> {
         if !job.request.cdb.bit(1, 4) {
             // Without PF the list is in a format of the vendor, and this vendor has none.
             return Err(Sense::cdb_bit(1, 4).into());
+        }
+        let saves = job.request.cdb.bit(1, 0);
+        if saves && !self.can_save_mode() {
+            return Err(Sense::cdb_bit(1, 0).into());
         }
         let list = job.whole_data()?;
         if list.is_empty() {
@@ -27,6 +31,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let before = self.mode.get();
         let list = List { bytes: &list, header: Header::of(job.request.cdb), geometry: job.geometry };
         let after = list.parameters(before, self.tells_space)?;
+        if saves {
+            // What cannot be kept does not hold either: the list is taken whole or refused whole.
+            self.save_mode(after).await?;
+        }
         if after != before {
             self.mode.set(after);
             self.rearm_thresholds(before.thresholds);

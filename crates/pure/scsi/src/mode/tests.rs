@@ -1,6 +1,7 @@
 use crate::rig::*;
 use crate::*;
 use block::Blocks;
+use std::rc::Rc;
 
 fn sense6(control: u8, page: u8, disable_descriptor: bool) -> [u8; 6] {
     [0x1A, if disable_descriptor { 8 } else { 0 }, control << 6 | page, 0, 255, 0]
@@ -10,7 +11,7 @@ fn sense10(flags: u8, page: u8) -> [u8; 10] {
     [0x5A, flags, page, 0, 0, 0, 0, 1, 0, 0]
 }
 
-const CONTROL: [u8; 12] = [0x0A, 10, 0x02, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
+const CONTROL: [u8; 12] = [0x0A, 10, 0x02, 0x10, 0, 0x40, 0, 0, 0xFF, 0xFF, 0, 0];
 
 /// The control page with D_SENSE and SWP as given.
 fn control(descriptor_sense: bool, write_protect: bool) -> [u8; 12] {
@@ -65,7 +66,7 @@ fn mode_sense_tells_current_changeable_and_default_apart() {
     let unit = unit();
     good(select6(&unit, &[&[0, 0, 0, 0], &control(true, true)]));
     assert_eq!(ask(&unit, &sense6(0, 0x0A, true))[4..], control(true, true));
-    assert_eq!(ask(&unit, &sense6(1, 0x0A, true))[4..], [0x0A, 10, 4, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(ask(&unit, &sense6(1, 0x0A, true))[4..], [0x0A, 10, 4, 0, 8, 0x40, 0, 0, 0, 0, 0, 0]);
     assert_eq!(ask(&unit, &sense6(2, 0x0A, true))[4..], CONTROL);
     assert_eq!(refused(&unit, &sense6(3, 0x0A, true), &[]), (5, 0x39, 0));
     assert_eq!(ask(&unit, &sense6(1, 0x08, true))[6..], [0; 18]);
@@ -124,13 +125,13 @@ fn mode_select_list_is_refused_whole_with_a_pointer_to_what_is_wrong() {
     let unit = unit();
     let header = &[0, 0, 0, 0];
     let descriptor = |blocks: u32, bytes: u32| [blocks.to_be_bytes(), bytes.to_be_bytes()].concat();
-    let mut tas = CONTROL;
-    tas[5] |= 0x40;
+    let mut ato = CONTROL;
+    ato[5] |= 0x80;
     let mut cache = [0; 20];
     cache[..3].copy_from_slice(&[0x08, 18, 0x04]);
     let changed = control(true, true);
     let cases: [(Vec<u8>, Pointed); 9] = [
-        ([header, &changed[..], &tas].concat(), (0x26, 0, 16 + 5, Some(6))),
+        ([header, &changed[..], &ato].concat(), (0x26, 0, 16 + 5, Some(7))),
         ([header, &changed[..], &cache].concat(), (0x26, 0, 16 + 2, Some(2))),
         ([header, &changed[..], &[0x19, 10]].concat(), (0x26, 0, 16, Some(5))),
         ([header, &changed[..], &[0x0A, 11]].concat(), (0x26, 0, 17, None)),
@@ -162,9 +163,64 @@ fn mode_select_list_that_is_cut_short_is_refused() {
 }
 
 #[test]
-fn mode_select_wants_the_page_format_and_saves_nothing() {
+fn mode_select_wants_the_page_format_and_saves_nothing_where_nothing_can_be_kept() {
     let unit = unit();
     let list = [&[0, 0, 0, 0][..], &CONTROL].concat();
     assert_eq!(pointed(&unit, &[0x15, 0x00, 0, 0, 16, 0], &list), (1, Some(4)));
     assert_eq!(pointed(&unit, &[0x15, 0x11, 0, 0, 16, 0], &list), (1, Some(0)));
+}
+
+/// The control page with TAS zero, and everything else as it comes up.
+fn without_tas() -> [u8; 12] {
+    let mut page = CONTROL;
+    page[5] = 0;
+    page
+}
+
+/// A unit that can keep things, as it comes up after power loss when `shelf` kept something.
+fn restarted(shelf: &Rc<Shelf>) -> LogicalUnit<Bench> {
+    let unit = LogicalUnit::new(Bench::new(512, 256), identity(), Options::default()).with_keeper(shelf.clone());
+    unit.restore(Kept::parse(&shelf.kept.borrow()).expect("it was kept"));
+    for (nexus, number) in [(HOST, 1), (OTHER, 2)] {
+        unit.attach(nexus, initiator(number), port(number));
+        assert_eq!(sense(&run(&unit, nexus, &[0; 6], &[])), (6, 0x29, 0));
+    }
+    unit
+}
+
+#[test]
+fn task_aborted_status_is_on_can_be_changed_and_saved_and_others_hear_of_it() {
+    let shelf = Rc::new(Shelf::default());
+    let unit = restarted(&shelf);
+    let current = |unit: &LogicalUnit<Bench>| ask(unit, &sense6(0, 0x0A, true))[4..].to_vec();
+    let saved = |unit: &LogicalUnit<Bench>| ask(unit, &sense6(3, 0x0A, true))[4..].to_vec();
+    let with_ps = |page: [u8; 12]| [&[page[0] | 0x80], &page[1..]].concat();
+    assert_eq!((current(&unit), saved(&unit)), (with_ps(CONTROL), with_ps(CONTROL)));
+    let list = [&[0, 0, 0, 0][..], &without_tas()].concat();
+    // Without SP it lasts until a reset.
+    tell(&unit, &[0x15, 0x10, 0, 0, 16, 0], &list);
+    assert_eq!((current(&unit), saved(&unit)), (with_ps(without_tas()), with_ps(CONTROL)));
+    assert_eq!(sense(&run(&unit, OTHER, &[0; 6], &[])), (6, 0x2A, 1));
+    now(unit.manage(HOST, TaskManagement::LogicalUnitReset));
+    let _ = run(&unit, HOST, &[0; 6], &[]);
+    assert_eq!(current(&unit), with_ps(CONTROL));
+    // What cannot be kept does not hold.
+    shelf.refuses.set(Some(NotKept::Gone));
+    assert_eq!(refused(&unit, &[0x15, 0x11, 0, 0, 16, 0], &list).0, 4);
+    assert_eq!(current(&unit), with_ps(CONTROL));
+    shelf.refuses.set(None);
+    // With SP it survives resets, restarts, and what else is kept of the unit.
+    tell(&unit, &[0x15, 0x11, 0, 0, 16, 0], &list);
+    now(unit.manage(HOST, TaskManagement::LogicalUnitReset));
+    let _ = run(&unit, HOST, &[0; 6], &[]);
+    assert_eq!((current(&unit), saved(&unit)), (with_ps(without_tas()), with_ps(without_tas())));
+    let mut register = [0; 24];
+    (register[15], register[20]) = (7, 1);
+    tell(&unit, &[0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0], &register);
+    let again = restarted(&shelf);
+    assert_eq!((current(&again), saved(&again)), (with_ps(without_tas()), with_ps(without_tas())));
+    assert_eq!(again.reservations().registrations.len(), 1);
+    for cut in 1..shelf.kept.borrow().len() {
+        let _ = Kept::parse(&shelf.kept.borrow()[..cut]);
+    }
 }

@@ -5,7 +5,7 @@ use super::access::ReservationType;
 use super::nexus::{InitiatorPort, ItNexus, TransportId, pointer};
 use super::state::{Change, Move, Place, Register};
 use crate::cdb::Cdb;
-use crate::command::Status;
+use crate::command::{NexusId, Status};
 use crate::failure::Failure;
 use crate::identity::TargetPort;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
@@ -128,18 +128,21 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(Rope::new())
     }
 
-    /// No task of those who were preempted runs any more, and none will be answered; but that of `job` itself.
+    /// No task of those who were preempted runs any more, but that of `job` itself; they end as [`LogicalUnit::manage`] says.
     async fn end_tasks_of(&self, preempted: &[Rc<ItNexus>], job: &Job) {
         let preempted: Vec<_> = preempted.iter().map(|nexus| (nexus.clone(), ())).collect();
         let tasks_of = |(nexus, ())| {
             if nexus == job.nexus { Affected::OthersOf(nexus, job.tag) } else { Affected::OfNexus(nexus) }
         };
         let preempted = self.nexuses.called(&preempted);
-        self.nexuses.clear_incoming(|one| one != job.nexus && preempted.iter().any(|&(nexus, ())| nexus == one));
-        let affected: Vec<Affected> = preempted.into_iter().map(tasks_of).collect();
+        let is_other = |one: NexusId| one != job.nexus && preempted.iter().any(|&(nexus, ())| nexus == one);
+        let mut cleared = self.nexuses.clear_incoming(self.mode.get().task_aborted_status, is_other);
+        cleared.extend(self.tasks.nexuses().into_iter().filter(|&one| is_other(one)));
+        let affected: Vec<Affected> = preempted.iter().copied().map(tasks_of).collect();
         for &affected in &affected {
-            self.tasks.abort(affected);
+            self.tasks.abort(affected, |one| self.aborted_by(job.nexus, one));
         }
+        self.tell_of_cleared(cleared.into_iter());
         for affected in affected {
             self.tasks.ended(affected).await;
         }

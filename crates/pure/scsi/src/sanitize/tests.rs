@@ -166,7 +166,7 @@ fn sanitize_that_is_waited_for_is_answered_at_its_end_and_goes_on_when_it_is_abo
         assert!(second.as_mut().now_or_never().is_none());
         let mut ends = pin!(ward.unit.manage(HOST, function));
         assert!(ends.as_mut().now_or_never().is_none());
-        assert_eq!(second.now_or_never().expect("it is waited for no more").status, Status::TaskAborted);
+        assert_eq!(second.now_or_never().expect("it is waited for no more").status, Status::Unanswered);
         assert!(ends.now_or_never().is_some());
         assert!(ward.unit.is_being_sanitized());
         ward.unit.device().bytes.borrow_mut().fill(b'x');

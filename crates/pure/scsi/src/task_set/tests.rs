@@ -78,10 +78,13 @@ fn task_aborted_while_it_waits_never_begins_and_frees_those_behind() {
     let first = set.enter(claim(1, Simple)).unwrap();
     let ordered = set.enter(claim(2, Ordered)).unwrap();
     let last = set.enter(claim(3, Simple)).unwrap();
-    assert!(set.abort(Affected::One(NexusId(1), TaskTag(2))));
-    assert!(!set.abort(Affected::One(NexusId(2), TaskTag(2))));
-    assert_eq!(poll_fn(|cx| ordered.poll_begun(cx)).now_or_never(), Some(Err(Status::TaskAborted)));
-    assert_eq!(ordered.check_live(), Err(Status::TaskAborted));
+    assert!(set.abort(Affected::One(NexusId(1), TaskTag(2)), |_| Aborted::Told));
+    assert!(!set.abort(Affected::One(NexusId(2), TaskTag(2)), |_| Aborted::Told));
+    assert_eq!(poll_fn(|cx| ordered.poll_begun(cx)).now_or_never(), Some(Err(Aborted::Told)));
+    assert_eq!(ordered.check_live(), Err(Aborted::Told));
+    assert!(set.abort(Affected::OfNexus(NexusId(1)), |_| Aborted::Unanswered));
+    assert!(set.abort(Affected::All, |_| Aborted::Told));
+    assert_eq!(ordered.check_live(), Err(Aborted::Unanswered), "its own initiator expects nothing any more");
     drop(ordered);
     assert!(has_begun(&last) && has_begun(&first));
 }

@@ -68,10 +68,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
                             Ok(Work::Waited(_)) => unreachable!("it was looked at again once"),
                             Err(failure) => Err(failure),
                         };
-                        // An aborted task is not answered, whatever it came to.
-                        ticket.check_live().map_err(Failure::Status).and(answer)
+                        // An aborted task ends as aborted, whatever it came to.
+                        ticket.check_live().map_err(Failure::from).and(answer)
                     }
-                    Err(status) => Err(status.into()),
+                    Err(how) => Err(how.into()),
                 },
                 Err(failure) => Err(failure),
             };
@@ -314,7 +314,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             Verb::GetLbaStatus => self.lba_status(&job, ticket).await,
             Verb::ReadCapacity16 => Ok(self.read_capacity_16(job.geometry, allocation)),
             Verb::ModeSense => self.mode_sense(&job),
-            Verb::ModeSelect => self.mode_select(&job),
+            Verb::ModeSelect => self.mode_select(&job).await,
             Verb::LogSense => self.log_sense(cdb, allocation),
             Verb::ReportSupportedOperationCodes => self.report_operations(cdb, allocation),
             Verb::ReportTargetPortGroups => self.report_target_port_groups(job.nexus, cdb, allocation),
@@ -354,7 +354,7 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
     let extent = match request.operation.verb {
         // Its blocks stand in its list, which is not read yet.
         Verb::Unmap | Verb::PopulateToken => geometry.all(),
-        Verb::PersistentReserveOut | Verb::Reserve | Verb::Release => TURN,
+        Verb::PersistentReserveOut | Verb::Reserve | Verb::Release | Verb::ModeSelect => TURN,
         Verb::SetTargetPortGroups => ACCESS_TURN,
         Verb::Sanitize => EVERYTHING,
         // They touch no content.
@@ -363,7 +363,9 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
     };
     // SBC-4: SANITIZE is processed as if it came at the head of the queue.
     let attribute = if request.operation.is_sanitize() { TaskAttribute::HeadOfQueue } else { command.attribute };
-    let alone = request.operation.runs_alone();
+    // SP keeps what is to survive power loss, and that is kept as a whole.
+    let saves = request.operation.verb == Verb::ModeSelect && request.cdb.bit(1, 0);
+    let alone = saves || request.operation.runs_alone();
     Ok(Claim { nexus, tag: command.tag, attribute, extent, alone, is_part: false })
 }
 

@@ -59,12 +59,13 @@ impl Nexuses {
         }
     }
 
-    /// Commands of those that `concerned` picks which wait for their data are cleared; those who had some.
-    pub fn clear_incoming(&self, concerned: impl Fn(NexusId) -> bool) -> BTreeSet<NexusId> {
+    /// Commands of those that `concerned` picks which wait for their data are cleared, and are answered with TASK ABORTED
+    /// where `is_told` says so; those who had some.
+    pub fn clear_incoming(&self, is_told: bool, concerned: impl Fn(NexusId) -> bool) -> BTreeSet<NexusId> {
         let known = self.known.borrow();
         let some = known.iter().filter_map(|(&nexus, known)| Some((nexus, known.incoming.as_ref()?)));
         let cleared = some.filter(|&(nexus, incoming)| concerned(nexus) && incoming.is_any());
-        cleared.inspect(|(_, incoming)| incoming.clear()).map(|(nexus, _)| nexus).collect()
+        cleared.inspect(|(_, incoming)| incoming.clear(is_told)).map(|(nexus, _)| nexus).collect()
     }
 
     /// True when `nexus` may not write.

@@ -3,11 +3,17 @@
 use crate::rig::*;
 use crate::*;
 use futures_util::FutureExt;
+use futures_util::future::FusedFuture;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
+
+/// TAS is so from now on.
+fn set_tas(unit: &LogicalUnit<Bench>, task_aborted_status: bool) {
+    unit.mode.set(crate::mode::ModeParameters { task_aborted_status, ..unit.mode.get() });
+}
 
 fn write(tag: u32, lba: u32, byte: u8) -> Command {
     Command { tag: TaskTag(tag), ..command(&cdb10(0x2A, 0, lba, 1), &[byte; BLOCK]) }
@@ -22,7 +28,7 @@ fn abort_task_of_a_running_write_waits_for_it_and_it_is_not_answered() {
     let mut abort = pin!(unit.manage(HOST, TaskManagement::AbortTask(TaskTag(7))));
     assert!(abort.as_mut().now_or_never().is_none(), "the write may still land");
     unit.device().permits.set(usize::MAX);
-    assert_eq!(running.now_or_never().expect("permits").status, Status::TaskAborted);
+    assert_eq!(running.now_or_never().expect("permits").status, Status::Unanswered);
     assert_eq!(abort.now_or_never(), Some(ManagementOutcome::Complete));
 }
 
@@ -49,15 +55,16 @@ fn abort_task_set_ends_the_tasks_of_its_nexus_only() {
     let mut abort = pin!(unit.manage(HOST, TaskManagement::AbortTaskSet));
     assert!(abort.as_mut().now_or_never().is_none());
     unit.device().permits.set(usize::MAX);
-    assert_eq!(own.now_or_never().expect("permits").status, Status::TaskAborted);
+    assert_eq!(own.now_or_never().expect("permits").status, Status::Unanswered);
     assert_eq!(abort.now_or_never(), Some(ManagementOutcome::Complete));
     assert_eq!(other.now_or_never().expect("permits").status, Status::Good);
     good(run(&unit, OTHER, &[0; 6], &[]));
 }
 
 #[test]
-fn clear_task_set_tells_others_whose_tasks_were_cleared() {
+fn clear_task_set_without_tas_tells_others_whose_tasks_were_cleared() {
     let unit = unit();
+    set_tas(&unit, false);
     unit.device().permits.set(0);
     let mut other = pin!(unit.execute(OTHER, write(1, 1, 1)));
     let mut own = pin!(unit.execute(HOST, write(1, 2, 1)));
@@ -65,8 +72,8 @@ fn clear_task_set_tells_others_whose_tasks_were_cleared() {
     let mut clear = pin!(unit.manage(HOST, TaskManagement::ClearTaskSet));
     assert!(clear.as_mut().now_or_never().is_none());
     unit.device().permits.set(usize::MAX);
-    assert_eq!(other.now_or_never().expect("permits").status, Status::TaskAborted);
-    assert_eq!(own.now_or_never().expect("permits").status, Status::TaskAborted);
+    assert_eq!(other.now_or_never().expect("permits").status, Status::Unanswered);
+    assert_eq!(own.now_or_never().expect("permits").status, Status::Unanswered);
     assert_eq!(clear.now_or_never(), Some(ManagementOutcome::Complete));
     good(run(&unit, HOST, &[0; 6], &[]));
     assert_eq!(sense(&run(&unit, OTHER, &[0; 6], &[])), (6, 0x2F, 0));
@@ -77,18 +84,24 @@ fn clear_task_set_tells_others_whose_tasks_were_cleared() {
 
 #[test]
 fn commands_that_wait_for_their_data_are_cleared_by_others_and_not_by_their_own() {
-    for (function, told) in
-        [(TaskManagement::ClearTaskSet, (6, 0x2F, 0)), (TaskManagement::LogicalUnitReset, (6, 0x29, 3))]
-    {
+    for (function, tas, told) in [
+        (TaskManagement::ClearTaskSet, false, Some((6, 0x2F, 0))),
+        (TaskManagement::ClearTaskSet, true, None),
+        (TaskManagement::LogicalUnitReset, false, Some((6, 0x29, 3))),
+        (TaskManagement::LogicalUnitReset, true, Some((6, 0x29, 3))),
+    ] {
         let unit = unit();
+        set_tas(&unit, tas);
         let [own, other] = [Arc::new(Incoming::default()), Arc::new(Incoming::default())];
         unit.set_incoming(HOST, own.clone());
         unit.set_incoming(OTHER, other.clone());
         let [mine, theirs] = [own.enter(), other.enter()];
         now(unit.manage(HOST, function));
-        assert!(theirs.is_cleared() && !mine.is_cleared(), "its own were dropped by whoever received them");
-        assert!(!other.enter().is_cleared(), "what comes later is not concerned");
-        assert_eq!(sense(&run(&unit, OTHER, &[0; 6], &[])), told);
+        let ended = if tas { Status::TaskAborted } else { Status::Unanswered };
+        assert_eq!((theirs.cleared(), mine.cleared()), (Some(ended), None), "its own were dropped by their receiver");
+        assert_eq!(other.enter().cleared(), None, "what comes later is not concerned");
+        let first = run(&unit, OTHER, &[0; 6], &[]);
+        assert_eq!(first.sense.is_some().then(|| sense(&first)), told);
         drop(theirs);
         now(unit.manage(HOST, TaskManagement::ClearTaskSet));
         good(run(&unit, OTHER, &[0; 6], &[]));
@@ -143,7 +156,7 @@ fn nexus_loss_aborts_its_tasks_and_is_quiet_once_they_ended() {
     let mut quiesced = pin!(unit.quiesced(HOST));
     assert!(quiesced.as_mut().now_or_never().is_none());
     unit.device().permits.set(usize::MAX);
-    assert_eq!(running.now_or_never().expect("permits").status, Status::TaskAborted);
+    assert_eq!(running.now_or_never().expect("permits").status, Status::Unanswered);
     assert!(quiesced.now_or_never().is_some());
 }
 
@@ -168,7 +181,7 @@ fn long_command_notices_an_abort_between_its_pieces() {
     let mut abort = pin!(unit.manage(HOST, TaskManagement::AbortTask(TaskTag(0))));
     assert!(abort.as_mut().now_or_never().is_none());
     unit.device().permits.set(usize::MAX);
-    assert_eq!(same.now_or_never().expect("permits").status, Status::TaskAborted);
+    assert_eq!(same.now_or_never().expect("permits").status, Status::Unanswered);
     assert!(abort.now_or_never().is_some());
     assert_eq!(ops(&unit), [Op::Write(0, 2048), Op::Write(2048, 2048)]);
 }
@@ -185,7 +198,7 @@ fn command_that_reads_before_it_writes_notices_an_abort_in_between() {
         let mut abort = pin!(unit.manage(HOST, TaskManagement::AbortTask(TaskTag(0))));
         assert!(abort.as_mut().now_or_never().is_none());
         unit.device().permits.set(usize::MAX);
-        assert_eq!(running.now_or_never().expect("permits").status, Status::TaskAborted);
+        assert_eq!(running.now_or_never().expect("permits").status, Status::Unanswered);
         assert!(abort.now_or_never().is_some());
         assert_eq!(ops(&unit), [Op::Read(0, 1)], "it read, and wrote nothing");
     }
@@ -230,4 +243,105 @@ fn who_waits_is_woken_when_there_is_something_to_do() {
     drop(first);
     assert_eq!(count(&begins), 1, "the ordered task is woken when it may begin");
     assert!(polled(&mut (second.as_mut() as _), &begins));
+}
+
+/// What ends tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clears {
+    Function(TaskManagement),
+    PreemptAndAbort,
+    /// The session ends.
+    NexusLoss,
+    /// The unit is removed from what the session sees.
+    Removal,
+}
+
+/// How a task of another nexus ends, one of the own nexus, and what the other nexus hears next (SAM-5, unit attentions).
+type Ended = (Option<Status>, Option<Status>, Option<(u8, u8, u8)>);
+
+/// Who clears × whose command × TAS: every way in which a command can end by another's doing.
+///
+/// *Source*: SAM-5, aborting commands, and COMMANDS CLEARED BY ANOTHER INITIATOR; SPC-4, TAS.
+const TABLE: [(Clears, bool, Ended); 18] = {
+    use Clears::{Function, NexusLoss, PreemptAndAbort, Removal};
+    use TaskManagement::{AbortTask, AbortTaskSet, ClearTaskSet, LogicalUnitReset, TargetReset};
+    const TOLD: Option<Status> = Some(Status::TaskAborted);
+    const SILENT: Option<Status> = Some(Status::Unanswered);
+    const RESET: Option<(u8, u8, u8)> = Some((6, 0x29, 3));
+    const CLEARED: Option<(u8, u8, u8)> = Some((6, 0x2F, 0));
+    const PREEMPTED: Option<(u8, u8, u8)> = Some((6, 0x2A, 5));
+    [
+        (Function(AbortTask(TaskTag(1))), true, (None, SILENT, None)),
+        (Function(AbortTask(TaskTag(1))), false, (None, SILENT, None)),
+        (Function(AbortTaskSet), true, (None, SILENT, None)),
+        (Function(AbortTaskSet), false, (None, SILENT, None)),
+        (Function(ClearTaskSet), true, (TOLD, SILENT, None)),
+        (Function(ClearTaskSet), false, (SILENT, SILENT, CLEARED)),
+        (Function(LogicalUnitReset), true, (TOLD, SILENT, RESET)),
+        (Function(LogicalUnitReset), false, (SILENT, SILENT, RESET)),
+        (Function(TargetReset), true, (TOLD, SILENT, RESET)),
+        (Function(TargetReset), false, (SILENT, SILENT, RESET)),
+        (PreemptAndAbort, true, (TOLD, None, PREEMPTED)),
+        (PreemptAndAbort, false, (SILENT, None, CLEARED)),
+        // Of the other nexus: its session is gone, so nobody could be answered.
+        (NexusLoss, true, (SILENT, None, None)),
+        (NexusLoss, false, (SILENT, None, None)),
+        // Of the other nexus: its session goes on, and waits.
+        (Removal, true, (TOLD, None, None)),
+        (Removal, false, (TOLD, None, None)),
+        (Function(AbortTask(TaskTag(3))), true, (None, None, None)),
+        (Function(AbortTask(TaskTag(3))), false, (None, None, None)),
+    ]
+};
+
+#[test]
+fn every_command_that_others_end_is_answered_as_tas_says() {
+    for (clears, tas, (theirs, mine, attention)) in TABLE {
+        let unit = unit();
+        set_tas(&unit, tas);
+        if clears == Clears::PreemptAndAbort {
+            for (nexus, key) in [(HOST, 1), (OTHER, 2)] {
+                let mut list = [0; 24];
+                list[15] = key;
+                good(run(&unit, nexus, &[0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list));
+            }
+        }
+        unit.device().permits.set(0);
+        // One that has begun, one that waits for it, and the asking nexus' own.
+        let mut running = pin!(unit.execute(OTHER, write(1, 1, 1)));
+        let mut waiting = pin!(unit.execute(OTHER, Command { attribute: TaskAttribute::Ordered, ..write(2, 2, 1) }));
+        let mut own = pin!(unit.execute(HOST, write(1, 3, 1)));
+        for task in [running.as_mut() as Pin<&mut dyn Future<Output = Outcome>>, waiting.as_mut(), own.as_mut()] {
+            assert!(task.now_or_never().is_none());
+        }
+        let clearing = async {
+            match clears {
+                Clears::Function(function) => drop(unit.manage(HOST, function).await),
+                Clears::PreemptAndAbort => {
+                    let mut list = [0; 24];
+                    (list[7], list[15]) = (1, 2);
+                    let preempt = command(&[0x5F, 5, 3, 0, 0, 0, 0, 0, 24, 0], &list);
+                    let preempt = Command { tag: TaskTag(9), attribute: TaskAttribute::HeadOfQueue, ..preempt };
+                    good(unit.execute(HOST, preempt).await);
+                }
+                Clears::NexusLoss => unit.detach(OTHER),
+                Clears::Removal => unit.withdraw(OTHER),
+            }
+        };
+        let mut clearing = pin!(clearing.fuse());
+        let _ = clearing.as_mut().now_or_never();
+        unit.device().permits.set(usize::MAX);
+        let status = |task: Pin<&mut dyn Future<Output = Outcome>>| {
+            Some(task.now_or_never().expect("it ends").status).filter(|&status| status != Status::Good)
+        };
+        let others = (status(running.as_mut()), status(waiting.as_mut()));
+        // PREEMPT AND ABORT ends before what waits behind it, everything else behind what it aborted.
+        let ended = clearing.is_terminated() || clearing.as_mut().now_or_never().is_some();
+        assert_eq!((others, status(own.as_mut())), ((theirs, theirs), mine), "{clears:?}, TAS {tas}");
+        assert!(ended || clearing.now_or_never().is_some());
+        if !matches!(clears, Clears::NexusLoss | Clears::Removal) {
+            let next = run(&unit, OTHER, &[0; 6], &[]);
+            assert_eq!(next.sense.is_some().then(|| sense(&next)), attention, "{clears:?}, TAS {tas}");
+        }
+    }
 }

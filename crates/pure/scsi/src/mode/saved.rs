@@ -1,0 +1,67 @@
+//! Mode parameters that survive resets and power loss: MODE SELECT with SP keeps all that can be changed.
+
+use super::ModeParameters;
+use crate::failure::Failure;
+use crate::kept::{NotUnderstood, Reader, keeping_failure};
+use crate::threshold::{Threshold, Thresholds};
+use crate::unit::LogicalUnit;
+
+const DESCRIPTOR_SENSE: u8 = 1;
+const SOFTWARE_WRITE_PROTECT: u8 = 2;
+const TASK_ABORTED_STATUS: u8 = 4;
+const AVAILABLE_ENABLED: u8 = 8;
+const USED_ENABLED: u8 = 16;
+const ALL_FLAGS: u8 = 31;
+
+impl<D> LogicalUnit<D> {
+    /// True when SP of MODE SELECT is known: what hosts set for the unit has a place that survives power loss.
+    pub(crate) fn can_save_mode(&self) -> bool {
+        self.reservations.can_keep()
+    }
+
+    /// What a reset and a restart bring back. The caller has its turn (`TURN`).
+    ///
+    /// *Errors*: it cannot be kept; what was saved before still is.
+    pub(crate) async fn save_mode(&self, parameters: ModeParameters) -> Result<(), Failure> {
+        // The owner decides on WCE.
+        let saved = ModeParameters { write_cache: false, ..parameters };
+        if saved != self.saved_mode.get() {
+            self.keep_mode(saved).await.map_err(keeping_failure)?;
+            self.saved_mode.set(saved);
+        }
+        Ok(())
+    }
+}
+
+impl ModeParameters {
+    /// What is to be kept; nothing of the defaults.
+    pub(crate) fn kept(&self) -> Vec<u8> {
+        if *self == Self::default() {
+            return Vec::new();
+        }
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let Thresholds { available, used } = self.thresholds;
+        let flags = flag(self.descriptor_sense, DESCRIPTOR_SENSE)
+            | flag(self.software_write_protect, SOFTWARE_WRITE_PROTECT)
+            | flag(self.task_aborted_status, TASK_ABORTED_STATUS)
+            | flag(available.enabled, AVAILABLE_ENABLED)
+            | flag(used.enabled, USED_ENABLED);
+        [&[flags][..], &available.count.to_le_bytes(), &used.count.to_le_bytes()].concat()
+    }
+
+    /// What [`ModeParameters::kept`] gave.
+    pub(crate) fn restored(rest: &mut Reader<'_>) -> Result<Self, NotUnderstood> {
+        let flags = rest.u8()?;
+        if flags & !ALL_FLAGS != 0 {
+            return Err(NotUnderstood);
+        }
+        let mut threshold = |flag| Ok(Threshold { enabled: flags & flag != 0, count: rest.u32()? });
+        Ok(Self {
+            descriptor_sense: flags & DESCRIPTOR_SENSE != 0,
+            software_write_protect: flags & SOFTWARE_WRITE_PROTECT != 0,
+            task_aborted_status: flags & TASK_ABORTED_STATUS != 0,
+            write_cache: false,
+            thresholds: Thresholds { available: threshold(AVAILABLE_ENABLED)?, used: threshold(USED_ENABLED)? },
+        })
+    }
+}
