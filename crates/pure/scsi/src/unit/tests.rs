@@ -322,6 +322,7 @@ fn execute_is_a_small_future() {
 
 mod at_once;
 mod atomic;
+mod lengths;
 mod management;
 mod medium;
 mod properties;
