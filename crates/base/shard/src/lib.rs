@@ -19,6 +19,6 @@ pub use group::GroupCommit;
 pub use range_lock::{RangeGuard, RangeLocks};
 pub use signal::{Signal, yield_now};
 pub use slots::Slots;
-pub use spawn::{Spawn, Spawner, spawn_on};
+pub use spawn::{Pause, Spawn, Spawner, pause_on, spawn_on};
 pub use time::Time;
 pub use world::{DiskFacts, DiskOptions, Listener, PathFacts, Stream, StreamHandle, StreamOptions, World};

@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Starts a task of the shard.
 pub type Spawn = Rc<dyn Fn(Pin<Box<dyn Future<Output = ()>>>)>;
@@ -14,6 +15,15 @@ pub type Spawn = Rc<dyn Fn(Pin<Box<dyn Future<Output = ()>>>)>;
 pub fn spawn_on<W: World>(world: &W) -> Spawn {
     let world = world.clone();
     Rc::new(move |task| world.spawn(task))
+}
+
+/// Waits for a time of the shard's clock.
+pub type Pause = Rc<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// Waits on the clock of `world`.
+pub fn pause_on<W: World>(world: &W) -> Pause {
+    let world = world.clone();
+    Rc::new(move |duration| Box::pin(world.sleep(duration)))
 }
 
 /// Starts tasks once it is known how; its clones know it too.

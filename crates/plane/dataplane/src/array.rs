@@ -5,7 +5,7 @@ use crate::fence::Fenced;
 use crate::pool::OpenPool;
 use block::{BlockDevice, IoError, IoErrorKind, Stable};
 use raid::{Array, FailureLog, Finding, Options};
-use shard::{GroupCommit, World, mailbox, spawn_on};
+use shard::{GroupCommit, World, mailbox, pause_on, spawn_on};
 use std::cell::{OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -63,7 +63,8 @@ impl<W: World> Watch<W> {
         let blocks_are_atomic = sectors.all(|bytes| bytes >= raid::BLOCK_BYTES);
         let watch = self.clone();
         let findings: Rc<dyn Fn(Finding)> = Rc::new(move |finding| watch.hear_of(finding));
-        Options { page_bytes, blocks_are_atomic, findings: Some(findings), spawn: Some(spawn_on(world)) }
+        let (spawn, pause) = (Some(spawn_on(world)), Some(pause_on(world)));
+        Options { page_bytes, blocks_are_atomic, findings: Some(findings), spawn, pause }
     }
 
     fn hear_of(&self, finding: Finding) {

@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// One member operation that changes blocks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) member: u16,
     pub(crate) start: Lba,
     pub(crate) change: Change,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Change {
     Write(View),
     Discard(Blocks),
@@ -30,7 +30,7 @@ pub(crate) type Ops = SmallVec<[Op; 8]>;
 pub(crate) struct Ended {
     pub(crate) member: u16,
     pub(crate) extent: Extent,
-    tenure: u64,
+    pub(crate) tenure: u64,
     pub(crate) result: Result<(), IoError>,
 }
 
@@ -100,18 +100,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.background.finish(work).await;
     }
 
+    /// The operations have ended, each however it did.
     pub(crate) async fn perform(&self, ops: Ops) -> Vec<Ended> {
-        let one = |op: Op| async move {
-            let place = self.member(op.member);
-            let (member, extent, tenure) = (op.member, op.extent(), place.tenure.get());
-            let written = match op.change {
-                Change::Write(data) => place.write(op.start, data).await,
-                Change::Discard(_) => place.discard(extent).await,
-            };
-            // The proof that counts is the array's own, given once failures are durable.
-            Ended { member, extent, tenure, result: written.map(drop) }
-        };
-        join_all(ops.into_iter().map(one)).await
+        join_all(ops.into_iter().map(|op| self.perform_one(op))).await
     }
 
     /// A member that did not write has failed, if the others can serve without it.
@@ -128,6 +119,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
         }
         refused.and_then(|()| self.serving(extent))
+    }
+
+    /// The blocks that members refused which are in service all the same: there is no other copy.
+    pub(crate) fn refused_of(&self, all: &[Ended]) -> Vec<(u16, Extent)> {
+        let in_service = self.in_service();
+        let is_refused = |one: &&Ended| one.result.is_err() && in_service.contains(one.member);
+        all.iter().filter(is_refused).map(|one| (one.member, one.extent)).collect()
     }
 
     /// The only full copy kept its old content, so a replacement that took the new one differs from it.

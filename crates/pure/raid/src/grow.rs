@@ -183,7 +183,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         };
         let in_use = self.in_use(protected);
         let writes = (0..self.width()).flat_map(make).filter(|(member, ..)| in_use.contains(*member));
-        let write = |(member, at, run)| async move { (member, self.member(member).write_beside_data(at, run).await) };
+        let write = |(member, at, run)| async move { (member, self.write_beside_data(member, at, run).await) };
         for (member, written) in join_all(writes.map(write)).await {
             if let Err(error) = written {
                 self.lose(member, error);

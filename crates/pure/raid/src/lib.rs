@@ -15,6 +15,7 @@ mod flush;
 mod fresh;
 pub mod geometry;
 mod grow;
+mod insist;
 mod level;
 mod logged;
 mod member;

@@ -55,6 +55,8 @@ pub(crate) struct Member<D> {
     flushed: Cell<u64>,
     /// Where the last read ended; another that begins there costs a disk no seek.
     pub(crate) read_end: Cell<Lba>,
+    /// It has refused writes for want of space for as long as that is borne.
+    pub(crate) is_full: Cell<bool>,
     pub(crate) counts: Counts,
 }
 
@@ -118,6 +120,7 @@ impl<D: BlockDevice> Member<D> {
             written: Cell::new(0),
             flushed: Cell::new(0),
             read_end: Cell::default(),
+            is_full: Cell::default(),
             counts: Counts::default(),
         }
     }
@@ -133,6 +136,7 @@ impl<D: BlockDevice> Member<D> {
     /// `device` takes the place and waits for its rebuild.
     pub(crate) fn replace(&self, device: D) {
         *self.device.borrow_mut() = Some(Rc::new(device));
+        self.is_full.set(false);
         self.unreadable.borrow_mut().clear();
         *self.rebuilt_stripes.borrow_mut() = None;
         self.believed_beside.set(false);
@@ -231,7 +235,9 @@ impl<D: BlockDevice> Member<D> {
         count(&self.counts.beside_data);
         let device = self.device_in_use(Extent { start, len: Blocks(0) })?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        self.note(device.write(start, data).await)
+        let written = self.note(device.write(start, data).await)?;
+        self.is_full.set(false);
+        Ok(written)
     }
 
     /// True when what the device has acknowledged may be lost until a flush.
@@ -256,6 +262,7 @@ impl<D: BlockDevice> Member<D> {
             }
         };
         self.believe(extent);
+        self.is_full.set(false);
         Ok(written)
     }
 

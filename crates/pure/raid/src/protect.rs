@@ -15,7 +15,7 @@ use crate::sums::cache::Cache;
 use crate::sums::ground::Ground;
 use crate::sums::regions::Regions;
 use block::{Blocks, View};
-use shard::{RangeLocks, Spawn};
+use shard::{Pause, RangeLocks, Spawn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -50,11 +50,13 @@ pub struct Options {
     /// Runs a task beside the commands, to its end. With it, a change that is in the log is answered before it is in place,
     /// where nobody is absent.
     pub spawn: Option<Spawn>,
+    /// Waits. With it, a write that a member refuses for want of space is tried again for a few seconds before that costs anything.
+    pub pause: Option<Pause>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { page_bytes: 64 << 20, blocks_are_atomic: true, findings: None, spawn: None }
+        Self { page_bytes: 64 << 20, blocks_are_atomic: true, findings: None, spawn: None, pause: None }
     }
 }
 

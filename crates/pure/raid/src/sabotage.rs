@@ -6,6 +6,8 @@ use std::cell::Cell;
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bug {
+    /// A change stays in the log while its loss is logged: where the log is full, each waits for the other.
+    TicketHeldWhileLogging,
     /// A write is acknowledged, and done in place, before its batch is stable.
     AcknowledgeBeforeLog,
     /// The lanes of the log are not flushed.
@@ -102,7 +104,8 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
+        Self::TicketHeldWhileLogging,
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
         Self::OneLane,

@@ -1,7 +1,7 @@
 //! A change of blocks that are there: logged first, then done in place, then in the pages.
 
 use crate::array::Core;
-use crate::commit::{Change as Content, Ended, Op, Ops};
+use crate::commit::{Change as Content, Op, Ops};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{BLOCK_BYTES, MemberSet, Span};
 use crate::protect::Protected;
@@ -9,7 +9,7 @@ use crate::redo::batch::Records;
 use crate::redo::ring::Ticket;
 use crate::sabotage::{self, Bug};
 use crate::sums::{Entry, guards};
-use block::{BlockDevice, Extent, IoError, View};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -202,13 +202,38 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn put_in_place_behind(self: &Rc<Self>, logged: Logged) {
         let protected = self.protected.as_ref().expect("only protected arrays log");
         let Logged { change, ticket } = logged;
-        let (refused, _) = self.write_in_place(change.form, change.ops, change.extent).await;
-        for (member, extent) in refused {
-            self.mark_lost(member, extent).await;
-            protected.report(Finding { member, extent, kind: FindingKind::Unreadable, outcome: Outcome::Lost });
+        let ops = change.ops.clone();
+        let (refused, result) = self.write_in_place(change.form, change.ops, change.extent).await;
+        let refused = match result {
+            Err(error) if error.kind == IoErrorKind::Medium => self.write_again(&ops, refused, change.extent).await,
+            _ => refused,
+        };
+        match result {
+            _ if refused.is_empty() || self.failures.stopped_by().is_some() => drop(ticket),
+            Err(error) if error.kind != IoErrorKind::Medium => {
+                // The member takes nothing at all. What was answered is in the log, and the next opening puts it in place.
+                self.stop(error);
+                drop(ticket);
+            }
+            _ => self.give_up_blocks(protected, refused, ticket).await,
         }
         protected.behind.set(protected.behind.get() - 1);
-        drop(ticket);
+    }
+
+    /// These blocks were answered, and no member takes them: reading them is an error from now on.
+    ///
+    /// Before anything is logged the ticket is dropped: the log may have room only once a checkpoint has passed it. Until the
+    /// record is there, the blocks do not match their entries, which is an error as well.
+    async fn give_up_blocks(self: &Rc<Self>, protected: &Protected, refused: Vec<(u16, Extent)>, ticket: Ticket) {
+        let held = sabotage::is(Bug::TicketHeldWhileLogging).then_some(ticket);
+        for (member, extent) in refused {
+            self.mark_lost(member, extent).await;
+            if self.failures.stopped_by().is_some() {
+                break;
+            }
+            protected.report(Finding { member, extent, kind: FindingKind::Unreadable, outcome: Outcome::Lost });
+        }
+        drop(held);
     }
 
     /// Blocks that members refused that are still in service, and what that means.
@@ -223,8 +248,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         for ops in self.in_turn(form, ops) {
             let ended = self.perform(ops).await;
             let judged = self.judge(&ended, extent);
-            let is_refused = |one: &&Ended| one.result.is_err() && self.in_service().contains(one.member);
-            refused.extend(ended.iter().filter(is_refused).map(|one| (one.member, one.extent)));
+            refused.extend(self.refused_of(&ended));
             result = result.and(judged);
         }
         (refused, result)

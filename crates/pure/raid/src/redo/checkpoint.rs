@@ -225,7 +225,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                 };
                 let place = self.member(home.member);
                 let tenure = place.tenure.get();
-                match place.write_beside_data(home.at, joined).await {
+                match self.write_beside_data(home.member, home.at, joined).await {
                     Ok(_) => {
                         if let (0 | 1, Some(last)) = (copy, ids.last()) {
                             let mark = (mark_of(last.page, copy), protected.stamp.get());
@@ -294,7 +294,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             async move {
                 let place = self.member(member);
                 let tenure = place.tenure.get();
-                if let Err(error) = place.write_beside_data(at, block).await {
+                if let Err(error) = self.write_beside_data(member, at, block).await {
                     self.lose_in(member, tenure, error);
                 }
             }

@@ -149,7 +149,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     async fn write_lane(self: &Rc<Self>, member: u16, start: Lba, bytes: &View) -> Result<(), IoError> {
         let place = self.member(member);
-        let _written = place.write_beside_data(start, bytes.clone()).await?;
+        let _written = self.write_beside_data(member, start, bytes.clone()).await?;
         if place.is_volatile() && !sabotage::is(Bug::NoLaneFlush) {
             let _stable = place.flush().await?;
         }

@@ -6,7 +6,7 @@ use raid::{
     Array, FailureLog, Finding, GrowError, Layout, Level, MemberState, OpenError, Opened, Options, Progress,
     RebuildOwner, Rebuilt, Repair, Scrubbed, Shape,
 };
-use shard::{Executor, Spawn};
+use shard::{Executor, Pause, Spawn};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -118,14 +118,22 @@ pub struct Bench {
     pub findings: Rc<RefCell<Vec<Finding>>>,
 }
 
-fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>, executor: &Executor) -> Options {
+fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>, executor: &Executor, rack: &Rc<Rack>) -> Options {
     let (findings, executor) = (findings.clone(), executor.clone());
-    let spawn: Spawn = Rc::new(move |task| executor.spawn(task));
+    let (spawn, rack): (Spawn, _) = (Rc::new(move |task| executor.spawn(task)), Rc::downgrade(rack));
+    let pause: Pause = Rc::new(move |_| {
+        let rack = rack.clone();
+        Box::pin(async move {
+            shard::yield_now().await;
+            rack.upgrade().iter().for_each(|rack| rack.pass());
+        })
+    });
     Options {
         page_bytes: plan.page_bytes,
         blocks_are_atomic: plan.atomic,
         findings: Some(Rc::new(move |finding| findings.borrow_mut().push(finding))),
         spawn: plan.behind.then_some(spawn),
+        pause: Some(pause),
     }
 }
 
@@ -164,7 +172,7 @@ impl Bench {
         let (executor, log) = (Tasks(Executor::new(Box::new(|| {}))), Rc::new(Log::default()));
         let findings = Rc::default();
         let format = {
-            let (log, options) = (Rc::new(SharedLog(log.clone())), options(&plan, &findings, &executor));
+            let (log, options) = (Rc::new(SharedLog(log.clone())), options(&plan, &findings, &executor, &rack));
             async move { Array::format(&shape, disks, log, options).await }
         };
         let array = drive(&executor, &rack.dice, format).expect("it ends").expect("disks are well");
@@ -197,7 +205,7 @@ impl Bench {
         let members = (0..).zip(disks).map(|(member, disk)| is_there(member).then_some(disk)).collect();
         let open = {
             let log = Rc::new(SharedLog(log.clone()));
-            let options = options(&plan, &findings, &executor);
+            let options = options(&plan, &findings, &executor, &rack);
             async move { Array::open(&shape, members, log, options).await }
         };
         let (array, opened) = drive(&executor, &rack.dice, open).expect("it ends")?;

@@ -50,12 +50,21 @@ type Watcher = Box<dyn Fn()>;
 pub struct Rack {
     pub disks: RefCell<Vec<Disk>>,
     pub dice: Dice,
+    /// How often somebody has waited, and after how many times disks refuse nothing any more.
+    pub pauses: Cell<u64>,
+    pub room_after: Cell<u64>,
     watcher: RefCell<Option<Watcher>>,
 }
 
 impl Rack {
     pub fn new(dice: Dice) -> Rc<Self> {
-        Rc::new(Self { disks: RefCell::default(), dice, watcher: RefCell::default() })
+        Rc::new(Self {
+            disks: RefCell::default(),
+            dice,
+            pauses: Cell::default(),
+            room_after: Cell::new(u64::MAX),
+            watcher: RefCell::default(),
+        })
     }
 
     pub fn add(self: &Rc<Self>, blocks: u64, volatile: bool, content: Content) -> Disk {
@@ -70,6 +79,7 @@ impl Rack {
             gone: Cell::default(),
             bad: RefCell::default(),
             stuck: RefCell::default(),
+            refuses: Cell::default(),
             lose_next_write: Cell::default(),
             misdirect_next_write: Cell::default(),
             misdirect_next_read: Cell::default(),
@@ -85,6 +95,14 @@ impl Rack {
         }));
         self.disks.borrow_mut().push(disk.clone());
         disk
+    }
+
+    /// Time passes; there may be room after it.
+    pub fn pass(&self) {
+        self.pauses.set(self.pauses.get() + 1);
+        if self.pauses.get() >= self.room_after.get() {
+            self.disks.borrow().iter().for_each(|disk| disk.refuses.set(None));
+        }
     }
 
     pub fn watch(&self, watcher: impl Fn() + 'static) {
@@ -134,6 +152,8 @@ pub struct State {
     pub bad: RefCell<BTreeSet<u64>>,
     /// Blocks that cannot be written.
     pub stuck: RefCell<BTreeSet<u64>>,
+    /// Writes from this block on are refused so.
+    pub refuses: Cell<Option<(u64, IoErrorKind)>>,
     /// The next write of this block is acknowledged and not done.
     pub lose_next_write: Cell<Option<u64>>,
     /// The next write of the first block lands on the second.
@@ -335,6 +355,13 @@ impl BlockDevice for Disk {
         self.here(extent)?;
         if self.stuck.borrow().range(extent.start.0..extent.end().0).next().is_some() {
             return Err(IoError::new(IoErrorKind::Medium, extent));
+        }
+        if let Some((from, kind)) = self.refuses.get()
+            && extent.end().0 > from
+        {
+            let ids = first..first + extent.len.0;
+            self.pending.borrow_mut().retain(|one| !ids.contains(&one.id));
+            return Err(IoError::new(kind, extent));
         }
         let ids = first..first + extent.len.0;
         let mut pending = self.pending.borrow_mut();

@@ -14,5 +14,6 @@ mod grow;
 mod joining;
 mod lives;
 mod oracle;
+mod refusals;
 mod returns;
 mod script;

@@ -1,0 +1,94 @@
+//! Writes that a member refuses for a moment are tried again before that costs the member, the array or what was answered.
+//!
+//! Called by everything that writes to members. A full file system below a file-backed disk refuses only until somebody makes
+//! room, and a member that had to be given up for that would have to be rebuilt. The tries end after some seconds, so that
+//! every command ends: then the refusal counts, and while it lasts the next writes are not tried again.
+
+use crate::array::Core;
+use crate::commit::{Change, Ended, Op, Ops};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View, Written};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long is waited before each further try: about four seconds, well below the time after which hosts give up.
+const PAUSES_MS: [u64; 5] = [100, 300, 600, 1000, 2000];
+
+impl<D: BlockDevice + 'static> Core<D> {
+    /// The member has written what `op` says.
+    pub(crate) async fn perform_one(&self, op: Op) -> Ended {
+        let place = self.member(op.member);
+        let (member, extent, tenure) = (op.member, op.extent(), place.tenure.get());
+        let written = match op.change {
+            Change::Write(data) => match place.write(op.start, data.clone()).await {
+                Err(error) if self.may_pass(member, error) => {
+                    Box::pin(self.insist(member, error, async || place.write(op.start, data.clone()).await)).await
+                }
+                written => written,
+            },
+            Change::Discard(_) => place.discard(extent).await,
+        };
+        // The proof that counts is the array's own, given once failures are durable.
+        Ended { member, extent, tenure, result: written.map(drop) }
+    }
+
+    /// Blocks of the member that are not of its data hold `data`.
+    pub(crate) async fn write_beside_data(&self, member: u16, start: Lba, data: View) -> Result<Written, IoError> {
+        let place = self.member(member);
+        match place.write_beside_data(start, data.clone()).await {
+            Err(error) if self.may_pass(member, error) => {
+                Box::pin(self.insist(member, error, async || place.write_beside_data(start, data.clone()).await)).await
+            }
+            written => written,
+        }
+    }
+
+    /// True for a refusal that may pass by itself, of a member that has not had its time already.
+    fn may_pass(&self, member: u16, error: IoError) -> bool {
+        error.kind == IoErrorKind::NoSpace && !self.member(member).is_full.get()
+    }
+
+    /// What `attempt` gives once it gives something else than want of space, or after the last try.
+    async fn insist(
+        &self,
+        member: u16,
+        mut refused: IoError,
+        attempt: impl AsyncFn() -> Result<Written, IoError>,
+    ) -> Result<Written, IoError> {
+        let pause = self.protected.as_ref().and_then(|protected| protected.options.pause.clone());
+        let Some(pause) = pause else { return Err(refused) };
+        for ms in PAUSES_MS {
+            pause(Duration::from_millis(ms)).await;
+            self.serving(refused.extent)?;
+            match attempt().await {
+                Err(error) if self.may_pass(member, error) => refused = error,
+                written => return written,
+            }
+        }
+        self.member(member).is_full.set(true);
+        Err(refused)
+    }
+
+    /// Those of the refused blocks that the members do not take either when they are asked again for some seconds.
+    pub(crate) async fn write_again(
+        self: &Rc<Self>,
+        ops: &Ops,
+        mut refused: Vec<(u16, Extent)>,
+        extent: Extent,
+    ) -> Vec<(u16, Extent)> {
+        let pause = self.protected.as_ref().and_then(|protected| protected.options.pause.clone());
+        let Some(pause) = pause else { return refused };
+        for ms in PAUSES_MS {
+            if refused.is_empty() || self.failures.stopped_by().is_some() {
+                break;
+            }
+            pause(Duration::from_millis(ms)).await;
+            let is_refused = |op: &&Op| refused.contains(&(op.member, op.extent()));
+            let again: Ops = ops.iter().filter(is_refused).cloned().collect();
+            let ended = self.perform(again).await;
+            // A member that is gone by now has failed; a refusal is the caller's to judge.
+            let _ = self.judge(&ended, extent);
+            refused = self.refused_of(&ended);
+        }
+        refused
+    }
+}
