@@ -4,7 +4,11 @@ use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stab
 use shard::{Signal, Time};
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
+use std::time::Duration;
 use volume::owner::{LEASE, PLACES};
+
+/// How long a write waits behind a fence that no beat opens. Then it is refused: every command ends, before its host gives up.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The fence of one pool: open as long as its members said not long ago whose it is.
 pub struct Fence {
@@ -34,15 +38,24 @@ impl Fence {
         self.changed.raise();
     }
 
+    /// Who waits looks at the clock again. To be called every few seconds.
+    pub fn tick(&self) {
+        self.changed.raise();
+    }
+
     /// Is ready when a write may go to a disk.
     ///
-    /// *Errors*: `Gone` when the pool is another node's.
+    /// *Errors*: `Gone` when the pool is another node's, or no beat was heard for so long that nobody can say whose it is.
     async fn admit(&self, extent: Extent) -> Result<(), IoError> {
         let verdict = || {
             if self.closed.get() {
                 return Some(Err(IoError::new(IoErrorKind::Gone, extent)));
             }
-            ((self.now)().since(self.held.get()) < LEASE).then_some(Ok(()))
+            let silent = (self.now)().since(self.held.get());
+            if silent >= LEASE + PATIENCE {
+                return Some(Err(IoError::new(IoErrorKind::Gone, extent)));
+            }
+            (silent < LEASE).then_some(Ok(()))
         };
         self.changed.wait(verdict).await
     }
@@ -145,6 +158,20 @@ mod tests {
         assert_eq!(write(&disk, 0), None);
         fence.hold(clock.get());
         assert_eq!(write(&disk, 0), Some(Ok(())));
+    }
+
+    #[test]
+    fn fence_that_no_beat_opens_refuses_what_has_waited_long_enough() {
+        let (disk, fence, clock) = fenced();
+        clock.set(Time::default() + LEASE);
+        let mut waiting = std::pin::pin!(disk.write(Lba(0), View::zeroed(4096)));
+        assert!((&mut waiting).now_or_never().is_none());
+        clock.set(Time::default() + LEASE + PATIENCE);
+        fence.tick();
+        let refused = waiting.now_or_never().expect("it ends").map(drop).map_err(|error| error.kind);
+        assert_eq!(refused, Err(IoErrorKind::Gone));
+        fence.hold(clock.get());
+        assert_eq!(write(&disk, 0), Some(Ok(())), "a beat opens it again");
     }
 
     #[test]

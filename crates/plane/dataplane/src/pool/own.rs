@@ -213,6 +213,7 @@ fn stop_serving<W: World>(seat: &Seat<W>, pool: &Name, by: &Owner) {
 async fn beat<W: World>(pool: Weak<OpenPool<W>>, seat: Rc<Seat<W>>, fence: Rc<Fence>) {
     loop {
         seat.world.sleep(BEAT).await;
+        fence.tick();
         let Some(pool) = pool.upgrade().filter(|pool| !pool.claim.ended.get() && !pool.is_fenced()) else { return };
         let (began, fence) = (seat.world.now(), fence.clone());
         seat.world.spawn(async move {
