@@ -155,6 +155,7 @@ catalogue! {
     1813 KEY_UNUSABLE          Unavailable "The file of the key cannot be used.";
     1814 POOL_KEY_WRONG        Refused     "The key of the pool is not the one that its encrypted volumes want.";
     1815 TIMED_OUT             Unavailable "It has not ended in the time that was given.";
+    1829 STOP_INCOMPLETE       Unavailable "The daemon has stopped, though not everything had ended in its time.";
     1831 CERTIFICATE_UNUSABLE  Refused     "The certificate of the console cannot be used.";
     1832 WEB_CLOSED            Refused     "The console is not served.";
     1841 UNPROVEN              Unproven    "The asker has not proven who it is.";

@@ -8,6 +8,9 @@ use model::{Kind, Refusal, code};
 use std::error::Error as _;
 use std::process::ExitCode;
 
+/// The exit code of a daemon that has stopped though not everything had ended.
+pub const UNENDED: u8 = 9;
+
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub enum Failure {
@@ -23,6 +26,8 @@ pub enum Failure {
     NotGood,
     /// It has not ended, or not come back, in the time that was given. Exit code 8.
     Late(Refusal),
+    /// The daemon has stopped, though not everything had ended in its time. Exit code 9.
+    Unended(Refusal),
     /// Something would change, as it was asked. Exit code 10.
     Pending,
     /// Everything was said already; only the exit code is left, 1.
@@ -34,6 +39,7 @@ impl From<Refusal> for Failure {
         match refusal.code {
             code::DAEMON_UNREACHABLE => Self::NoDaemon(refusal),
             code::TIMED_OUT | code::INITIATOR_LATE => Self::Late(refusal),
+            code::STOP_INCOMPLETE => Self::Unended(refusal),
             _ => Self::Refused(refusal),
         }
     }
@@ -54,6 +60,7 @@ impl Failure {
             Self::Usage(sentence) => (sentence, 2),
             Self::NoDaemon(refusal) => (format!("{refusal} ({})", refusal.code), 6),
             Self::Late(refusal) => (format!("{refusal} ({})", refusal.code), 8),
+            Self::Unended(refusal) => (format!("{refusal} ({})", refusal.code), UNENDED),
             Self::NotGood => return ExitCode::from(7),
             Self::Pending => return ExitCode::from(10),
             Self::Said => return ExitCode::from(1),

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::engine;
 use crate::failure::Failure;
 use crate::log;
-use crate::stop::Stops;
+use crate::stop::{self, Stops};
 use crate::systemd::{self, Pulse};
 use api::LastLines;
 use control::{Control, Store};
@@ -13,6 +13,10 @@ use model::{Refusal, code};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The daemon ends within this time after it was told to, whatever does not end: below the 120 s of its service file.
+const STOP_MAX: Duration = Duration::from_secs(60);
 
 /// For all sessions that there may be, half-open logins, disks and doors.
 pub const OPEN_FILES_WANTED: u64 = 18_432;
@@ -51,11 +55,13 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     systemd::ready();
     let stop = async move {
         asked.next().await;
+        stop::end_by_force_after(STOP_MAX);
         stopping.send_replace(true);
         systemd::stopping();
     };
     api::serve(control.clone(), listening, stop).await?;
     tracing::info!("stopping");
+    // After an end that is not complete nobody waits for the shards: a disk that does not answer may hold them.
     control.stop().await?;
     shards.join()?;
     feeding.abort();

@@ -1,6 +1,10 @@
 //! Whoever wants this process to end says so by a signal.
 
+use crate::failure::UNENDED;
 use std::io;
+use std::process::exit;
+use std::thread;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGTERM and SIGINT, as long as this is kept: neither ends the process any more.
@@ -23,5 +27,17 @@ impl Stops {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+/// The process ends after `most`, if it has not by then: a thread of its own sees to it, for those that should end it may hang.
+pub fn end_by_force_after(most: Duration) {
+    let watch = move || {
+        thread::sleep(most);
+        tracing::error!(seconds = most.as_secs(), "the daemon has not stopped in its time; it ends now");
+        exit(i32::from(UNENDED));
+    };
+    if let Err(error) = thread::Builder::new().name("stop".to_owned()).spawn(watch) {
+        tracing::warn!(%error, "nobody watches how long stopping takes");
     }
 }

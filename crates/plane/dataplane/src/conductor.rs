@@ -11,6 +11,7 @@ mod portals;
 mod questions;
 mod sessions;
 mod snapshots;
+mod stopping;
 mod tasks;
 mod traces;
 mod volumes;
@@ -22,7 +23,6 @@ use crate::registry::Notice;
 use crate::seat::Seat;
 use copies::Copies;
 use disks::KnownDisk;
-use futures_util::future::{Either, select};
 use model::{
     Access, Call, DiskName, LocalAddress, Name, NodeIdentity, Order, PoolId, Refusal, Report, Secret, VolumeId,
     VolumeName, code,
@@ -33,13 +33,8 @@ use shard::{RangeLocks, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long sessions may take to end what is under way when the daemon stops.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the conductor knows: where everything has its home.
 pub struct Conductor<W: World> {
@@ -278,31 +273,9 @@ impl<W: World> Conductor<W> {
         while told.receive().await.is_some() {}
     }
 
-    async fn stop(&self) -> Result<Report, Refusal> {
-        if self.stopped.replace(true) {
-            return Ok(Report::Done);
-        }
-        self.portals.borrow_mut().clear();
-        let patience = self.seat.world.sleep(STOP_PATIENCE);
-        if let Either::Right(_) = select(pin!(self.tell_sessions(|gone| Notice::Close { gone })), patience).await {
-            tracing::warn!("some sessions have commands that do not end; stopping without them");
-        }
-        if let Either::Right(_) = select(pin!(self.end_copies()), self.seat.world.sleep(STOP_PATIENCE)).await {
-            tracing::warn!("some copies do not end; what they leave is cleared away when their pools are opened");
-        }
-        if let Either::Right(_) = select(pin!(self.openings.all_ended()), self.seat.world.sleep(STOP_PATIENCE)).await {
-            tracing::warn!("some pools are still being opened; stopping without them");
-        }
-        let pools: Vec<(Name, PoolHome)> =
-            self.pools.borrow().iter().map(|(name, &home)| (name.clone(), home)).collect();
-        for (name, PoolHome { home, .. }) in pools {
-            let pool = name.clone();
-            let closed = self.seat.call(home, move |seat| crate::pool::close(seat, pool)).await;
-            if let Some(Err(refusal)) = closed {
-                tracing::warn!(pool = %name, %refusal, "the pool was not closed cleanly; it is resynced when it is opened");
-            }
-        }
-        Ok(Report::Done)
+    /// Every session has ended, and nothing of it runs any more.
+    async fn end_sessions(&self) {
+        self.tell_sessions(|gone| Notice::Close { gone }).await;
     }
 
     /// The shard that the next pool or volume has its home on.

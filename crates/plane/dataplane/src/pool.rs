@@ -86,6 +86,8 @@ pub struct OpenPool<W: World> {
     halt: Rc<Halt>,
     /// Ends what its arrays do by themselves: after everything that waits for them.
     parting: Rc<Halt>,
+    /// What its closing waits for, while it is being closed.
+    closing: Cell<Option<&'static str>>,
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,
     care: Care,
@@ -201,7 +203,7 @@ impl<W: World> OpenPool<W> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
         let (halt, parting, taking_out, care, claim, findings, log, held) = Default::default();
-        let copies = copy::Copies::default();
+        let (copies, closing) = (copy::Copies::default(), Cell::default());
         let pool = Rc::new(Self {
             name,
             id,
@@ -210,6 +212,7 @@ impl<W: World> OpenPool<W> {
             groups: groups.into_iter().collect(),
             halt,
             parting,
+            closing,
             taking_out,
             care,
             claim,
@@ -299,16 +302,23 @@ fn find<W: World>(seat: &Seat<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusa
 /// What cannot be written any more is told, as an event, and the pool is closed all the same.
 pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&seat, &name)?;
+    let step = |step| pool.closing.set(Some(step));
+    step("the work on its maps");
     pool.stop_tending().await;
+    step("its rebuild, resync or scrub");
     pool.stop_work().await;
+    step("what its cache has to write");
     let units: Vec<_> = seat.units.borrow().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
     for unit in units {
         unit.stop_sanitizing().await;
         pool.write_to_the_end(&unit).await;
     }
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
+    step("its log device");
     pool.end_log().await;
+    step("the commits of its maps");
     pool.pool.rest().await;
+    step("the flush of its groups");
     for (number, group) in pool.groups.iter() {
         let number = u16::try_from(number).expect("a pool has at most 64 groups");
         if group.needs_resync.get() || pool.is_fenced() {
@@ -328,10 +338,16 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
             tracing::warn!(pool = %pool.name, number, %error, "the log of a group was not emptied");
         }
     }
+    step("the marks on its disks");
     pool.let_go().await;
     pool.parting.pull();
     seat.pools.borrow_mut().remove(&name);
     Ok(())
+}
+
+/// What the closing of the pool waits for; nothing where it is not being closed.
+pub fn closing_step<W: World>(seat: &Seat<W>, name: &Name) -> Option<&'static str> {
+    seat.pools.borrow().get(name)?.closing.get()
 }
 
 /// The pool is no more, and its disks are blank.
