@@ -30,6 +30,8 @@ pub enum FindingKind {
     PageStale,
     /// Where the log begins was not said, or something old; the extent is that of the first block.
     Anchor,
+    /// A copy of a batch of the log was damaged; the extent is the batch in the ring.
+    Log,
     /// All blocks of a stripe were as written, and yet its parity was not that of its data.
     Parity,
 }

@@ -38,6 +38,9 @@ pub struct Opened {
     pub images: u64,
     /// Blocks whose copies were compared to find out whether their last write had happened.
     pub judged: u64,
+    /// Batches of the log that cannot be read, by their numbers, which the owner has accepted to lose
+    /// ([`Options::accept_log_loss`]): what they had changed may be older than what was acknowledged.
+    pub holes: Vec<Range<u64>>,
     /// The last place was not taken: its device had not joined when the array was used last. [`Array::add_member`]
     /// takes it.
     pub not_joined: bool,
@@ -72,6 +75,13 @@ pub enum OpenError {
     /// So many devices are not what they should be that the rest cannot serve. Nothing was written.
     #[error("{} devices are not the members that they were given as", .0.len())]
     LeftOut(Vec<(u16, LeftOut)>),
+    /// No copy of the headers of these batches of the log can be read, and later ones are there: nobody knows which blocks
+    /// they had changed, so none may be served. Nothing was written.
+    #[error(
+        "{} batches of the redo log cannot be read on any member (the first is number {}), and which blocks they changed is \
+         not known", .0.iter().map(|hole| hole.end - hole.start).sum::<u64>(), .0.first().map_or(0, |hole| hole.start)
+    )]
+    LogDamaged(Vec<Range<u64>>),
     /// Members failed while the array was made or its log replayed.
     #[error("the array cannot be brought into service: {0}")]
     Io(#[from] IoError),

@@ -45,6 +45,9 @@ pub struct Options {
     /// False where members without a volatile cache may tear a block of 4096 bytes at a power cut: then levels without
     /// parity log what they write, as those with parity do.
     pub blocks_are_atomic: bool,
+    /// The operator accepts that blocks are older than what was acknowledged, where batches of the log cannot be read and nobody
+    /// knows which blocks they had changed.
+    pub accept_log_loss: bool,
     /// Is told everything that is found wrong.
     pub findings: Option<Rc<dyn Fn(Finding)>>,
     /// Runs a task beside the commands, to its end. With it, a change that is in the log is answered before it is in place,
@@ -56,7 +59,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { page_bytes: 64 << 20, blocks_are_atomic: true, findings: None, spawn: None, pause: None }
+        let (page_bytes, blocks_are_atomic, accept_log_loss) = (64 << 20, true, false);
+        Self { page_bytes, blocks_are_atomic, accept_log_loss, findings: None, spawn: None, pause: None }
     }
 }
 

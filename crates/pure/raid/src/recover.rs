@@ -4,22 +4,24 @@
 //! of a block decides.
 
 mod chain;
+mod find;
 mod judge;
 mod spare;
 
 use crate::array::Core;
 use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
-use crate::open::Opened;
+use crate::open::{OpenError, Opened};
 use crate::protect::Protected;
-use crate::recover::chain::{Batch, Chain};
+use crate::recover::chain::Chain;
 use crate::redo::anchor::Reshape;
 use crate::redo::batch::Kind;
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
+use crate::scrub::{Repair, Scrubbed};
 use crate::sums::{Entry, guards};
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::stream::{self, StreamExt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -55,7 +57,10 @@ struct Run {
 impl<D: BlockDevice + 'static> Core<D> {
     /// The log is empty, everything that it said is so, and what was not found in it never will be. Those in `behind`
     /// have not got the newest anchor.
-    pub(crate) async fn replay(self: &Rc<Self>, behind: MemberSet, opened: &mut Opened) -> Result<(), IoError> {
+    ///
+    /// *Errors*: `Hole` where nobody knows what batches of the log have changed, unless the owner accepts that: nothing was
+    /// written then.
+    pub(crate) async fn replay(self: &Rc<Self>, behind: MemberSet, opened: &mut Opened) -> Result<(), OpenError> {
         let protected = self.protected.as_ref().expect("only protected arrays are recovered");
         let anchor = protected.anchor.borrow().clone();
         // A daemon that was killed has left in the caches of disks what is believed from now on.
@@ -63,6 +68,12 @@ impl<D: BlockDevice + 'static> Core<D> {
         let tail = Head { number: anchor.tail_number, at: anchor.tail_block };
         protected.recovering.set(true);
         let chain = self.follow(protected, anchor.epoch, tail).await;
+        self.serving(Extent::default())?;
+        if !chain.holes.is_empty() && !protected.options.accept_log_loss {
+            return Err(OpenError::LogDamaged(chain.holes));
+        }
+        opened.holes.clone_from(&chain.holes);
+        self.tell_of_log(protected, &chain);
         self.note_moved(protected, &chain);
         // The next anchor takes the place of the one before the newest, which may be all that such a member has.
         self.put_anchor(&anchor, behind).await?;
@@ -95,6 +106,24 @@ impl<D: BlockDevice + 'static> Core<D> {
         protected.begin_window();
         protected.end_window();
         protected.recovering.set(false);
+        self.restore_missing(&chain).await?;
+        Ok(())
+    }
+
+    /// Blocks whose images have decayed are right in place, or come from redundancy, or it is told that they are lost.
+    async fn restore_missing(self: &Rc<Self>, chain: &Chain) -> Result<(), IoError> {
+        let chunk = self.layout.chunk_blocks();
+        let mut stripes = BTreeSet::new();
+        for batch in chain.batches.iter().filter(|batch| !batch.is_whole()) {
+            let images = batch.records.iter().filter_map(|record| Some((record, record.image?)));
+            for (record, first) in images {
+                let missing = (0..record.count).filter(|n| batch.place_of(first + n).is_none());
+                stripes.extend(missing.map(|n| (record.block + n) / chunk));
+            }
+        }
+        for stripe in stripes {
+            let _: Scrubbed = self.scrub_step(stripe..stripe + 1, Repair::Heal).await?;
+        }
         Ok(())
     }
 
@@ -110,8 +139,9 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn relog(self: &Rc<Self>, protected: &Protected, chain: &Chain) -> Result<(), IoError> {
         let Some(last) = chain.batches.last().filter(|_| !sabotage::is(Bug::NoRelog)) else { return Ok(()) };
         let extent = Extent::new(protected.area.ring.start.0 + last.at, last.blocks);
-        let bytes = chain.last.clone().expect("a chain of batches has a last one");
-        for member in self.in_use(protected).iter().filter(|&member| member != last.lane) {
+        // One that is damaged had been stable, and a later one is lost behind it.
+        let Some(bytes) = chain.last.clone() else { return Ok(()) };
+        for member in self.in_use(protected).iter() {
             // A lane that has it is left alone: written again, it could be torn, and be the only one.
             if self.read_beside_data(member, extent).await.is_ok_and(|found| found == *bytes) {
                 continue;
@@ -215,7 +245,7 @@ fn lasts(chain: &Chain) -> Lasts {
                 let last = Last {
                     new: record.new.get(at).copied().unwrap_or(Entry::UNWRITTEN),
                     old: record.old.get(at).copied().filter(|_| is_open),
-                    image: record.image.map(|image| (batch.lane, batch.at + image + n)),
+                    image: record.image.and_then(|image| batch.place_of(image + n)),
                 };
                 let key = (record.member, record.block + n);
                 if sabotage::is(Bug::ReplayFirstWins) {
@@ -227,10 +257,4 @@ fn lasts(chain: &Chain) -> Lasts {
         }
     }
     lasts
-}
-
-impl Batch {
-    fn end(&self) -> u64 {
-        self.at + self.blocks
-    }
 }

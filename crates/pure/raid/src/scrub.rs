@@ -87,7 +87,7 @@ impl<D: BlockDevice + 'static> Array<D> {
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
-    async fn scrub_step(self: &Rc<Self>, step: Range<u64>, repair: Repair) -> Result<Scrubbed, IoError> {
+    pub(crate) async fn scrub_step(self: &Rc<Self>, step: Range<u64>, repair: Repair) -> Result<Scrubbed, IoError> {
         let Some(protected) = &self.protected else {
             return Err(IoError::new(IoErrorKind::Unsupported, Extent::default()));
         };

@@ -1,25 +1,57 @@
-//! Following the log: from the tail on, as long as some lane has the next batch whole.
+//! Following the log: from the tail on, as long as there is a next batch, and behind batches that have decayed.
+//!
+//! One batch is written at a time, and the next one begins when it is stable. So a batch that is not whole was torn by a power
+//! cut and never acknowledged, unless a later batch of the epoch is there: then it had been stable, and has decayed since. What
+//! its table names is applied as far as it can be had. If no copy of its table can be read, nobody knows what it changed:
+//! that is a hole, and the array is not served before its owner says so.
 
 use crate::array::Core;
-use crate::geometry::BLOCK_BYTES;
+use crate::finding::{Finding, FindingKind, Outcome};
+use crate::geometry::MemberSet;
 use crate::protect::Protected;
-use crate::redo::batch::{Header, Kind, Record, parse, parse_header};
+use crate::redo::batch::Record;
 use crate::redo::ring::Head;
-use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, View};
-use futures_util::future::join_all;
-use simd::crc32c::crc32c;
+use std::ops::Range;
 use std::rc::Rc;
 
-/// A batch that was found whole.
+/// A batch whose table was found.
 pub(super) struct Batch {
     pub(super) number: u64,
     /// Block of the ring.
     pub(super) at: u64,
     pub(super) blocks: u64,
-    /// Who has it.
-    pub(super) lane: u16,
+    /// Blocks before the first image.
+    pub(super) table_blocks: u64,
     pub(super) records: Vec<Record>,
+    /// Who has each image as it was logged.
+    pub(super) images: Vec<Option<u16>>,
+    /// Whose copy was damaged.
+    pub(super) damaged: MemberSet,
+}
+
+impl Batch {
+    pub(super) fn end(&self) -> u64 {
+        self.at + self.blocks
+    }
+
+    /// True when every image can be had.
+    pub(super) fn is_whole(&self) -> bool {
+        self.images.iter().all(Option::is_some)
+    }
+
+    /// Where an image, counted in blocks of the batch, can be had: on which member, at which block of the ring.
+    pub(super) fn place_of(&self, image: u64) -> Option<(u16, u64)> {
+        let at = usize::try_from(image.checked_sub(self.table_blocks)?).ok()?;
+        Some(((*self.images.get(at)?)?, self.at + image))
+    }
+}
+
+/// A batch, and its bytes put together from all members.
+pub(super) struct Found {
+    pub(super) batch: Batch,
+    pub(super) settled: u64,
+    pub(super) bytes: View,
 }
 
 /// The batches from the tail on.
@@ -31,11 +63,23 @@ pub(super) struct Chain {
     pub(super) head: Head,
     /// The last batch as it was found whole: read again, it might not be.
     pub(super) last: Option<View>,
+    /// Batches that had been stable and of which no table can be read, by their numbers.
+    pub(super) holes: Vec<Range<u64>>,
+}
+
+impl Chain {
+    fn take(&mut self, found: Found, ring_blocks: u64) {
+        let Found { batch, settled, bytes } = found;
+        self.last = batch.is_whole().then_some(bytes);
+        self.settled = self.settled.max(settled);
+        self.head = Head { number: batch.number + 1, at: batch.end() % ring_blocks };
+        self.batches.push(batch);
+    }
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
     pub(super) async fn follow(self: &Rc<Self>, protected: &Protected, epoch: u64, tail: Head) -> Chain {
-        let mut chain = Chain { batches: Vec::new(), settled: 0, head: tail, last: None };
+        let mut chain = Chain { batches: Vec::new(), settled: 0, head: tail, last: None, holes: Vec::new() };
         loop {
             let Head { number, at } = chain.head;
             let mut found = self.find(protected, epoch, number, at).await;
@@ -43,69 +87,42 @@ impl<D: BlockDevice + 'static> Core<D> {
                 // It did not fit before the end of the ring.
                 found = self.find(protected, epoch, number, 0).await;
             }
-            let Some((header, batch, bytes)) = found else { return chain };
-            chain.last = Some(bytes);
-            chain.settled = chain.settled.max(header.settled);
-            chain.head = Head { number: number + 1, at: batch.end() % protected.ring.blocks };
-            chain.batches.push(batch);
+            if let Some(found) = found.take_if(|found| found.batch.is_whole()) {
+                chain.take(found, protected.ring.blocks);
+                continue;
+            }
+            let mut behind = self.look_behind(protected, epoch, chain.head).await;
+            if found.is_none()
+                && let Some(seen) = behind.remove(&number)
+            {
+                // Its second table is left.
+                found = Some(self.gather(protected, seen, MemberSet::NONE).await);
+            }
+            let Some((&next, seen)) = behind.range(number + 1..).next() else {
+                // Torn, unless all of it is there: it was the last.
+                let Some(found) = found.filter(|found| found.batch.is_whole()) else { return chain };
+                chain.take(found, protected.ring.blocks);
+                continue;
+            };
+            match found {
+                Some(found) => chain.take(found, protected.ring.blocks),
+                None => {
+                    chain.holes.push(number..next);
+                    chain.head = Head { number: next, at: seen.header.at };
+                }
+            }
         }
     }
 
-    async fn find(
-        self: &Rc<Self>,
-        protected: &Protected,
-        epoch: u64,
-        number: u64,
-        at: u64,
-    ) -> Option<(Header, Batch, View)> {
-        let first = Extent::new(protected.area.ring.start.0 + at, 1);
-        let members = self.in_use(protected);
-        let read = |member| async move { (member, self.read_beside_data(member, first).await) };
-        for (lane, block) in join_all(members.iter().map(read)).await {
-            let Some(header) = block.ok().and_then(|rope| parse_header(&rope.into_view())) else { continue };
-            let is_next = header.id == protected.id
-                && header.number == number
-                && (header.epoch == epoch || sabotage::is(Bug::AnyEpoch))
-                && at + u64::from(header.blocks) <= protected.ring.blocks;
-            if !is_next {
-                continue;
-            }
-            let whole = Extent { start: first.start, len: block::Blocks(u64::from(header.blocks)) };
-            let Ok(rope) = self.read_beside_data(lane, whole).await else { continue };
-            let bytes = rope.into_view();
-            if let Some(records) = self.whole(protected, &bytes, &header) {
-                let batch = Batch { number, at, blocks: u64::from(header.blocks), lane, records };
-                return Some((header, batch, bytes));
+    /// Tells of copies of batches that have decayed; of the last one it is not known whether a power cut tore it.
+    pub(super) fn tell_of_log(&self, protected: &Protected, chain: &Chain) {
+        let before_last = chain.batches.iter().filter(|batch| batch.number + 1 < chain.head.number);
+        for batch in before_last {
+            let outcome = if batch.is_whole() { Outcome::Healed } else { Outcome::Served };
+            for member in batch.damaged.iter() {
+                let extent = Extent::new(batch.at, batch.blocks);
+                protected.report(Finding { member, extent, kind: FindingKind::Log, outcome });
             }
         }
-        None
-    }
-
-    /// The records of a batch whose table and images are all there.
-    fn whole(&self, protected: &Protected, bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
-        let records = parse(bytes, header)?;
-        for record in &records {
-            let end = record.block.checked_add(record.count)?;
-            if record.kind == Kind::Moved {
-                self.moving.as_ref()?;
-                continue;
-            }
-            if record.member >= self.width() || end > self.layout.member_blocks().0 {
-                return None;
-            }
-            if !matches!(record.kind, Kind::Images | Kind::SameImages) || sabotage::is(Bug::TornBatch) {
-                continue;
-            }
-            let first = usize::try_from(record.image?).ok()? * BLOCK_BYTES as usize;
-            let images = bytes.get(first..)?.chunks(BLOCK_BYTES as usize);
-            let are_right = (record.block..)
-                .zip(&record.new)
-                .zip(images)
-                .all(|((block, entry), image)| entry.matches(protected.tie(record.member, block), crc32c(image)));
-            if !are_right {
-                return None;
-            }
-        }
-        Some(records)
     }
 }

@@ -7,9 +7,8 @@ use crate::wire::{Reader, is_sealed, put, seal};
 use block::{Buf, View};
 
 const MAGIC: &[u8; 8] = b"BLKYANCH";
-/// What an array says that never grew, and one that did.
-const FORMAT: u32 = 1;
-const FORMAT_GROWN: u32 = 2;
+/// Anchors and batches of this form; others are not read.
+const FORMAT: u32 = 3;
 const CHECK_AT: usize = 12;
 const LEFT_AT: usize = 128;
 const GROWN_AT: usize = LEFT_AT + 16 * MEMBERS_MAX as usize;
@@ -74,8 +73,7 @@ impl Anchor {
         let block = BLOCK_BYTES as usize;
         let mut bytes = Buf::zeroed(WRITTEN_BLOCKS as usize * block);
         put(&mut bytes, 0, MAGIC);
-        let has_grown = self.sizes[0] != 0 || self.reshape.is_some();
-        put(&mut bytes, 8, &if has_grown { FORMAT_GROWN } else { FORMAT }.to_le_bytes());
+        put(&mut bytes, 8, &FORMAT.to_le_bytes());
         put(&mut bytes, 16, &self.id);
         let tail = [self.tail_number, self.tail_block, self.stamp];
         let numbers = [self.number, self.epoch].into_iter().chain(tail).chain([u64::from(self.member)]);
@@ -100,7 +98,7 @@ impl Anchor {
         let block = BLOCK_BYTES as usize;
         let mut reader = Reader(bytes);
         let (magic, format) = (reader.array::<8>()?, reader.u32()?);
-        if magic != *MAGIC || !(FORMAT..=FORMAT_GROWN).contains(&format) || !is_sealed(bytes, CHECK_AT) {
+        if magic != *MAGIC || format != FORMAT || !is_sealed(bytes, CHECK_AT) {
             return None;
         }
         reader.skip(4)?;
@@ -113,14 +111,12 @@ impl Anchor {
         let given = pairs(bytes, LEFT_AT)?;
         let marks = pairs(bytes, MARKS_AT)?;
         let mut reader = Reader(bytes.get(GROWN_AT..)?);
-        let (mut sizes, mut reshape) = ([0; GROWTHS_MAX], None);
-        if format == FORMAT_GROWN {
-            for size in &mut sizes {
-                *size = reader.u64()?;
-            }
-            let (from, rows) = (u16::try_from(reader.u64()?).ok()?, reader.u64()?);
-            reshape = (from != 0).then_some(Reshape { from, rows });
+        let mut sizes = [0; GROWTHS_MAX];
+        for size in &mut sizes {
+            *size = reader.u64()?;
         }
+        let (from, rows) = (u16::try_from(reader.u64()?).ok()?, reader.u64()?);
+        let reshape = (from != 0).then_some(Reshape { from, rows });
         let used = Regions::parse(bytes.get(block..2 * block)?);
         let missed = Regions::parse(bytes.get(2 * block..3 * block)?);
         Some(Self {
@@ -193,13 +189,11 @@ mod tests {
         anchor.missed.add(1);
         let view = anchor.emit();
         assert!(Anchor::parse(&view).as_ref() == Some(&anchor));
-        assert_eq!(view[8], 1, "what never grew, older programs may open");
         anchor.sizes[7] = 99;
         anchor.sizes[0] = 9;
         anchor.reshape = Some(Reshape { from: 3, rows: 1 << 40 });
         let view = anchor.emit();
         assert!(Anchor::parse(&view).as_ref() == Some(&anchor));
-        assert_eq!(view[8], 2);
         for byte in [0, 9, 40, 1100, 5000, 12_287] {
             let mut torn = view.clone().thaw();
             torn[byte] ^= 4;

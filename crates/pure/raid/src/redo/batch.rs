@@ -1,4 +1,5 @@
-//! A batch of the log: a table of records, then the images that they speak of.
+//! A batch of the log: a table of records, then the images that they speak of; behind these the table again, where the batch
+//! goes to one member alone and no other could take a copy.
 
 use crate::geometry::BLOCK_BYTES;
 use crate::sums::Entry;
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 const MAGIC: &[u8; 8] = b"BLKYREDO";
 const CHECK_AT: usize = 8;
 /// Bytes before the first record.
-pub(crate) const HEADER_BYTES: usize = 72;
+pub(crate) const HEADER_BYTES: usize = 80;
 const RECORD_BYTES: usize = 16;
 
 /// What a record says of a run of blocks of one member.
@@ -113,6 +114,22 @@ pub(crate) struct Header {
     /// Bytes of header and records.
     pub(crate) table_bytes: u32,
     pub(crate) records: u32,
+    /// The table stands a second time behind the images.
+    pub(crate) twice: bool,
+    /// Block of the ring where the batch begins: what is found elsewhere is its second table, or somebody's data.
+    pub(crate) at: u64,
+}
+
+impl Header {
+    /// Blocks of header and records.
+    pub(crate) fn table_blocks(&self) -> u64 {
+        blocks_of(self.table_bytes as usize, 0)
+    }
+
+    /// Block of the ring where the second table begins, if there is one.
+    pub(crate) fn second_table(&self) -> Option<u64> {
+        self.twice.then(|| self.at + u64::from(self.blocks) - self.table_blocks())
+    }
 }
 
 /// Blocks of a batch whose records take `table_bytes` with the header.
@@ -127,10 +144,11 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
     bytes[..HEADER_BYTES].fill(0);
     put(&mut bytes, 0, MAGIC);
     put(&mut bytes, 16, &header.id);
-    for (at, word) in [(32, header.epoch), (40, header.number), (48, header.settled)] {
+    for (at, word) in [(32, header.epoch), (40, header.number), (48, header.settled), (72, header.at)] {
         put(&mut bytes, at, &word.to_le_bytes());
     }
-    for (at, word) in [(56, header.blocks), (60, header.table_bytes), (64, header.records)] {
+    let twice = u32::from(header.twice);
+    for (at, word) in [(56, header.blocks), (60, header.table_bytes), (64, header.records), (68, twice)] {
         put(&mut bytes, at, &word.to_le_bytes());
     }
     put(&mut bytes, HEADER_BYTES, records);
@@ -140,6 +158,9 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
     for image in images {
         put(&mut bytes, at, image);
         at += image.len();
+    }
+    if header.twice {
+        bytes.copy_within(..table_blocks, at);
     }
     bytes.freeze()
 }
@@ -154,8 +175,10 @@ pub(crate) fn parse_header(block: &[u8]) -> Option<Header> {
     let id = reader.array::<16>()?;
     let (epoch, number, settled) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let (blocks, table_bytes, records) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    let table_fits = blocks_of(table_bytes as usize, 0) <= u64::from(blocks) && table_bytes as usize >= HEADER_BYTES;
-    table_fits.then_some(Header { id, epoch, number, settled, blocks, table_bytes, records })
+    let (twice, at) = (reader.u32()? == 1, reader.u64()?);
+    let header = Header { id, epoch, number, settled, blocks, table_bytes, records, twice, at };
+    let tables = header.table_blocks() * if twice { 2 } else { 1 };
+    (tables <= u64::from(blocks) && table_bytes as usize >= HEADER_BYTES).then_some(header)
 }
 
 /// A record as it was found.
@@ -173,7 +196,7 @@ pub(crate) struct Record {
     pub(crate) image: Option<u64>,
 }
 
-/// The records of a whole batch, if the table is whole. Images are judged by their entries.
+/// The records of a batch, if its table, with which `bytes` begin, is whole. Images are judged by their entries.
 pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
     let table = bytes.get(..header.table_bytes as usize)?;
     if !is_sealed(table, CHECK_AT) {
@@ -205,7 +228,8 @@ pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
         }
         records.push(record);
     }
-    (next_image == u64::from(header.blocks)).then_some(records)
+    let end = u64::from(header.blocks) - if header.twice { header.table_blocks() } else { 0 };
+    (next_image == end).then_some(records)
 }
 
 /// Bytes that a record with `entries` entries takes.
@@ -237,6 +261,8 @@ mod tests {
             blocks: u32::try_from(blocks_of(table_bytes, records.image_blocks())).expect("small"),
             table_bytes: u32::try_from(table_bytes).expect("small"),
             records: records.count,
+            twice: false,
+            at: 17,
         };
         assert_eq!(header.blocks, 3, "the mirrors share their images");
         let bytes = emit(&header, &records.table, &records.images);
@@ -250,7 +276,11 @@ mod tests {
             (found[1].new[1], found[2].old[0], found[4].count, found[5].block),
             (entry(4), Entry::UNWRITTEN, 1 << 20, 1 << 40)
         );
-        for byte in [17, 40, 80, table_bytes - 1] {
+        let header = Header { twice: true, blocks: 4, ..header };
+        let twice = emit(&header, &records.table, &records.images);
+        assert_eq!((header.second_table(), &twice[3 * 4096..]), (Some(20), &twice[..4096]));
+        assert_eq!(parse(&twice[3 * 4096..], &header), Some(found), "the second table is as good as the first");
+        for byte in [17, 40, 68, 72, 80, table_bytes - 1] {
             let mut torn = bytes.clone().thaw();
             torn[byte] ^= 1;
             let header = parse_header(&torn);

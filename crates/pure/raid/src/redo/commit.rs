@@ -54,7 +54,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         // Commands that become ready in the same turn share the batch.
         yield_now().await;
         let sealed = loop {
-            if let Some(sealed) = protected.ring.seal(protected.id) {
+            let twice = self.takes_all_copies_alone(protected);
+            if let Some(sealed) = protected.ring.seal(protected.id, twice) {
                 break sealed;
             }
             self.start_checkpoint();
@@ -99,7 +100,33 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     async fn write_batch(self: &Rc<Self>, protected: &Protected, sealed: &Sealed) -> Result<(), IoError> {
         let start = Lba(protected.area.ring.start.0 + sealed.at);
-        self.write_lanes(sealed.number, start, &sealed.bytes).await
+        let batch = self.write_lanes(sealed.number, start, &sealed.bytes);
+        let table = self.write_second_table(sealed, start);
+        futures_util::future::join(batch, table).await.0
+    }
+
+    /// True where one member alone is left to take the log: a second table can only be behind the first.
+    fn takes_all_copies_alone(&self, protected: &Protected) -> bool {
+        self.in_use(protected).len() == 1
+    }
+
+    /// A batch that goes to one member alone has its header and records on another one, too: what they say of other blocks
+    /// would be lost with them, and nobody could say which these are.
+    async fn write_second_table(self: &Rc<Self>, sealed: &Sealed, start: Lba) {
+        let lost = self.not_in_use();
+        let lanes = self.lanes(sealed.number, lost, MemberSet::NONE);
+        let Some(first) = lanes.iter().next().filter(|_| lanes.len() == 1) else { return };
+        let others = (1..self.width()).map(|step| (first + step) % self.width());
+        let Some(member) = others.into_iter().find(|&member| !lost.contains(member)) else { return };
+        let table = sealed.bytes.slice(..crate::geometry::bytes(sealed.table_blocks));
+        let tenure = self.member(member).tenure.get();
+        match self.write_lane(member, start, &table).await {
+            // The batch itself is on its lane; a member that refuses this block alone is not given up for it.
+            Err(error) if error.kind != IoErrorKind::Medium || self.spares(member) => {
+                self.lose_in(member, tenure, error)
+            }
+            _ => {}
+        }
     }
 
     /// Writes the bytes to the same place of several members, until what is lost, and what could yet be, leaves one.

@@ -59,6 +59,8 @@ pub(crate) struct Sealed {
     /// Block of the ring where it begins.
     pub(crate) at: u64,
     pub(crate) bytes: View,
+    /// How many blocks its header and records take.
+    pub(crate) table_blocks: u64,
     /// The blocks that it speaks of, with repetitions.
     pub(crate) blocks: Vec<(u64, u64)>,
 }
@@ -164,13 +166,14 @@ impl Ring {
         Poll::Pending
     }
 
-    /// The batch that gathered, or `None` while there is no room for it.
-    pub(crate) fn seal(&self, id: [u8; 16]) -> Option<Sealed> {
+    /// The batch that gathered, with a second table if it is to have one, or `None` while there is no room for it.
+    pub(crate) fn seal(&self, id: [u8; 16], twice: bool) -> Option<Sealed> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let gathering = &mut state.gathering;
         let table_bytes = HEADER_BYTES + gathering.table.len();
-        let blocks = batch::blocks_of(table_bytes, gathering.image_blocks);
+        let table_blocks = batch::blocks_of(table_bytes, 0);
+        let blocks = gathering.image_blocks + if twice { 2 * table_blocks } else { table_blocks };
         let at = self.place(state.head.at, blocks);
         if at + blocks - state.tail_at > self.blocks {
             return None;
@@ -184,6 +187,8 @@ impl Ring {
             blocks: u32::try_from(blocks).expect("a batch is small"),
             table_bytes: u32::try_from(table_bytes).expect("a batch is small"),
             records: gathering.records,
+            twice,
+            at: at % self.blocks,
         };
         let bytes = batch::emit(&header, &gathering.table, &gathering.images);
         state.open.push_back(gathering.joined);
@@ -195,7 +200,7 @@ impl Ring {
         if std::mem::take(&mut state.crowded) {
             self.wake();
         }
-        Some(Sealed { number, at: at % self.blocks, bytes, blocks: spoken_of })
+        Some(Sealed { number, at: at % self.blocks, bytes, table_blocks, blocks: spoken_of })
     }
 
     /// Where a batch of `blocks` goes that cannot begin before `at`: it does not wrap.

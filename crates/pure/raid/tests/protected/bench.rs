@@ -51,6 +51,8 @@ pub struct Plan {
     pub stripes: u64,
     pub volatile: bool,
     pub atomic: bool,
+    /// The owner goes on where the log has a hole.
+    pub accepts_loss: bool,
     pub ring_blocks: u64,
     /// Blocks that disks have beyond what the array is formatted for.
     pub room: u64,
@@ -77,6 +79,7 @@ impl Plan {
             stripes,
             volatile,
             atomic: true,
+            accepts_loss: false,
             ring_blocks,
             room,
             spare,
@@ -131,6 +134,7 @@ fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>, executor: &Executo
     Options {
         page_bytes: plan.page_bytes,
         blocks_are_atomic: plan.atomic,
+        accept_log_loss: plan.accepts_loss,
         findings: Some(Rc::new(move |finding| findings.borrow_mut().push(finding))),
         spawn: plan.behind.then_some(spawn),
         pause: Some(pause),

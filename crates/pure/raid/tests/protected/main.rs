@@ -11,6 +11,7 @@ mod disk;
 mod faults;
 mod golden;
 mod grow;
+mod holes;
 mod joining;
 mod lives;
 mod oracle;

@@ -355,11 +355,12 @@ pub fn batch_that_was_not_found() -> Result<(), String> {
     for content in [with, without] {
         rack.add(plan.disk_blocks(), true, content);
     }
-    rack.disks.borrow()[0].misdirect_next_read.set(Some((batch, 0)));
+    rack.disks.borrow()[0].bad.borrow_mut().insert(batch);
     let (bench, opened) = Bench::open(plan, rack, &[], &[]).map_err(|error| error.to_string())?;
     if opened.batches != 0 {
         return Err("the batch was found at once: nothing is tested".to_owned());
     }
+    bench.disk(0).bad.borrow_mut().clear();
     let (bench, opened) = bench.reopen();
     let found = bench.read(Extent::new(0, 1)).map_err(|error| error.to_string())?;
     if opened.batches == 0 && found == *run(1, Extent::new(0, 1)) {

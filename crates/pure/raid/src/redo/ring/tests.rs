@@ -17,7 +17,7 @@ fn records(image_blocks: usize) -> Option<Records> {
 fn commit(ring: &Rc<Ring>, image_blocks: usize) -> Option<(Sealed, Ticket)> {
     let Poll::Ready(number) = ring.poll_join(&mut records(image_blocks), &cx()) else { panic!("it gathers") };
     assert!(matches!(ring.poll_turn(number, &cx()), Poll::Ready(Turn::Lead)));
-    let sealed = ring.seal([0; 16])?;
+    let sealed = ring.seal([0; 16], false)?;
     ring.led(sealed.number, Ok(()));
     let Poll::Ready(Turn::Stable(ticket)) = ring.poll_turn(number, &cx()) else { panic!("it is stable") };
     Some((sealed, ticket))
@@ -30,9 +30,9 @@ fn ring_batch_does_not_wrap_and_is_never_written_over_the_tail() {
     assert_eq!(batches.iter().map(|(sealed, _)| sealed.at).collect::<Vec<_>>(), [0, 6, 12, 18, 24]);
     assert!(ring.poll_join(&mut records(5), &cx()).is_ready());
     assert!(matches!(ring.poll_turn(6, &cx()), Poll::Ready(Turn::Lead)));
-    assert!(ring.seal([0; 16]).is_none(), "two blocks are left, and the tail is at the beginning");
+    assert!(ring.seal([0; 16], false).is_none(), "two blocks are left, and the tail is at the beginning");
     ring.free(Head { number: 2, at: 6 });
-    assert_eq!(ring.seal([0; 16]).map(|sealed| (sealed.number, sealed.at)), Some((6, 0)));
+    assert_eq!(ring.seal([0; 16], false).map(|sealed| (sealed.number, sealed.at)), Some((6, 0)));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn ring_takes_what_fits_into_a_batch_and_keeps_the_rest_waiting() {
     let mut late = records(4);
     assert!(ring.poll_join(&mut late, &cx()).is_pending());
     assert!(matches!(ring.poll_turn(1, &cx()), Poll::Ready(Turn::Lead)));
-    let sealed = ring.seal([0; 16]).expect("room");
+    let sealed = ring.seal([0; 16], false).expect("room");
     assert_eq!(ring.poll_join(&mut late, &cx()), Poll::Ready(2), "the next gathers while the first is written");
     assert!(ring.poll_turn(2, &cx()).is_pending(), "one batch is under way at a time");
     ring.led(sealed.number, Ok(()));

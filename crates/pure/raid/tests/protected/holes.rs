@@ -1,0 +1,234 @@
+//! Batches of the redo log that have decayed while later ones lie whole behind them: what they held is there, or an error,
+//! or the array does not serve. It is never the content of before.
+
+use crate::bench::{Bench, Plan};
+use crate::disk::{BLOCK, Content, Dice, Rack};
+use crate::oracle::{content, run};
+use block::{Buf, Extent, View};
+use raid::{FindingKind, Level, OpenError, Outcome};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const LEVELS: [(Level, usize); 7] = [
+    (Level::Raid0, 1),
+    (Level::Raid0, 3),
+    (Level::Raid1, 2),
+    (Level::Raid1, 3),
+    (Level::Raid5, 3),
+    (Level::Raid6, 4),
+    (Level::Raid10, 4),
+];
+const DAMAGE: [&str; 4] = ["a bit", "zeros", "older", "another block"];
+/// Each is written alone, and so in a batch of its own.
+const WRITTEN: [u64; 5] = [0, 3, 1, 2, 0];
+
+/// Disks as a power cut left them behind a few acknowledged writes, none of which is in place.
+struct Stopped {
+    plan: Plan,
+    before: Vec<Content>,
+    disks: Vec<Content>,
+}
+
+/// A table of a batch: on which disk, at which block.
+type Tables = BTreeMap<u64, Vec<(usize, u64)>>;
+
+fn stopped(level: Level, members: usize) -> Stopped {
+    let plan = Plan { ring_blocks: 64, page_bytes: 1 << 20, ..Plan::small(level, members, true) };
+    let bench = Bench::format(plan, 3);
+    let _ = bench.write(0, run(2, Extent::new(0, bench.blocks()))).expect("well");
+    bench.close();
+    let before = bench.rack.disks.borrow().iter().map(|disk| disk.content()).collect();
+    for (name, lba) in (10..).zip(WRITTEN) {
+        let _ = bench.write(lba, content(name, lba)).expect("well");
+    }
+    let disks = bench.rack.cut().into_iter().map(|left| left.durable).collect();
+    Stopped { plan, before, disks }
+}
+
+impl Stopped {
+    fn ring(&self) -> Extent {
+        self.plan.shape().area().expect("a valid shape").ring
+    }
+
+    fn word(block: &View, at: usize) -> u64 {
+        u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    /// The tables of the batches behind the last checkpoint, by their numbers.
+    fn tables(&self) -> Tables {
+        let mut tables = Tables::new();
+        for (disk, content) in self.disks.iter().enumerate() {
+            for (&at, block) in content.range(self.ring().start.0..self.ring().end().0) {
+                if block.starts_with(b"BLKYREDO") && self.before[disk].get(&at).is_none_or(|old| **old != **block) {
+                    tables.entry(Self::word(block, 40)).or_default().push((disk, at));
+                }
+            }
+        }
+        tables
+    }
+
+    fn damaged(&self, disk: usize, at: u64, how: &str) -> View {
+        let zeros = View::zeroed(BLOCK);
+        let now = self.disks[disk].get(&at).unwrap_or(&zeros);
+        match how {
+            "a bit" => {
+                let mut block = now.clone().thaw();
+                block[41] ^= 4;
+                block.freeze()
+            }
+            "zeros" => zeros,
+            "older" => self.before[disk].get(&at).unwrap_or(&zeros).clone(),
+            _ => self.disks[disk].get(&0).unwrap_or(&zeros).clone(),
+        }
+    }
+
+    /// Opened with these blocks damaged.
+    fn open(&self, damage: &[(usize, u64)], how: &str, accepts_loss: bool) -> Result<(Bench, raid::Opened), OpenError> {
+        Bench::open(Plan { accepts_loss, ..self.plan }, self.rack(damage, how), &[], &[])
+    }
+
+    fn rack(&self, damage: &[(usize, u64)], how: &str) -> Rc<Rack> {
+        let rack = Rack::new(Dice::new(5));
+        for (number, content) in self.disks.iter().enumerate() {
+            let mut content = content.clone();
+            for &(_, at) in damage.iter().filter(|&&(disk, _)| disk == number) {
+                content.insert(at, self.damaged(number, at, how));
+            }
+            rack.add(self.plan.disk_blocks(), true, content);
+        }
+        rack
+    }
+}
+
+/// What block `lba` held last, the writes of these batches left out.
+fn expected(lba: u64, without: &[usize]) -> View {
+    let last = (0..WRITTEN.len()).rev().find(|n| WRITTEN[*n] == lba && !without.contains(n));
+    content(last.map_or(2, |last| 10 + last as u64), lba)
+}
+
+/// The blocks that are errors; all others are as they were written last.
+fn lost(bench: &Bench, what: &str) -> Vec<u64> {
+    let mut lost = Vec::new();
+    for lba in 0..bench.blocks() {
+        match bench.read(Extent::new(lba, 1)) {
+            Ok(found) => assert!(found == *expected(lba, &[]), "{what}: block {lba} is not what was written last"),
+            Err(_) => lost.push(lba),
+        }
+    }
+    lost
+}
+
+#[test]
+fn batch_of_which_one_table_has_decayed_is_replayed_all_the_same() {
+    for (level, members) in LEVELS {
+        let stopped = stopped(level, members);
+        let tables = stopped.tables();
+        assert_eq!(tables.len(), WRITTEN.len(), "{level}: a batch for each write");
+        for ((number, copies), how) in tables.iter().flat_map(|batch| DAMAGE.map(|how| (batch, how))) {
+            assert!(copies.len() > 1, "{level} of {members}: batch {number} has a second table");
+            for &copy in copies {
+                let what = format!("{level} of {members}, batch {number}, {copy:?} is {how}");
+                let (bench, opened) =
+                    stopped.open(&[copy], how, false).unwrap_or_else(|error| panic!("{what}: {error}"));
+                // A batch that goes to one member alone has its images beside that table; they are there.
+                assert_eq!((opened.batches, lost(&bench, &what)), (WRITTEN.len() as u64, Vec::new()), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn batch_of_which_every_table_has_decayed_keeps_the_array_from_serving_until_the_loss_is_accepted() {
+    for (level, members) in LEVELS {
+        let stopped = stopped(level, members);
+        let tables = stopped.tables();
+        let last = *tables.keys().next_back().expect("there are batches");
+        for (n, (&number, copies)) in tables.iter().enumerate().filter(|(_, (number, _))| **number != last) {
+            for how in DAMAGE {
+                let what = format!("{level} of {members}, batch {number} is {how}");
+                let rack = stopped.rack(copies, how);
+                let writes = || rack.disks.borrow().iter().map(|disk| disk.counts.writes.get()).sum::<u64>();
+                let refused = Bench::open(stopped.plan, rack.clone(), &[], &[]).err();
+                let hole = number..number + 1;
+                assert_eq!(refused, Some(OpenError::LogDamaged(vec![hole.clone()])), "{what}");
+                assert_eq!(writes(), 0, "{what}");
+                let (bench, opened) = stopped.open(copies, how, true).expect("the loss is accepted");
+                assert_eq!((opened.holes, opened.batches), (vec![hole], WRITTEN.len() as u64 - 1), "{what}");
+                for lba in 0..bench.blocks() {
+                    match bench.read(Extent::new(lba, 1)) {
+                        Ok(found) => assert!(found == *expected(lba, &[n]), "{what}: block {lba} is as the others say"),
+                        // Its new content is in place, and what is known of it is old.
+                        Err(error) => assert_eq!(lba, WRITTEN[n], "{what}: {error}"),
+                    }
+                }
+                let (_, opened) = bench.reopen();
+                assert_eq!((opened.holes, opened.batches), (Vec::new(), 0), "{what}: it is over");
+            }
+        }
+    }
+}
+
+#[test]
+fn last_batch_that_is_torn_was_never_acknowledged() {
+    for (level, members) in LEVELS {
+        let stopped = stopped(level, members);
+        let tables = stopped.tables();
+        let (_, copies) = tables.last_key_value().expect("there are batches");
+        let (bench, opened) = stopped.open(copies, "zeros", false).expect("that is the end of the log");
+        assert_eq!((opened.batches, opened.holes.len()), (WRITTEN.len() as u64 - 1, 0), "{level}");
+        assert_eq!(bench.read(Extent::new(0, 1)).expect("well"), *expected(0, &[WRITTEN.len() - 1]), "{level}");
+    }
+}
+
+#[test]
+fn images_that_have_decayed_come_from_redundancy_or_are_errors() {
+    for (level, members) in LEVELS {
+        let stopped = stopped(level, members);
+        let tables = stopped.tables();
+        let numbers: Vec<u64> = tables.keys().copied().collect();
+        for (n, number) in numbers.iter().enumerate().take(WRITTEN.len() - 1) {
+            let (disk, at) = tables[number][0];
+            let table = &stopped.disks[disk][&at];
+            let blocks = u64::from(u32::from_le_bytes(table[56..60].try_into().expect("four bytes")));
+            for image in 1..blocks {
+                for how in DAMAGE {
+                    let what = format!("{level} of {members}, image {image} of batch {number} is {how}");
+                    let all: Vec<(usize, u64)> = (0..members).map(|disk| (disk, at + image)).collect();
+                    let (bench, _) =
+                        stopped.open(&all[..1], how, false).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    let bears = level != Level::Raid0;
+                    let found = lost(&bench, &what);
+                    assert!(found.is_empty() || !bears && found == [WRITTEN[n]], "{what}, on one disk: {found:?}");
+                    let (bench, _) = stopped.open(&all, how, false).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    let found = lost(&bench, &what);
+                    assert!(found.is_empty() || found == [WRITTEN[n]], "{what}, on all disks: {found:?}");
+                    let has_parity = matches!(level, Level::Raid5 | Level::Raid6);
+                    assert!(found.is_empty() || !has_parity, "{what}: parity gives it back: {found:?}");
+                    let is_told = bench.findings.borrow().iter().any(|finding| finding.outcome == Outcome::Lost);
+                    assert_eq!(is_told, !found.is_empty(), "{what}: {:?}", bench.findings.borrow());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn copy_of_a_batch_that_has_decayed_is_told() {
+    let stopped = stopped(Level::Raid5, 3);
+    let mut copies = stopped.tables().into_values().next().expect("there are batches");
+    copies.truncate(1);
+    let rack = Rack::new(Dice::new(5));
+    for (number, content) in stopped.disks.iter().enumerate() {
+        let mut content = content.clone();
+        if number == copies[0].0 {
+            // In the records: the header still says which batch it is.
+            let mut block: Buf = content[&copies[0].1].clone().thaw();
+            block[100] ^= 1;
+            content.insert(copies[0].1, block.freeze());
+        }
+        rack.add(stopped.plan.disk_blocks(), true, content);
+    }
+    let (bench, _) = Bench::open(stopped.plan, rack, &[], &[]).expect("the other copy is whole");
+    let told: Vec<_> = bench.findings.borrow().iter().map(|found| (found.member, found.kind, found.outcome)).collect();
+    assert_eq!(told, [(copies[0].0 as u16, FindingKind::Log, Outcome::Healed)]);
+}
