@@ -116,6 +116,9 @@ pub enum Order {
         id: PoolId,
         /// True when the operator says that the node that had it last is down.
         force: bool,
+        /// True when the operator accepts that blocks are older than what was acknowledged, where batches of a group's redo log
+        /// cannot be read. Refused with `REDO_LOG_DAMAGED` otherwise.
+        accept_log_loss: bool,
         /// The pool key of another node that the keys of its encrypted volumes are wrapped with: they are wrapped with this node's from
         /// then on. Refused with `POOL_KEY_WRONG` when none is.
         key: Option<Secret>,

@@ -176,7 +176,11 @@ impl Control {
     /// Every pool that enough disks were found of is open.
     async fn open_pools(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         for (name, record) in &self.state().pools {
-            match self.engine.pool(Order::OpenPool { id: record.id, force: false, key: None }).await {
+            match self
+                .engine
+                .pool(Order::OpenPool { id: record.id, force: false, accept_log_loss: false, key: None })
+                .await
+            {
                 Ok(pool) => {
                     self.commit(turn, |state| state.learn(&pool))?;
                     self.apply_policy(name).await?;

@@ -144,6 +144,10 @@ pub struct ImportPool {
     /// True when the node that had it last and did not let go of it is surely down.
     #[serde(default)]
     pub force: bool,
+    /// True to open a pool of which part of the redo log cannot be read on any disk: blocks that it had changed may be older
+    /// than what was acknowledged.
+    #[serde(default)]
+    pub accept_log_loss: bool,
     /// The pool key of the node that had it, where volumes are encrypted.
     #[serde(default)]
     pub key: Option<SecretText>,

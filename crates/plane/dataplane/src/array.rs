@@ -6,7 +6,7 @@ use crate::pool::OpenPool;
 use block::{BlockDevice, IoError, IoErrorKind, Stable};
 use raid::{Array, FailureLog, Finding, Options};
 use shard::{GroupCommit, World, mailbox, pause_on, spawn_on};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -37,12 +37,20 @@ pub struct Watch<W: World> {
     pool: OnceCell<Weak<OpenPool<W>>>,
     /// What was found before that.
     early: RefCell<Vec<Finding>>,
+    /// The operator accepts what a damaged redo log has lost.
+    accepts_log_loss: Cell<bool>,
 }
 
 impl<W: World> Watch<W> {
     /// The watch over the group at `group` in the catalog.
     pub fn new(group: usize, protected: bool) -> Rc<Self> {
-        Rc::new(Self { group, protected, pool: OnceCell::new(), early: RefCell::default() })
+        let (pool, early, accepts_log_loss) = Default::default();
+        Rc::new(Self { group, protected, pool, early, accepts_log_loss })
+    }
+
+    /// The array of the group opens also where batches of its redo log cannot be read.
+    pub fn accept_log_loss(&self) {
+        self.accepts_log_loss.set(true);
     }
 
     /// `pool` hears of everything from now on, also of what was found before.
@@ -64,7 +72,8 @@ impl<W: World> Watch<W> {
         let watch = self.clone();
         let findings: Rc<dyn Fn(Finding)> = Rc::new(move |finding| watch.hear_of(finding));
         let (spawn, pause) = (Some(spawn_on(world)), Some(pause_on(world)));
-        Options { page_bytes, blocks_are_atomic, findings: Some(findings), spawn, pause }
+        let accept_log_loss = self.accepts_log_loss.get();
+        Options { page_bytes, blocks_are_atomic, accept_log_loss, findings: Some(findings), spawn, pause }
     }
 
     fn hear_of(&self, finding: Finding) {

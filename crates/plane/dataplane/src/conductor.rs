@@ -18,6 +18,7 @@ mod volumes;
 
 use crate::access::AccessView;
 use crate::links::Links;
+use crate::pool::Taking;
 use crate::portal::OpenPortal;
 use crate::registry::Notice;
 use crate::seat::Seat;
@@ -164,12 +165,12 @@ impl<W: World> Conductor<W> {
 
     /// The order of `call` is done, or it is for a pool that is being opened from now on.
     async fn take_turn(self: Rc<Self>, call: Call) {
-        let Order::OpenPool { id, force, key } = &call.order else {
+        let Order::OpenPool { id, force, accept_log_loss, key } = &call.order else {
             let answer = self.change(&call.order).await;
             return call.answer(answer);
         };
-        let (id, force, key) = (*id, *force, key.clone());
-        let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(id, force, key) };
+        let taking = Taking { told: *force, accept_log_loss: *accept_log_loss, key: key.clone(), ..self.taking() };
+        let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(*id, taking) };
         match begun {
             Ok(opening) => self.seat.world.clone().spawn(async move {
                 let opened = self.open_pool(opening).await;

@@ -59,6 +59,8 @@ catalogue! {
     225 SCRUB_STOPPED      Info     "A scrub was stopped before its end.";
     231 BLOCKS_HEALED      Warning  "Blocks of a disk were not as they had been written, and were put right.";
     232 BLOCKS_LOST        Critical "Blocks cannot be given back by anything; reading them is an error until they are written.";
+    233 METADATA_REPAIRED  Warning  "Metadata on a disk of a pool was damaged, and was written again.";
+    234 REDO_LOG_DAMAGED   Critical "Part of a group's redo log was lost: blocks may be older than what was acknowledged.";
     241 LOG_ADDED          Info     "A pool has a log device.";
     242 LOG_REMOVED        Info     "A pool has no log device any more.";
     243 LOG_FAILED         Critical "The log device of a pool has failed; its volumes are written through since.";

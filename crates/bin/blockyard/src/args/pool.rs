@@ -231,6 +231,10 @@ found out by watching its disks for six seconds; if not, --force takes it over."
         /// Take it over from a node that did not let go of it and is surely down
         #[arg(long)]
         force: bool,
+        /// Open it although part of a group's redo log cannot be read on any disk: blocks that this part had changed may be older
+        /// than what was acknowledged
+        #[arg(long)]
+        accept_log_loss: bool,
         /// What blockyard pool key wrote on the node that had it: this node can read its encrypted volumes from then on
         #[arg(long, value_name = "PATH")]
         key_file: Option<PathBuf>,

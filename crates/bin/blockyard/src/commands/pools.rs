@@ -63,11 +63,11 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
         }
         PoolCommand::Key { name, file } => key::write(desk, &name, &file),
-        PoolCommand::Import { name, force, key_file } => {
+        PoolCommand::Import { name, force, accept_log_loss, key_file } => {
             let path = format!("{}/import", pool_path(&name));
             let answer = desk.client.post(
                 &path,
-                &ImportPool { force, key: key_file.as_deref().map(key::read).transpose()? },
+                &ImportPool { force, accept_log_loss, key: key_file.as_deref().map(key::read).transpose()? },
                 "pool",
             )?;
             let pool: PoolReport = answer.decode()?;

@@ -188,7 +188,11 @@ fn pool_that_is_closed_without_its_disks_is_closed_and_says_what_is_not_in_order
         assert!(node.codes().await.contains(&event::POOL_UNCLEAN));
         disks.iter().for_each(DiskHandle::revive);
         assert_eq!(
-            node.control.import_pool(&name("tank"), ImportPool { force: true, key: None }).await.unwrap().volumes,
+            node.control
+                .import_pool(&name("tank"), ImportPool { force: true, ..ImportPool::default() })
+                .await
+                .unwrap()
+                .volumes,
             1
         );
         sim.sleep(Duration::from_secs(60)).await;

@@ -135,7 +135,7 @@ fn encrypted_volume_of_an_imported_pool_serves_with_the_key_of_that_pool_alone()
         assert!(check.findings.iter().any(|finding| finding.what.contains(&key.id)), "{check:?}");
         other.control.export_pool(&tank).await.unwrap();
 
-        let import = |key| ImportPool { force: false, key: Some(key) };
+        let import = |key| ImportPool { key: Some(key), ..ImportPool::default() };
         let wrong = other.control.import_pool(&tank, import(SecretText::hex(&[5; 32]))).await.unwrap_err();
         assert_eq!(wrong.code, code::POOL_KEY_WRONG);
         assert!(wrong.message.contains(&key.id), "{wrong}");

@@ -29,7 +29,8 @@ fn pool_is_refused_while_another_node_has_it_and_opened_once_that_has_exported_i
         let (node, disks, _host) = filled(&sim, &[]).await;
         let other = second(&sim, &disks).await;
         for force in [false, true] {
-            let refused = other.control.import_pool(&tank(), ImportPool { force, key: None }).await.unwrap_err();
+            let refused =
+                other.control.import_pool(&tank(), ImportPool { force, ..ImportPool::default() }).await.unwrap_err();
             assert_eq!(refused.code, code::POOL_OWNED);
             assert_eq!(refused.message, "pool \"tank\" is in use by node array1; export it there first");
         }
@@ -42,7 +43,11 @@ fn pool_is_refused_while_another_node_has_it_and_opened_once_that_has_exported_i
         assert_eq!((pool.state, pool.volumes), (PoolState::Healthy, 1));
         assert!(!other.codes().await.contains(&event::POOL_TAKEN_OVER), "it was let go of");
         assert_eq!(
-            node.control.import_pool(&tank(), ImportPool { force: true, key: None }).await.unwrap_err().code,
+            node.control
+                .import_pool(&tank(), ImportPool { force: true, ..ImportPool::default() })
+                .await
+                .unwrap_err()
+                .code,
             code::POOL_OWNED
         );
     });
@@ -57,7 +62,8 @@ fn pool_of_a_node_that_died_is_taken_over_only_when_that_is_told() {
         let refused = other.control.import_pool(&tank(), ImportPool::default()).await.unwrap_err();
         assert_eq!(refused.code, code::POOL_NOT_RELEASED);
         assert!(refused.message.contains("was in use by node array1") && refused.message.contains("--force"));
-        let pool = other.control.import_pool(&tank(), ImportPool { force: true, key: None }).await.unwrap();
+        let pool =
+            other.control.import_pool(&tank(), ImportPool { force: true, ..ImportPool::default() }).await.unwrap();
         assert_eq!(pool.volumes, 1);
         assert!(other.codes().await.contains(&event::POOL_TAKEN_OVER));
         sim.sleep(Duration::from_secs(60)).await;
@@ -121,7 +127,8 @@ fn pool_that_is_watched_before_it_is_opened_holds_up_nothing_else() {
             let backend = Some(NewBackend::Ram {});
             let spare = NewVolume { backend, ..NewVolume::new("spare".parse().unwrap(), Some(Size::new(1 << 20))) };
             control.create_volume(spare).await.unwrap();
-            let again = control.import_pool(&tank, ImportPool { force: true, key: None }).await.unwrap_err();
+            let again =
+                control.import_pool(&tank, ImportPool { force: true, ..ImportPool::default() }).await.unwrap_err();
             assert_eq!(again.code, code::POOL_BUSY);
             let in_use = control.remove_disk(&name("d0")).await.unwrap_err();
             assert_eq!((in_use.code, in_use.message.as_str()), (code::DISK_IN_USE, "disk d0 is a member of pool tank"));
@@ -131,11 +138,12 @@ fn pool_that_is_watched_before_it_is_opened_holds_up_nothing_else() {
             assert_eq!(control.create_pool(same).await.unwrap_err().code, code::NAME_TAKEN);
             assert!(sim.now() - begin < Duration::from_secs(2), "nobody has waited for the watch");
         };
-        let (pool, ()) = tokio::join!(control.import_pool(&tank, ImportPool { force: true, key: None }), meanwhile);
+        let (pool, ()) =
+            tokio::join!(control.import_pool(&tank, ImportPool { force: true, ..ImportPool::default() }), meanwhile);
         assert!(sim.now() - begin > Duration::from_secs(6), "it was watched");
         assert_eq!(pool.unwrap().volumes, 1);
         assert_eq!(
-            control.import_pool(&tank, ImportPool { force: true, key: None }).await.unwrap_err().code,
+            control.import_pool(&tank, ImportPool { force: true, ..ImportPool::default() }).await.unwrap_err().code,
             code::NAME_TAKEN
         );
         let seen: Vec<String> = control.volumes().await.unwrap().iter().map(|volume| volume.name.to_string()).collect();
@@ -156,7 +164,7 @@ fn daemon_that_stops_while_it_watches_a_pool_lets_go_of_it() {
         };
         // The daemon does not hear any more that the pool was opened and closed again.
         tokio::select! {
-            _ = other.control.import_pool(&tank, ImportPool { force: true, key: None }) => unreachable!("its turn never comes again"),
+            _ = other.control.import_pool(&tank, ImportPool { force: true, ..ImportPool::default() }) => unreachable!("its turn never comes again"),
             () = stopping => {}
         }
         let node = node.revived(1, None).await;

@@ -112,7 +112,7 @@ impl Control {
     /// node had. *Errors*: the key is another one, no disk of it is known, two pools
     /// have the name, too many disks are missing, or another node has it or may have it.
     pub async fn import_pool(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
-        let ImportPool { force, key } = request;
+        let ImportPool { force, accept_log_loss, key } = request;
         let key = key.map(SecretText::secret).transpose().map_err(|refusal| {
             let hint = "give the 64 hexadecimal digits that blockyard pool key wrote";
             Refusal::new(code::POOL_KEY_WRONG, format!("that is no key of a pool: {}", refusal.message), hint)
@@ -132,7 +132,7 @@ impl Control {
         };
         // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
         drop(turn);
-        let opened = self.engine.pool(Order::OpenPool { id, force, key }).await;
+        let opened = self.engine.pool(Order::OpenPool { id, force, accept_log_loss, key }).await;
         if let Err(refusal) = &opened
             && matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED)
         {

@@ -3,7 +3,7 @@
 
 use super::Conductor;
 use crate::pool::{self, Candidate, Taking};
-use model::{Label, Name, PoolId, PoolReport, Refusal, Secret, code};
+use model::{Label, Name, PoolId, PoolReport, Refusal, code};
 use shard::{Signal, World};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl<W: World> Conductor<W> {
     /// The pool's name and its disks are kept for it until [`Conductor::open_pool`] ends.
     ///
     /// *Errors*: `POOL_BUSY` when it is open or being opened, `NAME_TAKEN` when another pool has its name.
-    pub(super) fn begin_opening(&self, id: PoolId, force: bool, key: Option<Secret>) -> Result<Opening, Refusal> {
+    pub(super) fn begin_opening(&self, id: PoolId, taking: Taking) -> Result<Opening, Refusal> {
         if let Some(name) = self.pools.borrow().iter().find(|(_, pool)| pool.id == id).map(|(name, _)| name) {
             return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is open already"), ""));
         }
@@ -61,12 +61,13 @@ impl<W: World> Conductor<W> {
             known.member = name.clone().zip(known.report.label.disk());
         }
         self.openings.under_way.borrow_mut().insert(id, name);
-        Ok(Opening { id, candidates, taking: Taking { told: force, key, ..self.taking() } })
+        Ok(Opening { id, candidates, taking })
     }
 
     /// How this node takes a pool of its own.
     pub(super) fn taking(&self) -> Taking {
-        Taking { node: self.node.clone(), told: false, secret: self.secret.clone(), key: None }
+        let (node, secret) = (self.node.clone(), self.secret.clone());
+        Taking { node, told: false, accept_log_loss: false, secret, key: None }
     }
 
     /// The pool is open, and hosts see its volumes.

@@ -66,6 +66,14 @@ impl<W: World> OpenPool<W> {
         self.findings.telling.set(false);
         for ((group, member, kind, outcome), Untold { blocks, first }) in self.findings.untold.take() {
             let (disk, pool) = (self.disk_name(group, member), &self.name);
+            if let Some(structure) = structure(kind) {
+                let sentence = format!(
+                    "{structure} on disk {disk} of pool {pool} was damaged and was written again from another copy; check what \
+                     else writes to this disk, and the disk itself"
+                );
+                self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
+                continue;
+            }
             let (code, came) = told(outcome);
             let amount = Size::new(blocks * u64::from(raid::BLOCK_BYTES)).iec();
             let what = described(kind);
@@ -82,8 +90,17 @@ fn described(kind: FindingKind) -> &'static str {
         FindingKind::Unknown => "had lost their checksums",
         FindingKind::PageDamaged => "had a damaged copy of their checksums",
         FindingKind::PageStale => "had an old copy of their checksums",
-        FindingKind::Anchor => "did not say rightly where the log begins",
+        FindingKind::Anchor | FindingKind::Log => "were metadata that was damaged",
         FindingKind::Parity => "disagreed with the data that they protect",
+    }
+}
+
+/// What metadata was found wrong that has other copies; its place is not one of the data.
+fn structure(kind: FindingKind) -> Option<&'static str> {
+    match kind {
+        FindingKind::Anchor => Some("the anchor of the redo log"),
+        FindingKind::Log => Some("a batch of the redo log"),
+        _ => None,
     }
 }
 

@@ -48,9 +48,12 @@ pub async fn open<W: World>(
         pick(assemble(&probes), id)
     };
     let (found, taken) = own::take(&seat, &taking, found, &looked, again).await?;
-    let (mut groups, mut arrays, mut left_out, mut log_refused) = (Vec::new(), Vec::new(), Vec::new(), None);
+    let (mut groups, mut arrays, mut troubles, mut log_refused) = (Vec::new(), Vec::new(), Vec::new(), None);
     for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
         let watch = Watch::new(number, record.protected);
+        if taking.accept_log_loss {
+            watch.accept_log_loss();
+        }
         let assembled = match record.role {
             GroupRole::Data => assemble_group(&seat, record, group, &looked, &watch).await?,
             GroupRole::Log if found.lacks_log() => continue,
@@ -63,8 +66,8 @@ pub async fn open<W: World>(
             },
             GroupRole::Removed => continue,
         };
-        let (state, unfit) = assembled;
-        left_out.extend(unfit.into_iter().map(|(member, why)| (number, member, why)));
+        let (state, trouble) = assembled;
+        troubles.push((number, trouble));
         if record.role == GroupRole::Data {
             arrays.push(state.array.clone());
         }
@@ -76,7 +79,7 @@ pub async fn open<W: World>(
     let pool = OpenPool::assembled(&seat, name, id, pool, groups);
     pool.hold(taken).await?;
     pool.bring_key(&taking).await?;
-    pool.tell_of_left_out(&left_out);
+    pool.tell_of_trouble(&troubles);
     pool.agree_after_open().await?;
     pool.finish_growth().await;
     // Before anything is read of them: the maps of volumes lie there too.
@@ -135,14 +138,23 @@ fn survives(record: &GroupRecord, present: &[bool]) -> bool {
     layout.is_ok_and(|layout| layout.survives(lost))
 }
 
-/// The group with its array, and the members whose disks the array does not take.
+/// What an array was opened without.
+#[derive(Default)]
+pub(super) struct Trouble {
+    /// Members whose disks it does not take.
+    left_out: Vec<(u16, LeftOut)>,
+    /// Batches of its redo log that cannot be read, which the operator has accepted.
+    holes: Vec<std::ops::Range<u64>>,
+}
+
+/// The group with its array, and what that was opened without.
 pub(super) async fn assemble_group<W: World>(
     seat: &Rc<Seat<W>>,
     record: &GroupRecord,
     group: &FoundGroup,
     looked: &[Looked<W>],
     watch: &Rc<Watch<W>>,
-) -> Result<(GroupState<W>, Vec<(u16, LeftOut)>), Refusal> {
+) -> Result<(GroupState<W>, Trouble), Refusal> {
     let level = array::level_of_code(record.level).ok_or_else(|| {
         let message = format!("a group of the pool has the unknown RAID level {}", record.level);
         Refusal::new(code::POOL_INCOMPLETE, message, "a newer version made it; use that one")
@@ -166,7 +178,7 @@ pub(super) async fn assemble_group<W: World>(
     let disk_name = |member: u16| slots[usize::from(member)].called();
     let (raid_level, count) = (array::raid_level(level), record.members.len());
     let mut not_joined = false;
-    let (array, left_out) = if record.protected {
+    let (array, trouble) = if record.protected {
         let id = record.id.into_bytes();
         let shape = Shape::new(id, raid_level, count, record.chunk_bytes, record.member_blocks);
         let options = watch.options(
@@ -178,15 +190,15 @@ pub(super) async fn assemble_group<W: World>(
         let (array, opened) = opened.map_err(|error| open_refusal(&error, disk_name))?;
         tracing::info!(opened.batches, opened.images, opened.judged, "the log of a group was replayed");
         not_joined = opened.not_joined;
-        (array, opened.left_out)
+        (array, Trouble { left_out: opened.left_out, holes: opened.holes })
     } else {
         let layout = Layout::new(raid_level, count, record.chunk_bytes, record.member_blocks);
-        (unprotected(layout, members.collect(), watch)?, Vec::new())
+        (unprotected(layout, members.collect(), watch)?, Trouble::default())
     };
     let chunk = Size::new(u64::from(record.chunk_bytes));
     let state = GroupState::new(level, chunk, Rc::new(array), slots);
     state.joining.set(not_joined);
-    Ok((state, left_out))
+    Ok((state, trouble))
 }
 
 /// The array without checksums over its members, absent ones left out.
@@ -219,9 +231,24 @@ fn fallback_name(id: PoolId) -> Name {
 }
 
 impl<W: World> OpenPool<W> {
-    pub(super) fn tell_of_left_out(&self, left_out: &[(usize, u16, LeftOut)]) {
+    pub(super) fn tell_of_trouble(&self, troubles: &[(usize, Trouble)]) {
+        let pool = &self.name;
+        for (group, hole) in
+            troubles.iter().flat_map(|(group, trouble)| trouble.holes.iter().map(move |hole| (group, hole)))
+        {
+            let (count, first, last) = (hole.end - hole.start, hole.start, hole.end - 1);
+            let sentence = format!(
+                "{count} batches of the redo log of group {group} of pool {pool} (numbers {first} to {last}) could not be read on any \
+                 disk, and an operator accepted the loss: blocks that they changed may be older than what was acknowledged. \
+                 Check the file systems on its volumes, or restore them from a backup."
+            );
+            self.raise(event::REDO_LOG_DAMAGED, sentence);
+        }
+        let left_out = troubles
+            .iter()
+            .flat_map(|(group, trouble)| trouble.left_out.iter().map(move |(member, why)| (*group, *member, *why)));
         for (group, member, why) in left_out {
-            let (disk, pool) = (self.disk_name(*group, *member), &self.name);
+            let disk = self.disk_name(group, member);
             tracing::warn!(%pool, disk, %why, "a disk is not used by its group");
             let sentence = format!("disk {disk} of pool {pool} is not used: {why}; replace it, also with itself");
             self.seat.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &disk), sentence);

@@ -22,6 +22,8 @@ pub struct Taking {
     pub node: NodeIdentity,
     /// True when the operator says that the node that had it last is down.
     pub told: bool,
+    /// True when the operator accepts what a damaged redo log has lost.
+    pub accept_log_loss: bool,
     /// What the keys of this node's pools are made of.
     pub secret: Secret,
     /// The pool key of another node.

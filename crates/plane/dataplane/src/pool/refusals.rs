@@ -119,6 +119,12 @@ pub(super) fn open_refusal(error: &OpenError, disk_name: impl Fn(u16) -> String)
                 format!("too many disks are not what they should be: {}", each.collect::<Vec<_>>().join("; "));
             Refusal::new(code::POOL_INCOMPLETE, message, "attach the disks that were used last")
         }
+        OpenError::LogDamaged(_) => Refusal::new(
+            code::REDO_LOG_DAMAGED,
+            format!("a group is not served: {error}. Nothing was written"),
+            "attach the disks that were used last, if one is away; else open the pool with blockyard pool import \
+             --accept-log-loss, and check the volumes: blocks may be older than what was acknowledged",
+        ),
         OpenError::Io(error) => {
             let disk = error.member.map(|member| format!(" (disk {})", disk_name(member))).unwrap_or_default();
             Refusal::new(

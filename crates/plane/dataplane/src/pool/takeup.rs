@@ -41,12 +41,11 @@ impl<W: World> OpenPool<W> {
         })?;
         let record = &found.catalog.groups[place];
         let watch = Watch::new(place, record.protected);
-        let (state, left_out) = open::assemble_group(&self.seat, record, &found.groups[place], &looked, &watch).await?;
+        let (state, trouble) = open::assemble_group(&self.seat, record, &found.groups[place], &looked, &watch).await?;
         let returned = self.pool.return_log(&found, |at| looked[at].disk.clone()).await;
         returned.map_err(|error| refusal(&error, self))?;
         self.take_in(place, state, &watch);
-        let left_out: Vec<_> = left_out.into_iter().map(|(member, why)| (place, member, why)).collect();
-        self.tell_of_left_out(&left_out);
+        self.tell_of_trouble(&[(place, trouble)]);
         self.agree_after_open().await?;
         self.raise(event::LOG_RETURNED, format!("the log of pool {} is back, on disk {name}", self.name));
         self.serve_those_who_waited().await
