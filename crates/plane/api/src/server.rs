@@ -96,6 +96,7 @@ pub async fn serve(
     let tending = tokio::spawn(control.clone().tend());
     let asking = tokio::spawn(control.clone().watch_health());
     let registering = tokio::spawn(control.clone().keep_registered());
+    let listening_again = tokio::spawn(control.clone().keep_portals_open());
     let listener = listening.listener.take().expect("a listening socket is served once");
     let told = control.clone();
     let web = listening.web.take();
@@ -147,6 +148,7 @@ pub async fn serve(
     }
     tending.abort();
     asking.abort();
+    listening_again.abort();
     alerting.abort();
     forwarding.abort();
     ended

@@ -7,8 +7,7 @@ use crate::control::Turn;
 use crate::state::{State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, search};
 use model::{
-    DiskName, Iqn, Label, Name, Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, VolumeId, VolumeName,
-    VolumeSpec, code, event,
+    DiskName, Iqn, Label, Name, Order, Refusal, Subject, SubjectKind, VolumeId, VolumeName, VolumeSpec, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -226,28 +225,6 @@ impl Control {
             });
             state.presentations = presentations;
         })
-    }
-
-    /// Hosts are let in as the state says, through every portal that could be opened.
-    async fn open_portals(&self) -> Result<(), Refusal> {
-        self.apply_access().await?;
-        let state = self.state();
-        let added = state.portals.iter().filter(|(_, record)| record.added).map(|(address, _)| address);
-        let more = added.filter(|address| !self.settings.portals.contains(address));
-        for &address in self.settings.portals.iter().chain(more) {
-            let portal = match self.engine.portal(Order::OpenPortal { address }).await {
-                Ok(portal) => portal,
-                Err(refusal) => {
-                    tracing::error!(portal = %address, "{refusal}");
-                    let subject = Subject::new(SubjectKind::Portal, &address);
-                    self.raise(event::PORTAL_UNUSABLE, subject, refusal.to_string());
-                    let (policy, state) = (state.portal_policy(address), PortalState::Failed { why: refusal.message });
-                    PortalReport { address, policy, state, sessions: 0 }
-                }
-            };
-            self.remember_portal(portal);
-        }
-        self.apply_access().await
     }
 }
 

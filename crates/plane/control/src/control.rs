@@ -152,8 +152,11 @@ impl Control {
         self.portals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The portal is known, in place of what was known of this address before.
     pub(crate) fn remember_portal(&self, portal: PortalReport) {
-        self.portals.lock().unwrap_or_else(PoisonError::into_inner).push(portal);
+        let mut portals = self.portals.lock().unwrap_or_else(PoisonError::into_inner);
+        portals.retain(|known| known.address != portal.address);
+        portals.push(portal);
     }
 
     pub(crate) fn forget_portal(&self, address: SocketAddr) {

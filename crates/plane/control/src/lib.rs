@@ -28,6 +28,7 @@ pub mod fake;
 mod findings;
 mod health;
 mod isns;
+mod listening;
 pub mod live;
 pub mod machine_id;
 mod operations;

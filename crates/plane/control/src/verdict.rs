@@ -254,7 +254,7 @@ fn of_portal(portal: &PortalReport) -> Option<Problem> {
         PortalState::Open => return None,
         PortalState::NoLink { why } => (Severity::Warning, "without a link", why, "mend its link"),
         PortalState::Failed { why } => {
-            let action = "free the address or correct the configuration, and start the daemon again";
+            let action = "free the address, or correct the configuration; the portal is tried again every second";
             (Severity::Critical, "not listening", why, action)
         }
     };

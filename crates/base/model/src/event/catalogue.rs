@@ -107,6 +107,7 @@ catalogue! {
     406 PATH_MTU           Warning  "The way to a host takes smaller packets than a portal's interface sends.";
     407 ISNS_REGISTERED    Info     "Targets are registered with an iSNS server.";
     408 ISNS_FAILED        Warning  "Targets cannot be registered with an iSNS server.";
+    409 PORTAL_OPENED      Info     "A portal that could not be opened listens now.";
     411 RESERVED           Info     "A host was refused because another has reserved the volume.";
     412 RESERVATIONS_CLEARED Warning "An operator has taken back what hosts had reserved.";
     413 SANITIZE_BEGAN     Warning  "A volume is being sanitized by order of a host, or that goes on after a restart.";

@@ -357,3 +357,45 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
     assert_eq!(ask(dir.path(), &["ready", &url]).code, 2, "for whom?");
     end(&mut daemon, Signal::TERM);
 }
+
+/// One portal of the command line and one that was added at run time, both taken by another program at the start.
+#[test]
+fn portal_that_is_taken_at_the_start_listens_within_seconds_of_being_free() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let take = |address: &str| std::net::TcpListener::bind(address).expect("a free port");
+    let (given, added) = (take("127.0.0.1:0"), take("127.0.0.1:0"));
+    let addresses = [&given, &added].map(|taken| taken.local_addr().expect("it listens").to_string());
+    let [given_at, added_at] = &addresses;
+    drop((given, added));
+    let mut daemon = start_with(dir.path(), "test", &["--no-web", "--portal", given_at]);
+    wait_until_served(dir.path());
+    let outcome = ask(dir.path(), &["portal", "add", added_at]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(end(&mut daemon, Signal::TERM).success());
+
+    let taken = (take(given_at), take(added_at));
+    let _daemon = start_with(dir.path(), "test", &["--no-web", "--portal", given_at]);
+    wait_until_served(dir.path());
+    let state = |address: &str| {
+        let listed = ask(dir.path(), &["portal", "list"]).stdout;
+        listed.lines().find(|line| line.starts_with(address)).expect("it is listed").to_owned()
+    };
+    assert!(addresses.iter().all(|address| state(address).contains("failed: cannot listen on")));
+    assert_ne!(ask(dir.path(), &["status", "--check"]).code, 0);
+    let active = ask(dir.path(), &["alert", "active"]).stdout;
+    assert!(active.contains(given_at) && active.contains(added_at), "{active}");
+    std::thread::sleep(Duration::from_millis(2500));
+    drop(taken);
+    let free = Instant::now();
+    while !addresses.iter().all(|address| state(address).ends_with("open")) {
+        assert!(free.elapsed() < Duration::from_secs(10), "{}", ask(dir.path(), &["portal", "list"]).stdout);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for address in &addresses {
+        std::net::TcpStream::connect(address).expect("it listens");
+        let events = ask(dir.path(), &["event", "list"]).stdout;
+        let told = |code: &str| events.lines().filter(|line| line.contains(code) && line.contains(address)).count();
+        assert_eq!((told("BY-E402"), told("BY-E409")), (1, 1), "{events}");
+    }
+    assert_eq!(ask(dir.path(), &["status", "--check"]).code, 0);
+}

@@ -1,0 +1,82 @@
+//! Portals that the configuration and the state ask for: opened at the start, and tried again while they cannot be.
+//!
+//! An address may be taken for a moment by another program, or come late by DHCP. Hosts must not lose a path for ever because of
+//! the second in which the daemon was started, so a portal that does not listen is tried again every second, as one whose link is
+//! down comes back by itself.
+
+use crate::Control;
+use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often a portal that cannot be opened is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Control {
+    /// Hosts are admitted as the state says, through every portal that can be opened.
+    pub(crate) async fn open_portals(&self) -> Result<(), Refusal> {
+        self.apply_access().await?;
+        let state = self.state();
+        let added = state.portals.iter().filter(|(_, record)| record.added).map(|(address, _)| address);
+        let more = added.filter(|address| !self.settings.portals.contains(address));
+        for &address in self.settings.portals.iter().chain(more) {
+            let portal = match self.engine.portal(Order::OpenPortal { address }).await {
+                Ok(portal) => portal,
+                Err(refusal) => {
+                    tracing::error!(portal = %address, "{refusal}");
+                    let sentence = format!("{}; it is tried again every second", refusal.message);
+                    self.raise(event::PORTAL_UNUSABLE, Subject::new(SubjectKind::Portal, &address), sentence);
+                    let (policy, state) = (state.portal_policy(address), PortalState::Failed { why: refusal.message });
+                    PortalReport { address, policy, state, sessions: 0 }
+                }
+            };
+            self.remember_portal(portal);
+        }
+        self.apply_access().await
+    }
+
+    /// Tries portals that do not listen again every second, until the data plane is gone.
+    pub async fn keep_portals_open(self: std::sync::Arc<Self>) {
+        loop {
+            sleep(AGAIN).await;
+            match self.open_failed_portals().await {
+                Err(refusal) if refusal.code == code::ENGINE_GONE => return,
+                Err(refusal) => tracing::warn!(%refusal, "portals that do not listen could not be tried again"),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Every portal that does not listen has been tried once more.
+    pub(crate) async fn open_failed_portals(&self) -> Result<(), Refusal> {
+        if !self.portals().iter().any(has_failed) {
+            return Ok(());
+        }
+        // With the turn, so that a portal that is removed meanwhile stays removed.
+        let _turn = self.turn().await;
+        for failed in self.portals().into_iter().filter(has_failed) {
+            match self.engine.portal(Order::OpenPortal { address: failed.address }).await {
+                Ok(portal) => self.tell_that_it_listens(failed.address, portal),
+                Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
+                Err(refusal) => {
+                    self.remember_portal(PortalReport { state: PortalState::Failed { why: refusal.message }, ..failed });
+                }
+            }
+        }
+        self.apply_access().await
+    }
+
+    fn tell_that_it_listens(&self, wanted: SocketAddr, portal: PortalReport) {
+        // A port of 0 is another one once it listens.
+        self.forget_portal(wanted);
+        self.remember_portal(portal);
+        tracing::info!(portal = %wanted, "listens now");
+        let sentence = format!("portal {wanted} listens now, and takes sessions");
+        self.raise(event::PORTAL_OPENED, Subject::new(SubjectKind::Portal, &wanted), sentence);
+    }
+}
+
+fn has_failed(portal: &PortalReport) -> bool {
+    matches!(portal.state, PortalState::Failed { .. })
+}
