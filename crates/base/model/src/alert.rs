@@ -197,7 +197,7 @@ macro_rules! words {
                 match text {
                     $($word => Ok(Self::$variant),)*
                     _ => {
-                        let message = format!("\"{text}\" is not {}", $what);
+                        let message = format!("{} is not {}", bounded::quoted(text), $what);
                         Err(Refusal::new(code::REQUEST_INVALID, message, $hint))
                     }
                 }

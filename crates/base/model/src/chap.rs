@@ -1,6 +1,7 @@
 //! What is proven with CHAP at a login, and with which hash functions.
 
 use crate::{Refusal, Secret, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -76,7 +77,7 @@ impl FromStr for Demand {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         [Self::Required, Self::Offered].into_iter().find(|demand| demand.as_str() == text).ok_or_else(|| {
-            let message = format!("a proof cannot be \"{text}\"");
+            let message = format!("a proof cannot be {}", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write required or offered")
         })
     }
@@ -108,7 +109,7 @@ impl FromStr for ChapAlgorithm {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == text).ok_or_else(|| {
-            let message = format!("\"{text}\" is no hash function of CHAP");
+            let message = format!("{} is no hash function of CHAP", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write md5, sha-1, sha-256 or sha3-256")
         })
     }

@@ -1,6 +1,7 @@
 //! The number of a configuration.
 
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use std::str::FromStr;
 
@@ -13,7 +14,7 @@ impl FromStr for ConfigVersion {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(Self).map_err(|_| {
-            let message = format!("\"{}\" is not the number of a configuration", text.escape_debug());
+            let message = format!("{} is not the number of a configuration", quoted(text));
             Refusal::new(code::REQUEST_INVALID, message, "blockyard config list shows them")
         })
     }

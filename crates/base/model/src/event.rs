@@ -5,6 +5,7 @@ mod catalogue;
 pub use catalogue::*;
 
 use crate::{DiskName, Name, Timestamp};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -170,7 +171,7 @@ impl FromStr for EventSeverity {
 
     fn from_str(text: &str) -> Result<Self, crate::Refusal> {
         Self::ALL.into_iter().find(|severity| severity.as_str() == text).ok_or_else(|| {
-            let message = format!("\"{text}\" is not a severity");
+            let message = format!("{} is not a severity", quoted(text));
             crate::Refusal::new(crate::code::REQUEST_INVALID, message, "write info, warning or critical")
         })
     }

@@ -1,6 +1,7 @@
 //! iSCSI names.
 
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,7 +46,7 @@ impl FromStr for Iqn {
         }
         Err(Refusal::new(
             code::IQN_INVALID,
-            format!("\"{text}\" is not an iSCSI name"),
+            format!("{} is not an iSCSI name", quoted(text)),
             "write it as the initiator shows it, such as iqn.1993-08.org.debian:01:abc123, eui.0123456789abcdef or naa.…",
         ))
     }

@@ -1,6 +1,7 @@
 //! RAID levels as operators choose them.
 
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -104,7 +105,7 @@ impl FromStr for Level {
         Self::ALL.into_iter().find(|level| level.as_str().strip_prefix("raid") == Some(digits)).ok_or_else(|| {
             Refusal::new(
                 code::LEVEL_INVALID,
-                format!("\"{text}\" is not a RAID level"),
+                format!("{} is not a RAID level", quoted(text)),
                 "write raid0, raid1, raid5, raid6 or raid10",
             )
         })

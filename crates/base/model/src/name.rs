@@ -1,6 +1,7 @@
 //! Names that operators give.
 
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -40,7 +41,7 @@ impl FromStr for Name {
         }
         Err(Refusal::new(
             code::NAME_INVALID,
-            format!("\"{text}\" is not a name"),
+            format!("{} is not a name", quoted(text)),
             "use 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit",
         ))
     }
@@ -111,7 +112,7 @@ impl FromStr for VolumeName {
         parsed.map_err(|_| {
             Refusal::new(
                 code::NAME_INVALID,
-                format!("\"{text}\" is not a volume's name"),
+                format!("{} is not a volume's name", quoted(text)),
                 "write POOL/VOLUME, or one name for a volume without a pool, \
                  each 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit",
             )

@@ -1,6 +1,7 @@
 //! Where a host may come from.
 
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -57,7 +58,7 @@ impl FromStr for Network {
         parsed.ok_or_else(|| {
             Refusal::new(
                 code::ADDRESS_INVALID,
-                format!("\"{text}\" is neither an address nor a network"),
+                format!("{} is neither an address nor a network", quoted(text)),
                 "write 192.168.1.10, 192.168.1.0/24 or fd00::/64",
             )
         })

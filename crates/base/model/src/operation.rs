@@ -1,6 +1,7 @@
 //! Long work that is under way, whoever began it.
 
 use crate::{Name, Progress, Refusal, Subject, Timestamp, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -85,7 +86,7 @@ impl FromStr for OperationId {
             Some(Self { kind, of: of.to_owned() })
         });
         parsed.ok_or_else(|| {
-            let message = format!("\"{}\" is not an operation", text.escape_debug());
+            let message = format!("{} is not an operation", quoted(text));
             Refusal::new(code::REQUEST_INVALID, message, "blockyard operation list shows them, such as scrub:tank")
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
 use crate::{Refusal, Size, Span, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -250,7 +251,7 @@ impl FromStr for Window {
         ends.filter(|(from, until)| from != until)
             .map(|(from_minute, until_minute)| Self { from_minute, until_minute })
             .ok_or_else(|| {
-                let message = format!("\"{text}\" are no hours of a day");
+                let message = format!("{} are no hours of a day", quoted(text));
                 Refusal::new(code::TIME_INVALID, message, "write them in UTC, such as 22:00-06:00")
             })
     }

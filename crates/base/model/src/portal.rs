@@ -2,6 +2,7 @@
 
 use crate::setting::Settings;
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -111,7 +112,7 @@ impl FromStr for PortalAddress {
         address_of(text, ISCSI_PORT).map(Self).ok_or_else(|| {
             Refusal::new(
                 code::ADDRESS_INVALID,
-                format!("\"{text}\" is not an address to listen on"),
+                format!("{} is not an address to listen on", quoted(text)),
                 "write 10.0.0.1, 10.0.0.1:3260 or [fd00::1]:3260",
             )
         })
@@ -191,7 +192,7 @@ impl FromStr for Balance {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         [Self::Sessions, Self::Bytes].into_iter().find(|balance| balance.as_str() == text).ok_or_else(|| {
-            let message = format!("sessions cannot be balanced by \"{text}\"");
+            let message = format!("sessions cannot be balanced by {}", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write sessions or bytes")
         })
     }

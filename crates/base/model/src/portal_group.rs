@@ -2,6 +2,7 @@
 
 use crate::setting::{Settings, as_yes_or_no, yes_or_no};
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -117,7 +118,7 @@ impl FromStr for PortalGroupTag {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(|tag: NonZeroU16| Self(tag.get())).map_err(|_| {
-            let message = format!("\"{text}\" is not the tag of a portal group");
+            let message = format!("{} is not the tag of a portal group", quoted(text));
             Refusal::new(code::SETTING_INVALID, message, "write a number from 1 to 65535")
         })
     }

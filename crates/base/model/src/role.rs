@@ -1,6 +1,7 @@
 //! What somebody may do.
 
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -42,7 +43,7 @@ impl FromStr for Role {
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
         Self::ALL.into_iter().find(|role| role.word() == text).ok_or_else(|| {
-            let message = format!("{} is no role", text.escape_debug());
+            let message = format!("{} is no role", quoted(text));
             Refusal::new(code::REQUEST_INVALID, message, "viewer, operator or admin")
         })
     }

@@ -1,6 +1,7 @@
 //! Who is connected, and where.
 
 use crate::{LatencyReport, Name, Refusal, Size, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ impl FromStr for SessionNumber {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(Self).map_err(|_| {
-            let message = format!("\"{text}\" is not the number of a session");
+            let message = format!("{} is not the number of a session", quoted(text));
             Refusal::new(code::REQUEST_INVALID, message, "blockyard session list shows them")
         })
     }

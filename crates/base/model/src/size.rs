@@ -1,6 +1,7 @@
 //! Amounts of bytes as operators write and read them.
 
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::generate::Contract;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -120,7 +121,7 @@ impl FromStr for Size {
         unit_bytes(unit.trim()).and_then(|unit| multiply(number, unit)).map(Self).ok_or_else(|| {
             Refusal::new(
                 code::SIZE_INVALID,
-                format!("\"{text}\" is not a size"),
+                format!("{} is not a size", quoted(text)),
                 "write a number of bytes or a number with a unit, such as 100GiB, 1.5TiB or 100GB",
             )
         })

@@ -1,6 +1,7 @@
 //! Snapshots: what they are called, and how they are.
 
 use crate::{Name, Refusal, Size, SnapshotId, Timestamp, VolumeName, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -36,7 +37,7 @@ impl FromStr for SnapshotName {
         });
         parsed.ok_or_else(|| {
             let hint = "write POOL/VOLUME@SNAPSHOT, such as tank/vm1@monday";
-            Refusal::new(code::NAME_INVALID, format!("\"{text}\" is not a snapshot's name"), hint)
+            Refusal::new(code::NAME_INVALID, format!("{} is not a snapshot's name", quoted(text)), hint)
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The date and the time, as people and logs write them.
 
 use crate::{Refusal, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -120,7 +121,7 @@ impl FromStr for Timestamp {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         Self::parse(text).ok_or_else(|| {
             let hint = "write it in UTC, such as 2026-11-21T10:19:59Z";
-            Refusal::new(code::TIME_INVALID, format!("\"{text}\" is not a time"), hint)
+            Refusal::new(code::TIME_INVALID, format!("{} is not a time", quoted(text)), hint)
         })
     }
 }

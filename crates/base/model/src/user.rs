@@ -1,6 +1,7 @@
 //! Who may use the array, as others see it.
 
 use crate::{Name, Refusal, Role, Timestamp, code};
+use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -141,7 +142,7 @@ impl FromStr for Scope {
         if (1..=32).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_lowercase() || c == b'-') {
             return Ok(Self(text.to_owned()));
         }
-        let message = format!("\"{}\" is not a scope", text.escape_debug());
+        let message = format!("{} is not a scope", quoted(text));
         Err(Refusal::new(code::REQUEST_INVALID, message, "write destroy, or a noun of the API such as volumes"))
     }
 }

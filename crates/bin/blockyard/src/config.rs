@@ -19,6 +19,9 @@ pub const SOCKET: &str = "/run/blockyard/blockyard.sock";
 /// What targets' iSCSI names begin with unless told otherwise.
 const TARGET_BASE: &str = "iqn.2026-11.io.blockyard";
 
+/// The largest configuration file that is read: a thousand portals have 40 KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// How long hosts may be silent, at the least and at the most.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
 const SILENCE_MAX: Duration = Duration::from_secs(600);
@@ -222,16 +225,12 @@ pub fn default_socket() -> PathBuf {
 
 fn read(path: &Path) -> Result<File, Failure> {
     let refused = |message: String, hint: &str| Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint));
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        refused(
-            format!("{} cannot be read: {error}", path.display()),
-            "name a text file with --config, or leave it out",
-        )
+    let text = bounded::text_file(path, FILE_BYTES_MAX).map_err(|error| {
+        let hint = "name a text file of less than 1 MiB with --config, or leave it out";
+        refused(format!("{} cannot be read: {error}", path.display()), hint)
     })?;
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let why = error.message().replace('\n', ", ");
-        let message = format!("{} line {line}: {why}", path.display());
+        let message = format!("{} {}", path.display(), bounded::complaint(&text, error.span(), error.message()));
         refused(message, "correct the line, see docs/operate/configuration.md")
     })
 }

@@ -29,6 +29,11 @@ use std::sync::mpsc;
 
 const HEADER: &[&str] = &["POINT", "IOPS", "MB/S", "P50 US", "P99 US", "SERVER US", "CLIENT US"];
 
+/// The largest scenario that is read: the largest of ours has some kilobytes.
+const SCENARIO_BYTES_MAX: u64 = 1 << 20;
+/// The largest run: a product of 10,000 points with its latencies has some hundred megabytes.
+const RUN_BYTES_MAX: u64 = 1 << 30;
+
 /// Does what the lab is asked.
 pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
     match command {
@@ -56,7 +61,7 @@ pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
 }
 
 fn kept(path: &Path) -> Result<Run> {
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = bounded::source(path, RUN_BYTES_MAX).with_context(|| format!("cannot read {}", path.display()))?;
     Run::parse(&text).with_context(|| path.display().to_string())
 }
 
@@ -94,7 +99,8 @@ fn scenario_of(options: &RunOptions) -> Result<(Scenario, Means)> {
 
 /// The scenario of a file, with only the points at these labels.
 fn scenario_at(path: &Path, only: &[String]) -> Result<Scenario> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = bounded::source(path, SCENARIO_BYTES_MAX).and_then(bounded::text_of);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     let mut scenario = Scenario::parse(&text).with_context(|| path.display().to_string())?;
     scenario.keep(&Only::parse(only)?)?;
     Ok(scenario)

@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use control::request::SecretText;
 use model::{Refusal, code};
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -18,13 +17,7 @@ pub fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result<Option
     let Some(path) = file else {
         return std::env::var_os(variable).map(|secret| plain(secret.as_bytes())).transpose();
     };
-    let mut bytes = Vec::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().take(FILE_BYTES_MAX).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes))
-    };
-    read.map_err(|error| {
+    let mut bytes = bounded::source_or_stdin(path, FILE_BYTES_MAX).map_err(|error| {
         let message = format!("the secret file {} cannot be read: {error}", path.display());
         Refusal::new(code::SECRET_INVALID, message, "name a file that holds the secret alone, or - for standard input")
     })?;

@@ -11,10 +11,15 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+/// The most that a program may write until it counts as one that never ends.
+const SAID_BYTES_MAX: u64 = 64 << 20;
+/// How often what it has written is measured.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// How a program that had a time limit ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// `None` when the limit passed and it was killed.
+    /// `None` when the limit passed, or it wrote without end, and it was killed.
     pub status: Option<ExitStatus>,
     /// What it wrote to standard output and standard error, in its order.
     pub said: String,
@@ -31,15 +36,20 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// Waits until the child has ended; false when `limit` passed first.
-fn ends_within(child: &Child, limit: Duration) -> Result<bool> {
+/// Waits until the child has ended; false when `limit` passed first, or it wrote too much into `said`.
+fn ends_within(child: &Child, limit: Duration, said: Option<&fs::File>) -> Result<bool> {
     let fd = pidfd_open(pid_of(child), PidfdFlags::empty()).context("cannot watch a child")?;
     let until = Instant::now() + limit;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: i64::try_from(left.as_secs())?, tv_nsec: left.subsec_nanos().into() };
+        let step = left.min(LOOK);
+        let timeout = Timespec { tv_sec: i64::try_from(step.as_secs())?, tv_nsec: step.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return Ok(false),
+            Ok(0) if left.is_zero() => return Ok(false),
+            Ok(0) if said.is_some_and(|said| said.metadata().is_ok_and(|it| it.len() > SAID_BYTES_MAX)) => {
+                return Ok(false);
+            }
+            Ok(0) => {}
             Ok(_) => return Ok(true),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("cannot wait for a child"),
@@ -52,13 +62,13 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Result<Ended> {
     let mut said = nameless_file()?;
     command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?).process_group(0);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
-    let in_time = ends_within(&child, limit)?;
+    let in_time = ends_within(&child, limit, Some(&said))?;
     // What it left behind in its group ends with it.
     let _ = kill_process_group(pid_of(&child), Signal::KILL);
     let status = child.wait()?;
     said.rewind()?;
     let mut bytes = Vec::new();
-    said.read_to_end(&mut bytes)?;
+    said.take(SAID_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(Ended { status: in_time.then_some(status), said: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
@@ -128,7 +138,7 @@ impl Background {
     pub fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
         if self.is_alive() {
             kill_process(pid_of(&self.child), Signal::TERM)?;
-            if !ends_within(&self.child, limit)? {
+            if !ends_within(&self.child, limit, None)? {
                 self.kill()?;
                 bail!("{} did not stop within {limit:?} of SIGTERM", self.name);
             }
@@ -164,6 +174,13 @@ mod tests {
             run_within(Command::new("sh").args(["-c", "sleep 30 & sleep 30"]), Duration::from_millis(200)).unwrap();
         assert!(ended.status.is_none());
         assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn program_that_writes_without_end_is_killed() {
+        let ended = run_within(Command::new("cat").arg("/dev/zero"), Duration::from_secs(60)).unwrap();
+        assert!(ended.status.is_none());
+        assert!(ended.said.len() as u64 <= SAID_BYTES_MAX);
     }
 
     #[test]

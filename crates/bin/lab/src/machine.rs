@@ -1,13 +1,17 @@
 //! What a machine is, as far as it bears on figures.
 
+use crate::child::run_within;
 use crate::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// The fact about how idle cores sleep.
 const IDLE: &str = "idle";
+/// How long a program may take to say its version.
+const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// The kernel's name for how long a virtual core looks for work before the hypervisor has it.
 const HALT_POLL: &str = "guest_halt_poll_ns";
 
@@ -58,12 +62,10 @@ impl Machine {
 
 /// The first line that a program says about its version; nothing where it is not installed.
 fn version(program: &str, argument: &str) -> Option<String> {
-    let output = Command::new(program).arg(argument).output().or_else(|_| {
-        // Daemons are often out of a user's path.
-        Command::new(format!("/usr/sbin/{program}")).arg(argument).output()
-    });
-    let text = String::from_utf8(output.ok()?.stdout).ok()?;
-    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+    let ask = |program: &str| run_within(Command::new(program).arg(argument), VERSION_LIMIT);
+    // Daemons are often out of a user's path.
+    let ended = ask(program).or_else(|_| ask(&format!("/usr/sbin/{program}"))).ok()?;
+    ended.said.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
 /// Where `proc`, `sys` and `etc` are.

@@ -3,7 +3,7 @@
 use crate::figure::Figure;
 use crate::only::Only;
 use crate::point::{Build, Peer, Point};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -68,7 +68,8 @@ impl Scenario {
     ///
     /// *Errors*: the line and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self> {
-        let scenario: Self = toml::from_str(text)?;
+        let scenario = toml::from_str::<Self>(text)
+            .map_err(|error| anyhow!(bounded::complaint(text, error.span(), error.message())))?;
         ensure!(scenario.rounds > 0, "rounds = 0 measures nothing");
         scenario.points()?;
         scenario.figures.iter().try_for_each(|figure| figure.check(&scenario.axes))?;

@@ -26,8 +26,8 @@ mod steps;
 pub use annex::{Annex, AnnexPlan, Pending, ReceiverEntry, UserEntry};
 pub use apply::{Applied, ApplyConfig, PastConfig};
 pub use document::{
-    AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry,
-    PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
+    AuthEntry, ChapEntry, DOCUMENT_BYTES_MAX, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry,
+    PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 pub use plan::{Plan, Step, StepKind, changes};
 

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::process::Command;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 /// How often disks are asked.
@@ -25,7 +26,7 @@ const FIRST: Duration = Duration::from_secs(20);
 /// How long a disk may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The most that is read of an answer.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// What is known of the health of disks.
 #[derive(Default)]
@@ -112,21 +113,34 @@ fn device_of(path: &Path) -> Option<PathBuf> {
 async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusal> {
     let asked: [OsString; 4] = ["--json".into(), "--nocheck=standby".into(), "--all".into(), device.into()];
     let mut command = Command::new(program);
-    command.args(asked).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command.args(asked).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let failed = |why: String| Refusal::new(model::code::IO_FAILED, why, "run smartctl by hand to see why");
-    let output = match timeout(PATIENCE, command.output()).await {
-        Err(_) => return Err(failed(format!("{} does not answer in time", device.display()))),
-        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Ok(Err(error)) => return Err(failed(format!("smartctl cannot be started: {error}"))),
-        Ok(Ok(output)) => output,
+    let child = match command.spawn() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(format!("smartctl cannot be started: {error}"))),
+        Ok(child) => child,
     };
-    if output.stdout.len() > ANSWER_BYTES_MAX {
-        return Err(failed(format!("smartctl says more than {ANSWER_BYTES_MAX} bytes of {}", device.display())));
+    let (status, answer) = match timeout(PATIENCE, answer_of(child)).await {
+        Err(_) => return Err(failed(format!("{} does not answer in time", device.display()))),
+        Ok(Err(error)) => return Err(failed(format!("smartctl cannot be heard of {}: {error}", device.display()))),
+        Ok(Ok(answered)) => answered,
+    };
+    if !could_ask(status) {
+        return if smart::is_asleep(&answer) { Ok(None) } else { Err(failed(smart::why(&answer))) };
     }
-    if !could_ask(output.status) {
-        return if smart::is_asleep(&output.stdout) { Ok(None) } else { Err(failed(smart::why(&output.stdout))) };
+    smart::parse(&answer, now()).map(Some).map_err(failed)
+}
+
+/// How the program ended, and what it said until then. One that says too much is killed when it is dropped.
+async fn answer_of(mut child: Child) -> std::io::Result<(ExitStatus, Vec<u8>)> {
+    let mut answer = Vec::new();
+    if let Some(output) = child.stdout.take() {
+        output.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer).await?;
     }
-    smart::parse(&output.stdout, now()).map(Some).map_err(failed)
+    if answer.len() as u64 > ANSWER_BYTES_MAX {
+        return Err(std::io::Error::other(format!("it says more than {ANSWER_BYTES_MAX} bytes")));
+    }
+    Ok((child.wait().await?, answer))
 }
 
 /// The two lowest bits say that the question was wrong or the device could not be opened; the others are about the disk.

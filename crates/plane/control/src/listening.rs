@@ -60,7 +60,10 @@ impl Control {
                 Ok(portal) => self.tell_that_it_listens(failed.address, portal),
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
                 Err(refusal) => {
-                    self.remember_portal(PortalReport { state: PortalState::Failed { why: refusal.message }, ..failed });
+                    self.remember_portal(PortalReport {
+                        state: PortalState::Failed { why: refusal.message },
+                        ..failed
+                    });
                 }
             }
         }

@@ -16,6 +16,9 @@ use std::sync::Arc;
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
+/// The list of a system has 250 KiB.
+const PEM_BYTES_MAX: u64 = 8 << 20;
+
 /// Whom to believe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
@@ -92,8 +95,8 @@ fn roots(path: &Path) -> Result<RootCertStore, Refusal> {
         Refusal::new(code::CERTIFICATE_UNUSABLE, message, "name a file of certificates in PEM")
     };
     let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))?;
-    let (added, _) = roots.add_parsable_certificates(certificates.filter_map(Result::ok));
+    let pem = bounded::source(path, PEM_BYTES_MAX).map_err(|error| unusable(&error))?;
+    let (added, _) = roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
     if added == 0 { Err(unusable(&"there is no certificate in it")) } else { Ok(roots) }
 }
 

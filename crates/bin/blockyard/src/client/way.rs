@@ -8,7 +8,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use model::{Refusal, code};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -131,12 +131,8 @@ fn token(file: Option<&Path>) -> Result<Zeroizing<String>, Failure> {
             *text = from_environment;
         }
         Some(path) => {
-            let read = if path == Path::new("-") {
-                std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text)
-            } else {
-                std::fs::File::open(path).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
-            };
-            read.map_err(|error| no_token(&error.to_string()))?;
+            let read = bounded::source_or_stdin(path, TOKEN_BYTES_MAX).and_then(bounded::text_of);
+            *text = read.map_err(|error| no_token(&error.to_string()))?;
         }
     }
     let trimmed = Zeroizing::new(text.trim().to_owned());

@@ -6,17 +6,15 @@ use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::secret;
-use control::config::{Applied, ApplyConfig, ChapEntry, Document, PastConfig, Plan, Step, StepKind};
+use control::config::{
+    Applied, ApplyConfig, ChapEntry, DOCUMENT_BYTES_MAX, Document, PastConfig, Plan, Step, StepKind,
+};
 use model::{ConfigVersion, Refusal, code};
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 
 /// How many things that a document does not name are named on a terminal.
 const KEPT_SHOWN: usize = 20;
-
-/// The largest document that is read.
-const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
 /// The array is printed as a document: TOML, or JSON when that is asked for.
 pub fn export(desk: &Desk) -> Result<(), Failure> {
@@ -157,20 +155,15 @@ fn take_secret(entry: &mut ChapEntry, folder: &Path) -> Result<(), Failure> {
 
 fn read(file: &Path) -> Result<Document, Failure> {
     let shown = file.display();
-    let mut text = String::new();
-    let read = if file == Path::new("-") {
-        std::io::stdin().take(DOCUMENT_BYTES_MAX).read_to_string(&mut text)
-    } else {
-        std::fs::File::open(file).and_then(|opened| opened.take(DOCUMENT_BYTES_MAX).read_to_string(&mut text))
-    };
-    read.map_err(|error| {
+    let read = bounded::source_or_stdin(file, DOCUMENT_BYTES_MAX as u64).and_then(bounded::text_of);
+    let text = read.map_err(|error| {
         let message = format!("{shown} cannot be read: {error}");
         Refusal::new(code::REQUEST_INVALID, message, "name a document; blockyard export writes one")
     })?;
     let parsed = if text.trim_start().starts_with('{') {
-        serde_json::from_str(&text).map_err(|error| error.to_string())
+        serde_json::from_str(&text).map_err(|error| bounded::excerpt(&error.to_string()))
     } else {
-        toml::from_str(&text).map_err(|error| error.to_string().trim_end().to_owned())
+        toml::from_str(&text).map_err(|error| bounded::complaint(&text, error.span(), error.message()))
     };
     parsed.map_err(|error| {
         let message = format!("{shown} is no document: {error}");
@@ -188,4 +181,67 @@ fn toml(document: &Document) -> Result<String, Failure> {
 
 fn unsaid(error: &dyn std::fmt::Display) -> Failure {
     Refusal::new(code::INTERNAL, format!("the document cannot be written: {error}"), "report this").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::config::{HostEntry, PresentEntry, VolumeEntry};
+    use model::{Iqn, Name, Size, VolumeName, VolumePolicy};
+
+    /// A name of 63 letters.
+    fn long(kind: &str, number: usize) -> Name {
+        format!("{kind}-{number:-<width$}", width = 62 - kind.len()).replace('-', ".").parse().expect("a name")
+    }
+
+    #[test]
+    fn document_of_the_largest_array_is_half_of_what_is_read() {
+        let volume = |number: usize| VolumeName::in_pool(long("p", number % 8), long("v", number % 10_000));
+        let host = |number: usize| long("h", number % 4096);
+        let mut document = Document { schema: 1, ..Document::default() };
+        for number in 0..10_000 {
+            let settings =
+                VolumePolicy::default().settings().map(|(name, _)| (name.to_owned(), "back-volatile".to_owned()));
+            let entry =
+                VolumeEntry { size: Some(Size::mib(1025)), settings: settings.into(), ..VolumeEntry::default() };
+            document.volume.insert(volume(number), entry);
+        }
+        for number in 0..4096 {
+            let iqn: Iqn = format!("iqn.2026-11.com.example:{number:x>199}").parse().expect("an iSCSI name");
+            document.host.insert(host(number), HostEntry { initiators: vec![iqn], ..HostEntry::default() });
+        }
+        for number in 0..16_384 {
+            let (volume, host, target) = (volume(number), host(number), Some(long("t", number % 512)));
+            let lun = u16::try_from(number).ok();
+            document.present.push(PresentEntry { volume, host, target, lun, groups: vec![1, 2, 3], read_only: true });
+        }
+        let toml = toml(&document).expect("it is written");
+        let request = ApplyConfig { document: document.clone(), ..ApplyConfig::default() };
+        let sent = serde_json::to_string(&request).expect("it is sent");
+        let longest = toml.len().max(sent.len()).max(json(&document).expect("it is written").len());
+        assert!(longest < DOCUMENT_BYTES_MAX / 2, "{longest}");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("array.toml");
+        std::fs::write(&file, toml).expect("writes");
+        assert!(read(&file).is_ok_and(|read| read == document));
+    }
+
+    #[test]
+    fn document_that_is_too_long_or_no_document_is_refused_in_a_few_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("array.toml");
+        let refused = |text: &[u8]| {
+            std::fs::write(&file, text).expect("writes");
+            format!("{:?}", read(&file).expect_err("no document"))
+        };
+        let mut text = b"[host.a]\n#".to_vec();
+        text.resize(DOCUMENT_BYTES_MAX, b'x');
+        text.extend_from_slice(b"\n[host.b]\n");
+        let why = refused(&text);
+        assert!(why.contains("it has 33,554,442 bytes, and the limit is 33,554,432 bytes"), "{why}");
+        let why = refused(&[b'['; 1 << 20]);
+        assert!(why.len() < 700 && why.contains("line 1"), "{why}");
+        let why = refused(&[b"[host.\"\x1b]0;\x07".to_vec(), vec![b'a'; 1 << 20], b"\"]\ncolor=1".to_vec()].concat());
+        assert!(why.len() < 700 && !why.contains('\x1b'), "{why}");
+    }
 }

@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use api::request::{NewLink, NewToken, NewUser, Password, SetUser};
 use model::{LinkReport, LoginReport, Name, NewTokenReport, Refusal, Role, TokenReport, UserReport, code};
-use std::io::Read;
 use std::path::Path;
 
 /// Longer than any password.
@@ -131,13 +130,8 @@ fn path_of(name: &Name) -> String {
 
 /// The password that the file holds. One line break at its end is not part of it.
 fn read(path: &Path) -> Result<Password, Failure> {
-    let mut text = String::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().take(FILE_BYTES_MAX).read_to_string(&mut text)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
-    };
-    read.map_err(|error| {
+    let read = bounded::source_or_stdin(path, FILE_BYTES_MAX).and_then(bounded::text_of);
+    let mut text = read.map_err(|error| {
         let message = format!("the password file {} cannot be read: {error}", path.display());
         Refusal::new(code::IO_FAILED, message, "name a file that holds the password alone, or - for standard input")
     })?;

@@ -157,3 +157,18 @@ fn certificate_is_made_for_every_name_of_the_node_or_is_its_owners() {
     let own = load("[web]\ncertificate = \"/c.pem\"\nkey = \"/k.pem\"", &[]).expect("loads").web.expect("a door");
     assert_eq!(own.source, Source::Own { certificate: "/c.pem".into(), key: "/k.pem".into() });
 }
+
+#[test]
+fn file_that_is_too_long_or_nests_without_end_is_refused_in_a_few_words() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let refused = |text: &[u8]| {
+        std::fs::write(file.path(), text).expect("writes");
+        format!("{:?}", read(file.path()).expect_err("no configuration"))
+    };
+    let why = refused(&vec![b'['; 1 + (1 << 20)]);
+    assert!(why.contains("it has 1,048,577 bytes, and the limit is 1,048,576 bytes"), "{why}");
+    for text in ["[".repeat(1 << 20), format!("cpus = {}", "[".repeat(1 << 19)), "a.".repeat(1 << 19)] {
+        let why = refused(text.as_bytes());
+        assert!(why.len() < 700 && why.contains("line 1: "), "{why}");
+    }
+}

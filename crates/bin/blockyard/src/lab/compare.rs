@@ -11,6 +11,7 @@ use ::lab::point::Build;
 use ::lab::run::Run;
 use ::lab::scenario::BUILD;
 use anyhow::{Result, anyhow};
+use std::io::Read;
 use std::path::Path;
 
 /// What is compared.
@@ -39,12 +40,17 @@ pub fn compare(options: &CompareOptions, global: &Global) -> Result<(), Failure>
 
 /// A run that was kept; a build in its place gets a hint.
 fn a_run(path: &Path) -> Result<Run> {
-    kept(path).map_err(|error| match std::fs::read(path) {
-        Ok(text) if text.starts_with(b"\x7fELF") => {
-            error.context("to compare builds, name a scenario as well (--scenario FILE)")
-        }
-        _ => error,
+    kept(path).map_err(|error| match is_a_program(path) {
+        Ok(true) => error.context("to compare builds, name a scenario as well (--scenario FILE)"),
+        Ok(false) | Err(_) => error,
     })
+}
+
+/// True for an executable file.
+fn is_a_program(path: &Path) -> std::io::Result<bool> {
+    let mut magic = [0; 4];
+    std::fs::File::open(path)?.read_exact(&mut magic)?;
+    Ok(magic == *b"\x7fELF")
 }
 
 /// The scenario, measured with both builds in turn.

@@ -9,6 +9,8 @@ use std::path::Path;
 
 const PLACE: &str = "var/lib/blockyard-tune/before.json";
 const SCHEMA: u32 = 1;
+/// A thousand settings have 300 KiB.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// One setting that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,10 +51,10 @@ impl Record {
     ///
     /// *Errors*: it cannot be read, or another version has written it.
     pub fn load(root: &Root) -> io::Result<Self> {
-        let text = match fs::read_to_string(root.path(PLACE)) {
+        let text = match bounded::text_file(&root.path(PLACE), FILE_BYTES_MAX) {
             Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(error),
+            Err(error) if error.is_absent() => return Ok(Self::default()),
+            Err(error) => return Err(io::Error::other(error)),
         };
         let document: Document = serde_json::from_str(&text)?;
         if document.schema == SCHEMA {

@@ -1,9 +1,15 @@
 //! Where the machine is looked at: `/`, or a folder that stands for it.
 
+use bounded::excerpt;
+use lab::child::run_within;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
+
+/// How long `ethtool` may take.
+const ETHTOOL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The folder that holds `proc`, `sys`, `dev` and `etc`.
 #[derive(Clone, Debug)]
@@ -61,8 +67,8 @@ impl Root {
         if !self.is_real() {
             return self.text(&format!("ethtool/{option}/{interface}"));
         }
-        let output = ethtool().args([option, interface]).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+        let ended = run_within(ethtool().args([option, interface]), ETHTOOL_LIMIT).ok()?;
+        ended.status.is_some_and(|status| status.success()).then_some(ended.said)
     }
 
     /// `ethtool` has done this.
@@ -72,12 +78,12 @@ impl Root {
         if !self.is_real() {
             return Err(io::Error::other("a picture of a machine has no ethtool"));
         }
-        let output = ethtool().args(words).output()?;
-        if output.status.success() {
-            return Ok(());
+        let ended = run_within(ethtool().args(words), ETHTOOL_LIMIT).map_err(io::Error::other)?;
+        match ended.status {
+            Some(status) if status.success() => Ok(()),
+            Some(_) => Err(io::Error::other(excerpt(ended.said.lines().next().unwrap_or("ethtool refused")))),
+            None => Err(io::Error::other("ethtool does not end")),
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(said.lines().next().unwrap_or("ethtool refused").to_owned()))
     }
 }
 

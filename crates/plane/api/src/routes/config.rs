@@ -3,14 +3,11 @@
 use crate::annex::Beside;
 use crate::row::{Behind, Body, Named, Row, Who, act, get};
 use control::Control;
-use control::config::{ApplyConfig, Plan};
+use control::config::{ApplyConfig, DOCUMENT_BYTES_MAX, Plan};
 use model::{ConfigVersion, Role};
 use std::sync::Arc;
 
 type C = Arc<Control>;
-
-/// A document of ten thousand volumes has some megabytes.
-const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
 pub fn rows() -> Vec<Row> {
     vec![

@@ -155,7 +155,8 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
         if text.trim_ascii_start().first() != Some(&b'{') {
             return Err(invalid("the body is no object"));
         }
-        let body = serde_json::from_slice(text).map(Self).map_err(|error| invalid(&error.to_string()))?;
+        let body =
+            serde_json::from_slice(text).map(Self).map_err(|error| invalid(&bounded::excerpt(&error.to_string())))?;
         if let Some(understood) = question.extensions.get::<Understood>() {
             understood.0.store(true, Ordering::Relaxed);
         }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -237,9 +237,7 @@ fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Refusal> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(PEM_BYTES_MAX).read_to_end(&mut bytes));
-    read.map(|_| bytes).map_err(|error| unusable(path, &error))
+    bounded::file(path, PEM_BYTES_MAX).map_err(|error| unusable(path, &error))
 }
 
 fn unusable(path: &Path, why: &dyn fmt::Display) -> Refusal {

@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 /// The form of documents that this version writes and reads.
 pub(super) const FORM: u32 = 1;
 
+/// The largest document that is read, as a file and as a request: 10,000 volumes with all of their settings and 16,384 presentations to
+/// 4,096 hosts, with names as long as names may be, have half of it.
+pub const DOCUMENT_BYTES_MAX: usize = 32 << 20;
+
 /// An array, as somebody wants it. What is not named stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -2,125 +2,54 @@
 //! NVMe base specification, SMART / Health Information.
 
 use model::{DiskHealth, Timestamp};
-use serde::Deserialize;
+use serde_json::Value;
 
-#[derive(Deserialize)]
-struct Told {
-    smart_status: Option<Status>,
-    temperature: Option<Temperature>,
-    power_on_time: Option<PowerOn>,
-    ata_smart_attributes: Option<Attributes>,
-    nvme_smart_health_information_log: Option<Nvme>,
-    scsi_grown_defect_list: Option<u64>,
-    scsi_error_counter_log: Option<ScsiErrors>,
-    scsi_percentage_used_endurance_indicator: Option<u64>,
-    endurance_used: Option<Endurance>,
-}
-
-#[derive(Deserialize)]
-struct Status {
-    passed: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct Temperature {
-    current: Option<i64>,
-}
-
-#[derive(Deserialize)]
-struct PowerOn {
-    hours: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Attributes {
-    #[serde(default)]
-    table: Vec<Attribute>,
-}
-
-#[derive(Deserialize)]
-struct Attribute {
-    id: u16,
-    raw: Raw,
-}
-
-#[derive(Deserialize)]
-struct Raw {
-    value: u64,
-}
-
-#[derive(Deserialize)]
-struct Nvme {
-    media_errors: Option<u64>,
-    percentage_used: Option<u64>,
-    available_spare: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct ScsiErrors {
-    read: Option<ScsiCount>,
-    write: Option<ScsiCount>,
-}
-
-#[derive(Deserialize)]
-struct ScsiCount {
-    total_uncorrected_errors: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Endurance {
-    current_percent: Option<u64>,
-}
-
-/// What was told at `time`.
+/// What was told at `time`. A value of another type than it should have is unknown, and nothing else is: a disk that says that it fails
+/// is heard, whatever stands beside that.
 ///
 /// *Errors*: it is not what `smartctl` says.
 pub fn parse(json: &[u8], time: Timestamp) -> Result<DiskHealth, String> {
-    let told: Told =
-        serde_json::from_slice(json).map_err(|error| format!("smartctl said what it should not: {error}"))?;
-    let table = told.ata_smart_attributes.map(|attributes| attributes.table).unwrap_or_default();
-    let attribute = |id| table.iter().find(|attribute| attribute.id == id).map(|attribute| attribute.raw.value);
-    let (nvme, scsi) = (told.nvme_smart_health_information_log, told.scsi_error_counter_log);
-    let uncorrected = scsi.map(|errors| {
-        let counts = [errors.read, errors.write].into_iter().flatten();
-        counts.filter_map(|count| count.total_uncorrected_errors).sum()
-    });
-    let percent_used = nvme.as_ref().and_then(|nvme| nvme.percentage_used);
+    let told: Value = serde_json::from_slice(json)
+        .map_err(|error| format!("smartctl said what it should not: {}", bounded::excerpt(&error.to_string())))?;
+    if !told.is_object() {
+        return Err("smartctl said what it should not: no object".to_owned());
+    }
+    let at = |pointer: &str| told.pointer(pointer);
+    let number = |pointer: &str| at(pointer).and_then(Value::as_u64);
+    let attribute = |id| attribute(at("/ata_smart_attributes/table")?, id);
+    let uncorrected = ["read", "write"]
+        .iter()
+        .filter_map(|direction| number(&format!("/scsi_error_counter_log/{direction}/total_uncorrected_errors")))
+        .reduce(u64::saturating_add);
     Ok(DiskHealth {
         time,
-        passed: told.smart_status.and_then(|status| status.passed),
-        temperature: told.temperature.and_then(|temperature| temperature.current),
-        power_on_hours: told.power_on_time.and_then(|time| time.hours),
-        reallocated_sectors: attribute(5).or(told.scsi_grown_defect_list),
+        passed: at("/smart_status/passed").and_then(Value::as_bool),
+        temperature: at("/temperature/current").and_then(Value::as_i64),
+        power_on_hours: number("/power_on_time/hours"),
+        reallocated_sectors: attribute(5).or(number("/scsi_grown_defect_list")),
         pending_sectors: attribute(197),
-        uncorrected_errors: nvme.as_ref().and_then(|nvme| nvme.media_errors).or(uncorrected).or(attribute(198)),
-        percent_used: percent_used
-            .or(told.scsi_percentage_used_endurance_indicator)
-            .or(told.endurance_used.and_then(|used| used.current_percent)),
-        spare_percent: nvme.as_ref().and_then(|nvme| nvme.available_spare),
+        uncorrected_errors: number("/nvme_smart_health_information_log/media_errors")
+            .or(uncorrected)
+            .or(attribute(198)),
+        percent_used: number("/nvme_smart_health_information_log/percentage_used")
+            .or(number("/scsi_percentage_used_endurance_indicator"))
+            .or(number("/endurance_used/current_percent")),
+        spare_percent: number("/nvme_smart_health_information_log/available_spare"),
         link_errors: attribute(199),
     })
 }
 
-#[derive(Deserialize)]
-struct Failed {
-    smartctl: Program,
-}
-
-#[derive(Deserialize)]
-struct Program {
-    #[serde(default)]
-    messages: Vec<Message>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    string: String,
+/// The raw value of an ATA attribute.
+fn attribute(table: &Value, id: u64) -> Option<u64> {
+    let has_id = |attribute: &&Value| attribute.get("id").and_then(Value::as_u64) == Some(id);
+    table.as_array()?.iter().find(has_id)?.pointer("/raw/value")?.as_u64()
 }
 
 fn messages(json: &[u8]) -> Vec<String> {
-    let failed: Option<Failed> = serde_json::from_slice(json).ok();
-    failed.map_or_else(Vec::new, |failed| failed.smartctl.messages.into_iter().map(|message| message.string).collect())
+    let told: Value = serde_json::from_slice(json).unwrap_or_default();
+    let messages = told.pointer("/smartctl/messages").and_then(Value::as_array);
+    let text = |message: &Value| message.get("string").and_then(Value::as_str).map(bounded::excerpt);
+    messages.into_iter().flatten().filter_map(text).collect()
 }
 
 /// Why the disk was not asked.

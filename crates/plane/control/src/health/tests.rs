@@ -43,6 +43,37 @@ fn health_is_read_of_ata_nvme_and_sas_disks() {
     assert_eq!(smart::why(b"{}"), "smartctl could not ask it");
 }
 
+#[test]
+fn value_of_the_wrong_type_makes_only_that_value_unknown() {
+    let odd = told(
+        r#"{"smart_status":{"passed":false},"temperature":{"current":38.5},"power_on_time":"long","endurance_used":[],
+        "ata_smart_attributes":{"table":[7,{"id":"five","raw":{"value":1}},{"id":5,"raw":{"value":-3}},{"id":197,"raw":{"value":2}}]}}"#,
+    );
+    assert!(odd.is_failing());
+    assert_eq!((odd.passed, odd.temperature, odd.power_on_hours), (Some(false), None, None));
+    assert_eq!((odd.reallocated_sectors, odd.pending_sectors), (None, Some(2)));
+    assert!(smart::parse(b"[]", Timestamp::from_unix(1)).is_err());
+    let deep = [r#"{"a":"#.repeat(100_000), "1".to_owned()].concat();
+    assert!(smart::parse(deep.as_bytes(), Timestamp::from_unix(1)).is_err());
+}
+
+#[tokio::test]
+async fn program_that_talks_without_end_is_killed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("smartctl");
+    let pid = dir.path().join("pid");
+    fs::write(&path, format!("#!/bin/sh\necho $$ > {}\nexec cat /dev/zero\n", pid.display())).expect("writes");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("is made a program");
+    let refusal = ask(&path, Path::new("/dev/sdz")).await.expect_err("it says too much");
+    assert!(refusal.message.contains("more than 1048576 bytes"), "{refusal}");
+    let process = PathBuf::from("/proc").join(fs::read_to_string(&pid).expect("it ran").trim());
+    let begun = std::time::Instant::now();
+    while fs::read_to_string(process.join("stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it runs on");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
 /// A program that says `json` and ends with `status`.
 fn program(folder: &Path, json: &str, status: u8) -> PathBuf {
     let path = folder.join("smartctl");

@@ -4,8 +4,8 @@ use crate::commands::{Desk, pool_path};
 use crate::failure::Failure;
 use control::request::{PoolKeyText, SecretText};
 use model::{Name, Refusal, code};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -37,9 +37,8 @@ pub fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure> {
 
 /// The key that the file holds.
 pub fn read(path: &Path) -> Result<SecretText, Failure> {
-    let mut text = Zeroizing::new(String::new());
-    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
-    read.map_err(|error| not_a_key(path, &error.to_string()))?;
+    let read = bounded::source(path, FILE_BYTES_MAX).and_then(bounded::text_of);
+    let text = Zeroizing::new(read.map_err(|error| not_a_key(path, &error.to_string()))?);
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         [MAGIC, _, hex] if hex.len() == KEY_DIGITS => Ok(SecretText::Hex { hex: hex.to_owned() }),
         _ => Err(not_a_key(path, "it is cut short, or no key of a pool")),
