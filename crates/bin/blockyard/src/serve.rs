@@ -38,7 +38,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     let store = Store::open_with(&config.settings.state_dir, &config.key)?;
     let mut listening = api::listen(&config.settings.socket)?.with_log(last_lines);
     if let Some(web) = config.web.clone() {
-        listening = listening.with_web(web)?;
+        listening = listening.with_web(web);
     }
     let mut asked = Stops::heard()
         .map_err(|error| Refusal::new(code::IO_FAILED, format!("signals cannot be taken: {error}"), "start again"))?;

@@ -24,7 +24,7 @@ pub enum Rule {
 pub fn of(code: EventCode) -> Rule {
     let until = |topic, ends| Rule::Until { topic, ends };
     match code {
-        // The state of pools, disks, logs and portals is looked at.
+        // The state of pools, disks, logs, portals and the console is looked at.
         event::DISK_FAILED
         | event::DISK_MISSING
         | event::DISK_LEFT_OUT
@@ -39,6 +39,8 @@ pub fn of(code: EventCode) -> Rule {
         | event::POOL_UNOPENED
         | event::PORTAL_UNUSABLE
         | event::PORTAL_LINK_DOWN
+        | event::WEB_UNUSABLE
+        | event::CERTIFICATE_WRONG
         // An operator or a host has wanted it.
         | event::RESERVATIONS_CLEARED
         | event::LOG_GIVEN_UP => Rule::Not,

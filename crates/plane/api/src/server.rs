@@ -34,12 +34,12 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// The API and the console are served over the network, too.
-    ///
-    /// *Errors*: the certificate cannot be used or made. Addresses that cannot be listened on are tried again, and are events.
-    pub fn with_web(mut self, options: WebOptions) -> Result<Self, Refusal> {
-        self.web = Some(Arc::new(Web::open(options)?));
-        Ok(self)
+    /// The API and the console are served over the network, too. A certificate that cannot be used and addresses that cannot be listened
+    /// on are events, and are tried again; everything else is served meanwhile.
+    #[must_use]
+    pub fn with_web(mut self, options: WebOptions) -> Self {
+        self.web = Some(Arc::new(Web::new(options)));
+        self
     }
 
     /// Admins may read the last lines of the log, which are kept there.

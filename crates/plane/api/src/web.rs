@@ -23,7 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use model::{CertificateReport, Refusal, Subject, SubjectKind, WebAddress, WebReport, event};
+use model::{CertificateReport, Problem, Refusal, Severity, Subject, SubjectKind, WebAddress, WebReport, event};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::version::TLS13;
@@ -73,14 +73,12 @@ pub struct Web {
 }
 
 impl Web {
-    /// The certificate is there; nothing listens yet.
-    ///
-    /// *Errors*: the certificate cannot be used or made.
-    pub fn open(options: WebOptions) -> Result<Self, Refusal> {
-        let certificate = Arc::new(Certificate::open(options.source, now())?);
+    /// Nothing listens yet, and the certificate is not looked at yet.
+    pub fn new(options: WebOptions) -> Self {
+        let certificate = Arc::new(Certificate::new(options.source));
         let closed = |address| WebAddress { address, open: false, why: None };
         let addresses = Mutex::new(options.listen.into_iter().map(closed).collect());
-        Ok(Self { addresses, certificate, seats: Seats::default() })
+        Self { addresses, certificate, seats: Seats::default() }
     }
 
     /// How it is. `node` stands for us where we listen on every address.
@@ -91,7 +89,7 @@ impl Web {
             one => format!("https://{one}/"),
         };
         let url = addresses.iter().find(|address| address.open).map(named);
-        WebReport { url, addresses, certificate: Some(self.certificate.report()) }
+        WebReport { url, addresses, certificate: self.certificate.report() }
     }
 
     /// Serves `api` and the console until `stopping` is true, and then lets what is under way end.
@@ -103,10 +101,22 @@ impl Web {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let count = self.addresses().len();
         let mut tasks = tokio::task::JoinSet::new();
+        let (usable, is_usable) = watch::channel(false);
         for at in 0..count {
-            tasks.spawn(self.clone().listen(control.clone(), at, api.clone(), acceptor.clone(), stopping.clone()));
+            let (mut is_usable, mut stopped) = (is_usable.clone(), stopping.clone());
+            let listening = self.clone().listen(control.clone(), at, api.clone(), acceptor.clone(), stopping.clone());
+            tasks.spawn(async move {
+                // Without a certificate nobody could be met there.
+                let goes = tokio::select! {
+                    usable = async { is_usable.wait_for(|usable| *usable).await.is_ok() } => usable,
+                    () = async { drop(stopped.wait_for(|stopping| *stopping).await) } => false,
+                };
+                if goes {
+                    listening.await;
+                }
+            });
         }
-        let looking = tokio::spawn(self.clone().look_after_certificate(control));
+        let looking = tokio::spawn(self.clone().look_after_certificate(control, usable));
         while tasks.join_next().await.is_some() {}
         looking.abort();
     }
@@ -154,54 +164,100 @@ impl Web {
 
     async fn bind(&self, control: &Control, at: usize) -> TcpListener {
         let address = self.addresses()[at].address;
-        let mut told = false;
+        let subject = Subject::new(SubjectKind::Portal, &address);
         loop {
             match TcpListener::bind(address).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
                 Ok((address, listener)) => {
                     self.addresses()[at] = WebAddress { address, open: true, why: None };
-                    let CertificateReport { fingerprint, until, .. } = self.certificate.report();
-                    tracing::info!(%address, fingerprint, %until, "the console is served");
+                    if let Some(CertificateReport { fingerprint, until, .. }) = self.certificate.report() {
+                        tracing::info!(%address, fingerprint, %until, "the console is served");
+                    }
+                    let sentence = format!("the console is served at {address} now");
+                    control.settle(event::WEB_UNUSABLE, subject, event::WEB_OPENED, &sentence);
                     return listener;
                 }
                 Err(error) => {
                     self.addresses()[at].why = Some(error.to_string());
-                    if !told {
-                        let sentence = format!("the console cannot be served at {address}: {error}; it is tried again");
-                        control.tell(event::WEB_UNUSABLE, Subject::new(SubjectKind::Portal, &address), sentence);
-                        tracing::warn!(%address, %error, "the console cannot be served");
-                        told = true;
-                    }
+                    control.notice(event::WEB_UNUSABLE, subject.clone(), unserved(address, &error));
                     sleep(AGAIN).await;
                 }
             }
         }
     }
 
-    /// A certificate that has changed or ends soon is noticed.
-    async fn look_after_certificate(self: Arc<Self>, control: Arc<Control>) {
+    /// A certificate that cannot be used, has changed or ends soon is noticed; `usable` is true from its first use on.
+    async fn look_after_certificate(self: Arc<Self>, control: Arc<Control>, usable: watch::Sender<bool>) {
         let mut warned = None;
+        let node = || Subject::new(SubjectKind::Node, &control.settings().node);
         loop {
             let certificate = self.certificate.clone();
             let looked = tokio::task::spawn_blocking(move || certificate.refresh(now())).await;
             let report = self.certificate.report();
-            match looked {
-                Ok(Ok(true)) => tracing::info!(fingerprint = report.fingerprint, "the certificate is another one"),
-                Ok(Ok(false)) => {}
-                Ok(Err(refusal)) => tracing::warn!(%refusal, "the certificate stays as it was"),
-                Err(error) => tracing::error!(%error, "the certificate could not be looked at"),
+            let wait = match looked {
+                Ok(Ok(is_another)) => {
+                    if let (true, Some(report)) = (is_another, &report) {
+                        tracing::info!(fingerprint = report.fingerprint, "the certificate of the console was read");
+                    }
+                    let sentence = "the certificate of the console can be used";
+                    control.settle(event::CERTIFICATE_WRONG, node(), event::CERTIFICATE_RIGHT, sentence);
+                    usable.send_replace(true);
+                    CERTIFICATE_LOOK
+                }
+                Ok(Err(refusal)) => {
+                    if report.is_none() {
+                        self.addresses().iter_mut().for_each(|address| address.why = Some(refusal.message.clone()));
+                    }
+                    control.notice(event::CERTIFICATE_WRONG, node(), unusable(&refusal, report.is_some()));
+                    AGAIN
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the certificate could not be looked at");
+                    AGAIN
+                }
+            };
+            if let Some(until) = report.map(|report| report.until)
+                && until <= now().plus(14 * 24 * 3600)
+                && warned != Some(until)
+            {
+                warned = Some(until);
+                control.tell(
+                    event::CERTIFICATE_ENDS,
+                    node(),
+                    format!("the certificate of the console ends at {until}"),
+                );
             }
-            if report.until <= now().plus(14 * 24 * 3600) && warned != Some(report.until) {
-                warned = Some(report.until);
-                let sentence = format!("the certificate of the console ends at {}", report.until);
-                let node = Subject::new(SubjectKind::Node, &control.settings().node);
-                control.tell(event::CERTIFICATE_ENDS, node, sentence);
-            }
-            sleep(CERTIFICATE_LOOK).await;
+            sleep(wait).await;
         }
     }
 
     fn addresses(&self) -> std::sync::MutexGuard<'_, Vec<WebAddress>> {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An address that cannot be listened on.
+fn unserved(address: SocketAddr, error: &std::io::Error) -> Problem {
+    Problem {
+        severity: Severity::Warning,
+        subject: format!("console {address}"),
+        state: "not served".to_owned(),
+        meaning: format!("cannot listen on {address}: {error}; volumes are served all the same"),
+        action: "free the address or correct [web] in the configuration; it is tried again every 10 seconds".to_owned(),
+    }
+}
+
+/// Files that are no certificate and key. One that was read before is used on.
+fn unusable(refusal: &Refusal, is_served: bool) -> Problem {
+    let (state, rest) = match is_served {
+        true => ("kept from before", "the certificate that was read before is used until the daemon stops"),
+        false => ("not usable", "the console is not served; volumes are"),
+    };
+    Problem {
+        severity: Severity::Warning,
+        subject: "certificate of the console".to_owned(),
+        state: state.to_owned(),
+        meaning: format!("{}; {rest}", refusal.message),
+        action: format!("{}; it is tried again every 10 seconds", refusal.hint),
     }
 }
 

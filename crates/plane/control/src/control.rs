@@ -6,6 +6,7 @@ use crate::event_log::EventLog;
 use crate::health::Health;
 use crate::isns::Registration;
 use crate::live::Live;
+use crate::noticed::Noticed;
 use crate::refused::Written;
 use crate::state::{DiskRecord, PoolRecord};
 use crate::{Engine, Settings, State, Store};
@@ -34,6 +35,8 @@ pub struct Control {
     pub(crate) machine: Machine,
     /// What disks say of their health.
     pub(crate) health: Health,
+    /// What parts of the daemon beside the data plane find wrong.
+    pub(crate) noticed: Noticed,
     /// Who watches what happens just now.
     pub(crate) live: Live,
     /// What was written down of who was not let in.
@@ -57,7 +60,8 @@ pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 impl Control {
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let events = EventLog::open(&store)?;
-        let (change, applying, portals, stopping, isns, machine, health, live, refused, seen) = Default::default();
+        let (change, applying, portals, stopping, isns, machine, health, noticed, live, refused, seen) =
+            Default::default();
         Ok(Self {
             settings,
             store,
@@ -70,6 +74,7 @@ impl Control {
             isns,
             machine,
             health,
+            noticed,
             live,
             refused,
             seen,

@@ -31,6 +31,7 @@ mod isns;
 mod listening;
 pub mod live;
 pub mod machine_id;
+mod noticed;
 mod operations;
 mod recording;
 mod refused;

@@ -30,6 +30,7 @@ impl Control {
             .chain(lost.iter().filter_map(of_volume))
             .chain(portals.iter().filter_map(of_portal))
             .chain(of_openness(&self.state()))
+            .chain(self.noticed.all().into_values())
             .collect();
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
         let drained = portals.iter().filter(|portal| portal.policy.drained).map(of_drained);

@@ -125,6 +125,10 @@ catalogue! {
     505 RECEIVER_AWAY      Warning  "A receiver of alerts or of the audit cannot be told; it is tried again.";
     506 RECEIVER_BACK      Info     "A receiver of alerts or of the audit is told again.";
 
+    507 WEB_OPENED         Info     "The console is served at an address where it could not be.";
+    508 CERTIFICATE_WRONG  Warning  "The certificate of the console or its key cannot be used.";
+    509 CERTIFICATE_RIGHT  Info     "The certificate of the console and its key can be used again.";
+
     901 NODE_STARTED       Info     "The daemon has started.";
     902 EVENTS_LOST        Warning  "More happened than could be written down.";
     903 CLOCK_STEPPED      Warning  "The system's clock was set, and locks and hours go by it.";

@@ -399,3 +399,55 @@ fn portal_that_is_taken_at_the_start_listens_within_seconds_of_being_free() {
     }
     assert_eq!(ask(dir.path(), &["status", "--check"]).code, 0);
 }
+
+/// Each way in which a file of the console may be damaged: volumes are served, the console is refused, and comes by itself.
+#[test]
+fn damaged_key_of_the_console_stops_nothing_else_and_is_tried_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let web = dir.path().join("state/web");
+    let (key, kept) = (web.join("key.pem"), web.join("kept"));
+    let mut daemon = start_with(dir.path(), "test", &["--web", "127.0.0.1:0"]);
+    wait_until_served(dir.path());
+    let shown = || ask(dir.path(), &["web", "show"]).stdout;
+    let await_console = |begun: Instant| {
+        while !shown().contains("https://") {
+            assert!(begun.elapsed() < PATIENCE, "{}", shown());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    await_console(Instant::now());
+    assert!(end(&mut daemon, Signal::TERM).success());
+    std::fs::rename(&key, &kept).expect("renames");
+    let folder = || std::fs::create_dir(&key);
+    let pipe = || Command::new("mkfifo").arg(&key).status().map(drop);
+    let damages: [(&str, &dyn Fn() -> std::io::Result<()>); 4] = [
+        ("empty", &|| std::fs::write(&key, "")),
+        ("nonsense", &|| std::fs::write(&key, [0xff; 1000])),
+        ("a pipe", &pipe),
+        ("a folder", &folder),
+    ];
+    for (name, damage) in damages {
+        damage().expect("damages");
+        let mut daemon = start_with(dir.path(), "test", &["--web", "127.0.0.1:0"]);
+        wait_until_served(dir.path());
+        assert!(ask(dir.path(), &["portal", "list"]).stdout.contains("open"), "{name}");
+        let begun = Instant::now();
+        while !ask(dir.path(), &["event", "list"]).stdout.contains("BY-E508") {
+            assert!(begun.elapsed() < PATIENCE, "{name}: no event");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(shown().contains("not served") && shown().contains("key.pem"), "{name}: {}", shown());
+        assert_ne!(ask(dir.path(), &["status", "--check"]).code, 0, "{name}");
+        assert!(ask(dir.path(), &["doctor"]).stdout.contains("certificate of the console"), "{name}");
+        if name == "a folder" {
+            std::fs::remove_dir(&key).expect("removes");
+            std::fs::rename(&kept, &key).expect("renames");
+            await_console(Instant::now());
+            assert!(ask(dir.path(), &["event", "list"]).stdout.contains("BY-E509"));
+            assert_eq!(ask(dir.path(), &["status", "--check"]).code, 0);
+        } else {
+            std::fs::remove_file(&key).expect("removes");
+        }
+        assert!(end(&mut daemon, Signal::TERM).success(), "{name}");
+    }
+}

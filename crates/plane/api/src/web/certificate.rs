@@ -48,10 +48,12 @@ pub enum Source {
 /// The certificate that connections are met with, as it is now.
 pub struct Certificate {
     source: Source,
-    current: Mutex<Current>,
+    /// None until the files could be used for the first time.
+    current: Mutex<Option<Current>>,
 }
 
 struct Current {
+    /// What connections are met with.
     key: Arc<CertifiedKey>,
     report: CertificateReport,
     /// What the files looked like when they were read.
@@ -62,44 +64,41 @@ struct Current {
 type Stamp = [(i64, i64, u64); 2];
 
 impl Certificate {
-    /// The certificate is there, and made or renewed where it is ours to make.
-    ///
-    /// *Errors*: its files cannot be read or written, are no certificate and key, or do not belong to each other.
-    pub fn open(source: Source, now: Timestamp) -> Result<Self, Refusal> {
-        let current = source.load(now)?;
-        Ok(Self { source, current: Mutex::new(current) })
+    /// The certificate from there; nothing is read before [`Certificate::refresh`].
+    pub fn new(source: Source) -> Self {
+        Self { source, current: Mutex::default() }
     }
 
-    /// Files that have changed are read again, and what ends soon and is ours is renewed; true when something was.
+    /// Files that have changed are read again, and what is not there or ends soon and is ours is made; true when something was.
     ///
-    /// *Errors*: as [`Certificate::open`]; what there was is used on.
+    /// *Errors*: the files cannot be read or written, are no certificate and key, or do not belong to each other. What there was is used
+    /// on.
     pub fn refresh(&self, now: Timestamp) -> Result<bool, Refusal> {
-        let (stamp, until) = {
-            let current = self.current();
-            (current.stamp, current.report.until)
-        };
-        let ends = matches!(self.source, Source::Generated { .. }) && ends_soon(until, now);
-        if !ends && self.source.stamp().is_ok_and(|now| now == stamp) {
-            return Ok(false);
+        let read = self.current().as_ref().map(|current| (current.stamp, current.report.until));
+        if let Some((stamp, until)) = read {
+            let ends = matches!(self.source, Source::Generated { .. }) && ends_soon(until, now);
+            if !ends && self.source.stamp().is_ok_and(|now| now == stamp) {
+                return Ok(false);
+            }
         }
         let next = self.source.load(now)?;
-        *self.current() = next;
+        *self.current() = Some(next);
         Ok(true)
     }
 
-    /// What can be said of it.
-    pub fn report(&self) -> CertificateReport {
-        self.current().report.clone()
+    /// What can be said of it; nothing while its files could not be used yet.
+    pub fn report(&self) -> Option<CertificateReport> {
+        self.current().as_ref().map(|current| current.report.clone())
     }
 
-    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+    fn current(&self) -> std::sync::MutexGuard<'_, Option<Current>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current().key.clone())
+        self.current().as_ref().map(|current| current.key.clone())
     }
 }
 
@@ -166,8 +165,8 @@ fn ends_soon(until: Timestamp, now: Timestamp) -> bool {
 fn make_where_needed(folder: &Path, names: &BTreeSet<String>, now: Timestamp) -> Result<(), Refusal> {
     let (certificate, key, for_names) = (folder.join("certificate.pem"), folder.join("key.pem"), folder.join("names"));
     let wanted: String = names.iter().map(|name| format!("{name}\n")).collect();
-    let standing =
-        read_if_there(&certificate)?.filter(|_| fs::read_to_string(&for_names).is_ok_and(|was| was == wanted));
+    let standing = read_if_there(&certificate)?
+        .filter(|_| bounded::text_file(&for_names, PEM_BYTES_MAX).is_ok_and(|was| was == wanted));
     let standing = standing.and_then(|pem| CertificateDer::from_pem_slice(&pem).ok());
     let until = standing.and_then(|standing| der::facts(&standing).map(|facts| facts.until));
     let old_key = read_if_there(&key)?;

@@ -83,6 +83,8 @@ impl Control {
             let told = of_portal(&portal).map(|problem| condition(code, subject, problem, Vec::new()));
             found.there.extend(told.map(|told| Condition { topic: event::PORTAL_UNUSABLE, ..told }));
         }
+        let noticed = self.noticed.all().into_iter();
+        found.there.extend(noticed.map(|((code, subject), problem)| condition(code, subject, problem, Vec::new())));
         Ok(found)
     }
 }

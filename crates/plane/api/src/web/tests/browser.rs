@@ -48,7 +48,7 @@ impl Node {
             names: ["node1", "127.0.0.1"].map(str::to_owned).into(),
         };
         let options = WebOptions { listen: vec!["127.0.0.1:0".parse().expect("an address")], source };
-        let listening: Listening = listen(&settings.socket).expect("listens").with_web(options).expect("a certificate");
+        let listening: Listening = listen(&settings.socket).expect("listens").with_web(options);
         let web = listening.web().expect("a door");
         let (engine, _thread) = Fake::default().start();
         let control = Arc::new(Control::start(settings, store, engine).await.expect("starts"));
