@@ -397,6 +397,11 @@ pub enum Order {
     RefusedLogins,
     /// These were not let in before this start, the last one first → `Report::Done`.
     RememberRefused(Vec<RefusedLogin>),
+    /// The read caches of all shards together take at most so much from now on → `Report::Done`. What is beyond is dropped.
+    SetReadCache {
+        /// Bytes, maps of volumes included.
+        bytes: u64,
+    },
     /// Where we listen → `Report::Portals`.
     Portals,
     /// What has happened since this was asked last, as soon as something has → `Report::Events`. Each event

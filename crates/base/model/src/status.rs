@@ -1,6 +1,6 @@
 //! How everything is, in one sentence and then in detail.
 
-use crate::{EngineReport, Name, Size};
+use crate::{EngineReport, MemoryReport, Name, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,9 @@ pub struct StatusReport {
     pub hosts: u32,
     /// The data plane.
     pub engine: EngineReport,
+    /// The memory of the daemon, as soon as it was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryReport>,
 }
 
 /// How bad something is, best first.

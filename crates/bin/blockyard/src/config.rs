@@ -19,6 +19,10 @@ pub const SOCKET: &str = "/run/blockyard/blockyard.sock";
 /// What targets' iSCSI names begin with unless told otherwise.
 const TARGET_BASE: &str = "iqn.2026-11.io.blockyard";
 
+/// Bytes for buffers where there is memory enough, and the least that serves.
+pub const BUFFERS: Size = Size::mib(256);
+pub const BUFFERS_MIN: Size = Size::mib(16);
+
 /// The largest configuration file that is read: a thousand portals have 40 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -79,8 +83,8 @@ pub struct Config {
     pub io: IoChoice,
     /// Shards look for work a little longer before they sleep.
     pub busy_poll: bool,
-    /// Bytes for buffers.
-    pub buffers: Size,
+    /// Bytes for buffers; none for what the memory that is found allows, [`BUFFERS`] at most.
+    pub buffers: Option<Size>,
     /// Bytes for what was read; none for a share of the machine's memory.
     pub cache: Option<Size>,
     /// Files that take as long as disks would.
@@ -127,7 +131,7 @@ impl Config {
             cpus: options.cpus.clone().or(file.cpus),
             io: options.io.or(file.io).unwrap_or_default(),
             busy_poll: options.busy_poll || file.busy_poll.unwrap_or_default(),
-            buffers: file.buffers.unwrap_or(Size::mib(256)),
+            buffers: file.buffers,
             cache: options.cache.or(file.cache),
             media: options.disks_like.clone(),
             log: options.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
@@ -148,8 +152,8 @@ impl Config {
             let message = format!("target_base \"{}\" begins no iSCSI name", settings.target_base);
             return wrong(message, "write it like iqn.2026-11.com.example");
         }
-        if self.buffers < Size::mib(16) {
-            return wrong(format!("buffers of {} are too few", self.buffers), "give at least 16MiB");
+        if let Some(buffers) = self.buffers.filter(|&buffers| buffers < BUFFERS_MIN) {
+            return wrong(format!("buffers of {buffers} are too few"), "give at least 16MiB");
         }
         if !(SILENCE_MIN..=SILENCE_MAX).contains(&self.silence.duration()) {
             return wrong(format!("a silence of {} is not possible", self.silence), "give 2s to 10m");

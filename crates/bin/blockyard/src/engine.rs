@@ -1,9 +1,10 @@
 //! The shards of the data plane, each on a thread of its own.
 
 use crate::args::IoChoice;
-use crate::config::Config;
+use crate::config::{BUFFERS, BUFFERS_MIN, Config};
 use crate::tune::Cpus;
 use control::Engine;
+use control::memory::Found;
 use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
 use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, Size, code};
 use shard::StreamOptions;
@@ -18,11 +19,17 @@ pub struct Shards(Vec<Shard<()>>);
 /// The data plane runs and waits for orders.
 ///
 /// *Errors*: no threads, or the kernel gives no way to drive disks and sockets.
-pub fn start(config: &Config, node: &NodeIdentity, secret: &Secret) -> Result<(Engine, Shards), Refusal> {
+pub fn start(
+    config: &Config,
+    memory: MemoryBudget,
+    node: &NodeIdentity,
+    secret: &Secret,
+) -> Result<(Engine, Shards), Refusal> {
     let available = || std::thread::available_parallelism().map_or(1, usize::from);
     let cores = || config.cpus.as_ref().map_or_else(available, Cpus::len);
     let shards = config.shards.map_or_else(cores, usize::from);
-    let limits = Limits::of(Budget { shards, buffer_bytes: config.buffers.bytes(), cache_bytes: cache_bytes(config) });
+    let MemoryBudget { buffer_bytes, cache_bytes } = memory;
+    let limits = Limits::of(Budget { shards, buffer_bytes, cache_bytes });
     let half_ms = config.silence.millis() / 2;
     let limits = Limits { idle_ms: half_ms, answer_ms: half_ms, ..limits };
     let busy_poll = if config.busy_poll { BUSY_POLL } else { Duration::ZERO };
@@ -42,11 +49,25 @@ pub fn start(config: &Config, node: &NodeIdentity, secret: &Secret) -> Result<(E
     Ok((Engine::new(post), running))
 }
 
-/// Bytes for what was read: what was chosen, else a quarter of the machine's memory.
-fn cache_bytes(config: &Config) -> u64 {
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
-    config.cache.map_or(memory / 4, Size::bytes)
+/// What the daemon may use of the memory that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryBudget {
+    /// Bytes for data under way.
+    pub buffer_bytes: u64,
+    /// Bytes for what was read, and for maps.
+    pub cache_bytes: u64,
+}
+
+impl MemoryBudget {
+    /// What was chosen; else a quarter of the smallest limit for the cache, and at most another quarter for buffers.
+    pub fn of(config: &Config, found: &Found) -> Self {
+        let (_, limit) = found.smallest();
+        let buffers = || BUFFERS.bytes().min(limit / 4).max(BUFFERS_MIN.bytes());
+        Self {
+            buffer_bytes: config.buffers.map_or_else(buffers, Size::bytes),
+            cache_bytes: config.cache.map_or(limit / 4, Size::bytes),
+        }
+    }
 }
 
 impl Shards {

@@ -2,16 +2,17 @@
 
 use crate::args::ServeOptions;
 use crate::config::Config;
-use crate::engine;
+use crate::engine::{self, MemoryBudget};
 use crate::failure::Failure;
 use crate::log;
 use crate::stop::{self, Stops};
 use crate::systemd::{self, Pulse};
 use api::LastLines;
+use control::memory::Found;
 use control::{Control, Store};
 use model::{Refusal, code};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,11 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     let mut asked = Stops::heard()
         .map_err(|error| Refusal::new(code::IO_FAILED, format!("signals cannot be taken: {error}"), "start again"))?;
     let node = store.identity(&config.settings.node)?;
-    let (engine, shards) = engine::start(&config, &node, &store.pool_secret())?;
+    let found = Found::look(Path::new("/"));
+    let memory = MemoryBudget::of(&config, &found);
+    let (limited_by, limit) = found.smallest();
+    tracing::info!(limit, limited_by, cache = memory.cache_bytes, buffers = memory.buffer_bytes, "memory");
+    let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret())?;
     let pulse = Pulse::new(engine.clone(), config.settings.socket.clone());
     let control = tokio::select! {
         control = Control::start(config.settings, store, engine.clone()) => Arc::new(control?),
@@ -52,6 +57,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.settings().socket.display(), "serving");
     let (stopping, stops) = tokio::sync::watch::channel(false);
     let feeding = tokio::spawn(pulse.feed(stops));
+    let watching = tokio::spawn(control.clone().watch_memory(found, memory.cache_bytes));
     systemd::ready();
     let stop = async move {
         asked.next().await;
@@ -65,6 +71,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     control.stop().await?;
     shards.join()?;
     feeding.abort();
+    watching.abort();
     tracing::info!("stopped");
     Ok(())
 }

@@ -41,6 +41,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::PORTAL_LINK_DOWN
         | event::WEB_UNUSABLE
         | event::CERTIFICATE_WRONG
+        | event::MEMORY_SHORT
         // An operator or a host has wanted it.
         | event::RESERVATIONS_CLEARED
         | event::LOG_GIVEN_UP => Rule::Not,

@@ -63,6 +63,18 @@ fn node(text: &mut Text, status: &StatusReport) {
     ] {
         text.family(name, kind, help).sample(&[], value);
     }
+    let Some(memory) = &status.memory else { return };
+    for (name, help, value) in [
+        ("blockyard_memory_limit_bytes", "The smallest limit on the daemon's memory.", memory.limit),
+        ("blockyard_read_cache_limit_bytes", "What the read cache may have.", memory.cache_max),
+        ("blockyard_read_cache_allowed_bytes", "What it may have now; less while memory is short.", memory.cache_now),
+    ] {
+        text.family(name, Kind::Gauge, help).sample(&[], value.bytes());
+    }
+    if let Some(percent) = memory.pressure_percent {
+        let help = "Share of the last 10 seconds in which tasks waited for memory.";
+        text.family("blockyard_memory_pressure_ratio", Kind::Gauge, help).sample(&[], f64::from(percent) / 100.0);
+    }
 }
 
 fn pools(text: &mut Text, pools: &[PoolReport]) {

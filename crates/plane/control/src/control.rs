@@ -35,6 +35,8 @@ pub struct Control {
     pub(crate) machine: Machine,
     /// What disks say of their health.
     pub(crate) health: Health,
+    /// How much memory there is, and what is used.
+    pub(crate) memory: crate::memory::Memory,
     /// What parts of the daemon beside the data plane find wrong.
     pub(crate) noticed: Noticed,
     /// Who watches what happens just now.
@@ -60,7 +62,7 @@ pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 impl Control {
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let events = EventLog::open(&store)?;
-        let (change, applying, portals, stopping, isns, machine, health, noticed, live, refused, seen) =
+        let (change, applying, portals, stopping, isns, machine, health, memory, noticed, live, refused, seen) =
             Default::default();
         Ok(Self {
             settings,
@@ -74,6 +76,7 @@ impl Control {
             isns,
             machine,
             health,
+            memory,
             noticed,
             live,
             refused,

@@ -222,7 +222,7 @@ impl Fake {
             Order::Volume { volume } => Ok(self.counted(self.volumes_where(|name| name == volume))),
             Order::Sessions => Ok(Report::Sessions(self.sessions.clone())),
             Order::NextEvents => unreachable!("it is answered when something has happened"),
-            Order::Stop => Ok(Report::Done),
+            Order::SetReadCache { .. } | Order::Stop => Ok(Report::Done),
             Order::Trace { .. } | Order::StartTrace { .. } | Order::TakeTrace { .. } | Order::StopTrace { .. } => {
                 self.obey_of_traces(order)
             }

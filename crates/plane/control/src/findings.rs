@@ -2,8 +2,8 @@
 
 use crate::Control;
 use model::{
-    DiskReport, Finding, Level, PoolReport, PortalReport, PortalRole, PortalState, Problem, Refusal, RefusedLogin,
-    ScrubEvery, SessionKind, SessionReport, Severity, StatusReport,
+    DiskReport, Finding, Level, MemoryReport, PoolReport, PortalReport, PortalRole, PortalState, Problem, Refusal,
+    RefusedLogin, ScrubEvery, SessionKind, SessionReport, Severity, StatusReport,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,7 @@ impl Control {
     pub async fn findings(&self) -> Result<Vec<Finding>, Refusal> {
         let status = self.status().await?;
         let mut findings = vec![io(&status)];
+        findings.extend(status.memory.as_ref().map(memory));
         findings.extend(problems(&status));
         findings.extend(self.pools().await?.iter().flat_map(pool));
         findings.extend(health(&self.disks().await?));
@@ -32,6 +33,17 @@ fn io(status: &StatusReport) -> Finding {
     }
     let fix = "set the sysctl kernel.io_uring_disabled to 0, or allow io_uring in the container's seccomp profile";
     Finding::warning("engine", format!("runs on {}, which costs more of the processor", status.engine.io), fix)
+}
+
+fn memory(memory: &MemoryReport) -> Finding {
+    let MemoryReport { limit, limited_by, cache_max, .. } = memory;
+    let (limit, cache) = (limit.iec(), cache_max.iec());
+    let sentence = format!("is limited to {limit} ({limited_by}); the read cache may have {cache}");
+    if cache_max.bytes() <= memory.limit.bytes() / 2 {
+        return Finding::good("memory", sentence);
+    }
+    let fix = "set a smaller cache in the configuration, at most half of the limit";
+    Finding::warning("memory", sentence, fix)
 }
 
 fn problems(status: &StatusReport) -> Vec<Finding> {

@@ -31,6 +31,7 @@ mod isns;
 mod listening;
 pub mod live;
 pub mod machine_id;
+pub mod memory;
 mod noticed;
 mod operations;
 mod recording;

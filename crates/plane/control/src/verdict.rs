@@ -49,6 +49,7 @@ impl Control {
             volumes: count(open.len() + lost.len()),
             hosts: count(self.state().hosts.len()),
             engine: EngineReport { ..engine },
+            memory: self.memory(),
             problems,
             notices,
         })

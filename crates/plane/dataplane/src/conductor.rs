@@ -125,8 +125,8 @@ pub struct Facts {
 fn is_question(order: &Order) -> bool {
     use Order::{
         Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, Latencies, NextEvents, NextRecorded, Pools,
-        Portals, Record, RefusedLogins, Session, Sessions, Snapshots, StartTrace, Status, StopRecording, StopTrace,
-        TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
+        Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots, StartTrace, Status, StopRecording,
+        StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
     };
     // A session may take its time to end; nothing else waits for that.
     let of_sessions = matches!(order, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
@@ -136,7 +136,10 @@ fn is_question(order: &Order) -> bool {
     let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });
     // A trace changes nothing of its volume.
     let traces = matches!(order, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
-    looks || lists || of_sessions || records || traces || matches!(order, Status | Activity | Tasks | NextEvents)
+    // Memory that is short does not wait for a change that takes long.
+    let memory = matches!(order, SetReadCache { .. });
+    let now = memory || matches!(order, Status | Activity | Tasks | NextEvents);
+    looks || lists || of_sessions || records || traces || now
 }
 
 impl<W: World> Conductor<W> {

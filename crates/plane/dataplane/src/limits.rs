@@ -85,7 +85,7 @@ impl Limits {
             transfer_bytes_max: 4 << 20,
             pooled_bytes_per_shard: usize::try_from(per_shard / 4).unwrap_or(usize::MAX),
             buffer_bytes_max: budget.buffer_bytes,
-            read_cache_bytes_per_shard: budget.cache_bytes / shards as u64 / 8 * 7,
+            read_cache_bytes_per_shard: read_cache_bytes_per_shard(budget.cache_bytes, shards),
             write_cache_bytes_per_shard: per_shard / 4,
             map_cache_bytes_per_pool: (budget.cache_bytes / 8).max(4 << 20),
             line_depth: 64,
@@ -99,6 +99,12 @@ impl Limits {
             idle_ms: 15_000,
             answer_ms: 15_000,
         }
+    }
+
+    /// What the read cache of one shard may have when all caches together have `cache_bytes`.
+    #[must_use]
+    pub fn read_cache_bytes_of(&self, cache_bytes: u64) -> u64 {
+        read_cache_bytes_per_shard(cache_bytes, self.shards)
     }
 
     /// The bounds of one connection, as its machine takes them.
@@ -119,4 +125,8 @@ impl Limits {
             ..iscsi::target::Config::default()
         }
     }
+}
+/// An eighth is for the maps of volumes.
+fn read_cache_bytes_per_shard(cache_bytes: u64, shards: usize) -> u64 {
+    cache_bytes / shards as u64 / 8 * 7
 }

@@ -134,6 +134,8 @@ catalogue! {
     903 CLOCK_STEPPED      Warning  "The system's clock was set, and locks and hours go by it.";
     904 CONFIG_APPLIED     Info     "A configuration was applied or restored.";
     905 CONFIG_TAKEN_BACK  Warning  "A configuration was taken back: an initiator that was asked for did not come back, or lost a volume.";
+    911 MEMORY_SHORT       Warning  "Memory is short; the read cache has given some back.";
+    912 MEMORY_ENOUGH      Info     "Memory is no longer short; the read cache has its size again.";
 }
 
 crate::code::ascending!(CATALOGUE);

@@ -4,7 +4,7 @@ use super::{Desk, counted};
 use crate::failure::Failure;
 use crate::output::put;
 use crate::progress::duration;
-use model::{Severity, Size, StatusReport};
+use model::{MemoryReport, Severity, Size, StatusReport};
 use std::fmt::Write;
 
 pub fn status(desk: &Desk, check: bool) -> Result<(), Failure> {
@@ -50,6 +50,9 @@ fn told(status: &StatusReport) -> String {
     let buffers = Size::new(engine.buffer_bytes_max);
     let shards = if engine.shards == 1 { "shard" } else { "shards" };
     line(format_args!("engine   {} {shards} on {}, {} for buffers", engine.shards, engine.io, buffers.iec()));
+    if let Some(MemoryReport { limit, limited_by, cache_now, .. }) = &status.memory {
+        line(format_args!("memory   {} ({limited_by}), {} for the read cache", limit.iec(), cache_now.iec()));
+    }
     text
 }
 

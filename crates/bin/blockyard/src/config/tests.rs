@@ -22,7 +22,7 @@ fn config_without_a_line_holds_the_defaults() {
     let config = load("", &[]).expect("defaults");
     assert_eq!(config.settings.state_dir, Path::new("/var/lib/blockyard"));
     assert_eq!(config.settings.portals, ["0.0.0.0:3260".parse().expect("an address")]);
-    assert_eq!((config.shards, config.io, config.buffers), (None, IoChoice::Auto, Size::mib(256)));
+    assert_eq!((config.shards, config.io, config.buffers), (None, IoChoice::Auto, None));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn config_file_goes_before_defaults_and_the_command_line_before_the_file() {
     let config = load(text, &["--shards", "4", "--node", "right"]).expect("loads");
     assert_eq!(config.settings.state_dir, Path::new("/srv/state"));
     assert_eq!(config.settings.node.as_str(), "right");
-    assert_eq!((config.shards, config.io, config.buffers), (Some(4), IoChoice::Threads, Size::gib(1)));
+    assert_eq!((config.shards, config.io, config.buffers), (Some(4), IoChoice::Threads, Some(Size::gib(1))));
     assert_eq!(
         (config.log_form, load("", &["--log-form", "json"]).expect("loads").log_form),
         (LogForm::Json, LogForm::Json)
@@ -126,7 +126,7 @@ fn config_in_the_manual_loads_and_says_what_holds_without_it() {
     assert_eq!(written.settings.target_base, defaults.settings.target_base);
     assert_eq!(written.settings.portals, defaults.settings.portals);
     assert_eq!(written.settings.disk_search, defaults.settings.disk_search);
-    assert_eq!((written.io, written.buffers, written.log), (defaults.io, defaults.buffers, defaults.log));
+    assert_eq!((written.io, written.buffers, written.log), (defaults.io, Some(BUFFERS), defaults.log));
     assert_eq!((written.silence, written.log_form), (defaults.silence, defaults.log_form));
 }
 

@@ -48,6 +48,13 @@ impl<W: World> Conductor<W> {
             Order::StartTrace { volume, commands } => Report::Trace(self.start_trace(volume, *commands).await?),
             Order::TakeTrace { volume } => Report::Traced(Box::new(self.take_trace(volume).await?)),
             Order::StopTrace { volume } => Report::Trace(self.stop_trace(volume).await?),
+            Order::SetReadCache { bytes } => {
+                let of_shard = self.seat.limits.read_cache_bytes_of(*bytes);
+                for home in 0..self.seat.limits.shards {
+                    self.seat.call(home, move |seat| async move { seat.cache.reads.set_bytes_max(of_shard) }).await;
+                }
+                Report::Done
+            }
             Order::Portals => Report::Portals(self.portal_reports()),
             Order::RefusedLogins => Report::Refused(self.seat.registry.refused()),
             Order::NextEvents => Report::Events(self.seat.events.next().await),

@@ -122,9 +122,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let tenure = self.member(member).tenure.get();
         match self.write_lane(member, start, &table).await {
             // The batch itself is on its lane; a member that refuses this block alone is not given up for it.
-            Err(error) if error.kind == IoErrorKind::Gone || self.spares(member) => {
-                self.lose_in(member, tenure, error)
-            }
+            Err(error) if error.kind == IoErrorKind::Gone || self.spares(member) => self.lose_in(member, tenure, error),
             _ => {}
         }
     }

@@ -1,0 +1,99 @@
+//! Memory: how much the daemon may use, and a read cache that gives it back while it is short.
+//!
+//! The daemon is killed when its control group has no memory left, and then no volume serves. So defaults are parts of the smallest
+//! limit there is, and the read cache, which nobody loses anything by, shrinks before that happens and grows again afterwards.
+
+mod found;
+mod strain;
+
+pub use found::Found;
+
+use crate::Control;
+use model::{MemoryReport, Order, Problem, Refusal, Severity, Size, Subject, SubjectKind, code, event};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use strain::Strain;
+use tokio::time::sleep;
+
+/// How often it is looked at.
+const ROUND: Duration = Duration::from_secs(2);
+/// A read cache is never smaller than this part of what it may be.
+const SMALLEST_PART: u64 = 16;
+
+/// How the daemon's memory was found and is used; nothing before [`Control::watch_memory`].
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Option<MemoryReport>>);
+
+impl Control {
+    /// What is known of the daemon's memory.
+    #[must_use]
+    pub fn memory(&self) -> Option<MemoryReport> {
+        self.memory.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shrinks the read cache of `cache_bytes` while memory is short, and lets it grow again, until the data plane is gone.
+    pub async fn watch_memory(self: Arc<Self>, found: Found, cache_bytes: u64) {
+        let mut now = cache_bytes;
+        loop {
+            match self.look_at_memory(&found, cache_bytes, now).await {
+                Ok(next) => now = next,
+                Err(refusal) if refusal.code == code::ENGINE_GONE => return,
+                Err(refusal) => tracing::warn!(%refusal, "the read cache could not be set to another size"),
+            }
+            sleep(ROUND).await;
+        }
+    }
+
+    /// One look; what the read cache may have from now on, where it had `now` of `most` bytes.
+    pub(crate) async fn look_at_memory(&self, found: &Found, most: u64, now: u64) -> Result<u64, Refusal> {
+        let strain = Strain::look(found);
+        let next = next_bytes(most, now, &strain);
+        if next != now {
+            self.engine.done(Order::SetReadCache { bytes: next }).await?;
+        }
+        let (limited_by, limit) = found.smallest();
+        *self.memory.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(MemoryReport {
+            machine: Size::new(found.machine),
+            limit: Size::new(limit),
+            limited_by: limited_by.to_owned(),
+            cache_max: Size::new(most),
+            cache_now: Size::new(next),
+            pressure_percent: strain.waiting_percent,
+        });
+        let node = Subject::new(SubjectKind::Node, &self.settings.node);
+        if next < most {
+            self.notice(event::MEMORY_SHORT, node, short(&strain, next, most, (limited_by, limit)));
+        } else {
+            let sentence = format!("memory is no longer short; the read cache has {} again", Size::new(most).iec());
+            self.settle(event::MEMORY_SHORT, node, event::MEMORY_ENOUGH, &sentence);
+        }
+        Ok(next)
+    }
+}
+
+/// Half of it at once while memory is short, a sixteenth more each round once there is enough.
+fn next_bytes(most: u64, now: u64, strain: &Strain) -> u64 {
+    let part = most / SMALLEST_PART;
+    match (strain.is_short(), strain.is_gone()) {
+        (true, _) => (now / 2).max(part).min(most),
+        (false, true) => now.saturating_add(part.max(1)).min(most),
+        (false, false) => now,
+    }
+}
+
+fn short(strain: &Strain, next: u64, most: u64, (limited_by, limit): (&str, u64)) -> Problem {
+    let (next, most) = (Size::new(next), Size::new(most));
+    Problem {
+        severity: Severity::Warning,
+        subject: "memory".to_owned(),
+        state: "short".to_owned(),
+        meaning: format!("{strain}; the read cache has {} of {} until that ends", next.iec(), most.iec()),
+        action: format!(
+            "raise the limit of {} ({limited_by}), set a smaller cache in the configuration, or end other programs",
+            Size::new(limit).iec()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Memory as pictures of machines tell it.
+
+use super::*;
+use crate::tests::Array;
+use std::path::Path;
+use tempfile::TempDir;
+
+const GIB: u64 = 1 << 30;
+
+/// A machine of 16 GiB whose files are these.
+fn machine(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\n");
+    files.iter().for_each(|(path, text)| put(dir.path(), path, text));
+    dir
+}
+
+fn put(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+    std::fs::write(path, text).expect("writes");
+}
+
+fn found(files: &[(&str, &str)]) -> (String, u64) {
+    let machine = machine(files);
+    let found = Found::look(machine.path());
+    let (name, bytes) = found.smallest();
+    (name.to_owned(), bytes)
+}
+
+const SECOND: [(&str, &str); 2] = [
+    ("proc/self/cgroup", "0::/system.slice/blockyard.service\n"),
+    ("proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"),
+];
+
+#[test]
+fn smallest_limit_of_machine_control_groups_and_resources_is_found() {
+    assert_eq!(found(&[]), ("machine".to_owned(), 16 * GIB));
+    let none = "sys/fs/cgroup/system.slice/blockyard.service/memory.max";
+    assert_eq!(found(&[SECOND[0], SECOND[1], (none, "max\n")]).0, "machine");
+    // The limit of a slice above the service counts as well, and the smaller one wins.
+    let (slice, own) =
+        ("sys/fs/cgroup/system.slice/memory.max", "sys/fs/cgroup/system.slice/blockyard.service/memory.high");
+    let both = [SECOND[0], SECOND[1], (slice, "1073741824\n"), (own, "2147483648\n")];
+    assert_eq!(found(&both), ("/sys/fs/cgroup/system.slice/memory.max".to_owned(), GIB));
+    let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+                  Max data size             unlimited            unlimited            bytes\n\
+                  Max address space         536870912            unlimited            bytes\n";
+    let three = [SECOND[0], SECOND[1], (slice, "1073741824\n"), ("proc/self/limits", limits)];
+    assert_eq!(found(&three), ("RLIMIT_AS".to_owned(), GIB / 2));
+}
+
+#[test]
+fn limits_are_found_under_the_first_version_and_in_a_container() {
+    let first = [
+        ("proc/self/cgroup", "9:name=systemd:/\n4:memory:/lxc/box/job\n0::/\n"),
+        ("proc/self/mountinfo", "33 31 0:35 /lxc/box /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"),
+    ];
+    let own = ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+    let above = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
+    let name = "/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned();
+    assert_eq!(found(&[first[0], first[1], own, above]), (name.clone(), GIB / 2));
+    // A path of the world outside, which is not below what is mounted here.
+    let outside = ("proc/self/cgroup", "4:memory:/docker/0123\n");
+    assert_eq!(found(&[outside, first[1], above]), (name, GIB / 2));
+}
+
+#[tokio::test]
+async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
+    let array = Array::new().await;
+    let machine = machine(&SECOND);
+    let own = "sys/fs/cgroup/system.slice/blockyard.service";
+    let pressure = |percent: &str| {
+        let text = format!(
+            "some avg10={percent} avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
+        );
+        put(machine.path(), &format!("{own}/memory.pressure"), &text);
+    };
+    let fill = |used: u64, files: u64| {
+        put(machine.path(), &format!("{own}/memory.max"), "536870912\n");
+        put(machine.path(), &format!("{own}/memory.current"), &format!("{used}\n"));
+        put(machine.path(), &format!("{own}/memory.stat"), &format!("anon 1\ninactive_file {files}\nactive_file 0\n"));
+    };
+    pressure("0.00");
+    fill(GIB / 2, GIB / 4);
+    let found = Found::look(machine.path());
+    let most = 128 << 20;
+    let look = async |now| array.control.look_at_memory(&found, most, now).await.expect("looks");
+    assert_eq!(look(most).await, most, "pages of files count for nothing");
+    assert!(array.control.status().await.expect("a status").problems.is_empty());
+    pressure("12.50");
+    let mut now = look(most).await;
+    assert_eq!(now, most / 2);
+    for _ in 0..10 {
+        now = look(now).await;
+    }
+    assert_eq!(now, most / 16);
+    let status = array.control.status().await.expect("a status");
+    assert!(status.problems.iter().any(|problem| problem.subject == "memory" && problem.state == "short"));
+    let report = status.memory.expect("it was looked at");
+    assert_eq!((report.limit.bytes(), report.cache_now.bytes(), report.pressure_percent), (GIB / 2, now, Some(12)));
+    pressure("5.00");
+    assert_eq!(look(now).await, now, "neither short nor enough");
+    pressure("0.00");
+    fill(GIB / 2, 0);
+    assert_eq!(look(now).await, now, "full of what cannot be dropped");
+    fill(GIB / 4, 0);
+    for _ in 0..16 {
+        now = look(now).await;
+    }
+    assert_eq!(now, most);
+    assert!(array.control.status().await.expect("a status").problems.is_empty());
+    let events = array.control.events(crate::Wanted::default()).await;
+    let count = |code| events.iter().filter(|event| event.code == code).map(|event| event.times).sum::<u64>();
+    assert_eq!((count(event::MEMORY_SHORT), count(event::MEMORY_ENOUGH)), (1, 1));
+}
