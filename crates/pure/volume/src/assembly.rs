@@ -1,6 +1,10 @@
 //! Which pools a set of disks holds, and which disk may be believed: the decision table of
 //! `docs/on-disk.md` as a pure function. Nothing here reads or writes.
 
+mod damage;
+
+pub use damage::{Damage, Structure};
+
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState, PoolPhase};
 use crate::label::Label;
 use crate::owner::Owner;
@@ -17,6 +21,19 @@ pub struct Survey {
     pub pools: Vec<FoundPool>,
     /// The disks that belong to none of them, each by its place among the probes, and why.
     pub refused: Vec<(usize, DiskRefusal)>,
+    /// The pools of which disks were found, and no catalog that can be read on any of them.
+    pub unreadable: Vec<UnreadablePool>,
+}
+
+/// A pool that its disks name, none of which bears a catalog that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadablePool {
+    /// Which pool.
+    pub pool: Uuid,
+    /// What its labels call it.
+    pub name: String,
+    /// Its disks, by their places among the probes.
+    pub disks: Vec<usize>,
 }
 
 /// One pool as its disks tell it.
@@ -40,6 +57,8 @@ pub struct FoundPool {
     pub(crate) torn_labels: Vec<Label>,
     /// Who had it last, as each of its disks that was found tells it.
     pub(crate) marks: Vec<(Uuid, Owner)>,
+    /// What is damaged of its metadata.
+    damage: Vec<Damage>,
 }
 
 /// The positions of one group.
@@ -74,7 +93,8 @@ pub enum Standing {
     Missing,
     /// The catalog says that it failed or was missing before: what it holds is old.
     Failed,
-    /// It takes part by the catalog, but its own catalogs are damaged or older than they can be: what it holds may be old.
+    /// It takes part by the catalog, but its own catalogs are older than they can be, or damaged on a disk of a group without
+    /// checksums, of which nothing else tells how old it is: what it holds may be old.
     Stale,
     /// Somebody else wrote over its head, so what it holds cannot be believed.
     Overwritten,
@@ -115,7 +135,9 @@ pub enum DiskRefusal {
     #[error("the disk has a label of pool \"{0}\", which does not count it among its members")]
     NotMember(String),
     /// No disk of its pool bears a whole catalog.
-    #[error("no disk of pool \"{0}\" bears a catalog that can be read")]
+    #[error(
+        "no disk of pool \"{0}\" that is attached bears a catalog that can be read; attach the other disks of the pool"
+    )]
     NoCatalog(String),
 }
 
@@ -186,12 +208,12 @@ pub enum PoolRefusal {
 /// Which pools the disks behind `probes` hold, in whatever order and under whatever names they were found.
 #[must_use]
 pub fn assemble(probes: &[Probe]) -> Survey {
-    let mut survey = Survey { pools: Vec::new(), refused: Vec::new() };
+    let mut survey = Survey { pools: Vec::new(), refused: Vec::new(), unreadable: Vec::new() };
     let mut by_pool: BTreeMap<Uuid, Vec<Candidate<'_>>> = BTreeMap::new();
     for (index, probe) in probes.iter().enumerate() {
         match judge_alone(probe) {
             Ok(member) => {
-                let candidate = Candidate { index, blocks: probe.blocks, member };
+                let candidate = Candidate { index, blocks: probe.blocks, member, disbelieved: 0 };
                 by_pool.entry(member.label.pool).or_default().push(candidate);
             }
             Err(refusal) => survey.refused.push((index, refusal)),
@@ -218,20 +240,27 @@ struct Candidate<'a> {
     index: usize,
     blocks: Blocks,
     member: &'a Member,
+    /// So many of its catalogs, from the newest on, no commit can have written.
+    disbelieved: usize,
 }
 
-impl Candidate<'_> {
+impl<'a> Candidate<'a> {
+    /// The catalogs that count, the newest first.
+    fn catalogs(&self) -> &'a [FoundCatalog] {
+        self.member.catalogs.get(self.disbelieved..).unwrap_or_default()
+    }
+
     fn disk(&self) -> Uuid {
         self.member.label.disk
     }
 
     fn generation(&self) -> Option<u64> {
-        self.member.newest().map(|found| found.generation)
+        self.catalogs().first().map(|found| found.generation)
     }
 
     /// True when one of its slots holds exactly this commit.
     fn holds(&self, commit: (u64, u32)) -> bool {
-        self.member.catalogs.iter().any(|found| (found.generation, found.checksum) == commit)
+        self.catalogs().iter().any(|found| (found.generation, found.checksum) == commit)
     }
 }
 
@@ -249,8 +278,14 @@ fn judge_alone(probe: &Probe) -> Result<&Member, DiskRefusal> {
 
 /// Finds the pool that `candidates` say that they belong to.
 fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
-    let (candidates, twins) = single_out(candidates, &mut survey.refused);
+    let (mut candidates, twins) = single_out(candidates, &mut survey.refused);
+    damage::disbelieve(&mut candidates);
     let Some(newest) = choose_commit(&candidates) else {
+        if let Some(first) = candidates.first() {
+            let (pool, name) = (first.member.label.pool, first.member.label.pool_name.clone());
+            let disks = candidates.iter().map(|candidate| candidate.index).collect();
+            survey.unreadable.push(UnreadablePool { pool, name, disks });
+        }
         survey.refused.extend(
             candidates
                 .iter()
@@ -267,8 +302,13 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         // The disks of a log went away together: nothing was written to it since.
         let away = catalog.log_away_since().filter(|since| group.role == GroupRole::Log && record.since == *since);
         let standing = match away.filter(|_| record.state == MemberState::Missing) {
-            Some(since) => standing(&MemberRecord { state: MemberState::InService, ..*record }, candidate, since - 1),
-            None => standing(record, candidate, newest.generation),
+            Some(since) => standing(
+                &MemberRecord { state: MemberState::InService, ..*record },
+                candidate,
+                since - 1,
+                group.protected,
+            ),
+            None => standing(record, candidate, newest.generation, group.protected),
         };
         let standing = if away.is_some() && standing != Standing::Current { Standing::Failed } else { standing };
         Position { disk: record.disk, probe: candidate.map(|candidate| candidate.index), standing }
@@ -290,9 +330,10 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         generation: newest.generation,
         body: newest.body.clone(),
         behind: behind.collect(),
-        is_doubtful: part.any(|candidate| candidate.member.catalogs.len() < slots),
+        is_doubtful: part.any(|candidate| candidate.catalogs().len() < slots),
         marks: marks.collect(),
         torn_labels: torn.map(|candidate| candidate.member.label.clone()).collect(),
+        damage: damage::of_candidates(&catalog, &candidates),
         refusal: refusal(&catalog, newest, &candidates, &twins),
         catalog,
     });
@@ -325,7 +366,7 @@ fn single_out<'a>(
 /// member it names has: the other was never acknowledged.
 fn choose_commit<'a>(candidates: &[Candidate<'a>]) -> Option<&'a FoundCatalog> {
     let newest = candidates.iter().filter_map(Candidate::generation).max()?;
-    let commits = candidates.iter().flat_map(|candidate| &candidate.member.catalogs);
+    let commits = candidates.iter().flat_map(Candidate::catalogs);
     commits
         .filter(|found| found.generation == newest)
         .max_by_key(|found| (is_everywhere(found, candidates), std::cmp::Reverse(found.checksum)))
@@ -339,8 +380,8 @@ fn is_everywhere(found: &FoundCatalog, candidates: &[Candidate<'_>]) -> bool {
     candidates.iter().filter(counted).all(|candidate| candidate.holds((found.generation, found.checksum)))
 }
 
-/// The decision table for one position.
-fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u64) -> Standing {
+/// The decision table for one position. A `protected` group knows by itself how old its disks are.
+fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u64, protected: bool) -> Standing {
     let Some(candidate) = candidate else {
         return if record.state.takes_part() { Standing::Missing } else { Standing::Failed };
     };
@@ -354,7 +395,8 @@ fn standing(record: &MemberRecord, candidate: Option<&Candidate<'_>>, newest: u6
         return Standing::Overwritten;
     }
     // A member that takes part may lack the last commit, which a crash interrupted, but never the one before.
-    if candidate.generation().is_none_or(|generation| generation.saturating_add(1) < newest) {
+    // Where both of its catalogs are damaged, the anchor of its array tells whether it has missed anything.
+    if candidate.generation().map_or(!protected, |generation| generation.saturating_add(1) < newest) {
         return Standing::Stale;
     }
     match record.state {
@@ -385,7 +427,7 @@ fn refusal(
 /// The proof, if there is one, that `candidate` went on without a disk that the newest catalog counts on,
 /// while that catalog went on without `candidate`.
 fn split(catalog: &Catalog, newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<PoolRefusal> {
-    let theirs = candidate.member.newest()?;
+    let theirs = candidate.catalogs().first()?;
     let record = catalog.member(candidate.disk())?;
     let own = theirs.catalog.member(candidate.disk())?;
     let same = (theirs.generation, theirs.checksum) == (newest.generation, newest.checksum);

@@ -34,7 +34,10 @@ mod volume;
 mod waiters;
 mod window;
 
-pub use assembly::{DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, Standing, Survey, assemble};
+pub use assembly::{
+    Damage, DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, Standing, Structure, Survey, UnreadablePool,
+    assemble,
+};
 pub use catalog::{
     Catalog, GroupRecord, GroupRole, LogRecord, LogState, MemberRecord, MemberState, PoolPhase, VolumeRecord,
 };

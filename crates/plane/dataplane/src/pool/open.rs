@@ -41,11 +41,11 @@ pub async fn open<W: World>(
     for (place, refused) in &survey.refused {
         tracing::warn!(disk = %looked[*place].candidate.name, %refused, "a disk is left alone");
     }
-    let found = pick(survey, id)?;
+    let found = pick(survey, id, &looked)?;
     keys::admit(&found, &taking)?;
     let again = async || {
         let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
-        pick(assemble(&probes), id)
+        pick(assemble(&probes), id, &looked)
     };
     let (found, taken) = own::take(&seat, &taking, found, &looked, again).await?;
     let (mut groups, mut arrays, mut troubles, mut log_refused) = (Vec::new(), Vec::new(), Vec::new(), None);
@@ -77,6 +77,7 @@ pub async fn open<W: World>(
     let pool = pool.map_err(|error| named(&error, &found, &looked))?;
     let name = pool.name().parse().unwrap_or_else(|_| fallback_name(id));
     let pool = OpenPool::assembled(&seat, name, id, pool, groups);
+    pool.tell_of_damage(&found, &looked);
     pool.hold(taken).await?;
     pool.bring_key(&taking).await?;
     pool.tell_of_trouble(&troubles);
@@ -94,8 +95,19 @@ pub async fn open<W: World>(
 }
 
 /// The pool `id`, which can serve.
-fn pick(survey: Survey, id: PoolId) -> Result<FoundPool, Refusal> {
+fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<FoundPool, Refusal> {
     let wanted = Uuid::from_bytes(id.to_bytes());
+    if let Some(unreadable) = survey.unreadable.iter().find(|found| found.pool == wanted) {
+        let disks: Vec<_> = unreadable.disks.iter().map(|&place| looked[place].candidate.name.to_string()).collect();
+        let message = format!(
+            "the catalog of pool {} cannot be read on any of its disks that are attached ({}): both copies are damaged on each",
+            unreadable.name,
+            disks.join(", ")
+        );
+        let hint = "attach the other disks of the pool, for one whole copy is enough; keep these disks, and do not erase them: \
+                    their data was not touched";
+        return Err(Refusal::new(code::POOL_INCOMPLETE, message, hint));
+    }
     let found = survey.pools.into_iter().find(|found| found.catalog.pool == wanted).ok_or_else(|| {
         let hint = "add the disks of the pool with `blockyard disk add`";
         Refusal::new(code::POOL_INCOMPLETE, format!("no disk bears pool {id}"), hint)
@@ -231,6 +243,22 @@ fn fallback_name(id: PoolId) -> Name {
 }
 
 impl<W: World> OpenPool<W> {
+    /// Metadata that was damaged, and was written again when the pool was opened.
+    fn tell_of_damage(&self, found: &FoundPool, looked: &[Looked<W>]) {
+        for damage in found.damage() {
+            let mut positions = found.groups.iter().flat_map(|group| &group.positions);
+            let place = positions.find(|position| position.disk == damage.disk).and_then(|position| position.probe);
+            let Some(Looked { candidate, .. }) = place.and_then(|place| looked.get(place)) else { continue };
+            let (disk, pool, structure) = (&candidate.name, &self.name, damage.structure);
+            tracing::warn!(%pool, %disk, %structure, "metadata was damaged and is written again");
+            let sentence = format!(
+                "disk {disk} of pool {pool}: {structure} was damaged and was written again. Check what else writes to this \
+                 disk, and the disk itself."
+            );
+            self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, disk), sentence);
+        }
+    }
+
     pub(super) fn tell_of_trouble(&self, troubles: &[(usize, Trouble)]) {
         let pool = &self.name;
         for (group, hole) in

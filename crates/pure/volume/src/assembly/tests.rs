@@ -296,6 +296,62 @@ fn assembly_of_two_parts_that_went_on_equally_long_is_refused() {
     assert!(matches!(survey.pools[0].refusal, Some(PoolRefusal::Split { .. })));
 }
 
+/// The pool of these disks: its generation, the standings, and what is damaged.
+fn damaged(disks: &[Probe]) -> (u64, Vec<Standing>, Vec<(Uuid, Structure)>) {
+    let survey = assemble(disks);
+    let damage = survey.pools[0].damage().map(|damage| (damage.disk, damage.structure)).collect();
+    (survey.pools[0].generation, standings(&survey), damage)
+}
+
+#[test]
+fn assembly_believes_a_disk_of_a_protected_group_whose_catalogs_are_damaged() {
+    use Standing::{Current, Failed, Stale};
+    let mut both = live(&[SERVING, SERVING]);
+    let whole = |catalog: &Catalog| member(1, 100, &[commit(5, catalog), commit(4, catalog)]);
+    assert_eq!(damaged(&[whole(&both), member(1, 101, &[])]), (5, vec![Current, Stale], vec![]));
+    both.groups[0].protected = true;
+    let found = damaged(&[whole(&both), member(1, 101, &[])]);
+    assert_eq!(found, (5, vec![Current, Current], vec![(id(101), Structure::Catalog)]));
+    let survey = assemble(&[whole(&both), member(1, 101, &[])]);
+    assert_eq!(survey.pools[0].behind, [id(101)], "opening writes the catalog to it");
+    // One that the pool has given up is old, whatever it bears.
+    both.groups[0].members[1].state = MemberState::Failed;
+    assert_eq!(damaged(&[whole(&both), member(1, 101, &[])]), (5, vec![Current, Failed], vec![]));
+}
+
+#[test]
+fn assembly_tells_which_labels_are_damaged() {
+    let five = commit(5, &live(&[SERVING, SERVING]));
+    let whole = |disk| member(1, disk, std::slice::from_ref(&five));
+    let torn = |copies| changed(whole(101), |member| member.copies = copies);
+    for (copies, structure) in [
+        ([false, false, true], Structure::Label { copies: 2, is_head: true }),
+        ([true, true, false], Structure::Label { copies: 1, is_head: false }),
+    ] {
+        let found = damaged(&[whole(100), torn(copies)]);
+        assert_eq!(found, (5, vec![Standing::Current; 2], vec![(id(101), structure)]));
+    }
+    assert_eq!(damaged(&[whole(100), whole(101)]).2, []);
+}
+
+#[test]
+fn assembly_takes_a_generation_far_ahead_of_all_others_for_damage() {
+    use Standing::{Current, Stale};
+    let both = live(&[SERVING, SERVING]);
+    let (five, four) = (commit(5, &both), commit(4, &both));
+    let whole = member(1, 100, &[five.clone(), four.clone()]);
+    for (ahead, before) in [(7, 4), (12, 4), (6000, 5), (u64::MAX, 4), (9, 5)] {
+        let disk = member(1, 101, &[commit(ahead, &both), commit(before, &both)]);
+        let found = damaged(&[whole.clone(), disk]);
+        assert_eq!(found, (5, vec![Current; 2], vec![(id(101), Structure::Generation(ahead))]), "{ahead}, {before}");
+    }
+    // One ahead is a commit that a crash cut off; far ahead with the one before it, the other disk is old.
+    let next = member(1, 101, &[commit(6, &both), five.clone()]);
+    assert_eq!(damaged(&[whole.clone(), next]), (6, vec![Current; 2], vec![]));
+    let later = member(1, 101, &[commit(9, &both), commit(8, &both)]);
+    assert_eq!(damaged(&[whole, later]), (9, vec![Stale, Current], vec![]));
+}
+
 #[test]
 fn assembly_keeps_two_pools_apart() {
     let ours = commit(5, &live(&[SERVING]));
@@ -311,6 +367,7 @@ fn assembly_keeps_two_pools_apart() {
 fn assembly_of_labels_without_any_catalog_is_no_pool() {
     let survey = assemble(&[member(1, 100, &[]), member(1, 101, &[])]);
     assert!(survey.pools.is_empty());
+    assert_eq!(survey.unreadable, [UnreadablePool { pool: id(1), name: "tank".into(), disks: vec![0, 1] }]);
     assert_eq!(survey.refused, [0, 1].map(|index| (index, DiskRefusal::NoCatalog("tank".into()))));
 }
 

@@ -29,12 +29,25 @@ pub(super) fn emit(volume: Uuid, kept: &[u8], out: &mut Vec<u8>) {
     });
 }
 
+/// Stands in the place of what cannot be read: no version of a record begins so, and its volume does not serve.
+const UNREADABLE: u8 = 0xff;
+
 impl Catalog {
-    /// Takes in the record of one volume; false when it has one already.
-    pub(super) fn parse_reservations(&mut self, payload: &mut Cursor<'_>) -> Result<bool, CatalogError> {
-        let wire: ReservationsWire = payload.read()?;
-        let kept = payload.bytes(wire.bytes.get() as usize)?.to_vec();
-        Ok(self.reservations.insert(Uuid::from_bytes(wire.volume), kept).is_none())
+    /// Takes in the record of one volume. One that cannot be read, or the second of one volume, keeps that volume alone from
+    /// serving; the pool and its other volumes need not know what it says.
+    pub(super) fn parse_reservations(&mut self, payload: &mut Cursor<'_>) {
+        let Ok(wire) = payload.read::<ReservationsWire>() else { return };
+        let volume = Uuid::from_bytes(wire.volume);
+        let kept =
+            payload.bytes(wire.bytes.get() as usize).ok().filter(|kept| !kept.is_empty() && payload.end().is_ok());
+        let kept = kept.filter(|_| !self.reservations.contains_key(&volume));
+        self.reservations.insert(volume, kept.map_or_else(|| vec![UNREADABLE], <[u8]>::to_vec));
+    }
+
+    /// What is kept for volumes that are not there is kept for nobody.
+    pub(super) fn drop_stray_reservations(&mut self) {
+        let there: Vec<Uuid> = self.reserved().map(|(volume, _)| volume).collect();
+        self.reservations.retain(|volume, _| there.contains(volume));
     }
 
     /// What is kept of volumes that the pool still has.
@@ -48,11 +61,9 @@ impl Catalog {
         self.volume(id).is_some() || self.branch(id).is_some_and(|(_, branch)| !branch.dying)
     }
 
-    /// Nothing is kept of a volume that is not there, and not too much of all.
+    /// Not too much is kept of all.
     pub(super) fn check_reservations(&self) -> Result<(), CatalogError> {
         let bytes: usize = self.reservations.values().map(Vec::len).sum();
-        ensure(self.reserved().count() == self.reservations.len(), "a volume that is not there is reserved")?;
-        ensure(self.reservations.values().all(|kept| !kept.is_empty()), "a volume is reserved by nobody")?;
         ensure(bytes <= RESERVATIONS_BYTES_MAX, "more is reserved than a pool keeps")
     }
 }

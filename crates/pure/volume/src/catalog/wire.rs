@@ -140,16 +140,16 @@ impl Catalog {
                     catalog.log = Some(LogRecord::parse(&mut payload)?)
                 }
                 (TYPE_RESERVATIONS, Some(catalog)) => {
-                    if !catalog.parse_reservations(&mut payload)? {
-                        return Err(CatalogError::Damaged("a volume is reserved twice"));
-                    }
+                    catalog.parse_reservations(&mut payload);
+                    continue;
                 }
                 _ if header.flags.get() & FLAG_SKIPPABLE != 0 => continue,
                 (kind, _) => return Err(CatalogError::UnknownType(kind)),
             }
             payload.end()?;
         }
-        let catalog = catalog.ok_or(CatalogError::Short)?;
+        let mut catalog = catalog.ok_or(CatalogError::Short)?;
+        catalog.drop_stray_reservations();
         catalog.check()?;
         Ok(catalog)
     }
@@ -478,7 +478,7 @@ impl<'a> Cursor<'a> {
         self.take(payload_bytes.next_multiple_of(ALIGN) - payload_bytes).map(drop)
     }
 
-    fn end(&self) -> Result<(), CatalogError> {
+    pub(super) fn end(&self) -> Result<(), CatalogError> {
         if self.0.is_empty() { Ok(()) } else { Err(CatalogError::Damaged("a record is longer than its content")) }
     }
 }
