@@ -53,7 +53,7 @@ pub enum PoolState {
     Degraded,
     /// It does not serve: more members are lost than it bears.
     Failed,
-    /// It is known, but not open: too many of its disks were not found.
+    /// It is known, but could not be opened: too many of its disks were not found, or their metadata cannot be read.
     Missing,
 }
 

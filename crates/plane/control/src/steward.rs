@@ -128,7 +128,7 @@ impl Control {
                     (event::POOL_FAILED, sentence)
                 }
                 (_, PoolState::Missing) => {
-                    let sentence = format!("pool {name} is not open: too many of its disks were not found");
+                    let sentence = format!("pool {name} is not open; blockyard pool import {name} says why");
                     (event::POOL_UNOPENED, sentence)
                 }
             };

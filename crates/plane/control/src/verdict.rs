@@ -112,8 +112,8 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
         PoolState::Missing => (
             Severity::Critical,
             "missing".to_owned(),
-            "too many of its disks were not found, and its volumes do not serve".to_owned(),
-            format!("attach its disks and run blockyard pool import {name}"),
+            "it could not be opened, and its volumes do not serve".to_owned(),
+            format!("attach its disks and run blockyard pool import {name}, which says what is wrong"),
         ),
     };
     Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })

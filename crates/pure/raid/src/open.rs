@@ -4,6 +4,7 @@ use crate::array::{Array, Core, admit};
 use crate::background::Background;
 use crate::error::ArrayError;
 use crate::failure::{FailureLog, Failures};
+use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{BLOCK_BYTES, Layout, MEMBERS_MAX, MemberSet};
 use crate::member::{Member, MemberState};
 use crate::protect::{Options, Protected, Shape};
@@ -169,8 +170,13 @@ impl<D: BlockDevice + 'static> Array<D> {
             let expected = shape.layout()?.members();
             return Err(ArrayError::MemberCount { expected, members: members.len() }.into());
         }
-        let mut looked =
+        let mut found =
             join_all((0..).zip(&members).map(|(member, device)| look_at(shape, member, device.as_ref()))).await;
+        let mut mended = disbelieve(&mut found);
+        let mut looked: Vec<Option<Result<Anchor, LeftOut>>> = found
+            .into_iter()
+            .map(|of| of.map(|anchors| anchors.and_then(|anchors| anchors.into_iter().next().ok_or(LeftOut::Blank))))
+            .collect();
         let newest =
             looked.iter().flatten().flatten().max_by_key(|anchor| (anchor.age(), Reverse(anchor.shape[1]))).cloned();
         let mut opened = Opened::default();
@@ -195,6 +201,13 @@ impl<D: BlockDevice + 'static> Array<D> {
             {
                 judged = Some(Err(LeftOut::Stale));
             }
+            if let (Some(Err(LeftOut::Blank)), Some(newest), Some(ground), Some(device)) =
+                (&judged, &newest, &ground, &device)
+                && is_counted(device, member, newest, ground).await
+            {
+                mended = mended.with(member);
+                judged = Some(Ok(false));
+            }
             match judged {
                 Some(Ok(false)) => behind = behind.with(member),
                 Some(Ok(true)) | None => {}
@@ -214,6 +227,12 @@ impl<D: BlockDevice + 'static> Array<D> {
         let array = Self::build(&shape, taken, log, options, newest)?;
         let core = array.core();
         core.replay(behind, &mut opened).await?;
+        if let Some(protected) = &core.protected {
+            for member in mended.iter().filter(|&member| taken_in(&opened, member)) {
+                let (extent, kind) = (Extent::new(0, 1), FindingKind::Anchor);
+                protected.report(Finding { member, extent, kind, outcome: Outcome::Healed });
+            }
+        }
         core.end_begun_stripe().await?;
         Ok((array, opened))
     }
@@ -349,14 +368,76 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 }
 
-/// The newest anchor of a device that is this member of this array.
-async fn look_at<D: BlockDevice>(shape: &Shape, member: u16, device: Option<&D>) -> Option<Result<Anchor, LeftOut>> {
+fn taken_in(opened: &Opened, member: u16) -> bool {
+    opened.left_out.iter().all(|(left_out, _)| *left_out != member)
+}
+
+/// The anchors of a device that is this member of this array, the newest first.
+async fn look_at<D: BlockDevice>(
+    shape: &Shape,
+    member: u16,
+    device: Option<&D>,
+) -> Option<Result<Vec<Anchor>, LeftOut>> {
     let device = device?;
-    Some(newest_on(device).await.and_then(|anchor| match anchor {
-        anchor if anchor.id != shape.id || !is_shape(&anchor, shape) => Err(LeftOut::OtherArray),
+    let anchors = anchors_of(async |extent| device.read(extent).await).await;
+    Some(anchors.and_then(|anchors| match &anchors[0] {
+        anchor if anchor.id != shape.id || !is_shape(anchor, shape) => Err(LeftOut::OtherArray),
         anchor if anchor.member != member => Err(LeftOut::OtherMember(anchor.member)),
-        anchor => Ok(anchor),
+        _ => Ok(anchors),
     }))
+}
+
+/// Takes away anchors that the array cannot have written; on which members.
+///
+/// Every member that counts is given every anchor, keeps the two last ones, and the next is not begun before. So one that is
+/// more than one ahead of all other members that it counts, beside none that is one before it, is damage, not news.
+fn disbelieve(found: &mut [Option<Result<Vec<Anchor>, LeftOut>>]) -> MemberSet {
+    let newest_of = |of: &Option<Result<Vec<Anchor>, LeftOut>>| match of {
+        Some(Ok(anchors)) => anchors.first().map(|anchor| anchor.number),
+        _ => None,
+    };
+    let numbers: Vec<Option<u64>> = found.iter().map(newest_of).collect();
+    let mut disbelieved = MemberSet::NONE;
+    for (member, of) in (0..).zip(found) {
+        let Some(Ok(anchors)) = of else { continue };
+        let newest = &anchors[0];
+        let counted = (0..).zip(&numbers).filter(|&(other, _)| other != member && !newest.absent.contains(other));
+        let others: Vec<u64> = counted.filter_map(|(_, number)| *number).collect();
+        let is_ahead = !others.is_empty() && others.iter().all(|other| other.saturating_add(1) < newest.number);
+        let has_before = anchors.iter().any(|anchor| anchor.number.checked_add(1) == Some(newest.number));
+        if is_ahead && !has_before {
+            anchors.remove(0);
+            disbelieved = disbelieved.with(member);
+        }
+    }
+    disbelieved
+}
+
+/// True for a member without an anchor that can be read, of which the others say that it counts, and that has the page that
+/// they say it was given: its anchors have decayed, and nothing else.
+async fn is_counted<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> bool {
+    let (_, stamp) = newest.marks[usize::from(member)];
+    let counts = !newest.absent.contains(member) && newest.given[usize::from(member)] == newest.age();
+    counts && stamp > 0 && marked_page(device, member, newest, ground).await.is_some_and(|found| found >= stamp)
+}
+
+/// The stamp of the page that the newest anchor says a member was given last, if it is there.
+async fn marked_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> Option<u64> {
+    let (page, copy, id) = marked(member, newest);
+    if page >= ground.pages() {
+        return None;
+    }
+    let rope = device.read(Extent { start: ground.homes(page)[copy], len: Blocks(1) }).await.ok()?;
+    pages::parse(&rope.into_view(), newest.id, id).map(|found| found.stamp())
+}
+
+/// Which page a member was given last: its number, which of its copies, and whose.
+fn marked(member: u16, newest: &Anchor) -> (u64, usize, PageId) {
+    let (mark, _) = newest.marks[usize::from(member)];
+    let (page, copy) = (mark >> 1, usize::from(mark & 1 != 0));
+    let members = u16::try_from(newest.shape[1]).unwrap_or(MEMBERS_MAX);
+    let before = (member + members - 1) % members.max(1);
+    (page, copy, PageId { member: [member, before][copy], page })
 }
 
 /// True for an array of this shape, also where the owner says the size to which it grew, or counts a member that is to
@@ -381,16 +462,13 @@ fn ground_of(shape: &Shape, anchor: &Anchor) -> Result<Ground, ArrayError> {
 /// True when a member that is one anchor behind does not have what it had been given before the newest one: its last
 /// writes were not interrupted, they are gone.
 async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> bool {
-    let (mark, stamp) = newest.marks[usize::from(member)];
-    let (page, copy) = (mark >> 1, usize::from(mark & 1 != 0));
+    let (_, stamp) = newest.marks[usize::from(member)];
+    let (page, copy, id) = marked(member, newest);
     if stamp == 0 || page >= ground.pages() || sabotage::is(Bug::BehindBelieved) {
         return false;
     }
-    let members = u16::try_from(newest.shape[1]).unwrap_or(MEMBERS_MAX);
-    let before = (member + members - 1) % members;
     match device.read(Extent { start: ground.homes(page)[copy], len: Blocks(1) }).await {
         Ok(rope) => {
-            let id = PageId { member: [member, before][copy], page };
             let block = rope.into_view();
             // What is a page no more has decayed; what never was one was written after this.
             let is_older = |found: pages::Found| found.stamp() < stamp;
@@ -417,6 +495,11 @@ async fn newest_on<D: BlockDevice>(device: &D) -> Result<Anchor, LeftOut> {
 
 /// The newest anchor in what `read` gives of a member.
 pub(crate) async fn newest_of(read: impl AsyncFn(Extent) -> Result<Rope, IoError>) -> Result<Anchor, LeftOut> {
+    anchors_of(read).await.map(|mut anchors| anchors.swap_remove(0))
+}
+
+/// The anchors in what `read` gives of a member, one or both, the newest first.
+async fn anchors_of(read: impl AsyncFn(Extent) -> Result<Rope, IoError>) -> Result<Vec<Anchor>, LeftOut> {
     let slot = async |slot| {
         let extent = Extent { start: Area::anchor(slot), len: Blocks(WRITTEN_BLOCKS) };
         read(extent).await.map(|rope| Anchor::parse(&rope.into_view()))
@@ -424,8 +507,9 @@ pub(crate) async fn newest_of(read: impl AsyncFn(Extent) -> Result<Rope, IoError
     match (slot(0).await, slot(1).await) {
         (Err(error), Err(_)) => Err(LeftOut::Unreadable(error)),
         (a, b) => {
-            let found = [a.ok().flatten(), b.ok().flatten()];
-            found.into_iter().flatten().max_by_key(Anchor::age).ok_or(LeftOut::Blank)
+            let mut found: Vec<Anchor> = [a.ok().flatten(), b.ok().flatten()].into_iter().flatten().collect();
+            found.sort_by_key(|anchor| Reverse(anchor.age()));
+            if found.is_empty() { Err(LeftOut::Blank) } else { Ok(found) }
         }
     }
 }

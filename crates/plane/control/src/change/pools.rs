@@ -328,8 +328,10 @@ fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {
 fn not_open(name: &Name) -> Refusal {
     Refusal::new(
         code::POOL_INCOMPLETE,
-        format!("pool {name} is not open because its disks were not found"),
-        "attach them and run blockyard pool import, or remove its disks with blockyard disk remove",
+        format!("pool {name} is not open"),
+        format!(
+            "attach its disks and run blockyard pool import {name}, which says what is wrong; keep its disks until then"
+        ),
     )
 }
 

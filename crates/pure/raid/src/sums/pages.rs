@@ -166,7 +166,12 @@ impl<D: BlockDevice + 'static> Core<D> {
                 _ => continue,
             };
             repair = true;
-            let outcome = if newest.is_some() { Outcome::Healed } else { Outcome::Lost };
+            // With both copies gone redundancy gives the blocks back, unproven, if there is any.
+            let outcome = match newest {
+                Some(_) => Outcome::Healed,
+                None if self.spares(id.member) => Outcome::Served,
+                None => Outcome::Lost,
+            };
             let extent = blocks_of(id.page);
             // What an interrupted checkpoint leaves of its pages is nobody's fault, nor that the home of a member
             // that has just joined had others' pages before.

@@ -248,6 +248,10 @@ pub fn judge_pages(level: Level, members: usize) -> Result<(), String> {
             return Err(format!("{what}: nobody was told"));
         }
         if !may_lose {
+            let is_lost = bench.findings.borrow().iter().any(|finding| finding.outcome == Outcome::Lost);
+            if is_lost {
+                return Err(format!("{what}: a loss is told, and every block was read: {:?}", bench.findings.borrow()));
+            }
             bench.close();
             let (bench, _) = bench.reopen();
             let scrubbed = bench.scrub(Repair::Report);

@@ -232,3 +232,47 @@ fn copy_of_a_batch_that_has_decayed_is_told() {
     let told: Vec<_> = bench.findings.borrow().iter().map(|found| (found.member, found.kind, found.outcome)).collect();
     assert_eq!(told, [(copies[0].0 as u16, FindingKind::Log, Outcome::Healed)]);
 }
+
+/// Anchors of one member: a bit in one of them, both zeroed, or one that claims to be far ahead with a right checksum.
+#[test]
+fn anchors_of_one_member_that_have_decayed_cost_nothing_and_are_told() {
+    for (level, members) in LEVELS.into_iter().filter(|&(_, members)| members > 1) {
+        for how in ["both zeroed", "ahead"] {
+            for member in 0..members {
+                let stopped = stopped(level, members);
+                let rack = stopped.rack(&[], "");
+                let disk = rack.disks.borrow()[member].clone();
+                match how {
+                    "both zeroed" => (0..8).for_each(|at| disk.overwrite(at, View::zeroed(BLOCK))),
+                    _ => {
+                        // The newest one is written over: it claims that the array has gone on for long.
+                        let number =
+                            |at: u64| u64::from_le_bytes(disk.block(at)[32..40].try_into().expect("eight bytes"));
+                        let at = if number(0) > number(4) { 0 } else { 4 };
+                        let mut all: Vec<u8> = (at..at + 3).flat_map(|at| disk.block(at).to_vec()).collect();
+                        let far = number(at) + 40;
+                        all[32..40].copy_from_slice(&far.to_le_bytes());
+                        all[12..16].fill(0);
+                        let check = simd::crc32c::crc32c(&all);
+                        all[12..16].copy_from_slice(&check.to_le_bytes());
+                        for (at, block) in (at..).zip(all.chunks(BLOCK)) {
+                            disk.overwrite(at, Buf::copy_of(block).freeze());
+                        }
+                    }
+                }
+                let what = format!("{level} of {members}, anchors of {member}: {how}");
+                let (bench, opened) =
+                    Bench::open(stopped.plan, rack, &[], &[]).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!((opened.left_out.len(), lost(&bench, &what)), (0, Vec::new()), "{what}");
+                let is_told = bench
+                    .findings
+                    .borrow()
+                    .iter()
+                    .any(|finding| (finding.member, finding.kind) == (member as u16, FindingKind::Anchor));
+                assert!(is_told, "{what}: {:?}", bench.findings.borrow());
+                let (bench, _) = bench.reopen();
+                assert!(bench.findings.borrow().is_empty(), "{what}: it was written again");
+            }
+        }
+    }
+}
