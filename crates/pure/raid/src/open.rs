@@ -173,10 +173,8 @@ impl<D: BlockDevice + 'static> Array<D> {
         let mut found =
             join_all((0..).zip(&members).map(|(member, device)| look_at(shape, member, device.as_ref()))).await;
         let mut mended = disbelieve(&mut found);
-        let mut looked: Vec<Option<Result<Anchor, LeftOut>>> = found
-            .into_iter()
-            .map(|of| of.map(|anchors| anchors.and_then(|anchors| anchors.into_iter().next().ok_or(LeftOut::Blank))))
-            .collect();
+        let first = |anchors: Vec<Anchor>| anchors.into_iter().next().ok_or(LeftOut::Blank);
+        let mut looked: Vec<_> = found.into_iter().map(|of| of.map(|anchors| anchors.and_then(first))).collect();
         let newest =
             looked.iter().flatten().flatten().max_by_key(|anchor| (anchor.age(), Reverse(anchor.shape[1]))).cloned();
         let mut opened = Opened::default();
@@ -227,12 +225,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         let array = Self::build(&shape, taken, log, options, newest)?;
         let core = array.core();
         core.replay(behind, &mut opened).await?;
-        if let Some(protected) = &core.protected {
-            for member in mended.iter().filter(|&member| taken_in(&opened, member)) {
-                let (extent, kind) = (Extent::new(0, 1), FindingKind::Anchor);
-                protected.report(Finding { member, extent, kind, outcome: Outcome::Healed });
-            }
-        }
+        core.tell_of_anchors(mended, &opened);
         core.end_begun_stripe().await?;
         Ok((array, opened))
     }
@@ -355,6 +348,16 @@ impl<D: BlockDevice + 'static> Array<D> {
 }
 
 impl<D: BlockDevice + 'static> Core<D> {
+    /// Tells whose anchors were damaged, and are written again.
+    fn tell_of_anchors(&self, mended: MemberSet, opened: &Opened) {
+        let Some(protected) = &self.protected else { return };
+        let is_in = |member: &u16| opened.left_out.iter().all(|(left_out, _)| left_out != member);
+        for member in mended.iter().filter(is_in) {
+            let (extent, kind) = (Extent::new(0, 1), FindingKind::Anchor);
+            protected.report(Finding { member, extent, kind, outcome: Outcome::Healed });
+        }
+    }
+
     /// Nothing on the member looks like an anchor or a batch.
     pub(crate) async fn wipe(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
         let place = self.member(member);
@@ -366,10 +369,6 @@ impl<D: BlockDevice + 'static> Core<D> {
         let _ = place.write_beside_data(protected.area.ring.start, zeros.slice(..BLOCK_BYTES as usize)).await?;
         place.flush().await.map(drop)
     }
-}
-
-fn taken_in(opened: &Opened, member: u16) -> bool {
-    opened.left_out.iter().all(|(left_out, _)| *left_out != member)
 }
 
 /// The anchors of a device that is this member of this array, the newest first.
