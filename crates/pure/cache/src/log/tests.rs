@@ -106,6 +106,21 @@ fn header_that_rotted_in_the_middle_is_counted_and_later_batches_are_replayed() 
     assert_eq!([0, 2].map(|block| bench.block(block)), [1, 3]);
 }
 
+/// As the array below a log says it of blocks that its own log cannot give back.
+#[test]
+fn unit_that_cannot_be_read_costs_what_it_held_and_nothing_behind_it() {
+    for (unit, damaged, lost) in [(2, 1, vec![]), (3, 0, vec![Extent::new(1, 1)])] {
+        let bench = Bench::new(1 << 20);
+        bench.write(&[1, 2, 3]);
+        let blocks = UNIT_BYTES as u64 / u64::from(bench.log.geometry().block_bytes);
+        bench.log.bad.borrow_mut().insert((2 + unit) * blocks);
+        assert_eq!(bench.open().unwrap().damaged_batches(), damaged, "unit {unit}");
+        let replayed = bench.replay();
+        assert_eq!((replayed.records, replayed.lost), (2, lost), "unit {unit}");
+        assert_eq!([0, 2].map(|block| bench.block(block)), [1, 3], "unit {unit}");
+    }
+}
+
 #[test]
 fn last_batch_that_is_torn_is_not_there_and_nothing_is_called_damaged() {
     let bench = Bench::new(1 << 20);
