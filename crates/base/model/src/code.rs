@@ -156,6 +156,10 @@ catalogue! {
     1813 KEY_UNUSABLE          Unavailable "The file of the key cannot be used.";
     1814 POOL_KEY_WRONG        Refused     "The key of the pool is not the one that its encrypted volumes want.";
     1815 TIMED_OUT             Unavailable "It has not ended in the time that was given.";
+    1821 STATE_UNACCEPTED      Refused     "An older version of the state is served and was not accepted.";
+    1822 STATE_REPLACED        Unavailable "The state folder is not the one that was opened.";
+    1823 STATE_GONE            Refused     "The state is gone, and something shows that there was one.";
+    1824 AUDIT_UNUSABLE        Unavailable "The audit cannot be read or written.";
     1829 STOP_INCOMPLETE       Unavailable "The daemon has stopped, though not everything had ended in its time.";
     1831 CERTIFICATE_UNUSABLE  Refused     "The certificate of the console cannot be used.";
     1832 WEB_CLOSED            Refused     "The console is not served.";

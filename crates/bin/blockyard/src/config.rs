@@ -4,7 +4,7 @@ use crate::args::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
 use crate::failure::Failure;
 use crate::tune::{Cpus, Root};
 use api::{Source, WebOptions};
-use control::{KeyFile, Settings};
+use control::{Opening, Settings};
 use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, Span, code};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -73,8 +73,8 @@ struct PortalEntry {
 pub struct Config {
     /// What control needs.
     pub settings: Settings,
-    /// Where the key of the stored secrets is.
-    pub key: KeyFile,
+    /// How the state is opened, and where its key is.
+    pub opening: Opening,
     /// How many shards; none for one per core.
     pub shards: Option<u16>,
     /// The cores that shards are kept on, the first shard on the first; none where the kernel chooses.
@@ -113,7 +113,8 @@ impl Config {
         let by_id = || vec![PathBuf::from("/dev/disk/by-id")];
         let state_dir = options.state_dir.clone().or(file.state_dir).unwrap_or_else(|| "/var/lib/blockyard".into());
         let key_path = options.key_file.clone().or(file.key_file);
-        let key = KeyFile { path: key_path.as_deref().map(absolute).transpose()?, forget: options.forget_secrets };
+        let key = key_path.as_deref().map(absolute).transpose()?;
+        let opening = Opening { key, forget_secrets: options.forget_secrets, new: options.new };
         let settings = Settings {
             state_dir: absolute(&state_dir)?,
             socket: absolute(&socket.or(file.socket).unwrap_or_else(default_socket))?,
@@ -126,7 +127,7 @@ impl Config {
         let config = Self {
             settings,
             web,
-            key,
+            opening,
             shards: options.shards.or(file.shards),
             cpus: options.cpus.clone().or(file.cpus),
             io: options.io.or(file.io).unwrap_or_default(),

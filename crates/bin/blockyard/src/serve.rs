@@ -36,7 +36,7 @@ pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Fail
 
 async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     // The store goes first: whoever has it has the disks.
-    let store = Store::open_with(&config.settings.state_dir, &config.key)?;
+    let store = Store::open_with(&config.settings.state_dir, &config.opening)?;
     let mut listening = api::listen(&config.settings.socket)?.with_log(last_lines);
     if let Some(web) = config.web.clone() {
         listening = listening.with_web(web);

@@ -43,7 +43,13 @@ impl Control {
         }
         let node = Subject::new(SubjectKind::Node, &control.settings.node);
         let sentence = format!("node {} has started, version {}", control.settings.node, env!("CARGO_PKG_VERSION"));
-        control.raise(event::NODE_STARTED, node, sentence);
+        control.raise(event::NODE_STARTED, node.clone(), sentence);
+        for (code, sentence) in control.store.take_findings() {
+            control.raise(code, node.clone(), sentence);
+        }
+        if let Some(refusal) = control.hold() {
+            control.raise(event::STATE_OLDER, node, refusal.message);
+        }
         Ok(control)
     }
 
@@ -137,6 +143,10 @@ impl Control {
     /// What is left of pools that were being made or destroyed is gone. A disk that cannot be reached
     /// keeps its pool pending, so that it is wiped when it comes back.
     async fn wipe_pending(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        if self.store.serves_older() {
+            // A later version may have said that the pool was made and holds data.
+            return Ok(());
+        }
         let open: BTreeMap<DiskName, _> = self
             .engine
             .disks(Order::Disks)

@@ -9,7 +9,7 @@ use crate::live::Live;
 use crate::noticed::Noticed;
 use crate::refused::Written;
 use crate::state::{DiskRecord, PoolRecord};
-use crate::{Engine, Settings, State, Store};
+use crate::{AuditHead, Engine, Settings, State, Store};
 use model::{Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, code};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -52,6 +52,8 @@ pub struct Control {
 pub(crate) struct Seen {
     pub(crate) pools: BTreeMap<Name, PoolState>,
     pub(crate) vigil: Vigil,
+    /// True where the state folder was not the one that was opened.
+    pub(crate) replaced: bool,
     /// When all of the array was looked at last.
     pub(crate) looked: Option<Instant>,
 }
@@ -82,6 +84,17 @@ impl Control {
             refused,
             seen,
         })
+    }
+
+    /// The last record of the audit that the state tells of.
+    #[must_use]
+    pub fn audit_head(&self) -> AuditHead {
+        self.store.audit_head()
+    }
+
+    /// The audit has this last record: what is written to the state next tells of it.
+    pub fn note_audit_head(&self, head: AuditHead) {
+        self.store.note_audit_head(head);
     }
 
     /// The desired state as it is now.

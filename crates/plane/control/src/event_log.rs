@@ -25,6 +25,8 @@ struct Kept {
     events: VecDeque<Event>,
     /// The numbers of those that could not be written yet.
     unwritten: BTreeSet<u64>,
+    /// The lowest number that was never given.
+    free: u64,
 }
 
 /// Which events are asked for.
@@ -45,7 +47,8 @@ impl EventLog {
     ///
     /// *Errors*: the file cannot be read.
     pub fn open(store: &Store) -> Result<Self, Refusal> {
-        store.events().map(|events| Self { kept: Mutex::new(Kept { events: events.into(), ..Kept::default() }) })
+        let (events, free) = store.events()?;
+        Ok(Self { kept: Mutex::new(Kept { events: events.into(), free, ..Kept::default() }) })
     }
 
     /// These have happened, durably. Equal ones that follow each other closely are counted as one.
@@ -53,16 +56,14 @@ impl EventLog {
     /// *Errors*: the file cannot be written; they are told all the same, and written with the next ones.
     pub fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut kept = self.kept();
-        let Kept { events, unwritten } = &mut *kept;
-        unwritten.extend(raised.into_iter().map(|raised| enter(events, raised)));
+        let Kept { events, unwritten, free } = &mut *kept;
+        unwritten.extend(raised.into_iter().map(|raised| enter(events, free, raised)));
         let surplus = events.len().saturating_sub(EVENTS_KEPT);
         events.drain(..surplus);
-        let changed: Vec<Event> = events.iter().filter(|event| unwritten.contains(&event.number)).cloned().collect();
-        let oldest = events.front().map_or(0, |event| event.number);
-        if changed.is_empty() {
+        if unwritten.is_empty() {
             return Ok(());
         }
-        store.keep_events(&changed, oldest)?;
+        store.keep_events(events, unwritten)?;
         unwritten.clear();
         Ok(())
     }
@@ -90,7 +91,7 @@ impl EventLog {
 ///
 /// An event is the same again only while nothing else has happened to its subject since: a pool that is degraded,
 /// whole and degraded is three events.
-fn enter(kept: &mut VecDeque<Event>, raised: Raised) -> u64 {
+fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
     let fresh = |event: &Event| raised.time.apart(event.time) <= FOLD_SECONDS;
     let refused = |event: &Event| event.code == event::LOGIN_REFUSED && fresh(event);
     let crowded = raised.code == event::LOGIN_REFUSED
@@ -107,7 +108,8 @@ fn enter(kept: &mut VecDeque<Event>, raised: Raised) -> u64 {
             same.number
         }
         None => {
-            let number = kept.back().map_or(1, |last| last.number + 1);
+            let number = (*free).max(1);
+            *free = number + 1;
             kept.push_back(Event::first(number, raised));
             number
         }

@@ -1,6 +1,6 @@
 //! What the array should be, who asks for it, and how it comes back after a crash.
 //!
-//! One task at a time changes the [`State`]; it is kept in one small file by [`Store`]; the data plane
+//! One task at a time changes the [`State`]; it is kept in a folder of small files by [`Store`]; the data plane
 //! is told by `model::Order` and answers with `model::Report`. Who asks comes through the crate `api`.
 //!
 //! # What a crash leaves
@@ -55,7 +55,7 @@ pub use request::{from_hex, to_hex};
 pub use settings::Settings;
 pub use state::State;
 pub use steward::now;
-pub use store::{KeyFile, Store, VERSIONS_KEPT};
+pub use store::{AuditHead, Opening, StateReport, Store};
 pub use verdict::{Condition, Conditions};
 pub use view::{AuthReport, HostGroupReport, HostReport, PresentationReport, ProofReport, TargetReport};
 

@@ -81,7 +81,12 @@ impl Control {
             return Ok(());
         }
         seen.looked = Some(Instant::now());
+        self.note_replaced(&mut seen.replaced);
         self.note_pool_states(&mut seen.pools).await?;
+        if self.store.serves_older() {
+            // An older version may call a disk a spare that holds data since.
+            return self.note_refused().await;
+        }
         self.place_spares(&mut seen.vigil).await?;
         self.note_pool_states(&mut seen.pools).await?;
         let scrubs = self.see_to_scrubs(now()).await;
@@ -104,6 +109,16 @@ impl Control {
         if let Err(refusal) = self.events.add(&self.store, vec![Raised::new(now(), code, subject, sentence)]) {
             tracing::error!(%refusal, "an event could not be written down");
         }
+    }
+
+    /// A state folder that was deleted, moved or replaced since the last look is an event.
+    fn note_replaced(&self, was_replaced: &mut bool) {
+        let replaced = self.hold().filter(|refusal| refusal.code == code::STATE_REPLACED);
+        if let Some(refusal) = replaced.as_ref().filter(|_| !*was_replaced) {
+            let node = Subject::new(SubjectKind::Node, &self.settings.node);
+            self.raise(event::STATE_REPLACED, node, refusal.message.clone());
+        }
+        *was_replaced = replaced.is_some();
     }
 
     /// A pool that is better or worse than at the last look is an event.

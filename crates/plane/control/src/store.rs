@@ -1,132 +1,154 @@
 //! The desired state, kept.
 //!
-//! One redb file holds the whole state as JSON, once for each of the latest versions. A state of the
-//! largest array that we serve is some hundred kilobytes, so a change writes it whole: what is read
-//! back is one value that once was true, never a mixture.
+//! Each version of the state is one file with a checksum of its own ([`sheet`]), and so is each version of the documents that are kept
+//! beside it and each run of events. A state of the largest array is some megabytes, so a change writes it whole: what is read back is one
+//! value that once was true, never a mixture, and never one that a disk has changed. Where the latest version is damaged, an
+//! older one is served and the store is [held](hold): nothing is written until an operator has accepted it.
 
 mod documents;
-mod upgrade;
+mod events;
+mod folder;
+mod hold;
+mod read;
+mod sheet;
 mod vault;
+
+pub use hold::StateReport;
+pub use sheet::AuditHead;
 
 use crate::State;
 use crate::control::random;
+<<<<<<< HEAD
 use crate::machine_id;
 use model::{Event, Name, NodeId, NodeIdentity, Refusal, Secret, Timestamp, code};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
+=======
+use documents::Documents;
+pub(crate) use folder::sync_dir;
+use folder::{Folder, Found};
+use model::{EventCode, Name, NodeId, NodeIdentity, Refusal, Secret, Timestamp, code};
+>>>>>>> 06b49d7 (control: keep the state in files that each have a checksum)
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use sheet::{FORMAT, Header};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vault::Vault;
 
 /// How many versions of the state are kept, the present one among them.
-pub const VERSIONS_KEPT: u64 = 32;
+pub const VERSIONS_KEPT: usize = 32;
 
-/// The form of the state. Raised when an older daemon would misread it.
-const SCHEMA: u64 = 2;
-
-/// Facts about the file: `schema`.
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-
-/// The state by version, as JSON.
-const VERSIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("versions");
-
-/// Who saw what by the version since which it was so, as JSON of [`Config`].
-const CONFIGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("configs");
-
-/// How many of these are kept.
+/// How many versions are kept after which hosts could see something else.
 const CONFIGS_KEPT: usize = 20;
 
-/// Events by number, as JSON.
-const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
-
-/// The file's name in the state directory.
-const FILE: &str = "state.redb";
+/// The name of the state's files.
+const STATE: &str = "state";
 
 /// The name of the key's file in the state directory, unless it is elsewhere.
 const KEY_FILE: &str = "node.key";
 
-/// Memory for the file's pages.
-const CACHE_BYTES: usize = 1 << 20;
+/// The folder of the audit in the state directory: where it is, an array was.
+const AUDIT: &str = "audit";
 
-/// Where the key of the secrets is.
+/// How a state is opened.
 #[derive(Clone, Debug, Default)]
-pub struct KeyFile {
-    /// Its file; `node.key` in the state directory when absent.
-    pub path: Option<PathBuf>,
-    /// True when secrets that it cannot open are to be forgotten. Whoever should prove one stays outside until it is set anew.
-    pub forget: bool,
+pub struct Opening {
+    /// The file of the key that secrets are sealed with; `node.key` in the state directory when absent.
+    pub key: Option<PathBuf>,
+    /// Secrets that the key cannot open are replaced by random ones: hosts that authenticate stay outside until theirs is set anew.
+    pub forget_secrets: bool,
+    /// An empty state is begun even where a key or an audit shows that there was one.
+    pub new: bool,
 }
 
-/// The state in its file. While it lives no other daemon can open the same directory.
+/// The state in its folder. While it lives no other daemon can open the same folder.
 pub struct Store {
-    path: PathBuf,
+    folder: Folder,
     vault: Vault,
-    /// True when secrets that the key cannot open are to be forgotten.
     forget: bool,
     current: Mutex<Current>,
 }
 
-/// The latest version, and the file that has it.
+/// What is in the folder, and in memory.
 struct Current {
+    /// The number of the version that `state` is.
     version: u64,
     state: Arc<State>,
-    /// Closed after it could not be written, for redb writes no more then; the next use opens it anew.
-    database: Option<Database>,
+    /// The versions in files, with when each was written and whether hosts may see something else by it.
+    kept: BTreeMap<u64, (Timestamp, bool)>,
+    documents: Documents,
+    /// The last record of the audit that is known.
+    audit: AuditHead,
+    hold: Option<hold::Hold>,
+    /// What opening has found.
+    findings: Vec<(EventCode, String)>,
 }
 
 impl Store {
     /// The state of `dir` is read, and nobody else can open it until this is dropped. Its secrets are sealed with the key in
     /// `node.key` there.
     ///
-    /// A directory or a file that is not there is made, readable by its owner alone.
+    /// A directory that is not there is made, readable by its owner alone.
     ///
-    /// *Errors*: another daemon has it, a newer version wrote it, it is damaged, its key is missing or another one, or the
-    /// operating system refuses.
+    /// *Errors*: as [`Store::open_with`].
     pub fn open(dir: &Path) -> Result<Self, Refusal> {
-        Self::open_with(dir, &KeyFile::default())
+        Self::open_with(dir, &Opening::default())
     }
 
-    /// As [`Store::open`], with the key elsewhere.
-    pub fn open_with(dir: &Path, key: &KeyFile) -> Result<Self, Refusal> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| unwritable(dir, &e))?;
-        let path = dir.join(FILE);
-        let file = open_private(&path).map_err(|e| unwritable(&path, &e))?;
-        let old = file.try_clone().map_err(|e| unwritable(&path, &e))?;
-        let database = open_database(file, &path)?;
-        sync_dir(dir).map_err(|e| unwritable(dir, &e))?;
-        let Stored { schema, version, mut state } = read(&database, &path)?;
-        let key_path = key.path.clone().unwrap_or_else(|| dir.join(KEY_FILE));
-        let sealed_with = vault::keys_of(&mut state)?;
-        let vault = match Vault::load(&key_path)? {
-            Some(vault) => vault,
-            None if sealed_with.is_empty() || key.forget => Vault::make(&key_path)?,
-            None => return Err(key_missing(&key_path, &sealed_with)),
-        };
-        vault.open_all(&mut state, key.forget)?;
-        let database = match schema {
-            Some(schema) if schema < SCHEMA => upgrade::rewrite(database, old, &path, &vault)?,
-            _ => database,
-        };
-        let state = match state {
+    /// As [`Store::open`], with choices.
+    ///
+    /// *Errors*: another daemon has it, a newer version wrote it, no version of it is whole, there was one and it is gone, its key is
+    /// missing or another one, or the operating system refuses.
+    pub fn open_with(dir: &Path, opening: &Opening) -> Result<Self, Refusal> {
+        let folder = Folder::open(dir)?;
+        let read = read::all(&folder)?;
+        let key_path = opening.key.clone().unwrap_or_else(|| dir.join(KEY_FILE));
+        if read.is_empty() && !opening.new {
+            refuse_where_one_was(dir, &key_path)?;
+        }
+        let made = !key_path.exists();
+        let vault = load_key(&key_path, &read, opening)?;
+        let mut value = read.state.clone();
+        vault.open_all(&mut value, opening.forget_secrets)?;
+        let state = match value {
             Value::Null => State::default(),
-            state => serde_json::from_value(state).map_err(|e| damaged(&path, &e))?,
+            value => serde_json::from_value(value).map_err(|error| damaged(dir, &error))?,
         };
-        let current = Current { version, state: Arc::new(state), database: Some(database) };
-        let store = Self { path, vault, forget: key.forget, current: Mutex::new(current) };
-        if key.forget && version > 0 {
-            let state = State::clone(&store.state());
-            store.write_version(version + 1, state)?;
+        let hold = read.hold();
+        let current = Current {
+            version: read.version,
+            state: Arc::new(state),
+            kept: read.kept,
+            documents: read.documents,
+            audit: read.audit,
+            hold,
+            findings: read.findings,
+        };
+        let store = Self { folder, vault, forget: opening.forget_secrets, current: Mutex::new(current) };
+        if store.version() == 0 {
+            store.begin(made.then_some(key_path.as_path()))?;
+        } else if opening.forget_secrets && !store.serves_older() {
+            store.write_version(State::clone(&store.state()))?;
+            store.rewrite_documents(&[])?;
         }
         Ok(store)
     }
 
-    /// Who the node `name` is: the same from the first start in this directory on.
+    /// The state has its first version. A key that was `made` for it goes where that cannot be written: left alone it would say that
+    /// an array was here.
+    fn begin(&self, made: Option<&Path>) -> Result<(), Refusal> {
+        self.write_version(State::default()).inspect_err(|_| {
+            if let Some(Err(error)) = made.map(fs::remove_file) {
+                tracing::warn!(%error, "the new key stays");
+            }
+        })
+    }
+
+    /// The identity of the node `name`: the same from the first start in this directory on.
     ///
-    /// *Errors*: the first time it cannot be written, or the system gives nothing that nobody can predict.
+    /// *Errors*: the first time it cannot be written, or the system gives no random numbers.
     pub fn identity(&self, name: &Name) -> Result<NodeIdentity, Refusal> {
         let mut next = State::clone(&self.state());
         let id = match next.node {
@@ -135,7 +157,11 @@ impl Store {
         };
         next.node = Some(id);
         self.commit(next)?;
+<<<<<<< HEAD
         Ok(NodeIdentity { id, name: name.clone(), seat: seat(&self.path)?, machine: machine_id::read() })
+=======
+        Ok(NodeIdentity { id, name: name.clone(), seat: self.seat()? })
+>>>>>>> 06b49d7 (control: keep the state in files that each have a checksum)
     }
 
     /// What the keys of the node's pools are made of: the same as long as it has the same key.
@@ -158,109 +184,104 @@ impl Store {
 
     /// `next` is the state. A state that is the present one already is not written again.
     ///
-    /// *Errors*: it could not be written; the state is then what it was. *Durability*: it survives power loss.
+    /// *Errors*: it could not be written; the state is then what it was. *Durability*: it survives power loss, except while the
+    /// store is held: then it is so in memory alone.
     pub fn commit(&self, next: State) -> Result<(), Refusal> {
-        let (version, unchanged) = {
-            let current = self.current();
-            (current.version + 1, *current.state == next)
-        };
-        if unchanged { Ok(()) } else { self.write_version(version, next) }
+        let mut current = self.current();
+        if *current.state == next {
+            return Ok(());
+        }
+        if current.hold.is_some() {
+            current.state = Arc::new(next);
+            return Ok(());
+        }
+        drop(current);
+        self.write_version(next)
     }
 
-    /// Who saw what, with the version and the time since when it was so; oldest first.
+    /// The versions after which hosts could see something else, with their time; oldest first. One that is damaged meanwhile is left out.
     ///
-    /// *Errors*: the file cannot be read.
+    /// *Errors*: the folder cannot be read, or secrets are sealed with another key.
     pub(crate) fn configs(&self) -> Result<Vec<(u64, Timestamp, State)>, Refusal> {
-        let rows = |database: &Database| {
-            let table = match database.begin_read()?.open_table(CONFIGS) {
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                table => table?,
+        let mut configs = Vec::new();
+        for (number, time) in self.current().configs() {
+            let Found::Whole(_, body) = self.folder.read(STATE, number)? else {
+                tracing::warn!(version = number, "a kept version of the state is damaged");
+                continue;
             };
-            table
-                .iter()?
-                .map(|row| row.map(|(version, json)| (version.value(), json.value().to_vec())).map_err(Into::into))
-                .collect()
-        };
-        let rows: Vec<(u64, Vec<u8>)> =
-            self.current().attempt(&self.path, rows).map_err(|e| damaged(&self.path, &e))?;
-        let config = |(version, json): (u64, Vec<u8>)| {
-            let mut config: Config = serde_json::from_slice(&json).map_err(|e| damaged(&self.path, &e))?;
-            self.vault.open(&mut config.state)?;
-            let state = serde_json::from_value(config.state).map_err(|e| damaged(&self.path, &e))?;
-            Ok((version, config.time, state))
-        };
-        rows.into_iter().map(config).collect()
+            let mut value = serde_json::from_slice(&body).map_err(|error| damaged(self.folder.path(), &error))?;
+            self.vault.open(&mut value)?;
+            let state = serde_json::from_value(value).map_err(|error| damaged(self.folder.path(), &error))?;
+            configs.push((number, time, state));
+        }
+        Ok(configs)
     }
 
     /// The versions that are kept, oldest first.
-    ///
-    /// *Errors*: the file cannot be read.
-    pub fn versions(&self) -> Result<Vec<u64>, Refusal> {
-        let keys = |database: &Database| {
-            let table = database.begin_read()?.open_table(VERSIONS)?;
-            table.iter()?.map(|row| Ok(row?.0.value())).collect()
-        };
-        self.current().attempt(&self.path, keys).map_err(|e| damaged(&self.path, &e))
+    #[must_use]
+    pub fn versions(&self) -> Vec<u64> {
+        self.current().kept.keys().copied().collect()
     }
 
-    /// The events that are kept, oldest first. One that a later version wrote in another form is passed over.
-    ///
-    /// *Errors*: the file cannot be read.
-    pub(crate) fn events(&self) -> Result<Vec<Event>, Refusal> {
-        let rows = |database: &Database| {
-            let table = match database.begin_read()?.open_table(EVENTS) {
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                table => table?,
-            };
-            let rows = table.iter()?.map(|row| Ok(serde_json::from_slice(row?.1.value()).ok()));
-            rows.filter_map(Result::transpose).collect()
-        };
-        self.current().attempt(&self.path, rows).map_err(|e| damaged(&self.path, &e))
+    /// What opening has found that somebody must hear of, once.
+    pub(crate) fn take_findings(&self) -> Vec<(EventCode, String)> {
+        std::mem::take(&mut self.current().findings)
     }
 
-    /// These events are kept, in the place of those with the same numbers, and none before `oldest`.
-    ///
-    /// *Errors*: it could not be written. *Durability*: it survives power loss.
-    pub(crate) fn keep_events(&self, events: &[Event], oldest: u64) -> Result<(), Refusal> {
-        let rows: Result<Vec<_>, _> =
-            events.iter().map(|event| serde_json::to_vec(event).map(|json| (event.number, json))).collect();
-        let rows = rows.map_err(|e| unwritable(&self.path, &e))?;
-        let write = |database: &Database| {
-            let transaction = database.begin_write()?;
-            {
-                let mut table = transaction.open_table(EVENTS)?;
-                for (number, json) in &rows {
-                    table.insert(number, json.as_slice())?;
-                }
-                table.retain_in(..oldest, |_, _| false)?;
-            }
-            Ok(transaction.commit()?)
-        };
-        self.current().attempt(&self.path, write).map_err(|e| unwritable(&self.path, &e))
+    /// The last record of the audit that any file of the state tells of.
+    #[must_use]
+    pub fn audit_head(&self) -> AuditHead {
+        self.current().audit.clone()
     }
 
-    fn write_version(&self, version: u64, next: State) -> Result<(), Refusal> {
-        let mut json = serde_json::to_value(&next).map_err(|e| unwritable(&self.path, &e))?;
-        self.vault.seal(&mut json)?;
-        let json = serde_json::to_vec(&json).map_err(|e| unwritable(&self.path, &e))?;
-        let config = self.config_of(&next)?;
+    /// The audit has this last record: whatever is written next tells of it.
+    pub fn note_audit_head(&self, head: AuditHead) {
+        self.current().audit = head;
+    }
+
+    fn write_version(&self, next: State) -> Result<(), Refusal> {
+        let unwritten = |error: &serde_json::Error| unwritable(self.folder.path(), error);
+        let mut value = serde_json::to_value(&next).map_err(|error| unwritten(&error))?;
+        self.vault.seal(&mut value)?;
+        let body = serde_json::to_vec(&value).map_err(|error| unwritten(&error))?;
         let mut current = self.current();
-        let written = current.attempt(&self.path, |database| write(database, version, &json, config.as_deref()));
-        written.map_err(|e| unwritable(&self.path, &e))?;
+        let access = next.access_part() != current.state.access_part();
+        let version = current.version + 1;
+        let header = Header { state: version, access, ..self.header(&current, STATE, version) };
+        self.folder.write(&header, &body)?;
         (current.version, current.state) = (version, Arc::new(next));
+        current.kept.insert(version, (header.time, access));
+        for old in current.surplus() {
+            self.folder.remove(STATE, old);
+            current.kept.remove(&old);
+        }
         Ok(())
     }
 
-    /// Who sees what in the next state, as it is kept, when that is another than now.
-    fn config_of(&self, next: &State) -> Result<Option<Vec<u8>>, Refusal> {
-        let part = next.access_part();
-        if part == self.current().state.access_part() {
-            return Ok(None);
+    fn header(&self, current: &Current, name: &str, number: u64) -> Header {
+        Header {
+            format: FORMAT,
+            name: name.to_owned(),
+            number,
+            time: crate::steward::now(),
+            node: current.state.node.map(|node| node.to_string()).unwrap_or_default(),
+            key: self.vault.id().to_owned(),
+            state: current.version,
+            audit: current.audit.clone(),
+            access: false,
         }
-        let mut state = serde_json::to_value(part).map_err(|e| unwritable(&self.path, &e))?;
-        self.vault.seal(&mut state)?;
-        let config = Config { time: crate::steward::now(), state };
-        serde_json::to_vec(&config).map(Some).map_err(|e| unwritable(&self.path, &e))
+    }
+
+    /// What only this daemon can have: its boot of the machine, and the lock that it holds there. Where nobody tells which boot
+    /// it is, a new one each time.
+    fn seat(&self) -> Result<[u8; 16], Refusal> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let Some(boot) = boot.and_then(|text| text.trim().parse::<NodeId>().ok()) else { return random() };
+        let (device, inode) = self.folder.lock_identity();
+        let mut seat = boot.to_bytes();
+        let place = device.to_le_bytes().into_iter().chain(inode.to_le_bytes());
+        seat.iter_mut().zip(place).for_each(|(byte, of_file)| *byte ^= of_file);
+        Ok(seat)
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -269,152 +290,78 @@ impl Store {
 }
 
 impl Current {
-    /// Does `work` with the file, which is opened anew where it is closed.
-    ///
-    /// *Errors*: what `work` says; the file is closed then.
-    fn attempt<R>(
-        &mut self,
-        path: &Path,
-        work: impl FnOnce(&Database) -> Result<R, redb::Error>,
-    ) -> Result<R, redb::Error> {
-        let database = match self.database.take() {
-            Some(database) => database,
-            None => self.reopen(path)?,
-        };
-        let done = work(&database)?;
-        self.database = Some(database);
-        Ok(done)
+    /// The latest versions after which hosts could see something else, oldest first.
+    fn configs(&self) -> Vec<(u64, Timestamp)> {
+        let access = self.kept.iter().rev().filter(|(_, (_, access))| *access).take(CONFIGS_KEPT);
+        let mut configs: Vec<_> = access.map(|(number, (time, _))| (*number, *time)).collect();
+        configs.reverse();
+        configs
     }
 
-    /// A commit that failed may stand in the file all the same; whoever asked for it was told that it does not.
-    fn reopen(&self, path: &Path) -> Result<Database, redb::Error> {
-        let database = Builder::new().set_cache_size(CACHE_BYTES).create_file(open_private(path)?)?;
-        let transaction = database.begin_write()?;
-        transaction.open_table(VERSIONS)?.retain_in(self.version + 1.., |_, _| false)?;
-        transaction.open_table(CONFIGS)?.retain_in(self.version + 1.., |_, _| false)?;
-        transaction.commit()?;
-        tracing::info!(path = %path.display(), version = self.version, "the state can be written again");
-        Ok(database)
+    /// Versions that are kept no longer.
+    fn surplus(&self) -> Vec<u64> {
+        let configs: BTreeSet<u64> = self.configs().into_iter().map(|(number, _)| number).collect();
+        let old = self.kept.keys().rev().skip(VERSIONS_KEPT);
+        old.filter(|number| !configs.contains(number)).copied().collect()
     }
 }
 
-/// What only this daemon can have: its boot of the machine, and the file there that it holds the lock of. Where nobody tells
-/// which boot it is, a new one each time.
-fn seat(path: &Path) -> Result<[u8; 16], Refusal> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
-    let boot = boot.and_then(|text| text.trim().parse::<NodeId>().ok());
-    let (Some(boot), Ok(file)) = (boot, fs::metadata(path)) else { return random() };
-    let mut seat = boot.to_bytes();
-    let place = file.dev().to_le_bytes().into_iter().chain(file.ino().to_le_bytes());
-    seat.iter_mut().zip(place).for_each(|(byte, of_file)| *byte ^= of_file);
-    Ok(seat)
-}
-
-/// Opens or makes a file that its owner alone may read, also one that was made otherwise.
-fn open_private(path: &Path) -> std::io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(0o600))?;
-    Ok(file)
-}
-
-/// The names in `dir` survive power loss.
-pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
-fn open_database(file: File, path: &Path) -> Result<Database, Refusal> {
-    Builder::new().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| unopened(path, &e))
-}
-
-/// Who saw what since a time; secrets are sealed.
-#[derive(Serialize, Deserialize)]
-struct Config {
-    time: Timestamp,
-    state: Value,
-}
-
-/// What a database holds.
-struct Stored {
-    /// The form of it, when anything was ever written.
-    schema: Option<u64>,
-    /// The number of the latest version; 0 when there is none.
-    version: u64,
-    /// The latest version, as it is written; null when there is none.
-    state: Value,
-}
-
-fn read(database: &Database, path: &Path) -> Result<Stored, Refusal> {
-    let rows = || -> Result<_, redb::Error> {
-        let transaction = database.begin_read()?;
-        let schema = match transaction.open_table(META) {
-            Ok(meta) => meta.get("schema")?.map(|schema| schema.value()),
-            Err(redb::TableError::TableDoesNotExist(_)) => None,
-            Err(other) => return Err(other.into()),
-        };
-        let latest = match transaction.open_table(VERSIONS) {
-            Ok(versions) => versions.last()?.map(|(version, json)| (version.value(), json.value().to_vec())),
-            Err(redb::TableError::TableDoesNotExist(_)) => None,
-            Err(other) => return Err(other.into()),
-        };
-        Ok((schema, latest))
-    };
-    let (schema, latest) = rows().map_err(|e| damaged(path, &e))?;
-    if let Some(newer) = schema.filter(|schema| *schema > SCHEMA) {
-        return Err(Refusal::new(
-            code::STATE_NEWER,
-            format!("{} has form {newer} and this version knows {SCHEMA}", path.display()),
-            "start the version that wrote it, or a newer one",
-        ));
+/// Refuses to begin an empty state where there was one.
+fn refuse_where_one_was(dir: &Path, key: &Path) -> Result<(), Refusal> {
+    let audit = dir.join(AUDIT);
+    let has_records = fs::read_dir(&audit).is_ok_and(|mut entries| entries.next().is_some());
+    let left = if has_records { &audit } else { key };
+    if !has_records && !(key.starts_with(dir) && key.exists()) {
+        return Ok(());
     }
-    let Some((version, json)) = latest else { return Ok(Stored { schema, version: 0, state: Value::Null }) };
-    let state = serde_json::from_slice(&json).map_err(|e| damaged(path, &e))?;
-    Ok(Stored { schema, version, state })
+    Err(Refusal::new(
+        code::STATE_GONE,
+        format!("{} has no state, but {} shows that there was one", dir.display(), left.display()),
+        "put back the folder state from a backup, or take a copy from the pools' disks with blockyard state recover; to begin an empty array, start once with --new",
+    ))
 }
 
-/// The state, as JSON whose secrets are sealed, is the version.
-fn write(database: &Database, version: u64, json: &[u8], config: Option<&[u8]>) -> Result<(), redb::Error> {
-    let transaction = database.begin_write()?;
-    {
-        transaction.open_table(META)?.insert("schema", SCHEMA)?;
-        let mut versions = transaction.open_table(VERSIONS)?;
-        versions.insert(version, json)?;
-        versions.retain_in(..(version + 1).saturating_sub(VERSIONS_KEPT), |_, _| false)?;
-        if let Some(config) = config {
-            let mut configs = transaction.open_table(CONFIGS)?;
-            configs.insert(version, config)?;
-            let oldest = configs.iter()?.rev().nth(CONFIGS_KEPT - 1).transpose()?.map(|(version, _)| version.value());
-            configs.retain_in(..oldest.unwrap_or(0), |_, _| false)?;
-        }
+/// The key that the state names; a new one only for a state that is new.
+fn load_key(path: &Path, read: &read::Read, opening: &Opening) -> Result<Vault, Refusal> {
+    let mut known = vault::keys_of(&mut read.state.clone())?;
+    known.extend(read.keys.iter().cloned());
+    match Vault::load(path).map_err(|refusal| naming(refusal, &known))? {
+        Some(vault) if known.is_empty() || known.contains(vault.id()) || opening.forget_secrets => Ok(vault),
+        Some(vault) => Err(vault::wrong(vault.id(), &listed(&known), path)),
+        None if known.is_empty() || opening.forget_secrets => Vault::make(path),
+        None => Err(Refusal::new(
+            code::KEY_MISSING,
+            format!("the key {} of this array is not at {}", listed(&known), path.display()),
+            format!(
+                "put node.key with the ID {} back there, or name its place with key_file; if it is lost, start once with --forget-secrets: CHAP secrets must be set anew, and encrypted volumes need their pool key",
+                listed(&known)
+            ),
+        )),
     }
-    transaction.commit()?;
-    Ok(())
 }
 
-fn key_missing(path: &Path, sealed_with: &BTreeSet<String>) -> Refusal {
-    let keys: Vec<&str> = sealed_with.iter().map(String::as_str).collect();
-    Refusal::new(
-        code::KEY_MISSING,
-        format!("the secrets are sealed with key {}, and there is no {}", keys.join(", "), path.display()),
-        "put it back, name it with key_file, or start once with --forget-secrets and set new CHAP secrets",
-    )
-}
-
-fn unopened(path: &Path, error: &DatabaseError) -> Refusal {
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => Refusal::new(
-            code::STATE_LOCKED,
-            format!("another daemon uses {}", path.display()),
-            "stop it first, or give this one its own --state-dir",
-        ),
-        other => damaged(path, other),
+/// The refusal, which says as well which key is wanted.
+fn naming(refusal: Refusal, known: &BTreeSet<String>) -> Refusal {
+    if known.is_empty() {
+        return refusal;
     }
+    Refusal { message: format!("{}; this array needs the key {}", refusal.message, listed(known)), ..refusal }
+}
+
+fn listed(keys: &BTreeSet<String>) -> String {
+    keys.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn locked(dir: &Path) -> Refusal {
+    let message = format!("another daemon uses {}", dir.display());
+    Refusal::new(code::STATE_LOCKED, message, "stop it first, or give this one its own --state-dir")
 }
 
 fn damaged(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(
         code::STATE_DAMAGED,
         format!("{} cannot be read as a state: {error}", path.display()),
-        "put back a copy of it, or move it away and add the disks again: pools are found on their disks",
+        "put back a backup of the folder state, or take a copy from the pools' disks with blockyard state recover",
     )
 }
 

@@ -9,7 +9,7 @@ use crate::state::{PresentationRecord, State};
 use model::{
     DiskName, DiskReport, DiskState, EngineReport, IsnsReport, IsnsState, LogState, MemberReport, MemberState, Order,
     PoolReport, PoolState, PortalReport, PortalState, Problem, Refusal, Severity, Size, StatusReport, VolumeReport,
-    VolumeState,
+    VolumeState, code,
 };
 use std::collections::BTreeSet;
 
@@ -31,6 +31,7 @@ impl Control {
             .chain(portals.iter().filter_map(of_portal))
             .chain(of_openness(&self.state()))
             .chain(self.noticed.all().into_values())
+            .chain(self.hold().as_ref().map(of_hold))
             .collect();
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
         let drained = portals.iter().filter(|portal| portal.policy.drained).map(of_drained);
@@ -65,6 +66,18 @@ fn verdict(problems: &[Problem], notices: &[Problem]) -> String {
         [worst, rest @ ..] => {
             format!("{} is {}: {} ({} more below)", worst.subject, worst.state, worst.action, rest.len())
         }
+    }
+}
+
+/// The state may not be changed.
+fn of_hold(refusal: &Refusal) -> Problem {
+    let state = if refusal.code == code::STATE_REPLACED { "not in its folder" } else { "an older version" };
+    Problem {
+        severity: Severity::Critical,
+        subject: "state".to_owned(),
+        state: state.to_owned(),
+        meaning: refusal.message.clone(),
+        action: refusal.hint.clone(),
     }
 }
 

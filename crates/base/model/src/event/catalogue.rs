@@ -124,10 +124,11 @@ catalogue! {
     504 AUDIT_UNWRITABLE   Critical "What was changed could not be written down in the audit; changes are refused until it can.";
     505 RECEIVER_AWAY      Warning  "A receiver of alerts or of the audit cannot be told; it is tried again.";
     506 RECEIVER_BACK      Info     "A receiver of alerts or of the audit is told again.";
-
     507 WEB_OPENED         Info     "The console is served at an address where it could not be.";
     508 CERTIFICATE_WRONG  Warning  "The certificate of the console or its key cannot be used.";
     509 CERTIFICATE_RIGHT  Info     "The certificate of the console and its key can be used again.";
+    511 AUDIT_DAMAGED      Critical "Records of the audit are damaged or missing.";
+    512 AUDIT_READABLE     Info     "The audit can be read and written again; changes are taken.";
 
     901 NODE_STARTED       Info     "The daemon has started.";
     902 EVENTS_LOST        Warning  "More happened than could be written down.";
@@ -136,6 +137,10 @@ catalogue! {
     905 CONFIG_TAKEN_BACK  Warning  "A configuration was taken back: an initiator that was asked for did not come back, or lost a volume.";
     911 MEMORY_SHORT       Warning  "Memory is short; the read cache has given some back.";
     912 MEMORY_ENOUGH      Info     "Memory is no longer short; the read cache has its size again.";
+    921 STATE_OLDER        Critical "The latest state is damaged and an older version is served; changes are refused until it is accepted.";
+    922 STATE_ACCEPTED     Warning  "An operator has accepted an older version of the state.";
+    923 STATE_REPLACED     Critical "The state folder was deleted, moved or replaced while the daemon runs; changes are refused.";
+    924 STATE_COPY_DAMAGED Warning  "A file of the state folder is damaged; nothing depends on it.";
 }
 
 crate::code::ascending!(CATALOGUE);

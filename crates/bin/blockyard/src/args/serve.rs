@@ -33,6 +33,9 @@ pub struct ServeOptions {
     /// Start though the key of the stored secrets is lost: hosts that prove something stay outside until it is set anew
     #[arg(long)]
     pub forget_secrets: bool,
+    /// Begin an empty array though a key or an audit in the folder of the state shows that there was one
+    #[arg(long)]
+    pub new: bool,
     /// Where to serve iSCSI, an address with or without a port; may be repeated [default: 0.0.0.0:3260]
     #[arg(long = "portal", value_name = "ADDRESS")]
     pub portals: Vec<PortalAddress>,

@@ -78,8 +78,10 @@ fn change_that_finds_no_room_for_the_state_is_refused_and_others_follow_once_the
     assert_eq!(add(dir.path(), "later").code, 0);
     there.push("later".to_owned());
     // A copy between commits is what a power cut leaves.
-    for file in ["state.redb", "node.key"] {
-        fs::copy(state.join(file), dir.path().join("state").join(file)).expect("copies");
+    fs::create_dir(dir.path().join("state/state")).expect("a folder");
+    let versions = fs::read_dir(state.join("state")).expect("a folder").map(|file| file.expect("an entry").file_name());
+    for file in versions.map(|file| Path::new("state").join(file)).chain([PathBuf::from("node.key")]) {
+        fs::copy(state.join(&file), dir.path().join("state").join(&file)).expect("copies");
     }
     assert!(end(&mut daemon, Signal::TERM).success());
     let _daemon = start(dir.path());

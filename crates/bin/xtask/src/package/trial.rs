@@ -90,10 +90,7 @@ pub fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
 
     machine.sh("apt-get remove -y blockyard")?;
     ensure!(machine.sh("ss -Hltn 'sport = :3260'")?.trim().is_empty(), "it still listens after it was removed");
-    ensure!(
-        !machine.has("/usr/bin/blockyard") && machine.has("/var/lib/blockyard/state.redb"),
-        "removal keeps the state"
-    );
+    ensure!(!machine.has("/usr/bin/blockyard") && machine.has("/var/lib/blockyard/state"), "removal keeps the state");
     machine.install(&first)?;
     machine.await_active("blockyard")?;
     array.read(0x3c)?;

@@ -1,29 +1,40 @@
 //! What is kept beside the state: one document each, in no version of it. A state that is restored leaves them as they are.
+//!
+//! All of them are read and verified at start, so that a disk that decays later changes nothing that is in use.
 
-use super::{Store, damaged, unwritable};
+use super::Store;
+use super::unwritable;
 use crate::Control;
 use model::Refusal;
-use redb::{Database, ReadableDatabase, TableDefinition};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
-/// Documents by name, as JSON.
-const DOCUMENTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("documents");
+/// How many versions of a document are kept.
+const KEPT: u64 = 4;
+
+/// Documents without which nothing is lost but history: an older one is used without being asked.
+pub(super) const DISPOSABLE: [&str; 1] = ["refused-logins"];
+
+/// Documents by name: the number of the latest version, and the document with its secrets sealed.
+#[derive(Default)]
+pub(super) struct Documents(BTreeMap<String, (u64, Value)>);
+
+impl Documents {
+    pub(super) fn insert(&mut self, name: &str, number: u64, document: Value) {
+        self.0.insert(name.to_owned(), (number, document));
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.0.get(name).map_or(0, |(number, _)| *number)
+    }
+}
 
 impl Store {
     /// The document of this name, with its secrets in plain; none when there is none.
     ///
-    /// *Errors*: the file cannot be read, or the secrets are sealed with another key.
+    /// *Errors*: the secrets are sealed with another key.
     pub(crate) fn document(&self, name: &str) -> Result<Option<Value>, Refusal> {
-        let read = |database: &Database| {
-            let table = match database.begin_read()?.open_table(DOCUMENTS) {
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-                table => table?,
-            };
-            Ok(table.get(name)?.map(|json| json.value().to_vec()))
-        };
-        let read = self.current().attempt(&self.path, read).map_err(|error| damaged(&self.path, &error))?;
-        let Some(json) = read else { return Ok(None) };
-        let document: Value = serde_json::from_slice(&json).map_err(|error| damaged(&self.path, &error))?;
+        let Some((_, document)) = self.current().documents.0.get(name).cloned() else { return Ok(None) };
         let mut placed = json!({ name: document });
         self.vault.open_all(&mut placed, self.forget)?;
         Ok(placed.get_mut(name).map(Value::take))
@@ -31,31 +42,57 @@ impl Store {
 
     /// The document is this one. What stands under the key `secret` is sealed, as in the state.
     ///
-    /// *Errors*: it could not be written, and is as it was. *Durability*: it survives power loss.
+    /// *Errors*: it could not be written, and is as it was. *Durability*: it survives power loss, except while the store is held.
     pub(crate) fn keep_document(&self, name: &str, document: Value) -> Result<(), Refusal> {
         let mut placed = json!({ name: document });
         self.vault.seal(&mut placed)?;
-        let json = serde_json::to_vec(&placed[name]).map_err(|error| unwritable(&self.path, &error))?;
-        let write = |database: &Database| {
-            let transaction = database.begin_write()?;
-            transaction.open_table(DOCUMENTS)?.insert(name, json.as_slice())?;
-            Ok(transaction.commit()?)
-        };
-        self.current().attempt(&self.path, write).map_err(|error| unwritable(&self.path, &error))
+        let sealed = placed[name].take();
+        let held = self.current().hold.is_some();
+        let number = self.current().documents.number(name);
+        if held {
+            self.current().documents.insert(name, number, sealed);
+            return Ok(());
+        }
+        self.write_document(name, number + 1, sealed)
+    }
+
+    /// Each document has a version that is later than what is damaged of it, sealed with the present key.
+    pub(super) fn rewrite_documents(&self, damaged: &[(String, u64)]) -> Result<(), Refusal> {
+        let numbers: Vec<(String, u64)> =
+            self.current().documents.0.iter().map(|(name, (number, _))| (name.clone(), *number)).collect();
+        for (name, number) in numbers {
+            let lost = damaged.iter().filter(|(of, _)| *of == name).map(|(_, number)| *number).max();
+            let mut placed = json!({ name.as_str(): self.document(&name)? });
+            self.vault.seal(&mut placed)?;
+            self.write_document(&name, number.max(lost.unwrap_or(0)) + 1, placed[name.as_str()].take())?;
+        }
+        Ok(())
+    }
+
+    fn write_document(&self, name: &str, number: u64, sealed: Value) -> Result<(), Refusal> {
+        let body = serde_json::to_vec(&sealed).map_err(|error| unwritable(self.folder.path(), &error))?;
+        let mut current = self.current();
+        let header = self.header(&current, name, number);
+        self.folder.write(&header, &body)?;
+        current.documents.insert(name, number, sealed);
+        if let Some(old) = number.checked_sub(KEPT) {
+            self.folder.remove(name, old);
+        }
+        Ok(())
     }
 }
 
 impl Control {
     /// What a door keeps under this name; none when it keeps nothing.
     ///
-    /// *Errors*: it cannot be read, or its secrets are sealed with another key.
+    /// *Errors*: its secrets are sealed with another key.
     pub fn document(&self, name: &str) -> Result<Option<Value>, Refusal> {
         self.store.document(name)
     }
 
     /// A door keeps this under the name, in no version of the state. Strings under the key `secret` are sealed.
     ///
-    /// *Errors*: it could not be written, and is as it was. *Durability*: it survives power loss.
+    /// *Errors*: it could not be written, and is as it was. *Durability*: it survives power loss, except while the store is held.
     pub fn keep_document(&self, name: &str, document: Value) -> Result<(), Refusal> {
         self.store.keep_document(name, document)
     }

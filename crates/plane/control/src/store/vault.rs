@@ -1,7 +1,7 @@
 //! Secrets at rest: each is sealed by itself with the node's key, which lies in a file of its own.
 //!
-//! In the JSON of a state a secret is the one string under the key `secret`: hexadecimal while the state is in memory or as
-//! older versions wrote it, `sealed:KEY:NONCE:BOX` on disk. The place of the secret in the state is authenticated with it, so that one
+//! In the JSON of a state a secret is the one string under the key `secret`: hexadecimal while the state is in memory,
+//! `sealed:KEY:NONCE:BOX` on disk. The place of the secret in the state is authenticated with it, so that one
 //! cannot be moved to another host.
 
 use crate::control::random;
@@ -91,6 +91,11 @@ impl Vault {
         Some(Self { id, cipher, pools: Secret::new(pools.to_vec()).ok()?, path: path.to_owned() })
     }
 
+    /// Which key it is, for people: no part of the key.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// What the keys of pools are made of: says nothing about the node's key, and is the same every time.
     pub fn pools(&self) -> &Secret {
         &self.pools
@@ -138,16 +143,7 @@ impl Vault {
         let mut parts = sealed.splitn(3, ':');
         let (id, nonce, sealed) = (parts.next(), parts.next().and_then(from_hex), parts.next().and_then(from_hex));
         if id.is_some_and(|id| id != self.id) {
-            return Err(Refusal::new(
-                code::KEY_WRONG,
-                format!(
-                    "the secrets are sealed with key {}, and {} holds key {}",
-                    id.unwrap_or_default(),
-                    self.path.display(),
-                    self.id
-                ),
-                "put back the key that belongs to this state, or start once with --forget-secrets and set new ones",
-            ));
+            return Err(wrong(&self.id, id.unwrap_or_default(), &self.path));
         }
         let opened = nonce.zip(sealed).and_then(|(nonce, sealed)| {
             let nonce: [u8; 24] = nonce.try_into().ok()?;
@@ -212,10 +208,21 @@ fn each_secret(
     walk(state, "", act)
 }
 
+/// The file holds another key than the one that is wanted.
+pub fn wrong(id: &str, wanted: &str, path: &Path) -> Refusal {
+    Refusal::new(
+        code::KEY_WRONG,
+        format!("this array needs the key {wanted}, and {} holds the key {id}", path.display()),
+        format!(
+            "put the key {wanted} back there, or start once with --forget-secrets: CHAP secrets must be set anew, and encrypted volumes need their pool key"
+        ),
+    )
+}
+
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(
         code::KEY_UNUSABLE,
         format!("the key {} cannot be used: {why}", path.display()),
-        "put back a copy of it; without one, move it away, start once with --forget-secrets and set new CHAP secrets",
+        "put back a copy of it; without one, move it away and start once with --forget-secrets: CHAP secrets must be set anew",
     )
 }

@@ -1,10 +1,10 @@
 //! What is wrong now, thing by thing, for whoever tells people of it.
 
-use super::{of_disk, of_log, of_pool, of_portal, of_spares, of_volume};
+use super::{of_disk, of_hold, of_log, of_pool, of_portal, of_spares, of_volume};
 use crate::Control;
 use model::{
     DiskName, DiskReport, EventCode, EventSeverity, MemberState, PoolReport, PoolState, PortalState, Problem, Refusal,
-    Severity, Subject, SubjectKind, event,
+    Severity, Subject, SubjectKind, code, event,
 };
 
 /// Something that is wrong now.
@@ -42,6 +42,12 @@ impl Control {
     pub async fn conditions(&self) -> Result<Conditions, Refusal> {
         let (disks, pools) = (self.disks().await?, self.pools().await?);
         let mut found = Conditions::default();
+        if let Some(refusal) = self.hold() {
+            let replaced = refusal.code == code::STATE_REPLACED;
+            let topic = if replaced { event::STATE_REPLACED } else { event::STATE_OLDER };
+            let node = Subject::new(SubjectKind::Node, &self.settings.node);
+            found.there.push(condition(topic, node, of_hold(&refusal), Vec::new()));
+        }
         for pool in &pools {
             found.there.extend(pool_conditions(pool, &disks));
         }

@@ -1,0 +1,155 @@
+//! Reading the folder of the state at start: the latest whole version of everything, and what is missing.
+
+use super::documents::{DISPOSABLE, Documents};
+use super::events::EVENTS;
+use super::folder::{Folder, Found, Listed};
+use super::hold::Hold;
+use super::sheet::{AuditHead, Header};
+use super::{STATE, damaged};
+use model::{EventCode, Refusal, Timestamp, event};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the folder holds.
+#[derive(Default)]
+pub struct Read {
+    /// The number of the latest whole version; 0 when there is none.
+    pub version: u64,
+    /// The latest whole version, its secrets sealed; null when there is none.
+    pub state: Value,
+    /// The versions in files that are whole.
+    pub kept: BTreeMap<u64, (Timestamp, bool)>,
+    pub documents: Documents,
+    /// The key that the latest version was sealed with; without a version those that anything else names.
+    pub keys: BTreeSet<String>,
+    pub audit: AuditHead,
+    pub findings: Vec<(EventCode, String)>,
+    /// What is served though something later was lost, and the files that are damaged.
+    older: Vec<String>,
+    damaged: Vec<(String, u64)>,
+    /// The highest version that any file tells of.
+    told: u64,
+    is_empty: bool,
+}
+
+/// What is whole in the folder.
+///
+/// *Errors*: it cannot be read, a newer program wrote it, or there are versions of the state and none is whole.
+pub fn all(folder: &Folder) -> Result<Read, Refusal> {
+    let listed = folder.list()?;
+    let mut read = Read { is_empty: listed.is_empty(), ..Read::default() };
+    for name in listed.keys().filter(|name| !matches!(name.as_str(), STATE)) {
+        if name == EVENTS {
+            read.headers_of(folder, name, &listed[name])?;
+        } else {
+            read.document(folder, name, &listed[name])?;
+        }
+    }
+    read.versions(folder, &listed)?;
+    Ok(read)
+}
+
+impl Read {
+    /// True where there is no file at all.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Why nothing may be written for now; none where everything is the latest.
+    pub fn hold(&self) -> Option<Hold> {
+        (!self.older.is_empty()).then(|| Hold {
+            sentences: self.older.clone(),
+            damaged: self.damaged.clone(),
+            version_max: self.told,
+        })
+    }
+
+    fn versions(&mut self, folder: &Folder, listed: &Listed) -> Result<(), Refusal> {
+        let numbers = listed.get(STATE).map_or(&[][..], Vec::as_slice);
+        let mut lost: Option<(u64, String)> = None;
+        let mut found: Option<Header> = None;
+        for &number in numbers.iter().rev() {
+            match folder.read(STATE, number)? {
+                Found::Whole(header, body) => {
+                    self.kept.insert(number, (header.time, header.access));
+                    if found.is_none() {
+                        self.state = serde_json::from_slice(&body).map_err(|error| damaged(folder.path(), &error))?;
+                        self.version = number;
+                        self.learn(&header);
+                        found = Some(header);
+                    }
+                }
+                Found::Damaged(why) => {
+                    self.damaged.push((STATE.to_owned(), number));
+                    let sentence = format!("version {number} of the state is damaged: {why}");
+                    if found.is_none() {
+                        lost.get_or_insert((number, sentence));
+                    } else {
+                        self.findings.push((event::STATE_COPY_DAMAGED, sentence + "; it is not the latest one"));
+                    }
+                }
+            }
+        }
+        if let Some(header) = found {
+            self.keys = [header.key.clone()].into();
+            let missing = (self.told > self.version).then(|| format!("version {} of the state is missing", self.told));
+            if let Some(why) = lost.as_ref().map(|(_, why)| why.clone()).or(missing) {
+                self.older.push(format!("{why}; version {} of {} is served", self.version, header.time));
+            }
+            self.told = self.told.max(lost.map_or(0, |(number, _)| number));
+            return Ok(());
+        }
+        match lost {
+            Some((_, why)) => Err(damaged(folder.path(), &format!("no version of it is whole: {why}"))),
+            // A document or an event was written, and no version is left of the state that it belonged to.
+            None if self.told > 0 => Err(damaged(folder.path(), &"no version of it is there")),
+            None => Ok(()),
+        }
+    }
+
+    fn document(&mut self, folder: &Folder, name: &str, numbers: &[u64]) -> Result<(), Refusal> {
+        let mut lost = None;
+        for &number in numbers.iter().rev() {
+            match folder.read(name, number)? {
+                Found::Whole(header, body) => {
+                    self.learn(&header);
+                    let value = serde_json::from_slice(&body).map_err(|error| damaged(folder.path(), &error))?;
+                    self.documents.insert(name, number, value);
+                    if let Some(why) = lost {
+                        self.older.push(format!("{why}; the one of {} is used", header.time));
+                    }
+                    return Ok(());
+                }
+                Found::Damaged(why) => {
+                    let sentence = format!("the latest {name} of the array are damaged: {why}");
+                    self.damaged.push((name.to_owned(), number));
+                    if DISPOSABLE.contains(&name) {
+                        self.findings.push((event::STATE_COPY_DAMAGED, sentence));
+                    } else {
+                        lost.get_or_insert(sentence);
+                    }
+                }
+            }
+        }
+        self.older.extend(lost.map(|why| format!("{why}; there is no older copy of them")));
+        Ok(())
+    }
+
+    /// Takes from files whose content is read elsewhere what their headers tell.
+    fn headers_of(&mut self, folder: &Folder, name: &str, numbers: &[u64]) -> Result<(), Refusal> {
+        for &number in numbers {
+            if let Found::Whole(header, _) = folder.read(name, number)? {
+                self.learn(&header);
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, header: &Header) {
+        self.told = self.told.max(header.state);
+        self.keys.insert(header.key.clone());
+        if header.audit.number > self.audit.number {
+            self.audit = header.audit.clone();
+        }
+    }
+}
