@@ -23,6 +23,7 @@ mod portals;
 mod presentations;
 mod sessions;
 mod snapshots;
+mod state;
 mod status;
 mod support;
 mod top;
@@ -70,6 +71,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Diff(options) => config::diff(&desk, &options),
         Command::Apply(options) => config::apply(&desk, options),
         Command::Config(command) => config::run(&desk, &command),
+        Command::State(command) => state::run(&desk, &command),
         Command::Operation(command) => operations::run(&desk, &command),
         Command::Top(options) => top::run(&desk, &options),
         Command::Up(options) => up::run(&desk, &options),

@@ -1,31 +1,41 @@
-//! The audit: one record for each call that changes something, or would have.
+//! The audit: records of each call that changes something, or would have, and of each that reads data of hosts.
 //!
-//! Records are lines of JSON in files below `audit` in the folder of the state. Each holds the hash of the one before, so that none can be
-//! changed or taken out unnoticed. The files are bounded: the oldest goes when there are too many, and the chain begins with the
-//! first that is left. A record is on disk before the call is answered.
+//! An intent is on disk before such a call begins, and its result before the call is answered: a call whose intent cannot be written is
+//! refused with nothing done. Records are lines of JSON in files below `audit` in the folder of the state. Each holds the hash of the one
+//! before, so that none can be changed or taken out unnoticed; the head and the files of the state name the last one, so that none can be cut
+//! off. The files are bounded: the oldest goes when there are too many, and the chain begins with the first that is left.
+//!
+//! An audit that cannot be used keeps volumes from nothing: every change is refused, and it is opened again every [`AGAIN`].
 
 mod chain;
 mod entry;
 mod forward;
+mod head;
+mod lines;
+mod reader;
 mod record;
 
 pub use entry::Entry;
 pub use forward::Forward;
-pub use record::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
+pub use record::{AuditBroken, AuditCheck, AuditPage, AuditRecord, Phase};
 
 use crate::keeping::Changed;
 use axum::response::Response;
 use chain::Chain;
 use control::{Control, now};
-use model::{Code, Refusal, Subject, SubjectKind, Timestamp, code, event};
+use model::{Code, EventCode, Problem, Refusal, Severity, Subject, SubjectKind, Timestamp, code, event};
+use reader::Reader;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Refused calls of strangers with a record each, in an hour. What strangers do must not push out what users have done.
 const STRANGERS_MAX: u64 = 200;
 const HOUR: u64 = 3600;
+/// How often an audit that cannot be used is opened again.
+const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// The audit of this node.
 pub struct Audit {
@@ -42,6 +52,11 @@ pub struct Answered {
 }
 
 impl Answered {
+    /// What nobody has asked for.
+    fn nothing() -> Self {
+        Self { status: 200, code: None, changed: Value::Null }
+    }
+
     /// As the answer says.
     pub fn of(response: &Response) -> Self {
         let refusal = response.extensions().get::<Refusal>();
@@ -51,10 +66,12 @@ impl Answered {
 }
 
 struct State {
-    chain: Chain,
+    chain: Result<Chain, Refusal>,
     /// What could not be written yet.
     waiting: VecDeque<AuditRecord>,
     strangers: Strangers,
+    /// True from the first failure until everything is written again.
+    fails: bool,
 }
 
 #[derive(Default)]
@@ -65,24 +82,42 @@ struct Strangers {
 }
 
 impl Audit {
-    /// The audit as it was kept in the folder of the state.
-    ///
-    /// *Errors*: it cannot be read or written.
-    pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
-        let folder: PathBuf = control.settings().state_dir.join("audit");
-        let chain = Chain::open(&folder)?;
-        let state = State { chain, waiting: VecDeque::new(), strangers: Strangers::default() };
-        Ok(Self { control, state: Mutex::new(state) })
+    /// The audit as it was kept in the folder of the state. One that cannot be used refuses every change until it can.
+    pub fn open(control: Arc<Control>) -> Self {
+        let chain = Err(Refusal::new(code::AUDIT_UNUSABLE, "the audit was not opened", "try again"));
+        let (waiting, strangers, fails) = Default::default();
+        let audit = Self { control, state: Mutex::new(State { chain, waiting, strangers, fails }) };
+        let opened = audit.write_with(|_| Ok(()));
+        audit.tell(opened.err());
+        audit
+    }
+
+    /// An audit that cannot be used is opened again, and what waits is written; without end.
+    pub async fn watch(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            if self.state().fails
+                && let Err(refusal) = self.ready().await
+            {
+                tracing::warn!(%refusal, "the audit cannot be used");
+            }
+        }
     }
 
     /// What is done next can be written down.
     ///
     /// *Errors*: what was done before could not be, and cannot be still: nothing is done that nobody would know of.
     pub async fn ready(self: &Arc<Self>) -> Result<(), Refusal> {
-        if self.state().waiting.is_empty() {
-            return Ok(());
-        }
-        self.write().await
+        self.write(|_| Ok(())).await
+    }
+
+    /// The call may begin: its intent is written down. *Durability*: it survives power loss.
+    ///
+    /// *Errors*: it cannot be written, and the call must not begin.
+    pub async fn begin(self: &Arc<Self>, entry: Entry) -> Result<Entry, Refusal> {
+        let record = entry.intent(now());
+        let number = self.write(move |chain| chain.append(&record)).await?;
+        Ok(entry.begun(number))
     }
 
     /// The call was answered so: it has its record. *Durability*: it survives power loss, where it can be written.
@@ -96,25 +131,70 @@ impl Audit {
             let unrecorded = std::mem::take(&mut strangers.unrecorded);
             waiting.push_back(entry.record(now(), answered, unrecorded));
         }
-        if let Err(refusal) = self.write().await {
+        if let Err(refusal) = self.ready().await {
             tracing::error!(%refusal, "what was changed could not be written down yet");
-            let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
-            self.control.tell(event::AUDIT_UNWRITABLE, node, refusal.to_string());
         }
     }
 
-    async fn write(self: &Arc<Self>) -> Result<(), Refusal> {
+    /// What waits is written, then what `act` writes.
+    async fn write<T: Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&mut Chain) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
         let audit = self.clone();
-        blocking(move || {
-            let mut state = audit.state();
-            let State { chain, waiting, .. } = &mut *state;
-            while let Some(record) = waiting.front() {
-                chain.append(record)?;
-                waiting.pop_front();
+        let written = blocking(move || audit.write_with(act)).await;
+        self.tell(written.as_ref().err().cloned());
+        written
+    }
+
+    fn write_with<T>(&self, act: impl FnOnce(&mut Chain) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let mut state = self.state();
+        let State { chain, waiting, .. } = &mut *state;
+        if chain.as_ref().is_err() {
+            let folder: PathBuf = self.control.settings().state_dir.join("audit");
+            let opened = Chain::open(&folder, &self.control.audit_head())?;
+            for finding in opened.findings() {
+                self.raise(event::AUDIT_DAMAGED, &format!("{finding}; see blockyard audit verify"));
+                waiting.push_back(Entry::finding(finding).record(now(), Answered::nothing(), 0));
             }
-            Ok(())
-        })
-        .await
+            *chain = Ok(opened);
+        }
+        let written = match chain {
+            Ok(open) => write_all(open, waiting).and_then(|()| act(open)),
+            Err(refusal) => Err(refusal.clone()),
+        };
+        if let Ok(open) = chain {
+            self.control.note_audit_head(open.last().clone());
+            if let Err(refusal) = &written {
+                // It is opened again, for its files may have been replaced.
+                *chain = Err(refusal.clone());
+            }
+        }
+        written
+    }
+
+    /// Whether it can be used is told once each time that it changes, and stands in the status all the while.
+    fn tell(&self, refusal: Option<Refusal>) {
+        let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
+        let failed = std::mem::replace(&mut self.state().fails, refusal.is_some());
+        match &refusal {
+            Some(refusal) if !failed => self.raise(event::AUDIT_UNWRITABLE, &refusal.message),
+            None if failed => self.raise(event::AUDIT_READABLE, "the audit can be written again; changes are taken"),
+            _ => {}
+        }
+        let problem = refusal.map(|refusal| Problem {
+            severity: Severity::Critical,
+            subject: "audit".to_owned(),
+            state: "unusable".to_owned(),
+            meaning: refusal.message,
+            action: refusal.hint,
+        });
+        self.control.report_problem(event::AUDIT_UNWRITABLE, node, problem);
+    }
+
+    fn raise(&self, code: EventCode, sentence: &str) {
+        let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
+        self.control.tell(code, node, sentence);
     }
 
     /// Records before the number `before`, the latest first, that have the word `search`.
@@ -126,7 +206,7 @@ impl Audit {
         limit: usize,
         search: Option<String>,
     ) -> Result<AuditPage, Refusal> {
-        let reader = self.state().chain.reader();
+        let reader = self.reader()?;
         blocking(move || reader.page(before.unwrap_or(u64::MAX), limit, search.as_deref())).await
     }
 
@@ -134,13 +214,17 @@ impl Audit {
     ///
     /// *Errors*: they cannot be read.
     pub async fn check(self: &Arc<Self>) -> Result<AuditCheck, Refusal> {
-        let reader = self.state().chain.reader();
-        blocking(move || reader.check()).await
+        let (reader, head) = (self.reader()?, self.control.audit_head());
+        blocking(move || reader.check(&head)).await
     }
 
-    /// All records as they are written, file by file.
+    /// All records as they are written, file by file; none while they cannot be read.
     pub fn files(&self) -> Vec<PathBuf> {
-        self.state().chain.reader().files()
+        self.reader().map_or_else(|_| Vec::new(), |reader| reader.files())
+    }
+
+    fn reader(&self) -> Result<Reader, Refusal> {
+        self.state().chain.as_ref().map(Chain::reader).map_err(Clone::clone)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -162,6 +246,15 @@ impl Strangers {
         }
         admitted
     }
+}
+
+/// Writes what waits, in its order.
+fn write_all(chain: &mut Chain, waiting: &mut VecDeque<AuditRecord>) -> Result<(), Refusal> {
+    while let Some(record) = waiting.front() {
+        chain.append(record)?;
+        waiting.pop_front();
+    }
+    Ok(())
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refusal> + Send + 'static) -> Result<T, Refusal> {

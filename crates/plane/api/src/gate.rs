@@ -117,8 +117,9 @@ impl Door {
         let row = request.extensions().get::<&'static Row>().copied();
         let admitted = self.admit(row, &request);
         let (parts, body) = request.into_parts();
-        let changes = row.is_some_and(|row| !row.looks());
-        let entry = |body: &Bytes| changes.then(|| Entry::of(from(&parts.extensions), &parts.method, &parts.uri, body));
+        let recorded = row.is_some_and(Row::is_recorded);
+        let entry =
+            |body: &Bytes| recorded.then(|| Entry::of(from(&parts.extensions), &parts.method, &parts.uri, body));
         let caller = match admitted {
             Ok(caller) => caller,
             Err(refused) => return self.refuse(*refused, entry(&Bytes::new())).await,
@@ -134,12 +135,10 @@ impl Door {
             let entry = entry(&body).map(|entry| entry.not_understood(body.len()));
             return self.refuse(Refused { refusal, caller }, entry).await;
         }
-        let entry = entry(&body).map(|entry| entry.by(caller.as_ref()));
-        if entry.is_some()
-            && let Err(refusal) = self.audit.ready().await
-        {
-            return Problem(refusal).into_response();
-        }
+        let entry = match self.begin(row, entry(&body).map(|entry| entry.by(caller.as_ref()))).await {
+            Ok(entry) => entry,
+            Err(refusal) => return Problem(refusal).into_response(),
+        };
         let (lives, body_bytes) = (caller.clone(), body.len());
         let mut request = Request::from_parts(parts, Body::from(body));
         let from = from_of(&request);
@@ -173,6 +172,26 @@ impl Door {
             None => answering.await,
         };
         self.while_it_may(lives, response)
+    }
+
+    /// The call may be answered: changes are taken, and its intent is written down. Logins have a result alone, so that what strangers
+    /// try does not fill the audit.
+    ///
+    /// *Errors*: changes are refused just now, or nobody would know of the call. Nothing was done.
+    async fn begin(&self, row: Option<&Row>, entry: Option<Entry>) -> Result<Option<Entry>, Refusal> {
+        let (Some(row), Some(entry)) = (row, entry) else { return Ok(None) };
+        if !row.looks()
+            && !row.while_held
+            && let Some(refusal) = self.control.hold()
+        {
+            let response = Problem(refusal.clone()).into_response();
+            self.audit.note(entry, Answered::of(&response)).await;
+            return Err(refusal);
+        }
+        match row.is_open() {
+            true => self.audit.ready().await.map(|()| Some(entry)),
+            false => self.audit.begin(entry).await.map(Some),
+        }
     }
 
     /// Whoever asks, as far as this row wants to know.

@@ -58,6 +58,10 @@ pub struct Row {
     pub is_tagged: bool,
     /// True where the good answer holds a secret, which is not kept.
     pub is_secret: bool,
+    /// True where the answer is data of hosts, or the audit: who reads it is written down.
+    pub reads_host_data: bool,
+    /// True where it may be asked while changes are refused: what ends that, and what changes nothing that is kept.
+    pub while_held: bool,
     /// The longest request that is read.
     pub request_bytes_max: usize,
     run: Box<dyn Fn(Arc<Control>, Question) -> Pending<Response> + Send + Sync>,
@@ -78,6 +82,18 @@ impl Row {
         self
     }
 
+    /// Who asks it is written down, though nothing changes.
+    pub(crate) fn of_host_data(mut self) -> Self {
+        self.reads_host_data = true;
+        self
+    }
+
+    /// It may be asked while changes are refused.
+    pub(crate) fn while_held(mut self) -> Self {
+        self.while_held = true;
+        self
+    }
+
     /// Requests may be as long as this.
     pub(crate) fn up_to(mut self, bytes: usize) -> Self {
         self.request_bytes_max = bytes;
@@ -87,6 +103,7 @@ impl Row {
     /// Whoever comes may ask it, without having proven anything.
     pub(crate) fn open(mut self) -> Self {
         self.open = true;
+        self.while_held = true;
         self
     }
 
@@ -100,6 +117,12 @@ impl Row {
     #[must_use]
     pub fn full_path(&self) -> String {
         format!("{BASE}{}", self.path)
+    }
+
+    /// True for a row whose calls are written down.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        !self.looks() || self.reads_host_data
     }
 
     /// True for a row that changes nothing.
@@ -381,7 +404,7 @@ fn row(
 ) -> Row {
     let media = "application/json";
     let (role, open, is_tagged, is_secret, run) = (Role::Viewer, false, false, false, Box::new(run));
-    let request_bytes_max = REQUEST_BYTES_MAX;
+    let (reads_host_data, while_held, request_bytes_max) = (false, false, REQUEST_BYTES_MAX);
     Row {
         method,
         path,
@@ -393,6 +416,8 @@ fn row(
         media,
         is_tagged,
         is_secret,
+        reads_host_data,
+        while_held,
         request_bytes_max,
         run,
         takes,

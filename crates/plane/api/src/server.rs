@@ -100,7 +100,8 @@ pub async fn serve(
     let listener = listening.listener.take().expect("a listening socket is served once");
     let told = control.clone();
     let web = listening.web.take();
-    let audit = Arc::new(Audit::open(control.clone())?);
+    let audit = Arc::new(Audit::open(control.clone()));
+    let auditing = tokio::spawn(audit.clone().watch());
     let alerts = Arc::new(alert::Alerts::open(control.clone())?);
     let forward = Arc::new(Forward::open(control.clone(), audit.clone())?);
     let forwarding = tokio::spawn(forward.clone().watch());
@@ -151,6 +152,7 @@ pub async fn serve(
     listening_again.abort();
     alerting.abort();
     forwarding.abort();
+    auditing.abort();
     ended
 }
 

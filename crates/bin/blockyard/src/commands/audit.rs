@@ -39,10 +39,10 @@ fn list(desk: &Desk, query: &str) -> Result<(), Failure> {
         vec![
             record.number.to_string(),
             record.time.to_string(),
-            record.caller.unwrap_or_else(|| "a stranger".to_owned()),
+            record.caller.clone().unwrap_or_else(|| "a stranger".to_owned()),
             or_dash(record.address),
             format!("{} {}", record.method, record.path),
-            record.code.map_or(record.status.to_string(), |code| format!("{} {code}", record.status)),
+            result(&record),
             if record.body.is_null() { "-".to_owned() } else { record.body.to_string() },
             what_changed(&record.changed),
         ]
@@ -52,6 +52,12 @@ fn list(desk: &Desk, query: &str) -> Result<(), Failure> {
         &answer,
         &Rows { header: &["NUMBER", "TIME", "CALLER", "ADDRESS", "CALL", "RESULT", "BODY", "CHANGED"], rows },
     )
+}
+
+/// `201`, `409 BY-1203`, or that there is none.
+fn result(record: &AuditRecord) -> String {
+    let Some(status) = record.status else { return "running or cut short".to_owned() };
+    record.code.as_ref().map_or(status.to_string(), |code| format!("{status} {code}"))
 }
 
 /// `size 8388608 → 16777216`, for each value that was changed.
@@ -64,8 +70,12 @@ fn what_changed(changed: &Value) -> String {
 
 fn verify(desk: &Desk) -> Result<(), Failure> {
     let answer = desk.client.get("/audit/check", "check")?;
-    let AuditCheck { first, last, records, hash, broken } = answer.decode()?;
+    let AuditCheck { first, last, records, hash, broken, findings } = answer.decode()?;
     match &broken {
+        None if !findings.is_empty() => {
+            desk.out.done(&answer, &format!("the audit is damaged: {}", findings.join("; ")))?;
+            Err(Failure::Said)
+        }
         None => desk.out.done(
             &answer,
             &format!(
@@ -73,7 +83,9 @@ fn verify(desk: &Desk) -> Result<(), Failure> {
             ),
         ),
         Some(broken) => {
-            desk.out.done(&answer, &format!("record {} is not as it was written: {}", broken.number, broken.why))?;
+            let mut told = vec![format!("record {} is not as it was written: {}", broken.number, broken.why)];
+            told.extend(findings);
+            desk.out.done(&answer, &told.join("; "))?;
             Err(Failure::Said)
         }
     }

@@ -17,6 +17,7 @@ mod manual;
 mod presenting;
 mod rest;
 mod serve;
+mod state;
 mod steps;
 mod systemd;
 mod tune;

@@ -1,6 +1,6 @@
 //! A call, as much of it as may be written down.
 
-use super::{Answered, AuditRecord};
+use super::{Answered, AuditRecord, Phase};
 use crate::gate::Caller;
 use axum::body::Bytes;
 use axum::http::{Method, Uri};
@@ -27,6 +27,10 @@ pub struct Entry {
     method: String,
     path: String,
     body: Value,
+    /// What the body names, where that is nothing but a name.
+    named: Option<String>,
+    /// The number of its intent, once that is written.
+    intent: Option<u64>,
 }
 
 impl Entry {
@@ -40,6 +44,40 @@ impl Entry {
             method: method.to_string(),
             path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
             body: shown(body),
+            named: named(body),
+            intent: None,
+        }
+    }
+
+    /// Its intent has this number.
+    pub fn begun(self, intent: u64) -> Self {
+        Self { intent: Some(intent), ..self }
+    }
+
+    /// The record that is written before the call begins. Of its body it has the name alone: nobody knows yet which keys are secrets.
+    pub fn intent(&self, time: Timestamp) -> AuditRecord {
+        let body = self.named.as_ref().map_or(Value::Null, |name| serde_json::json!({ "name": name }));
+        AuditRecord {
+            phase: Phase::Intent,
+            status: None,
+            body,
+            ..self.clone().record(time, Answered { status: 0, code: None, changed: Value::Null }, 0)
+        }
+    }
+
+    /// No call, but what opening the audit has found.
+    pub fn finding(sentence: &str) -> Self {
+        let (role, how, address, named, intent) = Default::default();
+        Self {
+            caller: Some("the daemon".to_owned()),
+            role,
+            how,
+            address,
+            method: "OPEN".to_owned(),
+            path: "/audit".to_owned(),
+            body: Value::String(sentence.to_owned()),
+            named,
+            intent,
         }
     }
 
@@ -67,7 +105,7 @@ impl Entry {
 
     /// The record of the call, once it was answered. Its place in the chain is not known yet.
     pub fn record(self, time: Timestamp, answered: Answered, unrecorded: u64) -> AuditRecord {
-        let Self { caller, role, how, address, method, path, body } = self;
+        let Self { caller, role, how, address, method, path, body, named: _, intent } = self;
         let Answered { status, code, mut changed } = answered;
         if changed.to_string().len() > BODY_BYTES_MAX {
             changed = Value::String("more than is written down".to_owned());
@@ -75,6 +113,8 @@ impl Entry {
         AuditRecord {
             number: 0,
             time,
+            phase: Phase::Result,
+            intent,
             caller,
             role,
             how,
@@ -82,7 +122,7 @@ impl Entry {
             method,
             path,
             body,
-            status,
+            status: Some(status),
             code: code.map(|code| code.to_string()),
             changed,
             unrecorded,
@@ -105,6 +145,14 @@ fn shown(body: &Bytes) -> Value {
         // What is no JSON is not understood, and may be anything.
         _ => unread(body.len()),
     }
+}
+
+/// What the body names, where that can be nothing but a name.
+fn named(body: &Bytes) -> Option<String> {
+    let body = serde_json::from_slice::<Value>(body).ok()?;
+    let name = body.get("name")?.as_str()?;
+    let is_name = name.len() <= 128 && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_./:@".contains(&c));
+    is_name.then(|| name.to_owned())
 }
 
 fn unread(bytes: usize) -> Value {

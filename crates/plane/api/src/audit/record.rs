@@ -6,13 +6,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// One call that changed something, or was refused.
+/// One call that changes something or reads data of hosts: as an intent before it begins, and as a result once it was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditRecord {
     /// Its number: one more than that of the record before.
     pub number: u64,
-    /// When it was answered.
+    /// When it was written.
     pub time: Timestamp,
+    /// Whether it was written before the call began or after it was answered.
+    pub phase: Phase,
+    /// For a result, the number of its intent; none for calls that were refused before they began, and for logins.
+    #[serde(default)]
+    pub intent: Option<u64>,
     /// Who asked; none for somebody who had not logged in.
     pub caller: Option<String>,
     /// What the caller may do.
@@ -25,10 +30,10 @@ pub struct AuditRecord {
     pub method: String,
     /// Its path and query.
     pub path: String,
-    /// Its body, without secrets.
+    /// Its body, without secrets; of an intent the name in it alone.
     pub body: Value,
-    /// The status of its answer.
-    pub status: u16,
+    /// The status of its answer; none for an intent.
+    pub status: Option<u16>,
     /// The code of the refusal, where it was refused.
     pub code: Option<String>,
     /// For each value that it has changed, by its path with dots, `{"was":…,"is":…}`; null where nothing can be looked at
@@ -45,7 +50,18 @@ pub struct AuditRecord {
     pub hash: String,
 }
 
-/// Records, the latest first.
+/// When a record was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Before the call began. One without a result was cut short, or runs.
+    Intent,
+    /// After the call was answered.
+    #[default]
+    Result,
+}
+
+/// Records, the latest first. Intents are listed where their results are not there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditPage {
     /// The records.
@@ -67,6 +83,9 @@ pub struct AuditCheck {
     pub hash: String,
     /// The first record that is not as it was written.
     pub broken: Option<AuditBroken>,
+    /// What else is damaged or missing: the head, and what opening the audit has found.
+    #[serde(default)]
+    pub findings: Vec<String>,
 }
 
 /// A record that is not as it was written, or is missing.

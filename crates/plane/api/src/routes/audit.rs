@@ -58,6 +58,7 @@ pub fn rows() -> Vec<Row> {
                 })))
             },
         )
+        .of_host_data()
         .only(Role::Admin),
     ]
 }

@@ -26,6 +26,7 @@ pub fn rows() -> Vec<Row> {
                 Ok(plan)
             },
         )
+        .while_held()
         .up_to(DOCUMENT_BYTES_MAX),
         act(
             "/config/apply",

@@ -2,7 +2,7 @@
 
 use crate::openapi;
 use crate::request::LogAsked;
-use crate::row::{Asked, Behind, Row, file, get, list};
+use crate::row::{Asked, Behind, Row, act, file, get, list};
 use axum::body::Body;
 use control::request::Events;
 use control::{Control, Wanted};
@@ -20,6 +20,20 @@ pub fn rows() -> Vec<Row> {
             "What will hurt in the array and its settings, and what to do, the worst first",
             |c: C| async move { c.findings().await },
         ),
+        get(
+            "/state",
+            "state",
+            "The version of the state that is served, and why changes are refused",
+            |c: C| async move { Ok(c.state_report()) },
+        ),
+        act(
+            "/state/accept",
+            "state",
+            "The older version of the state that is served is accepted, and changes are taken",
+            |c: C| async move { c.accept_state().await },
+        )
+        .only(Role::Admin)
+        .while_held(),
         list("/events", "events", "What has happened, oldest first", |c: C, Asked(asked): Asked<Events>| async move {
             let Events { after, since, severity, last } = asked;
             Ok(c.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
@@ -32,6 +46,7 @@ pub fn rows() -> Vec<Row> {
                 Ok(door.log.last(asked.limit.map_or(usize::MAX, |limit| usize::from(limit.get()))))
             },
         )
+        .of_host_data()
         .only(Role::Admin),
         file(
             "/openapi.json",

@@ -62,7 +62,8 @@ fn own() -> Vec<Row> {
                 Ok(Headed { head: cookie("", 0)?, value: caller.report(&door.people) })
             },
         )
-        .only(Role::Viewer),
+        .only(Role::Viewer)
+        .while_held(),
     ]
 }
 

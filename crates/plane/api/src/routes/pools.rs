@@ -146,6 +146,7 @@ fn caring() -> [Row; 8] {
         ),
         get("/pools/{name}/dump", "dump", "Its catalog and its maps as text", |c: C, Named(name): One| async move {
             c.dump_pool(&name).await
-        }),
+        })
+        .of_host_data(),
     ]
 }

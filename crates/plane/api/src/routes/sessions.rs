@@ -41,6 +41,7 @@ pub fn rows() -> Vec<Row> {
                 Ok(Body::from_stream(file))
             },
         )
+        .of_host_data()
         .only(Role::Admin),
     ]
 }

@@ -41,6 +41,7 @@ pub fn rows() -> Vec<Row> {
                 Ok(file.into())
             },
         )
+        .of_host_data()
         .only(Role::Operator),
     ]
 }

@@ -1,3 +1,4 @@
+use super::super::{AuditCheck, Phase};
 use super::*;
 use model::Timestamp;
 
@@ -5,6 +6,8 @@ fn record(path: &str) -> AuditRecord {
     AuditRecord {
         number: 0,
         time: Timestamp::from_unix(1_795_000_000),
+        phase: Phase::Result,
+        intent: None,
         caller: Some("alice".to_owned()),
         role: None,
         how: None,
@@ -12,7 +15,7 @@ fn record(path: &str) -> AuditRecord {
         method: "POST".to_owned(),
         path: path.to_owned(),
         body: serde_json::json!({"name": "a \"quoted\",\"hash\":\" name"}),
-        status: 201,
+        status: Some(201),
         code: None,
         changed: serde_json::Value::Null,
         unrecorded: 0,
@@ -21,8 +24,16 @@ fn record(path: &str) -> AuditRecord {
     }
 }
 
+fn open(folder: &Path) -> Chain {
+    Chain::open(folder, &AuditHead::default()).expect("opens")
+}
+
+fn check(chain: &Chain) -> AuditCheck {
+    chain.reader().check(&AuditHead::default()).expect("is read")
+}
+
 fn chain_of(folder: &Path, count: usize) -> Chain {
-    let mut chain = Chain::open(folder).expect("opens");
+    let mut chain = open(folder);
     for n in 0..count {
         chain.append(&record(&format!("/api/v1/pools/{n}"))).expect("is written");
     }
@@ -30,7 +41,7 @@ fn chain_of(folder: &Path, count: usize) -> Chain {
 }
 
 fn only_file(folder: &Path) -> PathBuf {
-    path(folder, 1)
+    file_of(folder, 1)
 }
 
 #[test]
@@ -38,7 +49,7 @@ fn chain_is_whole_goes_on_after_a_restart_and_is_paged() {
     let dir = tempfile::tempdir().expect("a folder");
     drop(chain_of(dir.path(), 5));
     let chain = chain_of(dir.path(), 5);
-    let check = chain.reader().check().expect("is read");
+    let check = check(&chain);
     assert_eq!((check.first, check.last, check.records, &check.broken), (1, 10, 10, &None));
     let page = chain.reader().page(u64::MAX, 4, None).expect("is read");
     let numbers: Vec<u64> = page.records.iter().map(|record| record.number).collect();
@@ -60,8 +71,7 @@ fn any_byte_that_is_changed_is_found_and_its_record_named() {
         let mut changed = whole.clone();
         changed[at] ^= 1;
         fs::write(&path, &changed).expect("writes");
-        let broken =
-            chain.reader().check().expect("is read").broken.unwrap_or_else(|| panic!("byte {at} was not missed"));
+        let broken = check(&chain).broken.unwrap_or_else(|| panic!("byte {at} was not missed"));
         assert_eq!(broken.number, number, "byte {at}: {}", broken.why);
         number += u64::from(whole[at] == b'\n');
     }
@@ -84,7 +94,7 @@ fn records_that_are_taken_out_put_in_or_moved_are_missed() {
     ] {
         let text: String = order.iter().map(|&n| format!("{}\n", lines[n])).collect();
         fs::write(&path, text).expect("writes");
-        let found = chain.reader().check().expect("is read").broken.expect("it is missed");
+        let found = check(&chain).broken.expect("it is missed");
         assert_eq!(found.number, broken, "{order:?}: {}", found.why);
     }
 }
@@ -100,7 +110,7 @@ fn record_that_was_made_up_with_a_right_hash_of_its_own_is_missed_by_the_next() 
     second.caller = Some("bob".to_owned());
     lines[1] = sealed(&second).expect("seals").0.trim_end().to_owned();
     fs::write(&path, lines.join("\n") + "\n").expect("writes");
-    let found = chain.reader().check().expect("is read").broken.expect("it is missed");
+    let found = check(&chain).broken.expect("it is missed");
     assert_eq!((found.number, found.why.as_str()), (3, "it does not hang on the record before"));
 }
 
@@ -113,18 +123,18 @@ fn line_that_the_power_cut_short_is_taken_away_and_the_chain_goes_on() {
     for cut in [1, 40, 200] {
         let torn = [&whole[..], &whole[..cut]].concat();
         fs::write(&path, torn).expect("writes");
-        let chain = Chain::open(dir.path()).expect("opens");
-        let check = chain.reader().check().expect("is read");
+        let chain = open(dir.path());
+        let check = check(&chain);
         assert_eq!((check.records, check.broken), (3, None));
     }
     let chain = chain_of(dir.path(), 1);
-    assert_eq!(chain.reader().check().expect("is read").records, 4);
+    assert_eq!(check(&chain).records, 4);
 }
 
 #[test]
 fn files_are_bounded_and_the_chain_begins_with_the_first_that_is_left() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut chain = Chain::open(dir.path()).expect("opens");
+    let mut chain = open(dir.path());
     let mut long = record("/api/v1/pools");
     long.body = serde_json::Value::String("x".repeat(8_000));
     for _ in 0..FILES_MAX * 9 + 5 {
@@ -132,7 +142,105 @@ fn files_are_bounded_and_the_chain_begins_with_the_first_that_is_left() {
     }
     assert_eq!(chain.reader().files().len(), FILES_MAX);
     assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), FILES_MAX + 1);
-    let check = chain.reader().check().expect("is read");
+    let check = check(&chain);
     assert!(check.first > 1 && check.broken.is_none(), "{check:?}");
     assert_eq!(check.records, check.last - check.first + 1);
+}
+
+/// Where the state knows the last record, no head can be made to fit a shorter audit.
+#[test]
+fn records_that_are_cut_off_are_missed_whatever_the_head_says() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut chain = chain_of(dir.path(), 3);
+    let head_of_three = fs::read(dir.path().join("head")).expect("reads");
+    chain.append(&record("/api/v1/pools/3")).expect("is written");
+    let state = chain.last().clone();
+    let path = only_file(dir.path());
+    let whole = fs::read_to_string(&path).expect("reads");
+    let three: String = whole.lines().take(3).map(|line| format!("{line}\n")).collect();
+    let head = fs::read(dir.path().join("head")).expect("reads");
+    for (said, known) in [
+        (Some(&head[..]), &AuditHead::default()),
+        (Some(&head), &state),
+        (Some(&head_of_three), &state),
+        (Some(&[]), &state),
+        (None, &state),
+    ] {
+        fs::write(&path, &three).expect("writes");
+        match said {
+            Some(said) => fs::write(dir.path().join("head"), said).expect("writes"),
+            None => fs::remove_file(dir.path().join("head")).expect("removes"),
+        }
+        let broken = chain.reader().check(known).expect("is read").broken.expect("it is missed");
+        assert_eq!(broken.number, 4, "{}", broken.why);
+        let mut next = Chain::open(dir.path(), known).expect("opens");
+        assert!(next.findings().iter().any(|finding| finding.contains("records 4 to 4 are missing")));
+        assert_eq!(next.append(&record("/api/v1/pools/4")).expect("is written"), 5);
+        assert_eq!(next.reader().check(known).expect("is read").broken.expect("it stays missing").number, 4);
+        fs::remove_file(file_of(dir.path(), 5)).expect("removes");
+    }
+}
+
+#[test]
+fn head_that_is_missing_short_or_empty_is_a_finding() {
+    let dir = tempfile::tempdir().expect("a folder");
+    assert_eq!(check(&open(dir.path())).findings, [""; 0], "an audit without a record has no head");
+    let chain = chain_of(dir.path(), 2);
+    let (head, whole) = (dir.path().join("head"), fs::read(dir.path().join("head")).expect("reads"));
+    assert_eq!(check(&chain).findings, [""; 0]);
+    for (len, told) in [(0, "it is empty"), (30, "cut short")] {
+        fs::write(&head, &whole[..len]).expect("writes");
+        assert!(check(&chain).findings[0].contains(told));
+        let mut chain = open(dir.path());
+        chain.append(&record("/api/v1/pools")).expect("is written");
+        assert!(check(&chain).findings[0].contains(told), "it is told though the head is whole again");
+    }
+    fs::remove_file(&head).expect("removes");
+    assert!(check(&open(dir.path())).findings[0].contains("missing"));
+}
+
+/// One bit of the last record, its end among them: the chain goes on behind it, and a check names it.
+#[test]
+fn chain_whose_last_record_is_damaged_goes_on_behind_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(chain_of(dir.path(), 3));
+    let path = only_file(dir.path());
+    let whole = fs::read(&path).expect("reads");
+    let last = whole.len() - whole.split_inclusive(|byte| *byte == b'\n').last().expect("a line").len();
+    let bits = (last * 8..whole.len() * 8).step_by(37).chain([last * 8 + 7, whole.len() * 8 - 1, whole.len() * 8 - 6]);
+    for bit in bits {
+        let mut changed = whole.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &changed).expect("writes");
+        let mut chain = open(dir.path());
+        assert!(chain.findings()[0].contains("record 3 is damaged"), "bit {bit}: {:?}", chain.findings());
+        assert_eq!(chain.append(&record("/api/v1/hosts")).expect("is written"), 4);
+        assert_eq!(check(&chain).broken.expect("it is named").number, 3);
+        assert_eq!(fs::read(&path).expect("reads"), changed, "what is damaged stays");
+        fs::remove_file(file_of(dir.path(), 4)).expect("removes");
+        fs::remove_file(dir.path().join("head")).expect("removes");
+        head::write(dir.path(), 3, &chain_hash(&whole)).expect("writes");
+    }
+}
+
+/// The hash of the last record of a file.
+fn chain_hash(file: &[u8]) -> String {
+    let line = file.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).expect("a line");
+    opened(line).expect("is whole").1
+}
+
+#[test]
+fn file_that_is_deleted_under_the_audit_takes_no_record() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut chain = chain_of(dir.path(), 2);
+    fs::remove_file(only_file(dir.path())).expect("removes");
+    let refusal = chain.append(&record("/api/v1/hosts")).expect_err("refused");
+    assert_eq!(refusal.code, code::AUDIT_UNUSABLE);
+}
+
+#[test]
+fn audit_that_cannot_be_read_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    fs::create_dir(only_file(dir.path())).expect("a folder in the place of the file");
+    assert_eq!(Chain::open(dir.path(), &AuditHead::default()).err().expect("refused").code, code::AUDIT_UNUSABLE);
 }

@@ -1,6 +1,7 @@
 //! What is written down of who has changed what.
 
 use super::*;
+use std::sync::Arc;
 
 async fn last(node: &Node) -> u64 {
     let check = Browser::expect(node.local(Method::GET, "/api/v1/audit/check", &Value::Null).await, 200);
@@ -14,15 +15,20 @@ async fn latest(node: &Node) -> Value {
 }
 
 #[tokio::test]
-async fn every_row_that_changes_something_writes_exactly_one_record_and_others_none() {
+async fn every_row_that_changes_something_or_reads_data_of_hosts_writes_an_intent_and_a_result_and_others_none() {
     let node = Node::new().await;
     for row in rows() {
         let before = last(&node).await;
         let body = if row.looks() { Value::Null } else { json!({}) };
         let page = node.local(row.method.clone(), &filled(row), &body).await;
-        assert_eq!(last(&node).await - before, u64::from(!row.looks()), "{row:?}: {}", page.text);
-        if !row.looks() {
+        // A login has no intent: strangers try it.
+        let records = if row.is_open() { 1 } else { 2 };
+        let records = if row.is_recorded() { records } else { 0 };
+        assert_eq!(last(&node).await - before, records, "{row:?}: {}", page.text);
+        if row.is_recorded() {
             let record = latest(&node).await;
+            let intent = if row.is_open() { Value::Null } else { json!(before + 1) };
+            assert_eq!((&record["phase"], &record["intent"]), (&json!("result"), &intent), "{row:?}");
             let stands = (&record["method"], &record["path"], &record["status"]);
             assert_eq!(
                 stands,
@@ -115,14 +121,14 @@ async fn byte_that_is_changed_in_the_files_is_found_by_whoever_asks() {
     for name in ["a", "b", "c"] {
         node.user(name, Role::Viewer).await;
     }
-    assert_eq!(last(&node).await, 3);
+    assert_eq!(last(&node).await, 6);
     let path = node.dir.path().join("state/audit/000000000001.jsonl");
     let text = std::fs::read_to_string(&path).expect("reads").replace("\"name\":\"b\"", "\"name\":\"x\"");
     std::fs::write(&path, text).expect("writes");
     let check = Browser::expect(node.local(Method::GET, "/api/v1/audit/check", &Value::Null).await, 200);
-    assert_eq!(check["check"]["broken"]["number"], 2, "{check}");
+    assert_eq!(check["check"]["broken"]["number"], 3, "{check}");
     let exported = node.local(Method::GET, "/api/v1/audit/records", &Value::Null).await;
-    assert_eq!(exported.text.lines().count(), 3);
+    assert_eq!(exported.text.lines().count(), 8, "with the intent and the result of this reading");
 }
 
 /// Strangers fill neither the files nor push out what users have done.
@@ -136,4 +142,53 @@ async fn refused_logins_of_strangers_have_records_up_to_a_bound() {
     }
     assert_eq!(last(&node).await, 3);
     assert!(latest(&node).await["caller"].is_null());
+}
+
+/// Data of hosts, and the audit itself.
+#[tokio::test]
+async fn who_reads_data_of_hosts_is_written_down() {
+    let read: Vec<&str> = table().iter().filter(|row| row.reads_host_data).map(|row| row.path).collect();
+    let data = ["/log", "/pools/{name}/dump", "/recording", "/trace-files/{*name}", "/audit/records"];
+    assert_eq!(read.iter().collect::<std::collections::BTreeSet<_>>(), data.iter().collect());
+}
+
+/// What cannot be written down is not begun.
+#[tokio::test]
+async fn change_whose_intent_cannot_be_written_is_refused_with_nothing_done() {
+    let node = Node::new().await;
+    node.user("alice", Role::Admin).await;
+    let audit = node.dir.path().join("state/audit");
+    std::fs::rename(&audit, node.dir.path().join("away")).expect("moves");
+    std::fs::write(&audit, "no folder").expect("writes");
+    let host = json!({"name": "web", "initiators": ["iqn.2001-04.com.example:web"]});
+    let refused = node.local(Method::POST, "/api/v1/hosts", &host).await;
+    assert_eq!(refused.json()["code"], "BY-1824", "{}", refused.text);
+    let hosts = Browser::expect(node.local(Method::GET, "/api/v1/hosts", &Value::Null).await, 200);
+    assert_eq!(hosts["hosts"], json!([]), "nothing was done");
+    let status = Browser::expect(node.local(Method::GET, "/api/v1/status", &Value::Null).await, 200);
+    let problems = status["status"]["problems"].as_array().expect("a list");
+    assert!(problems.iter().any(|problem| problem["subject"] == "audit"), "{status}");
+    let conditions = node.control.conditions().await.expect("told").there;
+    assert!(conditions.iter().any(|condition| condition.topic == model::event::AUDIT_UNWRITABLE));
+
+    std::fs::remove_file(&audit).expect("removes");
+    std::fs::rename(node.dir.path().join("away"), &audit).expect("moves back");
+    Browser::expect(node.local(Method::POST, "/api/v1/hosts", &host).await, 201);
+    let events = node.control.events(control::Wanted::default()).await;
+    let told = |code| events.iter().filter(|event| event.code == code).count();
+    assert_eq!((told(model::event::AUDIT_UNWRITABLE), told(model::event::AUDIT_READABLE)), (1, 1));
+    assert!(node.control.conditions().await.expect("told").there.is_empty());
+}
+
+/// A change that the end of the daemon cut short has an intent alone, and it is listed.
+#[tokio::test]
+async fn intent_without_a_result_is_listed() {
+    let node = Node::new().await;
+    let audit = Arc::new(crate::audit::Audit::open(node.control.clone()));
+    let uri = "/api/v1/pools".parse().expect("a path");
+    let entry = crate::audit::Entry::of(None, &Method::POST, &uri, &axum::body::Bytes::from(r#"{"name":"tank"}"#));
+    audit.begin(entry).await.expect("is written");
+    let page = audit.page(None, 10, None).await.expect("is read");
+    let said = (page.records.len(), page.records[0].phase, &page.records[0].body, page.records[0].status);
+    assert_eq!(said, (1, crate::audit::Phase::Intent, &json!({"name": "tank"}), None));
 }

@@ -1,0 +1,31 @@
+//! `blockyard state …`
+
+use super::{Desk, or_dash};
+use crate::args::StateCommand;
+use crate::failure::Failure;
+use crate::output::Rows;
+use control::StateReport;
+
+pub fn run(desk: &Desk, command: &StateCommand) -> Result<(), Failure> {
+    match command {
+        StateCommand::Show => show(desk),
+        StateCommand::Accept => {
+            let answer = desk.client.post("/state/accept", &serde_json::json!({}), "state")?;
+            let state: StateReport = answer.decode()?;
+            desk.out.done(&answer, &format!("version {} is the state; changes are taken", state.version))
+        }
+    }
+}
+
+fn show(desk: &Desk) -> Result<(), Failure> {
+    let answer = desk.client.get("/state", "state")?;
+    let StateReport { version, kept, held } = answer.decode()?;
+    let span = kept.first().zip(kept.last()).map(|(first, last)| format!("{first} to {last}, {} versions", kept.len()));
+    let facts = [
+        ("version", version.to_string()),
+        ("kept", or_dash(span)),
+        ("changes", held.unwrap_or_else(|| "taken".to_owned())),
+    ];
+    let rows = facts.map(|(name, value)| vec![name.to_owned(), value]);
+    desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: rows.into() })
+}

@@ -1,0 +1,154 @@
+//! The state of a real array under damage: what is served is what was written, or an older version and nothing is changed.
+
+use crate::lab::Outcome;
+use crate::serve::{Daemon, ask, end, start, wait_until_served};
+use rustix::process::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn say(dir: &Path, line: &str) -> Outcome {
+    ask(dir, &line.split(' ').collect::<Vec<_>>())
+}
+
+fn good(dir: &Path, line: &str) -> String {
+    let outcome = say(dir, line);
+    assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
+    outcome.stdout
+}
+
+fn serve(dir: &Path) -> Daemon {
+    let daemon = start(dir);
+    wait_until_served(dir);
+    daemon
+}
+
+/// What the daemon says instead of serving.
+fn refused(dir: &Path) -> String {
+    let serve = ["serve", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0", "--no-web"];
+    let outcome = ask(dir, &serve);
+    assert_ne!(outcome.code, 0, "it serves");
+    outcome.stderr
+}
+
+/// The files of the versions of the state, the latest last.
+fn versions(dir: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(dir.join("state/state")).expect("a folder").map(|file| file.expect("an entry").path());
+    let is_version = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == "state");
+    let mut versions: Vec<PathBuf> = files.filter(is_version).collect();
+    versions.sort();
+    versions
+}
+
+/// In the latest version, the name of an initiator is another one.
+fn change_initiator(dir: &Path, from: &str, to: &str) {
+    let path = versions(dir).pop().expect("a version");
+    let text = fs::read_to_string(&path).expect("text");
+    assert!(text.contains(from), "{text}");
+    fs::write(&path, text.replace(from, to)).expect("writes");
+}
+
+/// As it was seen: one bit of a name, and another host was let in.
+#[test]
+fn name_that_a_disk_has_changed_is_not_believed_and_changes_wait_until_an_older_version_is_accepted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = serve(dir);
+    good(dir, "host add alpha --initiator iqn.2001-01.org.example:alpha");
+    good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
+    assert!(end(&mut daemon, Signal::KILL).code().is_none());
+    change_initiator(dir, ":beta", ":betc");
+    let mut daemon = serve(dir);
+    let hosts = good(dir, "host list");
+    assert!(hosts.contains(":alpha") && !hosts.contains(":bet"), "{hosts}");
+    assert!(good(dir, "state show").contains("is damaged: its checksum does not match"));
+    assert_eq!(say(dir, "status --check").code, 7);
+    assert!(good(dir, "event list").contains("BY-E911"));
+    let refused = say(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
+    assert_eq!(refused.code, 4, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("BY-1821") && refused.stderr.contains("blockyard state accept"),
+        "{}",
+        refused.stderr
+    );
+    assert!(end(&mut daemon, Signal::TERM).success());
+
+    let mut daemon = serve(dir);
+    assert_eq!(
+        say(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma").code,
+        4,
+        "a restart accepts nothing"
+    );
+    good(dir, "state accept");
+    good(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
+    assert_eq!(say(dir, "status --check").code, 0);
+    assert!(end(&mut daemon, Signal::TERM).success());
+    let mut daemon = serve(dir);
+    let hosts = good(dir, "host list");
+    assert!(hosts.contains(":alpha") && hosts.contains(":gamma"), "{hosts}");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+#[test]
+fn array_does_not_begin_anew_beside_what_shows_that_there_was_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = serve(dir);
+    good(dir, "host add alpha --initiator iqn.2001-01.org.example:alpha");
+    assert!(end(&mut daemon, Signal::TERM).success());
+    fs::rename(dir.join("state/node.key"), dir.join("node.key")).expect("moves");
+    let said = refused(dir);
+    let key = fs::read_to_string(dir.join("node.key")).expect("reads");
+    let id = key.split(' ').nth(1).expect("an ID");
+    assert!(said.contains("BY-1811") && said.contains(id) && said.contains("state/node.key"), "{said}");
+    assert!(!dir.join("state/node.key").exists(), "no second key is made");
+    fs::rename(dir.join("node.key"), dir.join("state/node.key")).expect("moves back");
+
+    fs::rename(dir.join("state/state"), dir.join("versions")).expect("moves");
+    let said = refused(dir);
+    assert!(said.contains("BY-1823") && said.contains("--new"), "{said}");
+    fs::remove_dir_all(dir.join("state/state")).expect("removes");
+    fs::rename(dir.join("versions"), dir.join("state/state")).expect("moves back");
+    let mut daemon = serve(dir);
+    assert!(good(dir, "host list").contains(":alpha"));
+
+    fs::rename(dir.join("state"), dir.join("away")).expect("moves");
+    let refused = say(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
+    assert!(refused.code != 0 && refused.stderr.contains("BY-1822"), "{}", refused.stderr);
+    assert_eq!(say(dir, "status --check").code, 7);
+    fs::rename(dir.join("away"), dir.join("state")).expect("moves back");
+    good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+/// One bit of the last record kept the daemon from starting.
+#[test]
+fn audit_that_is_damaged_or_cannot_be_read_stops_no_volume() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = serve(dir);
+    good(dir, "host add alpha --initiator iqn.2001-01.org.example:alpha");
+    assert!(end(&mut daemon, Signal::KILL).code().is_none());
+    let file = dir.join("state/audit/000000000001.jsonl");
+    let mut bytes = fs::read(&file).expect("reads");
+    let at = bytes.len() - 100;
+    bytes[at] ^= 0x80;
+    fs::write(&file, &bytes).expect("writes");
+    let mut daemon = serve(dir);
+    let verified = say(dir, "audit verify");
+    assert!(verified.code == 1 && verified.stdout.contains("record 2 is not as it was written"), "{}", verified.stdout);
+    assert!(good(dir, "event list").contains("BY-E507"));
+    good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
+    assert!(end(&mut daemon, Signal::TERM).success());
+
+    fs::rename(dir.join("state/audit"), dir.join("audit")).expect("moves");
+    fs::write(dir.join("state/audit"), "no folder").expect("writes");
+    let mut daemon = serve(dir);
+    let refused = say(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
+    assert!(refused.code != 0 && refused.stderr.contains("BY-1824"), "{}", refused.stderr);
+    assert!(!good(dir, "host list").contains(":gamma"));
+    assert_eq!(say(dir, "status --check").code, 7);
+    fs::remove_file(dir.join("state/audit")).expect("removes");
+    fs::rename(dir.join("audit"), dir.join("state/audit")).expect("moves back");
+    good(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}

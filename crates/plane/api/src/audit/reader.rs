@@ -1,0 +1,141 @@
+//! Reading the audit: pages of it, and whether every record is as it was written.
+
+use super::chain::{NOTHING, file_of, unusable};
+use super::head::{self, Head};
+use super::lines::{lines, opened};
+use super::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
+use control::AuditHead;
+use model::Refusal;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+
+/// The files as they were at one instant, for reading.
+pub struct Reader {
+    pub(super) folder: PathBuf,
+    pub(super) files: Vec<u64>,
+    /// What opening the audit has found.
+    pub(super) findings: Vec<String>,
+}
+
+impl Reader {
+    /// The files, the oldest first.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|first| file_of(&self.folder, *first)).collect()
+    }
+
+    /// At most `limit` records before the number `before` that have the word, the latest first. An intent is listed where its result
+    /// is not there: the change runs, or was cut short.
+    ///
+    /// *Errors*: they cannot be read. Lines that are no records are passed over: a check names them.
+    pub fn page(&self, before: u64, limit: usize, search: Option<&str>) -> Result<AuditPage, Refusal> {
+        let word = search.map(str::to_lowercase);
+        let (mut records, mut ended) = (Vec::new(), BTreeSet::new());
+        for path in self.files().iter().rev() {
+            let read = || -> io::Result<Vec<Vec<u8>>> { lines(path)?.collect() };
+            // The oldest file may have gone meanwhile.
+            let Ok(lines) = read() else { continue };
+            for line in lines.iter().rev() {
+                let Ok(record) = serde_json::from_slice::<AuditRecord>(line) else { continue };
+                ended.extend(record.intent);
+                let text = || String::from_utf8_lossy(line).to_lowercase();
+                let has_word = word.as_ref().is_none_or(|word| text().contains(word));
+                if has_word && record.number < before && !ended.contains(&record.number) {
+                    records.push(record);
+                }
+                if records.len() > limit {
+                    records.truncate(limit);
+                    let next = records.last().map(|record| record.number);
+                    return Ok(AuditPage { records, next });
+                }
+            }
+        }
+        Ok(AuditPage { records, next: None })
+    }
+
+    /// Every record is as it was written and none is missing up to the one that the head and the state name, or the first that is not is
+    /// named. `state` is the last record that the state tells of.
+    ///
+    /// *Errors*: the files cannot be read.
+    pub fn check(&self, state: &AuditHead) -> Result<AuditCheck, Refusal> {
+        // Before the records: what is written meanwhile is later than both.
+        let head = head::read(&self.folder).map_err(|error| unusable(&self.folder, &error))?;
+        let mut check = AuditCheck { hash: NOTHING.to_owned(), ..AuditCheck::default() };
+        check.findings.clone_from(&self.findings);
+        check.records_of(self, state)?;
+        if check.broken.is_some() {
+            return Ok(check);
+        }
+        match head {
+            Head::Missing if check.last == 0 && state.number == 0 => {}
+            Head::Missing => check.findings.push("the head of the audit is missing".to_owned()),
+            Head::Damaged(why) => check.findings.push(format!("the head of the audit is damaged: {why}")),
+            Head::Whole { number, hash, worn } => {
+                if worn {
+                    check.findings.push("a part of the head of the audit is damaged".to_owned());
+                }
+                check.ends_with(&AuditHead { number, hash }, "the head of the audit");
+            }
+        }
+        if check.broken.is_none() {
+            check.ends_with(state, "the state of the array");
+        }
+        Ok(check)
+    }
+}
+
+impl AuditCheck {
+    /// Reads all records; the first that is wrong is named.
+    fn records_of(&mut self, reader: &Reader, state: &AuditHead) -> Result<(), Refusal> {
+        let mut expected: Option<(u64, String)> = None;
+        for path in reader.files() {
+            for line in lines(&path).map_err(|error| unusable(&path, &error))? {
+                let number =
+                    expected.as_ref().map_or(reader.files.first().copied().unwrap_or(1), |(number, _)| *number);
+                let opened = line.map_err(|error| format!("it cannot be read: {error}")).and_then(|line| opened(&line));
+                let (record, hash) = match opened {
+                    Ok(opened) => opened,
+                    Err(why) => {
+                        self.broken_at(number, why);
+                        return Ok(());
+                    }
+                };
+                let before = expected.as_ref().map(|(_, before)| before.as_str());
+                if let Some(why) = misplaced(&record, &hash, number, before, state) {
+                    self.broken_at(number, why);
+                    return Ok(());
+                }
+                self.first = if self.records == 0 { number } else { self.first };
+                (self.last, self.records, self.hash) = (number, self.records + 1, hash.clone());
+                expected = Some((number + 1, hash));
+            }
+        }
+        Ok(())
+    }
+
+    /// The last record is not before the one that `whose` names.
+    fn ends_with(&mut self, named: &AuditHead, whose: &str) {
+        if named.number > self.last {
+            let why = format!("records {} to {} are missing: {whose} names them", self.last + 1, named.number);
+            self.broken_at(self.last + 1, why);
+        } else if named.number == self.last && self.last > 0 && named.hash != self.hash {
+            self.broken_at(self.last, format!("it is not the record that {whose} names"));
+        }
+    }
+
+    fn broken_at(&mut self, number: u64, why: String) {
+        self.broken = Some(AuditBroken { number, why });
+    }
+}
+
+/// What is wrong with the place of a record that is whole.
+fn misplaced(record: &AuditRecord, hash: &str, number: u64, before: Option<&str>, state: &AuditHead) -> Option<String> {
+    if record.number != number {
+        return Some(format!("record {} stands in its place", record.number));
+    }
+    if before.is_some_and(|before| before != record.before) || number == 1 && record.before != NOTHING {
+        return Some("it does not hang on the record before".to_owned());
+    }
+    (number == state.number && hash != state.hash)
+        .then(|| "it is not the record that the state of the array names".to_owned())
+}
