@@ -5,7 +5,7 @@
 
 use crate::control::Turn;
 use crate::state::{State, TargetRecord, VolumeRecord};
-use crate::{Control, Engine, Settings, Store, search};
+use crate::{Control, Engine, Settings, Store, machine_id, search};
 use model::{
     DiskName, Iqn, Label, Name, Order, Refusal, Subject, SubjectKind, VolumeId, VolumeName, VolumeSpec, code, event,
 };
@@ -30,6 +30,9 @@ impl Control {
     /// files and portals are no errors: they are logged and stand in the status.
     pub async fn start(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let control = Self::new(settings, store, engine)?;
+        if control.store.was_begun() {
+            control.refuse_beside_own_pools().await.inspect_err(|_| control.store.abandon())?;
+        }
         {
             let turn = control.turn().await;
             control.add_default_target(&turn)?;
@@ -51,6 +54,22 @@ impl Control {
             control.raise(event::STATE_OLDER, node, refusal.message);
         }
         Ok(control)
+    }
+
+    /// Refuses an empty state where a disk of this machine has a pool that a node of this machine has not exported: hosts would lose
+    /// their volumes to an array that begins anew. Labels of other machines stop nothing.
+    async fn refuse_beside_own_pools(&self) -> Result<(), Refusal> {
+        let Some(machine) = machine_id::read() else { return Ok(()) };
+        let folders: BTreeSet<PathBuf> = self.settings.disk_search.iter().cloned().collect();
+        let Some((path, pool, node)) = search::owned_by(&self.engine, &folders, machine).await else { return Ok(()) };
+        Err(Refusal::new(
+            code::STATE_GONE,
+            format!(
+                "{} has no state, but disk {path} has pool {pool}, which node {node} of this machine has not exported",
+                self.settings.state_dir.display()
+            ),
+            "put back the folder state and node.key from a backup, or name their folder with --state-dir; to begin an empty array, start once with --new",
+        ))
     }
 
     /// The target is made once and then stays, whatever the node is called later: hosts know it.

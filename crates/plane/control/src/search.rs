@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::state::DiskRecord;
-use model::{DiskId, Order};
+use model::{DiskId, Label, LabelOwner, MachineId, Name, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry};
 use std::os::unix::fs::FileTypeExt;
@@ -46,6 +46,28 @@ pub async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
         }
     }
     found
+}
+
+/// A disk among those of `folders` whose pool a node of `machine` has and did not export: its path, the pool and the node.
+pub async fn owned_by(
+    engine: &Engine,
+    folders: &BTreeSet<PathBuf>,
+    machine: MachineId,
+) -> Option<(String, Name, String)> {
+    let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
+    for path in candidates {
+        let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone() }).await else { continue };
+        if let Label::Ours {
+            pool_name,
+            owner: Some(LabelOwner { node_name, machine: Some(of), released: false, .. }),
+            ..
+        } = report.label
+            && of == machine
+        {
+            return Some((path, pool_name, node_name));
+        }
+    }
+    None
 }
 
 /// The paths in `folder` that may be disks, in the order of their names.

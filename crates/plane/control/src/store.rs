@@ -18,17 +18,11 @@ pub use sheet::AuditHead;
 
 use crate::State;
 use crate::control::random;
-<<<<<<< HEAD
 use crate::machine_id;
-use model::{Event, Name, NodeId, NodeIdentity, Refusal, Secret, Timestamp, code};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
-use serde::{Deserialize, Serialize};
-=======
 use documents::Documents;
 pub(crate) use folder::sync_dir;
 use folder::{Folder, Found};
 use model::{EventCode, Name, NodeId, NodeIdentity, Refusal, Secret, Timestamp, code};
->>>>>>> 06b49d7 (control: keep the state in files that each have a checksum)
 use serde_json::Value;
 use sheet::{FORMAT, Header};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +62,8 @@ pub struct Store {
     folder: Folder,
     vault: Vault,
     forget: bool,
+    /// Where a state was begun by this opening without being asked for: the key that was made for it, if one was.
+    begun: Option<Option<PathBuf>>,
     current: Mutex<Current>,
 }
 
@@ -126,24 +122,33 @@ impl Store {
             hold,
             findings: read.findings,
         };
-        let store = Self { folder, vault, forget: opening.forget_secrets, current: Mutex::new(current) };
-        if store.version() == 0 {
-            store.begin(made.then_some(key_path.as_path()))?;
-        } else if opening.forget_secrets && !store.serves_older() {
+        let is_new = current.version == 0;
+        let begun = is_new.then(|| made.then_some(key_path));
+        let store = Self { folder, vault, forget: opening.forget_secrets, begun, current: Mutex::new(current) };
+        if is_new {
+            store.write_version(State::default()).inspect_err(|_| store.abandon())?;
+            return Ok(Self { begun: store.begun.filter(|_| !opening.new), ..store });
+        }
+        if opening.forget_secrets && !store.serves_older() {
             store.write_version(State::clone(&store.state()))?;
             store.rewrite_documents(&[])?;
         }
         Ok(store)
     }
 
-    /// The state has its first version. A key that was `made` for it goes where that cannot be written: left alone it would say that
-    /// an array was here.
-    fn begin(&self, made: Option<&Path>) -> Result<(), Refusal> {
-        self.write_version(State::default()).inspect_err(|_| {
-            if let Some(Err(error)) = made.map(fs::remove_file) {
-                tracing::warn!(%error, "the new key stays");
-            }
-        })
+    /// True where this opening has begun an empty state without being told to.
+    pub(crate) fn was_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// An empty state that was begun by this opening is gone, and the key that was made for it: left alone they would be taken for
+    /// an array that is here.
+    pub(crate) fn abandon(&self) {
+        let Some(key) = &self.begun else { return };
+        self.folder.clear();
+        if let Some(Err(error)) = key.as_ref().map(fs::remove_file) {
+            tracing::warn!(%error, "the new key stays");
+        }
     }
 
     /// The identity of the node `name`: the same from the first start in this directory on.
@@ -157,11 +162,7 @@ impl Store {
         };
         next.node = Some(id);
         self.commit(next)?;
-<<<<<<< HEAD
-        Ok(NodeIdentity { id, name: name.clone(), seat: seat(&self.path)?, machine: machine_id::read() })
-=======
-        Ok(NodeIdentity { id, name: name.clone(), seat: self.seat()? })
->>>>>>> 06b49d7 (control: keep the state in files that each have a checksum)
+        Ok(NodeIdentity { id, name: name.clone(), seat: self.seat()?, machine: machine_id::read() })
     }
 
     /// What the keys of the node's pools are made of: the same as long as it has the same key.

@@ -1,7 +1,7 @@
 //! The state of a real array under damage: what is served is what was written, or an older version and nothing is changed.
 
 use crate::lab::Outcome;
-use crate::serve::{Daemon, ask, end, start, wait_until_served};
+use crate::serve::{Daemon, ask, end, start, start_with, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -117,6 +117,39 @@ fn array_does_not_begin_anew_beside_what_shows_that_there_was_one() {
     assert_eq!(say(dir, "status --check").code, 7);
     fs::rename(dir.join("away"), dir.join("state")).expect("moves back");
     good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+/// The disks know which machine had their pool, whatever became of its state.
+#[test]
+fn array_does_not_begin_anew_beside_a_pool_of_its_machine() {
+    if fs::read_to_string("/etc/machine-id").map_or(true, |id| id.trim().len() != 32) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    fs::create_dir(dir.join("disks")).expect("a folder");
+    let config = format!("disk_search = [\"{}\"]\n", dir.join("disks").display());
+    fs::write(dir.join("config.toml"), config).expect("writes");
+    let configured = |more: &[&str]| {
+        let daemon = start_with(dir, "test", &[&["--no-web", "--config", "config.toml"], more].concat());
+        wait_until_served(dir);
+        daemon
+    };
+    let mut daemon = configured(&[]);
+    for disk in ["d0", "d1"] {
+        good(dir, &format!("disk add --name {disk} --create 64MiB disks/{disk}.img"));
+    }
+    good(dir, "pool create tank --level raid1 d0 d1");
+    assert!(end(&mut daemon, Signal::TERM).success());
+    fs::rename(dir.join("state"), dir.join("away")).expect("moves");
+    for _ in 0..2 {
+        let daemon = ["serve", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0", "--no-web"];
+        let outcome = ask(dir, &[&daemon[..], &["--config", "config.toml"]].concat());
+        assert!(outcome.code != 0 && outcome.stderr.contains("BY-1823"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("pool tank, which node test of this machine"), "{}", outcome.stderr);
+    }
+    let mut daemon = configured(&["--new"]);
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 

@@ -176,6 +176,13 @@ impl Folder {
         }
     }
 
+    /// No version of anything is there.
+    pub fn clear(&self) {
+        for (name, numbers) in self.list().unwrap_or_default() {
+            numbers.into_iter().for_each(|number| self.remove(&name, number));
+        }
+    }
+
     /// A damaged file keeps what it holds, under a name that nothing reads.
     ///
     /// *Errors*: it cannot be renamed.
