@@ -179,6 +179,16 @@ pub enum PoolError {
     /// An encrypted volume was to be made without a pool key.
     #[error("there is no pool key here, so no volume can be encrypted")]
     NoPoolKey,
+    /// An encrypted volume was to be made under another key than those that are there.
+    #[error(
+        "encrypted volumes of the pool need pool key {wanted}, and this node has {own}; import the pool with the key file of {wanted} first"
+    )]
+    SecondKey {
+        /// The key that volumes of the pool are wrapped with.
+        wanted: crate::crypt::KeyId,
+        /// The node's key of the pool.
+        own: crate::crypt::KeyId,
+    },
     /// The key of a volume was to be replaced that has none.
     #[error("the volume is not encrypted")]
     NotEncrypted,

@@ -1,7 +1,7 @@
 //! The key of a pool with encrypted volumes, in the hands of an operator.
 
 use crate::lab::Outcome;
-use crate::serve::{Daemon, ask, end, start, wait_until_served};
+use crate::serve::{Daemon, ask, end, start, start_with, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -65,8 +65,10 @@ fn encrypted_volume_outlives_the_key_of_its_node_when_the_pools_was_written_down
     assert!(end(&mut daemon, Signal::TERM).success());
     fs::remove_file(dir.join("state/node.key")).expect("it was made at the first start");
 
-    let mut daemon = start(dir);
+    let mut daemon = start_with(dir, "test", &["--no-web", "--forget-secrets"]);
     wait_until_served(dir);
+    let second = refused(dir, "volume create tank/more 8MiB --thin --encrypted");
+    assert!(second.contains("encrypted volumes of the pool need pool key"), "{second}");
     assert!(good(dir, "volume show tank/hr").starts_with("volume tank/hr: failed"));
     let found = refused_with_stdout(dir, "pool check tank");
     let line = fs::read_to_string(dir.join("tank.key")).expect("it was written");

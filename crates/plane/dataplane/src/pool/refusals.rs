@@ -41,7 +41,7 @@ fn code_of(error: &PoolError) -> Code {
         PoolError::TooManyVolumes | PoolError::CatalogFull => code::LIMIT_REACHED,
         PoolError::TooManySnapshots | PoolError::TooDeep | PoolError::TooManyRollBacks => code::LIMIT_REACHED,
         PoolError::Granule(_) | PoolError::NotEncrypted => code::REQUEST_INVALID,
-        PoolError::Key(_) | PoolError::NoPoolKey => code::POOL_KEY_WRONG,
+        PoolError::Key(_) | PoolError::NoPoolKey | PoolError::SecondKey { .. } => code::POOL_KEY_WRONG,
         PoolError::KeyShared(_) => code::VOLUME_HAS_SNAPSHOTS,
         PoolError::MapDamaged { .. } => code::POOL_FAILED,
         PoolError::MemberUnknown(_) => code::DISK_NOT_MEMBER,

@@ -105,6 +105,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(())
     }
 
+    /// Admits a key that all encrypted volumes of the pool are wrapped with. Where one needs another key, a volume under this one would be
+    /// lost as soon as that key is back.
+    pub(super) fn admit_key(&self, own: KeyId) -> Result<(), PoolError> {
+        let other = self.keys_wanted().into_iter().find(|wanted| *wanted != own);
+        other.map_or(Ok(()), |wanted| Err(PoolError::SecondKey { wanted, own }))
+    }
+
     /// The pool keys that the keys of its volumes are wrapped with, each once.
     #[must_use]
     pub fn keys_wanted(&self) -> Vec<KeyId> {

@@ -49,6 +49,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let tuning = self.families.tuning.get();
         let birth = self.shared.store.generation() + 1;
         let key = plan.encryption.as_ref().map(|key| self.shared.wrap_key(id, key)).transpose()?;
+        if let Some(key) = &key {
+            self.admit_key(key.wrapped_with)?;
+        }
         let ((), change) = self.shared.store.change(|catalog| {
             let mut record = FamilyRecord { key, ..draft(&plan, catalog, birth, tuning.log_blocks)? };
             record.branches[0].partial = partial;

@@ -103,6 +103,21 @@ fn encrypted_volume_without_its_pool_key_says_so_and_leaves_the_others_alone() {
     assert_eq!(contents(&open(&again.pool, 1)).len(), 5);
 }
 
+/// It could not be read any more once the key of the others is back.
+#[test]
+fn volume_under_a_second_key_is_refused_while_others_need_the_first() {
+    let (world, opened, _) = encrypted();
+    let (_, again) = reopen(&world);
+    let own = PoolKey::of([9; 32]);
+    let plan = |id| ThinPlan { encryption: Some(new_key(2)), ..thin_plan(id, 1000) };
+    again.pool.set_key(own.clone());
+    let refused = block_on(again.pool.create_thin_volume(plan(7))).err().expect("refused");
+    assert_eq!(refused, PoolError::SecondKey { wanted: pool_key().id(), own: own.id() });
+    block_on(again.pool.rewrap_keys(&pool_key(), || [1; 24])).expect("rewrapped");
+    assert!(block_on(again.pool.create_thin_volume(plan(7))).is_ok());
+    drop(opened);
+}
+
 #[test]
 fn keys_that_another_node_wrapped_are_wrapped_anew_by_who_has_its_pool_key() {
     let (world, opened, volume) = encrypted();
