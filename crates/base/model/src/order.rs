@@ -6,6 +6,7 @@ use crate::{
     VolumePolicy,
 };
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Do this, then say how it is. Every order is done wholly or refused with nothing changed.
@@ -122,6 +123,14 @@ pub enum Order {
         /// The pool key of another node that the keys of its encrypted volumes are wrapped with: they are wrapped with this node's from
         /// then on. Refused with `POOL_KEY_WRONG` when none is.
         key: Option<Secret>,
+    },
+    /// Every member of every open pool keeps this copy of the state, in the place of an older one → `Report::Done`, durable on the
+    /// members that answer.
+    KeepState {
+        /// Which version it is.
+        version: u64,
+        /// The state as control wrote it.
+        bytes: Arc<[u8]>,
     },
     /// What wraps the keys of the pool's encrypted volumes → `Report::PoolKey`.
     PoolKey {

@@ -47,7 +47,7 @@ pub use portal::PortalCommand;
 pub use serve::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
 pub use session::SessionCommand;
 pub use snapshot::{LockOptions, SnapshotCommand, Until};
-pub use state::StateCommand;
+pub use state::{RecoverOptions, StateCommand};
 pub use support::SupportCommand;
 pub use top::{TopNoun, TopOptions};
 pub use tune::{TuneApplyOptions, TuneCommand, TuneHostOptions, TuneOptions};
@@ -195,7 +195,7 @@ Nothing is changed. Exit code 1 when something is bad.")]
   blockyard apply -f array.toml
   blockyard apply -f array.toml --prune --yes --initiator iqn.1993-08.org.debian:01:abc123 --within 90s")]
     Apply(ApplyOptions),
-    /// The state of the array on this node: show, accept
+    /// The state of the array on this node: show, accept, recover
     #[command(subcommand, after_help = "Example:\n  blockyard state show")]
     State(StateCommand),
     /// Earlier configurations: list, restore

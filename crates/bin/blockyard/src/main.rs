@@ -19,13 +19,14 @@ mod manual;
 mod output;
 mod progress;
 mod ready;
+mod recover;
 mod secret;
 mod serve;
 mod stop;
 mod systemd;
 mod tune;
 
-use args::{Cli, Command};
+use args::{Cli, Command, StateCommand};
 use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Completion { shell } => commands::completion(shell),
         Command::Manual { folder } => manual::write(&folder),
         Command::Conform(options) => conform::run(&options, &cli.global),
+        Command::State(StateCommand::Recover(options)) => recover::run(&options, &cli.global),
         Command::Lab(command) => lab::run(&command, &cli.global),
         Command::Ready(options) => ready::run(&options, &cli.global),
         command => match cli.global.every {

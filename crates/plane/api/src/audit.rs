@@ -173,23 +173,23 @@ impl Audit {
         written
     }
 
-    /// Whether it can be used is told once each time that it changes, and stands in the status all the while.
+    /// Whether it can be used is an event each time that it changes, and stands in the status all the while.
     fn tell(&self, refusal: Option<Refusal>) {
         let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
-        let failed = std::mem::replace(&mut self.state().fails, refusal.is_some());
-        match &refusal {
-            Some(refusal) if !failed => self.raise(event::AUDIT_UNWRITABLE, &refusal.message),
-            None if failed => self.raise(event::AUDIT_READABLE, "the audit can be written again; changes are taken"),
-            _ => {}
-        }
-        let problem = refusal.map(|refusal| Problem {
+        self.state().fails = refusal.is_some();
+        let Some(refusal) = refusal else {
+            let sentence = "the audit can be written again; changes are taken";
+            self.control.settle(event::AUDIT_UNWRITABLE, node, event::AUDIT_READABLE, sentence);
+            return;
+        };
+        let problem = Problem {
             severity: Severity::Critical,
             subject: "audit".to_owned(),
             state: "unusable".to_owned(),
             meaning: refusal.message,
             action: refusal.hint,
-        });
-        self.control.report_problem(event::AUDIT_UNWRITABLE, node, problem);
+        };
+        self.control.notice(event::AUDIT_UNWRITABLE, node, problem);
     }
 
     fn raise(&self, code: EventCode, sentence: &str) {

@@ -56,7 +56,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Refuses an empty state where a disk of this machine has a pool that a node of this machine has not exported: hosts would lose
+    /// Refuses an empty state where a disk has a pool that a node of this machine had last: hosts would lose
     /// their volumes to an array that begins anew. Labels of other machines stop nothing.
     async fn refuse_beside_own_pools(&self) -> Result<(), Refusal> {
         let Some(machine) = machine_id::read() else { return Ok(()) };
@@ -65,7 +65,7 @@ impl Control {
         Err(Refusal::new(
             code::STATE_GONE,
             format!(
-                "{} has no state, but disk {path} has pool {pool}, which node {node} of this machine has not exported",
+                "{} has no state, but disk {path} is of pool {pool}, which node {node} of this machine had last",
                 self.settings.state_dir.display()
             ),
             "put back the folder state and node.key from a backup, or name their folder with --state-dir; to begin an empty array, start once with --new",

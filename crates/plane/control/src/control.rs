@@ -52,6 +52,8 @@ pub struct Control {
 pub(crate) struct Seen {
     pub(crate) pools: BTreeMap<Name, PoolState>,
     pub(crate) vigil: Vigil,
+    /// The version of the state that the disks of pools have a copy of.
+    pub(crate) copied: u64,
     /// True where the state folder was not the one that was opened.
     pub(crate) replaced: bool,
     /// When all of the array was looked at last.

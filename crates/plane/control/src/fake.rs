@@ -168,7 +168,7 @@ impl Fake {
             Order::CloseDisk { disk } => Ok(self.close_disk(disk)),
             Order::EraseDisk { disk } => label::erase(&self.disks[disk]).map(|()| Report::Done),
             Order::LocateDisk { disk, .. } => self.locate_disk(disk),
-            Order::BlinkDisk { .. } => Ok(Report::Done),
+            Order::BlinkDisk { .. } | Order::KeepState { .. } => Ok(Report::Done),
             Order::PoolKey { .. } => Ok(Report::PoolKey("5a5a5a5a".to_owned(), Secret::new(vec![0x5a; 32])?)),
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force),

@@ -55,7 +55,7 @@ pub use request::{from_hex, to_hex};
 pub use settings::Settings;
 pub use state::State;
 pub use steward::now;
-pub use store::{AuditHead, Opening, StateReport, Store};
+pub use store::{AuditHead, Opening, StateReport, Store, recover};
 pub use verdict::{Condition, Conditions};
 pub use view::{AuthReport, HostGroupReport, HostReport, PresentationReport, ProofReport, TargetReport};
 

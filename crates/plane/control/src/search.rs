@@ -48,7 +48,7 @@ pub async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
     found
 }
 
-/// A disk among those of `folders` whose pool a node of `machine` has and did not export: its path, the pool and the node.
+/// A disk among those of `folders` whose pool a node of `machine` had last: its path, the pool and the node.
 pub async fn owned_by(
     engine: &Engine,
     folders: &BTreeSet<PathBuf>,
@@ -57,11 +57,8 @@ pub async fn owned_by(
     let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
     for path in candidates {
         let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone() }).await else { continue };
-        if let Label::Ours {
-            pool_name,
-            owner: Some(LabelOwner { node_name, machine: Some(of), released: false, .. }),
-            ..
-        } = report.label
+        if let Label::Ours { pool_name, owner: Some(LabelOwner { node_name, machine: Some(of), .. }), .. } =
+            report.label
             && of == machine
         {
             return Some((path, pool_name, node_name));

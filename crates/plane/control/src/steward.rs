@@ -87,6 +87,7 @@ impl Control {
             // An older version may call a disk a spare that holds data since.
             return self.note_refused().await;
         }
+        self.keep_copies(&mut seen.copied).await;
         self.place_spares(&mut seen.vigil).await?;
         self.note_pool_states(&mut seen.pools).await?;
         let scrubs = self.see_to_scrubs(now()).await;
@@ -119,6 +120,18 @@ impl Control {
             self.raise(event::STATE_REPLACED, node, refusal.message.clone());
         }
         *was_replaced = replaced.is_some();
+    }
+
+    /// The disks of all pools have a copy of the state as it is: for who loses its folder, and never read by the daemon.
+    async fn keep_copies(&self, copied: &mut u64) {
+        if *copied == self.store.version() || self.state().pools.is_empty() {
+            return;
+        }
+        let Some((version, bytes)) = self.store.file_of_present() else { return };
+        if let Err(refusal) = self.engine.done(Order::KeepState { version, bytes: bytes.into() }).await {
+            tracing::warn!(%refusal, "the disks of pools have no copy of the latest state");
+        }
+        *copied = version;
     }
 
     /// A pool that is better or worse than at the last look is an event.

@@ -10,6 +10,7 @@ mod events;
 mod folder;
 mod hold;
 mod read;
+pub mod recover;
 mod sheet;
 mod vault;
 
@@ -312,7 +313,8 @@ fn refuse_where_one_was(dir: &Path, key: &Path) -> Result<(), Refusal> {
     let audit = dir.join(AUDIT);
     let has_records = fs::read_dir(&audit).is_ok_and(|mut entries| entries.next().is_some());
     let left = if has_records { &audit } else { key };
-    if !has_records && !(key.starts_with(dir) && key.exists()) {
+    let has_key = key.starts_with(dir) && key.exists();
+    if !has_records && !has_key {
         return Ok(());
     }
     Err(Refusal::new(

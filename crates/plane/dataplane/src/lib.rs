@@ -36,3 +36,4 @@ pub use conductor::{Facts, conduct};
 pub use limits::{Budget, Limits};
 pub use links::{Links, NoLink};
 pub use seat::{Seat, Ticket, tickets};
+pub use volume::{STATE_COPIES_AT, STATE_COPIES_BYTES, state_copies};

@@ -42,7 +42,7 @@ pub use keys::key_of;
 pub use log::{NewLog, add_log, remove_log};
 pub use members::{blink, fail_disk, replace_disk};
 pub use open::open;
-pub use own::Taking;
+pub use own::{Taking, keep_state};
 pub use report::{disk_counters, reports};
 pub use scrub::{hold_scrub, start_scrub, stop_scrub};
 pub use snapshots::{NewClone, clone_snapshot, create_snapshots, delete_snapshot, lock_snapshot, roll_back, snapshots};

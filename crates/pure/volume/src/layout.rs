@@ -17,6 +17,10 @@ pub(crate) const HEAD_LABELS: [u64; 2] = [0, MIB_BLOCKS / 2];
 pub(crate) const OWNER_PLACES: Extent = Extent { start: Lba(MIB_BLOCKS), len: Blocks(4) };
 /// Where each catalog slot begins: generation `n` goes into slot `n % 2`.
 pub(crate) const SLOT_STARTS: [u64; 2] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS];
+/// Where each copy of the node's state begins: version `n` goes into place `n % 2`.
+pub(crate) const STATE_PLACES: [u64; 2] = [10 * MIB_BLOCKS, 13 * MIB_BLOCKS];
+/// How long the place of a copy is.
+pub(crate) const STATE_PLACE_BLOCKS: u64 = 3 * MIB_BLOCKS;
 /// Where the data area of format version 1 begins.
 pub(crate) const DATA_START: u64 = 16 * MIB_BLOCKS;
 /// What is kept free of data behind the data area, for the label copy at the end.
@@ -57,7 +61,9 @@ mod tests {
         assert!(HEAD_LABELS[1] < HEAD_BLOCKS && HEAD_BLOCKS <= OWNER_PLACES.start.0);
         assert!(OWNER_PLACES.end().0 <= SLOT_STARTS[0]);
         assert_eq!(SLOT_STARTS[0] + slot_blocks, SLOT_STARTS[1]);
-        assert!(SLOT_STARTS[1] + slot_blocks <= DATA_START);
+        assert!(SLOT_STARTS[1] + slot_blocks <= STATE_PLACES[0]);
+        assert_eq!(STATE_PLACES[0] + STATE_PLACE_BLOCKS, STATE_PLACES[1]);
+        assert!(STATE_PLACES[1] + STATE_PLACE_BLOCKS <= DATA_START);
         assert_eq!(BODY_BYTES_MAX as u64 + u64::from(BLOCK_BYTES), slot_blocks * u64::from(BLOCK_BYTES));
     }
 

@@ -26,6 +26,7 @@ mod sectors;
 mod signature;
 pub mod slot;
 mod space;
+mod state_copy;
 mod store;
 mod thin;
 mod tree;
@@ -56,6 +57,7 @@ pub use pool::{
 };
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::{Sectors, blocks_of_sectors};
+pub use state_copy::{STATE_COPIES_AT, STATE_COPIES_BYTES, STATE_COPY_BYTES_MAX, StateCopy, state_copies};
 pub use thin::{Copied, ThinVolume};
 pub use uuid::Uuid;
 pub use volume::Volume;

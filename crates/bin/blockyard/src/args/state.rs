@@ -1,6 +1,7 @@
 //! `blockyard state …`
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// What can be done about the state of the array.
 #[derive(Debug, Subcommand)]
@@ -18,4 +19,29 @@ Example:
   blockyard state accept"
     )]
     Accept,
+    /// List the copies of the state on the disks of pools, and take one for a state folder that is lost; the daemon must not run
+    #[command(
+        after_help = "Copies are never taken by themselves. Each line says which version it is, when and by which node it was written, and in what it differs
+from the state in the folder, or from the first copy where there is none: + only in the copy, - not in the copy, ~ other values.
+Users and alert receivers are not in copies. Secrets are sealed with node.key, which must be put back as well.
+
+Example:
+  blockyard state recover /dev/sdb /dev/sdc
+  blockyard state recover /dev/sdb /dev/sdc --take 42"
+    )]
+    Recover(RecoverOptions),
+}
+
+/// Which copies there are, and which is taken.
+#[derive(Debug, Args)]
+pub struct RecoverOptions {
+    /// Disks of pools: block devices or files
+    #[arg(required = true, value_name = "DISK")]
+    pub disks: Vec<PathBuf>,
+    /// Take the copy of this version
+    #[arg(long, value_name = "VERSION")]
+    pub take: Option<u64>,
+    /// The folder of the state [default: /var/lib/blockyard]
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/blockyard", hide_default_value = true)]
+    pub state_dir: PathBuf,
 }

@@ -9,6 +9,7 @@ use control::StateReport;
 pub fn run(desk: &Desk, command: &StateCommand) -> Result<(), Failure> {
     match command {
         StateCommand::Show => show(desk),
+        StateCommand::Recover(_) => unreachable!("it needs no daemon and runs before"),
         StateCommand::Accept => {
             let answer = desk.client.post("/state/accept", &serde_json::json!({}), "state")?;
             let state: StateReport = answer.decode()?;

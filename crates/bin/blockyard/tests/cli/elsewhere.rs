@@ -57,6 +57,6 @@ fn command_line_asks_an_array_elsewhere_that_it_believes_with_a_token_that_is_go
     assert!(good(dir, &["audit", "verify"]).starts_with("all of "), "the chain is whole");
     good(dir, &["audit", "export", "--to", "audit.jsonl"]);
     let exported = fs::read_to_string(dir.join("audit.jsonl")).expect("reads");
-    assert_eq!(exported.lines().count(), 3, "and the token itself: {exported}");
+    assert_eq!(exported.lines().count(), 7, "and the token itself, intents, and this reading: {exported}");
     end(&mut daemon, Signal::TERM);
 }

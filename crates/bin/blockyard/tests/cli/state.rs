@@ -1,10 +1,11 @@
 //! The state of a real array under damage: what is served is what was written, or an older version and nothing is changed.
 
 use crate::lab::Outcome;
-use crate::serve::{Daemon, ask, end, start, start_with, wait_until_served};
+use crate::serve::{Daemon, PATIENCE, ask, end, start, start_with, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 fn say(dir: &Path, line: &str) -> Outcome {
     ask(dir, &line.split(' ').collect::<Vec<_>>())
@@ -62,7 +63,7 @@ fn name_that_a_disk_has_changed_is_not_believed_and_changes_wait_until_an_older_
     assert!(hosts.contains(":alpha") && !hosts.contains(":bet"), "{hosts}");
     assert!(good(dir, "state show").contains("is damaged: its checksum does not match"));
     assert_eq!(say(dir, "status --check").code, 7);
-    assert!(good(dir, "event list").contains("BY-E911"));
+    assert!(good(dir, "event list").contains("BY-E921"));
     let refused = say(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
     assert_eq!(refused.code, 4, "{}", refused.stderr);
     assert!(
@@ -147,9 +148,41 @@ fn array_does_not_begin_anew_beside_a_pool_of_its_machine() {
         let daemon = ["serve", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0", "--no-web"];
         let outcome = ask(dir, &[&daemon[..], &["--config", "config.toml"]].concat());
         assert!(outcome.code != 0 && outcome.stderr.contains("BY-1823"), "{}", outcome.stderr);
-        assert!(outcome.stderr.contains("pool tank, which node test of this machine"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("pool tank, which node test of this machine had last"), "{}", outcome.stderr);
     }
     let mut daemon = configured(&["--new"]);
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+#[test]
+fn lost_state_is_taken_from_a_copy_that_an_operator_chooses() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = serve(dir);
+    for disk in ["d0", "d1"] {
+        good(dir, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
+    }
+    good(dir, "pool create tank --level raid1 d0 d1");
+    good(dir, "host add alpha --initiator iqn.2001-01.org.example:alpha");
+    let begun = Instant::now();
+    while !good(dir, "state recover d0.img d1.img --state-dir elsewhere").contains("~") {
+        good(dir, "host change alpha --add-initiator iqn.2001-01.org.example:alpha2");
+        good(dir, "host change alpha --remove-initiator iqn.2001-01.org.example:alpha2");
+        assert!(begun.elapsed() < PATIENCE, "the disks have two versions");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(end(&mut daemon, Signal::TERM).success());
+    fs::remove_dir_all(dir.join("state/state")).expect("removes");
+    assert!(refused(dir).contains("blockyard state recover"));
+    let listed = good(dir, "state recover d0.img d1.img --state-dir state");
+    let version = listed.split(' ').nth(1).expect("a version");
+    assert!(listed.contains("on d0.img, d1.img: no difference"), "{listed}");
+    assert_eq!(say(dir, "state recover d0.img --state-dir state --take 999999").code, 3);
+    good(dir, &format!("state recover d0.img d1.img --state-dir state --take {version}"));
+    let mut daemon = serve(dir);
+    assert!(good(dir, "host list").contains(":alpha"));
+    assert!(good(dir, "pool list").contains("tank"));
+    good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 
@@ -169,7 +202,7 @@ fn audit_that_is_damaged_or_cannot_be_read_stops_no_volume() {
     let mut daemon = serve(dir);
     let verified = say(dir, "audit verify");
     assert!(verified.code == 1 && verified.stdout.contains("record 2 is not as it was written"), "{}", verified.stdout);
-    assert!(good(dir, "event list").contains("BY-E507"));
+    assert!(good(dir, "event list").contains("BY-E511"));
     good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
     assert!(end(&mut daemon, Signal::TERM).success());
 

@@ -11,6 +11,8 @@ use shard::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
+use volume::STATE_COPY_BYTES_MAX;
 
 impl<W: World> Conductor<W> {
     pub(super) async fn create_pool(
@@ -53,6 +55,20 @@ impl<W: World> Conductor<W> {
                 Err(refusal)
             }
         }
+    }
+
+    /// The members of all pools keep the copy of the state. A state that is too large has none.
+    pub(super) async fn keep_state(&self, version: u64, bytes: &Arc<[u8]>) -> Result<Report, Refusal> {
+        if bytes.len() > STATE_COPY_BYTES_MAX {
+            let message =
+                format!("the state has {} bytes, and disks keep copies of {STATE_COPY_BYTES_MAX}", bytes.len());
+            return Err(Refusal::new(code::LIMIT_REACHED, message, "back up the state folder"));
+        }
+        for home in 0..self.seat.limits.shards {
+            let bytes = bytes.clone();
+            self.seat.call(home, move |seat| async move { pool::keep_state(&seat, version, &bytes).await }).await;
+        }
+        Ok(Report::Done)
     }
 
     /// The key of a pool, and what it is called.

@@ -99,6 +99,14 @@ pub(super) async fn take<W: World>(
     Ok((found, Taken { beating, from: of_another.filter(|before| !before.released).map(|before| before.name) }))
 }
 
+/// The members of all pools at home here keep the copy of the state.
+pub async fn keep_state<W: World>(seat: &Rc<Seat<W>>, version: u64, bytes: &[u8]) {
+    let pools: Vec<_> = seat.pools.borrow().values().cloned().collect();
+    for pool in pools {
+        pool.pool.keep_state_copy(version, bytes).await;
+    }
+}
+
 /// A pool that was taken.
 pub(super) struct Taken<W: World> {
     beating: Rc<Beating<W>>,

@@ -3,6 +3,7 @@
 use super::Pool;
 use crate::error::PoolError;
 use crate::owner::{self, Marked, Node, Owner, read_marks, write_mark};
+use crate::state_copy;
 use block::BlockDevice;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -96,6 +97,22 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             return Err(PoolError::Fenced { node: other.name });
         }
         Ok(written.ok().map(|()| group))
+    }
+
+    /// Every member that takes part has this copy of the node's state; how many do. A pool that was fenced keeps none.
+    ///
+    /// *Durability*: when it returns, on the members that answer. *Panics*: as the limit of a copy says.
+    pub async fn keep_state_copy(&self, number: u64, bytes: &[u8]) -> usize {
+        if self.fenced_by().is_some() {
+            return 0;
+        }
+        let pool = self.id();
+        let mut kept = 0;
+        for (id, disk, _) in self.taking_part() {
+            // One at a time: a write that goes wrong on all of them leaves the copy before on each.
+            kept += usize::from(state_copy::write(&*disk, (pool, id), number, bytes).await.is_ok());
+        }
+        kept
     }
 
     /// Nobody has the pool: whoever finds it may open it at once. No commit is made any more.

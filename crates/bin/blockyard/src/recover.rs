@@ -1,0 +1,93 @@
+//! `blockyard state recover`: the copies of the state on the disks of pools, for who has lost its folder. No daemon runs meanwhile.
+
+use crate::args::{Global, RecoverOptions};
+use crate::failure::Failure;
+use crate::output::Output;
+use control::recover::{self, Copy};
+use dataplane::{STATE_COPIES_AT, STATE_COPIES_BYTES, state_copies};
+use model::{Refusal, code};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// A copy, and the disks that have it.
+struct Listed {
+    copy: Copy,
+    disks: Vec<PathBuf>,
+}
+
+/// The copies are listed, or the chosen one is the state.
+///
+/// *Errors*: a daemon has the folder, a disk cannot be read, or no such copy is there; nothing is changed then.
+pub fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failure> {
+    let mut listed: Vec<Listed> = Vec::new();
+    for disk in &options.disks {
+        for found in state_copies(&read(disk)?) {
+            let Some(copy) = Copy::parse(&found.bytes) else { continue };
+            match listed.iter_mut().find(|known| known.copy == copy) {
+                Some(known) => known.disks.push(disk.clone()),
+                None => listed.push(Listed { copy, disks: vec![disk.clone()] }),
+            }
+        }
+    }
+    listed.sort_by_key(|listed| std::cmp::Reverse((listed.copy.time, listed.copy.version)));
+    let out = Output::new(global);
+    match options.take {
+        Some(version) => {
+            let copy = chosen(&listed, version)?;
+            let number = recover::take(&options.state_dir, copy)?;
+            out.said(&format!(
+                "version {version} of {} is the state, as version {number}; put back node.key with the ID {} and start the daemon",
+                copy.time, copy.key
+            ))
+        }
+        None => out.said(&text(&listed, recover::present(&options.state_dir)?.as_ref())),
+    }
+}
+
+/// The one copy of this version.
+fn chosen(listed: &[Listed], version: u64) -> Result<&Copy, Refusal> {
+    let mut of_version = listed.iter().filter(|listed| listed.copy.version == version);
+    match (of_version.next(), of_version.next()) {
+        (Some(only), None) => Ok(&only.copy),
+        (None, _) => {
+            let message = format!("no disk has a copy of version {version}");
+            Err(Refusal::new(code::CONFIG_UNKNOWN, message, "leave --take out to list the copies"))
+        }
+        (Some(_), Some(_)) => {
+            let message = format!("the disks have several copies of version {version}");
+            Err(Refusal::new(code::REQUEST_INVALID, message, "name only the disks of the node that is meant"))
+        }
+    }
+}
+
+fn text(listed: &[Listed], present: Option<&Copy>) -> String {
+    let Some(first) = listed.first() else { return "no disk has a copy of a state".to_owned() };
+    let compared = present.unwrap_or(&first.copy);
+    let line = |Listed { copy, disks }: &Listed| {
+        let disks: Vec<String> = disks.iter().map(|disk| disk.display().to_string()).collect();
+        let differences = copy.differences(compared);
+        let differences = if differences.is_empty() { "no difference".to_owned() } else { differences.join("; ") };
+        format!(
+            "version {} of {} by node {} on {}: {differences}",
+            copy.version,
+            copy.time,
+            copy.node,
+            disks.join(", ")
+        )
+    };
+    listed.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The area of the copies, as far as the disk reaches.
+fn read(disk: &Path) -> Result<Vec<u8>, Refusal> {
+    let mut area = Vec::new();
+    let read = File::open(disk).and_then(|mut file| {
+        file.seek(SeekFrom::Start(STATE_COPIES_AT))?;
+        file.take(STATE_COPIES_BYTES as u64).read_to_end(&mut area)
+    });
+    read.map(|_| area).map_err(|error| {
+        let message = format!("{} cannot be read: {error}", disk.display());
+        Refusal::new(code::DISK_UNREADABLE, message, "name disks of pools, and use sudo")
+    })
+}

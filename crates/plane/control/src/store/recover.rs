@@ -1,0 +1,115 @@
+//! Copies of the state outside of its folder: written to the disks of pools, listed and taken by an operator, never by themselves.
+
+use super::folder::{Folder, Found};
+use super::sheet::{self, FORMAT, Header};
+use super::{STATE, Store, damaged};
+use model::{Refusal, Timestamp};
+use serde_json::Value;
+use std::path::Path;
+
+/// A copy that is whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copy {
+    /// Which version of the state it is.
+    pub version: u64,
+    /// When it was written.
+    pub time: Timestamp,
+    /// The identity of the node that wrote it.
+    pub node: String,
+    /// The key that its secrets are sealed with.
+    pub key: String,
+    state: Value,
+    header: Header,
+}
+
+impl Copy {
+    /// The copy that `bytes` are, where they are as they were written.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (header, body) =
+            sheet::parse(bytes).ok().filter(|(header, _)| header.name == STATE && header.format == FORMAT)?;
+        let state = serde_json::from_slice(body).ok()?;
+        let (version, time, node, key) = (header.number, header.time, header.node.clone(), header.key.clone());
+        Some(Self { version, time, node, key, state, header })
+    }
+
+    /// In what it differs from `other`, part by part; empty where both say the same.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let parts = |copy: &Self| copy.state.as_object().cloned().unwrap_or_default();
+        let (own, others) = (parts(self), parts(other));
+        let changed = own.iter().filter(|(part, value)| others.get(*part) != Some(value));
+        changed.map(|(part, value)| difference(part, value, others.get(part).unwrap_or(&Value::Null))).collect()
+    }
+}
+
+fn difference(part: &str, own: &Value, other: &Value) -> String {
+    let (Value::Object(own), Value::Object(other)) = (own, other) else {
+        let count = |value: &Value| value.as_array().map(Vec::len);
+        return match (count(own), count(other)) {
+            (Some(own), Some(other)) => format!("{part}: {own} instead of {other}"),
+            _ => format!("{part} differs"),
+        };
+    };
+    let more = own.keys().filter(|name| !other.contains_key(*name)).map(|name| format!("+{name}"));
+    let less = other.keys().filter(|name| !own.contains_key(*name)).map(|name| format!("-{name}"));
+    let changed = own.iter().filter(|(name, value)| other.get(*name).is_some_and(|other| other != *value));
+    let all: Vec<String> = more.chain(less).chain(changed.map(|(name, _)| format!("~{name}"))).collect();
+    format!("{part}: {}", all.join(" "))
+}
+
+/// The latest whole version in the folder; none where there is none.
+///
+/// *Errors*: a daemon has the folder, or it cannot be read.
+pub fn present(dir: &Path) -> Result<Option<Copy>, Refusal> {
+    let folder = Folder::open(dir)?;
+    for number in folder.list()?.remove(STATE).unwrap_or_default().into_iter().rev() {
+        if let Found::Whole(header, body) = folder.read(STATE, number)? {
+            let bytes = sheet::emit(&header, &body).map_err(|error| damaged(dir, &error))?;
+            return Ok(Copy::parse(&bytes));
+        }
+    }
+    Ok(None)
+}
+
+/// The copy is the latest version of the state in the folder; its number there. Damaged versions keep their content under names that nothing
+/// reads. *Durability*: it survives power loss.
+///
+/// *Errors*: a daemon has the folder, or it cannot be written.
+pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
+    let folder = Folder::open(dir)?;
+    let (mut last, mut lost) = (copy.version, Vec::new());
+    for (name, numbers) in folder.list()? {
+        for number in numbers {
+            match folder.read(&name, number)? {
+                Found::Whole(header, _) => last = last.max(header.state),
+                Found::Damaged(_) if name == STATE => {
+                    last = last.max(number);
+                    lost.push(number);
+                }
+                Found::Damaged(_) => {}
+            }
+        }
+    }
+    let number = last + 1;
+    let header = Header { number, state: number, time: crate::steward::now(), access: true, ..copy.header.clone() };
+    let body = serde_json::to_vec(&copy.state).map_err(|error| damaged(dir, &error))?;
+    folder.write(&header, &body)?;
+    lost.into_iter().try_for_each(|number| folder.put_aside(STATE, number))?;
+    Ok(number)
+}
+
+impl Store {
+    /// The file of the present version, for who keeps a copy of it; none while an older version is served, and where it cannot be read.
+    pub(crate) fn file_of_present(&self) -> Option<(u64, Vec<u8>)> {
+        let current = self.current();
+        if current.hold.is_some() {
+            return None;
+        }
+        let number = current.version;
+        match self.folder.read(STATE, number) {
+            Ok(Found::Whole(header, body)) => Some((number, sheet::emit(&header, &body).ok()?)),
+            _ => None,
+        }
+    }
+}
