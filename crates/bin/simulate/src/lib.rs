@@ -10,6 +10,7 @@
 
 mod chance;
 mod daemon;
+mod damage;
 mod families;
 mod host;
 mod judge;
@@ -23,6 +24,7 @@ mod run;
 mod stage;
 mod volumes;
 
+pub use damage::{Damage, Found, Kind, Structure, damage, table};
 pub use planted::Planted;
 pub use profile::Profile;
 pub use run::{Outcome, run};

@@ -4,12 +4,13 @@
 #![recursion_limit = "256"]
 
 use clap::Parser;
-use simulate::{Planted, Profile, run};
+use simulate::{Found, Planted, Profile, run};
 use std::cell::RefCell;
 use std::io::Write;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Run the whole data plane from seeds, against bad networks, lying disks and power cuts, and judge it.
 #[derive(Parser)]
@@ -30,6 +31,9 @@ struct Args {
     /// Plant this bug into the data plane, and run the profile that finds it.
     #[arg(long)]
     plant: Option<Planted>,
+    /// Damage what pools keep on their disks instead, and print what came of it by structure.
+    #[arg(long, conflicts_with_all = ["profile", "plant"])]
+    damage: bool,
     /// Show what the data plane logs.
     #[arg(long)]
     log: bool,
@@ -60,6 +64,9 @@ fn main() -> ExitCode {
         // The program may be built to abort now, so this is the last chance to say what was run.
         say(&format!("{}    # {panicked}", RUNNING.take()));
     }));
+    if args.damage {
+        return campaign(args.seed, args.seeds, jobs);
+    }
     let next = AtomicU64::new(0);
     let failed = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -80,6 +87,41 @@ fn main() -> ExitCode {
     let failed = failed.into_inner();
     say(&format!("{} passed, {failed} failed", total - failed));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Rounds of damage, whose findings are printed one by one and then counted.
+fn campaign(first: u64, seeds: u64, jobs: usize) -> ExitCode {
+    let next = AtomicU64::new(0);
+    let (rounds, wrong) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= seeds {
+                        return;
+                    }
+                    let seed = first + number;
+                    let again = format!("cargo run --release -p simulate -- --damage --seed {seed}");
+                    RUNNING.set(again.clone());
+                    let (damage, found) = simulate::damage(seed);
+                    if let Found::Wrong(why) = &found {
+                        let what = damage.map_or_else(|| "nothing".to_owned(), |damage| damage.to_string());
+                        say(&format!("{again}    # {what}: {why}"));
+                        wrong.fetch_add(1, Ordering::Relaxed);
+                    }
+                    if let Some(damage) = damage {
+                        rounds.lock().unwrap_or_else(PoisonError::into_inner).push((damage, found));
+                    }
+                }
+            });
+        }
+    });
+    let rounds = rounds.into_inner().unwrap_or_else(PoisonError::into_inner);
+    say(simulate::table(&rounds).trim_end());
+    let wrong = wrong.into_inner();
+    say(&format!("{} rounds, {wrong} findings", rounds.len()));
+    if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// False when something was wrong, which is printed behind the command that shows it again.

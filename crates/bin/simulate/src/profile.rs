@@ -8,6 +8,8 @@ mod network;
 mod power_cut;
 mod write_back;
 
+pub(crate) use power_cut::volumes as power_cut_volumes;
+
 use crate::stage::{Judged, Stage};
 use model::Order;
 use std::fmt;

@@ -30,7 +30,16 @@ pub struct Outcome {
 /// Plays the run of `profile` and `seed`, with `bug` planted into the data plane.
 #[must_use]
 pub fn run(profile: Profile, seed: u64, bug: Option<Planted>) -> Outcome {
-    let played = catch_unwind(AssertUnwindSafe(|| play(seed, bug, async move |stage| profile.play(stage).await)));
+    caught(seed, bug, async move |stage| profile.play(stage).await)
+}
+
+/// Plays `scenario` in the world of `seed`; a panic is what was wrong.
+pub(crate) fn caught(
+    seed: u64,
+    bug: Option<Planted>,
+    scenario: impl AsyncFnOnce(&Stage) -> Judged<()> + 'static,
+) -> Outcome {
+    let played = catch_unwind(AssertUnwindSafe(|| play(seed, bug, scenario)));
     played.unwrap_or_else(|panic| Outcome { digest: 0, commands: 0, struck: 0, wrong: Some(words_of(&*panic)) })
 }
 

@@ -174,7 +174,7 @@ async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initia
 }
 
 /// The blocks, as runs of blocks beside each other.
-fn runs(blocks: &[u64]) -> Vec<Range<u64>> {
+pub(crate) fn runs(blocks: &[u64]) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for &block in blocks {
         match runs.last_mut() {

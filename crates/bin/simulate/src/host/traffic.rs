@@ -151,6 +151,12 @@ impl Host {
         None
     }
 
+    /// A session whose units may not answer; nothing where the target cannot be reached.
+    pub async fn log_in_to_whatever_serves(&self) -> Option<Session> {
+        let Shared { world, chance, portals, .. } = &self.shared;
+        Session::login(world, chance.pick(portals), Rc::new(self.config.clone())).await.ok()
+    }
+
     /// True when every unit takes commands from now on.
     async fn is_ready(&self, session: &Session) -> bool {
         for unit in &self.units {

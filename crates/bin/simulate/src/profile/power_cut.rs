@@ -55,7 +55,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     stage.look_at_all(&units).await
 }
 
-pub(super) async fn volumes(stage: &Stage, pool: &Pool) -> Judged<Vec<Presented>> {
+pub(crate) async fn volumes(stage: &Stage, pool: &Pool) -> Judged<Vec<Presented>> {
     let mut volumes = Vec::new();
     let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
     let count = stage.chance.count(1..=2);

@@ -12,6 +12,9 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
+/// What images are looked through in.
+const BLOCK_BYTES: usize = 4096;
+
 /// A simulated disk, whoever has it open.
 #[derive(Clone)]
 pub struct DiskHandle {
@@ -22,6 +25,28 @@ pub struct DiskHandle {
 /// What a disk held at some moment: to put it back later, or onto another disk.
 #[derive(Clone, Debug)]
 pub struct DiskImage(Store);
+
+impl DiskImage {
+    /// Every block of 4 KiB in which something was written: where it begins, and its bytes.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
+        self.0.pages().map(|(page, bytes)| (page * BLOCK_BYTES as u64, bytes.concat()))
+    }
+
+    /// The block of 4 KiB from `at` on.
+    #[must_use]
+    pub fn block(&self, at: u64) -> Vec<u8> {
+        let first = at / ATOM_BYTES as u64;
+        (first..first + (BLOCK_BYTES / ATOM_BYTES) as u64).flat_map(|atom| self.0.atom(atom).to_vec()).collect()
+    }
+
+    /// The image holds `bytes`, whole atoms, from `at` on.
+    pub fn put(&mut self, at: u64, bytes: &[u8]) {
+        let first = at / ATOM_BYTES as u64;
+        for (atom, bytes) in (first..).zip(bytes.chunks_exact(ATOM_BYTES)) {
+            self.0.write(atom, bytes);
+        }
+    }
+}
 
 impl fmt::Debug for DiskHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

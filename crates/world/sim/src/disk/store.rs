@@ -11,7 +11,7 @@ const PAGE_ATOMS: u64 = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store(BTreeMap<u64, Rc<Page>>);
 
-type Page = [[u8; ATOM_BYTES]; PAGE_ATOMS as usize];
+pub(crate) type Page = [[u8; ATOM_BYTES]; PAGE_ATOMS as usize];
 
 static ZEROS: [u8; ATOM_BYTES] = [0; ATOM_BYTES];
 
@@ -22,6 +22,11 @@ impl Store {
             Some(page) => &page[(atom % PAGE_ATOMS) as usize],
             None => &ZEROS,
         }
+    }
+
+    /// Every page in which something was written, by its number.
+    pub fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
+        self.0.iter().map(|(&number, page)| (number, &**page))
     }
 
     /// The atom holds `bytes` from now on. Zeros where nothing ever was take no memory.

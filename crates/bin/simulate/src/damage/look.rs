@@ -1,0 +1,94 @@
+//! A whole look at volumes of which something may be lost.
+
+use crate::host::command::{self, Verdict};
+use crate::host::session::{Answer, Session};
+use crate::host::traffic::{Habits, Host, Unit};
+use crate::stage::{Judged, Stage};
+use crate::volumes::runs;
+use iscsi::initiator::Command;
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How often a unit that is not ready is asked again.
+const TRIES: u32 = 20;
+/// How long after it was asked last.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub lost_blocks: u64,
+    pub lost_units: u64,
+}
+
+/// What a command came to.
+enum Came {
+    Data(block::Buf),
+    Error,
+}
+
+impl Stage {
+    /// Every block of `units` that was ever written holds what it may, or is an error. Each is counted.
+    pub(super) async fn look_tolerantly(&self, units: &[Unit]) -> Judged<Seen> {
+        let habits = Habits { depth: 1, blocks: 1, large_bytes: 0, manages: false, fickle: false, media_fail: true };
+        let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
+        let Some(session) = host.log_in_to_whatever_serves().await else { return Err("nobody can log in".to_owned()) };
+        let mut seen = Seen::default();
+        for unit in units {
+            match self.came(&host, &session, || command::read_capacity(unit.lun)).await? {
+                Came::Data(_) => seen.lost_blocks += self.look_at_blocks(&host, &session, unit).await?,
+                Came::Error => seen.lost_units += 1,
+            }
+        }
+        session.logout().await;
+        Ok(seen)
+    }
+
+    async fn look_at_blocks(&self, host: &Host, session: &Session, unit: &Unit) -> Judged<u64> {
+        let touched = unit.oracle.borrow().touched();
+        let mut lost = 0;
+        for range in runs(&touched) {
+            if self.reads(host, session, unit, range.clone()).await? {
+                continue;
+            }
+            for block in range {
+                lost += u64::from(!self.reads(host, session, unit, block..block + 1).await?);
+            }
+        }
+        Ok(lost)
+    }
+
+    /// False for an error.
+    async fn reads(&self, host: &Host, session: &Session, unit: &Unit, range: Range<u64>) -> Judged<bool> {
+        let op = unit.oracle.borrow_mut().begin();
+        match self.came(host, session, || command::read(unit.lun, &range, unit.block_bytes)).await? {
+            Came::Data(data) => unit.oracle.borrow_mut().end_read(op, range, &data).map(|()| true),
+            Came::Error => {
+                unit.oracle.borrow_mut().give_up(op);
+                Ok(false)
+            }
+        }
+    }
+
+    async fn came(&self, host: &Host, session: &Session, command: impl Fn() -> Command) -> Judged<Came> {
+        for _ in 0..TRIES {
+            let mut done = match host.within_patience(session.command(command(), |_| ())).await {
+                Some(Answer::Completed(done)) => done,
+                Some(answer) => return Err(format!("a command was answered with {answer:?}")),
+                None => return Err("a command has no answer".to_owned()),
+            };
+            match command::verdict(&done) {
+                Verdict::Good => {
+                    let data = done.data_in.take();
+                    return Ok(Came::Data(data.unwrap_or_else(|| block::Buf::zeroed(0))));
+                }
+                Verdict::Attention(..) => {}
+                Verdict::NotNow => shard::World::sleep(&self.world, PAUSE).await,
+                _ => return Ok(Came::Error),
+            }
+        }
+        Ok(Came::Error)
+    }
+}

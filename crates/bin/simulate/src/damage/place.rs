@@ -1,0 +1,159 @@
+//! Where structures lie, which are found by what their blocks begin with, and what is done to them.
+
+use crate::chance::Chance;
+use sim::{DiskHandle, DiskImage};
+use std::fmt;
+
+/// A block, as structures are written.
+const BLOCK_BYTES: usize = 4096;
+
+/// What pools keep on their disks, by the first bytes of its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Structure(usize);
+
+const STRUCTURES: [(&str, &[u8; 8]); 10] = [
+    ("label", b"BLKYDLBL"),
+    ("owner's mark", b"BLKYDOWN"),
+    ("catalog slot", b"BLKYDCAT"),
+    ("map head", b"BLKYDMAP"),
+    ("map page", b"BLKYDPAG"),
+    ("page bits", b"BLKYDPMP"),
+    ("map log", b"BLKYDLOG"),
+    ("redo log", b"BLKYREDO"),
+    ("anchor", b"BLKYANCH"),
+    ("checksum table", b"BLKYSUMS"),
+];
+
+impl Structure {
+    /// All that can be damaged.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..STRUCTURES.len()).map(Self)
+    }
+
+    fn begins(self, block: &[u8]) -> bool {
+        block.starts_with(STRUCTURES[self.0].1)
+    }
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(STRUCTURES[self.0].0)
+    }
+}
+
+/// How a block is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// One bit is another.
+    Flip,
+    /// It is all zeros.
+    Zeros,
+    /// It is as it was some time before.
+    Older,
+    /// It holds a block of another structure of this disk.
+    Other,
+    /// It is exchanged with the same place of another member.
+    Swapped,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Flip, Self::Zeros, Self::Older, Self::Other, Self::Swapped];
+}
+
+/// What the disks of a pool hold.
+pub(super) struct Images(Vec<DiskImage>);
+
+impl Images {
+    pub fn of(handles: &[DiskHandle]) -> Self {
+        Self(handles.iter().map(DiskHandle::image).collect())
+    }
+
+    pub fn restore(&self, handles: &[DiskHandle]) {
+        self.0.iter().zip(handles).for_each(|(image, handle)| handle.restore(image));
+    }
+
+    /// Where blocks of the structure are: the disk and the byte.
+    fn places(&self, structure: Structure) -> Vec<(usize, u64)> {
+        let of_disk = |(disk, image): (usize, &DiskImage)| {
+            let found = image.blocks().filter(|(_, block)| structure.begins(block));
+            found.map(|(at, _)| (disk, at)).collect::<Vec<_>>()
+        };
+        self.0.iter().enumerate().flat_map(of_disk).collect()
+    }
+}
+
+/// What is damaged, where and how.
+pub(super) struct Plan {
+    pub structure: Structure,
+    pub kind: Kind,
+    pub everywhere: bool,
+    disk: usize,
+    at: u64,
+}
+
+impl Plan {
+    /// Each structure that is there is as likely as any other, however many blocks it has.
+    pub fn of_chance(chance: &Chance, images: &Images) -> Option<Self> {
+        let there: Vec<_> = Structure::all().map(|structure| (structure, images.places(structure))).collect();
+        let there: Vec<_> = there.into_iter().filter(|(_, places)| !places.is_empty()).collect();
+        if there.is_empty() {
+            return None;
+        }
+        let (structure, places) = &there[chance.index(there.len())];
+        let (disk, at) = places[chance.index(places.len())];
+        let kind = chance.pick(&Kind::ALL);
+        let everywhere = kind != Kind::Swapped && chance.percent(25);
+        Some(Self { structure: *structure, kind, everywhere, disk, at })
+    }
+
+    /// False where nothing is another afterwards.
+    pub fn strike(&self, chance: &Chance, images: &mut Images, older: &Images) -> bool {
+        let disks: Vec<usize> = match self.everywhere {
+            true => (0..images.0.len()).filter(|&disk| self.structure.begins(&images.0[disk].block(self.at))).collect(),
+            false => vec![self.disk],
+        };
+        let mut changed = false;
+        for disk in disks {
+            let before = images.0[disk].block(self.at);
+            let after = self.after(chance, images, older, disk, before.clone());
+            changed = changed || after != before;
+            images.0[disk].put(self.at, &after);
+        }
+        changed
+    }
+
+    fn after(&self, chance: &Chance, images: &mut Images, older: &Images, disk: usize, before: Vec<u8>) -> Vec<u8> {
+        match self.kind {
+            Kind::Flip => {
+                let mut after = before;
+                // The end of a block is often padding, which nothing depends on.
+                let used = after.iter().rposition(|&byte| byte != 0).map_or(1, |last| last + 1);
+                after[chance.index(used)] ^= 1 << chance.below(8);
+                after
+            }
+            Kind::Zeros => vec![0; BLOCK_BYTES],
+            Kind::Older => older.0[disk].block(self.at),
+            Kind::Other => {
+                let others: Vec<_> = Structure::all()
+                    .filter(|&other| other != self.structure)
+                    .flat_map(|other| images.places(other))
+                    .filter(|&(place, _)| place == disk)
+                    .collect();
+                if others.is_empty() { before } else { images.0[disk].block(others[chance.index(others.len())].1) }
+            }
+            Kind::Swapped => {
+                let others: Vec<usize> = (0..images.0.len())
+                    .filter(|&other| other != disk && self.structure.begins(&images.0[other].block(self.at)))
+                    .collect();
+                if others.is_empty() {
+                    return before;
+                }
+                let other = others[chance.index(others.len())];
+                let theirs = images.0[other].block(self.at);
+                images.0[other].put(self.at, &before);
+                theirs
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a campaign has found, as a table: a line for each structure.
+
+use super::{Damage, Found, Structure};
+use std::fmt::Write;
+
+/// Counts of one structure.
+#[derive(Default)]
+struct Line {
+    whole: u64,
+    errors: u64,
+    refused: u64,
+    known: u64,
+    wrong: u64,
+}
+
+/// The rounds of a campaign, counted by structure.
+#[must_use]
+pub fn table(rounds: &[(Damage, Found)]) -> String {
+    let mut text = format!(
+        "{:16} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}\n",
+        "STRUCTURE", "ROUNDS", "WHOLE", "ERRORS", "REFUSED", "KNOWN", "WRONG"
+    );
+    for structure in Structure::all() {
+        let mut line = Line::default();
+        for (_, found) in rounds.iter().filter(|(damage, _)| damage.structure == structure) {
+            let count = match found {
+                Found::Whole | Found::Nothing => &mut line.whole,
+                Found::Errors(_) => &mut line.errors,
+                Found::Refused(_) => &mut line.refused,
+                Found::Known(_) => &mut line.known,
+                Found::Wrong(_) => &mut line.wrong,
+            };
+            *count += 1;
+        }
+        let Line { whole, errors, refused, known, wrong } = line;
+        let all = whole + errors + refused + known + wrong;
+        // A string takes all text.
+        let _ = writeln!(text, "{structure:16} {all:7} {whole:7} {errors:7} {refused:7} {known:7} {wrong:7}");
+    }
+    text
+}
