@@ -1,10 +1,12 @@
 // One way to ask the daemon. Answers are `{"schema":1,"<noun>":…}`, refusals are problem documents (RFC 9457).
 
+import type { SessionLoss } from './types';
+
 const BASE = '/api/v1';
 
 /** A refusal: what is wrong, what would be right, and the number that stays the same in every version. */
 export class Problem extends Error {
-  constructor(readonly status: number, readonly code: string, message: string, readonly hint: string) {
+  constructor(readonly status: number, readonly code: string, message: string, readonly hint: string, readonly sessions: SessionLoss[] = []) {
     super(message);
   }
   /** In one sentence, as the command line says it. */
@@ -19,6 +21,11 @@ let whenSignedOut: () => void = () => {};
 
 export function setCsrf(token: string | undefined): void { csrf = token; }
 export function onSignedOut(then: () => void): void { whenSignedOut = then; }
+
+/** Whoever asks whether a change is made though sessions end or lose access. */
+let confirmed: (problem: Problem) => Promise<boolean> = () => Promise.resolve(false);
+
+export function onDisruption(then: (problem: Problem) => Promise<boolean>): void { confirmed = then; }
 
 export type Query = Record<string, string | number | boolean | undefined>;
 
@@ -46,8 +53,11 @@ async function ask(method: string, path: string, body?: unknown, query?: Query, 
   try { document = JSON.parse(text); } catch { /* said below */ }
   if (answer.ok) return document;
   if (answer.status === 401 && !path.startsWith('/session')) whenSignedOut();
-  const { code = '', message, hint = '' } = document as { code?: string; message?: string; hint?: string };
-  throw new Problem(answer.status, code, message ?? `the array answers ${answer.status} ${answer.statusText}`, hint);
+  const { code = '', message, hint = '', sessions = [], confirm } = document as { code?: string; message?: string; hint?: string; sessions?: SessionLoss[]; confirm?: string };
+  const problem = new Problem(answer.status, code, message ?? `the array answers ${answer.status} ${answer.statusText}`, hint, sessions);
+  // Where something is lost to a logged-in host, the request says that this is wanted, in its body or, without one, in its query.
+  if (!confirm || !sessions.length || !(await confirmed(problem))) throw problem;
+  return body === undefined ? ask(method, path, body, { ...query, [confirm]: true }, background) : ask(method, path, { ...(body as object), [confirm]: true }, query, background);
 }
 
 /** The one noun of the answer. */

@@ -72,6 +72,8 @@ catalogue! {
     1206 TRACED_ALREADY        Refused     "The volume is traced already.";
     1207 CHANGED_SINCE         Refused     "It has changed since it was looked at.";
     1208 OPERATION_FIXED       Refused     "The operation cannot be cancelled.";
+    1221 LUN_REMEMBERED        Refused     "The host knew another volume under this LUN.";
+    1222 SESSIONS_DISRUPTED    Refused     "Sessions would end or lose access.";
 
     1301 DISK_UNREADABLE       Refused     "The disk cannot be opened.";
     1302 DISK_TOO_SMALL        Refused     "The disk is smaller than what it is to be used for.";

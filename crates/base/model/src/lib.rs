@@ -103,8 +103,8 @@ pub use role::Role;
 pub use scrub::{ScrubReport, ScrubState};
 pub use secret::Secret;
 pub use session::{
-    CommandWindow, ConnectionReport, ConnectionState, SessionDetail, SessionEnd, SessionKind, SessionNumber,
-    SessionReport,
+    CommandWindow, ConnectionReport, ConnectionState, SessionDetail, SessionEnd, SessionKind, SessionLoss,
+    SessionNumber, SessionReport,
 };
 pub use size::Size;
 pub use snapshot::{SnapshotLock, SnapshotName, SnapshotReport, SnapshotState};

@@ -1,6 +1,6 @@
 //! The answer to an operator who erred.
 
-use crate::Code;
+use crate::{Code, SessionLoss};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -16,6 +16,12 @@ pub struct Refusal {
     pub message: String,
     /// What would be right. May be empty where nobody can tell.
     pub hint: String,
+    /// The sessions that would end or lose access, where that is why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<SessionLoss>,
+    /// The field of the request that confirms it when it is true; empty where nothing can be confirmed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub confirm: String,
 }
 
 /// What sort of refusal a code is; the API's status follows from it.
@@ -43,7 +49,13 @@ impl Refusal {
     /// A refusal: what is wrong, and what would be right. Neither ends with a full stop.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: hint.into() }
+        Self { code, message: message.into(), hint: hint.into(), sessions: Vec::new(), confirm: String::new() }
+    }
+
+    /// The refusal, because of these sessions, until `confirm` is true.
+    #[must_use]
+    pub fn with_sessions(self, sessions: Vec<SessionLoss>, confirm: impl Into<String>) -> Self {
+        Self { sessions, confirm: confirm.into(), ..self }
     }
 
     /// The sort of refusal.

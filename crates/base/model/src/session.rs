@@ -5,6 +5,7 @@ use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
@@ -114,6 +115,21 @@ pub struct CommandWindow {
     pub max_cmd_sn: u32,
 }
 
+/// A session that a change would end, or take access from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionLoss {
+    /// Which session: its TSIH.
+    pub session: u32,
+    /// The initiator's iSCSI name.
+    pub initiator: String,
+    /// The host that this initiator is.
+    pub host: Option<Name>,
+    /// Where the initiator is.
+    pub address: SocketAddr,
+    /// What it would lose.
+    pub loses: String,
+}
+
 /// How a session has ended that an operator ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -132,6 +148,13 @@ pub enum SessionKind {
     Discovery,
     /// It sends commands.
     Normal,
+}
+
+impl fmt::Display for SessionLoss {
+    /// `iqn.… at 10.0.0.20:51514 (session 3) loses volume tank/vm1 (LUN 0)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {} (session {}) {}", self.initiator, self.address, self.session, self.loses)
+    }
 }
 
 impl SessionReport {

@@ -77,8 +77,8 @@ impl Client {
     }
 
     /// `POST path` is done.
-    pub fn post_and_forget(&self, path: &str) -> Result<(), Failure> {
-        self.send(Method::POST, path, None).map(|_| ())
+    pub fn post_and_forget(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
+        self.send(Method::POST, path, Some(json(body)?)).map(|_| ())
     }
 
     /// What `PATCH path` answers under `key`.
@@ -188,6 +188,11 @@ impl Answer {
 pub fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// The query that confirms a removal, where that is wanted.
+pub fn forced(force: bool) -> &'static str {
+    if force { "?force=true" } else { "" }
 }
 
 /// The query that names a presentation. Names need no escape but for the slash, which queries allow.

@@ -11,6 +11,9 @@ use std::process::ExitCode;
 /// The exit code of a daemon that has stopped though not everything had ended.
 pub const UNENDED: u8 = 9;
 
+/// The sentence of a refusal names so many sessions.
+const SESSIONS_NAMED: usize = 3;
+
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub enum Failure {
@@ -54,6 +57,11 @@ impl From<anyhow::Error> for Failure {
 impl Failure {
     /// The sentence is on stderr.
     pub fn report(self) -> ExitCode {
+        if let Self::Refused(refusal) = &self
+            && refusal.sessions.len() > SESSIONS_NAMED
+        {
+            refusal.sessions.iter().for_each(|session| eprintln!("{session}"));
+        }
         let (sentence, exit) = match self {
             Self::Refused(refusal) => (format!("{refusal} ({})", refusal.code), code_of(refusal.kind())),
             Self::Failed(error) => (format!("{error:#}"), 1),

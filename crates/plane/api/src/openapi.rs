@@ -62,6 +62,12 @@ pub struct ProblemDocument {
     pub message: String,
     /// What would be right. May be empty where nobody can tell.
     pub hint: String,
+    /// The sessions that would end or lose access, where that is why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<model::SessionLoss>,
+    /// The field of the request (of its body, or of its query where it has no body) that confirms the change when it is true.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub confirm: String,
 }
 
 /// `{*name}` as OpenAPI has it.

@@ -55,6 +55,8 @@ impl IntoResponse for Problem {
             code: refusal.code,
             message: refusal.message,
             hint: refusal.hint,
+            sessions: refusal.sessions,
+            confirm: refusal.confirm,
         };
         let text = serde_json::to_string(&document).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], text).into_response();

@@ -11,6 +11,7 @@ pub(crate) mod explain;
 pub(crate) mod host_groups;
 pub(crate) mod hosts;
 mod log;
+mod luns;
 pub(crate) mod medium;
 pub(crate) mod pools;
 pub(crate) mod portal_groups;

@@ -24,12 +24,13 @@ mod plan;
 mod steps;
 
 pub use annex::{Annex, AnnexPlan, Pending, ReceiverEntry, UserEntry};
-pub use apply::{Applied, ApplyConfig, PastConfig};
+pub use apply::{Applied, ApplyConfig, PastConfig, RestoreConfig};
 pub use document::{
-    AuthEntry, ChapEntry, DOCUMENT_BYTES_MAX, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry,
+    AuthEntry, ChapEntry, DOCUMENT_BYTES_MAX, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry,
+    HostEntry, PoolEntry,
     PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 pub use plan::{Plan, Step, StepKind, changes};
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -4,13 +4,17 @@ use crate::change::spares::Vigil;
 use crate::devices::Machine;
 use crate::event_log::EventLog;
 use crate::health::Health;
+use crate::impact::Consent;
 use crate::isns::Registration;
 use crate::live::Live;
+use crate::lun_memory::Replaced;
 use crate::noticed::Noticed;
 use crate::refused::Written;
 use crate::state::{DiskRecord, PoolRecord};
 use crate::{AuditHead, Engine, Settings, State, Store};
-use model::{Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, code};
+use model::{
+    Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event,
+};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -135,28 +139,50 @@ impl Control {
         self.change.lock().await
     }
 
-    /// The edited state is the state, durably. Only with the turn.
+    /// The edited state is the state, durably, and remembers the LUN numbers that it takes away. Only with the turn.
     pub(crate) fn commit(&self, _turn: &Turn<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
-        let mut next = State::clone(&self.state());
+        let before = self.state();
+        let mut next = State::clone(&before);
         edit(&mut next);
+        next.remember_luns(&before)?;
         self.store.commit(next)
     }
 
     /// The edited state is the state, durably, and the data plane lets in accordingly. When it refuses,
     /// the state is what it was.
-    pub(crate) async fn commit_access(&self, turn: &Turn<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
+    ///
+    /// *Errors*: hosts would find other volumes under numbers that they know, or sessions would lose something, and neither was
+    /// confirmed; or what the data plane refuses.
+    pub(crate) async fn commit_access(
+        &self,
+        turn: &Turn<'_>,
+        consent: Consent,
+        edit: impl FnOnce(&mut State),
+    ) -> Result<(), Refusal> {
         let before = self.state();
-        self.commit(turn, edit)?;
+        let mut next = State::clone(&before);
+        edit(&mut next);
+        let replaced = self.admit_access(turn, &before, &mut next, consent).await?;
+        self.commit(turn, |state| *state = next)?;
         let applied = self.apply_access().await;
-        self.or_restore(turn, applied, &before)
+        self.or_restore(turn, applied, &before)?;
+        replaced.iter().for_each(|lun| self.raise_replaced(lun));
+        Ok(())
     }
 
     /// What the data plane answered. When it refused, the state is what it was `before`.
-    pub(crate) fn or_restore(&self, turn: &Turn<'_>, done: Result<(), Refusal>, before: &State) -> Result<(), Refusal> {
+    pub(crate) fn or_restore(&self, _: &Turn<'_>, done: Result<(), Refusal>, before: &State) -> Result<(), Refusal> {
         if done.is_err() {
-            self.commit(turn, |state| state.clone_from(before))?;
+            // Nobody was shown what is taken back here, so there is nothing to remember of it.
+            self.store.commit(before.clone())?;
         }
         done
+    }
+
+    /// The operator has given a number to another volume than a host knew under it.
+    fn raise_replaced(&self, Replaced { who, target, lun, volume }: &Replaced) {
+        let sentence = format!("LUN {lun} of {target} is volume {volume} now, and {who} knew another volume there");
+        self.raise(event::LUN_REPLACED, Subject::new(SubjectKind::Host, who), sentence);
     }
 
     /// The data plane lets in as the state says.

@@ -27,13 +27,16 @@ mod event_log;
 pub mod fake;
 mod findings;
 mod health;
+mod impact;
 mod isns;
 mod listening;
 pub mod live;
+mod lun_memory;
 pub mod machine_id;
 pub mod memory;
 mod noticed;
 mod operations;
+mod owners;
 mod recording;
 mod refused;
 pub mod request;
@@ -57,7 +60,7 @@ pub use state::State;
 pub use steward::now;
 pub use store::{AuditHead, Opening, StateReport, Store, recover};
 pub use verdict::{Condition, Conditions};
-pub use view::{AuthReport, HostGroupReport, HostReport, PresentationReport, ProofReport, TargetReport};
+pub use view::{AuthReport, FormerLun, HostGroupReport, HostReport, PresentationReport, ProofReport, TargetReport};
 
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,12 @@
 
 mod chap;
 mod lists;
+mod presentations;
 
 pub use chap::{NewChap, SecretText, SetAuth, SetDiscovery};
 pub use chap::{from_hex, to_hex};
 pub use lists::{Events, SnapshotsOf};
+pub use presentations::{NewPresentation, Spread, Unpresent};
 
 use model::{
     Balance, CopySource, DiskName, Iqn, IsnsServer, Level, Name, Network, PortalAddress, Provision, Size, SnapshotLock,
@@ -374,6 +376,9 @@ pub struct NewHost {
     /// What we prove.
     #[serde(default)]
     pub mutual_chap: Option<NewChap>,
+    /// True though sessions of its initiators, which a host that takes any has let in, lose access.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Change a host.
@@ -398,6 +403,8 @@ pub struct HostChange {
     pub no_chap: bool,
     /// True when we do not prove anything any more.
     pub no_mutual_chap: bool,
+    /// True though sessions end or lose access.
+    pub force: bool,
 }
 
 /// Which volume is to be explained.
@@ -427,6 +434,8 @@ pub struct GroupChange {
     pub join: Vec<Name>,
     /// Hosts that go.
     pub leave: Vec<Name>,
+    /// True though sessions of the hosts that go lose access.
+    pub force: bool,
 }
 
 /// Serve another target.
@@ -465,13 +474,16 @@ pub struct PortalSettings {
 pub struct PortalGroupSettings {
     /// What each is to be; see `model::PORTAL_GROUP_SETTINGS`.
     pub settings: BTreeMap<String, String>,
+    /// True though sessions can neither read nor write any more.
+    #[serde(default)]
+    pub force: bool,
 }
 
-/// Listen on an address no more.
+/// Remove something that hosts may use.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RemovePortal {
-    /// True to cut off the hosts that are logged in there.
+pub struct Removal {
+    /// True to remove it though sessions end or lose access, together with what is presented through it.
     #[serde(default)]
     pub force: bool,
 }
@@ -530,57 +542,4 @@ pub struct NewTrace {
     /// The last so many; 65,536 when absent.
     #[serde(default)]
     pub commands: Option<u32>,
-}
-
-/// Show a volume to a host.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewPresentation {
-    /// The volume.
-    pub volume: VolumeName,
-    /// The host.
-    pub host: Name,
-    /// The target; `default` when absent.
-    #[serde(default)]
-    pub target: Option<Name>,
-    /// The logical unit number; the lowest free one when absent.
-    #[serde(default)]
-    pub lun: Option<u16>,
-    /// True when the host may not write.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Through portals of which groups; through all when empty.
-    #[serde(default)]
-    pub groups: Vec<u16>,
-}
-
-/// Show a host one volume through several targets, or several volumes shared out to them.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Spread {
-    /// The volumes.
-    pub volumes: Vec<VolumeName>,
-    /// The host.
-    pub host: Name,
-    /// Over how many targets.
-    pub targets: u16,
-    /// True when the host may not write.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Through portals of which groups; through all when empty.
-    #[serde(default)]
-    pub groups: Vec<u16>,
-}
-
-/// Which presentation to end.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Unpresent {
-    /// The volume.
-    pub volume: VolumeName,
-    /// The host.
-    pub host: Name,
-    /// Only through this target; through every target when absent.
-    #[serde(default)]
-    pub target: Option<Name>,
 }

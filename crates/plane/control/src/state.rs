@@ -1,5 +1,6 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
+use crate::lun_memory::LunMemory;
 use model::{
     Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE, Host,
     Initiators, Iqn, IsnsServer, Name, Network, NodeId, PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy,
@@ -35,6 +36,9 @@ pub struct State {
     pub targets: BTreeMap<Name, TargetRecord>,
     /// Who sees what.
     pub presentations: Vec<PresentationRecord>,
+    /// LUN numbers that hosts had, and that no other volume gets by itself.
+    #[serde(default)]
+    pub luns: LunMemory,
     /// Portals that were added, or for which something was set.
     #[serde(default)]
     pub portals: BTreeMap<SocketAddr, PortalRecord>,

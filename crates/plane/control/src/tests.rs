@@ -3,9 +3,11 @@
 mod access;
 mod care;
 mod crash;
+mod disruption;
 mod explain;
 mod findings;
 mod hosts;
+mod luns;
 mod notices;
 mod operations;
 mod racks;
@@ -136,6 +138,7 @@ pub fn new_host(name: &str, initiators: &[&str]) -> NewHost {
         networks: Vec::new(),
         chap: None,
         mutual_chap: None,
+        force: false,
     }
 }
 
@@ -147,5 +150,6 @@ pub fn new_presentation(volume: &str, host: &str) -> NewPresentation {
         lun: None,
         read_only: false,
         groups: Vec::new(),
+        force: false,
     }
 }

@@ -34,6 +34,22 @@ pub struct HostReport {
     pub proof: ProofReport,
     /// How many volumes it sees.
     pub presentations: u32,
+    /// LUN numbers that it had for volumes, and that no other volume gets by itself.
+    #[serde(default)]
+    pub former_luns: Vec<FormerLun>,
+}
+
+/// A LUN number that was a volume once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FormerLun {
+    /// The iSCSI name of the target.
+    pub target: Iqn,
+    /// The number.
+    pub lun: u16,
+    /// What the volume was called.
+    pub volume: VolumeName,
+    /// Which volume it was. It may be gone.
+    pub volume_id: VolumeId,
 }
 
 /// What is proven at a login, without secrets.
@@ -69,6 +85,9 @@ pub struct HostGroupReport {
     pub hosts: Vec<Name>,
     /// How many volumes are presented to it.
     pub presentations: u32,
+    /// LUN numbers that it had for volumes, and that no other volume gets by itself.
+    #[serde(default)]
+    pub former_luns: Vec<FormerLun>,
 }
 
 /// A target.
@@ -239,7 +258,7 @@ impl Control {
         let state = self.state();
         let counts = state.seen_counts();
         let sees = |name: &Name| counts.get(name).copied().unwrap_or_default();
-        state.hosts.iter().map(|(name, record)| HostReport::of(name, record, sees(name))).collect()
+        state.hosts.iter().map(|(name, record)| HostReport::of(name, record, &state, sees(name))).collect()
     }
 
     /// All targets.
@@ -361,7 +380,7 @@ impl PresentationReport {
 }
 
 impl HostReport {
-    pub(crate) fn of(name: &Name, record: &HostRecord, presentations: usize) -> Self {
+    pub(crate) fn of(name: &Name, record: &HostRecord, state: &State, presentations: usize) -> Self {
         Self {
             name: name.clone(),
             any: record.any,
@@ -369,6 +388,7 @@ impl HostReport {
             networks: record.networks.clone(),
             proof: ProofReport::of(&record.proof),
             presentations: count(presentations),
+            former_luns: state.luns.of(name).map(FormerLun::of).collect(),
         }
     }
 }

@@ -27,6 +27,7 @@ mod reach;
 mod recording;
 pub mod registry;
 mod repeats;
+mod replaced;
 pub mod seat;
 mod session;
 mod turns;

@@ -4,10 +4,11 @@ use crate::access::{LunEntry, LunMap, target_port};
 use crate::hidden;
 use crate::reach::Reach;
 use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
+use crate::replaced::Replaced;
 use crate::seat::{Letter, Seat};
 use iscsi::{CloseReason, Negotiated, SessionType};
 use model::{Subject, SubjectKind, VolumeId};
-use scsi::{InitiatorPort, NexusId};
+use scsi::{InitiatorPort, NexusId, Outcome, Status};
 use shard::World;
 use shard::mailbox::{self, Receiver, Sender};
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ pub struct Session<W: World> {
     access_epoch: u64,
     /// The units that know this nexus, in the order of their LUNs. A session sees no unit under two.
     attached: Vec<(u16, Reach<W>)>,
+    /// What was another unit under its number before.
+    replaced: Replaced,
 }
 
 /// The addresses of a connection's two ends.
@@ -100,6 +103,7 @@ impl<W: World> Session<W> {
             luns: Rc::default(),
             access_epoch: 0,
             attached: Vec::new(),
+            replaced: Replaced::default(),
         };
         session.see_access();
         (session, predecessors)
@@ -127,6 +131,9 @@ impl<W: World> Session<W> {
             Ok(at) => at,
             Err(at) => {
                 let entry = *self.luns.get(&number)?;
+                if self.replaced.withholds(number, entry.unit) {
+                    return None;
+                }
                 self.attach(at, number, entry);
                 at
             }
@@ -139,25 +146,42 @@ impl<W: World> Session<W> {
         self.attached.binary_search_by_key(&number, |(number, _)| *number)
     }
 
-    /// All units that the session sees.
+    /// All units that the session sees and may use.
     pub fn units(&mut self) -> Vec<LunEntry> {
         let luns = self.luns.clone();
         for (&number, &entry) in &*luns {
-            if let Err(at) = self.position(number) {
+            if let (Err(at), false) = (self.position(number), self.replaced.withholds(number, entry.unit)) {
                 self.attach(at, number, entry);
             }
         }
-        luns.values().copied().collect()
+        self.attached.iter().map(|(_, reach)| reach.entry).collect()
+    }
+
+    /// The answer to a command for a LUN under which the session sees nothing: either nothing is there, or another unit than it knew
+    /// (see [`Replaced`]).
+    #[cold]
+    pub fn answer_absent(&mut self, lun: u64, cdb: scsi::Cdb) -> Outcome {
+        let shown = scsi::Lun(lun).number().and_then(|number| Some((number, self.luns.get(&number)?.unit)));
+        match shown {
+            Some((number, unit)) if self.replaced.tells_now(number, unit) => {
+                scsi::absent::replaced(cdb, &self.lun_numbers())
+            }
+            Some(_) => scsi::absent::execute(cdb, &self.lun_numbers()),
+            None => {
+                self.asked_of_hidden(lun, cdb);
+                scsi::absent::execute(cdb, &self.lun_numbers())
+            }
+        }
     }
 
     /// The numbers of all units that the session sees, as REPORT LUNS tells them.
-    pub fn lun_numbers(&self) -> Vec<scsi::Lun> {
+    fn lun_numbers(&self) -> Vec<scsi::Lun> {
         self.luns.keys().map(|&number| scsi::Lun::of(number)).collect()
     }
 
     /// The initiator asks something of a unit that it does not see; that it looks what is there is nothing to tell.
     #[cold]
-    pub fn asked_of_hidden(&self, lun: u64, cdb: scsi::Cdb) {
+    fn asked_of_hidden(&self, lun: u64, cdb: scsi::Cdb) {
         let Some(number) = scsi::Lun(lun).number().filter(|_| !PROBES.contains(&cdb.operation_name())) else { return };
         let view = self.seat.access.borrow().clone();
         let found = view.host_of(&self.initiator, self.peer.ip()).zip(view.target_of(&self.target));
@@ -181,9 +205,19 @@ impl<W: World> Session<W> {
         });
     }
 
-    /// The initiator has read the list of units, and need not be told that it changed.
-    pub fn inventory_reported(&self) {
+    /// The list of units. Whoever has it may use what is another unit than before.
+    pub fn report_luns(&mut self, cdb: scsi::Cdb) -> Outcome {
+        let outcome = scsi::absent::report_luns(cdb, &self.lun_numbers());
+        if outcome.status == Status::Good {
+            self.inventory_reported();
+        }
+        outcome
+    }
+
+    /// The initiator has read the list of units: it need not be told that it changed, and may use what is another unit than before.
+    fn inventory_reported(&mut self) {
         let nexus = self.nexus();
+        self.replaced.reported(&self.luns);
         for (_, reach) in &self.attached {
             self.at_home(reach.entry, move |unit| unit.inventory_reported(nexus));
         }
@@ -211,8 +245,9 @@ impl<W: World> Session<W> {
         let luns = self.seat.luns(target, host, self.tag);
         let changed = self.access_epoch != 0 && luns != self.luns;
         self.access_epoch = self.seat.access_epoch.get();
-        self.luns = luns;
+        let before = std::mem::replace(&mut self.luns, luns);
         if changed {
+            self.replaced.note(&before, &self.luns);
             self.tell_of_inventory();
         }
         true
@@ -240,7 +275,13 @@ impl<W: World> Session<W> {
         let reach = Reach::new(entry);
         let incoming = reach.incoming.clone();
         self.attached.insert(at, (number, reach));
-        self.at_home(entry, move |unit| unit.attach(nexus, initiator, port, incoming, entry.read_only));
+        let replaces = self.replaced.is_taken_up(number);
+        self.at_home(entry, move |unit| {
+            unit.attach(nexus, initiator, port, incoming, entry.read_only);
+            if replaces {
+                unit.took_the_place_of_another(nexus);
+            }
+        });
     }
 
     /// Units that are still seen report that the inventory has changed; those that are not forget the
@@ -249,18 +290,17 @@ impl<W: World> Session<W> {
         let nexus = self.nexus();
         let seen: BTreeMap<VolumeId, (u16, LunEntry)> =
             self.luns.iter().map(|(&number, &entry)| (entry.unit, (number, entry))).collect();
-        for (_, mut reach) in std::mem::take(&mut self.attached) {
+        for (was, mut reach) in std::mem::take(&mut self.attached) {
             match seen.get(&reach.entry.unit) {
-                Some(&(number, entry)) => {
+                Some(&(number, entry)) if number == was => {
                     self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
                     reach.lead_to(entry);
                     self.attached.push((number, reach));
                 }
-                None => self.at_home(reach.entry, move |unit| unit.withdraw(nexus)),
+                // Under another number the unit is met anew, or not before the list of units was read.
+                _ => self.at_home(reach.entry, move |unit| unit.withdraw(nexus)),
             }
         }
-        // Units may be seen under other numbers than before.
-        self.attached.sort_unstable_by_key(|(number, _)| *number);
     }
 
     fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::unit::Unit<W>) + Send + 'static) {

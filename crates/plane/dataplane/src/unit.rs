@@ -374,6 +374,11 @@ impl<W: World> Unit<W> {
         self.logical_unit.lun_inventory_changed(nexus);
     }
 
+    /// `nexus` sees the unit where it saw another one before.
+    pub fn took_the_place_of_another(&self, nexus: NexusId) {
+        self.logical_unit.took_the_place_of_another(nexus);
+    }
+
     /// `nexus` has read the list of units.
     pub fn inventory_reported(&self, nexus: NexusId) {
         self.logical_unit.lun_inventory_reported(nexus);

@@ -1,6 +1,7 @@
 //! Answers that need no unit: for a LUN where there is none (SPC-4 and SAM-5, incorrect logical unit selection), and for the
 //! list of those that are.
 
+use crate::attention::UnitAttention;
 use crate::cdb::Cdb;
 use crate::command::Outcome;
 use crate::lun::Lun;
@@ -38,6 +39,15 @@ pub fn execute(cdb: Cdb, luns: &[Lun]) -> Outcome {
         _ => Err(unsupported),
     };
     answer.map_or_else(Outcome::check, Outcome::good)
+}
+
+/// Answers a command to a LUN that is another unit than the nexus knew, which is told so: 3F/0E, where [`execute`] says 25/00.
+#[must_use]
+pub fn replaced(cdb: Cdb, luns: &[Lun]) -> Outcome {
+    match Operation::find(cdb, Offered::ALL) {
+        Ok(operation) if operation.is_quiet() => execute(cdb, luns),
+        _ => Outcome::check(UnitAttention::LunsChanged.sense()),
+    }
 }
 
 /// Answers REPORT LUNS (SPC-4) for a nexus that sees `luns`, through whichever LUN it asked.

@@ -67,6 +67,12 @@ impl Waiting {
             false => Status::Unanswered,
         })
     }
+
+    /// True when the command came for the unit that counts its waiting commands there.
+    #[must_use]
+    pub fn is_in(&self, incoming: &Arc<Incoming>) -> bool {
+        Arc::ptr_eq(&self.incoming, incoming)
+    }
 }
 
 impl Drop for Waiting {

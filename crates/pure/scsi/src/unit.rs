@@ -249,6 +249,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.nexuses.establish(nexus, UnitAttention::LunsChanged);
     }
 
+    /// The number under which `nexus` sees this unit was another unit's before; it is told (3F/03), beside that the nexus is new.
+    pub fn took_the_place_of_another(&self, nexus: NexusId) {
+        self.nexuses.establish(nexus, UnitAttention::InquiryDataChanged);
+    }
+
     /// The tasks that have no answer yet. Those that end at once never are tasks.
     #[must_use]
     pub fn standing_tasks(&self) -> Vec<TaskStanding> {

@@ -117,6 +117,7 @@ catalogue! {
     417 KEY_LEFT_BEHIND    Warning  "Disks that were not there may hold the wrapped key of a volume that was erased by it.";
     418 LUN_HIDDEN         Info     "A host asked for a logical unit that it does not see.";
     419 HOST_CUT_OFF       Warning  "A host was cut off, because it did not answer or broke the protocol.";
+    425 LUN_REPLACED       Warning  "A LUN was given to another volume than a host knew under it.";
 
     501 WEB_UNUSABLE       Warning  "The console cannot be served at an address.";
     502 CERTIFICATE_ENDS   Warning  "The certificate of the console ends soon.";

@@ -13,6 +13,9 @@ pub struct DocumentOptions {
     /// Remove hosts, groups, targets and presentations that are not in it, and users and receivers of alerts not in the sections of it; disks, pools and volumes stay always
     #[arg(long)]
     pub prune: bool,
+    /// Give LUNs that the document states to its volumes though hosts had other volumes under them
+    #[arg(long)]
+    pub reuse_luns: bool,
 }
 
 /// What to compare.
@@ -33,9 +36,12 @@ pub struct ApplyOptions {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask, also when sessions are affected
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
+    /// Apply it though sessions end or lose access
+    #[arg(long)]
+    pub allow_disruption: bool,
     /// An initiator that must be logged in afterwards, or everybody sees again what they saw; may be given again
     #[arg(long = "initiator", value_name = "IQN")]
     pub initiators: Vec<Iqn>,
@@ -55,8 +61,14 @@ pub enum ConfigCommand {
     Restore {
         /// Which, by its number
         version: ConfigVersion,
-        /// Do not ask, also when sessions are affected
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
+        /// Restore it though sessions end or lose access
+        #[arg(long)]
+        allow_disruption: bool,
+        /// Restore it though LUNs become other volumes than hosts know under them by now
+        #[arg(long)]
+        reuse_luns: bool,
     },
 }

@@ -42,10 +42,14 @@ Example:
         networks: Vec<Network>,
         #[command(flatten)]
         chap: ChapOptions,
+        /// Add it though sessions of its initiators, which were let in as another host, lose access
+        #[arg(long)]
+        force: bool,
     },
     /// Change a host: its initiators, where it may come from, what it must prove
     #[command(
-        after_help = "Sessions of an initiator that is taken away end; what must be proven is asked at the next login.
+        after_help = "Sessions of an initiator that is taken away end, and so do those from an address that is not allowed any more: without
+--force that is refused with the list of them. What must be proven is asked at the next login.
 
 Example:
   blockyard host change web --add-initiator iqn.1993-08.org.debian:01:def456
@@ -83,6 +87,9 @@ Example:
         /// We do not prove anything
         #[arg(long, conflicts_with = "mutual_secret_file")]
         no_mutual: bool,
+        /// Change it though sessions end or lose access
+        #[arg(long)]
+        force: bool,
     },
     /// List who was not let in lately, why, and what would let it in
     #[command(
@@ -99,11 +106,30 @@ Example:
         /// Which volume
         volume: VolumeName,
     },
-    /// Forget a host that sees nothing
-    #[command(after_help = "Example:\n  blockyard host remove web")]
+    /// Forget the LUN numbers that a host had for volumes, so that other volumes may get them
+    #[command(
+        after_help = "A LUN number that a host had for one volume is not given to another by itself: the host may still have it open, and would
+write into the other volume. Forget them when the host has logged out of the target, or has scanned it again. The numbers
+of its groups are forgotten with blockyard group forget-luns, those of all hosts with the name everyone.
+
+Example:
+  blockyard host show web
+  blockyard host forget-luns web"
+    )]
+    ForgetLuns {
+        /// Which host, or everyone
+        name: Name,
+    },
+    /// Remove a host, and forget the LUN numbers that it had
+    #[command(
+        after_help = "Refused while volumes are presented to it or it is in a group, with the list of its sessions.\n\nExample:\n  blockyard host remove web"
+    )]
     Remove {
         /// Which
         name: Name,
+        /// Remove it with its presentations and group memberships, though sessions end
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -138,12 +164,24 @@ pub enum GroupCommand {
         /// Who goes
         #[arg(required = true)]
         hosts: Vec<Name>,
+        /// Let them go though sessions lose access
+        #[arg(long)]
+        force: bool,
     },
-    /// Forget a group that sees nothing; its hosts stay
-    #[command(after_help = "Example:\n  blockyard group remove cluster")]
+    /// Forget the LUN numbers that a group had for volumes, so that other volumes may get them
+    #[command(after_help = "See blockyard host forget-luns --help.\n\nExample:\n  blockyard group forget-luns cluster")]
+    ForgetLuns {
+        /// Which
+        name: Name,
+    },
+    /// Remove a group; its hosts stay
+    #[command(after_help = "Refused while volumes are presented to it.\n\nExample:\n  blockyard group remove cluster")]
     Remove {
         /// Which
         name: Name,
+        /// Remove it with its presentations, though sessions lose access
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -162,10 +200,15 @@ pub enum TargetCommand {
         #[arg(long, value_name = "IQN")]
         iqn: Option<Iqn>,
     },
-    /// Serve a target no more
-    #[command(after_help = "Example:\n  blockyard target remove fast")]
+    /// Remove a target
+    #[command(
+        after_help = "Refused while volumes are presented through it. Hosts that know its iSCSI name keep their LUN numbers for when it is\nadded again.\n\nExample:\n  blockyard target remove fast"
+    )]
     Remove {
         /// Which
         name: Name,
+        /// Remove it with its presentations, though sessions end
+        #[arg(long)]
+        force: bool,
     },
 }

@@ -215,6 +215,9 @@ Another machine needs the pool's key for encrypted volumes: write it down before
     Export {
         /// Which
         name: Name,
+        /// Export it and end the presentations of its volumes, though sessions lose access to them
+        #[arg(long)]
+        force: bool,
     },
     /// Open a pool that was found on its disks, or whose disks are back
     #[command(after_help = "Example:

@@ -93,6 +93,9 @@ Settings:
         /// What is to be how
         #[arg(value_name = "KEY=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
+        /// Set it though sessions can neither read nor write any more
+        #[arg(long)]
+        force: bool,
     },
     /// Choose data portals by the fewest sessions, or by the fewest bytes; without a word: say which
     #[command(

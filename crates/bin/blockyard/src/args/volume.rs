@@ -205,6 +205,9 @@ Example:
     Delete {
         /// Which
         name: VolumeName,
+        /// Delete it with its presentations, though sessions lose access to it
+        #[arg(long)]
+        force: bool,
         /// Do not ask for the name to be typed
         #[arg(long)]
         yes: bool,
@@ -260,9 +263,12 @@ pub struct PresentOptions {
     /// Another volume to spread; may be repeated
     #[arg(long = "also", value_name = "VOLUME", requires = "spread")]
     pub also: Vec<VolumeName>,
-    /// Under which number [default: the lowest that is free]
+    /// LUN [default: the one that the host had for the volume, or the lowest that it had for no other]
     #[arg(long, value_name = "N")]
     pub lun: Option<u16>,
+    /// Take this LUN though the host had another volume under it: a host that still has that open writes into this one
+    #[arg(long, requires = "lun")]
+    pub force: bool,
     /// Through which target [default: the first one]
     #[arg(long, value_name = "NAME")]
     pub target: Option<Name>,
@@ -284,6 +290,9 @@ pub struct UnpresentOptions {
     /// Only through this target [default: through every target]
     #[arg(long, value_name = "NAME")]
     pub target: Option<Name>,
+    /// Take it away though sessions lose access to it
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// What can be done with presentations.

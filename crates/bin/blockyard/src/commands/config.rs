@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::secret;
 use control::config::{
-    Applied, ApplyConfig, ChapEntry, DOCUMENT_BYTES_MAX, Document, PastConfig, Plan, Step, StepKind,
+    Applied, ApplyConfig, ChapEntry, DOCUMENT_BYTES_MAX, Document, PastConfig, Plan, RestoreConfig, Step, StepKind,
 };
 use model::{ConfigVersion, Refusal, code};
 use std::collections::BTreeMap;
@@ -45,7 +45,8 @@ pub fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     if !desk.out.is_json() && !desk.out.is_quiet() {
         show(desk, &plan)?;
     }
-    admit(&plan.steps, plan.sessions, options.yes)?;
+    admit(&plan.steps, plan.sessions, options.yes || options.allow_disruption)?;
+    request.allow_disruption = options.allow_disruption;
     request.fingerprint = Some(plan.fingerprint);
     request.initiators = options.initiators;
     request.within = options.within;
@@ -58,7 +59,9 @@ pub fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
 pub fn run(desk: &Desk, command: &ConfigCommand) -> Result<(), Failure> {
     match *command {
         ConfigCommand::List => list(desk),
-        ConfigCommand::Restore { version, yes } => restore(desk, version, yes),
+        ConfigCommand::Restore { version, yes, allow_disruption, reuse_luns } => {
+            restore(desk, version, yes, RestoreConfig { allow_disruption, reuse_luns })
+        }
     }
 }
 
@@ -78,16 +81,15 @@ fn list(desk: &Desk) -> Result<(), Failure> {
         .rows(&answer, &Rows { header: &["VERSION", "SINCE", "TO GO BACK"], rows: configs.iter().map(row).collect() })
 }
 
-fn restore(desk: &Desk, version: ConfigVersion, yes: bool) -> Result<(), Failure> {
+fn restore(desk: &Desk, version: ConfigVersion, yes: bool, request: RestoreConfig) -> Result<(), Failure> {
     let configs: Vec<PastConfig> = desk.client.get("/config/versions", "configs")?.decode()?;
     if let Some(config) = configs.iter().find(|config| config.version == version.0) {
         if !desk.out.is_json() && !desk.out.is_quiet() {
             put(&config.steps.iter().map(|step| format!("{step}\n")).collect::<String>())?;
         }
-        admit(&config.steps, config.sessions, yes)?;
+        admit(&config.steps, config.sessions, yes || request.allow_disruption)?;
     }
-    let answer =
-        desk.client.post(&format!("/config/versions/{}/restore", version.0), &serde_json::json!({}), "applied")?;
+    let answer = desk.client.post(&format!("/config/versions/{}/restore", version.0), &request, "applied")?;
     desk.out.done(&answer, &format!("everybody sees what they saw in configuration {}", version.0))
 }
 
@@ -113,7 +115,14 @@ fn show(desk: &Desk, plan: &Plan) -> Result<(), Failure> {
     if plan.steps.is_empty() {
         text.push_str("everything is so already\n");
     }
+    let losses = plan.losses.iter().map(|loss| format!("! {loss}\n"));
+    text.extend(losses);
     put(&text)?;
+    if !plan.losses.is_empty() && !desk.out.is_quiet() {
+        eprintln!(
+            "sessions end or lose access: apply it with --allow-disruption, or unmount what is in use there first"
+        );
+    }
     if !plan.kept.is_empty() && !desk.out.is_quiet() {
         let more = plan.kept.len().saturating_sub(KEPT_SHOWN);
         let more = if more > 0 { format!(" and {more} more; -o json names all") } else { String::new() };
@@ -142,7 +151,8 @@ fn request(options: &DocumentOptions) -> Result<ApplyConfig, Failure> {
             receiver.secret = secret::read(Some(&folder.join(file)), "", false)?;
         }
     }
-    Ok(ApplyConfig { document, prune: options.prune, ..ApplyConfig::default() })
+    let DocumentOptions { prune, reuse_luns, .. } = *options;
+    Ok(ApplyConfig { document, prune, reuse_luns, ..ApplyConfig::default() })
 }
 
 /// The secret of the file beside the document, where one is named.

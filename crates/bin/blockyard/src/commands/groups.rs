@@ -1,7 +1,9 @@
 //! `blockyard group …`
 
+use super::hosts::forget_luns;
 use super::{Desk, joined};
 use crate::args::{GroupCommand, ListOptions};
+use crate::client::forced;
 use crate::failure::Failure;
 use crate::output::Rows;
 use control::HostGroupReport;
@@ -20,11 +22,12 @@ pub fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
         GroupCommand::Join { name, hosts } => {
             change(desk, &name, &GroupChange { join: hosts, ..GroupChange::default() })
         }
-        GroupCommand::Leave { name, hosts } => {
-            change(desk, &name, &GroupChange { leave: hosts, ..GroupChange::default() })
+        GroupCommand::Leave { name, hosts, force } => {
+            change(desk, &name, &GroupChange { leave: hosts, force, ..GroupChange::default() })
         }
-        GroupCommand::Remove { name } => {
-            desk.client.delete(&format!("/groups/{name}"))?;
+        GroupCommand::ForgetLuns { name } => forget_luns(desk, "groups", &name),
+        GroupCommand::Remove { name, force } => {
+            desk.client.delete(&format!("/groups/{name}{}", forced(force)))?;
             desk.out.said(&format!("group {name} is forgotten"))
         }
     }

@@ -2,13 +2,13 @@
 
 use super::{Desk, joined, or_dash};
 use crate::args::{ChapOptions, HostCommand, ListOptions, TargetCommand};
-use crate::client::query;
+use crate::client::{forced, query};
 use crate::failure::Failure;
 use crate::output::Rows;
 use crate::progress::duration;
 use crate::secret;
 use control::request::{HostChange, NewChap, NewHost, NewTarget, SecretText};
-use control::{Explanation, HostGroupReport, HostReport, Point, PresentationReport, TargetReport};
+use control::{Explanation, FormerLun, HostGroupReport, HostReport, Point, PresentationReport, TargetReport};
 use model::{Demand, Name, RefusedLogin, SessionReport, VolumeName};
 use std::path::Path;
 
@@ -16,9 +16,9 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
     match command {
         HostCommand::List(options) => list(desk, &options),
         HostCommand::Show { name } => show(desk, &name),
-        HostCommand::Add { name, initiators, any, networks, chap } => {
+        HostCommand::Add { name, initiators, any, networks, chap, force } => {
             let (chap, mutual_chap) = both(chap)?;
-            add(desk, &NewHost { name, initiators, any, networks, chap, mutual_chap })
+            add(desk, &NewHost { name, initiators, any, networks, chap, mutual_chap, force })
         }
         HostCommand::Change {
             name,
@@ -31,6 +31,7 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
             chap,
             no_chap,
             no_mutual,
+            force,
         } => {
             let (chap, mutual_chap) = both(chap)?;
             let networks = (anywhere || !networks.is_empty()).then_some(networks);
@@ -45,6 +46,7 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
                 mutual_chap,
                 no_chap,
                 no_mutual_chap,
+                force,
             };
             let answer = desk.client.patch(&format!("/hosts/{name}"), &change, "host")?;
             let host: HostReport = answer.decode()?;
@@ -52,11 +54,20 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
         }
         HostCommand::Refused(options) => refused(desk, &options),
         HostCommand::Explain { host, volume } => explain(desk, &host, &volume),
-        HostCommand::Remove { name } => {
-            desk.client.delete(&format!("/hosts/{name}"))?;
+        HostCommand::ForgetLuns { name } => forget_luns(desk, "hosts", &name),
+        HostCommand::Remove { name, force } => {
+            desk.client.delete(&format!("/hosts/{name}{}", forced(force)))?;
             desk.out.said(&format!("host {name} is forgotten"))
         }
     }
+}
+
+/// The LUN numbers that a host or a group had are forgotten.
+pub fn forget_luns(desk: &Desk, noun: &str, name: &Name) -> Result<(), Failure> {
+    let answer = desk.client.delete_for(&format!("/{noun}/{name}/luns"), "former_luns")?;
+    let forgotten: Vec<FormerLun> = answer.decode()?;
+    let numbers = if forgotten.len() == 1 { "LUN number" } else { "LUN numbers" };
+    desk.out.done(&answer, &format!("{} {numbers} of {name} forgotten: other volumes may get them", forgotten.len()))
 }
 
 /// What the initiator proves, and what we prove.
@@ -163,6 +174,7 @@ fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
     };
     let is_seen =
         |one: &&PresentationReport| one.host == *name || groups.contains(&one.host) || one.host.as_str() == "everyone";
+    let former = |one: &FormerLun| vec![one.lun.to_string(), one.volume.to_string(), one.target.to_string()];
     let session = |one: &SessionReport| {
         vec![one.id.to_string(), one.address.to_string(), one.portal.to_string(), duration(one.connected_seconds)]
     };
@@ -172,6 +184,11 @@ fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header: &["FACT", "VALUE"], rows: facts.into() })?;
     desk.out.said("")?;
     desk.out.rows(&answer, &Rows { header: &["LUN", "VOLUME", "ACCESS", "TARGET"], rows: volumes })?;
+    if !host.former_luns.is_empty() {
+        desk.out.said("")?;
+        let rows = host.former_luns.iter().map(former).collect();
+        desk.out.rows(&answer, &Rows { header: &["FORMER LUN", "VOLUME", "TARGET"], rows })?;
+    }
     desk.out.said("")?;
     desk.out.rows(&answer, &Rows { header: &["SESSION", "ADDRESS", "PORTAL", "FOR"], rows: sessions })
 }
@@ -192,8 +209,8 @@ pub fn run_target(desk: &Desk, command: TargetCommand) -> Result<(), Failure> {
             let target: TargetReport = answer.decode()?;
             desk.out.done(&answer, &format!("target {} added: {}", target.name, target.iqn))
         }
-        TargetCommand::Remove { name } => {
-            desk.client.delete(&format!("/targets/{name}"))?;
+        TargetCommand::Remove { name, force } => {
+            desk.client.delete(&format!("/targets/{name}{}", forced(force)))?;
             desk.out.said(&format!("target {name} is served no more"))
         }
     }

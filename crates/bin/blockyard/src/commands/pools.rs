@@ -13,7 +13,7 @@ use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::progress::{self, Patience};
-use control::request::{AddGroup, ImportPool, NewGroup, NewPool};
+use control::request::{AddGroup, ImportPool, NewGroup, NewPool, Removal};
 use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::fmt::Write;
 
@@ -58,8 +58,8 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             with_disks(desk, &disks, |disks| log::add(desk, &name, disks, yes, force))
         }
         PoolCommand::RemoveLog { name, lost, yes } => log::remove(desk, &name, lost, yes),
-        PoolCommand::Export { name } => {
-            desk.client.post_and_forget(&format!("{}/export", pool_path(&name)))?;
+        PoolCommand::Export { name, force } => {
+            desk.client.post_and_forget(&format!("{}/export", pool_path(&name)), &Removal { force })?;
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
         }
         PoolCommand::Key { name, file } => key::write(desk, &name, &file),

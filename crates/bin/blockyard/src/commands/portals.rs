@@ -37,7 +37,7 @@ pub fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
             desk.out.said(&format!("portal {address} is closed"))
         }
         PortalCommand::Groups(options) => groups(desk, &options),
-        PortalCommand::Group { tag, settings } => group(desk, tag, settings),
+        PortalCommand::Group { tag, settings, force } => group(desk, tag, settings, force),
         PortalCommand::Balance { by } => balance(desk, by),
     }
 }
@@ -65,8 +65,13 @@ fn set(desk: &Desk, address: PortalAddress, settings: Vec<(String, String)>) -> 
     desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
 }
 
-fn group(desk: &Desk, PortalGroupTag(tag): PortalGroupTag, settings: Vec<(String, String)>) -> Result<(), Failure> {
-    let request = PortalGroupSettings { settings: settings.into_iter().collect() };
+fn group(
+    desk: &Desk,
+    PortalGroupTag(tag): PortalGroupTag,
+    settings: Vec<(String, String)>,
+    force: bool,
+) -> Result<(), Failure> {
+    let request = PortalGroupSettings { settings: settings.into_iter().collect(), force };
     let answer = desk.client.patch(&format!("/portal-groups/{tag}"), &request, "portal_group")?;
     if desk.out.is_quiet() && !desk.out.is_json() {
         return Ok(());

@@ -12,7 +12,7 @@ use model::EVERYONE;
 use std::collections::BTreeSet;
 
 pub fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failure> {
-    let PresentOptions { volume, host, everyone: _, spread, also, lun, target, read_only, groups } = options;
+    let PresentOptions { volume, host, everyone: _, spread, also, lun, force, target, read_only, groups } = options;
     let host = host.map_or_else(|| EVERYONE.parse(), Ok)?;
     let (answer, seen) = match spread {
         Some(targets) => {
@@ -23,7 +23,7 @@ pub fn present(desk: &Desk, options: PresentOptions) -> Result<(), Failure> {
             (answer, seen)
         }
         None => {
-            let request = NewPresentation { volume, host, target, lun, read_only, groups };
+            let request = NewPresentation { volume, host, target, lun, force, read_only, groups };
             let answer = desk.client.post("/presentations", &request, "presentation")?;
             let seen = answer.decode()?;
             (answer, vec![seen])
@@ -72,6 +72,7 @@ fn unreached(seen: &PresentationReport) -> String {
 pub fn unpresent(desk: &Desk, options: &UnpresentOptions) -> Result<(), Failure> {
     let mut pairs = vec![("volume", options.volume.to_string()), ("host", options.host.to_string())];
     pairs.extend(options.target.as_ref().map(|target| ("target", target.to_string())));
+    pairs.extend(options.force.then(|| ("force", true.to_string())));
     desk.client.delete(&format!("/presentations?{}", query(&pairs)))?;
     desk.out.said(&format!("host {} sees volume {} no more", options.host, options.volume))
 }

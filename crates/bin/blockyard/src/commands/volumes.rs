@@ -7,6 +7,7 @@ mod trace;
 use super::disks::absolute;
 use super::{Desk, or_dash};
 use crate::args::{ListOptions, VolumeCommand, VolumeSettingOptions};
+use crate::client::forced;
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
@@ -82,9 +83,9 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             (false, None) if stop => trace::stop(desk, &name),
             (false, None) => trace::show(desk, &name),
         },
-        VolumeCommand::Delete { name, yes } => {
+        VolumeCommand::Delete { name, force, yes } => {
             confirm::destruction("volume", &name, yes)?;
-            desk.client.delete(&format!("/volumes/{name}"))?;
+            desk.client.delete(&format!("/volumes/{name}{}", forced(force)))?;
             desk.out.said(&format!("volume {name} is gone"))
         }
     }

@@ -80,7 +80,9 @@ presentation list
 connect web --os linux
 tune host web --os linux
 unpresent tank/vm1 web
+group forget-luns cluster
 group remove cluster
+host forget-luns web
 host remove web
 target add fast
 target list

@@ -2,7 +2,9 @@
 
 use crate::host::Host;
 use crate::node::{BLOCKS, Node, furnished_with, name};
-use control::request::{AddGroup, ImportPool, Locate, NewGroup, NewVolume, PoolSettings, StartScrub, Unpresent};
+use control::request::{
+    AddGroup, ImportPool, Locate, NewGroup, NewVolume, PoolSettings, Removal, StartScrub, Unpresent,
+};
 use model::{Level, PoolState, ScrubReport, Size, code, event};
 use shard::{DiskFacts, World};
 use sim::{Crash, DiskHandle, Sim};
@@ -160,9 +162,9 @@ fn pool_is_exported_whole_and_imported_with_all_that_was_written() {
     Sim::new(15).run(async move |sim| {
         let (node, disks, mut host) = filled(&sim, &[]).await;
         let volume = "tank/vm1".parse().unwrap();
-        let seen = Unpresent { volume, host: name("web"), target: None };
+        let seen = Unpresent { volume, host: name("web"), target: None, force: true };
         node.control.unpresent(&seen).await.unwrap();
-        node.control.export_pool(&name("tank")).await.unwrap();
+        node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
         assert!(node.control.pools().await.unwrap().is_empty());
         // Whoever has the disks now may do with them what he likes.
         disks.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
@@ -182,7 +184,7 @@ fn pool_that_is_closed_without_its_disks_is_closed_and_says_what_is_not_in_order
         let (node, disks, _host) = filled_with(&sim, &[], true).await;
         node.hide("tank/vm1").await;
         disks.iter().for_each(DiskHandle::fail);
-        node.control.export_pool(&name("tank")).await.unwrap();
+        node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
         assert!(node.control.pools().await.unwrap().is_empty());
         sim.sleep(Duration::from_secs(1)).await;
         assert!(node.codes().await.contains(&event::POOL_UNCLEAN));

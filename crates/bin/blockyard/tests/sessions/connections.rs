@@ -4,7 +4,7 @@ use crate::array::{OPEN, portal};
 use crate::host::{Host, Login};
 use crate::node::furnished;
 use crate::{play, sessions_of};
-use control::request::{NewPortal, RemovePortal};
+use control::request::{NewPortal, Removal};
 use iscsi::initiator::Event;
 use iscsi::pdu::AsyncEvent;
 use iscsi::{CloseReason, LoginStatus};
@@ -101,7 +101,7 @@ fn portal_that_closes_takes_its_connections_and_leaves_the_session() {
         first.take_attention().await;
         let mut second = first.another(&login, 1, 2, other).await.unwrap();
         second.write(5, 0x33).await;
-        node.control.remove_portal(PortalAddress(other), RemovePortal { force: true }).await.unwrap();
+        node.control.remove_portal(PortalAddress(other), Removal { force: true }).await.unwrap();
         let told = second.until_told_and_closed().await;
         assert_eq!(told, AsyncEvent::ConnectionDropped { cid: 1, time2wait_s: 0, time2retain_s: 0 });
         assert_eq!(first.another(&login, 2, 3, portal()).await.unwrap().read(5).await, [0x33; 512]);

@@ -2,7 +2,7 @@
 
 use crate::host::{Host, Login};
 use crate::node::{Node, furnished_with, name};
-use control::request::{NewCopy, NewGroup, NewPool, NewSnapshots, NewVolume, PoolSettings, Resize, Unpresent};
+use control::request::{NewCopy, NewGroup, NewPool, NewSnapshots, NewVolume, PoolSettings, Removal, Resize, Unpresent};
 use model::{CopySource, Level, Provision, Refusal, Size, SnapshotLock, VolumeReport, VolumeState, code, event};
 use shard::World;
 use sim::{Crash, DiskHandle, Sim};
@@ -109,17 +109,18 @@ fn copy_to_another_pool_is_of_one_instant_while_hosts_write_and_nobody_sees_half
                 lun: Some(2),
                 read_only: true,
                 groups: Vec::new(),
+                force: false,
             };
             copying(node.control.present(presented).await.unwrap_err());
-            copying(node.control.delete_volume(&volume()).await.unwrap_err());
+            copying(node.control.delete_volume(&volume(), Removal::default()).await.unwrap_err());
             copying(node.control.resize_volume(&volume(), Resize { size: Size::mib(128) }).await.unwrap_err());
             let snapshots = NewSnapshots { volumes: vec![volume()], name: name("s"), lock: SnapshotLock::Open };
             copying(node.control.create_snapshots(snapshots).await.unwrap_err());
             copying(copy(&node, "fast/db", "fast/two").await.unwrap_err());
-            copying(node.control.export_pool(&name("fast")).await.unwrap_err());
+            copying(node.control.export_pool(&name("fast"), Removal::default()).await.unwrap_err());
             assert_eq!(copy(&node, "tank/db", "fast/db").await.unwrap_err().code, code::NAME_TAKEN);
             node.hide("tank/db").await;
-            copying(node.control.delete_volume(&"tank/db".parse().unwrap()).await.unwrap_err());
+            copying(node.control.delete_volume(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap_err());
             assert!(node.control.snapshots().await.unwrap().is_empty(), "what the copy is made of is nobody's to name");
 
             slowly(&node, "off").await;
@@ -190,7 +191,7 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
             let begun = copy(&node, "tank/db", "fast/db").await;
             assert_eq!(begun.map(drop).map_err(|full| full.code), if begins { Ok(()) } else { Err(code::POOL_FULL) });
             assert_eq!(until_ended(&sim, &node, "fast/db").await, None);
-            node.control.delete_volume(&"fast/big".parse().unwrap()).await.unwrap();
+            node.control.delete_volume(&"fast/big".parse().unwrap(), Removal::default()).await.unwrap();
             assert_eq!(used(&node, "fast").await, before);
         }
         let told = node.control.events(control::Wanted::default()).await;
@@ -206,9 +207,9 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
         }
         check(&mut host, 1, 0).await;
         // What it was made of is gone, too: the volume can be deleted.
-        let seen = Unpresent { volume: "tank/db".parse().unwrap(), host: name("web"), target: None };
+        let seen = Unpresent { volume: "tank/db".parse().unwrap(), host: name("web"), target: None, force: true };
         node.control.unpresent(&seen).await.unwrap();
-        node.control.delete_volume(&"tank/db".parse().unwrap()).await.unwrap();
+        node.control.delete_volume(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap();
         for (source, wrong) in [("tank/db", code::VOLUME_UNKNOWN), ("tank/vm1@no", code::SNAPSHOT_UNKNOWN)] {
             assert_eq!(copy(&node, source, "tank/x").await.unwrap_err().code, wrong, "{source}");
         }
@@ -228,7 +229,7 @@ fn copy_that_is_cancelled_when_it_ends_is_gone_or_whole_as_the_answer_says() {
             sim.sleep(Duration::from_micros(20)).await;
         }
         let whole_after = sim.now() - begun;
-        node.control.delete_volume(&volume()).await.unwrap();
+        node.control.delete_volume(&volume(), Removal::default()).await.unwrap();
         let mut ends = [0, 0];
         for step in 0..100 {
             copy(&node, "tank/db", "fast/db").await.unwrap();
@@ -238,7 +239,7 @@ fn copy_that_is_cancelled_when_it_ends_is_gone_or_whole_as_the_answer_says() {
             assert_eq!(answer.map_err(|refusal| refusal.code), if is_whole { Err(code::COPY_UNKNOWN) } else { Ok(()) });
             ends[usize::from(is_whole)] += 1;
             if is_whole {
-                node.control.delete_volume(&volume()).await.unwrap();
+                node.control.delete_volume(&volume(), Removal::default()).await.unwrap();
             }
         }
         assert!(ends[0] > 5 && ends[1] > 5, "gone and whole: {ends:?}");
@@ -280,7 +281,7 @@ async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
     }
     // No snapshot holds the volume.
     node.hide("tank/db").await;
-    node.control.delete_volume(&"tank/db".parse().unwrap()).await.unwrap();
+    node.control.delete_volume(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{MEMBERS, Node, furnished_with, name};
 use control::Wanted;
-use control::request::{ImportPool, NewClone, NewCopy, NewSnapshots, NewVolume, SecretText, VolumeSettings};
+use control::request::{ImportPool, NewClone, NewCopy, NewSnapshots, NewVolume, Removal, SecretText, VolumeSettings};
 use model::{Backend, Provision, Size, SnapshotLock, VolumeName, VolumeState, code, event};
 use shard::World;
 use sim::{Crash, DiskHandle, Sim};
@@ -120,7 +120,7 @@ fn encrypted_volume_of_an_imported_pool_serves_with_the_key_of_that_pool_alone()
         let key = node.control.pool_key(&tank).await.unwrap();
         node.hide("tank/vm1").await;
         node.hide("tank/secret").await;
-        node.control.export_pool(&tank).await.unwrap();
+        node.control.export_pool(&tank, Removal::default()).await.unwrap();
 
         let other = Node::start_second(&sim).await;
         for (disk, handle) in MEMBERS.iter().zip(&disks) {
@@ -133,7 +133,7 @@ fn encrypted_volume_of_an_imported_pool_serves_with_the_key_of_that_pool_alone()
         assert_eq!(state(&other, "tank/vm1").await, VolumeState::Online, "the others serve");
         let check = other.control.check_pool(&tank, false).await.unwrap();
         assert!(check.findings.iter().any(|finding| finding.what.contains(&key.id)), "{check:?}");
-        other.control.export_pool(&tank).await.unwrap();
+        other.control.export_pool(&tank, Removal::default()).await.unwrap();
 
         let import = |key| ImportPool { key: Some(key), ..ImportPool::default() };
         let wrong = other.control.import_pool(&tank, import(SecretText::hex(&[5; 32]))).await.unwrap_err();
@@ -143,10 +143,10 @@ fn encrypted_volume_of_an_imported_pool_serves_with_the_key_of_that_pool_alone()
         assert_eq!(state(&other, "tank/secret").await, VolumeState::Online);
         let others = other.control.pool_key(&tank).await.unwrap();
         assert_ne!(others.id, key.id);
-        other.control.export_pool(&tank).await.unwrap();
+        other.control.export_pool(&tank, Removal::default()).await.unwrap();
         other.control.import_pool(&tank, ImportPool::default()).await.unwrap();
         assert_eq!(state(&other, "tank/secret").await, VolumeState::Online, "it is wrapped with this node's key now");
-        other.control.export_pool(&tank).await.unwrap();
+        other.control.export_pool(&tank, Removal::default()).await.unwrap();
 
         node.control.import_pool(&tank, import(others.key)).await.unwrap();
         node.show_as("tank/secret", 1).await;
@@ -182,7 +182,7 @@ fn host_erases_an_encrypted_volume_by_its_key_and_no_other() {
             assert_eq!(host.read(64).await, [0x44; 512]);
             assert_eq!(node.codes().await.iter().filter(|&&code| code == event::SANITIZE_ENDED).count(), number + 1);
             node.hide("tank/secret").await;
-            node.control.delete_volume(&secret()).await.unwrap();
+            node.control.delete_volume(&secret(), Removal::default()).await.unwrap();
             host.address(0);
         }
     });

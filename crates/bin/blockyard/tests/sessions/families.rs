@@ -3,7 +3,7 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{BLOCKS, Node, furnished, name};
-use control::request::{NewClone, NewSnapshots, NewVolume, RollBack};
+use control::request::{NewClone, NewSnapshots, NewVolume, Removal, RollBack};
 use model::{Provision, Size, SnapshotLock, SnapshotName, SnapshotState, VolumeReport, code, event};
 use shard::World;
 use sim::Sim;
@@ -101,7 +101,7 @@ fn full_pool_refuses_what_needs_space_and_serves_everything_else() {
                 assert_eq!(codes.iter().filter(|told| **told == code).count(), 1, "{code}: {codes:?}");
             }
             node.hide("tank/thin").await;
-            node.control.delete_volume(&"tank/thin".parse().unwrap()).await.unwrap();
+            node.control.delete_volume(&"tank/thin".parse().unwrap(), Removal::default()).await.unwrap();
             assert_eq!(node.pool().await.used, before, "deleting gives everything back");
             assert!(node.codes().await.contains(&event::POOL_RELIEVED));
         });
@@ -222,14 +222,14 @@ fn roll_back_waits_for_sessions_or_tells_them() {
         for block in 0..BLOCKS {
             assert_eq!(host.read(block).await, [1; 512], "block {block}");
         }
-        let refusal = node.control.delete_volume(&"tank/vm1".parse().unwrap()).await.unwrap_err();
+        let refusal = node.control.delete_volume(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap_err();
         assert_eq!(refusal.code, code::VOLUME_IN_USE, "{refusal}");
         node.hide("tank/vm1").await;
-        let refusal = node.control.delete_volume(&"tank/vm1".parse().unwrap()).await.unwrap_err();
+        let refusal = node.control.delete_volume(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap_err();
         assert_eq!(refusal.code, code::VOLUME_HAS_SNAPSHOTS);
         assert_eq!(refusal.message, "volume tank/vm1 has the snapshots noon");
         node.control.delete_snapshot(&snapshot("tank/vm1@noon")).await.unwrap();
-        node.control.delete_volume(&"tank/vm1".parse().unwrap()).await.unwrap();
+        node.control.delete_volume(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap();
     });
 }
 

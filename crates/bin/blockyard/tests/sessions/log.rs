@@ -4,7 +4,7 @@ use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{BLOCKS, MEMBERS, Node, name};
 use control::request::{
-    AddLog, ImportPool, NewClone, NewSnapshots, NewSpare, NewVolume, RemoveLog, Replace, RollBack, Unpresent,
+    AddLog, ImportPool, NewClone, NewSnapshots, NewSpare, NewVolume, Removal, RemoveLog, Replace, RollBack, Unpresent,
     VolumeSettings,
 };
 use model::{
@@ -420,7 +420,7 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         stage.node.hide("tank/copy").await;
         while stage.host.test_unit_ready().await.is_some() {}
         stage.write_late(4).await;
-        stage.node.control.delete_volume(&"tank/copy".parse().unwrap()).await.unwrap();
+        stage.node.control.delete_volume(&"tank/copy".parse().unwrap(), Removal::default()).await.unwrap();
         while stage.host.test_unit_ready().await.is_some() {}
         stage = stage.cut(&sim, Some(Crash::NoneLanded), 1).await;
         stage.assert_holds(4).await;
@@ -433,9 +433,9 @@ fn pool_that_is_exported_leaves_nothing_in_its_log() {
     Sim::new(107).run(async move |sim| {
         let mut stage = Stage::new(&sim, 1).await;
         stage.write_late(1).await;
-        let seen = Unpresent { volume: "tank/vm1".parse().unwrap(), host: name("web"), target: None };
+        let seen = Unpresent { volume: "tank/vm1".parse().unwrap(), host: name("web"), target: None, force: true };
         stage.node.control.unpresent(&seen).await.unwrap();
-        stage.node.control.export_pool(&name("tank")).await.unwrap();
+        stage.node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
         stage.members.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
         // Whatever becomes of the log now.
         stage.log.iter().for_each(DiskHandle::fail);

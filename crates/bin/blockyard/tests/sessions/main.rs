@@ -20,6 +20,7 @@ mod growth;
 mod hidden;
 mod host;
 mod log;
+mod luns;
 mod night;
 mod node;
 mod offload;

@@ -175,6 +175,7 @@ impl Node {
             networks: Vec::new(),
             chap: None,
             mutual_chap: None,
+            force: false,
         };
         control.add_host(host).await.unwrap();
         self.show().await;
@@ -194,13 +195,13 @@ impl Node {
     pub async fn show_in(&self, volume: &str, lun: u16, groups: Vec<u16>) {
         let (volume, target) = (volume.parse().unwrap(), Some(name("t")));
         let (host, lun) = (name("web"), Some(lun));
-        let presentation = NewPresentation { volume, host, target, lun, read_only: false, groups };
+        let presentation = NewPresentation { volume, host, target, lun, read_only: false, groups, force: false };
         self.control.present(presentation).await.unwrap();
     }
 
     /// The host does not see the volume any more.
     pub async fn hide(&self, volume: &str) {
-        let seen = Unpresent { volume: volume.parse().unwrap(), host: name("web"), target: None };
+        let seen = Unpresent { volume: volume.parse().unwrap(), host: name("web"), target: None, force: true };
         self.control.unpresent(&seen).await.unwrap();
     }
 

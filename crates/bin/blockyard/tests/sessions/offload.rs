@@ -39,7 +39,8 @@ async fn volume(node: &Node, volume: &str, host: &str, lun: u16) {
     let size = Some(Size::new(256 * 512));
     node.control.create_volume(NewVolume::new(volume.parse().unwrap(), size)).await.unwrap();
     let (volume, host, target) = (volume.parse().unwrap(), name(host), Some(name("t")));
-    let shown = NewPresentation { volume, host, target, lun: Some(lun), read_only: false, groups: Vec::new() };
+    let shown =
+        NewPresentation { volume, host, target, lun: Some(lun), read_only: false, groups: Vec::new(), force: false };
     node.control.present(shown).await.unwrap();
 }
 
@@ -47,7 +48,7 @@ async fn volume(node: &Node, volume: &str, host: &str, lun: u16) {
 async fn other(sim: &Sim, node: &Node) -> Host {
     let initiators = vec![initiator("db").parse().unwrap()];
     let (networks, chap, mutual_chap) = (Vec::new(), None, None);
-    let db = NewHost { name: name("db"), initiators, any: false, networks, chap, mutual_chap };
+    let db = NewHost { name: name("db"), initiators, any: false, networks, chap, mutual_chap, force: false };
     node.control.add_host(db).await.unwrap();
     volume(node, "tank/secret", "db", 0).await;
     let mut db = Host::login(sim, &Login { unproven: true, ..Login::of("db", 0) }).await;

@@ -2,7 +2,7 @@
 
 use crate::care::filled;
 use crate::node::{MEMBERS, Node, name};
-use control::request::{ImportPool, NewBackend, NewGroup, NewPool, NewVolume, Unpresent};
+use control::request::{ImportPool, NewBackend, NewGroup, NewPool, NewVolume, Removal, Unpresent};
 use model::{Level, Name, PoolState, Size, code, event};
 use shard::{DiskOptions, GroupCommit, World};
 use sim::{DiskHandle, Sim};
@@ -37,8 +37,8 @@ fn pool_is_refused_while_another_node_has_it_and_opened_once_that_has_exported_i
         assert!(other.codes().await.contains(&event::IMPORT_REFUSED));
         assert_eq!(node.state().await, PoolState::Healthy, "nobody has disturbed it");
         let volume = "tank/vm1".parse().unwrap();
-        node.control.unpresent(&Unpresent { volume, host: name("web"), target: None }).await.unwrap();
-        node.control.export_pool(&tank()).await.unwrap();
+        node.control.unpresent(&Unpresent { volume, host: name("web"), target: None, force: true }).await.unwrap();
+        node.control.export_pool(&tank(), Removal::default()).await.unwrap();
         let pool = other.control.import_pool(&tank(), ImportPool::default()).await.unwrap();
         assert_eq!((pool.state, pool.volumes), (PoolState::Healthy, 1));
         assert!(!other.codes().await.contains(&event::POOL_TAKEN_OVER), "it was let go of");

@@ -3,7 +3,7 @@
 use crate::array::{OPEN, portal};
 use crate::host::{Host, Login};
 use crate::node::{Node, furnished};
-use control::request::{NewPortal, PortalGroupSettings, PortalSettings, RemovePortal};
+use control::request::{NewPortal, PortalGroupSettings, PortalSettings, Removal};
 use iscsi::pdu::AsyncEvent;
 use model::{PortalAddress, PortalGroupTag, PortalPolicy, PortalRole, code, event};
 use shard::World;
@@ -166,7 +166,7 @@ fn portals_that_were_added_are_there_after_a_restart_and_go_when_they_are_remove
         host.take_attention().await;
         assert_eq!(at, data(2), "it has nine parts of ten");
         let remove = async |address, force| {
-            node.control.remove_portal(PortalAddress(address), RemovePortal { force }).await.map_err(|no| no.code)
+            node.control.remove_portal(PortalAddress(address), Removal { force }).await.map_err(|no| no.code)
         };
         assert_eq!(remove(portal(), true).await, Err(code::PORTAL_CONFIGURED));
         assert_eq!(remove(data(2), false).await, Err(code::PORTAL_IN_USE));
@@ -224,7 +224,7 @@ fn operator_says_how_volumes_are_served_through_each_portal_group() {
             node.set(data(2), &[("group", "2")]).await;
             let set = async |node: &Node, tag, pairs: &[(&str, &str)]| {
                 let PortalSettings { settings } = settings(pairs);
-                let request = PortalGroupSettings { settings };
+                let request = PortalGroupSettings { settings, force: true };
                 node.control.set_portal_group(PortalGroupTag(tag), request).await.map_err(|no| no.code)
             };
             let (mut one, _) = Host::follow(&sim, &Login::of(OPEN, 1), data(1)).await;

@@ -3,7 +3,7 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{MEMBERS, Node, furnished_with, name};
-use control::request::{ImportPool, NewPresentation, NewTarget};
+use control::request::{ImportPool, NewPresentation, NewTarget, Removal};
 use model::{ReservationKind, ReservationReport, VolumeName, event};
 use shard::World;
 use sim::{Crash, Sim};
@@ -93,7 +93,7 @@ fn reservation_moves_with_its_pool_to_another_node() {
         let before = report(&node).await.unwrap();
         drop(host);
         node.hide("tank/vm1").await;
-        node.control.export_pool(&name("tank")).await.unwrap();
+        node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
         let other = Node::start_second(&sim).await;
         for (disk, handle) in MEMBERS.iter().zip(&disks) {
             other.attach_disk(disk, handle).await;
@@ -118,6 +118,7 @@ fn reservation_is_one_through_every_target_and_session_of_the_volume() {
                 lun,
                 read_only: false,
                 groups,
+                force: false,
             };
             node.control.present(shown).await.unwrap();
             let login = Login { target: Some(SECOND_TARGET), ..Login::of(OPEN, 0) };

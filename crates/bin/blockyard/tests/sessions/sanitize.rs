@@ -3,7 +3,7 @@
 use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{Node, furnished, name};
-use control::request::{ImportPool, NewSnapshots, NewVolume, VolumeSettings};
+use control::request::{ImportPool, NewSnapshots, NewVolume, Removal, VolumeSettings};
 use model::{Provision, SanitizeReport, Size, SnapshotLock, VolumeName, code, event};
 use scsi::Sensed;
 use shard::World;
@@ -138,7 +138,7 @@ fn sanitize_of_a_volume_whose_pool_is_exported_goes_on_where_it_is_imported() {
         drop(host);
         node.hide("tank/vm1").await;
         node.hide("tank/big").await;
-        node.control.export_pool(&name("tank")).await.unwrap();
+        node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
         node.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
         node.show_as("tank/big", 1).await;
         let mut host = session(&sim).await;

@@ -135,15 +135,15 @@ impl Mode {
                 let size = format!("{}MiB", setup.unit_bytes >> 20);
                 for unit in (0..product.units().len()).map(|unit| format!("unit{unit}")) {
                     let volume = format!("tank/{unit}");
-                    product.command(&["unpresent", &volume, "anyone"])?;
+                    product.command(&["unpresent", &volume, "anyone", "--force"])?;
                     product.command(&["volume", "delete", &volume, "--yes"])?;
                     product.command(&["volume", "create", &volume, &size, "--thin", "--encrypted"])?;
-                    product.command(&["present", &volume, "anyone", "--target", &unit, "--lun", "0"])?;
+                    product.command(&["present", &volume, "anyone", "--target", &unit, "--lun", "0", "--force"])?;
                 }
             }
             Self::Readonly => {
                 for unit in (0..product.units().len()).map(|unit| format!("unit{unit}")) {
-                    product.command(&["unpresent", &unit, "anyone"])?;
+                    product.command(&["unpresent", &unit, "anyone", "--force"])?;
                     product.command(&["present", &unit, "anyone", "--target", &unit, "--lun", "0", "--read-only"])?;
                 }
             }

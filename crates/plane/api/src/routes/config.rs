@@ -3,7 +3,7 @@
 use crate::annex::Beside;
 use crate::row::{Behind, Body, Named, Row, Who, act, get};
 use control::Control;
-use control::config::{ApplyConfig, DOCUMENT_BYTES_MAX, Plan};
+use control::config::{ApplyConfig, DOCUMENT_BYTES_MAX, Plan, RestoreConfig};
 use model::{ConfigVersion, Role};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub fn rows() -> Vec<Row> {
             "plan",
             "What a document would change, and for whom",
             |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
-                let plan: Plan = c.plan(&asked.document, asked.prune, &Beside::of(&door, caller)).await?;
+                let plan: Plan = c.plan(&asked, &Beside::of(&door, caller)).await?;
                 Ok(plan)
             },
         )
@@ -45,7 +45,9 @@ pub fn rows() -> Vec<Row> {
             "/config/versions/{version}/restore",
             "applied",
             "Everybody sees what they saw then",
-            |c: C, Named(version): Named<ConfigVersion>| async move { c.restore_config(version.0).await },
+            |c: C, Named(version): Named<ConfigVersion>, Body(how): Body<RestoreConfig>| async move {
+                c.restore_config(version.0, how).await
+            },
         )
         .only(Role::Admin),
     ]

@@ -1,8 +1,8 @@
 //! Hosts, groups of them, and those that were not let in.
 
-use crate::row::{Asked, Body, Named, Row, add, get, list, one, remove, set};
+use crate::row::{Asked, Body, Named, Row, add, end, get, list, one, remove, set};
 use control::Control;
-use control::request::{Explain, GroupChange, HostChange, NewHost, NewHostGroup};
+use control::request::{Explain, GroupChange, HostChange, NewHost, NewHostGroup, Removal};
 use model::Name;
 use std::sync::Arc;
 
@@ -23,7 +23,13 @@ pub fn rows() -> Vec<Row> {
         remove(
             "/hosts/{name}",
             "The host is forgotten",
-            |c: C, Named(name): One| async move { c.remove_host(&name).await },
+            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.remove_host(&name, how).await },
+        ),
+        end(
+            "/hosts/{name}/luns",
+            "former_luns",
+            "The LUN numbers that the host, or `everyone`, had are forgotten: other volumes may get them",
+            |c: C, Named(name): One| async move { c.forget_luns(&name).await },
         ),
         get(
             "/hosts/{name}/explain",
@@ -47,8 +53,16 @@ pub fn rows() -> Vec<Row> {
             "Hosts have come to the group, or left it",
             |c: C, Named(name): One, Body(how): Body<GroupChange>| async move { c.change_group_of_hosts(&name, how).await },
         ),
-        remove("/groups/{name}", "The group is forgotten; its hosts stay", |c: C, Named(name): One| async move {
-            c.remove_group_of_hosts(&name).await
-        }),
+        remove(
+            "/groups/{name}",
+            "The group is forgotten; its hosts stay",
+            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.remove_group_of_hosts(&name, how).await },
+        ),
+        end(
+            "/groups/{name}/luns",
+            "former_luns",
+            "The LUN numbers that the group had are forgotten: other volumes may get them",
+            |c: C, Named(name): One| async move { c.forget_group_luns(&name).await },
+        ),
     ]
 }

@@ -3,7 +3,7 @@
 use crate::row::{Body, Named, Row, act, add, get, list, one, quietly, remove, set};
 use control::Control;
 use control::request::{
-    AddGroup, AddLog, AddMember, GrowPool, ImportPool, NewPool, PoolSettings, RemoveLog, StartScrub,
+    AddGroup, AddLog, AddMember, GrowPool, ImportPool, NewPool, PoolSettings, Removal, RemoveLog, StartScrub,
 };
 use model::{Name, Role};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn moving() -> [Row; 3] {
         quietly(
             "/pools/{name}/export",
             "The pool is let go of; another node may have it",
-            |c: C, Named(name): One| async move { c.export_pool(&name).await },
+            |c: C, Named(name): One, Body(how): Body<Removal>| async move { c.export_pool(&name, how).await },
         )
         .only(Role::Admin),
         act(

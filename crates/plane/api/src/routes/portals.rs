@@ -2,7 +2,7 @@
 
 use crate::row::{Asked, Body, Named, Row, act, add, list, one, put, remove, set};
 use control::Control;
-use control::request::{NewPortal, PortalGroupSettings, PortalSettings, RemovePortal, SetBalance, SetIsns};
+use control::request::{NewPortal, PortalGroupSettings, PortalSettings, Removal, SetBalance, SetIsns};
 use model::{PortalAddress, PortalGroupTag, Role};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub fn rows() -> Vec<Row> {
         remove(
             "/portals/{address}",
             "We listen there no more",
-            |c: C, Named(address): One, Asked(how): Asked<RemovePortal>| async move { c.remove_portal(address, how).await },
+            |c: C, Named(address): One, Asked(how): Asked<Removal>| async move { c.remove_portal(address, how).await },
         )
         .only(Role::Admin),
         act("/portals/{address}/drain", "portal", "It takes no new sessions, and sends away those that it has", |c: C, Named(address): One| async move {

@@ -2,7 +2,7 @@
 
 use crate::row::{Asked, Body, Named, Row, add, list, one, remove};
 use control::Control;
-use control::request::{NewPresentation, NewTarget, Spread, Unpresent};
+use control::request::{NewPresentation, NewTarget, Removal, Spread, Unpresent};
 use model::Name;
 use std::sync::Arc;
 
@@ -16,9 +16,11 @@ pub fn rows() -> Vec<Row> {
             c.add_target(new).await
         }),
         one("/targets/{name}", "target", "One target", |c: C, Named(name): One| async move { c.target_report(&name) }),
-        remove("/targets/{name}", "The target is gone", |c: C, Named(name): One| async move {
-            c.remove_target(&name).await
-        }),
+        remove(
+            "/targets/{name}",
+            "The target is gone",
+            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.remove_target(&name, how).await },
+        ),
         list("/presentations", "presentations", "Who sees what", |c: C| async move { Ok(c.presentations()) }),
         add(
             "/presentations",

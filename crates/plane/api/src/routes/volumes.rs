@@ -1,9 +1,11 @@
 //! Volumes: made, changed, copied, gone.
 
 use super::disks::admit_path;
-use crate::row::{Body, Named, Row, Who, act, add, list, one, remove, set};
+use crate::row::{Asked, Body, Named, Row, Who, act, add, list, one, remove, set};
 use control::Control;
-use control::request::{NewBackend, NewClone, NewCopy, NewVolume, Resize, RollBack, VolumeChange, VolumeSettings};
+use control::request::{
+    NewBackend, NewClone, NewCopy, NewVolume, Removal, Resize, RollBack, VolumeChange, VolumeSettings,
+};
 use model::{Refusal, VolumeName, VolumeReport, code};
 use std::sync::Arc;
 
@@ -35,9 +37,11 @@ pub fn rows() -> Vec<Row> {
             "It is larger, or its settings hold",
             |c: C, Named(name): One, Body(how): Body<VolumeChange>| async move { change(&c, &name, how).await },
         ),
-        remove("/volumes/{*name}", "The volume is gone, and what it held", |c: C, Named(name): One| async move {
-            c.delete_volume(&name).await
-        }),
+        remove(
+            "/volumes/{*name}",
+            "The volume is gone, and what it held",
+            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.delete_volume(&name, how).await },
+        ),
         add(
             "/clones",
             "volume",

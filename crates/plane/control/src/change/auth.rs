@@ -1,6 +1,7 @@
 //! What logins have to prove: of one host, and of discovery.
 
 use crate::Control;
+use crate::impact::Consent;
 use crate::request::{NewChap, SetAuth, SetDiscovery};
 use crate::state::{ChapRecord, ProofRecord, State};
 use crate::view::AuthReport;
@@ -55,7 +56,7 @@ impl Control {
         admit_proofs(&next)?;
         let auth = next.auth;
         let report = AuthReport::of(&auth);
-        self.commit_access(&turn, |state| state.auth = auth).await?;
+        self.commit_access(&turn, Consent::forced(false), |state| state.auth = auth).await?;
         Ok(report)
     }
 }

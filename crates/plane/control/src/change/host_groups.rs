@@ -2,9 +2,10 @@
 
 use crate::Control;
 use crate::change::hosts::unknown_host;
-use crate::request::{GroupChange, NewHostGroup};
+use crate::impact::Consent;
+use crate::request::{GroupChange, NewHostGroup, Removal};
 use crate::state::State;
-use crate::view::HostGroupReport;
+use crate::view::{FormerLun, HostGroupReport};
 use model::{Name, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +24,13 @@ impl Control {
             return Err(unknown_host(unknown));
         }
         let hosts: BTreeSet<Name> = request.hosts.into_iter().collect();
-        let report = HostGroupReport { name: name.clone(), hosts: hosts.iter().cloned().collect(), presentations: 0 };
-        self.commit_access(&turn, |state| {
+        let report = HostGroupReport {
+            name: name.clone(),
+            hosts: hosts.iter().cloned().collect(),
+            presentations: 0,
+            former_luns: Vec::new(),
+        };
+        self.commit_access(&turn, Consent::forced(false), |state| {
             state.groups.insert(name, hosts);
         })
         .await?;
@@ -33,7 +39,8 @@ impl Control {
 
     /// Hosts have come to the group and see what it sees, and others have left it.
     ///
-    /// *Errors*: the group or a host is not known, or a host that comes sees another volume under a number of the group's.
+    /// *Errors*: the group or a host is not known, a host that comes sees, or saw, another volume under a number of the
+    /// group's; or sessions of a host that leaves would lose something, and it was not forced.
     pub async fn change_group_of_hosts(&self, name: &Name, change: GroupChange) -> Result<HostGroupReport, Refusal> {
         let turn = self.turn().await;
         let state = self.state();
@@ -53,7 +60,7 @@ impl Control {
             }
         }
         hosts.extend(change.join);
-        self.commit_access(&turn, |state| {
+        self.commit_access(&turn, Consent::forced(change.force), |state| {
             state.groups.insert(name.clone(), hosts);
         })
         .await?;
@@ -62,22 +69,24 @@ impl Control {
 
     /// The group is no more; its hosts stay.
     ///
-    /// *Errors*: there is none of this name, or volumes are presented to it.
-    pub async fn remove_group_of_hosts(&self, name: &Name) -> Result<(), Refusal> {
+    /// *Errors*: there is none of this name; or volumes are presented to it, and it was not forced.
+    pub async fn remove_group_of_hosts(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.turn().await;
         let state = self.state();
         if !state.groups.contains_key(name) {
             return Err(unknown_group(name));
         }
-        if let Some(seen) = state.presentations.iter().find(|record| record.host == *name) {
+        let removal = |state: &mut State| {
+            state.presentations.retain(|record| record.host != *name);
+            state.groups.remove(name);
+        };
+        let seen = state.presentations.iter().find(|record| record.host == *name);
+        if let Some(seen) = seen.filter(|_| !request.force) {
             let message = format!("group {name} sees volume {}", seen.volume);
             let hint = format!("end that first with blockyard unpresent {} {name}", seen.volume);
-            return Err(Refusal::new(code::HOST_IN_USE, message, hint));
+            return Err(self.in_use(Refusal::new(code::HOST_IN_USE, message, hint), removal).await);
         }
-        self.commit_access(&turn, |state| {
-            state.groups.remove(name);
-        })
-        .await
+        self.commit_access(&turn, Consent::forced(request.force), removal).await
     }
 
     /// All groups of hosts.
@@ -123,6 +132,7 @@ impl HostGroupReport {
             name: name.clone(),
             hosts: state.groups.get(name).into_iter().flatten().cloned().collect(),
             presentations: u32::try_from(presentations).unwrap_or(u32::MAX),
+            former_luns: state.luns.of(name).map(FormerLun::of).collect(),
         }
     }
 }

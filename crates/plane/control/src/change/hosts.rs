@@ -2,7 +2,8 @@
 
 use crate::Control;
 use crate::change::auth::{ProofChange, admit_proofs};
-use crate::request::{HostChange, NewHost, NewTarget};
+use crate::impact::Consent;
+use crate::request::{HostChange, NewHost, NewTarget, Removal};
 use crate::state::{HostRecord, ProofRecord, State, TargetRecord};
 use crate::view::{HostReport, TargetReport};
 use model::{Iqn, Name, Network, Refusal, code};
@@ -11,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Control {
     /// The host is known and may log in; it sees nothing yet.
     ///
-    /// *Errors*: its name or one of its initiators is taken, it has no initiator, or its CHAP settings
-    /// do not fit together.
+    /// *Errors*: its name or one of its initiators is taken, it has no initiator, its CHAP settings do not fit together; or sessions of
+    /// its initiators, which a host that takes any has let in, would lose something, and it was not forced.
     pub async fn add_host(&self, request: NewHost) -> Result<HostReport, Refusal> {
         let turn = self.turn().await;
         let name = request.name.clone();
@@ -33,18 +34,19 @@ impl Control {
             proof: ProofRecord::default().changed(change, name.as_str(), self.settings.node.as_str())?,
         };
         admit_host(&state, &name, &record)?;
-        let report = HostReport::of(&name, &record, 0);
-        self.commit_access(&turn, |state| {
+        let (given, force) = (name.clone(), request.force);
+        self.commit_access(&turn, Consent::forced(force), |state| {
             state.hosts.insert(name, record);
         })
         .await?;
-        Ok(report)
+        self.host_report(&given)
     }
 
     /// The host is as `change` says from now on. Sessions of initiators that it no longer has end; others stay, whatever
     /// they will have to prove when they log in again.
     ///
-    /// *Errors*: there is none of this name, or it would be none that could be added so.
+    /// *Errors*: there is none of this name, it would be none that could be added so; or sessions would end that see something, and it was
+    /// not forced.
     pub async fn change_host(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
         let turn = self.turn().await;
         let state = self.state();
@@ -56,46 +58,36 @@ impl Control {
         record.initiators.retain(|initiator| !change.remove_initiators.contains(initiator));
         record.networks = networks_after(name, record.networks, &change)?;
         record.initiators.extend(change.add_initiators);
+        let consent = Consent::forced(change.force);
         let HostChange { chap, mutual_chap, no_chap, no_mutual_chap, .. } = change;
         let change = ProofChange { chap, mutual_chap, no_chap, no_mutual_chap };
         record.proof = record.proof.changed(change, name.as_str(), self.settings.node.as_str())?;
         admit_host(&state, name, &record)?;
-        let report = HostReport::of(name, &record, state.seen_by(name).count());
-        self.commit_access(&turn, |state| {
+        self.commit_access(&turn, consent, |state| {
             state.hosts.insert(name.clone(), record);
         })
         .await?;
-        Ok(report)
+        self.host_report(name)
     }
 
-    /// The host is no longer known, and its sessions have ended.
+    /// The host is no longer known, its sessions have ended, and the LUN numbers that it had are forgotten.
     ///
-    /// *Errors*: there is none of this name, or it sees volumes.
-    pub async fn remove_host(&self, name: &Name) -> Result<(), Refusal> {
+    /// *Errors*: there is none of this name; or it sees volumes or is one of a group, and it was not forced.
+    pub async fn remove_host(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.turn().await;
         let state = self.state();
         if !state.hosts.contains_key(name) {
             return Err(unknown_host(name));
         }
-        if let Some((group, _)) = state.groups.iter().find(|(_, hosts)| hosts.contains(name)) {
-            let message = format!("host {name} is one of group {group}");
-            return Err(Refusal::new(
-                code::HOST_IN_USE,
-                message,
-                format!("blockyard group leave {group} {name} first"),
-            ));
-        }
-        if let Some(presentation) = state.presentations.iter().find(|presentation| presentation.host == *name) {
-            return Err(Refusal::new(
-                code::HOST_IN_USE,
-                format!("host {name} sees volume {}", presentation.volume),
-                format!("end that first with blockyard unpresent {} {name}", presentation.volume),
-            ));
-        }
-        self.commit_access(&turn, |state| {
+        let removal = |state: &mut State| {
+            state.groups.values_mut().for_each(|hosts| _ = hosts.remove(name));
+            state.presentations.retain(|record| record.host != *name);
             state.hosts.remove(name);
-        })
-        .await
+        };
+        if let Some(refusal) = host_in_use(&state, name).filter(|_| !request.force) {
+            return Err(self.in_use(refusal, removal).await);
+        }
+        self.commit_access(&turn, Consent::forced(request.force), removal).await
     }
 
     /// The target is served.
@@ -116,7 +108,7 @@ impl Control {
             return taken(format!("target {other} has the iSCSI name {iqn}"));
         }
         let report = TargetReport { name: request.name.clone(), iqn: iqn.clone(), presentations: 0 };
-        self.commit_access(&turn, |state| {
+        self.commit_access(&turn, Consent::forced(false), |state| {
             state.targets.insert(request.name, TargetRecord { iqn });
         })
         .await?;
@@ -125,27 +117,41 @@ impl Control {
 
     /// The target is served no more.
     ///
-    /// *Errors*: there is none of this name, it is the last one, or volumes are presented through it.
-    pub async fn remove_target(&self, name: &Name) -> Result<(), Refusal> {
+    /// *Errors*: there is none of this name, it is the last one; or volumes are presented through it, and it was not forced.
+    pub async fn remove_target(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.turn().await;
         let state = self.state();
         if !state.targets.contains_key(name) {
             return Err(unknown_target(name));
         }
-        let presented = state.presentations.iter().any(|presentation| presentation.target == *name);
-        if presented || state.targets.len() == 1 {
-            let why = if presented { "volumes are presented through it" } else { "it is the only one" };
-            return Err(Refusal::new(
-                code::TARGET_IN_USE,
-                format!("target {name} cannot go because {why}"),
-                "end the presentations or add another target first",
-            ));
+        if state.targets.len() == 1 {
+            let message = format!("target {name} cannot be removed because it is the only one");
+            return Err(Refusal::new(code::TARGET_IN_USE, message, "add another target first"));
         }
-        self.commit_access(&turn, |state| {
+        let removal = |state: &mut State| {
+            state.presentations.retain(|record| record.target != *name);
             state.targets.remove(name);
-        })
-        .await
+        };
+        if !request.force && state.presentations.iter().any(|presentation| presentation.target == *name) {
+            let message = format!("target {name} cannot be removed because volumes are presented through it");
+            let refusal = Refusal::new(code::TARGET_IN_USE, message, "end the presentations first");
+            return Err(self.in_use(refusal, removal).await);
+        }
+        self.commit_access(&turn, Consent::forced(request.force), removal).await
     }
+}
+
+/// Why a host cannot be removed without losing something.
+fn host_in_use(state: &State, name: &Name) -> Option<Refusal> {
+    if let Some((group, _)) = state.groups.iter().find(|(_, hosts)| hosts.contains(name)) {
+        let (message, hint) =
+            (format!("host {name} is one of group {group}"), format!("first blockyard group leave {group} {name}"));
+        return Some(Refusal::new(code::HOST_IN_USE, message, hint));
+    }
+    let seen = state.presentations.iter().find(|presentation| presentation.host == *name)?;
+    let message = format!("host {name} sees volume {}", seen.volume);
+    let hint = format!("end that first with blockyard unpresent {} {name}", seen.volume);
+    Some(Refusal::new(code::HOST_IN_USE, message, hint))
 }
 
 /// Where the host `name` may come from after the change. Who may come from anywhere is not shut out by being let in

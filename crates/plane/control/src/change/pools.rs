@@ -5,8 +5,9 @@ use crate::Control;
 use crate::change::disks::{admit_unused, missing};
 use crate::control::random;
 use crate::engine::unexpected;
-use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, SecretText};
-use crate::state::{PendingRecord, SpareRecord};
+use crate::impact::Consent;
+use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
+use crate::state::{PendingRecord, PresentationRecord, SpareRecord, State};
 use model::{
     DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Report, Size, Subject, code, event, spread,
 };
@@ -161,19 +162,22 @@ impl Control {
 
     /// The pool is closed and no longer ours; another machine may have its disks.
     ///
-    /// *Errors*: there is none of this name, it is not open, or hosts see its volumes.
-    pub async fn export_pool(&self, name: &Name) -> Result<(), Refusal> {
+    /// *Errors*: there is none of this name, it is not open; or its volumes are presented, and it was not forced.
+    pub async fn export_pool(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.turn().await;
-        let before = self.state();
         self.admit_open(name).await?;
-        if let Some(seen) = before.presentations.iter().find(|seen| seen.volume.pool() == Some(name)) {
-            let (volume, host) = (&seen.volume, &seen.host);
-            return Err(Refusal::new(
-                code::POOL_IN_USE,
-                format!("volume {volume} of pool {name} is presented to host {host}"),
-                format!("end that first with blockyard unpresent {volume} {host}"),
-            ));
+        let state = self.state();
+        let unpresented = |state: &mut State| state.presentations.retain(|seen| seen.volume.pool() != Some(name));
+        match state.presentations.iter().find(|seen| seen.volume.pool() == Some(name)) {
+            None => {}
+            Some(_) if request.force => self.commit_access(&turn, Consent::forced(true), unpresented).await?,
+            Some(PresentationRecord { volume, host, .. }) => {
+                let message = format!("volume {volume} of pool {name} is presented to host {host}");
+                let hint = format!("end that first with blockyard unpresent {volume} {host}");
+                return Err(self.in_use(Refusal::new(code::POOL_IN_USE, message, hint), unpresented).await);
+            }
         }
+        let before = self.state();
         self.commit(&turn, |state| state.forget_pool(name))?;
         let closed = self.engine.done(Order::ClosePool { pool: name.clone() }).await;
         self.or_restore(&turn, closed, &before)?;

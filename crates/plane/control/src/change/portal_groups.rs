@@ -1,6 +1,7 @@
 //! Portal groups: how volumes are served through each.
 
 use crate::Control;
+use crate::impact::Consent;
 use crate::request::PortalGroupSettings;
 use model::{PortalGroupPolicy, PortalGroupReport, PortalGroupTag, PortalReport, Refusal, code};
 use std::collections::BTreeMap;
@@ -24,7 +25,8 @@ impl Control {
 
     /// The group has these settings, now and after every start; hosts are told where that changes their access.
     ///
-    /// *Errors*: no portal is of the group, a setting does not fit, or no group would serve blocks any more.
+    /// *Errors*: no portal is of the group, a setting does not fit, no group would serve blocks any more; or sessions could neither read
+    /// nor write any more, and it was not forced.
     pub async fn set_portal_group(
         &self,
         PortalGroupTag(tag): PortalGroupTag,
@@ -41,7 +43,7 @@ impl Control {
             let hint = "let another one do so first, with blockyard portal group TAG access=optimized";
             return Err(Refusal::new(code::PORTAL_LAST, message, hint));
         }
-        self.commit_access(&turn, |state| {
+        self.commit_access(&turn, Consent::forced(request.force), |state| {
             state.portal_groups.insert(tag, policy);
             state.portal_groups.retain(|_, policy| *policy != PortalGroupPolicy::default());
         })

@@ -1,9 +1,13 @@
 //! Portals: added, set, drained, removed.
 
 use crate::Control;
-use crate::request::{NewPortal, PortalSettings, RemovePortal, SetBalance};
+use crate::impact::{self, Consent};
+use crate::request::{NewPortal, PortalSettings, Removal, SetBalance};
 use crate::state::{PortalRecord, State};
-use model::{Balance, Order, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState, Refusal, code};
+use model::{
+    Balance, Order, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState, Refusal, SessionLoss,
+    SessionReport, code,
+};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -23,7 +27,7 @@ impl Control {
         let report = PortalReport { policy, ..opened };
         self.remember_portal(report.clone());
         let record = PortalRecord { added: true, policy };
-        let kept = self.commit_access(&turn, |state| {
+        let kept = self.commit_access(&turn, Consent::ALL, |state| {
             state.portals.insert(report.address, record);
         });
         let kept = kept.await;
@@ -37,27 +41,47 @@ impl Control {
     /// Nobody logs in there any more.
     ///
     /// *Errors*: it is none, the daemon was given it at its start, or hosts are logged in there and it is not forced.
-    pub async fn remove_portal(&self, address: PortalAddress, request: RemovePortal) -> Result<(), Refusal> {
+    pub async fn remove_portal(&self, address: PortalAddress, request: Removal) -> Result<(), Refusal> {
         let turn = self.turn().await;
-        let PortalReport { address, sessions, state, .. } = self.portal_report(address).await?;
+        let PortalReport { address, state, .. } = self.portal_report(address).await?;
         if !self.state().portals.get(&address).is_some_and(|record| record.added) {
             let message = format!("portal {address} was given to the daemon at its start");
             let hint = "take it out of its configuration file or of its --portal arguments, and start it again";
             return Err(Refusal::new(code::PORTAL_CONFIGURED, message, hint));
         }
-        if sessions > 0 && !request.force {
-            let message = format!("{sessions} sessions are logged in at portal {address}");
+        let losses = self.sessions_at(address).await?;
+        if !losses.is_empty() && !request.force {
+            let message =
+                format!("{} sessions are logged in at portal {address}: {}", losses.len(), impact::named(&losses));
             let hint = format!("move them with blockyard portal drain {address}, or cut them off with --force");
-            return Err(Refusal::new(code::PORTAL_IN_USE, message, hint));
+            return Err(impact::listed(Refusal::new(code::PORTAL_IN_USE, message, hint), losses));
         }
         if !matches!(state, PortalState::Failed { .. }) {
             self.engine.done(Order::ClosePortal { address }).await?;
         }
         self.forget_portal(address);
-        self.commit_access(&turn, |state| {
+        self.commit_access(&turn, Consent::ALL, |state| {
             state.portals.remove(&address);
         })
         .await
+    }
+
+    /// The sessions with a connection through the portal.
+    async fn sessions_at(&self, portal: SocketAddr) -> Result<Vec<SessionLoss>, Refusal> {
+        let is_at =
+            |reached: SocketAddr| reached == portal || portal.ip().is_unspecified() && portal.port() == reached.port();
+        let mut sessions = self.sessions().await?;
+        sessions.retain(|session| {
+            is_at(session.portal) || session.connections.iter().any(|connection| is_at(connection.portal))
+        });
+        let loss = |session: SessionReport| SessionLoss {
+            session: session.id,
+            initiator: session.initiator,
+            host: session.host,
+            address: session.address,
+            loses: "ends".to_owned(),
+        };
+        Ok(sessions.into_iter().map(loss).collect())
     }
 
     /// The portal has these settings; sessions move where they should be now.
@@ -96,7 +120,7 @@ impl Control {
     /// *Errors*: the state cannot be written.
     pub async fn set_balance(&self, request: SetBalance) -> Result<Balance, Refusal> {
         let turn = self.turn().await;
-        self.commit_access(&turn, |state| state.balance = request.by).await?;
+        self.commit_access(&turn, Consent::ALL, |state| state.balance = request.by).await?;
         Ok(request.by)
     }
 
@@ -112,7 +136,7 @@ impl Control {
         let others = self.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
         let others: Vec<PortalPolicy> = others.map(|other| state.portal_policy(other)).collect();
         let policy = change(address, state.portal_policy(address), &others)?;
-        self.commit_access(&turn, |state| state.set_portal(address, policy)).await?;
+        self.commit_access(&turn, Consent::ALL, |state| state.set_portal(address, policy)).await?;
         Ok(PortalReport { policy, ..report })
     }
 

@@ -5,6 +5,8 @@ use crate::boot::DEFAULT_TARGET;
 use crate::change::copies::admit_whole;
 use crate::change::hosts::{unknown_host, unknown_target};
 use crate::change::volumes;
+use crate::impact::Consent;
+use crate::lun_memory::Known;
 use crate::request::{NewPresentation, Unpresent};
 use crate::state::{PresentationRecord, State};
 use crate::view::PresentationReport;
@@ -24,14 +26,15 @@ impl Control {
         admit_whole(&volume)?;
         let default = || DEFAULT_TARGET.parse().expect("the default target's name is a name");
         let target: Name = request.target.clone().unwrap_or_else(default);
+        let consent = Consent { luns: request.force && request.lun.is_some(), ..Consent::forced(false) };
         let record = admit_presentation(&self.state(), request, volume.id, target)?;
-        self.commit_access(&turn, |state| state.presentations.push(record.clone())).await?;
+        self.commit_access(&turn, consent, |state| state.presentations.push(record.clone())).await?;
         Ok(self.presentation_report(&record))
     }
 
     /// The host no longer sees the volume.
     ///
-    /// *Errors*: it did not see it.
+    /// *Errors*: it did not see it; or sessions see it, and it was not forced.
     pub async fn unpresent(&self, request: &Unpresent) -> Result<(), Refusal> {
         let turn = self.turn().await;
         let is_it = |record: &PresentationRecord| {
@@ -46,7 +49,8 @@ impl Control {
                 "see blockyard presentation list",
             ));
         }
-        self.commit_access(&turn, |state| state.presentations.retain(|record| !is_it(record))).await
+        let consent = Consent::forced(request.force);
+        self.commit_access(&turn, consent, |state| state.presentations.retain(|record| !is_it(record))).await
     }
 }
 
@@ -57,13 +61,16 @@ pub(crate) fn admit_presentation(
     volume_id: VolumeId,
     target: Name,
 ) -> Result<PresentationRecord, Refusal> {
-    Numbers::of(state).admit(state, request, volume_id, target)
+    Numbers::of(state, state).admit(state, request, volume_id, target)
 }
 
 /// What each host, and each group, sees by now. Many presentations are admitted one after the other: each costs what its own
 /// hosts see, and not what everybody does.
-#[derive(Default)]
-pub(crate) struct Numbers(BTreeMap<Name, BTreeMap<Name, Seen>>);
+pub(crate) struct Numbers<'a> {
+    seen: BTreeMap<Name, BTreeMap<Name, Seen>>,
+    /// What everybody knew before all of this.
+    known: Known<'a>,
+}
 
 /// What one sees in one target.
 #[derive(Default)]
@@ -72,9 +79,9 @@ struct Seen {
     volumes: BTreeMap<VolumeName, u16>,
 }
 
-impl Numbers {
-    pub(crate) fn of(state: &State) -> Self {
-        let mut numbers = Self::default();
+impl<'a> Numbers<'a> {
+    pub(crate) fn of(state: &State, before: &'a State) -> Self {
+        let mut numbers = Self { seen: BTreeMap::new(), known: Known::of(before) };
         state.presentations.iter().for_each(|record| numbers.learn(state, record));
         numbers
     }
@@ -83,7 +90,7 @@ impl Numbers {
         // A group without hosts sees what it will.
         let hosts = state.hosts_of(&record.host).filter(|host| **host != record.host);
         for who in hosts.chain([&record.host]) {
-            let seen = self.0.entry(who.clone()).or_default().entry(record.target.clone()).or_default();
+            let seen = self.seen.entry(who.clone()).or_default().entry(record.target.clone()).or_default();
             seen.luns.insert(record.lun, record.volume.clone());
             seen.volumes.insert(record.volume.clone(), record.lun);
         }
@@ -97,23 +104,27 @@ impl Numbers {
         volume_id: VolumeId,
         target: Name,
     ) -> Result<PresentationRecord, Refusal> {
-        let lun = self.choose_lun(state, &request, &target)?;
+        let lun = self.choose_lun(state, &request, volume_id, &target)?;
         let NewPresentation { volume, host, groups, read_only, .. } = request;
         let record = PresentationRecord { volume, volume_id, host, target, lun, groups, read_only };
         self.learn(state, &record);
         Ok(record)
     }
 
-    fn choose_lun(&self, state: &State, request: &NewPresentation, target: &Name) -> Result<u16, Refusal> {
+    fn choose_lun(
+        &self,
+        state: &State,
+        request: &NewPresentation,
+        volume_id: VolumeId,
+        target: &Name,
+    ) -> Result<u16, Refusal> {
         let who = &request.host;
         if !state.is_taken(who) {
             return Err(unknown_host(who));
         }
-        if !state.targets.contains_key(target) {
-            return Err(unknown_target(target));
-        }
-        let hosts = state.hosts_of(who).filter(|host| *host != who).chain([who]);
-        let seen = hosts.filter_map(|host| Some((host, self.0.get(host)?.get(target)?)));
+        let iqn = &state.targets.get(target).ok_or_else(|| unknown_target(target))?.iqn;
+        let hosts: Vec<&Name> = state.hosts_of(who).filter(|host| *host != who).chain([who]).collect();
+        let seen = hosts.iter().filter_map(|&host| Some((host, self.seen.get(host)?.get(target)?)));
         let seen: Vec<(&Name, &Seen)> = seen.collect();
         let shows = |&(host, seen): &(&Name, &Seen)| Some((host.clone(), *seen.volumes.get(&request.volume)?));
         if let Some((host, lun)) = seen.iter().find_map(shows) {
@@ -123,19 +134,25 @@ impl Numbers {
                 "there is nothing to do, or present it through another --target",
             ));
         }
-        let free = || (0..=LUN_MAX).find(|lun| seen.iter().all(|(_, seen)| !seen.luns.contains_key(lun)));
+        let holds = |lun: u16| seen.iter().find_map(|(host, seen)| Some((*host, seen.luns.get(&lun)?)));
+        let is_known = |lun: u16| hosts.iter().any(|host| self.known.other(host, iqn, lun, volume_id).is_some());
+        let is_free = |lun: &u16| holds(*lun).is_none() && !is_known(*lun);
+        // The number that it had, the one that was presented to and its hosts first.
+        let old = || hosts.iter().rev().flat_map(|host| self.known.numbers_of(host, iqn, volume_id)).find(is_free);
+        let free = || old().or_else(|| (0..=LUN_MAX).find(is_free));
         let all_taken = || {
-            let message = format!("host {who} sees as many volumes as can be numbered");
-            Refusal::new(code::LIMIT_REACHED, message, "present through another --target")
+            let message = format!("no LUN is left for host {who}: each is in use, or was another volume's before");
+            let hint = format!(
+                "forget the old ones with blockyard host forget-luns {who}, or present through another --target"
+            );
+            Refusal::new(code::LIMIT_REACHED, message, hint)
         };
         let Some(lun) = request.lun else { return free().ok_or_else(all_taken) };
         if lun > LUN_MAX {
             let message = format!("LUN {lun} cannot be addressed");
             return Err(Refusal::new(code::LUN_INVALID, message, format!("choose 0 to {LUN_MAX}")));
         }
-        let holds =
-            |(host, seen): &(&Name, &Seen)| seen.luns.get(&lun).map(|volume| (host.to_string(), volume.clone()));
-        let Some((host, volume)) = seen.iter().find_map(holds) else { return Ok(lun) };
+        let Some((host, volume)) = holds(lun) else { return Ok(lun) };
         Err(Refusal::new(
             code::LUN_TAKEN,
             format!("host {host} sees volume {volume} as LUN {lun}"),

@@ -2,7 +2,9 @@
 
 use crate::Control;
 use crate::control::random;
+use crate::impact;
 use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack, SnapshotsOf};
+use crate::state::State;
 use model::{
     Order, Provision, Refusal, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState, VolumeId,
     VolumeReport, code,
@@ -111,7 +113,25 @@ impl Control {
                 format!("what was written to volume {} since {} would be gone", snapshot.volume, snapshot.snapshot);
             return Err(Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"));
         }
+        if !force {
+            self.admit_unused(&snapshot).await?;
+        }
         self.engine.volume(Order::RollBack { snapshot, in_use: force }).await
+    }
+
+    /// Admits a roll-back that no session notices.
+    async fn admit_unused(&self, snapshot: &SnapshotName) -> Result<(), Refusal> {
+        let (before, volume) = (self.state(), &snapshot.volume);
+        let mut next = State::clone(&before);
+        next.presentations.retain(|record| record.volume != *volume);
+        let mut users = self.losses(&before, &next).await?;
+        users.iter_mut().for_each(|user| "sees it".clone_into(&mut user.loses));
+        if users.is_empty() {
+            return Ok(());
+        }
+        let message = format!("volume {volume} would change under {} sessions: {}", users.len(), impact::named(&users));
+        let hint = "unmount it there first, or repeat with --force";
+        Err(impact::listed(Refusal::new(code::VOLUME_BUSY, message, hint), users))
     }
 
     /// All snapshots of open pools, the oldest of each volume first.

@@ -5,6 +5,7 @@ use crate::boot::DEFAULT_TARGET;
 use crate::change::copies::admit_whole;
 use crate::change::presentations::admit_presentation;
 use crate::change::volumes;
+use crate::impact::Consent;
 use crate::request::{NewPresentation, Spread};
 use crate::state::{State, TargetRecord};
 use crate::view::PresentationReport;
@@ -46,6 +47,7 @@ impl Control {
                 host: request.host.clone(),
                 target: Some(target.clone()),
                 lun: None,
+                force: false,
                 read_only: request.read_only,
                 groups: request.groups.clone(),
             };
@@ -53,7 +55,7 @@ impl Control {
             next.presentations.push(record.clone());
             records.push(record);
         }
-        self.commit_access(&turn, |state| *state = next).await?;
+        self.commit_access(&turn, Consent::forced(false), |state| *state = next).await?;
         Ok(records.iter().map(|record| self.presentation_report(record)).collect())
     }
 

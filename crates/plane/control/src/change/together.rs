@@ -3,7 +3,8 @@
 use crate::Control;
 use crate::change::copies::admit_whole;
 use crate::change::volumes::unknown;
-use crate::request::VolumeSettings;
+use crate::impact::Consent;
+use crate::request::{Removal, VolumeSettings};
 use crate::state::{PolicyRecord, State};
 use model::{Order, Refusal, VolumeName, VolumePolicy, VolumeReport, code};
 use std::collections::BTreeMap;
@@ -79,24 +80,34 @@ impl Control {
 
     /// The volume and what was on it are gone. A file or a block device below it stays as it is.
     ///
-    /// *Errors*: there is none of this name, or a host sees it.
-    pub async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
-        self.delete_volumes(std::slice::from_ref(name)).await.pop().map_or(Ok(()), |(_, refusal)| Err(refusal))
+    /// *Errors*: there is none of this name; or it is presented, and it was not forced.
+    pub async fn delete_volume(&self, name: &VolumeName, request: Removal) -> Result<(), Refusal> {
+        self.delete_volumes(std::slice::from_ref(name), request.force)
+            .await
+            .pop()
+            .map_or(Ok(()), |(_, refusal)| Err(refusal))
     }
 
     /// These volumes are gone, as [`Self::delete_volume`], but for those that are told with the reason. They are forgotten together.
-    pub(crate) async fn delete_volumes(&self, names: &[VolumeName]) -> Vec<(VolumeName, Refusal)> {
+    pub(crate) async fn delete_volumes(&self, names: &[VolumeName], force: bool) -> Vec<(VolumeName, Refusal)> {
         let turn = self.turn().await;
         let before = self.state();
         let (mut left, mut going) = (Vec::new(), Vec::new());
         for name in names {
-            match self.admit_deletion(name, &before).await {
+            match self.admit_deletion(name, &before, force).await {
                 Ok(is_open) => going.push((name, is_open)),
                 Err(refusal) => left.push((name.clone(), refusal)),
             }
         }
         let all =
             |refusal: &Refusal| going.iter().map(|(name, _)| ((*name).clone(), refusal.clone())).collect::<Vec<_>>();
+        let unpresented = |state: &mut State| {
+            state.presentations.retain(|record| going.iter().all(|(name, _)| record.volume != **name));
+        };
+        if force && let Err(refusal) = self.commit_access(&turn, Consent::forced(true), unpresented).await {
+            left.extend(all(&refusal));
+            return left;
+        }
         let forgotten = self.commit(&turn, |state| going.iter().for_each(|(name, _)| _ = state.volumes.remove(*name)));
         if let Err(refusal) = forgotten {
             left.extend(all(&refusal));
@@ -124,18 +135,17 @@ impl Control {
     }
 
     /// True when the volume is open; false when it is known alone.
-    async fn admit_deletion(&self, name: &VolumeName, state: &State) -> Result<bool, Refusal> {
+    async fn admit_deletion(&self, name: &VolumeName, state: &State, force: bool) -> Result<bool, Refusal> {
         let volume = self.volume(name).await?;
         volume.iter().try_for_each(admit_whole)?;
         if volume.is_none() && !state.volumes.contains_key(name) {
             return Err(unknown(name));
         }
-        if let Some(presentation) = state.presentations_of(name).next() {
-            return Err(Refusal::new(
-                code::VOLUME_IN_USE,
-                format!("volume {name} is presented to host {}", presentation.host),
-                format!("end that first with blockyard unpresent {name} {}", presentation.host),
-            ));
+        if let Some(presentation) = state.presentations_of(name).next().filter(|_| !force) {
+            let message = format!("volume {name} is presented to host {}", presentation.host);
+            let hint = format!("end that first with blockyard unpresent {name} {}", presentation.host);
+            let unpresented = |state: &mut State| state.presentations.retain(|record| record.volume != *name);
+            return Err(self.in_use(Refusal::new(code::VOLUME_IN_USE, message, hint), unpresented).await);
         }
         Ok(volume.is_some())
     }

@@ -1,6 +1,6 @@
 //! Who sees what, as a document wants it.
 
-use super::{AuthEntry, ChapEntry, Document, HostEntry, PresentEntry};
+use super::{AuthEntry, ChapEntry, Document, FormerLunEntry, HostEntry, PresentEntry};
 use crate::Settings;
 use crate::boot::DEFAULT_TARGET;
 use crate::change::auth::{ProofChange, admit_proofs};
@@ -8,6 +8,7 @@ use crate::change::hosts::{admit_hosts, unknown_host};
 use crate::change::portals;
 use crate::change::presentations::Numbers;
 use crate::change::volumes;
+use crate::lun_memory::Former;
 use crate::request::{NewChap, NewPresentation};
 use crate::state::{AuthRecord, HostRecord, PortalRecord, PresentationRecord, State, TargetRecord};
 use model::{Name, PortalAddress, PortalGroupPolicy, Refusal, VolumeId, VolumeName, code};
@@ -40,7 +41,10 @@ pub(super) fn after(
         }
         next.groups.insert(name.clone(), group.hosts.iter().cloned().collect());
     }
-    presentations(&mut next, document, volumes)?;
+    let mut known = before.clone();
+    former_luns(&mut known, &next, document)?;
+    presentations(&mut next, &known, document, volumes)?;
+    next.luns = known.luns;
     for (&PortalAddress(address), entry) in &document.portal {
         let policy = portals::changed(address, next.portal_policy(address), &entry.settings)?;
         next.portals.entry(address).or_default().policy = policy;
@@ -147,6 +151,7 @@ fn host(
 
 fn presentations(
     next: &mut State,
+    known: &State,
     document: &Document,
     volumes: &BTreeMap<VolumeName, VolumeId>,
 ) -> Result<(), Refusal> {
@@ -157,7 +162,7 @@ fn presentations(
     // All of them are taken away first, so that two may change places.
     let those: BTreeSet<_> = named.iter().map(|(entry, target)| (&entry.volume, &entry.host, target)).collect();
     next.presentations = before.iter().filter(|record| !those.contains(&key(record))).cloned().collect();
-    let mut numbers = Numbers::of(next);
+    let mut numbers = Numbers::of(next, known);
     // Those whose number is given have it, before others take what is free.
     let (given, free): (Vec<_>, Vec<_>) = named.iter().partition(|(entry, _)| entry.lun.is_some());
     for (entry, target) in given.into_iter().chain(free) {
@@ -170,11 +175,31 @@ fn presentations(
             lun: entry.lun.or(was.filter(|record| record.volume_id == volume_id).map(|record| record.lun)),
             read_only: entry.read_only,
             groups: entry.groups.clone(),
+            force: false,
         };
         next.presentations.push(numbers.admit(next, request, volume_id, target.clone())?);
     }
     // Those that were there keep their place, so that what is the same looks the same.
     next.presentations.sort_by_key(|record| places.get(&key(record)).copied().unwrap_or(usize::MAX));
+    Ok(())
+}
+
+/// What the document says that hosts had is remembered, but for numbers that are presented to the same hosts just now.
+fn former_luns(known: &mut State, next: &State, document: &Document) -> Result<(), Refusal> {
+    for FormerLunEntry { host, target, lun, volume, volume_id } in &document.former_lun {
+        if !next.is_taken(host) {
+            return Err(unknown_host(host));
+        }
+        let is_at = |record: &PresentationRecord| {
+            record.host == *host
+                && record.lun == *lun
+                && known.targets.get(&record.target).is_some_and(|known| known.iqn == *target)
+        };
+        if !known.presentations.iter().any(is_at) {
+            let former = Former { lun: *lun, volume: volume.clone(), volume_id: *volume_id };
+            known.luns.insert(host, target, former);
+        }
+    }
     Ok(())
 }
 

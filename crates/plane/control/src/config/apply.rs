@@ -7,7 +7,8 @@ use super::steps::access_steps;
 use super::{Annex, Document, Pending};
 use crate::Control;
 use crate::change::together::SettingsOf;
-use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, RemovePortal, VolumeSettings};
+use crate::impact::{Consent, disrupts};
+use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, Removal, VolumeSettings};
 use crate::state::State;
 use model::{
     DiskName, Iqn, Name, PortalAddress, Refusal, Span, Subject, SubjectKind, Timestamp, VolumeId, VolumeName, code,
@@ -38,6 +39,22 @@ pub struct ApplyConfig {
     /// How long they may take; a minute when absent.
     #[serde(default)]
     pub within: Option<Span>,
+    /// True though sessions end or lose access.
+    #[serde(default)]
+    pub allow_disruption: bool,
+    /// True when LUNs that the document states may be other volumes than hosts knew under them.
+    #[serde(default)]
+    pub reuse_luns: bool,
+}
+
+/// Go back to an earlier configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RestoreConfig {
+    /// True though sessions end or lose access.
+    pub allow_disruption: bool,
+    /// True when LUNs may be other volumes than hosts know under them by now.
+    pub reuse_luns: bool,
 }
 
 /// What was done.
@@ -78,12 +95,13 @@ impl Control {
     /// The array is what the document says. When a part of that is refused, what was made is taken back; only volumes that have
     /// grown stay so, and the refusal names them.
     ///
-    /// *Errors*: the document could not be applied, the array is another than it was planned for, or an initiator that was asked for
-    /// has not come back in time.
+    /// *Errors*: the document could not be applied, the array is another than it was planned for, sessions would lose something and that
+    /// was not allowed, or an initiator that was asked for has not come back in time.
     pub async fn apply(&self, request: ApplyConfig, annex: &dyn Annex) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
-        let ApplyConfig { document, prune, fingerprint, initiators, within } = request;
-        let (Plan { steps, fingerprint: present, .. }, makes) = self.plan_makes(&document, prune, annex).await?;
+        let (Plan { steps, losses, fingerprint: present, .. }, makes) = self.plan_makes(&request, annex).await?;
+        let consent = consent(request.allow_disruption, request.reuse_luns);
+        let ApplyConfig { document, prune, fingerprint, initiators, within, .. } = request;
         if fingerprint.is_some_and(|wanted| wanted != present) {
             let message = "the array was changed since this was planned";
             return Err(Refusal::new(code::CHANGED_MEANWHILE, message, "look at blockyard diff again, and apply then"));
@@ -91,11 +109,15 @@ impl Control {
         if steps.is_empty() {
             return Ok(Applied { steps });
         }
+        if !losses.is_empty() && !consent.disruption {
+            return Err(disrupts(losses, consent.option));
+        }
         let before = self.state();
         let awaited = self.awaited(&initiators).await?;
         let mut made = Vec::new();
         let mut pending = None;
-        if let Err(refusal) = self.carry_out(&document, makes, prune, annex, (&mut made, &mut pending)).await {
+        if let Err(refusal) = self.carry_out(&document, makes, (prune, consent), annex, (&mut made, &mut pending)).await
+        {
             return Err(self.take_back(made, pending, &before, refusal).await);
         }
         if let Err(refusal) = self.are_back(&awaited, within).await {
@@ -114,7 +136,7 @@ impl Control {
         &self,
         document: &Document,
         makes: Makes,
-        prune: bool,
+        (prune, consent): (bool, Consent),
         annex: &dyn Annex,
         (made, pending): (&mut Vec<Made>, &mut Option<Box<dyn Pending>>),
     ) -> Result<(), Refusal> {
@@ -155,7 +177,7 @@ impl Control {
             made.push(Made::PoolSettings(name, owned(&policy.settings())));
         }
         *pending = Some(annex.commit(document, prune)?);
-        self.commit_document(document, prune).await?;
+        self.commit_document(document, prune, consent).await?;
         self.grow_volumes(&makes.grown).await.map_err(|(grown, refusal)| match grown {
             [] => refusal,
             grown => {
@@ -166,12 +188,12 @@ impl Control {
         })
     }
 
-    async fn commit_document(&self, document: &Document, prune: bool) -> Result<(), Refusal> {
+    async fn commit_document(&self, document: &Document, prune: bool, consent: Consent) -> Result<(), Refusal> {
         let volumes: BTreeMap<VolumeName, VolumeId> =
             self.volumes().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
         let turn = self.turn().await;
         let next = access::after(&self.state(), document, &volumes, self.settings(), prune)?;
-        self.commit_access(&turn, |state| *state = next).await?;
+        self.commit_access(&turn, consent, |state| *state = next).await?;
         self.isns.look_again();
         Ok(())
     }
@@ -187,7 +209,7 @@ impl Control {
         let mut left = Vec::new();
         let turn = self.turn().await;
         if let Err(failed) = self
-            .commit_access(&turn, |state| {
+            .commit_access(&turn, Consent::ALL, |state| {
                 state.take_access_of(before);
                 state.isns = before.isns;
             })
@@ -213,16 +235,14 @@ impl Control {
     async fn undo(&self, made: Made) -> Vec<String> {
         let (what, undone) = match made {
             Made::Volumes(names) => {
-                let left = self.delete_volumes(&names).await.into_iter();
+                let left = self.delete_volumes(&names, false).await.into_iter();
                 return left.map(|(name, failed)| format!("volume {name}: {failed}")).collect();
             }
             Made::VolumeSettings(before) => return self.reset_volumes(before).await,
             Made::Disk(name) => (format!("disk {name}"), self.remove_disk(&name).await),
             Made::Pool(name) => (format!("pool {name}"), self.destroy_pool(&name).await),
             Made::Spare(name) => (format!("spare {name}"), self.remove_spare(&name).await),
-            Made::Portal(at) => {
-                (format!("portal {}", at.0), self.remove_portal(at, RemovePortal { force: true }).await)
-            }
+            Made::Portal(at) => (format!("portal {}", at.0), self.remove_portal(at, Removal { force: true }).await),
             Made::PoolSettings(name, settings) => {
                 (format!("settings of pool {name}"), self.set_pool(&name, PoolSettings { settings }).await.map(drop))
             }
@@ -261,8 +281,9 @@ impl Control {
     /// Hosts, groups, targets, presentations, portals' settings and proofs are as they were in this version, as far as the
     /// volumes and portals are still there.
     ///
-    /// *Errors*: it is not kept.
-    pub async fn restore_config(&self, version: u64) -> Result<Applied, Refusal> {
+    /// *Errors*: it is not kept; or sessions would lose something, or hosts would find other volumes under numbers that they know, and
+    /// that was not allowed.
+    pub async fn restore_config(&self, version: u64, request: RestoreConfig) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
         let sessions = self.sessions().await?;
         let volumes: BTreeSet<VolumeId> = self.volumes().await?.into_iter().map(|volume| volume.id).collect();
@@ -276,12 +297,17 @@ impl Control {
         let mut next = state.with_access_of(&then);
         next.presentations.retain(|record| volumes.contains(&record.volume_id));
         let steps = access_steps(&state, &next, &sessions).steps;
-        self.commit_access(&turn, |state| *state = next).await?;
+        let consent = consent(request.allow_disruption, request.reuse_luns);
+        self.commit_access(&turn, consent, |state| *state = next).await?;
         drop(turn);
         let sentence = format!("configuration {version} was restored: {} steps", steps.len());
         self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
         Ok(Applied { steps })
     }
+}
+
+fn consent(allow_disruption: bool, reuse_luns: bool) -> Consent {
+    Consent { disruption: allow_disruption, luns: reuse_luns, option: "--allow-disruption" }
 }
 
 fn owned<const N: usize>(settings: &[(&'static str, String); N]) -> BTreeMap<String, String> {

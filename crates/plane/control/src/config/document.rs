@@ -4,7 +4,7 @@ use super::annex::{ReceiverEntry, UserEntry};
 use crate::request::{NewBackend, NewGroup, NewVolume, SecretText};
 use model::{
     Balance, ChapAlgorithm, Demand, DiskName, GroupAccess, Iqn, IsnsServer, Name, Network, PortalAddress, Provision,
-    Size, VolumeName,
+    Size, VolumeId, VolumeName,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,9 @@ pub struct Document {
     /// Who sees what.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub present: Vec<PresentEntry>,
+    /// LUN numbers that hosts had: no other volume gets them by itself. They are added to those that are remembered, never removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub former_lun: Vec<FormerLunEntry>,
     /// Portals, by address.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub portal: BTreeMap<PortalAddress, PortalEntry>,
@@ -242,6 +245,22 @@ pub struct PresentEntry {
     /// True when the host may not write.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
+}
+
+/// A LUN number that a host, a group or `everyone` had for a volume, and has no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FormerLunEntry {
+    /// The host, the group, or `everyone`.
+    pub host: Name,
+    /// The iSCSI name of the target.
+    pub target: Iqn,
+    /// The number.
+    pub lun: u16,
+    /// What the volume was called.
+    pub volume: VolumeName,
+    /// Which volume it was. It may be gone.
+    pub volume_id: VolumeId,
 }
 
 /// A portal.

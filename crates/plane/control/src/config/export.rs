@@ -2,15 +2,15 @@
 
 use super::document::FORM;
 use super::{
-    Annex, AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, GroupEntry, HostEntry, PoolEntry, PortalEntry,
-    PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
+    Annex, AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry, HostEntry, PoolEntry,
+    PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 use crate::Control;
 use crate::request::{NewBackend, NewGroup};
 use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord, SpareRecord, State};
 use model::{
-    Backend, GroupReport, PoolPolicy, PoolReport, PortalAddress, PortalGroupPolicy, PortalPolicy, Provision, Refusal,
-    VolumePolicy, VolumeReport,
+    Backend, GroupReport, Name, PoolPolicy, PoolReport, PortalAddress, PortalGroupPolicy, PortalPolicy, Provision,
+    Refusal, VolumePolicy, VolumeReport,
 };
 use std::collections::BTreeMap;
 
@@ -50,6 +50,7 @@ pub(super) fn of_state(state: &State) -> Document {
         host: state.hosts.iter().map(|(name, host)| (name.clone(), host_entry(host))).collect(),
         group: state.groups.iter().map(|(name, hosts)| (name.clone(), group(hosts))).collect(),
         present: state.presentations.iter().map(present_entry).collect(),
+        former_lun: state.luns.of.keys().flat_map(|who| former_entries(state, who)).collect(),
         portal: state.portals.iter().map(|(at, record)| (PortalAddress(*at), portal_entry(record.policy))).collect(),
         balance: Some(state.balance),
         isns: state.isns,
@@ -93,6 +94,16 @@ fn present_entry(record: &PresentationRecord) -> PresentEntry {
         groups: record.groups.clone(),
         read_only: record.read_only,
     }
+}
+
+fn former_entries<'a>(state: &'a State, who: &'a Name) -> impl Iterator<Item = FormerLunEntry> + 'a {
+    state.luns.of(who).map(|(target, former)| FormerLunEntry {
+        host: who.clone(),
+        target: target.clone(),
+        lun: former.lun,
+        volume: former.volume.clone(),
+        volume_id: former.volume_id,
+    })
 }
 
 fn portal_entry(policy: PortalPolicy) -> PortalEntry {

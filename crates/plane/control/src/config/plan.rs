@@ -2,10 +2,11 @@
 
 use super::makes::{Known, Makes};
 use super::steps::{Steps, access_steps};
-use super::{Annex, Document, access};
+use super::{Annex, ApplyConfig, Document, access};
 use crate::Control;
+use crate::impact::losses;
 use crate::state::{PresentationRecord, State};
-use model::{PoolReport, Refusal, VolumeId, VolumeName, VolumeReport, code};
+use model::{PoolReport, Refusal, SessionLoss, VolumeId, VolumeName, VolumeReport, code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,9 @@ pub struct Plan {
     /// How many sessions end, or lose something that they see; each once, however many steps touch it.
     #[serde(default)]
     pub sessions: u32,
+    /// The sessions that end or lose access, and what they lose: `apply` is refused unless that is allowed.
+    #[serde(default)]
+    pub losses: Vec<SessionLoss>,
     /// What the array was like when this was said: `apply` is refused when it is another by then.
     pub fingerprint: String,
 }
@@ -80,16 +84,13 @@ impl Control {
     /// What the document would change.
     ///
     /// *Errors*: it could not be applied.
-    pub async fn plan(&self, document: &Document, prune: bool, annex: &dyn Annex) -> Result<Plan, Refusal> {
-        self.plan_makes(document, prune, annex).await.map(|(plan, _)| plan)
+    pub async fn plan(&self, request: &ApplyConfig, annex: &dyn Annex) -> Result<Plan, Refusal> {
+        self.plan_makes(request, annex).await.map(|(plan, _)| plan)
     }
 
-    pub(super) async fn plan_makes(
-        &self,
-        document: &Document,
-        prune: bool,
-        annex: &dyn Annex,
-    ) -> Result<(Plan, Makes), Refusal> {
+    pub(super) async fn plan_makes(&self, request: &ApplyConfig, annex: &dyn Annex) -> Result<(Plan, Makes), Refusal> {
+        let ApplyConfig { document, prune, reuse_luns, .. } = request;
+        let prune = *prune;
         if document.schema != super::document::FORM {
             let message =
                 format!("the document has form {}, and this version reads {}", document.schema, super::document::FORM);
@@ -102,6 +103,13 @@ impl Control {
         let mut ids: BTreeMap<VolumeName, VolumeId> = volumes.iter().map(|v| (v.name.clone(), v.id)).collect();
         ids.extend(makes.volumes.iter().map(|name| (name.clone(), NOT_MADE)));
         let after = access::after(&state, document, &ids, &self.settings, prune)?;
+        if !reuse_luns {
+            after.admit_luns(&state).map_err(|refusal| {
+                let hint = "give another LUN in the document, or apply it with --reuse-luns if no host uses the old number any more";
+                Refusal::new(refusal.code, refusal.message, hint)
+            })?;
+        }
+        let losses = losses(&state, &after, &sessions);
         let Steps { steps: of_access, sessions } = access_steps(&state, &after, &sessions);
         steps.extend(of_access);
         let beside = annex.plan(document, prune)?;
@@ -110,7 +118,7 @@ impl Control {
         kept.extend(beside.kept);
         let fingerprint = format!("{}{}", self.store.version(), beside.seen);
         let sessions = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
-        Ok((Plan { steps, kept, sessions, fingerprint }, makes))
+        Ok((Plan { steps, kept, sessions, losses, fingerprint }, makes))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Who sees what, step by step from one state to another, and what each step does to those who are logged in.
 
 use super::plan::{Step, StepKind, changes};
+use crate::owners::Owners;
 use crate::state::{HostRecord, PresentationRecord, State, TargetRecord};
 use model::{IsnsServer, Name, PortalGroupPolicy, SessionReport, VolumeName, is_shown_in};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 /// The steps, and the sessions that they touch: each once, however much it loses.
 pub(super) struct Steps {
@@ -57,6 +57,7 @@ pub(super) fn access_steps(before: &State, after: &State, sessions: &[SessionRep
         let hit = was.map(|was| view.who_see(was, is.is_some())).unwrap_or_default();
         (format!("presentation of volume {volume} to {host}"), told(was.map(seen_as), is.map(seen_as)), hit)
     }));
+    all.extend(former_lun_steps(before, after));
     all.extend(portal_steps(&view));
     let touched = all.iter().flat_map(|(_, hit)| hit.sessions.iter().copied()).collect();
     Steps { steps: all.into_iter().map(|(step, _)| step).collect(), sessions: touched }
@@ -136,32 +137,6 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whose a login is, as the data path decides it.
-struct Owners<'a> {
-    named: BTreeMap<&'a str, (&'a Name, &'a HostRecord)>,
-    any: Option<(&'a Name, &'a HostRecord)>,
-    stranger: Option<&'a Name>,
-}
-
-impl<'a> Owners<'a> {
-    fn of(state: &'a State) -> Self {
-        let hosts = || state.hosts.iter();
-        let named =
-            hosts().flat_map(|(name, host)| host.initiators.iter().map(move |iqn| (iqn.as_str(), (name, host))));
-        let any = hosts().find(|(_, host)| host.any);
-        let open = state.presentations.iter().map(|record| &record.host).find(|who| state.is_everyone(who));
-        Self { named: named.collect(), any, stranger: open.filter(|_| any.is_none()) }
-    }
-
-    fn host_of(&self, session: &SessionReport) -> Option<&'a Name> {
-        let from = session.address.ip().to_canonical();
-        match self.named.get(session.initiator.as_str()).copied().or(self.any) {
-            Some((name, host)) => host.admits_from(from).then_some(name),
-            None => self.stranger,
-        }
-    }
-}
-
 /// What is made, changed and removed from one map to the other; `say` gives subject, change and who is touched.
 fn compared<K: Ord, V: PartialEq>(
     before: &BTreeMap<K, V>,
@@ -187,6 +162,17 @@ fn stepped(kind: StepKind, subject: String, change: String, hit: Hit) -> (Step, 
     let sessions = u32::try_from(hit.sessions.len()).unwrap_or(u32::MAX);
     let effect = (sessions > 0).then(|| hit.effect.to_owned());
     (Step { kind, subject, change, sessions, effect }, hit)
+}
+
+/// LUN numbers that are remembered besides: nobody notices that.
+fn former_lun_steps(before: &State, after: &State) -> Vec<(Step, Hit)> {
+    let step = |who: &Name| {
+        let known: BTreeSet<_> = before.luns.of(who).collect();
+        let new = after.luns.of(who).filter(|one| !known.contains(one)).count();
+        let numbers = if new == 1 { "1 LUN number".to_owned() } else { format!("{new} LUN numbers") };
+        (new > 0).then(|| stepped(StepKind::Make, format!("memory of {who}"), numbers, Hit::default()))
+    };
+    after.luns.of.keys().filter_map(step).collect()
 }
 
 fn portal_steps(view: &View<'_>) -> Vec<(Step, Hit)> {
@@ -268,10 +254,4 @@ fn host_change(was: &HostRecord, is: &HostRecord) -> String {
         changes.push("what is proven at its logins".to_owned());
     }
     changes.join(", ")
-}
-
-impl HostRecord {
-    fn admits_from(&self, address: IpAddr) -> bool {
-        self.networks.is_empty() || self.networks.iter().any(|network| network.contains(address))
-    }
 }

@@ -2,7 +2,7 @@
 
 mod large;
 mod made;
-mod told;
+pub mod told;
 
 use super::*;
 use crate::request::SecretText;
@@ -49,7 +49,7 @@ fn said(steps: &[Step]) -> Vec<String> {
 async fn document_makes_an_array_of_an_empty_machine_and_changes_nothing_the_second_time() {
     let array = empty_with_disks().await;
     let document = furnished(&array);
-    let plan = array.control.plan(&document, false, &()).await.expect("a plan");
+    let plan = array.control.plan(&apply(&document), &()).await.expect("a plan");
     let steps = said(&plan.steps);
     for wanted in [
         "+ pool tank: raid6 of 4 disks",
@@ -72,7 +72,7 @@ async fn document_makes_an_array_of_an_empty_machine_and_changes_nothing_the_sec
 
     let exported = array.control.export(&()).await.expect("a document");
     assert!(!serde_json::to_string(&exported).expect("json").contains("a secret"), "secrets stay");
-    let plan = array.control.plan(&exported, true, &()).await.expect("a plan");
+    let plan = array.control.plan(&ApplyConfig { prune: true, ..apply(&exported) }, &()).await.expect("a plan");
     assert_eq!((said(&plan.steps), plan.kept), (Vec::new(), Vec::new()), "what is exported is what there is");
 }
 
@@ -92,7 +92,7 @@ async fn document_that_is_refused_halfway_leaves_nothing() {
     assert_eq!(refusal.code, code::HOST_UNKNOWN);
     let mut document = furnished(&array);
     document.schema = 2;
-    assert!(array.control.plan(&document, false, &()).await.is_err(), "another form");
+    assert!(array.control.plan(&apply(&document), &()).await.is_err(), "another form");
     let mut document = furnished(&array);
     let secret = Some(SecretText::Text("a secret of a host".to_owned()));
     let web = document.host.get_mut(&"web".parse().expect("a name")).expect("is there");
@@ -112,9 +112,9 @@ async fn pruning_takes_what_is_not_named_but_never_data() {
     document.present = vec![document.present[1].clone()];
     document.volume = BTreeMap::new();
     document.pool = BTreeMap::new();
-    let plan = array.control.plan(&document, false, &()).await.expect("a plan");
+    let plan = array.control.plan(&apply(&document), &()).await.expect("a plan");
     assert!(plan.steps.is_empty() && plan.kept.contains(&"host db".to_owned()), "{plan:?}");
-    let plan = array.control.plan(&document, true, &()).await.expect("a plan");
+    let plan = array.control.plan(&ApplyConfig { prune: true, ..apply(&document) }, &()).await.expect("a plan");
     assert_eq!(
         said(&plan.steps),
         [
@@ -153,9 +153,9 @@ async fn configuration_goes_back_when_initiators_stay_away_and_when_it_is_restor
     let change = "~ host db: iqn.2001-04.com.example:db2 → iqn.2001-04.com.example:db";
     let wanted = past.iter().find(|past| said(&past.steps) == [change]).expect("the one before is kept");
     let array = array.restarted().await;
-    array.control.restore_config(wanted.version).await.expect("is kept");
+    array.control.restore_config(wanted.version, RestoreConfig::default()).await.expect("is kept");
     assert_eq!(array.control.export(&()).await.expect("a document"), before);
-    let refusal = array.control.restore_config(99_999).await.expect_err("is not kept");
+    let refusal = array.control.restore_config(99_999, RestoreConfig::default()).await.expect_err("is not kept");
     assert_eq!(refusal.code, code::CONFIG_UNKNOWN);
 }
 

@@ -1,7 +1,9 @@
 //! What the data plane is told about who may see what.
 
 use super::{Array, new_host, new_presentation};
-use crate::request::{NewBackend, NewChap, NewHost, NewPresentation, NewTarget, NewVolume, SecretText, Unpresent};
+use crate::request::{
+    NewBackend, NewChap, NewHost, NewPresentation, NewTarget, NewVolume, Removal, SecretText, Unpresent,
+};
 use model::{Initiators, Size};
 
 fn ram(name: &str) -> NewVolume {
@@ -24,7 +26,12 @@ async fn presentations_take_the_lowest_free_number_of_their_host_and_target() {
     assert_eq!(lun(new_presentation("c", "web")).await, 1);
     let fast = Some("fast".parse().expect("a name"));
     assert_eq!(lun(NewPresentation { target: fast, ..new_presentation("a", "web") }).await, 0);
-    let gone = Unpresent { volume: "a".parse().expect("a name"), host: "web".parse().expect("a name"), target: None };
+    let gone = Unpresent {
+        volume: "a".parse().expect("a name"),
+        host: "web".parse().expect("a name"),
+        target: None,
+        force: false,
+    };
     control.unpresent(&gone).await.expect("no longer seen");
     assert_eq!(lun(new_presentation("a", "web")).await, 0);
     assert_eq!(array.access().presentations.len(), 3, "both presentations of a are gone, one came back");
@@ -60,6 +67,6 @@ async fn access_snapshot_says_what_the_state_says() {
     assert_eq!(web.networks.len(), 1);
     assert!(access.hosts.iter().any(|host| host.initiators == Initiators::Any));
 
-    control.remove_host(&"web".parse().expect("a name")).await.expect("removed");
+    control.remove_host(&"web".parse().expect("a name"), Removal::default()).await.expect("removed");
     assert!(array.access().hosts.iter().all(|host| host.name.as_str() != "web"));
 }

@@ -6,7 +6,7 @@
 use super::{Array, boot, disks, new_disk, new_host, new_pool, new_volume};
 use crate::Control;
 use crate::fake::Fake;
-use crate::request::{NewBackend, NewVolume, PoolSettings, Replace, Resize, Unpresent};
+use crate::request::{NewBackend, NewVolume, PoolSettings, Removal, Replace, Resize, Unpresent};
 use model::{Level, Name, Refusal, Size};
 use std::fs;
 use std::io::Read;
@@ -168,11 +168,15 @@ async fn crash_while_a_volume_is_made_grown_or_deleted() {
     })
     .await;
     old_or_new(|control, _| async move {
-        let seen = Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None };
+        let seen =
+            Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None, force: false };
         control.unpresent(&seen).await
     })
     .await;
-    old_or_new(|control, _| async move { control.delete_volume(&"twin/old".parse().expect("a name")).await }).await;
+    old_or_new(|control, _| async move {
+        control.delete_volume(&"twin/old".parse().expect("a name"), Removal::default()).await
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -186,12 +190,15 @@ async fn crash_while_hosts_and_loose_volumes_change() {
 
 #[tokio::test]
 async fn crash_while_a_loose_volume_is_deleted() {
-    old_or_new(|control, _| async move { control.delete_volume(&"loose".parse().expect("a name")).await }).await;
+    old_or_new(|control, _| async move {
+        control.delete_volume(&"loose".parse().expect("a name"), Removal::default()).await
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn crash_while_a_pool_is_exported() {
-    old_or_new(|control, _| async move { control.export_pool(&name("spare")).await }).await;
+    old_or_new(|control, _| async move { control.export_pool(&name("spare"), Removal::default()).await }).await;
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ async fn explained(fake: Fake, host: &str, access: &str) -> Explanation {
         settings: [("group".to_owned(), "2".to_owned())].into(),
     };
     control.add_portal(second).await.expect("a portal");
-    let settings = PortalGroupSettings { settings: [("access".to_owned(), access.to_owned())].into() };
+    let settings = PortalGroupSettings { settings: [("access".to_owned(), access.to_owned())].into(), force: false };
     control.set_portal_group(PortalGroupTag(1), settings).await.expect("set");
     control.explain(&name(host), &"a".parse().expect("a name")).await.expect("both are known")
 }

@@ -2,8 +2,8 @@
 
 use super::{Array, new_host, new_presentation, new_volume};
 use crate::request::{
-    GroupChange, HostChange, NewBackend, NewChap, NewHostGroup, NewPresentation, NewVolume, SecretText, SetAuth,
-    SetDiscovery, Spread, Unpresent,
+    GroupChange, HostChange, NewBackend, NewChap, NewHostGroup, NewPresentation, NewVolume, Removal, SecretText,
+    SetAuth, SetDiscovery, Spread, Unpresent,
 };
 use model::{ChapAlgorithm, Code, Demand, Host, Initiators, Iqn, Name, Network, Refusal, Size, code};
 
@@ -57,7 +57,7 @@ async fn group_of_hosts_sees_what_is_presented_to_it_and_who_joins_sees_it_too()
     assert_eq!(control.present(new_presentation("a", "web")).await.expect("seen").lun, 0);
     assert_eq!(control.present(new_presentation("b", "cluster")).await.expect("seen").lun, 1, "web has its own LUN 0");
     assert_eq!(seen(&array), [row("db", "b", 1), row("web", "a", 0), row("web", "b", 1)]);
-    let change = |join: &[&str], leave: &[&str]| GroupChange { join: names(join), leave: names(leave) };
+    let change = |join: &[&str], leave: &[&str]| GroupChange { join: names(join), leave: names(leave), force: false };
     let report = control.change_group_of_hosts(&name("cluster"), change(&["mail"], &["db"])).await.expect("changed");
     assert_eq!((report.hosts, report.presentations), (names(&["mail", "web"]), 1));
     assert_eq!(seen(&array), [row("mail", "b", 1), row("web", "a", 0), row("web", "b", 1)]);
@@ -77,7 +77,7 @@ async fn group_does_not_show_a_host_two_volumes_under_one_number_or_one_volume_t
     let group = NewHostGroup { name: name("cluster"), hosts: names(&["web"]) };
     control.add_group_of_hosts(group.clone()).await.expect("a group");
     assert_eq!(control.present(new_presentation("b", "cluster")).await.expect("seen").lun, 0);
-    let join = |host| GroupChange { join: names(&[host]), leave: Vec::new() };
+    let join = |host| GroupChange { join: names(&[host]), leave: Vec::new(), force: false };
     let changed = control.change_group_of_hosts(&name("cluster"), join("mail")).await;
     assert_eq!(code_of(changed), Some(code::LUN_TAKEN), "mail has LUN 0 already");
     assert_eq!(code_of(control.present(new_presentation("b", "web")).await), Some(code::PRESENTED_ALREADY));
@@ -90,8 +90,15 @@ async fn group_does_not_show_a_host_two_volumes_under_one_number_or_one_volume_t
         code_of(control.add_host(new_host("cluster", &["iqn.2001-04.com.example:x"])).await),
         Some(code::NAME_TAKEN)
     );
-    assert_eq!(code_of(control.remove_host(&name("web")).await), Some(code::HOST_IN_USE), "it is one of a group");
-    assert_eq!(code_of(control.remove_group_of_hosts(&name("cluster")).await), Some(code::HOST_IN_USE));
+    assert_eq!(
+        code_of(control.remove_host(&name("web"), Removal::default()).await),
+        Some(code::HOST_IN_USE),
+        "it is one of a group"
+    );
+    assert_eq!(
+        code_of(control.remove_group_of_hosts(&name("cluster"), Removal::default()).await),
+        Some(code::HOST_IN_USE)
+    );
     assert_eq!(code_of(control.change_group_of_hosts(&name("none"), join("db")).await), Some(code::HOST_UNKNOWN));
     assert_eq!(code_of(control.change_group_of_hosts(&name("cluster"), join("none")).await), Some(code::HOST_UNKNOWN));
 }
@@ -242,7 +249,7 @@ async fn volume_that_everyone_sees_is_seen_by_hosts_and_strangers_and_warned_of(
     assert_eq!(warned, [("volume a", "open to everyone")]);
     let told = control.explain(&name("db"), &"a".parse().expect("a name")).await.expect("known");
     assert!(told.sees && told.points.iter().any(|point| point.sentence.contains("everyone")), "{told:?}");
-    let gone = Unpresent { volume: "a".parse().expect("a name"), host: name("everyone"), target: None };
+    let gone = Unpresent { volume: "a".parse().expect("a name"), host: name("everyone"), target: None, force: false };
     control.unpresent(&gone).await.expect("gone");
     assert!(!array.access().hosts.iter().any(lets_in));
 }

@@ -2,7 +2,7 @@
 
 use super::{Array, new_disk, new_host, new_pool, new_presentation, new_volume};
 use crate::request::{
-    NewBackend, NewChap, NewDisk, NewHost, NewPresentation, NewVolume, Replace, Resize, SecretText, Unpresent,
+    NewBackend, NewChap, NewDisk, NewHost, NewPresentation, NewVolume, Removal, Replace, Resize, SecretText, Unpresent,
 };
 use model::{Code, Level, MemberState, Refusal, Size, code};
 use std::fmt::Debug;
@@ -105,16 +105,16 @@ async fn pool_and_volume_in_use_are_not_destroyed() {
     let volume = "tank/vm1".parse().expect("a name");
 
     refused(control.destroy_pool(&name("tank")).await, code::POOL_IN_USE);
-    refused(control.delete_volume(&volume).await, code::VOLUME_IN_USE);
-    refused(control.remove_host(&name("web")).await, code::HOST_IN_USE);
+    refused(control.delete_volume(&volume, Removal::default()).await, code::VOLUME_IN_USE);
+    refused(control.remove_host(&name("web"), Removal::default()).await, code::HOST_IN_USE);
     refused(control.remove_disk(&name("d0")).await, code::DISK_IN_USE);
-    refused(control.remove_target(&name("default")).await, code::TARGET_IN_USE);
+    refused(control.remove_target(&name("default"), Removal::default()).await, code::TARGET_IN_USE);
     refused(control.destroy_pool(&name("pond")).await, code::POOL_UNKNOWN);
     assert_eq!(control.state(), before);
 
-    let unpresent = Unpresent { volume: volume.clone(), host: name("web"), target: None };
+    let unpresent = Unpresent { volume: volume.clone(), host: name("web"), target: None, force: false };
     control.unpresent(&unpresent).await.expect("no longer seen");
-    control.delete_volume(&volume).await.expect("deleted");
+    control.delete_volume(&volume, Removal::default()).await.expect("deleted");
     control.destroy_pool(&name("tank")).await.expect("destroyed");
     control.remove_disk(&name("d0")).await.expect("removed");
 }
@@ -245,7 +245,8 @@ async fn presentation_that_does_not_fit_is_refused() {
     refused(control.present(new_presentation("tank/vm2", "nobody")).await, code::HOST_UNKNOWN);
     let nowhere = NewPresentation { target: Some(name("nowhere")), ..new_presentation("tank/vm2", "web") };
     refused(control.present(nowhere).await, code::TARGET_UNKNOWN);
-    let unseen = Unpresent { volume: "tank/vm2".parse().expect("a name"), host: name("web"), target: None };
+    let unseen =
+        Unpresent { volume: "tank/vm2".parse().expect("a name"), host: name("web"), target: None, force: false };
     refused(control.unpresent(&unseen).await, code::PRESENTATION_UNKNOWN);
     assert_eq!(control.state(), before);
 }
@@ -268,5 +269,6 @@ async fn size_in_decimal_units_is_rounded_up_to_whole_blocks() {
     assert_eq!(grown.expect("grows").size, Size::new(2686 * 4096));
     let mut document = array.control.export(&()).await.expect("a document");
     document.volume.get_mut(&made.name).expect("is there").size = Some(size("11MB"));
-    assert!(array.control.plan(&document, true, &()).await.expect("a plan").steps.is_empty());
+    let request = crate::config::ApplyConfig { document, prune: true, ..Default::default() };
+    assert!(array.control.plan(&request, &()).await.expect("a plan").steps.is_empty());
 }

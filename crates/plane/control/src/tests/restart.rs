@@ -2,7 +2,7 @@
 
 use super::{Array, new_presentation};
 use crate::fake::Fake;
-use crate::request::{ImportPool, NewBackend, NewDisk, NewVolume, Replace, Unpresent};
+use crate::request::{ImportPool, NewBackend, NewDisk, NewVolume, Removal, Replace, Unpresent};
 use model::{
     DiskState, Level, MemberState, Name, PoolState, RefusedLogin, RefusedWhy, Severity, Size, Timestamp, VolumeState,
     code,
@@ -108,13 +108,16 @@ async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
 async fn pool_that_was_exported_stays_closed_until_it_is_imported() {
     let array = Array::new().await;
     array.furnish().await;
-    let refusal = array.control.export_pool(&name("tank")).await.expect_err("a host sees it");
+    let refusal = array.control.export_pool(&name("tank"), Removal::default()).await.expect_err("a host sees it");
     assert_eq!(refusal.code, code::POOL_IN_USE);
-    let seen = Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None };
+    let seen = Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None, force: false };
     array.control.unpresent(&seen).await.expect("no more");
     let volume = array.control.volumes().await.expect("volumes").remove(0);
-    array.control.export_pool(&name("tank")).await.expect("exported");
-    assert_eq!(array.control.export_pool(&name("tank")).await.expect_err("it is gone").code, code::POOL_UNKNOWN);
+    array.control.export_pool(&name("tank"), Removal::default()).await.expect("exported");
+    assert_eq!(
+        array.control.export_pool(&name("tank"), Removal::default()).await.expect_err("it is gone").code,
+        code::POOL_UNKNOWN
+    );
     let array = array.restarted().await;
     assert!(array.control.pools().await.expect("pools").is_empty());
     let disk = array.control.disk_report(&name("d0")).await.expect("a disk");
@@ -197,12 +200,16 @@ async fn presentation_of_a_vanished_volume_is_dropped_and_never_shows_another() 
     array.furnish().await;
     // The volume is deleted and made anew, and then an old copy of the state is put back.
     let control = &array.control;
-    let unpresent =
-        crate::request::Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None };
+    let unpresent = crate::request::Unpresent {
+        volume: "tank/vm1".parse().expect("a name"),
+        host: name("web"),
+        target: None,
+        force: false,
+    };
     let kept = array.dir.path().join("kept");
     fs::copy(array.dir.path().join("state/state.redb"), &kept).expect("copies");
     control.unpresent(&unpresent).await.expect("no longer seen");
-    control.delete_volume(&unpresent.volume).await.expect("deleted");
+    control.delete_volume(&unpresent.volume, Removal::default()).await.expect("deleted");
     array.create_volume("tank/vm1", Size::mib(4)).await.expect("another of the same name");
     let Array { control, dir, .. } = array;
     drop(control);
@@ -233,5 +240,5 @@ async fn file_volume_that_vanished_is_missing_and_the_rest_serves() {
     let volume = array.control.volume_report(&made.name).await.expect("known");
     assert_eq!(volume.state, VolumeState::Missing);
     assert_eq!(array.control.status().await.expect("a status").severity, Severity::Critical);
-    array.control.delete_volume(&made.name).await.expect("can be forgotten");
+    array.control.delete_volume(&made.name, Removal::default()).await.expect("can be forgotten");
 }

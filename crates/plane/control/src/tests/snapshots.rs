@@ -1,7 +1,7 @@
 //! Snapshots and clones as control sees them: who may be deleted when, and what makes no sense.
 
 use super::Array;
-use crate::request::{LockSnapshot, NewBackend, NewClone, NewCopy, NewSnapshots, NewVolume, RollBack};
+use crate::request::{LockSnapshot, NewBackend, NewClone, NewCopy, NewSnapshots, NewVolume, Removal, RollBack};
 use model::{Refusal, Size, SnapshotLock, SnapshotName, SnapshotReport, Timestamp, code};
 
 fn snapshot(text: &str) -> SnapshotName {
@@ -66,7 +66,7 @@ async fn snapshot_that_is_locked_or_cloned_is_not_deleted() {
         (refusal.code, refusal.message.as_str()),
         (code::SNAPSHOT_IN_USE, "snapshot tank/vm1@cloned is what volume tank/test is a clone of")
     );
-    control.delete_volume(&volume.name).await.expect("nobody sees it");
+    control.delete_volume(&volume.name, Removal::default()).await.expect("nobody sees it");
     control.delete_snapshot(&snapshot("tank/vm1@cloned")).await.expect("not cloned any more");
 }
 

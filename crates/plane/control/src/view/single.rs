@@ -12,7 +12,7 @@ impl Control {
     pub fn host_report(&self, name: &Name) -> Result<HostReport, Refusal> {
         let state = self.state();
         let record = state.hosts.get(name).ok_or_else(|| unknown_host(name))?;
-        Ok(HostReport::of(name, record, state.seen_by(name).count()))
+        Ok(HostReport::of(name, record, &state, state.seen_by(name).count()))
     }
 
     /// One group of hosts. *Errors*: there is none of this name.

@@ -1,6 +1,7 @@
 //! Commands: to the unit's home, and the answer back into the machine.
 
 use super::{Connection, Progress};
+use crate::reach::Reach;
 use crate::seat::{Errand, Letter};
 use crate::session::Session;
 use crate::unit::{self, Clock, Done, End, Ran, Unit, Way};
@@ -37,19 +38,14 @@ where
         let way = Way::of(command.expected_data_out_bytes, command.expected_data_in_bytes);
         let written = command.data_out.len() as u64;
         let lun = command.lun.0;
-        let found = session.find(lun).map(|reach| (reach.entry, reach.unit(&self.seat)));
+        // What came for the unit that was there before, and has waited for its data, is not the present one's.
+        let is_its = |reach: &&mut Reach<W>| waiting.is_none_or(|waiting| waiting.is_in(&reach.incoming));
+        let found = session.find(lun).filter(is_its).map(|reach| (reach.entry, reach.unit(&self.seat)));
         let nexus = session.nexus();
-        let is_there = found.is_some();
-        let (Some((entry, unit)), false) = (found, command.cdb.first() == Some(&REPORT_LUNS)) else {
+        let reports_luns = command.cdb.first() == Some(&REPORT_LUNS);
+        let (Some((entry, unit)), false) = (found, reports_luns) else {
             let cdb = scsi::Cdb::new(&command.cdb);
-            let luns = session.lun_numbers();
-            let outcome = if is_there {
-                session.inventory_reported();
-                scsi::absent::report_luns(cdb, &luns)
-            } else {
-                session.asked_of_hidden(lun, cdb);
-                scsi::absent::execute(cdb, &luns)
-            };
+            let outcome = if reports_luns { session.report_luns(cdb) } else { session.answer_absent(lun, cdb) };
             self.respond(Done { task, clock, end: End { outcome, written, needed: way.of_nothing(), ended: began } });
             return;
         };

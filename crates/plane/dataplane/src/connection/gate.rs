@@ -26,8 +26,7 @@ impl<W: World> Gate for UnitGate<'_, W> {
         let cdb = scsi::Cdb::new(cdb);
         let Some(session) = self.session.as_mut() else { return Verdict::TAKE_ALL };
         let Some(reach) = session.find(lun.0) else {
-            session.asked_of_hidden(lun.0, cdb);
-            return refuse(response(scsi::absent::execute(cdb, &[]), None));
+            return refuse(response(session.answer_absent(lun.0, cdb), None));
         };
         // RFC 7143 §11.4.5.1: what the CDB does not take is not asked for, and is the residual.
         let takes = match reach.unit(self.seat) {

@@ -46,7 +46,7 @@ async fn document_of_thousands_is_planned_and_applied_in_seconds() {
     let mut document = array.control.export(&()).await.expect("a document");
     assert_eq!((document.volume.len(), document.host.len()), (VOLUMES, HOSTS));
     let begun = Instant::now();
-    let told = array.control.plan(&document, true, &()).await.expect("a plan");
+    let told = array.control.plan(&ApplyConfig { prune: true, ..apply(&document) }, &()).await.expect("a plan");
     let planned = begun.elapsed();
     assert!(told.steps.is_empty() && told.kept.is_empty(), "{:?}", told.steps);
     document.volume.values_mut().take(50).for_each(|entry| entry.size = Some(Size::mib(2)));
@@ -184,7 +184,7 @@ async fn volumes_that_cannot_be_deleted_are_told_and_the_others_go() {
     let names =
         ["tank/more0", "tank/vm1", "tank/none", "tank/more2"].map(|name| name.parse::<VolumeName>().expect("a name"));
     let before = array.control.store.version();
-    let left = array.control.delete_volumes(&names).await;
+    let left = array.control.delete_volumes(&names, false).await;
     let told: Vec<_> = left.iter().map(|(name, refusal)| (name.to_string(), refusal.code)).collect();
     assert_eq!(told, [("tank/vm1".to_owned(), code::VOLUME_IN_USE), ("tank/none".to_owned(), code::VOLUME_UNKNOWN)]);
     assert_eq!(array.control.store.version() - before, 1, "what was set for both is forgotten together");

@@ -1,6 +1,7 @@
 //! What is there and otherwise than a document says, what it says of spares and of all hosts, and room.
 
 use super::{Array, apply, said};
+use crate::config::ApplyConfig;
 use crate::config::{Document, SpareEntry, VolumeEntry};
 use crate::request::{NewBackend, NewSpare};
 use model::{ChapAlgorithm, Provision, Refusal, Size, code};
@@ -14,7 +15,7 @@ async fn furnished() -> (Array, Document) {
 }
 
 async fn refused(array: &Array, document: &Document) -> Refusal {
-    array.control.plan(document, false, &()).await.expect_err("it is otherwise")
+    array.control.plan(&apply(document), &()).await.expect_err("it is otherwise")
 }
 
 /// All of them were "so already".
@@ -52,7 +53,15 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
         assert_eq!(refusal.code, code::REQUEST_INVALID);
         assert!(refusal.message.contains(sentence), "{sentence}: {refusal}");
     }
-    assert!(array.control.plan(&document, true, &()).await.expect("a plan").steps.is_empty());
+    assert!(
+        array
+            .control
+            .plan(&ApplyConfig { prune: true, ..apply(&document) }, &())
+            .await
+            .expect("a plan")
+            .steps
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -85,7 +94,9 @@ async fn document_holds_spares_and_what_is_set_for_all() {
     assert!(said.iter().any(|step| step.starts_with("~ weakest CHAP: ") && step.ends_with("→ sha-256")), "{said:?}");
     assert!(said.iter().any(|step| step.starts_with("~ portal group 1: ")), "{said:?}");
     assert_eq!(array.control.export(&()).await.expect("a document"), wanted);
-    assert!(array.control.plan(&wanted, true, &()).await.expect("a plan").steps.is_empty());
+    assert!(
+        array.control.plan(&ApplyConfig { prune: true, ..apply(&wanted) }, &()).await.expect("a plan").steps.is_empty()
+    );
     // Discovery that proves something needs a secret, which no document that was exported has.
     let mut asks = wanted.clone();
     let proof = crate::config::DiscoveryEntry { chap: Some(crate::config::ChapEntry::default()), mutual_chap: None };
@@ -104,7 +115,7 @@ async fn plan_judges_room_for_thick_volumes_together() {
         let entry = crate::config::VolumeEntry { size: half, ..Default::default() };
         document.volume.insert(name.parse().expect("a name"), entry);
     }
-    assert_eq!(array.control.plan(&document, false, &()).await.expect("fits").steps.len(), 2);
+    assert_eq!(array.control.plan(&apply(&document), &()).await.expect("fits").steps.len(), 2);
     document.volume.get_mut(&"tank/vm1".parse().expect("a name")).expect("vm1").size = Some(Size::mib(10));
     let refusal = refused(&array, &document).await;
     assert_eq!(refusal.code, code::POOL_FULL);
@@ -112,7 +123,7 @@ async fn plan_judges_room_for_thick_volumes_together() {
     for name in ["tank/one", "tank/two"] {
         document.volume.get_mut(&name.parse().expect("a name")).expect("is there").provision = Some(Provision::Thin);
     }
-    assert_eq!(array.control.plan(&document, false, &()).await.expect("thin ones keep nothing").steps.len(), 3);
+    assert_eq!(array.control.plan(&apply(&document), &()).await.expect("thin ones keep nothing").steps.len(), 3);
 }
 
 /// It was found after a thousand of them were made.

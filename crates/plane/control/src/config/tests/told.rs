@@ -17,7 +17,7 @@ fn iqn(host: &str) -> Iqn {
 }
 
 /// A session of the host from 10.0.0.5, which sees LUNs 0 and 1 where they are presented.
-fn session(id: u32, host: &str) -> SessionReport {
+pub fn session(id: u32, host: &str) -> SessionReport {
     let target = "iqn.2026-11.io.blockyard:node1";
     serde_json::from_value(json!({"id": id, "kind": "normal", "initiator": iqn(host), "host": host,
         "address": "10.0.0.5:40000", "portal": "127.0.0.1:3260", "target": target, "luns": [0, 1], "header_digest": false,
@@ -27,7 +27,7 @@ fn session(id: u32, host: &str) -> SessionReport {
 }
 
 /// Hosts web and db, volumes a and b that web sees, and a session of each host.
-async fn visited() -> Array {
+pub async fn visited() -> Array {
     let mut fake = Fake::default();
     fake.sessions = vec![session(1, "web"), session(2, "db")];
     let array = Array::on(tempfile::tempdir().expect("a folder"), fake).await;
@@ -46,7 +46,7 @@ async fn visited() -> Array {
 }
 
 async fn plan(array: &Array, document: &Document, prune: bool) -> Plan {
-    array.control.plan(document, prune, &()).await.expect("a plan")
+    array.control.plan(&ApplyConfig { prune, ..apply(document) }, &()).await.expect("a plan")
 }
 
 /// The plan showed no session, and `apply` asked nobody, while the data path ended the session.
@@ -83,7 +83,11 @@ async fn plan_says_who_leaves_a_group_and_who_is_asked_to_move() {
     let mut document = array.control.export(&()).await.expect("a document");
     document.group.insert(name("all"), crate::config::GroupEntry { hosts: vec![name("web"), name("db")] });
     document.present.iter_mut().for_each(|entry| entry.host = name("all"));
-    array.control.apply(ApplyConfig { prune: true, ..apply(&document) }, &()).await.expect("is applied");
+    array
+        .control
+        .apply(ApplyConfig { prune: true, allow_disruption: true, ..apply(&document) }, &())
+        .await
+        .expect("is applied");
     document.group.get_mut(&name("all")).expect("is there").hosts = vec![name("web")];
     let told = plan(&array, &document, false).await;
     assert_eq!(said(&told.steps), ["~ group all: db, web → web (1 session: loses it)"]);
@@ -102,7 +106,7 @@ async fn configuration_goes_back_when_an_initiator_loses_a_volume() {
     let before = array.control.export(&()).await.expect("a document");
     let mut document = before.clone();
     document.present.truncate(1);
-    let request = ApplyConfig { prune: true, initiators: vec![iqn("web")], ..apply(&document) };
+    let request = ApplyConfig { prune: true, allow_disruption: true, initiators: vec![iqn("web")], ..apply(&document) };
     let refusal = array.control.apply(request, &()).await.expect_err("it loses a volume");
     assert_eq!(refusal.code, code::INITIATOR_AWAY);
     assert_eq!(refusal.message, format!("initiator {} would not see volume b any more", iqn("web")));

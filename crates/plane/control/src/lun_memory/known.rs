@@ -1,0 +1,205 @@
+//! Which LUN numbers everybody knows, and whether a state would give one of them to another volume.
+
+use crate::owners::Owners;
+use crate::state::{PresentationRecord, State};
+use model::{EVERYONE, Iqn, Name, Refusal, VolumeId, VolumeName, code};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A number that is another volume than somebody knew under it, because an operator has confirmed that.
+pub(crate) struct Replaced {
+    pub who: Name,
+    pub target: Iqn,
+    pub lun: u16,
+    pub volume: VolumeName,
+}
+
+/// A number that another volume had.
+pub(crate) struct Conflict<'a> {
+    pub who: &'a Name,
+    pub target: &'a Iqn,
+    pub lun: u16,
+    /// The volume that would get it.
+    pub volume: &'a VolumeName,
+    /// The volume that had it.
+    pub had: &'a VolumeName,
+    /// True when both have the same name: the volume was deleted and made again.
+    pub is_namesake: bool,
+}
+
+/// What everybody knows in one state: present and former numbers, to be looked up.
+pub(crate) struct Known<'a> {
+    by_lun: BTreeMap<(&'a Name, &'a Iqn, u16), Vec<(VolumeId, &'a VolumeName)>>,
+    by_volume: BTreeMap<(&'a Name, &'a Iqn, VolumeId), Vec<u16>>,
+    groups: BTreeMap<&'a Name, Vec<&'a Name>>,
+    everyone: Name,
+}
+
+impl<'a> Known<'a> {
+    pub(crate) fn of(state: &'a State) -> Self {
+        let everyone = EVERYONE.parse().expect("a word is a name");
+        let (by_lun, by_volume, groups) = Default::default();
+        let mut known = Self { by_lun, by_volume, groups, everyone };
+        for record in &state.presentations {
+            if let Some(target) = state.targets.get(&record.target) {
+                known.learn(&record.host, &target.iqn, record.lun, (record.volume_id, &record.volume));
+            }
+        }
+        for (who, numbers) in &state.luns.of {
+            for (target, former) in numbers.iter().flat_map(|(target, all)| all.iter().map(move |one| (target, one))) {
+                known.learn(who, target, former.lun, (former.volume_id, &former.volume));
+            }
+        }
+        for (group, hosts) in &state.groups {
+            hosts.iter().for_each(|host| known.groups.entry(host).or_default().push(group));
+        }
+        known
+    }
+
+    fn learn(&mut self, who: &'a Name, target: &'a Iqn, lun: u16, volume: (VolumeId, &'a VolumeName)) {
+        let volumes = self.by_lun.entry((who, target, lun)).or_default();
+        if volumes.iter().all(|(id, _)| *id != volume.0) {
+            volumes.push(volume);
+        }
+        self.by_volume.entry((who, target, volume.0)).or_default().push(lun);
+    }
+
+    /// A volume that `who` knows under the number and that is not this one.
+    pub(crate) fn other(&self, who: &Name, target: &Iqn, lun: u16, volume: VolumeId) -> Option<&'a VolumeName> {
+        let mut known = self.names_of(who).filter_map(|name| self.by_lun.get(&(name, target, lun))).flatten();
+        known.find(|(id, _)| *id != volume).map(|(_, name)| *name)
+    }
+
+    /// The numbers under which `who` knows the volume.
+    pub(crate) fn numbers_of(&self, who: &Name, target: &Iqn, volume: VolumeId) -> Vec<u16> {
+        self.names_of(who)
+            .filter_map(move |name| self.by_volume.get(&(name, target, volume)))
+            .flatten()
+            .copied()
+            .collect()
+    }
+
+    fn names_of<'b>(&'b self, who: &'b Name) -> impl Iterator<Item = &'b Name> {
+        let groups = self.groups.get(who).into_iter().flatten().copied();
+        std::iter::once(who).chain(groups).chain(std::iter::once(&self.everyone))
+    }
+}
+
+impl State {
+    /// Admits a state that follows `before`: nobody finds another volume under a number that it knows.
+    ///
+    /// *Errors*: the first number that somebody knows as another volume.
+    pub(crate) fn admit_luns(&self, before: &Self) -> Result<(), Refusal> {
+        self.lun_conflict(before).map_or(Ok(()), |conflict| Err(conflict.refusal()))
+    }
+
+    /// Numbers that become other volumes are known as these from now on.
+    pub(crate) fn replace_luns(&mut self, before: &Self) -> Vec<Replaced> {
+        let mut luns = std::mem::take(&mut self.luns);
+        let mut replaced = Vec::new();
+        {
+            let known = Known::of(before);
+            for (record, target) in self.fresh(before) {
+                for who in self.hosts_of(&record.host).chain([&record.host]) {
+                    if known.other(who, target, record.lun, record.volume_id).is_some() {
+                        luns.replace(who, target, record.lun, record.volume_id);
+                        let (who, target, lun, volume) =
+                            (who.clone(), target.clone(), record.lun, record.volume.clone());
+                        replaced.push(Replaced { who, target, lun, volume });
+                    }
+                }
+            }
+        }
+        luns.drop_empty();
+        self.luns = luns;
+        replaced
+    }
+
+    fn lun_conflict<'a>(&'a self, before: &'a Self) -> Option<Conflict<'a>> {
+        if self.same_views(before) {
+            return None;
+        }
+        let known = Known::of(before);
+        let conflict = |who: &'a Name, record: &'a PresentationRecord, target: &'a Iqn| {
+            let had = known.other(who, target, record.lun, record.volume_id)?;
+            let PresentationRecord { lun, volume, .. } = record;
+            Some(Conflict { who, target, lun: *lun, volume, had, is_namesake: had == volume })
+        };
+        let of_fresh = |(record, target): (&'a PresentationRecord, &'a Iqn)| {
+            self.hosts_of(&record.host).chain([&record.host]).find_map(|who| conflict(who, record, target))
+        };
+        if let Some(found) = self.fresh(before).into_iter().find_map(of_fresh) {
+            return Some(found);
+        }
+        for (group, hosts) in &self.groups {
+            let was = before.groups.get(group);
+            let joined = || hosts.iter().filter(|host| was.is_none_or(|was| !was.contains(*host)));
+            if joined().next().is_none() {
+                continue;
+            }
+            let shown = self.shown_to(group);
+            if let Some(found) =
+                joined().find_map(|host| shown.iter().find_map(|(record, iqn)| conflict(host, record, iqn)))
+            {
+                return Some(found);
+            }
+        }
+        self.initiator_conflict(before, &known)
+    }
+
+    /// An initiator that is another host's than before, and would find another volume there under a number that it knows.
+    fn initiator_conflict<'a>(&'a self, before: &'a Self, known: &Known<'a>) -> Option<Conflict<'a>> {
+        if self.hosts == before.hosts {
+            return None;
+        }
+        let (was, is) = (Owners::of(before), Owners::of(self));
+        let initiators: BTreeSet<&Iqn> = was.named_initiators().chain(is.named_initiators()).collect();
+        for iqn in initiators {
+            let (from, owner) = (was.owner_of(iqn), is.owner_of(iqn));
+            let (Some(owner), false) = (owner, from == owner) else { continue };
+            let detached = before.luns.detached.get(iqn);
+            for record in self.seen_by(owner) {
+                let Some(target) = self.targets.get(&record.target).map(|target| &target.iqn) else { continue };
+                let PresentationRecord { lun, volume, volume_id, .. } = record;
+                let as_host = from.and_then(|from| known.other(from, target, *lun, *volume_id));
+                let alone =
+                    || detached?.luns.get(target)?.iter().find(|one| one.lun == *lun && one.volume_id != *volume_id);
+                if let Some(had) = as_host.or_else(|| alone().map(|one| &one.volume)) {
+                    return Some(Conflict { who: owner, target, lun: *lun, volume, had, is_namesake: had == volume });
+                }
+            }
+        }
+        None
+    }
+
+    /// Presentations that `before` had not so.
+    fn fresh(&self, before: &Self) -> Vec<(&PresentationRecord, &Iqn)> {
+        let key = |state: &Self, record: &PresentationRecord| {
+            let target = state.targets.get(&record.target).map(|target| target.iqn.clone());
+            (record.host.clone(), target, record.lun, record.volume_id)
+        };
+        let was: BTreeSet<_> = before.presentations.iter().map(|record| key(before, record)).collect();
+        let fresh = self.presentations.iter().filter(|record| !was.contains(&key(self, record)));
+        fresh.filter_map(|record| Some((record, &self.targets.get(&record.target)?.iqn))).collect()
+    }
+}
+
+impl Conflict<'_> {
+    pub(crate) fn refusal(&self) -> Refusal {
+        let Self { who, target, lun, volume, had, is_namesake } = self;
+        let had = match is_namesake {
+            true => format!("an earlier volume {had}"),
+            false => format!("volume {had}"),
+        };
+        Refusal::new(
+            code::LUN_REMEMBERED,
+            format!("{} has known LUN {lun} of {target} as {had}, and would find volume {volume} there", called(who)),
+            format!(
+                "choose another LUN. If no host uses the old one any more, give the number to {volume} with --force, or forget the old numbers with blockyard host forget-luns {who}"
+            ),
+        )
+    }
+}
+
+fn called(who: &Name) -> String {
+    if who.as_str() == EVERYONE { EVERYONE.to_owned() } else { format!("host {who}") }
+}

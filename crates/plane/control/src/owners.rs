@@ -1,0 +1,59 @@
+//! Whose a login is, as the data path decides it.
+
+use crate::state::{HostRecord, State};
+use model::{Iqn, Name, SessionReport};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The hosts of a state by their initiators.
+pub(crate) struct Owners<'a> {
+    named: BTreeMap<&'a Iqn, (&'a Name, &'a HostRecord)>,
+    any: Option<(&'a Name, &'a HostRecord)>,
+    stranger: Option<&'a Name>,
+}
+
+impl<'a> Owners<'a> {
+    pub(crate) fn of(state: &'a State) -> Self {
+        let hosts = || state.hosts.iter();
+        let named = hosts().flat_map(|(name, host)| host.initiators.iter().map(move |iqn| (iqn, (name, host))));
+        let any = hosts().find(|(_, host)| host.any);
+        let open = state.presentations.iter().map(|record| &record.host).find(|who| state.is_everyone(who));
+        Self { named: named.collect(), any, stranger: open.filter(|_| any.is_none()) }
+    }
+
+    /// The host that the session is, or `everyone`; none when it would not be let in.
+    pub(crate) fn host_of(&self, session: &SessionReport) -> Option<&'a Name> {
+        let from = session.address.ip().to_canonical();
+        let named = session.initiator.parse().ok().and_then(|iqn: Iqn| self.named.get(&iqn).copied());
+        match named.or(self.any) {
+            Some((name, host)) => host.admits_from(from).then_some(name),
+            None => self.stranger,
+        }
+    }
+
+    /// The host that names the initiator.
+    pub(crate) fn named(&self, iqn: &Iqn) -> Option<&'a Name> {
+        self.named.get(iqn).map(|(name, _)| *name)
+    }
+
+    /// The host that the initiator is, wherever it comes from, or `everyone`.
+    pub(crate) fn owner_of(&self, iqn: &Iqn) -> Option<&'a Name> {
+        self.named(iqn).or_else(|| self.any.map(|(name, _)| name)).or(self.stranger)
+    }
+
+    /// The initiators that hosts name.
+    pub(crate) fn named_initiators(&self) -> impl Iterator<Item = &'a Iqn> {
+        self.named.keys().copied()
+    }
+
+    /// The initiators that hosts name, with the host.
+    pub(crate) fn all_named(&self) -> impl Iterator<Item = (&'a Iqn, &'a Name)> {
+        self.named.iter().map(|(iqn, (name, _))| (*iqn, *name))
+    }
+}
+
+impl HostRecord {
+    fn admits_from(&self, address: IpAddr) -> bool {
+        self.networks.is_empty() || self.networks.iter().any(|network| network.contains(address))
+    }
+}
