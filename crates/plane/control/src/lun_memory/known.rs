@@ -20,15 +20,24 @@ pub(crate) struct Conflict<'a> {
     pub lun: u16,
     /// The volume that would get it.
     pub volume: &'a VolumeName,
-    /// The volume that had it.
-    pub had: &'a VolumeName,
-    /// True when both have the same name: the volume was deleted and made again.
-    pub is_namesake: bool,
+    /// The volume that had it, and for whom.
+    pub had: (&'a VolumeName, &'a Name),
+    /// True when it was presented to a group.
+    pub by_group: bool,
+}
+
+/// A volume that somebody has, or had, under a number.
+#[derive(Clone, Copy)]
+pub(crate) struct Had<'a> {
+    pub id: VolumeId,
+    pub volume: &'a VolumeName,
+    /// The host, the group or `everyone` that it was presented to.
+    pub by: &'a Name,
 }
 
 /// What everybody knows in one state: present and former numbers, to be looked up.
 pub(crate) struct Known<'a> {
-    by_lun: BTreeMap<(&'a Name, &'a Iqn, u16), Vec<(VolumeId, &'a VolumeName)>>,
+    by_lun: BTreeMap<(&'a Name, &'a Iqn, u16), Vec<Had<'a>>>,
     by_volume: BTreeMap<(&'a Name, &'a Iqn, VolumeId), Vec<u16>>,
     groups: BTreeMap<&'a Name, Vec<&'a Name>>,
     everyone: Name,
@@ -41,12 +50,13 @@ impl<'a> Known<'a> {
         let mut known = Self { by_lun, by_volume, groups, everyone };
         for record in &state.presentations {
             if let Some(target) = state.targets.get(&record.target) {
-                known.learn(&record.host, &target.iqn, record.lun, (record.volume_id, &record.volume));
+                let had = Had { id: record.volume_id, volume: &record.volume, by: &record.host };
+                known.learn(&target.iqn, record.lun, had);
             }
         }
         for (who, numbers) in &state.luns.of {
             for (target, former) in numbers.iter().flat_map(|(target, all)| all.iter().map(move |one| (target, one))) {
-                known.learn(who, target, former.lun, (former.volume_id, &former.volume));
+                known.learn(target, former.lun, Had { id: former.volume_id, volume: &former.volume, by: who });
             }
         }
         for (group, hosts) in &state.groups {
@@ -55,18 +65,18 @@ impl<'a> Known<'a> {
         known
     }
 
-    fn learn(&mut self, who: &'a Name, target: &'a Iqn, lun: u16, volume: (VolumeId, &'a VolumeName)) {
-        let volumes = self.by_lun.entry((who, target, lun)).or_default();
-        if volumes.iter().all(|(id, _)| *id != volume.0) {
-            volumes.push(volume);
+    fn learn(&mut self, target: &'a Iqn, lun: u16, had: Had<'a>) {
+        let volumes = self.by_lun.entry((had.by, target, lun)).or_default();
+        if volumes.iter().all(|one| one.id != had.id) {
+            volumes.push(had);
         }
-        self.by_volume.entry((who, target, volume.0)).or_default().push(lun);
+        self.by_volume.entry((had.by, target, had.id)).or_default().push(lun);
     }
 
     /// A volume that `who` knows under the number and that is not this one.
-    pub(crate) fn other(&self, who: &Name, target: &Iqn, lun: u16, volume: VolumeId) -> Option<&'a VolumeName> {
+    pub(crate) fn other(&self, who: &Name, target: &Iqn, lun: u16, volume: VolumeId) -> Option<Had<'a>> {
         let mut known = self.names_of(who).filter_map(|name| self.by_lun.get(&(name, target, lun))).flatten();
-        known.find(|(id, _)| *id != volume).map(|(_, name)| *name)
+        known.find(|one| one.id != volume).copied()
     }
 
     /// The numbers under which `who` knows the volume.
@@ -99,7 +109,8 @@ impl State {
         {
             let known = Known::of(before);
             for (record, target) in self.fresh(before) {
-                for who in self.hosts_of(&record.host).chain([&record.host]) {
+                let hosts = self.hosts_of(&record.host).filter(|host| **host != record.host);
+                for who in hosts.chain([&record.host]) {
                     if known.other(who, target, record.lun, record.volume_id).is_some() {
                         luns.replace(who, target, record.lun, record.volume_id);
                         let (who, target, lun, volume) =
@@ -121,8 +132,7 @@ impl State {
         let known = Known::of(before);
         let conflict = |who: &'a Name, record: &'a PresentationRecord, target: &'a Iqn| {
             let had = known.other(who, target, record.lun, record.volume_id)?;
-            let PresentationRecord { lun, volume, .. } = record;
-            Some(Conflict { who, target, lun: *lun, volume, had, is_namesake: had == volume })
+            Some(self.conflict(before, who, (record, target), (had.volume, had.by)))
         };
         let of_fresh = |(record, target): (&'a PresentationRecord, &'a Iqn)| {
             self.hosts_of(&record.host).chain([&record.host]).find_map(|who| conflict(who, record, target))
@@ -146,6 +156,16 @@ impl State {
         self.initiator_conflict(before, &known)
     }
 
+    fn conflict<'a>(
+        &'a self,
+        before: &Self,
+        who: &'a Name,
+        (PresentationRecord { lun, volume, .. }, target): (&'a PresentationRecord, &'a Iqn),
+        had: (&'a VolumeName, &'a Name),
+    ) -> Conflict<'a> {
+        Conflict { who, target, lun: *lun, volume, had, by_group: before.groups.contains_key(had.1) }
+    }
+
     /// An initiator that is another host's than before, and would find another volume there under a number that it knows.
     fn initiator_conflict<'a>(&'a self, before: &'a Self, known: &Known<'a>) -> Option<Conflict<'a>> {
         if self.hosts == before.hosts {
@@ -159,12 +179,13 @@ impl State {
             let detached = before.luns.detached.get(iqn);
             for record in self.seen_by(owner) {
                 let Some(target) = self.targets.get(&record.target).map(|target| &target.iqn) else { continue };
-                let PresentationRecord { lun, volume, volume_id, .. } = record;
+                let PresentationRecord { lun, volume_id, .. } = record;
                 let as_host = from.and_then(|from| known.other(from, target, *lun, *volume_id));
                 let alone =
                     || detached?.luns.get(target)?.iter().find(|one| one.lun == *lun && one.volume_id != *volume_id);
-                if let Some(had) = as_host.or_else(|| alone().map(|one| &one.volume)) {
-                    return Some(Conflict { who: owner, target, lun: *lun, volume, had, is_namesake: had == volume });
+                let had = as_host.map(|had| (had.volume, had.by));
+                if let Some(had) = had.or_else(|| Some((&alone()?.volume, &detached?.from))) {
+                    return Some(self.conflict(before, owner, (record, target), had));
                 }
             }
         }
@@ -185,16 +206,15 @@ impl State {
 
 impl Conflict<'_> {
     pub(crate) fn refusal(&self) -> Refusal {
-        let Self { who, target, lun, volume, had, is_namesake } = self;
-        let had = match is_namesake {
-            true => format!("an earlier volume {had}"),
-            false => format!("volume {had}"),
-        };
+        let Self { who, target, lun, volume, had: (had, by), by_group } = self;
+        // One that was deleted and made again has its old name.
+        let had = if had == volume { format!("an earlier volume {had}") } else { format!("volume {had}") };
+        let noun = if *by_group { "group" } else { "host" };
         Refusal::new(
             code::LUN_REMEMBERED,
             format!("{} has known LUN {lun} of {target} as {had}, and would find volume {volume} there", called(who)),
             format!(
-                "choose another LUN. If no host uses the old one any more, give the number to {volume} with --force, or forget the old numbers with blockyard host forget-luns {who}"
+                "choose another LUN. If no host uses the old one any more, give the number to {volume} with --force, or forget the old numbers with blockyard {noun} forget-luns {by}"
             ),
         )
     }
