@@ -27,8 +27,7 @@ pub use annex::{Annex, AnnexPlan, Pending, ReceiverEntry, UserEntry};
 pub use apply::{Applied, ApplyConfig, PastConfig, RestoreConfig};
 pub use document::{
     AuthEntry, ChapEntry, DOCUMENT_BYTES_MAX, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry,
-    HostEntry, PoolEntry,
-    PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
+    HostEntry, PoolEntry, PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 pub use plan::{Plan, Step, StepKind, changes};
 

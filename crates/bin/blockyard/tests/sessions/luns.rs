@@ -123,9 +123,9 @@ fn write_that_waits_for_its_data_never_reaches_another_volume() {
         node.hide("tank/vm1").await;
         assert_eq!(present(&node, "tank/b", Some(0), true).await, Ok(0));
         second.ask(&REPORT_LUNS).await.unwrap();
+        first.wait_for_answers().await;
         second.take_attention().await;
         assert_eq!(second.test_unit_ready().await, Some(INQUIRY_CHANGED));
-        first.wait_for_answers().await;
         assert_eq!(second.read(3).await, [0; 512], "the write was for tank/vm1");
     });
 }

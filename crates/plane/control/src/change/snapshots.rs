@@ -129,7 +129,8 @@ impl Control {
         if users.is_empty() {
             return Ok(());
         }
-        let message = format!("volume {volume} would change under {} sessions: {}", users.len(), impact::named(&users));
+        let many = if users.len() == 1 { "session" } else { "sessions" };
+        let message = format!("volume {volume} would change under {} {many}: {}", users.len(), impact::named(&users));
         let hint = "unmount it there first, or repeat with --force";
         Err(impact::listed(Refusal::new(code::VOLUME_BUSY, message, hint), users))
     }
