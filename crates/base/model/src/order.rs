@@ -120,6 +120,9 @@ pub enum Order {
         /// True when the operator accepts that blocks are older than what was acknowledged, where batches of a group's redo log
         /// cannot be read. Refused with `REDO_LOG_DAMAGED` otherwise.
         accept_log_loss: bool,
+        /// True when nothing is to be written to its disks: hosts read its volumes as its disks and logs have them. A pool whose disks
+        /// refuse all writes is opened so in any case, and the report says why.
+        read_only: bool,
         /// The pool key of another node that the keys of its encrypted volumes are wrapped with: they are wrapped with this node's from
         /// then on. Refused with `POOL_KEY_WRONG` when none is.
         key: Option<Secret>,

@@ -13,6 +13,9 @@ pub struct PoolReport {
     pub id: PoolId,
     /// How it is: as bad as its worst group.
     pub state: PoolState,
+    /// Why it is read-only, where it is: nothing is written to its disks, and hosts cannot write to its volumes.
+    #[serde(default)]
+    pub read_only: Option<String>,
     /// How much its volumes may take together.
     pub size: Size,
     /// How much they take.

@@ -195,13 +195,19 @@ impl Pool {
         self.find_disks(stage).await;
         // Disks that lie may say of a mark that they have it, and show another.
         for _ in 0..if self.lies.get() { 5 } else { 0 } {
-            match stage.ask(Order::OpenPool { id: self.id, force: false, accept_log_loss: false, key: None }).await {
+            match stage
+                .ask(Order::OpenPool { id: self.id, force: false, accept_log_loss: false, read_only: false, key: None })
+                .await
+            {
                 Ok(Report::Pool(report)) => return Ok(report),
                 Err(refusal) if refusal.code == code::POOL_OWNED => {}
                 other => return Err(format!("OpenPool was answered with {other:?}")),
             }
         }
-        match stage.order(Order::OpenPool { id: self.id, force: false, accept_log_loss: false, key: None }).await? {
+        match stage
+            .order(Order::OpenPool { id: self.id, force: false, accept_log_loss: false, read_only: false, key: None })
+            .await?
+        {
             Report::Pool(report) => Ok(report),
             other => Err(format!("OpenPool was answered with {other:?}")),
         }

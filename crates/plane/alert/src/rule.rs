@@ -37,6 +37,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::POOL_DEGRADED
         | event::POOL_FAILED
         | event::POOL_UNOPENED
+        | event::POOL_READ_ONLY
         | event::PORTAL_UNUSABLE
         | event::PORTAL_LINK_DOWN
         | event::WEB_UNUSABLE

@@ -96,6 +96,9 @@ fn pools(text: &mut Text, pools: &[PoolReport]) {
     each("blockyard_pool_serves", "1 while a pool serves.", &|pool| {
         Some(f64::from(u8::from(pool.state < model::PoolState::Failed)))
     });
+    each("blockyard_pool_read_only", "1 while nothing is written to a pool's disks.", &|pool| {
+        Some(f64::from(u8::from(pool.read_only.is_some())))
+    });
     each("blockyard_pool_members_lost", "Members of a pool that are not in step and not joining.", &|pool| {
         let lost = |member: &&model::MemberReport| {
             matches!(member.state, model::MemberState::Failed | model::MemberState::Missing)

@@ -206,7 +206,13 @@ impl Control {
         for (name, record) in &self.state().pools {
             match self
                 .engine
-                .pool(Order::OpenPool { id: record.id, force: false, accept_log_loss: false, key: None })
+                .pool(Order::OpenPool {
+                    id: record.id,
+                    force: false,
+                    accept_log_loss: false,
+                    read_only: false,
+                    key: None,
+                })
                 .await
             {
                 Ok(pool) => {

@@ -150,6 +150,9 @@ pub struct ImportPool {
     /// than what was acknowledged.
     #[serde(default)]
     pub accept_log_loss: bool,
+    /// True when nothing is to be written to its disks: hosts may read its volumes.
+    #[serde(default)]
+    pub read_only: bool,
     /// The pool key of the node that had it, where volumes are encrypted.
     #[serde(default)]
     pub key: Option<SecretText>,

@@ -109,6 +109,12 @@ fn of_drained(portal: &PortalReport) -> Problem {
 fn of_pool(pool: &PoolReport) -> Option<Problem> {
     let name = &pool.name;
     let (severity, state, meaning, action) = match pool.state {
+        _ if pool.state < PoolState::Failed && pool.read_only.is_some() => (
+            Severity::Warning,
+            "read-only".to_owned(),
+            format!("{}; hosts cannot write to its volumes", pool.read_only.as_deref().unwrap_or_default()),
+            format!("make its disks writable and run blockyard pool import {name}"),
+        ),
         PoolState::Healthy => return None,
         PoolState::Rebuilding => {
             let percent = pool.rebuild().map_or(0, |progress| progress.percent());
@@ -120,7 +126,9 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
             Severity::Critical,
             "failed".to_owned(),
             "more disks are lost than it bears, and its volumes do not serve".to_owned(),
-            format!("attach its disks again and run blockyard pool import {name}, or restore from a copy"),
+            format!(
+                "attach its disks, make room where they have none, and run blockyard pool import {name}, or restore from a copy"
+            ),
         ),
         PoolState::Missing => (
             Severity::Critical,

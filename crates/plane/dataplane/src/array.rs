@@ -2,6 +2,7 @@
 
 use crate::counted::Counted;
 use crate::fence::Fenced;
+use crate::overlay::Overlay;
 use crate::pool::OpenPool;
 use block::{BlockDevice, IoError, IoErrorKind, Stable};
 use raid::{Array, FailureLog, Finding, Options};
@@ -13,7 +14,7 @@ use std::rc::{Rc, Weak};
 use volume::Window;
 
 /// A member disk as a whole: labels and catalogs at its ends, the array's data area between.
-pub type Disk<W> = Rc<GroupCommit<Fenced<Counted<<W as World>::Disk>>>>;
+pub type Disk<W> = Rc<GroupCommit<Fenced<Counted<Overlay<<W as World>::Disk>>>>>;
 
 /// What an array uses of a member disk.
 pub type Member<W> = Window<Disk<W>>;
@@ -24,7 +25,12 @@ pub type Group<W> = Rc<Array<Member<W>>>;
 /// The array's disk, opened.
 pub fn disk<W: World>(world: &W, device: W::Disk) -> Disk<W> {
     let world = world.clone();
-    Rc::new(GroupCommit::new(Fenced::new(Counted::new(device, move || world.now()))))
+    Rc::new(GroupCommit::new(Fenced::new(Counted::new(Overlay::new(device), move || world.now()))))
+}
+
+/// What keeps writes of the disk in memory, where they are kept.
+pub fn overlay<W: World>(disk: &Disk<W>) -> &Overlay<W::Disk> {
+    disk.device().device().device()
 }
 
 /// Hears of what is wrong with the members of one group: writes their failures into the catalog of the pool, on

@@ -9,6 +9,7 @@ mod openings;
 mod pools;
 mod portals;
 mod questions;
+mod read_only;
 mod sessions;
 mod snapshots;
 mod stopping;
@@ -68,6 +69,8 @@ pub struct Conductor<W: World> {
 struct PoolHome {
     id: PoolId,
     home: usize,
+    /// True when nothing is written to its disks.
+    read_only: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -168,12 +171,12 @@ impl<W: World> Conductor<W> {
 
     /// The order of `call` is done, or it is for a pool that is being opened from now on.
     async fn take_turn(self: Rc<Self>, call: Call) {
-        let Order::OpenPool { id, force, accept_log_loss, key } = &call.order else {
+        let Order::OpenPool { id, force, accept_log_loss, read_only, key } = &call.order else {
             let answer = self.change(&call.order).await;
             return call.answer(answer);
         };
         let taking = Taking { told: *force, accept_log_loss: *accept_log_loss, key: key.clone(), ..self.taking() };
-        let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(*id, taking) };
+        let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(*id, taking, *read_only) };
         match begun {
             Ok(opening) => self.seat.world.clone().spawn(async move {
                 let opened = self.open_pool(opening).await;
@@ -187,6 +190,7 @@ impl<W: World> Conductor<W> {
         if self.stopped.get() {
             return Err(engine_gone());
         }
+        self.admit_change(order)?;
         match order {
             Order::InspectDisk { path } => self.inspect_disk(path).await.map(Report::Disk),
             Order::OpenDisk { disk, path } => self.open_disk(disk, path).await.map(Report::Disk),

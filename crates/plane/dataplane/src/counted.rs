@@ -25,6 +25,11 @@ impl<D> Counted<D> {
         Self { device, now: Box::new(now), counters: Cell::default(), under_way: Cell::new((0, since)) }
     }
 
+    /// The device below.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
     /// What was counted so far.
     pub fn counters(&self) -> DiskCounters {
         self.advance();

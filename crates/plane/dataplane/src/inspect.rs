@@ -89,7 +89,12 @@ pub async fn erase<W: World>(world: &W, path: &str) -> Result<(), Refusal> {
 
 /// Opens the disk at `path` as members are opened: in blocks of 4096 bytes.
 pub fn open<W: World>(world: &W, path: &str) -> Result<W::Disk, Refusal> {
-    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
+    open_as(world, path, false)
+}
+
+/// The same, for reading alone where that is asked for.
+pub fn open_as<W: World>(world: &W, path: &str, read_only: bool) -> Result<W::Disk, Refusal> {
+    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };
     world.open_disk(path, options).map_err(|error| unreadable(path, &error))
 }
 

@@ -21,6 +21,7 @@ mod limits;
 mod links;
 mod locate;
 mod logins;
+mod overlay;
 mod pool;
 mod portal;
 mod reach;

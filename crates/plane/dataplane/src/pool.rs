@@ -15,6 +15,7 @@ mod members;
 mod open;
 mod own;
 mod pace;
+mod read_only;
 mod rebuild;
 mod refusals;
 mod rejoin;
@@ -41,7 +42,7 @@ pub use grow::grow;
 pub use keys::key_of;
 pub use log::{NewLog, add_log, remove_log};
 pub use members::{blink, fail_disk, replace_disk};
-pub use open::open;
+pub use open::{Opening, open};
 pub use own::{Taking, keep_state};
 pub use report::{disk_counters, reports};
 pub use scrub::{hold_scrub, start_scrub, stop_scrub};
@@ -60,7 +61,7 @@ use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, co
 use rebuild::Halt;
 use refusals::refusal;
 use shard::{World, spawn_on};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Range;
@@ -82,6 +83,8 @@ pub struct OpenPool<W: World> {
     pub pool: volume::Pool<Disk<W>, Group<W>>,
     seat: Rc<Seat<W>>,
     groups: groups::Groups<W>,
+    /// Why nothing is written to its disks, where that is so.
+    read_only: OnceCell<String>,
     /// Ends what repairs the pool.
     halt: Rc<Halt>,
     /// Ends what its arrays do by themselves: after everything that waits for them.
@@ -203,13 +206,14 @@ impl<W: World> OpenPool<W> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
         let (halt, parting, taking_out, care, claim, findings, log, held) = Default::default();
-        let (copies, closing) = (copy::Copies::default(), Cell::default());
+        let (copies, closing, read_only) = (copy::Copies::default(), Cell::default(), OnceCell::new());
         let pool = Rc::new(Self {
             name,
             id,
             pool,
             seat: seat.clone(),
             groups: groups.into_iter().collect(),
+            read_only,
             halt,
             parting,
             closing,
@@ -251,6 +255,11 @@ impl<W: World> OpenPool<W> {
                 Err(IoError { kind: IoErrorKind::Gone, ..error })
             }
         }
+    }
+
+    /// True when nothing is written to its disks.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.get().is_some()
     }
 
     /// Runs `task` on the pool's home shard.
@@ -321,7 +330,7 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     step("the flush of its groups");
     for (number, group) in pool.groups.iter() {
         let number = u16::try_from(number).expect("a pool has at most 64 groups");
-        if group.needs_resync.get() || pool.is_fenced() {
+        if group.needs_resync.get() || pool.is_fenced() || pool.read_only.get().is_some() {
             continue;
         }
         if let Err(error) = pool.pool.mark_clean(number).await {

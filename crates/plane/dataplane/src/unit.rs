@@ -216,8 +216,14 @@ pub fn absent(ran: Ran) -> Done {
 }
 
 impl<W: World> Unit<W> {
-    /// A unit that no nexus reaches yet.
-    pub fn new(seat: &Rc<Seat<W>>, id: VolumeId, name: VolumeName, backend: Backend, store: Store<W>) -> Self {
+    /// A unit that no nexus reaches yet, of what holds its blocks; true when no host may write them.
+    pub fn new(
+        seat: &Rc<Seat<W>>,
+        id: VolumeId,
+        name: VolumeName,
+        backend: Backend,
+        (store, read_only): (Store<W>, bool),
+    ) -> Self {
         let store = Rc::new(store);
         let options = scsi::Options {
             provisioning: match backend {
@@ -225,6 +231,7 @@ impl<W: World> Unit<W> {
                 Backend::Pool { .. } | Backend::File { .. } => scsi::Provisioning::Full,
             },
             transfer_bytes_max: seat.limits.transfer_bytes_max,
+            read_only,
             ..scsi::Options::default()
         };
         let keeper = Rc::new(ReservationKeeper::new(seat, id, None));

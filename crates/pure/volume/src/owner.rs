@@ -243,6 +243,12 @@ pub(crate) async fn claim<D: BlockDevice>(
 }
 
 impl FoundPool {
+    /// The newest mark of each disk that has one.
+    #[must_use]
+    pub fn marks(&self) -> &[(Uuid, Owner)] {
+        &self.marks
+    }
+
     /// Who had the pool last, by the newest of its members' marks; nobody when it was never claimed.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {

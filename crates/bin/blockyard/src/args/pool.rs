@@ -224,6 +224,7 @@ Another machine needs the pool's key for encrypted volumes: write it down before
   blockyard disk add /dev/sdb /dev/sdc /dev/sdd /dev/sde
   blockyard pool import tank
   blockyard pool import tank --force
+  blockyard pool import tank --read-only
   blockyard pool import tank --key-file tank.key
 
 A pool that another node has is not opened. Whether one that another node did not let go of is still in use is
@@ -238,6 +239,9 @@ found out by watching its disks for six seconds; if not, --force takes it over."
         /// than what was acknowledged
         #[arg(long)]
         accept_log_loss: bool,
+        /// Write nothing to its disks: hosts may read its volumes [default: only where its disks cannot be written]
+        #[arg(long)]
+        read_only: bool,
         /// What blockyard pool key wrote on the node that had it: this node can read its encrypted volumes from then on
         #[arg(long, value_name = "PATH")]
         key_file: Option<PathBuf>,

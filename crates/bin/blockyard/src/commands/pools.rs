@@ -63,16 +63,17 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
         }
         PoolCommand::Key { name, file } => key::write(desk, &name, &file),
-        PoolCommand::Import { name, force, accept_log_loss, key_file } => {
+        PoolCommand::Import { name, force, accept_log_loss, read_only, key_file } => {
             let path = format!("{}/import", pool_path(&name));
             let answer = desk.client.post(
                 &path,
-                &ImportPool { force, accept_log_loss, key: key_file.as_deref().map(key::read).transpose()? },
+                &ImportPool { force, accept_log_loss, read_only, key: key_file.as_deref().map(key::read).transpose()? },
                 "pool",
             )?;
             let pool: PoolReport = answer.decode()?;
             let volumes = if pool.volumes == 1 { "volume" } else { "volumes" };
-            let text = format!("pool {name} is open and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);
+            let how = pool.read_only.as_ref().map_or(String::new(), |why| format!(" read-only ({why})"));
+            let text = format!("pool {name} is open{how} and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);
             desk.out.done(&answer, &text)
         }
         PoolCommand::Check { name } => check::check(desk, &name),
@@ -135,6 +136,9 @@ fn drawn(pool: &PoolReport) -> String {
         text.write_fmt(args).expect("a string takes all text");
         text.push('\n');
     };
+    if let Some(why) = &pool.read_only {
+        line(format_args!("  read-only: {why}; import it again once its disks can be written"));
+    }
     line(format_args!("  size    {}, used {}, free {}", pool.size, pool.used.iec(), pool.free().iec()));
     line(format_args!("  volumes {}", pool.volumes));
     for sentence in care::told(pool) {

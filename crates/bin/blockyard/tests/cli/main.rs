@@ -350,12 +350,12 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "pools",
             &["pool", "list"],
-            "groups id log name next_scrub policy scrub size spares state used volumes weak_enclosures",
+            "groups id log name next_scrub policy read_only scrub size spares state used volumes weak_enclosures",
         ),
         (
             "pool",
             &["pool", "show", "tank"],
-            "groups id log name next_scrub policy scrub size spares state used volumes weak_enclosures",
+            "groups id log name next_scrub policy read_only scrub size spares state used volumes weak_enclosures",
         ),
         (
             "volumes",

@@ -9,7 +9,8 @@ use crate::impact::Consent;
 use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
 use crate::state::{PendingRecord, PresentationRecord, SpareRecord, State};
 use model::{
-    DiskName, GroupSpec, Name, Order, PoolId, PoolReport, Refusal, Report, Size, Subject, code, event, spread,
+    DiskName, GroupSpec, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size, Subject, code, event,
+    spread,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,19 +114,24 @@ impl Control {
     /// node had. *Errors*: the key is another one, no disk of it is known, two pools
     /// have the name, too many disks are missing, or another node has it or may have it.
     pub async fn import_pool(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
-        let ImportPool { force, accept_log_loss, key } = request;
+        let ImportPool { force, accept_log_loss, read_only, key } = request;
         let key = key.map(SecretText::secret).transpose().map_err(|refusal| {
             let hint = "give the 64 hexadecimal digits that blockyard pool key wrote";
             Refusal::new(code::POOL_KEY_WRONG, format!("that is no key of a pool: {}", refusal.message), hint)
         })?;
         let turn = self.turn().await;
         self.open_disks(&turn).await?;
-        if self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.name == *name) {
-            return Err(Refusal::new(
-                code::NAME_TAKEN,
-                format!("pool {name} is open already"),
-                "see it with blockyard pool show",
-            ));
+        let open = self.engine.pools(Order::Pools).await?.into_iter().find(|pool| pool.name == *name);
+        match open {
+            Some(open) if may_be_reopened(&open, read_only) => {
+                // What is presented stays so, and hosts find the volumes again.
+                self.engine.done(Order::ClosePool { pool: name.clone() }).await?;
+            }
+            Some(_) => {
+                let (message, hint) = (format!("pool {name} is open already"), "see it with blockyard pool show");
+                return Err(Refusal::new(code::NAME_TAKEN, message, hint));
+            }
+            None => {}
         }
         let id = match self.state().pools.get(name) {
             Some(record) => record.id,
@@ -133,7 +139,7 @@ impl Control {
         };
         // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
         drop(turn);
-        let opened = self.engine.pool(Order::OpenPool { id, force, accept_log_loss, key }).await;
+        let opened = self.engine.pool(Order::OpenPool { id, force, accept_log_loss, read_only, key }).await;
         if let Err(refusal) = &opened
             && matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED)
         {
@@ -345,4 +351,9 @@ pub fn unknown(name: &Name) -> Refusal {
 
 fn pool_name_taken(name: &Name) -> Refusal {
     Refusal::new(code::NAME_TAKEN, format!("there is a pool {name} already"), "choose another name")
+}
+
+/// True for an open pool that importing it again serves: one that does not serve, or is read-only and is to be written.
+fn may_be_reopened(pool: &PoolReport, read_only: bool) -> bool {
+    pool.state == PoolState::Failed || pool.read_only.is_some() && !read_only
 }

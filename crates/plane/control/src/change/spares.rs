@@ -116,7 +116,8 @@ impl Control {
         }
         let turn = self.turn().await;
         // Somebody may have replaced a disk meanwhile.
-        for pool in self.pools().await?.iter().filter(|pool| pool.state != PoolState::Failed) {
+        let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
+        for pool in self.pools().await?.iter().filter(may_be_filled) {
             // A group that is laid out anew gets its spares after that.
             for (group, member) in lost(pool).filter(|(group, _)| group.reshape.is_none()) {
                 if vigil.is_due(member) {

@@ -82,7 +82,10 @@ impl Fake {
         let catalogue = Catalogue { id, name: name.clone(), generation: 1, size, groups, volumes, log };
         for (disk, path) in paths {
             label::write(&path, &Label { disk, pool: catalogue.clone() })?;
-            self.note(&Order::OpenPool { id, force: false, accept_log_loss: false, key: None }, false);
+            self.note(
+                &Order::OpenPool { id, force: false, accept_log_loss: false, read_only: false, key: None },
+                false,
+            );
         }
         self.pools.insert(
             name.clone(),
@@ -348,6 +351,7 @@ impl Pool {
             scrub: self.scrub.clone(),
             weak_enclosures: Vec::new(),
             next_scrub: None,
+            read_only: None,
         }
     }
 

@@ -99,6 +99,7 @@ fn pool_conditions(pool: &PoolReport, disks: &[DiskReport]) -> Vec<Condition> {
     let code = match pool.state {
         PoolState::Failed => event::POOL_FAILED,
         PoolState::Missing => event::POOL_UNOPENED,
+        _ if pool.read_only.is_some() => event::POOL_READ_ONLY,
         PoolState::Healthy | PoolState::Rebuilding | PoolState::Degraded => event::POOL_DEGRADED,
     };
     let subject = || Subject::pool(&pool.name);

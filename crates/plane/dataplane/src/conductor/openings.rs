@@ -16,11 +16,7 @@ pub(super) struct Openings {
 }
 
 /// A pool that is about to be opened.
-pub(super) struct Opening {
-    id: PoolId,
-    candidates: Vec<Candidate>,
-    taking: Taking,
-}
+pub(super) struct Opening(pool::Opening);
 
 impl Openings {
     /// True when a pool of this name is being opened.
@@ -38,7 +34,7 @@ impl<W: World> Conductor<W> {
     /// The pool's name and its disks are kept for it until [`Conductor::open_pool`] ends.
     ///
     /// *Errors*: `POOL_BUSY` when it is open or being opened, `NAME_TAKEN` when another pool has its name.
-    pub(super) fn begin_opening(&self, id: PoolId, taking: Taking) -> Result<Opening, Refusal> {
+    pub(super) fn begin_opening(&self, id: PoolId, taking: Taking, read_only: bool) -> Result<Opening, Refusal> {
         if let Some(name) = self.pools.borrow().iter().find(|(_, pool)| pool.id == id).map(|(name, _)| name) {
             return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is open already"), ""));
         }
@@ -61,7 +57,7 @@ impl<W: World> Conductor<W> {
             known.member = name.clone().zip(known.report.label.disk());
         }
         self.openings.under_way.borrow_mut().insert(id, name);
-        Ok(Opening { id, candidates, taking })
+        Ok(Opening(pool::Opening { id, candidates, taking, read_only }))
     }
 
     /// How this node takes a pool of its own.
@@ -72,9 +68,9 @@ impl<W: World> Conductor<W> {
 
     /// The pool is open, and hosts see its volumes.
     pub(super) async fn open_pool(&self, opening: Opening) -> Result<PoolReport, Refusal> {
-        let Opening { id, candidates, taking } = opening;
-        let home = self.choose_home();
-        let opened = self.at(home, move |seat| pool::open(seat, id, candidates, taking)).await;
+        let Opening(opening) = opening;
+        let (id, home) = (opening.id, self.choose_home());
+        let opened = self.at(home, move |seat| pool::open(seat, opening)).await;
         let name = self.openings.under_way.borrow_mut().remove(&id).expect("it was begun");
         name.iter().for_each(|name| self.forget_members(name));
         if let Ok((report, volumes)) = &opened {

@@ -216,7 +216,9 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) fn enter_pool(&self, report: &PoolReport, home: usize, volumes: &[VolumeReport]) {
-        self.pools.borrow_mut().insert(report.name.clone(), PoolHome { id: report.id, home });
+        self.pools
+            .borrow_mut()
+            .insert(report.name.clone(), PoolHome { id: report.id, home, read_only: report.read_only.is_some() });
         self.learn_members(report);
         self.enter_volumes(home, volumes);
     }

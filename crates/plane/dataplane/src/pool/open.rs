@@ -2,6 +2,7 @@
 
 use super::keys;
 use super::own::{self, Taking};
+use super::read_only::{ASKED_FOR, open_read_only, why_unwritable};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::{Candidate, GroupState, OpenPool, Slot, disk_id, volumes};
 use crate::array::{self, Disk, Member, Watch};
@@ -25,29 +26,78 @@ pub(super) struct Looked<W: World> {
     pub(super) probe: Probe,
 }
 
-/// The pool is open on this shard, with all of its volumes; what must be repaired is being repaired.
+/// How a pool is to be opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Which.
+    pub id: PoolId,
+    /// Its disks.
+    pub candidates: Vec<Candidate>,
+    /// Who opens it.
+    pub taking: Taking,
+    /// True when nothing is to be written to its disks.
+    pub read_only: bool,
+}
+
+/// The pool is open on this shard, with all of its volumes; what must be repaired is being repaired. It is read-only where that
+/// was asked for, or where its disks refuse writes.
 ///
 /// *Errors*: `POOL_INCOMPLETE` when too many members are missing, `POOL_OWNED` or `POOL_NOT_RELEASED` when another node has or may
 /// have the pool; nothing is written then.
-pub async fn open<W: World>(
-    seat: Rc<Seat<W>>,
-    id: PoolId,
-    candidates: Vec<Candidate>,
-    taking: Taking,
-) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
-    let looked = look_at(&seat, candidates).await;
-    let probes: Vec<Probe> = looked.iter().map(|looked| looked.probe.clone()).collect();
-    let survey = assemble(&probes);
-    for (place, refused) in &survey.refused {
-        tracing::warn!(disk = %looked[*place].candidate.name, %refused, "a disk is left alone");
+pub async fn open<W: World>(seat: Rc<Seat<W>>, opening: Opening) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
+    let Opening { id, candidates, taking, read_only } = opening;
+    let mut why = read_only.then(|| ASKED_FOR.to_owned());
+    if why.is_none() {
+        let looked = look_at(&seat, &candidates, false).await;
+        match open_written(&seat, id, &looked, &taking).await {
+            Err(refusal) => why = Some(why_unwritable(&seat, id, &candidates, looked, &refusal).await.ok_or(refusal)?),
+            opened => return opened,
+        }
     }
-    let found = pick(survey, id, &looked)?;
-    keys::admit(&found, &taking)?;
-    let again = async || {
-        let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
-        pick(assemble(&probes), id, &looked)
-    };
-    let (found, taken) = own::take(&seat, &taking, found, &looked, again).await?;
+    let looked = look_at(&seat, &candidates, true).await;
+    open_read_only(&seat, id, &looked, &taking, why.unwrap_or_default()).await
+}
+
+/// The pool is open and ours.
+async fn open_written<W: World>(
+    seat: &Rc<Seat<W>>,
+    id: PoolId,
+    looked: &[Looked<W>],
+    taking: &Taking,
+) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
+    let found = find_pool(looked, id)?;
+    keys::admit(&found, taking)?;
+    let (found, taken) = own::take(seat, taking, found, looked, async || look_again(looked, id).await).await?;
+    let Assembled { pool, troubles, log_refused } = assemble_pool(seat, id, &found, looked, taking).await?;
+    pool.tell_of_damage(&found, looked);
+    pool.hold(taken).await?;
+    pool.bring_key(taking).await?;
+    pool.tell_of_trouble(&troubles);
+    pool.agree_after_open().await?;
+    pool.finish_growth().await;
+    pool.suspect_dirty(&found);
+    let volumes = volumes::open_all(&pool, log_refused).await?;
+    pool.clear_copies().await;
+    seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
+    pool.repair_after_open(&found, |place| looked[place].disk.clone()).await;
+    Ok((pool.report(), volumes))
+}
+
+/// What was made of the disks of a pool.
+pub(super) struct Assembled<W: World> {
+    pub(super) pool: Rc<OpenPool<W>>,
+    pub(super) troubles: Vec<(usize, Trouble)>,
+    pub(super) log_refused: Option<Refusal>,
+}
+
+/// The pool over its arrays, whose logs are replayed.
+pub(super) async fn assemble_pool<W: World>(
+    seat: &Rc<Seat<W>>,
+    id: PoolId,
+    found: &FoundPool,
+    looked: &[Looked<W>],
+    taking: &Taking,
+) -> Result<Assembled<W>, Refusal> {
     let (mut groups, mut arrays, mut troubles, mut log_refused) = (Vec::new(), Vec::new(), Vec::new(), None);
     for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
         let watch = Watch::new(number, record.protected);
@@ -55,9 +105,9 @@ pub async fn open<W: World>(
             watch.accept_log_loss();
         }
         let assembled = match record.role {
-            GroupRole::Data => assemble_group(&seat, record, group, &looked, &watch).await?,
+            GroupRole::Data => assemble_group(seat, record, group, looked, &watch).await?,
             GroupRole::Log if found.lacks_log() => continue,
-            GroupRole::Log => match assemble_group(&seat, record, group, &looked, &watch).await {
+            GroupRole::Log => match assemble_group(seat, record, group, looked, &watch).await {
                 Ok(assembled) => assembled,
                 Err(refusal) => {
                     log_refused = Some(refusal);
@@ -73,25 +123,26 @@ pub async fn open<W: World>(
         }
         groups.push((number, state, watch));
     }
-    let pool = volume::Pool::open(&found, |place| looked[place].disk.clone(), arrays, survives).await;
-    let pool = pool.map_err(|error| named(&error, &found, &looked))?;
+    let pool = volume::Pool::open(found, |place| looked[place].disk.clone(), arrays, survives).await;
+    let pool = pool.map_err(|error| named(&error, found, looked))?;
     let name = pool.name().parse().unwrap_or_else(|_| fallback_name(id));
-    let pool = OpenPool::assembled(&seat, name, id, pool, groups);
-    pool.tell_of_damage(&found, &looked);
-    pool.hold(taken).await?;
-    pool.bring_key(&taking).await?;
-    pool.tell_of_trouble(&troubles);
-    pool.agree_after_open().await?;
-    pool.finish_growth().await;
-    // Before anything is read of them: the maps of volumes lie there too.
-    let dirty =
-        (0..).zip(&found.catalog.groups).filter(|(number, record)| !record.clean && pool.groups.get(*number).is_some());
-    dirty.for_each(|(number, _)| pool.suspect(number));
-    let volumes = volumes::open_all(&pool, log_refused).await?;
-    pool.clear_copies().await;
-    seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
-    pool.repair_after_open(&found, |place| looked[place].disk.clone()).await;
-    Ok((pool.report(), volumes))
+    Ok(Assembled { pool: OpenPool::assembled(seat, name, id, pool, groups), troubles, log_refused })
+}
+
+/// The pool `id` on these disks, which can serve.
+pub(super) fn find_pool<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<FoundPool, Refusal> {
+    let probes: Vec<Probe> = looked.iter().map(|looked| looked.probe.clone()).collect();
+    let survey = assemble(&probes);
+    for (place, refused) in &survey.refused {
+        tracing::warn!(disk = %looked[*place].candidate.name, %refused, "a disk is left alone");
+    }
+    pick(survey, id, looked)
+}
+
+/// The same, with disks that are looked at once more.
+pub(super) async fn look_again<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<FoundPool, Refusal> {
+    let probes = join_all(looked.iter().map(|looked| volume::probe(&looked.disk))).await;
+    pick(assemble(&probes), id, looked)
 }
 
 /// The pool `id`, which can serve.
@@ -116,14 +167,15 @@ fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<Fo
     Ok(found)
 }
 
-async fn look_at<W: World>(seat: &Rc<Seat<W>>, candidates: Vec<Candidate>) -> Vec<Looked<W>> {
+/// What is on the disks that can be opened.
+pub(super) async fn look_at<W: World>(seat: &Rc<Seat<W>>, candidates: &[Candidate], read_only: bool) -> Vec<Looked<W>> {
     let mut looked = Vec::new();
     for candidate in candidates {
-        match inspect::open(&seat.world, &candidate.path) {
+        match inspect::open_as(&seat.world, &candidate.path, read_only) {
             Ok(device) => {
                 let disk = array::disk(&seat.world, device);
                 let probe = volume::probe(&disk).await;
-                looked.push(Looked { candidate, disk, probe });
+                looked.push(Looked { candidate: candidate.clone(), disk, probe });
             }
             Err(refusal) => tracing::warn!(disk = %candidate.name, %refusal, "a disk cannot be opened"),
         }
@@ -244,7 +296,7 @@ fn fallback_name(id: PoolId) -> Name {
 
 impl<W: World> OpenPool<W> {
     /// Metadata that was damaged, and was written again when the pool was opened.
-    fn tell_of_damage(&self, found: &FoundPool, looked: &[Looked<W>]) {
+    pub(super) fn tell_of_damage(&self, found: &FoundPool, looked: &[Looked<W>]) {
         for damage in found.damage() {
             let mut positions = found.groups.iter().flat_map(|group| &group.positions);
             let place = positions.find(|position| position.disk == damage.disk).and_then(|position| position.probe);
@@ -301,6 +353,13 @@ impl<W: World> OpenPool<W> {
             }
         }
         Ok(())
+    }
+
+    /// Groups that were not closed in order are read with care, before anything is read of them: the maps of volumes lie there too.
+    pub(super) fn suspect_dirty(&self, found: &FoundPool) {
+        let dirty = (0..).zip(&found.catalog.groups);
+        let dirty = dirty.filter(|(number, record)| !record.clean && self.groups.get(*number).is_some());
+        dirty.for_each(|(number, _)| self.suspect(number));
     }
 
     async fn repair_after_open(self: &Rc<Self>, found: &FoundPool, disk: impl Fn(usize) -> Disk<W>) {

@@ -66,19 +66,12 @@ pub(super) struct Beating<W: World> {
 pub(super) async fn take<W: World>(
     seat: &Rc<Seat<W>>,
     taking: &Taking,
-    mut found: FoundPool,
+    found: FoundPool,
     looked: &[Looked<W>],
     again: impl AsyncFn() -> Result<FoundPool, Refusal>,
 ) -> Result<(FoundPool, Taken<W>), Refusal> {
     let node = taking.node();
-    let mut earlier = None;
-    if found.must_be_watched(&node) {
-        tracing::info!(pool = found.catalog.name, "somebody may have the pool; watching whether its marks move");
-        seat.world.sleep(WATCH).await;
-        let now = again().await?;
-        earlier = Some(std::mem::replace(&mut found, now));
-    }
-    found.admit_owner(earlier.as_ref(), &node, taking.told).map_err(|refused| plain(&refused.into()))?;
+    let found = watch(seat, taking, found, &again).await?;
     let before = found.owner().cloned();
     let disk = |place: usize| looked[place].disk.clone();
     let own = found.claim(disk, &node, seat.world.unix_seconds()).await.map_err(|error| plain(&error))?;
@@ -105,6 +98,27 @@ pub async fn keep_state<W: World>(seat: &Rc<Seat<W>>, version: u64, bytes: &[u8]
     for pool in pools {
         pool.pool.keep_state_copy(version, bytes).await;
     }
+}
+
+/// The pool as it is now, which nobody else has.
+///
+/// *Errors*: `POOL_OWNED` and `POOL_NOT_RELEASED`, with nothing written.
+pub(super) async fn watch<W: World>(
+    seat: &Rc<Seat<W>>,
+    taking: &Taking,
+    mut found: FoundPool,
+    again: impl AsyncFn() -> Result<FoundPool, Refusal>,
+) -> Result<FoundPool, Refusal> {
+    let node = taking.node();
+    let mut earlier = None;
+    if found.must_be_watched(&node) {
+        tracing::info!(pool = found.catalog.name, "somebody may have the pool; watching whether its marks move");
+        seat.world.sleep(WATCH).await;
+        let now = again().await?;
+        earlier = Some(std::mem::replace(&mut found, now));
+    }
+    found.admit_owner(earlier.as_ref(), &node, taking.told).map_err(|refused| plain(&refused.into()))?;
+    Ok(found)
 }
 
 /// A pool that was taken.

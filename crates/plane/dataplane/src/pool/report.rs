@@ -74,6 +74,7 @@ impl<W: World> OpenPool<W> {
             policy: PoolPolicy { repair: self.repair_policy(), ..PoolPolicy::default() },
             weak_enclosures: Vec::new(),
             next_scrub: None,
+            read_only: self.read_only.get().cloned(),
             scrub: self.care.scrub.report(self.seat.world.now()),
         }
     }

@@ -173,7 +173,7 @@ pub(super) async fn open_all<W: World>(
     let serving = found.into_iter().filter(|found| !pool.held.holds(found.id));
     let mut reports: Vec<VolumeReport> = serving.filter_map(|found| pool.show_found(found)).collect();
     pool.watch_space();
-    if !pool.pool.status().families.is_empty() {
+    if !pool.pool.status().families.is_empty() && !pool.is_read_only() {
         pool.begin_tending();
     }
     pool.describe_space(&mut reports);
@@ -304,7 +304,8 @@ impl<W: World> OpenPool<W> {
             BLOCK_BYTES => Store::Volume(policed),
             _ => Store::Volume512(Sectors::new(policed)),
         };
-        let unit = Unit::new(&self.seat, id, name, backend, store).metered_by(self.care.meter.clone());
+        let unit =
+            Unit::new(&self.seat, id, name, backend, (store, self.is_read_only())).metered_by(self.care.meter.clone());
         let unit = unit.reserved_in(&self.seat, self.pool.clone(), kept);
         let report = self.report_of(&unit);
         self.seat.serve(Rc::new(unit));

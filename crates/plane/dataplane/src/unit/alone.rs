@@ -20,7 +20,7 @@ pub async fn open_alone<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result
         Backend::File { path } => Store::File(GroupCommit::new(open_file(&seat.world, path, &spec)?)),
         Backend::Pool { .. } => unreachable!("volumes of pools are made by their pools"),
     };
-    let unit = Unit::new(&seat, spec.id, spec.name, spec.backend, store);
+    let unit = Unit::new(&seat, spec.id, spec.name, spec.backend, (store, false));
     let report = unit.report();
     seat.serve(Rc::new(unit));
     Ok(report)

@@ -46,7 +46,10 @@ async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
             Came::Dark => stage.come_back(pool).await,
         }
         pool.find_disks(stage).await;
-        match stage.ask(Order::OpenPool { id: pool.id, force: false, accept_log_loss: false, key: None }).await {
+        match stage
+            .ask(Order::OpenPool { id: pool.id, force: false, accept_log_loss: false, read_only: false, key: None })
+            .await
+        {
             Ok(_) => return Ok(()),
             Err(refusal) if is_no_pool(&refusal) => wipe(stage, pool).await?,
             Err(refusal) => return Err(format!("a pool that was being made: {refusal}")),
@@ -81,7 +84,10 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
         Came::Dark => {
             stage.come_back(pool).await;
             pool.find_disks(stage).await;
-            match stage.ask(Order::OpenPool { id: pool.id, force: false, accept_log_loss: false, key: None }).await {
+            match stage
+                .ask(Order::OpenPool { id: pool.id, force: false, accept_log_loss: false, read_only: false, key: None })
+                .await
+            {
                 Ok(_) => drop(stage.order(Order::DestroyPool { pool: pool.name.clone() }).await?),
                 Err(refusal) if is_no_pool(&refusal) => wipe(stage, pool).await?,
                 Err(refusal) => return Err(format!("a pool that was being destroyed: {refusal}")),
@@ -178,8 +184,15 @@ impl Catalog<'_> {
             return Ok(());
         }
         let units: Vec<_> = self.volumes.iter().map(|volume| volume.unit.clone()).collect();
-        let habits =
-            Habits { depth: 4, blocks: 16, large_bytes: 64 << 10, manages: false, fickle: false, media_fail: false };
+        let habits = Habits {
+            depth: 4,
+            blocks: 16,
+            large_bytes: 64 << 10,
+            manages: false,
+            fickle: false,
+            media_fail: false,
+            answers_within: None,
+        };
         let traffic = self.stage.start_hosts(1, self.stage.chance.within(10..=80), &units, &habits);
         if self.stage.chance.percent(40) {
             self.stage.world.sleep(self.stage.chance.moment(Duration::from_millis(100))).await;

@@ -1,0 +1,50 @@
+//! Which orders change a pool, and the refusal of those for one that is read-only.
+
+use super::Conductor;
+use model::{DiskName, Name, Order, Refusal, code};
+use shard::World;
+
+impl<W: World> Conductor<W> {
+    /// Admits an order, as far as the pool that it changes may be written.
+    pub(super) fn admit_change(&self, order: &Order) -> Result<(), Refusal> {
+        let pool = match order {
+            Order::FailDisk { disk } | Order::ReplaceDisk { failed: disk, .. } => self.pool_of(disk),
+            order => changed_by(order).cloned(),
+        };
+        let Some(pool) = pool else { return Ok(()) };
+        if !self.pools.borrow().get(&pool).is_some_and(|home| home.read_only) {
+            return Ok(());
+        }
+        let hint = format!("make its disks writable and import it again with blockyard pool import {pool}");
+        Err(Refusal::new(code::POOL_READ_ONLY, format!("pool {pool} is open read-only"), hint))
+    }
+
+    /// The pool that the disk is a member of.
+    fn pool_of(&self, disk: &DiskName) -> Option<Name> {
+        self.disks.borrow().get(disk)?.member.as_ref().map(|(pool, _)| pool.clone())
+    }
+}
+
+/// The pool whose disks an order writes to. What is set for caching, limits and repair is in the node's state.
+fn changed_by(order: &Order) -> Option<&Name> {
+    match order {
+        Order::AddGroup { pool, .. }
+        | Order::AddMember { pool, .. }
+        | Order::GrowPool { pool, .. }
+        | Order::AddLog { pool, .. }
+        | Order::RemoveLog { pool, .. }
+        | Order::DestroyPool { pool }
+        | Order::StartScrub { pool, .. } => Some(pool),
+        Order::CreateVolume(spec) => spec.name.pool(),
+        Order::ResizeVolume { volume, .. }
+        | Order::ClearReservations { volume }
+        | Order::DeleteVolume { volume }
+        | Order::CloneSnapshot { volume, .. }
+        | Order::CopyVolume { target: volume, .. } => volume.pool(),
+        Order::CreateSnapshots { snapshots, .. } => snapshots.first()?.0.volume.pool(),
+        Order::DeleteSnapshot { snapshot }
+        | Order::LockSnapshot { snapshot, .. }
+        | Order::RollBack { snapshot, .. } => snapshot.volume.pool(),
+        _ => None,
+    }
+}

@@ -1,0 +1,134 @@
+//! Pools that are opened without a write to their disks: because an operator asks for it, or because the disks take none.
+//!
+//! Every disk is laid below an overlay that keeps writes in memory, and the pool is recovered as always: what redo log, map logs
+//! and log device hold is shown from there. Nobody claims the pool, repairs it or tends its maps, and no host may write.
+//! `docs/adr/0016-pools-that-are-read-only.md` says why it is done so.
+
+use super::open::{Assembled, Looked, assemble_pool, find_pool, look_again, look_at};
+use super::own::{self, Taking};
+use super::{Candidate, OpenPool, keys, volumes};
+use crate::array::overlay;
+use crate::overlay::{BYTES_MAX, Memory};
+use crate::seat::Seat;
+use futures_util::future::join_all;
+use model::{Name, PoolId, PoolReport, Refusal, Subject, VolumeReport, code, event};
+use shard::World;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+use volume::Owner;
+use volume::owner::WATCH;
+
+/// Why a pool is read-only whose operator wants it so.
+pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
+
+/// How long disks that were opened for writing may take to be closed.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+
+/// Why the pool, which could not be opened for writing, can be opened for reading: its disks refuse writes. Nothing when the
+/// refusal has another reason.
+pub(super) async fn why_unwritable<W: World>(
+    seat: &Rc<Seat<W>>,
+    id: PoolId,
+    candidates: &[Candidate],
+    looked: Vec<Looked<W>>,
+    refusal: &Refusal,
+) -> Option<String> {
+    if matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED | code::POOL_KEY_WRONG) {
+        return None;
+    }
+    let refused =
+        looked.iter().find_map(|looked| Some((&looked.candidate.name, overlay::<W>(&looked.disk).refused()?)));
+    let why = refused.map(|(disk, error)| format!("disk {disk} refuses writes: {error}"));
+    drop(looked);
+    // What was begun with the disks lets go of them.
+    seat.world.sleep(CLOSE_MAX).await;
+    if why.is_some() {
+        return why;
+    }
+    // Disks that can be opened for reading alone were not there before.
+    let readable = look_at(seat, candidates, true).await;
+    let cannot = |candidate: &&Candidate| crate::inspect::open(&seat.world, &candidate.path).is_err();
+    let found = find_pool(&readable, id).is_ok();
+    drop(readable);
+    let read_only = candidates.iter().find(cannot).filter(|_| found)?;
+    Some(format!("disk {} cannot be opened for writing", read_only.name))
+}
+
+/// The pool is open, nothing is written to its disks, and hosts may read its volumes.
+///
+/// *Errors*: as of any opening; `POOL_OWNED` while another node's marks move.
+pub(super) async fn open_read_only<W: World>(
+    seat: &Rc<Seat<W>>,
+    id: PoolId,
+    looked: &[Looked<W>],
+    taking: &Taking,
+    why: String,
+) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
+    let found = find_pool(looked, id)?;
+    keys::admit(&found, taking)?;
+    // Before anything else: from here on not even a mark reaches a disk.
+    let memory = Memory::new(BYTES_MAX);
+    looked.iter().for_each(|looked| overlay::<W>(&looked.disk).keep_in(&memory));
+    let found = own::watch(seat, taking, found, async || look_again(looked, id).await).await?;
+    let Assembled { pool, troubles, log_refused } = assemble_pool(seat, id, &found, looked, taking).await?;
+    assert!(pool.read_only.set(why.clone()).is_ok(), "a pool is opened once");
+    pool.tell_of_damage(&found, looked);
+    pool.bring_key(taking).await?;
+    pool.tell_of_trouble(&troubles);
+    pool.agree_after_open().await?;
+    pool.suspect_dirty(&found);
+    let volumes = volumes::open_all(&pool, log_refused).await?;
+    seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
+    tracing::warn!(pool = %pool.name, why, "the pool is read-only");
+    let sentence = format!(
+        "pool {} is open read-only: {why}; import it again with blockyard pool import {} once its disks can be written",
+        pool.name, pool.name
+    );
+    seat.raise(event::POOL_READ_ONLY, Subject::pool(&pool.name), sentence);
+    // Not held: a pool that is closed lets go of its disks at once.
+    let disks: Vec<Weak<_>> = looked.iter().map(|looked| Rc::downgrade(&looked.disk)).collect();
+    let before = newest_marks(found.marks());
+    let own = volume::Uuid::from_bytes(id.to_bytes());
+    let look = async move || {
+        let disks: Vec<Rc<_>> = disks.iter().filter_map(Weak::upgrade).collect();
+        let probes = join_all(disks.iter().map(|disk| volume::probe(disk.device().device().device().device()))).await;
+        let found = volume::assemble(&probes).pools.into_iter().find(|found| found.catalog.pool == own);
+        found.map(|found| newest_marks(found.marks()))
+    };
+    seat.world.spawn(watch_marks(Rc::downgrade(&pool), seat.clone(), before, look));
+    Ok((pool.report(), volumes))
+}
+
+type Marks = BTreeMap<volume::Uuid, (u64, u64)>;
+
+fn newest_marks(marks: &[(volume::Uuid, Owner)]) -> Marks {
+    marks.iter().map(|(disk, mark)| (*disk, (mark.epoch, mark.beat))).collect()
+}
+
+/// Ends a pool that somebody opens for writing meanwhile: what it shows would be of no moment that ever was.
+async fn watch_marks<W: World>(
+    pool: Weak<OpenPool<W>>,
+    seat: Rc<Seat<W>>,
+    before: Marks,
+    look: impl AsyncFn() -> Option<Marks>,
+) {
+    loop {
+        seat.world.sleep(WATCH).await;
+        if pool.upgrade().is_none() {
+            return;
+        }
+        if look().await.is_some_and(|now| now != before) {
+            break;
+        }
+    }
+    let Some(pool) = pool.upgrade() else { return };
+    stop_showing(&seat, &pool.name);
+}
+
+fn stop_showing<W: World>(seat: &Seat<W>, pool: &Name) {
+    seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(pool));
+    let sentence =
+        format!("another node has opened pool {pool}, which was read-only here; this node has stopped using it");
+    seat.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
+}
