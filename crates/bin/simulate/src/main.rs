@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Parser)]
 #[command(after_help = "Example: simulate --profile power-cut --seed 1 --seeds 1000")]
 struct Args {
-    /// What to simulate: network, power-cut, disks, write-back, families, full, growth or all.
+    /// What to simulate: network, power-cut, disks, write-back, families, full, growth, refusing or all.
     #[arg(long, default_value = "all", value_parser = profiles)]
     profile: Profiles,
     /// The first seed.

@@ -49,6 +49,8 @@ pub enum Planted {
     RebuildLeavesGaps,
     /// The catalog is not written.
     CatalogLost,
+    /// Who waits for a write to a member is not woken when that is refused.
+    RefusalNotTold,
     /// All generations of the catalog are written to one slot.
     CatalogInOneSlot,
     /// Of three labels none is written.
@@ -109,7 +111,7 @@ struct Answered {
 
 impl Planted {
     /// Every bug, its name, and whose runs find it.
-    const TABLE: [(Self, &'static str, Profile); 29] = [
+    const TABLE: [(Self, &'static str, Profile); 30] = [
         (Self::FlushSkipped, "flush-skipped", Profile::PowerCut),
         (Self::FlushNotAwaited, "flush-not-awaited", Profile::PowerCut),
         (Self::WriteNotAwaited, "write-not-awaited", Profile::PowerCut),
@@ -123,6 +125,7 @@ impl Planted {
         (Self::ZerosSkipped, "zeros-skipped", Profile::Disks),
         (Self::RebuildLeavesGaps, "rebuild-leaves-gaps", Profile::Disks),
         (Self::CatalogLost, "catalog-lost", Profile::PowerCut),
+        (Self::RefusalNotTold, "refusal-not-told", Profile::Refusing),
         (Self::CatalogInOneSlot, "catalog-in-one-slot", Profile::Disks),
         (Self::LabelsLost, "labels-lost", Profile::PowerCut),
         (Self::LogWriteLost, "log-write-lost", Profile::WriteBack),

@@ -6,6 +6,7 @@ mod full;
 mod growth;
 mod network;
 mod power_cut;
+mod refusing;
 mod write_back;
 
 pub(crate) use power_cut::volumes as power_cut_volumes;
@@ -32,12 +33,22 @@ pub enum Profile {
     Full,
     /// Pools that become larger, and volumes that are copied, while hosts write and the power goes.
     Growth,
+    /// Members that refuse writes for a while, some or all of them.
+    Refusing,
 }
 
 impl Profile {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Network, Self::PowerCut, Self::Disks, Self::WriteBack, Self::Families, Self::Full, Self::Growth];
+    pub const ALL: [Self; 8] = [
+        Self::Network,
+        Self::PowerCut,
+        Self::Disks,
+        Self::WriteBack,
+        Self::Families,
+        Self::Full,
+        Self::Growth,
+        Self::Refusing,
+    ];
 
     /// Plays one run, at whose end the data plane stops as it is told to.
     pub(crate) async fn play(self, stage: &Stage) -> Judged<()> {
@@ -49,6 +60,7 @@ impl Profile {
             Self::Families => families::play(stage).await,
             Self::Full => full::play(stage).await,
             Self::Growth => growth::play(stage).await,
+            Self::Refusing => refusing::play(stage).await,
         }?;
         stage.order(Order::Stop).await.map(drop)
     }
@@ -64,6 +76,7 @@ impl fmt::Display for Profile {
             Self::Families => "families",
             Self::Full => "full",
             Self::Growth => "growth",
+            Self::Refusing => "refusing",
         })
     }
 }

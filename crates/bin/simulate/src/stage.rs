@@ -177,6 +177,7 @@ impl Stage {
             manages: self.chance.percent(30),
             fickle: false,
             media_fail: false,
+            answers_within: None,
         }
     }
 

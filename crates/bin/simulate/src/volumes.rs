@@ -87,7 +87,15 @@ impl Stage {
 
     /// Every block of `units` that was ever written, and some that were not, hold what they may.
     pub async fn look_at_all(&self, units: &[Unit]) -> Judged<()> {
-        let habits = Habits { depth: 1, blocks: 1, large_bytes: 0, manages: false, fickle: false, media_fail: false };
+        let habits = Habits {
+            depth: 1,
+            blocks: 1,
+            large_bytes: 0,
+            manages: false,
+            fickle: false,
+            media_fail: false,
+            answers_within: None,
+        };
         let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
         loop {
             let Some(session) = host.log_in().await else { return Err("the run has failed".to_owned()) };
@@ -132,7 +140,15 @@ impl Stage {
 impl Stage {
     /// All blocks of the unit are given back by UNMAP, and are zeros. No host is at work.
     pub async fn discard_all(&self, unit: &Unit) -> Judged<()> {
-        let habits = Habits { depth: 1, blocks: 1, large_bytes: 0, manages: false, fickle: false, media_fail: false };
+        let habits = Habits {
+            depth: 1,
+            blocks: 1,
+            large_bytes: 0,
+            manages: false,
+            fickle: false,
+            media_fail: false,
+            answers_within: None,
+        };
         let units = std::slice::from_ref(unit);
         let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
         let all = 0..unit.oracle.borrow().blocks();

@@ -32,7 +32,15 @@ enum Came {
 impl Stage {
     /// Every block of `units` that was ever written holds what it may, or is an error. Each is counted.
     pub(super) async fn look_tolerantly(&self, units: &[Unit]) -> Judged<Seen> {
-        let habits = Habits { depth: 1, blocks: 1, large_bytes: 0, manages: false, fickle: false, media_fail: true };
+        let habits = Habits {
+            depth: 1,
+            blocks: 1,
+            large_bytes: 0,
+            manages: false,
+            fickle: false,
+            media_fail: true,
+            answers_within: None,
+        };
         let host = self.host(200, &Rc::new(Cell::new(0)), units, habits);
         let Some(session) = host.log_in_to_whatever_serves().await else { return Err("nobody can log in".to_owned()) };
         let mut seen = Seen::default();

@@ -11,6 +11,7 @@ const GOOD: u8 = 0x00;
 const CHECK_CONDITION: u8 = 0x02;
 const BUSY: u8 = 0x08;
 const TASK_SET_FULL: u8 = 0x28;
+const TASK_ABORTED: u8 = 0x40;
 
 /// How a command ended, for whoever must believe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,7 @@ pub(crate) fn verdict(completion: &Completion) -> Verdict {
     match completion.status {
         GOOD => Verdict::Good,
         BUSY | TASK_SET_FULL => Verdict::NotNow,
+        TASK_ABORTED => Verdict::Aborted,
         CHECK_CONDITION => sense_verdict(&completion.sense),
         status => Verdict::Failed(0xF, status, 0),
     }

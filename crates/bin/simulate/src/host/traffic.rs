@@ -56,6 +56,8 @@ pub(crate) struct Habits {
     pub fickle: bool,
     /// True when media may fail, so that errors are no wonder.
     pub media_fail: bool,
+    /// How long a command may take, where that is judged.
+    pub answers_within: Option<Duration>,
 }
 
 /// What hosts were told of space.

@@ -233,8 +233,13 @@ impl Worker<'_> {
             task.set(Some(name));
             self.running.borrow_mut().push((unit.lun, name));
         }));
-        let answer = match select(answer.as_mut(), self.host.shared.world.sleep(PATIENCE)).await {
+        let patience = self.host.habits.answers_within.unwrap_or(PATIENCE);
+        let answer = match select(answer.as_mut(), self.host.shared.world.sleep(patience)).await {
             Either::Left((answer, _)) => Some(answer),
+            Either::Right(_) if self.host.habits.answers_within.is_some() => {
+                self.fail(format!("a command has no answer after {patience:?}"));
+                None
+            }
             Either::Right(_) => match self.abort(unit, task.get()).await {
                 Aborted::Ended => self.host.within_reason(answer).await,
                 // Its answer may have come just before.
@@ -276,7 +281,9 @@ impl Worker<'_> {
         let shared = &self.host.shared;
         match verdict {
             Verdict::Good => shared.done.set(shared.done.get() + 1),
-            Verdict::Failed(..) if self.host.habits.media_fail => {}
+            Verdict::Failed(..) | Verdict::Refused(0x27, 0) | Verdict::NoSpace if self.host.habits.media_fail => {
+                shared.told.refused.set(shared.told.refused.get() + 1);
+            }
             Verdict::NoSpace if unit.scarce => shared.told.refused.set(shared.told.refused.get() + 1),
             Verdict::Attention(0x38, 0x07) => shared.told.warned.set(shared.told.warned.get() + 1),
             Verdict::Failed(..) | Verdict::Refused(..) | Verdict::NoSpace => {
@@ -308,8 +315,9 @@ enum Aborted {
 fn ending_of(verdict: Verdict) -> Ending {
     match verdict {
         Verdict::Good => Ending::Good,
+        // A unit that lost its disks while it wrote takes no write any more, and some of this one may be done.
+        Verdict::Aborted | Verdict::NoSpace | Verdict::Refused(0x27, _) => Ending::Maybe,
         Verdict::NotNow | Verdict::Attention(..) | Verdict::Refused(..) | Verdict::Miscompare => Ending::Never,
-        Verdict::Aborted | Verdict::NoSpace => Ending::Maybe,
         Verdict::Failed(..) => Ending::Partly,
     }
 }

@@ -159,6 +159,7 @@ impl BlockDevice for BentDisk {
         }
         let written = self.inner.write(start, data).await;
         match written {
+            Err(_) if self.strikes_data(Planted::RefusalNotTold, 4, start) => std::future::pending().await,
             Err(_) if self.strikes_data(Planted::WriteErrorHidden, 1, start) => Ok(Written::attest()),
             written => written,
         }

@@ -55,6 +55,7 @@ found! {
     planted_volume_that_is_not_cleared_is_found: ZerosSkipped;
     planted_rebuild_with_gaps_is_found: RebuildLeavesGaps;
     planted_catalog_that_is_not_written_is_found: CatalogLost;
+    planted_refusal_that_wakes_nobody_is_found: RefusalNotTold;
     planted_catalog_with_one_slot_is_found: CatalogInOneSlot;
     planted_labels_that_are_not_written_are_found: LabelsLost;
     planted_write_to_the_log_device_that_is_lost_is_found: LogWriteLost;

@@ -17,8 +17,15 @@ async fn killed(stage: &Stage, level: Level) -> Judged<(Pool, [Presented; 1], [U
     let units = [volumes[0].unit.clone()];
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    let habits =
-        Habits { depth: 8, blocks: 16, large_bytes: 64 << 10, manages: false, fickle: false, media_fail: false };
+    let habits = Habits {
+        depth: 8,
+        blocks: 16,
+        large_bytes: 64 << 10,
+        manages: false,
+        fickle: false,
+        media_fail: false,
+        answers_within: None,
+    };
     let traffic = stage.start_hosts(1, 100, &units, &habits);
     stage.world.sleep(Duration::from_millis(1) + stage.chance.moment(Duration::from_millis(10))).await;
     stage.kill(&volumes);

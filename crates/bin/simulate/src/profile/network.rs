@@ -21,6 +21,7 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
         manages: stage.chance.percent(60),
         fickle: breaks && stage.chance.percent(50),
         media_fail: false,
+        answers_within: None,
     };
     stage.world.network().set_faults(stage.bad_network(breaks));
     let traffic = stage.start_hosts(stage.chance.count(1..=3), stage.chance.within(50..=250), &units, &habits);

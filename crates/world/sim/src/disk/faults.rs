@@ -1,5 +1,6 @@
 //! What a disk does to its users, and a count of what it did.
 
+use block::IoErrorKind;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub struct DiskFaults {
     pub latent_per_million: u32,
     /// How often a write fails, with each of its atoms old or new (per million).
     pub write_error_per_million: u32,
+    /// What every write is refused with, with nothing written: a full file system below the disk, or one that is read-only.
+    pub refuses: Option<IoErrorKind>,
     /// How often a read is preceded by the flip of one bit on the medium (per million).
     pub bit_rot_per_million: u32,
     /// How often a write is acknowledged and never done (per million).
@@ -38,6 +41,7 @@ impl Default for DiskFaults {
             slow: Duration::from_millis(100)..=Duration::from_secs(30),
             latent_per_million: 0,
             write_error_per_million: 0,
+            refuses: None,
             bit_rot_per_million: 0,
             lost_write_per_million: 0,
             misdirected_write_per_million: 0,

@@ -265,6 +265,11 @@ fn complete_read(disk: &mut DiskState, mut atoms: Range<u64>) -> Result<Rope, Io
 
 fn complete_write(disk: &mut DiskState, id: u64, atoms: Range<u64>, data: Option<View>) -> Result<Rope, IoErrorKind> {
     let faults = disk.faults.clone();
+    if let Some(kind) = faults.refuses {
+        disk.counts.write_errors += 1;
+        disk.lose_write(id, atoms);
+        return Err(kind);
+    }
     if disk.random.chance(faults.write_error_per_million) {
         disk.counts.write_errors += 1;
         disk.fail_write(id, atoms);

@@ -59,6 +59,7 @@ pub(super) fn start(stage: &Stage, units: &[Unit]) -> Traffic {
         manages: stage.chance.percent(30),
         fickle: stage.chance.percent(20),
         media_fail: false,
+        answers_within: None,
     };
     stage.start_hosts(stage.chance.count(1..=2), stage.chance.within(50..=300), units, &habits)
 }

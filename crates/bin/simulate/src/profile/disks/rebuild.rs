@@ -19,8 +19,15 @@ pub(super) async fn play(stage: &Stage) -> Judged<()> {
     let units = [volumes[0].unit.clone()];
     stage.present(&volumes).await?;
     stage.open_portals().await?;
-    let habits =
-        Habits { depth: 8, blocks: 16, large_bytes: 256 << 10, manages: false, fickle: false, media_fail: false };
+    let habits = Habits {
+        depth: 8,
+        blocks: 16,
+        large_bytes: 256 << 10,
+        manages: false,
+        fickle: false,
+        media_fail: false,
+        answers_within: None,
+    };
     let before = stage.start_hosts(1, stage.chance.within(20..=200), &units, &habits);
     while !before.is_over() {
         stage.world.sleep(Duration::from_millis(10)).await;

@@ -1,0 +1,188 @@
+//! Members refuse writes for a while, some or all of them, as on a full file system: every command ends, what was answered is
+//! there, and with room the pool serves again, by itself or once it was opened anew.
+
+use crate::families::Families;
+use crate::host::traffic::{Habits, Unit};
+use crate::pool::{Pool, PoolPlan};
+use crate::stage::{Judged, Stage};
+use block::IoErrorKind;
+use model::{Level, MemberState, Order, PoolState, Report, WritePolicy};
+use shard::World;
+use sim::{DiskFaults, DiskHandle};
+use std::time::Duration;
+
+/// How long a command may take, whatever disks refuse: hosts give up after 30 to 60 seconds.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Refusals that end before this cost nobody anything where the array keeps a log: see `raid`, `insist`.
+const BORNE_MAX: Duration = Duration::from_millis(2500);
+
+/// Which disks refuse, how, and how long.
+struct Refusal {
+    all: bool,
+    kind: IoErrorKind,
+    lasts: Duration,
+}
+
+impl Refusal {
+    fn of_chance(stage: &Stage, level: Level) -> Self {
+        let chance = &stage.chance;
+        let all = chance.percent(60);
+        let kind =
+            chance.pick(&[IoErrorKind::NoSpace, IoErrorKind::NoSpace, IoErrorKind::Medium, IoErrorKind::ReadOnly]);
+        let is_short = chance.percent(50);
+        // A block that its only member cannot write for good is lost, which is another profile's.
+        let may_lose = kind == IoErrorKind::Medium && !all && !matches!(level, Level::Raid5 | Level::Raid6);
+        let most = if is_short || may_lose { BORNE_MAX } else { Duration::from_secs(20) };
+        Self { all, kind, lasts: chance.moment(most) }
+    }
+
+    /// True when nobody may notice more than time.
+    fn is_borne(&self, pool: &Pool) -> bool {
+        pool.plan.integrity && self.kind == IoErrorKind::NoSpace && self.lasts <= BORNE_MAX
+    }
+
+    fn begin(&self, stage: &Stage, pool: &Pool) {
+        for disk in pool.handles(stage) {
+            if self.all || stage.chance.percent(40) {
+                disk.set_faults(DiskFaults { refuses: Some(self.kind), ..DiskFaults::default() });
+            }
+        }
+    }
+}
+
+pub(super) async fn play(stage: &Stage) -> Judged<()> {
+    let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
+    let mut families = Families::new(stage, &pool, WritePolicy::Through);
+    let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
+    for _ in 0..stage.chance.within(1..=2) {
+        families.make_volume(block_bytes).await?;
+    }
+    stage.open_portals().await?;
+    for _ in 0..stage.chance.within(1..=3) {
+        if stage.chance.percent(50) {
+            families.take_snapshots().await?;
+        }
+        refuse(stage, &pool, &families).await?;
+        families.use_for_a_while().await?;
+        families.look_at_snapshots().await?;
+    }
+    stage.restart(&pool, &families.presented()).await?;
+    stage.idle_disks().await?;
+    pool.expect_healthy(stage, "after members took writes again").await?;
+    pool.pull_all_that_may_be(stage).await?;
+    families.look_at_snapshots().await?;
+    families.look_at_all().await
+}
+
+/// Hosts write while members refuse; then they do not any more, and an operator does what the state of the pool says.
+async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
+    let refusal = Refusal::of_chance(stage, pool.plan.level);
+    let habits = Habits { media_fail: !refusal.is_borne(pool), answers_within: Some(ANSWER_MAX), ..stage.habits() };
+    let habits = Habits { manages: false, ..habits };
+    let units: Vec<Unit> = families.units();
+    let commands = stage.chance.within(40..=250);
+    let traffic = stage.start_hosts(stage.chance.count(1..=2), commands, &units, &habits);
+    stage.world.sleep(stage.chance.moment(Duration::from_millis(100))).await;
+    refusal.begin(stage, pool);
+    stage.world.sleep(refusal.lasts).await;
+    pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
+    stage.until_over(&traffic, Duration::from_millis(100)).await;
+    stage.quiet(&traffic).await?;
+    if refusal.is_borne(pool) {
+        pool.expect_healthy(stage, "after members had no space for a moment").await?;
+        return families.look_at_all().await;
+    }
+    if stage.chance.percent(50) {
+        look_read_only(stage, pool, families).await?;
+    }
+    recover(stage, pool, families).await?;
+    families.look_at_all().await
+}
+
+/// After a stop or a kill the pool is opened without a write to its disks, because that is asked for or because they take
+/// none: what it shows then is what it shows once they can be written, for the oracle holds it to what was read.
+async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
+    let volumes = families.presented();
+    if stage.chance.percent(50) {
+        stage.kill(&volumes);
+    } else {
+        stage.order(Order::Stop).await?;
+        stage.array.kill();
+    }
+    stage.come_back(pool).await;
+    let is_asked_for = stage.chance.percent(50);
+    if !is_asked_for {
+        let refuses = Some(stage.chance.pick(&[IoErrorKind::NoSpace, IoErrorKind::ReadOnly, IoErrorKind::Medium]));
+        pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults { refuses, ..DiskFaults::default() }));
+    }
+    pool.find_disks(stage).await;
+    let errors = |disk: &DiskHandle| disk.counts().write_errors;
+    let done = || pool.handles(stage).iter().map(|disk| disk.counts().writes - errors(disk)).sum::<u64>();
+    let before = done();
+    let opened = stage
+        .order(Order::OpenPool {
+            id: pool.id,
+            force: false,
+            accept_log_loss: false,
+            read_only: is_asked_for,
+            key: None,
+        })
+        .await?;
+    let Report::Pool(report) = opened else { return Err(format!("OpenPool was answered with {opened:?}")) };
+    if report.read_only.is_none() {
+        return Err(format!("a pool that may not be written, or cannot, is open for writing: {report:?}"));
+    }
+    stage.present(&volumes).await?;
+    stage.open_portals().await?;
+    families.look_at_all().await?;
+    if done() != before {
+        return Err("a pool that is read-only has written to its disks".to_owned());
+    }
+    pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
+    stage.order(Order::ClosePool { pool: pool.name.clone() }).await?;
+    stage
+        .order(Order::OpenPool { id: pool.id, force: false, accept_log_loss: false, read_only: false, key: None })
+        .await?;
+    families.look_at_all().await
+}
+
+/// The pool is opened anew, and members that were given up are filled again.
+async fn recover(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<()> {
+    stage.restart(pool, &families.presented()).await?;
+    families.look_at_all().await?;
+    let report = stage.pool().await?;
+    if report.state == PoolState::Failed {
+        return Err(format!("the pool has room, was opened anew, and does not serve: {report:?}"));
+    }
+    let is_lost = |state: MemberState| matches!(state, MemberState::Failed | MemberState::Missing);
+    let lost: Vec<_> = report.members().filter(|member| is_lost(member.state)).cloned().collect();
+    for member in &lost {
+        pool.replace_member(stage, member).await?;
+    }
+    stage.idle_disks().await?;
+    pool.expect_healthy(stage, "after every replacement was filled").await
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Profile;
+    use crate::run::play;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    #[test]
+    fn commands_end_and_answers_hold_while_members_refuse_writes() {
+        let refused = Rc::new(Cell::new(0));
+        for seed in 1..=12 {
+            let sum = refused.clone();
+            let outcome = play(seed, None, async move |stage| {
+                Profile::Refusing.play(stage).await?;
+                sum.set(sum.get() + stage.told.refused.get());
+                Ok(())
+            });
+            assert_eq!(outcome.wrong, None, "seed {seed}");
+        }
+        assert!(refused.get() > 0, "no host has met a refusal");
+    }
+}
