@@ -43,6 +43,8 @@ pub enum CheckKind {
     Damaged,
     /// Something was counted wrongly.
     Count,
+    /// Blocks of the map are lost in every copy, and the volume does not serve. What is left can be used, and some blocks may be older then.
+    Lost,
     /// The volume does not serve, because it lacks what it has acknowledged last.
     Held,
 }
@@ -58,6 +60,7 @@ impl CheckKind {
             Self::OutOfRange => "out of range",
             Self::Damaged => "damaged",
             Self::Count => "count",
+            Self::Lost => "lost",
             Self::Held => "held",
         }
     }
@@ -69,7 +72,14 @@ impl CheckKind {
             Self::Leak => Some("free the space"),
             Self::Unguarded => Some("take the space for who has it"),
             Self::Count => Some("count again"),
-            Self::DoubleUse | Self::OutOfRange | Self::Damaged | Self::Held => None,
+            // Never by itself: see `is_repaired_at_a_loss`.
+            Self::Lost | Self::DoubleUse | Self::OutOfRange | Self::Damaged | Self::Held => None,
         }
+    }
+
+    /// True when a repair goes on with what is left, where the operator accepts the loss.
+    #[must_use]
+    pub const fn is_repaired_at_a_loss(self) -> bool {
+        matches!(self, Self::Lost)
     }
 }

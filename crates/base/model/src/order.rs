@@ -309,6 +309,8 @@ pub enum Order {
         pool: Name,
         /// True to put right what can be; the report says what was found before.
         repair: bool,
+        /// With `repair`: true to go on with what is left of damaged maps, though blocks may be older then.
+        accept_loss: bool,
     },
     /// The catalog of the pool and the maps of its volumes, as text for people → `Report::Text`.
     DumpPool {

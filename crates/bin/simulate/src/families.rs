@@ -235,7 +235,11 @@ impl<'a> Families<'a> {
 
     /// Nothing is wrong with what the pool says of its volumes.
     pub async fn expect_whole(&self) -> Judged<()> {
-        match self.stage.order(Order::CheckPool { pool: self.pool.name.clone(), repair: false }).await? {
+        match self
+            .stage
+            .order(Order::CheckPool { pool: self.pool.name.clone(), repair: false, accept_loss: false })
+            .await?
+        {
             Report::Check(check) if check.findings.is_empty() => Ok(()),
             other => Err(format!("the maps of the pool are not whole: {other:?}")),
         }

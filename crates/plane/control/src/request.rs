@@ -184,6 +184,15 @@ pub struct StartScrub {
     pub repairs: bool,
 }
 
+/// Repair what a check of a pool finds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RepairPool {
+    /// True to use what is left of damaged maps of volumes. The check lists which blocks may be older, or are errors, then.
+    #[serde(default)]
+    pub accept_loss: bool,
+}
+
 /// Make a disk a spare.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -11,6 +11,7 @@ mod grow;
 mod held;
 mod keys;
 mod log;
+mod maps;
 mod members;
 mod open;
 mod own;
@@ -96,6 +97,7 @@ pub struct OpenPool<W: World> {
     care: Care,
     claim: own::Claim,
     findings: Findings,
+    map_repairs: maps::MapRepairs,
     log: log::LogDevice,
     held: held::Held,
     copies: copy::Copies<W>,
@@ -207,6 +209,7 @@ impl<W: World> OpenPool<W> {
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
         let (halt, parting, taking_out, care, claim, findings, log, held) = Default::default();
         let (copies, closing, read_only) = (copy::Copies::default(), Cell::default(), OnceCell::new());
+        let map_repairs = maps::MapRepairs::default();
         let pool = Rc::new(Self {
             name,
             id,
@@ -221,6 +224,7 @@ impl<W: World> OpenPool<W> {
             care,
             claim,
             findings,
+            map_repairs,
             log,
             held,
             copies,
@@ -228,6 +232,7 @@ impl<W: World> OpenPool<W> {
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
         pool.pool.carry_on_with(spawn_on(&seat.world));
+        pool.watch_maps();
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
         pool
     }

@@ -5,6 +5,7 @@ mod family;
 mod family_check;
 mod family_wire;
 mod log;
+mod map_shape;
 mod reservations;
 mod slab_set;
 mod wire;
@@ -16,6 +17,7 @@ pub use family::{
 pub(crate) use family_check::{BRANCHES_MADE_MAX, LOG_BLOCKS_MIN};
 pub(crate) use family_wire::RUN_BYTES;
 pub use log::{LogRecord, LogState};
+pub(crate) use map_shape::MapShape;
 pub use reservations::RESERVATIONS_BYTES_MAX;
 pub use slab_set::SlabSet;
 pub use wire::CatalogError;

@@ -23,6 +23,7 @@ mod page_space;
 mod parts;
 pub mod plan;
 mod read;
+mod remains;
 mod repair;
 mod turns;
 mod write;
@@ -31,6 +32,7 @@ pub(crate) use branch::Branch;
 pub(crate) use error::MapError;
 pub(crate) use granules::Places;
 pub(crate) use page_cache::PageCache;
+pub(crate) use remains::Losses;
 
 use crate::catalog::{BranchRecord, DeadRange, Parent};
 use crate::crypt::Cover;
@@ -114,6 +116,12 @@ pub(crate) struct Family<D, G> {
     pub(crate) care: RangeLocks,
     commits: Turns<MapError>,
     checkpoints: Turns<MapError>,
+    /// What stops writes to the family for good.
+    stopped: Cell<Option<MapError>>,
+    /// True while changes are in no log because it could not be written.
+    is_log_lost: Cell<bool>,
+    /// True when the head behind the present one may be on the disks or not.
+    is_head_doubtful: Cell<bool>,
     /// The change of the catalog without which nothing newer may be committed.
     needs: Cell<Option<Change>>,
     /// Groups that hold data which no flush has covered, a bit each.
@@ -203,7 +211,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// What stops writes to the family for good.
     pub(crate) fn stopped(&self) -> Option<MapError> {
-        self.commits.failure().or_else(|| self.checkpoints.failure())
+        self.stopped.get()
+    }
+
+    /// The map takes no change any more. The first reason is kept.
+    fn stop(&self, error: MapError) {
+        self.stopped.set(self.stopped.get().or(Some(error)));
     }
 }
 

@@ -46,8 +46,8 @@ pub use crypt::{KeyError, KeyId, NewKey, PoolKey, WrappedKey};
 pub use error::PoolError;
 pub use family::check::{CheckReport, Finding, FindingKind};
 pub use family::plan::{
-    Cleaning, ClonePlan, FamilyStatus, Lock, MappedRun, Provisioning, SnapshotPlan, SnapshotStatus, SpaceEvent, Tended,
-    ThinPlan, ThinStatus, Thresholds,
+    Cleaning, ClonePlan, FamilyStatus, Lock, MapRepair, MappedRun, Provisioning, SnapshotPlan, SnapshotStatus,
+    SpaceEvent, Tended, ThinPlan, ThinStatus, Thresholds,
 };
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};

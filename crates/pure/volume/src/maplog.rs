@@ -7,7 +7,7 @@
 
 mod replay;
 
-pub(crate) use replay::replay;
+pub(crate) use replay::{remains, replay};
 
 use crate::tree::{Key, Place, Tag};
 use simd::crc32c::crc32c;
@@ -100,6 +100,32 @@ pub(crate) struct LogBlock {
     /// How many blocks of its commit are before it.
     pub(crate) back: u32,
     pub(crate) records: Vec<Record>,
+}
+
+/// What a place of the log's ring holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LogSlot {
+    Whole(LogBlock),
+    /// Zeros: nothing was ever written there.
+    Blank,
+    /// Neither: something was written there, and is lost.
+    Damaged,
+}
+
+impl LogSlot {
+    /// What `bytes` are at a place of a ring of `ring` blocks. A block that belongs elsewhere is a damaged one.
+    pub(crate) fn of(identity: LogIdentity, bytes: &[u8], place: u64, ring: u64) -> Self {
+        match parse(identity, bytes) {
+            Some(block) if block.sequence % ring == place => Self::Whole(block),
+            Some(_) => Self::Damaged,
+            None if bytes.iter().all(|&byte| byte == 0) => Self::Blank,
+            None => Self::Damaged,
+        }
+    }
+
+    pub(crate) fn block(&self) -> Option<&LogBlock> {
+        if let Self::Whole(block) = self { Some(block) } else { None }
+    }
 }
 
 /// Puts a block with `records` into `into`, which is 4096 bytes of zeros.

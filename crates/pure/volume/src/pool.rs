@@ -28,7 +28,7 @@ pub use groups::Labelling;
 pub use status::{GroupStatus, PoolSpace, PoolStatus, VolumeStatus};
 pub use volumes::VolumePlan;
 
-use crate::catalog::{GROUPS_MAX, GroupRecord, GroupRole};
+use crate::catalog::{GROUPS_MAX, GroupRecord, GroupRole, MapShape};
 use crate::crypt::PoolKey;
 use crate::error::PoolError;
 use crate::store::Store;
@@ -105,6 +105,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// Blocks of a slab of each group, in order.
     pub(crate) fn slab_blocks(&self) -> Vec<u32> {
         self.store.look(|catalog| catalog.groups.iter().map(|group| group.slab_blocks).collect())
+    }
+
+    /// How the slabs of a group hold blocks of maps.
+    pub(crate) fn map_shape(&self, group: u16) -> MapShape {
+        self.store.look(|catalog| MapShape::of(&catalog.groups[usize::from(group)]))
     }
 
     /// The open volume `id`.

@@ -252,11 +252,14 @@ found out by watching its disks for six seconds; if not, --force takes it over."
         /// Which
         name: Name,
     },
-    /// Put right what a check has found and can be put right; says before what that is
-    #[command(after_help = "Example:\n  blockyard pool repair tank --yes")]
+    /// Repair errors found by `pool check`; lists the changes and asks first
+    #[command(after_help = "Examples:\n  blockyard pool repair tank --yes\n  blockyard pool repair tank --accept-loss")]
     Repair {
         /// Which
         name: Name,
+        /// Use what is left of a volume's map whose blocks are lost in every copy: blocks may be older, as the list says
+        #[arg(long)]
+        accept_loss: bool,
         /// Do not ask for the name to be typed
         #[arg(long)]
         yes: bool,

@@ -77,7 +77,7 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             desk.out.done(&answer, &text)
         }
         PoolCommand::Check { name } => check::check(desk, &name),
-        PoolCommand::Repair { name, yes } => check::repair(desk, &name, yes),
+        PoolCommand::Repair { name, accept_loss, yes } => check::repair(desk, &name, accept_loss, yes),
         PoolCommand::Dump { name } => check::dump(desk, &name),
         PoolCommand::Destroy { name, yes } => {
             confirm::destruction("pool", &name, yes)?;

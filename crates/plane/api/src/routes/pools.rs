@@ -3,7 +3,8 @@
 use crate::row::{Body, Named, Row, act, add, get, list, one, quietly, remove, set};
 use control::Control;
 use control::request::{
-    AddGroup, AddLog, AddMember, GrowPool, ImportPool, NewPool, PoolSettings, Removal, RemoveLog, StartScrub,
+    AddGroup, AddLog, AddMember, GrowPool, ImportPool, NewPool, PoolSettings, Removal, RemoveLog, RepairPool,
+    StartScrub,
 };
 use model::{Name, Role};
 use std::sync::Arc;
@@ -141,8 +142,8 @@ fn caring() -> [Row; 8] {
         act(
             "/pools/{name}/check",
             "check",
-            "What was wrong with the maps of its volumes; what can be put right is",
-            |c: C, Named(name): One| async move { c.check_pool(&name, true).await },
+            "Repair what a check of the maps of its volumes finds; returns what was found",
+            |c: C, Named(name): One, Body(how): Body<RepairPool>| async move { c.repair_pool(&name, how).await },
         ),
         get("/pools/{name}/dump", "dump", "Its catalog and its maps as text", |c: C, Named(name): One| async move {
             c.dump_pool(&name).await

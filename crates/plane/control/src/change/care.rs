@@ -3,7 +3,7 @@
 use crate::Control;
 use crate::change::pools;
 use crate::control::Turn;
-use crate::request::{PoolSettings, StartScrub};
+use crate::request::{PoolSettings, RepairPool, StartScrub};
 use crate::state::PoolRecord;
 use model::{
     Name, Order, PoolCheck, PoolPolicy, PoolReport, PoolState, Refusal, ScrubPolicy, ScrubReport, ScrubState, Timestamp,
@@ -77,7 +77,16 @@ impl Control {
     /// *Errors*: there is no such pool, or it is not open.
     pub async fn check_pool(&self, name: &Name, repair: bool) -> Result<PoolCheck, Refusal> {
         self.admit_open(name).await?;
-        self.engine.check(Order::CheckPool { pool: name.clone(), repair }).await
+        self.engine.check(Order::CheckPool { pool: name.clone(), repair, accept_loss: false }).await
+    }
+
+    /// What a check finds and can be put right is right; with `accept_loss` damaged maps go on with what is left of them.
+    ///
+    /// *Errors*: there is no such pool, or it is not open.
+    pub async fn repair_pool(&self, name: &Name, request: RepairPool) -> Result<PoolCheck, Refusal> {
+        self.admit_open(name).await?;
+        let RepairPool { accept_loss } = request;
+        self.engine.check(Order::CheckPool { pool: name.clone(), repair: true, accept_loss }).await
     }
 
     /// The catalog of the pool and the maps of its volumes, as text for people.

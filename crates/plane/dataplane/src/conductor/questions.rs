@@ -21,10 +21,10 @@ impl<W: World> Conductor<W> {
             Order::VolumeNames => Report::VolumeNames(self.volume_names()),
             Order::Volume { volume } => Report::Volumes(self.volume_report(volume).await.into_iter().collect()),
             Order::Snapshots => Report::Snapshots(self.snapshot_reports().await),
-            Order::CheckPool { pool, repair } => {
-                let (pool, repair) = (pool.clone(), *repair);
+            Order::CheckPool { pool, repair, accept_loss } => {
+                let (pool, repair, accept_loss) = (pool.clone(), *repair, *accept_loss);
                 let home = self.pool_home(&pool)?.home;
-                Report::Check(self.at(home, move |seat| crate::pool::check(seat, pool, repair)).await?)
+                Report::Check(self.at(home, move |seat| crate::pool::check(seat, pool, repair, accept_loss)).await?)
             }
             Order::DumpPool { pool } => {
                 let pool = pool.clone();

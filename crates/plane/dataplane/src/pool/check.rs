@@ -9,9 +9,15 @@ use std::rc::Rc;
 use volume::{FindingKind, Uuid};
 
 /// What is wrong with the maps of the pool's volumes; with `repair`, what was wrong and could be put right is right.
-pub async fn check<W: World>(seat: Rc<Seat<W>>, pool: Name, repair: bool) -> Result<PoolCheck, Refusal> {
+/// With `accept_loss`, what is left of damaged maps is used as well.
+pub async fn check<W: World>(
+    seat: Rc<Seat<W>>,
+    pool: Name,
+    repair: bool,
+    accept_loss: bool,
+) -> Result<PoolCheck, Refusal> {
     let pool = find(&seat, &pool)?;
-    let checked = if repair { pool.pool.repair().await } else { pool.pool.check().await };
+    let checked = if repair { pool.pool.repair(accept_loss).await } else { pool.pool.check().await };
     let checked = checked.map_err(|error| refusal(&error, &pool))?;
     let finding = |finding: &volume::Finding| CheckFinding {
         volume: pool.family_name(finding.family),
@@ -34,7 +40,7 @@ pub async fn dump<W: World>(seat: Rc<Seat<W>>, pool: Name) -> Result<String, Ref
 
 impl<W: World> OpenPool<W> {
     /// A family by the volume that it began with.
-    fn family_name(&self, family: Uuid) -> String {
+    pub(super) fn family_name(&self, family: Uuid) -> String {
         let families = self.pool.status().families;
         let first = families.iter().flat_map(|one| &one.volumes).find(|volume| volume.id == family);
         let name = first.filter(|volume| !volume.is_dying).and_then(|volume| volume.name.parse().ok());
@@ -50,5 +56,6 @@ fn kind_of(kind: FindingKind) -> CheckKind {
         FindingKind::OutOfRange => CheckKind::OutOfRange,
         FindingKind::Damaged => CheckKind::Damaged,
         FindingKind::Count => CheckKind::Count,
+        FindingKind::Lost => CheckKind::Lost,
     }
 }

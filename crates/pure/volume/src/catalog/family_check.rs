@@ -2,7 +2,7 @@
 
 use super::check::{all_differ, check_name, ensure};
 use super::family::{BranchRecord, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, SlabRun};
-use super::{Catalog, CatalogError, GroupRecord, VOLUME_BYTES_MAX};
+use super::{Catalog, CatalogError, GroupRecord, MapShape, VOLUME_BYTES_MAX};
 use crate::layout::BLOCK_BYTES;
 
 /// The most slabs of a group, and granules of a slab, that a place in a map can name.
@@ -30,7 +30,10 @@ impl FamilyRecord {
             self.check_run(run, groups)?;
         }
         let first = &groups[usize::from(self.meta[0].group)];
-        ensure(self.log_blocks < first.slab_blocks, "the log of a family does not fit in its slab")?;
+        ensure(
+            u64::from(self.log_blocks) < MapShape::of(first).slab_addresses(),
+            "the log of a family does not fit in its slab",
+        )?;
         ensure(!self.branches.is_empty(), "a family has no volume")?;
         ensure(all_differ(self.branches.iter().map(|branch| branch.number)), "two volumes have one number")?;
         self.branches.iter().try_for_each(|branch| self.check_branch(branch))

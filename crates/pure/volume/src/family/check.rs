@@ -3,7 +3,7 @@
 use super::page_space::LOG_START;
 use super::{Family, MapError};
 use crate::maplog::replay;
-use crate::tree::{Counter, Key, Place, Root, Tag, child_of, parse_page};
+use crate::tree::{Counter, Key, Place, Root, Tag, child_of};
 use block::BlockDevice;
 use futures_util::future::LocalBoxFuture;
 use shard::RangeGuard;
@@ -50,6 +50,9 @@ pub enum FindingKind {
     Damaged,
     /// Something was counted wrongly. [`Pool::repair`](crate::Pool::repair) counts again.
     Count,
+    /// Blocks of the map are lost, and the volumes do not open. [`Pool::repair`](crate::Pool::repair) goes on with what is left when
+    /// the losses, which are listed, are accepted.
+    Lost,
 }
 
 /// What was found of a family.
@@ -96,9 +99,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// What is wrong with the map. Nothing is written. The caller sees to it that nothing changes meanwhile.
     pub(crate) async fn check(&self) -> Result<Checked, MapError> {
+        let mut checked = self.check_map().await?;
+        self.check_log(&mut checked).await?;
+        Ok(checked)
+    }
+
+    /// As [`Family::check`], of the open map alone, whatever head and log the disks have.
+    pub(super) async fn check_map(&self) -> Result<Checked, MapError> {
         let mut checked = Checked::default();
         self.check_pages(&mut checked).await;
-        self.check_log(&mut checked).await?;
         self.check_entries(&mut checked).await?;
         self.check_space(&mut checked);
         self.check_counts(&mut checked).await?;
@@ -123,7 +132,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    fn check_page<'a>(
+    pub(super) fn check_page<'a>(
         &'a self,
         node: Root,
         first: Option<Key>,
@@ -135,14 +144,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             if !seen.insert(number) {
                 return checked.find(FindingKind::DoubleUse, format!("page {number} is in the map twice"));
             }
-            let identity = self.meta.identity;
-            let page = match self.meta.read(number, 1).await {
-                Ok(bytes) => parse_page(bytes, *identity.family.as_bytes(), identity.birth, number),
-                Err(error) => return checked.find(FindingKind::Damaged, format!("page {number}: {error:?}")),
-            };
-            let (page, generation) = match page {
+            let (page, generation) = match self.meta.verify_page(number).await {
                 Ok(page) => page,
-                Err(damage) => return checked.find(FindingKind::Damaged, format!("page {number}: {damage}")),
+                Err(MapError::Damaged(damage)) => {
+                    return checked.find(FindingKind::Damaged, format!("page {number}: {damage}"));
+                }
+                Err(error) => return checked.find(FindingKind::Damaged, format!("page {number}: {error:?}")),
             };
             let told = page.level() == node.level
                 && page.len() == usize::from(node.count)
@@ -166,9 +173,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if head != *self.head.borrow() {
             checked.find(FindingKind::Damaged, "the head on the disks is not the newest".to_owned());
         }
-        let blocks = self.meta.read_log().await?;
-        match replay(&blocks, head.sequence, head.serial, head.life) {
-            Ok(found) if found.sequence == self.log.borrow().sequence => {}
+        if head.generation == 0 {
+            return Ok(());
+        }
+        let image = self.meta.read_log().await;
+        match replay(&image.slots, head.sequence, head.serial, head.life) {
+            Ok(found) if found.sequence == self.log.borrow().sequence => {
+                self.meta.mend_log(&image, head.sequence..found.sequence).await;
+            }
             Ok(_) => checked.find(FindingKind::Damaged, "the log on the disks ends elsewhere".to_owned()),
             Err(damage) => checked.find(FindingKind::Damaged, damage.to_string()),
         }

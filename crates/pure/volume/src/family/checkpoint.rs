@@ -1,7 +1,7 @@
 //! Bringing the changes of a map into its tree: data, pages, root, each stable before the next.
 
 use super::layers::for_the_tree;
-use super::{Family, MapError};
+use super::{Family, Head, MapError};
 use crate::sabotage::{self, Sabotage};
 use crate::tree::{Change, Key, apply};
 use block::{BlockDevice, Stable};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The tree has all changes that were made before this call, durably, and the log is free of them.
     ///
-    /// *Errors*: whatever failed, for good: the map takes no change any more then.
+    /// *Errors*: whatever failed; the map is as it was, and the next call tries again.
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), MapError> {
         let family = self.clone();
         let turn = move || {
@@ -23,28 +23,40 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     async fn checkpoint_turn(self: &Rc<Self>) -> Result<(), MapError> {
+        if let Some(error) = self.stopped() {
+            return Err(error);
+        }
+        if self.is_head_doubtful.get() {
+            // The pages of that head are free for those that are written now.
+            let head = self.head.borrow().clone();
+            if head.generation > 0 {
+                let _: Stable = self.meta.supersede_head(&head).await?;
+            }
+            self.is_head_doubtful.set(false);
+        }
         if let Some(era) = self.pages_era.take() {
             // Somebody may still be reading the tree before the last.
             self.eras.past(era).await;
         }
-        let (layer, counters, serial, sequence, life) = {
+        let (layer, counters, mut head) = {
             let log = self.log.borrow();
-            (self.layers.borrow_mut().freeze(), self.count(), log.serial, log.sequence, log.life)
+            let mut head = self.head.borrow().clone();
+            head.generation += 1;
+            (head.serial, head.sequence, head.life) = (log.serial, log.sequence, log.life);
+            (self.layers.borrow_mut().freeze(), self.count(), head)
         };
-        self.grown.set((0, self.grown.get().0));
-        let _: Stable = self.flush_data().await?;
-        let mut head = self.head.borrow().clone();
-        head.generation += 1;
-        (head.serial, head.sequence, head.life) = (serial, sequence, life);
-        self.meta.begin(head.generation);
+        let (since, before) = self.grown.get();
+        self.grown.set((0, since + before));
+        let space = self.meta.begin(head.generation);
         let changes = for_the_tree(&layer, self.changed_counters(&counters));
-        let (root, grown) = apply(&self.meta, self.tuning.fanout, head.root, &changes).await?;
-        head.root = root;
-        head.entries = head.entries.checked_add_signed(grown).expect("a tree has as many entries as were put there");
-        self.meta.finish(&mut head).await?;
-        let stable = if sabotage::is(Sabotage::RootBeforePages) { Stable::attest() } else { self.meta.flush().await? };
-        self.commit_catalog().await?;
-        let _: Stable = self.meta.write_head(&head, stable).await?;
+        drop(layer);
+        if let Err(error) = self.write_checkpoint(&mut head, &changes).await {
+            self.meta.undo(space);
+            self.layers.borrow_mut().melt();
+            let (since, before) = self.grown.get();
+            self.grown.set((since + before, 0));
+            return Err(error);
+        }
         self.root.set(head.root);
         self.layers.borrow_mut().thaw();
         self.grown.set((self.grown.get().0, 0));
@@ -53,6 +65,25 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         *self.counters.borrow_mut() = counters;
         self.pages_era.set(Some(self.eras.turn()));
         self.say_formatted().await
+    }
+
+    /// The tree with `changes`, and behind it `head`, are on the disks, durably.
+    async fn write_checkpoint(&self, head: &mut Head, changes: &BTreeMap<Key, Change>) -> Result<(), MapError> {
+        let _: Stable = self.flush_data().await.inspect_err(|error| self.stop(*error))?;
+        if head.generation == 1 {
+            self.meta.format().await?;
+        }
+        self.meta.prepare_log(head.sequence).await?;
+        let (root, grown) = apply(&self.meta, self.tuning.fanout, head.root, changes).await?;
+        head.root = root;
+        head.entries = head.entries.checked_add_signed(grown).expect("a tree has as many entries as were put there");
+        self.meta.finish(head).await?;
+        let stable = if sabotage::is(Sabotage::RootBeforePages) { Stable::attest() } else { self.meta.flush().await? };
+        self.commit_catalog().await?;
+        self.is_head_doubtful.set(true);
+        let _: Stable = self.meta.write_head(head, stable).await?;
+        self.is_head_doubtful.set(false);
+        Ok(())
     }
 
     /// All data of the family is stable, whoever has written it.
@@ -85,7 +116,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             Ok(())
         });
         let ((), change) = said.map_err(|_| MapError::CatalogLost)?;
-        self.shared.store.committed(change).await.map_err(|_| MapError::CatalogLost)
+        let committed = self.shared.store.committed(change).await;
+        committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.stop(*error))
     }
 
     /// Commits and checkpoints that are under way go on no more.

@@ -100,7 +100,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut freed = 0;
         for (&(key, value), kept) in versions.iter().zip(kept) {
             let place = Place(value);
-            if kept && (place.is_data() || !nothing) {
+            if kept && (place != Place::HOLE || !nothing) {
                 nothing = false;
                 continue;
             }

@@ -13,7 +13,8 @@ use std::rc::Rc;
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// All data that was written and all changes that were made before this call survive power loss.
     ///
-    /// *Errors*: whatever failed, for good: the map takes no change any more then.
+    /// *Errors*: whatever failed. The next call tries again, with a checkpoint and a new log where the log could not be written;
+    /// when data could not be made durable, the map takes no change any more ([`Family::stopped`]).
     pub(crate) async fn commit(self: &Rc<Self>) -> Result<(), MapError> {
         let family = self.clone();
         let turn = move || {
@@ -29,6 +30,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     async fn commit_turn(self: &Rc<Self>) -> Result<(), MapError> {
+        if let Some(error) = self.stopped() {
+            return Err(error);
+        }
         let (records, freed, blocks) = {
             let mut log = self.log.borrow_mut();
             let records = std::mem::take(&mut log.pending);
@@ -37,15 +41,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             (records, std::mem::take(&mut log.freed), blocks)
         };
         let dirty = self.dirty.take();
-        if !sabotage::is(Sabotage::CommitBeforeData) {
-            let groups: SmallVec<[u16; 8]> = (0..64).filter(|group| dirty >> group & 1 == 1).collect();
-            if !groups.is_empty() {
-                let _: Stable = meta::flush(&self.shared, &groups).await?;
+        if let Err(error) = self.commit_changes(&records, &blocks, dirty).await {
+            // The changes are in the layers, so a checkpoint makes them durable.
+            self.dirty.set(self.dirty.get() | dirty);
+            self.log.borrow_mut().freed.extend(freed);
+            if !records.is_empty() {
+                self.is_log_lost.set(true);
             }
-        }
-        if !records.is_empty() && !sabotage::is(Sabotage::AcknowledgeBeforeCommit) {
-            self.commit_catalog().await?;
-            self.write_records(&records, &blocks).await?;
+            return Err(error);
         }
         if !freed.is_empty() {
             // Nobody who looks from now on finds these places in the map.
@@ -55,11 +58,51 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(())
     }
 
+    async fn commit_changes(
+        self: &Rc<Self>,
+        records: &[Record],
+        blocks: &[Range<u64>],
+        dirty: u64,
+    ) -> Result<(), MapError> {
+        if !sabotage::is(Sabotage::CommitBeforeData) {
+            let groups: SmallVec<[u16; 8]> = (0..64).filter(|group| dirty >> group & 1 == 1).collect();
+            if !groups.is_empty() {
+                let flushed = meta::flush(&self.shared, &groups).await;
+                let _: Stable = flushed.inspect_err(|error| self.stop(*error))?;
+            }
+        }
+        if sabotage::is(Sabotage::AcknowledgeBeforeCommit) {
+            return Ok(());
+        }
+        if self.is_log_lost.get() {
+            return self.renew_log().await;
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.commit_catalog().await?;
+        if self.write_records(records, blocks).await.is_err() {
+            // What the failed blocks hold is unknown, so the log does not go on with them or behind them.
+            self.is_log_lost.set(true);
+            return self.renew_log().await;
+        }
+        Ok(())
+    }
+
+    /// The log could not be written: a checkpoint has all changes, and a log of a new life begins at another place.
+    async fn renew_log(self: &Rc<Self>) -> Result<(), MapError> {
+        self.log.borrow_mut().life += 1;
+        self.checkpoint().await?;
+        self.is_log_lost.set(false);
+        Ok(())
+    }
+
     /// The slabs and epochs that the map speaks of are in the catalog.
     pub(super) async fn commit_catalog(&self) -> Result<(), MapError> {
         match self.needs.get() {
             Some(change) if !sabotage::is(Sabotage::CommitBeforeCatalog) => {
-                self.shared.store.committed(change).await.map_err(|_| MapError::CatalogLost)
+                let committed = self.shared.store.committed(change).await;
+                committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.stop(*error))
             }
             _ => Ok(()),
         }
@@ -67,6 +110,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// The log has `records`, shared out over `blocks` by their serial numbers.
     async fn write_records(self: &Rc<Self>, records: &[Record], blocks: &[Range<u64>]) -> Result<(), MapError> {
+        if !self.formatted.get() {
+            // Without a head nobody would look for a log.
+            self.checkpoint().await?;
+        }
         // A part of the log at a time, so that a checkpoint can make room behind it.
         let blocks_max = (self.log_blocks() / 2).max(1);
         let mut records = records;
@@ -76,17 +123,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 self.checkpoint().await?;
             }
             let data = self.emit(&mut records, part);
+            self.meta.prepare_log(self.log.borrow().sequence + blocks).await?;
             let sequence = {
                 let mut log = self.log.borrow_mut();
                 let sequence = log.sequence;
                 log.sequence += blocks;
                 sequence
             };
-            let written = self.meta.write_log(sequence, data.freeze()).await?;
-            let _ = written;
-            if !sabotage::is(Sabotage::SkipLogFlush) {
-                let _: Stable = self.meta.flush().await?;
-            }
+            self.meta.write_log(sequence, data.freeze()).await?;
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.change(Record {
             key: key(epoch),
             value: beneath.then_some(Place::HOLE.0),
-            freed: own.then_some(seen.place),
+            freed: own.then_some(seen.place).filter(|place| place.is_data()),
             mapped: -1,
             exclusive: !own && seen.branch == branch.number && branch.is_exclusive(seen.epoch),
         });

@@ -28,7 +28,11 @@ impl Layer {
     }
 
     fn mark(&mut self, slab: u32, word: u32, set: u64, clear: u64) {
-        let change = self.changes.entry(Key::taken(slab, word)).or_insert(Change::Mask { set: 0, clear: 0 });
+        self.mask(Key::taken(slab, word), set, clear);
+    }
+
+    fn mask(&mut self, key: Key, set: u64, clear: u64) {
+        let change = self.changes.entry(key).or_insert(Change::Mask { set: 0, clear: 0 });
         if let Change::Mask { set: sets, clear: clears } = change {
             *sets = (*sets | set) & !clear;
             *clears = (*clears | clear) & !set;
@@ -73,6 +77,18 @@ impl Layers {
     /// The tree has what was frozen.
     pub(crate) fn thaw(&mut self) {
         self.frozen = None;
+    }
+
+    /// The tree does not have what was frozen: it belongs to the next checkpoint, with what came since.
+    pub(crate) fn melt(&mut self) {
+        let Some(frozen) = self.frozen.take() else { return };
+        let newer = std::mem::replace(&mut self.active, Rc::unwrap_or_clone(frozen));
+        for (key, change) in newer.changes {
+            match change {
+                Change::Mask { set, clear } => self.active.mask(key, set, clear),
+                _ => drop(self.active.changes.insert(key, change)),
+            }
+        }
     }
 
     /// The last key in `range` that was changed, and how.
@@ -142,6 +158,21 @@ mod tests {
         assert_eq!(layers.last(key(0)..=key(3)), Some((key(3), Change::Remove)));
         layers.thaw();
         assert_eq!(layers.last(key(4)..=key(5)), None);
+    }
+
+    #[test]
+    fn layers_of_a_checkpoint_that_failed_are_as_if_it_had_not_begun() {
+        let mut layers = Layers::default();
+        layers.take_in(&record(3, Some(65), None));
+        layers.take_in(&record(4, Some(66), None));
+        layers.freeze();
+        layers.take_in(&record(3, Some(67), Some(65)));
+        let (from, end) = (Key(0), Key(u128::MAX));
+        let before = layers.over(Vec::new(), from, end);
+        layers.melt();
+        assert_eq!(layers.over(Vec::new(), from, end), before);
+        assert_eq!(layers.over(vec![(Key::taken(0, 1), 1 << 1)], from, end).last().unwrap().1, 1 << 2 | 1 << 3);
+        layers.freeze();
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Space for a family: places for writes, slabs from the pool, and what is kept so that nothing can get stuck.
 
 use super::{Branch, Family, MapError, Places};
-use crate::catalog::{Catalog, META_RUNS_MAX, RUN_BYTES, SlabRun};
+use crate::catalog::{Catalog, META_RUNS_MAX, MapShape, RUN_BYTES, SlabRun};
 use crate::error::PoolError;
 use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
 use crate::sabotage::{self, Sabotage};
@@ -221,7 +221,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Bytes that the pool has to give for [`Family::make_room`], in data and map together.
     pub(crate) fn missing_bytes(&self, entries: u64, places: u64) -> u64 {
         let pages = self.map_pages(entries).saturating_sub(self.meta.space.borrow().usable());
-        let blocks = self.missing_places(places) * u64::from(self.granule_blocks) + pages;
+        let blocks = self.missing_places(places) * u64::from(self.granule_blocks) + pages * self.meta.copies_kept();
         blocks * u64::from(BLOCK_BYTES)
     }
 
@@ -292,7 +292,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let after = |group| (group == last.group).then_some(last.first + last.slabs);
             let run = groups.filter_map(|group| space.take_run(group, 1, after(group))).next();
             let run = run.ok_or(PoolError::CatalogFull)?;
-            let pages = u64::from(run.slabs) * u64::from(self.slab_blocks.borrow()[usize::from(run.group)]);
+            let pages = u64::from(run.slabs) * MapShape::of(&catalog.groups[usize::from(run.group)]).slab_addresses();
             if record.meta.len() >= META_RUNS_MAX || !self.meta.has_room_for(pages) {
                 return Err(PoolError::CatalogFull);
             }

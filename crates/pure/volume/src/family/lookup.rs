@@ -11,7 +11,7 @@ pub(crate) struct Seen {
     /// The branch that has it: the own one, or one that it is a clone of.
     pub(crate) branch: u32,
     pub(crate) epoch: u64,
-    /// Where it lies; never a hole.
+    /// Where it lies; never a hole, but it may be lost.
     pub(crate) place: Place,
 }
 
@@ -83,7 +83,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let (mut branch, mut viewer) = (branch.clone(), viewer);
         loop {
             if let Some((epoch, place)) = self.version(&branch, granule, viewer).await? {
-                return Ok(place.is_data().then_some(Seen { branch: branch.number, epoch, place }));
+                return Ok((place != Place::HOLE).then_some(Seen { branch: branch.number, epoch, place }));
             }
             match self.parent(&branch) {
                 Some(parent) => (branch, viewer) = parent,

@@ -1,17 +1,23 @@
 //! The slabs of a family's map: heads, log and pages, and the way to them.
 
+mod copies;
+mod heads;
+mod log;
+mod slabs;
+
 use super::error::MapError;
 use super::head::{Head, REGIONS_MAX};
 use super::page_cache::PageCache;
-use super::page_space::{LOG_START, PageSpace, REGION_PAGES, bits_place};
+use super::page_space::{PageSpace, REGION_PAGES, bits_place};
 use crate::catalog::SlabRun;
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::LogIdentity;
 use crate::pool::Shared;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Key, Page, PageIdentity, Pages, parse_page};
-use block::{BlockDevice, Buf, Extent, Lba, Stable, View, Written};
+use crate::tree::{Damage, Key, Page, PageIdentity, Pages, parse_page};
+use block::{BlockDevice, Buf, Stable, Written};
 use futures_util::future::join_all;
+use slabs::{Located, MetaSlabs};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,15 +39,8 @@ pub(crate) struct Meta<D, G> {
     pub(crate) space: RefCell<PageSpace>,
     checkpoint: RefCell<Writing>,
     generation: Cell<u64>,
-}
-
-/// A run of slabs, by the address of its first block.
-#[derive(Clone, Copy, Debug)]
-struct MetaSlabs {
-    address: u64,
-    group: u16,
-    start: u64,
-    blocks: u64,
+    /// Places of the log before this one are known: written, or zeroed.
+    blank: Cell<u64>,
 }
 
 /// What a checkpoint does to the pages.
@@ -73,18 +72,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
             space: RefCell::new(PageSpace::new(log_blocks)),
             checkpoint: RefCell::default(),
             generation: Cell::new(0),
+            blank: Cell::new(0),
         }
     }
 
     /// The map has these slabs, too, behind those that it had.
     pub(crate) fn extend(&self, run: SlabRun) {
-        let slab_blocks = u64::from(self.shared.slab_blocks()[usize::from(run.group)]);
+        let shape = self.shared.map_shape(run.group);
         let mut slabs = self.slabs.borrow_mut();
-        let address = slabs.last().map_or(0, |last| last.address + last.blocks);
-        let (start, blocks) = (u64::from(run.first) * slab_blocks, u64::from(run.slabs) * slab_blocks);
-        slabs.push(MetaSlabs { address, group: run.group, start, blocks });
+        let address = slabs.last().map_or(0, |last| last.address + last.addresses());
+        let start = u64::from(run.first) * shape.slab_blocks();
+        let run = MetaSlabs { address, group: run.group, start, slabs: u64::from(run.slabs), shape };
+        slabs.push(run);
         let mut space = self.space.borrow_mut();
-        let pages = space.pages().max(address + blocks);
+        let pages = space.pages().max(address + run.addresses());
         space.extend(pages);
     }
 
@@ -93,34 +94,19 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         (self.space.borrow().pages() + pages).div_ceil(REGION_PAGES) <= REGIONS_MAX as u64
     }
 
+    /// How many copies of each block the next slab of the map is expected to keep.
+    pub(crate) fn copies_kept(&self) -> u64 {
+        self.slabs.borrow().last().map_or(1, |slabs| slabs.shape.copies())
+    }
+
     pub(crate) fn log_blocks(&self) -> u32 {
         self.log_blocks
     }
 
-    /// The group of the address, its block there, and how many follow in one run.
-    fn locate(&self, address: u64) -> (u16, u64, u64) {
+    fn locate(&self, address: u64) -> Located {
         let slabs = self.slabs.borrow();
         let at = slabs.partition_point(|slabs| slabs.address <= address).saturating_sub(1);
-        let found = slabs[at];
-        let inside = address - found.address;
-        (found.group, found.start + inside, found.blocks.saturating_sub(inside))
-    }
-
-    pub(crate) async fn read(&self, address: u64, blocks: u64) -> Result<View, MapError> {
-        let (group, start, run) = self.locate(address);
-        if blocks > run {
-            return Err(crate::tree::Damage("a page lies behind the slabs of its map").into());
-        }
-        let read = self.shared.gate(group).device().read(Extent::new(start, blocks)).await;
-        Ok(read.map_err(|error| MapError::Group { group, error })?.into_view())
-    }
-
-    /// *Shape*: the blocks lie in one run.
-    pub(crate) async fn write(&self, address: u64, data: View) -> Result<Written, MapError> {
-        let (group, start, _) = self.locate(address);
-        let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
-        let written = self.shared.gate(group).device().write(Lba(start), data).await;
-        written.map_err(|error| MapError::Group { group, error })
+        slabs[at].locate(address)
     }
 
     /// Everything that was written to the map's slabs is stable.
@@ -131,57 +117,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         flush(&self.shared, &groups).await
     }
 
-    /// All blocks of the log, by their places.
-    pub(crate) async fn read_log(&self) -> Result<Vec<Option<crate::maplog::LogBlock>>, MapError> {
-        let mut blocks = Vec::with_capacity(self.log_blocks as usize);
-        let mut at = 0;
-        while at < u64::from(self.log_blocks) {
-            let count = (u64::from(self.log_blocks) - at).min(256);
-            let read = self.read(LOG_START + at, count).await?;
-            blocks.extend(read.chunks_exact(BLOCK).map(|block| crate::maplog::parse(self.identity, block)));
-            at += count;
-        }
-        Ok(blocks)
-    }
-
-    /// Writes blocks of the log from `sequence` on.
-    ///
-    /// *Shape*: whole blocks, at most as many as the log has.
-    pub(crate) async fn write_log(&self, sequence: u64, data: View) -> Result<Written, MapError> {
-        let ring = u64::from(self.log_blocks);
-        let at = sequence % ring;
-        let here = ((ring - at) as usize * BLOCK).min(data.len());
-        let mut written = self.write(LOG_START + at, data.slice(..here)).await?;
-        if here < data.len() {
-            written = written.and(self.write(LOG_START, data.slice(here..)).await?);
-        }
-        Ok(written)
-    }
-
-    /// The newest head that is whole.
-    pub(crate) async fn read_head(&self) -> Result<Option<Head>, MapError> {
-        let both = self.read(0, 2).await?;
-        let heads = both.chunks_exact(BLOCK).filter_map(|block| Head::parse(self.identity, block));
-        Ok(heads.max_by_key(|head| head.generation))
-    }
-
-    /// The head is on stable storage, in the slot that the one before it is not in. Its pages are, already.
-    pub(crate) async fn write_head(&self, head: &Head, _pages: Stable) -> Result<Stable, MapError> {
-        let block = Buf::copy_of(&head.emit(self.identity)).freeze();
-        let mut written = self.write(head.generation % 2, block.clone()).await?;
-        if sabotage::is(Sabotage::BothHeads) {
-            written = written.and(self.write((head.generation + 1) % 2, block).await?);
-        }
-        let _ = written;
-        self.flush().await
-    }
-
     /// Takes over which pages are free, as `head` tells it.
     pub(crate) async fn read_space(&self, head: &Head) -> Result<(), MapError> {
         for (at, region) in head.regions.iter().enumerate() {
             // A region that nobody has written is free but for what has another use.
             if region.generation > 0 {
-                let page = self.read(bits_place(at, region.copy), 1).await?;
+                let whole = |page: block::View| {
+                    PageSpace::admit(&page, self.identity, at, *region)?;
+                    Ok((page, region.generation))
+                };
+                let page = self.verify(bits_place(at, region.copy), whole).await?;
                 self.space.borrow_mut().read(&page, self.identity, at, *region)?;
             }
         }
@@ -189,10 +134,27 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         Ok(())
     }
 
-    /// A checkpoint with this number begins.
-    pub(crate) fn begin(&self, generation: u64) {
+    /// The tree is as the checkpoint with this number left it.
+    pub(crate) fn set_generation(&self, generation: u64) {
+        self.generation.set(generation);
+    }
+
+    /// A checkpoint with this number begins; the answer is which pages are free, for [`Meta::undo`].
+    pub(crate) fn begin(&self, generation: u64) -> PageSpace {
         self.generation.set(generation);
         *self.checkpoint.borrow_mut() = Writing::default();
+        self.space.borrow().clone()
+    }
+
+    /// The checkpoint has come to nothing: no head speaks of its pages, and the old tree has all that it had.
+    pub(crate) fn undo(&self, before: PageSpace) {
+        let writing = std::mem::take(&mut *self.checkpoint.borrow_mut());
+        writing.made.iter().for_each(|page| self.cache.forget(self.cache_prefix | page));
+        let mut space = self.space.borrow_mut();
+        // Slabs may have come meanwhile.
+        let pages = space.pages();
+        *space = before;
+        space.extend(pages);
     }
 
     /// All pages of the checkpoint and the bits of what is free behind it are written; `head` tells where.
@@ -221,6 +183,22 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         Ok(())
     }
 
+    /// The page at `number`, if it is whole, and the checkpoint that wrote it.
+    fn page_of(&self, number: u64, bytes: block::View) -> Result<(Page, u64), Damage> {
+        // A page stays in the cache, a buffer goes back to who lent it.
+        let mut kept = Buf::resident(BLOCK);
+        kept.copy_from_slice(&bytes);
+        let found = parse_page(kept.freeze(), *self.identity.family.as_bytes(), self.identity.birth, number)?;
+        // A later checkpoint, which came to nothing or whose head is lost, may have used the page again.
+        if found.1 > self.generation.get() { Err(Damage("a page is newer than its tree")) } else { Ok(found) }
+    }
+
+    /// As [`Pages::load`], from the disks, with all copies looked at; and the checkpoint that wrote it.
+    pub(crate) async fn verify_page(&self, number: u64) -> Result<(Page, u64), MapError> {
+        let whole = |bytes| self.page_of(number, bytes).map(|(page, generation)| ((page, generation), generation));
+        self.verify(number, whole).await
+    }
+
     /// Pages that wait are written, those that follow each other together.
     async fn write_out(&self) -> Result<(), MapError> {
         let waiting = std::mem::take(&mut self.checkpoint.borrow_mut().waiting);
@@ -228,7 +206,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         for (number, page) in waiting {
             match runs.last_mut() {
                 Some((first, pages))
-                    if *first + pages.len() as u64 == number && self.locate(*first).2 > pages.len() as u64 =>
+                    if *first + pages.len() as u64 == number && self.locate(*first).run > pages.len() as u64 =>
                 {
                     pages.push(page);
                 }
@@ -254,11 +232,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
         if let Some(page) = self.checkpoint.borrow().waiting.get(&number) {
             return Ok(page.clone());
         }
-        let read = self.read(number, 1).await?;
-        // A page stays in the cache, a buffer goes back to who lent it.
-        let mut kept = Buf::resident(BLOCK);
-        kept.copy_from_slice(&read);
-        let (page, _) = parse_page(kept.freeze(), *self.identity.family.as_bytes(), self.identity.birth, number)?;
+        let page = self.read_whole(number, |bytes| self.page_of(number, bytes)).await?;
         self.cache.insert(self.cache_prefix | number, page.clone());
         Ok(page)
     }

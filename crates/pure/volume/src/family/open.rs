@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// The family as the catalog and its map have it. Nothing is written.
+    /// The family as the catalog and its map have it. Nothing is written but copies of blocks that are not whole.
     pub(crate) async fn open(
         shared: Rc<Shared<D, G>>,
         families: Weak<Families<D, G>>,
@@ -24,16 +24,26 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         tuning: Tuning,
     ) -> Result<Self, MapError> {
         let family = Self::unread(shared, families, record, cache, tuning);
-        let head = family.meta.read_head().await?;
-        let head = match head {
-            Some(head) => head,
-            None if record.formatted => return Err(Damage("neither of its heads is whole").into()),
-            None => super::Head::default(),
+        let head = match family.meta.read_head().await {
+            Ok(Some(head)) => head,
+            Ok(None) if record.formatted => return Err(Damage("neither of its heads is whole").into()),
+            // Before it is formatted, what lies in its place is another's.
+            Err(error) if record.formatted => return Err(error),
+            _ => {
+                family.log.borrow_mut().life = 1;
+                return Ok(family);
+            }
         };
-        family.meta.read_space(&head).await?;
-        let blocks = family.meta.read_log().await?;
-        let found = replay(&blocks, head.sequence, head.serial, head.life)?;
         family.root.set(head.root);
+        family.meta.set_generation(head.generation);
+        *family.head.borrow_mut() = head.clone();
+        match family.meta.read_space(&head).await {
+            Err(MapError::Damaged(_)) => family.count_pages().await?,
+            read => read?,
+        }
+        let image = family.meta.read_log().await;
+        let found = replay(&image.slots, head.sequence, head.serial, head.life)?;
+        family.meta.mend_log(&image, head.sequence..found.sequence).await;
         *family.log.borrow_mut() = Log {
             sequence: found.sequence,
             from: head.sequence,
@@ -41,7 +51,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             life: found.life,
             ..Log::default()
         };
-        *family.head.borrow_mut() = head;
         family.read_counters().await?;
         family.read_progress().await?;
         found.records.iter().for_each(|record| family.take_in(record));
@@ -61,7 +70,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         family
     }
 
-    fn unread(
+    pub(super) fn unread(
         shared: Rc<Shared<D, G>>,
         families: Weak<Families<D, G>>,
         record: &FamilyRecord,
@@ -99,6 +108,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             eras: super::Eras::default(),
             pages_era: Cell::new(None),
             care: shard::RangeLocks::new(),
+            stopped: Cell::new(None),
+            is_log_lost: Cell::new(false),
+            is_head_doubtful: Cell::new(false),
             needs: Cell::new(None),
             dirty: Cell::new(0),
         };
@@ -113,7 +125,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 
     /// How far the cleanings are, as the tree has it.
-    async fn read_progress(&self) -> Result<(), MapError> {
+    pub(super) async fn read_progress(&self) -> Result<(), MapError> {
         for branch in self.branches() {
             let key = crate::tree::Key::progress(branch.number);
             if let Some((_, value)) = self.last_entry(key, key).await? {

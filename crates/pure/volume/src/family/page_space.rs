@@ -174,8 +174,8 @@ impl PageSpace {
         page.freeze()
     }
 
-    /// Takes over the bits of a region from its page.
-    pub(crate) fn read(&mut self, page: &[u8], identity: LogIdentity, at: usize, told: Region) -> Result<(), Damage> {
+    /// Admits the page of bits of a region that the head tells of; the answer is its bits.
+    pub(crate) fn admit(page: &[u8], identity: LogIdentity, at: usize, told: Region) -> Result<&[u8], Damage> {
         let damaged = Damage("the bits of free pages are damaged");
         let (header, rest) = Header::ref_from_prefix(page).map_err(|_| damaged)?;
         let ours = header.magic == MAGIC
@@ -186,6 +186,12 @@ impl PageSpace {
         if page.len() != PAGE_BYTES || !ours || !crate::label::is_sealed(page, header.checksum.get(), CHECKSUM) {
             return Err(damaged);
         }
+        Ok(rest)
+    }
+
+    /// Takes over the bits of a region from its page.
+    pub(crate) fn read(&mut self, page: &[u8], identity: LogIdentity, at: usize, told: Region) -> Result<(), Damage> {
+        let rest = Self::admit(page, identity, at, told)?;
         let first = at as u64 * REGION_PAGES;
         let last = self.pages.min(first + REGION_PAGES);
         for page in first..last {

@@ -1,13 +1,14 @@
 //! A request cut into what it does to each granule.
 
-use super::Family;
+use super::{Family, MapError};
 use crate::layout::BLOCK_BYTES;
-use crate::tree::Place;
+use crate::tree::{Damage, Place};
 use block::{BlockDevice, Extent, Rope, View, Written};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 
-use super::MapError;
+/// Stands for the group of a place that is lost.
+const GROUP_LOST: u16 = u16::MAX;
 
 /// What a request covers of one granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,9 @@ pub(crate) struct Run {
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The group of a place, and the first of its blocks there.
     pub(crate) fn locate(&self, place: Place) -> (u16, u64) {
+        if place == Place::LOST {
+            return (GROUP_LOST, 0);
+        }
         let group = place.group();
         let slab = u64::from(place.slab() & 0x00ff_ffff) * u64::from(self.slab_blocks.borrow()[usize::from(group)]);
         (group, slab + u64::from(place.index()) * u64::from(self.granule_blocks))
@@ -92,6 +96,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// What was written to blocks of a group.
     pub(crate) async fn read_place(&self, group: u16, start: u64, blocks: u64) -> Result<Rope, MapError> {
+        if group == GROUP_LOST {
+            return Err(Damage("what the blocks held is lost").into());
+        }
         // As it is now: whoever has the key replaced has nothing read meanwhile that matters.
         let cover = self.cover();
         let read = self.shared.gate(group).device().read(Extent::new(start, blocks)).await;

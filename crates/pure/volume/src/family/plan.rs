@@ -188,6 +188,19 @@ pub struct MappedRun {
     pub mapped: bool,
 }
 
+/// Copies of a block of a family's map that were not whole, and are again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRepair {
+    /// Which family.
+    pub family: Uuid,
+    /// What the block is: "head", "free-page bitmap", "log block" or "page".
+    pub what: &'static str,
+    /// Its number in the map.
+    pub block: u64,
+    /// How many copies were written again.
+    pub copies: u64,
+}
+
 /// Something about the space of a pool that an operator wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceEvent {

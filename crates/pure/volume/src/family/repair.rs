@@ -2,6 +2,7 @@
 
 use super::check::Checked;
 use super::{Family, MapError};
+use crate::tree::Damage;
 use block::BlockDevice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -22,6 +23,22 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         // What is free in a slab is looked up again.
         let slabs: Vec<u32> = self.granules.borrow().slabs().collect();
         slabs.into_iter().for_each(|slab| self.granules.borrow_mut().forget(slab));
+        Ok(())
+    }
+
+    /// Which pages are free is what the tree does not have, for the bits that would tell it are lost. Time depends on the size of
+    /// the map.
+    ///
+    /// *Errors*: `Damaged` when the tree is damaged as well.
+    pub(super) async fn count_pages(&self) -> Result<(), MapError> {
+        let (mut checked, mut seen) = (Checked::default(), BTreeSet::new());
+        if let Some(root) = self.root.get() {
+            self.check_page(root, None, &mut seen, &mut checked).await;
+        }
+        if !checked.findings.is_empty() {
+            return Err(Damage("the bits of free pages and a page of the map are damaged in every copy").into());
+        }
+        self.repair_pages(&seen);
         Ok(())
     }
 

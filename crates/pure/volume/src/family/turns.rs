@@ -18,25 +18,27 @@ pub(crate) struct Turns<E> {
 
 struct State<E> {
     begun: u64,
-    ended: u64,
+    /// The last turn that ended well.
+    done: u64,
+    /// The last turn that failed, and what with.
+    failed: Option<(u64, E)>,
     running: Option<LocalBoxFuture<'static, Result<(), E>>>,
     /// True while the running turn is being polled, and not in its place.
     polled: bool,
-    failed: Option<E>,
     waiters: Waiters,
 }
 
 impl<E: Copy + 'static> Turns<E> {
     /// A turn that nobody waits for any more is carried to its end by a task of `spawner`'s.
     pub(crate) fn new(spawner: Spawner) -> Self {
-        let (begun, ended, running, polled, failed) = Default::default();
-        let state = State { begun, ended, running, polled, failed, waiters: Waiters::default() };
+        let (begun, done, failed, running, polled) = Default::default();
+        let state = State { begun, done, failed, running, polled, waiters: Waiters::default() };
         Self { state: Rc::new(RefCell::new(state)), spawner }
     }
 
     /// A turn that began after this call has ended well.
     ///
-    /// *Errors*: what a turn failed with, now or ever: nothing is tried again.
+    /// *Errors*: what such a turn failed with, when none has ended well since.
     pub(crate) async fn next(&self, start: impl Fn() -> LocalBoxFuture<'static, Result<(), E>>) -> Result<(), E> {
         let needed = self.state.borrow().begun + 1;
         let _waiter = Waiter::new(self);
@@ -57,11 +59,6 @@ impl<E: Copy + 'static> Turns<E> {
         drop(running);
     }
 
-    /// What a turn failed with.
-    pub(crate) fn failure(&self) -> Option<E> {
-        self.state.borrow().failed
-    }
-
     fn poll_until(
         &self,
         needed: u64,
@@ -71,11 +68,13 @@ impl<E: Copy + 'static> Turns<E> {
         loop {
             let mut running = {
                 let mut state = self.state.borrow_mut();
-                if let Some(error) = state.failed {
-                    return Poll::Ready(Err(error));
-                }
-                if state.ended >= needed {
+                if state.done >= needed {
                     return Poll::Ready(Ok(()));
+                }
+                if let Some((turn, error)) = state.failed
+                    && turn >= needed
+                {
+                    return Poll::Ready(Err(error));
                 }
                 if state.polled {
                     state.waiters.watch(cx);
@@ -106,8 +105,10 @@ impl<E: Copy + 'static> Turns<E> {
                     return Poll::Pending;
                 }
                 Poll::Ready(result) => {
-                    state.ended = state.begun;
-                    state.failed = result.err();
+                    match result {
+                        Ok(()) => state.done = state.begun,
+                        Err(error) => state.failed = Some((state.begun, error)),
+                    }
                     let waiting = state.waiters.take();
                     drop(state);
                     waiting.into_iter().for_each(Waker::wake);
@@ -212,11 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn turn_that_failed_is_never_tried_again() {
-        let (permits, done, turns) = (Rc::new(Cell::new(9)), Rc::new(Cell::new(2)), Turns::new(Spawner::default()));
+    fn turn_that_failed_fails_those_who_waited_for_it_and_the_next_is_another() {
+        let (permits, done, turns) = (Rc::new(Cell::new(1)), Rc::new(Cell::new(2)), Turns::new(Spawner::default()));
         let start = work(&permits, &done);
+        let mut waits = Box::pin(turns.next(&start));
         assert_eq!(turns.next(&start).now_or_never(), Some(Err(9)));
-        assert_eq!(turns.next(&start).now_or_never(), Some(Err(9)));
-        assert_eq!(done.get(), 3);
+        // Who came for the second turn needs that one.
+        permits.set(9);
+        assert_eq!((&mut waits).now_or_never(), Some(Ok(())));
+        assert_eq!((turns.next(&start).now_or_never(), done.get()), (Some(Ok(())), 5));
     }
 }

@@ -256,9 +256,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     }
 }
 
-/// True when the granule has a version of the branch's own epoch: nobody else sees it.
+/// True when the granule has a version of the branch's own epoch with a place: nobody else sees it.
 fn is_own(branch: &Branch, step: &Step) -> bool {
-    step.seen.is_some_and(|seen| (seen.branch, seen.epoch) == (branch.number, branch.epoch.get()))
+    let epoch = (branch.number, branch.epoch.get());
+    step.seen.is_some_and(|seen| (seen.branch, seen.epoch) == epoch && seen.place.is_data())
 }
 
 /// True when the write brings zeros that need not be kept as such.

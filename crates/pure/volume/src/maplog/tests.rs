@@ -14,8 +14,10 @@ fn record(number: u64) -> Record {
     }
 }
 
-fn block(sequence: u64, serial: u64, life: u32, back: u32) -> Option<LogBlock> {
-    Some(LogBlock { sequence, serial, life, back, records: vec![record(serial), record(serial + 1)] })
+const NONE: LogSlot = LogSlot::Blank;
+
+fn block(sequence: u64, serial: u64, life: u32, back: u32) -> LogSlot {
+    LogSlot::Whole(LogBlock { sequence, serial, life, back, records: vec![record(serial), record(serial + 1)] })
 }
 
 fn serials(replay: &Replay) -> Vec<u64> {
@@ -42,13 +44,13 @@ proptest! {
 
 #[test]
 fn log_of_nothing_begins_where_the_checkpoint_says() {
-    let found = replay(&[None, None, None], 7, 40, 0).unwrap();
+    let found = replay(&[NONE, NONE, NONE], 7, 40, 0).unwrap();
     assert_eq!((found.sequence, found.serial, found.life), (7, 40, 1));
 }
 
 #[test]
 fn log_ends_before_the_first_block_that_is_not_there() {
-    let blocks = [block(8, 42, 1, 0), block(9, 44, 1, 1), None, block(7, 40, 1, 0)];
+    let blocks = [block(8, 42, 1, 0), block(9, 44, 1, 1), NONE, block(7, 40, 1, 0)];
     let found = replay(&blocks, 7, 40, 0).unwrap();
     assert_eq!((serials(&found), found.sequence, found.serial), (vec![40, 41, 42, 43, 44, 45], 10, 46));
     assert_eq!(found.life, 2);
@@ -56,7 +58,7 @@ fn log_ends_before_the_first_block_that_is_not_there() {
 
 #[test]
 fn log_passes_over_what_the_checkpoint_has() {
-    let blocks = [block(8, 42, 1, 0), None, None, block(7, 40, 1, 0)];
+    let blocks = [block(8, 42, 1, 0), NONE, NONE, block(7, 40, 1, 0)];
     assert_eq!(serials(&replay(&blocks, 7, 43, 0).unwrap()), vec![43]);
     assert_eq!(replay(&blocks, 9, 60, 0).unwrap().serial, 60);
 }
@@ -64,14 +66,14 @@ fn log_passes_over_what_the_checkpoint_has() {
 #[test]
 fn log_never_goes_on_with_what_an_interrupted_commit_left() {
     // Blocks 7 and 8 were one commit in life 1, and only 8 landed. Life 2 wrote another 7.
-    let blocks = [block(8, 42, 1, 1), None, None, block(7, 40, 2, 0)];
+    let blocks = [block(8, 42, 1, 1), NONE, NONE, block(7, 40, 2, 0)];
     let found = replay(&blocks, 7, 40, 0).unwrap();
     assert_eq!((serials(&found), found.sequence, found.life), (vec![40, 41], 8, 3));
 }
 
 #[test]
 fn log_behind_a_checkpoint_never_goes_on_with_what_an_older_life_left() {
-    let blocks = [block(8, 42, 1, 1), None, None, None];
+    let blocks = [block(8, 42, 1, 1), NONE, NONE, NONE];
     assert_eq!(serials(&replay(&blocks, 8, 40, 1).unwrap()), vec![42, 43]);
     let found = replay(&blocks, 8, 40, 2).unwrap();
     assert_eq!((serials(&found), found.sequence, found.life), (vec![], 8, 3));
@@ -79,9 +81,28 @@ fn log_behind_a_checkpoint_never_goes_on_with_what_an_older_life_left() {
 
 #[test]
 fn log_that_lost_a_block_in_its_middle_is_damaged() {
-    let blocks = [None, block(9, 44, 1, 0), None, block(7, 40, 1, 0)];
+    let blocks = [NONE, block(9, 44, 1, 0), NONE, block(7, 40, 1, 0)];
     assert_eq!(replay(&blocks, 7, 40, 0), Err(Damage("a block of the map log is lost")));
     // The same as a part of the commit of the lost block: nobody heard of it.
-    let blocks = [None, block(9, 44, 1, 1), None, block(7, 40, 1, 0)];
+    let blocks = [NONE, block(9, 44, 1, 1), NONE, block(7, 40, 1, 0)];
     assert_eq!(serials(&replay(&blocks, 7, 40, 0).unwrap()), vec![40, 41]);
+}
+
+#[test]
+fn log_with_a_damaged_block_is_damaged_wherever_it_is_and_one_that_shows_something_older_ends_there() {
+    let damaged = LogSlot::Damaged;
+    let is_lost = |slots: &[LogSlot]| replay(slots, 7, 40, 0).is_err();
+    // The last block that was acknowledged, the first one, and all there was.
+    assert!(is_lost(&[damaged.clone(), NONE, NONE, block(7, 40, 1, 0)]));
+    assert!(is_lost(&[block(8, 42, 1, 0), NONE, NONE, damaged.clone()]));
+    assert!(is_lost(&[NONE, NONE, NONE, damaged.clone()]));
+    // Older: of the lap before.
+    let slots = [block(4, 34, 1, 0), damaged, NONE, block(7, 40, 1, 0)];
+    assert_eq!(replay(&slots, 7, 40, 0).unwrap().sequence, 8);
+}
+
+#[test]
+fn log_that_has_passed_a_whole_lap_behind_the_head_shows_that_a_newer_head_is_lost() {
+    let blocks = [block(12, 50, 1, 0), block(13, 52, 1, 0), block(14, 54, 1, 0), block(11, 48, 1, 0)];
+    assert_eq!(replay(&blocks, 7, 40, 0), Err(Damage("a block of the map log is lost")));
 }

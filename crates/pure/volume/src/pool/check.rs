@@ -2,7 +2,7 @@
 
 use super::Pool;
 use crate::error::PoolError;
-use crate::family::check::{CheckReport, Finding};
+use crate::family::check::{CheckReport, Finding, FindingKind};
 use block::BlockDevice;
 use uuid::Uuid;
 
@@ -23,16 +23,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// What [`Pool::check`] finds of leaks, unguarded space and wrong counts is put right; the answer is what it found.
     ///
-    /// A family with damage, double use or places out of range is left as it is: what is free cannot be told then.
+    /// A family with damage, double use or places out of range is left as it is: what is free cannot be told then. With
+    /// `accept_loss`, and only then, one of which blocks of the map are lost goes on with what is left, as the findings list it.
     /// *Durability*: when it returns. *Errors*: `GroupFails`, `MapDamaged`, `CatalogLost`.
-    pub async fn repair(&self) -> Result<CheckReport, PoolError> {
-        use crate::family::check::FindingKind::{Count, Leak, Unguarded};
+    pub async fn repair(&self, accept_loss: bool) -> Result<CheckReport, PoolError> {
+        use crate::family::check::FindingKind::{Count, Leak, Lost, Unguarded};
         let mut report = CheckReport::default();
         let families: Vec<Uuid> = self.shared.store.look(|catalog| catalog.families.iter().map(|one| one.id).collect());
         for id in families {
             let before = report.findings.len();
             self.check_family(id, &mut report).await;
             let found = &report.findings[before..];
+            if accept_loss && found.iter().any(|finding| finding.kind == Lost) {
+                self.families.keep_remains(id).await?;
+                continue;
+            }
             let told = found.iter().all(|finding| matches!(finding.kind, Leak | Unguarded | Count));
             if !told || found.is_empty() {
                 continue;
@@ -48,12 +53,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         Ok(report)
     }
 
+    /// What is left of a family that does not open because of its map, where something is.
+    async fn lost(&self, id: Uuid, error: &PoolError) -> Option<Finding> {
+        let PoolError::MapDamaged { what, .. } = error else { return None };
+        let (_, losses) = self.families.remains(id).await.ok()?;
+        Some(Finding { family: id, kind: FindingKind::Lost, what: format!("{what}; {losses}") })
+    }
+
     async fn check_family(&self, id: Uuid, report: &mut CheckReport) {
         use crate::family::check::FindingKind::Damaged;
         let damaged = |what: String| Finding { family: id, kind: Damaged, what };
         let family = match self.families.family(id).await {
             Ok(family) => family,
-            Err(error) => return report.findings.push(damaged(error.to_string())),
+            Err(error) => {
+                return report.findings.push(self.lost(id, &error).await.unwrap_or(damaged(error.to_string())));
+            }
         };
         let checked = async {
             let _held = family.settle().await?;

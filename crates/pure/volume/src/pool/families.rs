@@ -2,8 +2,8 @@
 
 use super::{Pool, Shared};
 use crate::error::PoolError;
-use crate::family::plan::{Cleaning, SpaceEvent, Tended, Thresholds};
-use crate::family::{Family, MapError, PageCache, Tuning};
+use crate::family::plan::{Cleaning, MapRepair, SpaceEvent, Tended, Thresholds};
+use crate::family::{Family, Losses, MapError, PageCache, Tuning};
 use crate::thin::ThinVolume;
 use block::BlockDevice;
 use shard::Spawn;
@@ -58,6 +58,27 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
         family.follow_catalog();
         self.open.borrow_mut().insert(id, family.clone());
         Ok(family)
+    }
+
+    /// What is left of a family whose map is damaged, and what going on with it costs. Nothing is written.
+    pub(super) async fn remains(self: &Rc<Self>, id: Uuid) -> Result<(Family<D, G>, Losses), PoolError> {
+        let record = self.shared.store.look(|catalog| catalog.family(id).cloned());
+        let record = record.ok_or(PoolError::VolumeUnknown(id))?;
+        self.opened.set(self.opened.get() + 1);
+        let cache = (self.cache.clone(), self.opened.get());
+        let opened =
+            Family::open_remains(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;
+        opened.map_err(|error| error.into_pool_error(id))
+    }
+
+    /// The family goes on with what is left of its map.
+    pub(super) async fn keep_remains(self: &Rc<Self>, id: Uuid) -> Result<(), PoolError> {
+        let (family, _) = self.remains(id).await?;
+        let family = Rc::new(family);
+        family.follow_catalog();
+        family.keep_remains().await.map_err(|error| error.into_pool_error(id))?;
+        self.open.borrow_mut().insert(id, family);
+        Ok(())
     }
 
     /// The family of which the catalog has just heard, open; nothing of it is on any disk.
@@ -168,6 +189,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// `hear` hears of what happens to the space of the pool: of a threshold when it is crossed, at once if it is now.
     pub fn on_space(&self, thresholds: Thresholds, hear: impl Fn(SpaceEvent) + 'static) {
         self.shared.watch(thresholds, Rc::new(hear));
+    }
+
+    /// `hear` hears of copies of map blocks that were not whole and were written again, so far and from now on.
+    pub fn on_map_repair(&self, hear: impl Fn(MapRepair) + 'static) {
+        self.shared.watch_maps(Rc::new(hear));
     }
 
     /// The maps of all families together have about `bytes` of memory for what was looked at last.

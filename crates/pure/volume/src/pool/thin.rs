@@ -3,7 +3,8 @@
 use super::Pool;
 use super::volumes::{admit_bytes, admit_identity};
 use crate::catalog::{
-    BRANCHES_MADE_MAX, BranchRecord, Catalog, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, GroupRole, LOG_BLOCKS_MIN, Parent,
+    BRANCHES_MADE_MAX, BranchRecord, Catalog, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, GroupRole, LOG_BLOCKS_MIN,
+    MapShape, Parent,
 };
 use crate::error::PoolError;
 use crate::family::plan::{ClonePlan, Provisioning, ThinPlan};
@@ -279,7 +280,8 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
     let emptiest = (0_u16..).zip(free).max_by_key(|&(group, free)| (free, std::cmp::Reverse(group)));
     let run = emptiest.and_then(|(group, _)| space.take_run(group, 1, None));
     let run = run.ok_or(PoolError::Full { free_bytes: 0, needed_bytes: catalog.slab_bytes })?;
-    let own = catalog.groups[usize::from(run.group)].slab_blocks;
+    let own = MapShape::of(&catalog.groups[usize::from(run.group)]).slab_addresses();
+    let own = u32::try_from(own).unwrap_or(u32::MAX);
     let thick = plan.provisioning == Provisioning::Thick;
     let branch = BranchRecord {
         size_bytes: plan.size_bytes,

@@ -1,7 +1,7 @@
 //! How full a pool is, and who hears of it.
 
 use super::Shared;
-use crate::family::plan::{SpaceEvent, Thresholds};
+use crate::family::plan::{MapRepair, SpaceEvent, Thresholds};
 use crate::layout::BLOCK_BYTES;
 use crate::space::SpaceMap;
 use crate::store::Change;
@@ -10,7 +10,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use uuid::Uuid;
 
+/// What is kept for who listens later.
+const UNHEARD_MAX: usize = 64;
+
 type Hear = Rc<dyn Fn(SpaceEvent)>;
+type HearOfMap = Rc<dyn Fn(MapRepair)>;
 
 /// The thresholds of a pool, and which of them are crossed.
 #[derive(Default)]
@@ -18,6 +22,9 @@ pub(crate) struct Watch {
     thresholds: Cell<Thresholds>,
     level: Cell<Level>,
     hear: RefCell<Option<Hear>>,
+    hear_of_map: RefCell<Option<HearOfMap>>,
+    /// What nobody has heard of yet, for maps are read before somebody listens.
+    unheard: RefCell<Vec<MapRepair>>,
     /// How many have asked to be left alone until they are through.
     held: Cell<u32>,
     /// What was free when the catalog was as this change made it.
@@ -87,6 +94,23 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         let hear = self.watch.hear.borrow().clone();
         if let Some(hear) = hear {
             hear(event);
+        }
+    }
+
+    /// Somebody hears of copies of maps that were written again, so far and from now on.
+    pub(super) fn watch_maps(&self, hear: HearOfMap) {
+        *self.watch.hear_of_map.borrow_mut() = Some(hear.clone());
+        let unheard = std::mem::take(&mut *self.watch.unheard.borrow_mut());
+        unheard.into_iter().for_each(|repair| hear(repair));
+    }
+
+    /// Copies of a block of a map were written again.
+    pub(crate) fn tell_of_map(&self, repair: MapRepair) {
+        let hear = self.watch.hear_of_map.borrow().clone();
+        match hear {
+            Some(hear) => hear(repair),
+            None if self.watch.unheard.borrow().len() < UNHEARD_MAX => self.watch.unheard.borrow_mut().push(repair),
+            None => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::yield_now;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -108,6 +108,10 @@ pub(crate) struct SimDisk {
     /// Turns that a write of a host takes beside the first.
     pub(crate) lag: Cell<u32>,
     pub(crate) dead: Cell<bool>,
+    /// Blocks that cannot be read until they are written.
+    pub(crate) unreadable: RefCell<BTreeSet<u64>>,
+    /// So many writes of what is ours are refused.
+    pub(crate) refusals: Cell<u32>,
     pub(crate) discard_zeroes: Cell<bool>,
     pub(crate) prefers_fresh: Cell<bool>,
     pub(crate) bug: Cell<Option<Bug>>,
@@ -126,6 +130,8 @@ impl SimDisk {
             slow: false,
             lag: Cell::new(0),
             dead,
+            unreadable: RefCell::default(),
+            refusals: Cell::new(0),
             discard_zeroes,
             prefers_fresh,
             bug,
@@ -145,6 +151,13 @@ impl SimDisk {
         self.image.borrow().clone()
     }
 
+    /// The bytes of a block.
+    pub(crate) fn block(&self, block: u64) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK];
+        self.image.borrow().read(block, &mut bytes);
+        bytes
+    }
+
     /// Puts bytes onto the disk behind everybody's back.
     pub(crate) fn scribble(&self, at_bytes: u64, bytes: &[u8]) {
         self.image.borrow_mut().write_at(at_bytes, bytes);
@@ -158,6 +171,8 @@ impl SimDisk {
     }
 
     fn put(&self, start: u64, data: View) {
+        let blocks = start..start + (data.len() / BLOCK) as u64;
+        self.unreadable.borrow_mut().retain(|block| !blocks.contains(block));
         self.image.borrow_mut().write(start, &data);
         self.journal.borrow_mut().push(Event::Write { disk: self.number, start, data });
     }
@@ -179,6 +194,9 @@ impl BlockDevice for SimDisk {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry().admit(extent)?;
         self.turn(extent).await?;
+        if self.unreadable.borrow().range(extent.start.0..extent.end().0).next().is_some() {
+            return Err(IoError::new(IoErrorKind::Medium, extent));
+        }
         let mut buf = Buf::recycled(extent.len.0 as usize * BLOCK);
         self.image.borrow().read(extent.start.0, &mut buf);
         Ok(buf.into())
@@ -191,6 +209,14 @@ impl BlockDevice for SimDisk {
             self.turn(extent).await?;
         }
         self.turn(extent).await?;
+        if data[..5] == *b"BLKYD" && start.0 >= GARBAGE_FROM && self.refusals.get() > 0 {
+            self.refusals.set(self.refusals.get() - 1);
+            // An unknown part of it has landed.
+            let torn: Vec<u8> =
+                data.iter().enumerate().map(|(at, &byte)| if at % 4096 < 512 { byte } else { TORN }).collect();
+            self.put(start.0, Buf::copy_of(&torn).freeze());
+            return Err(IoError::new(IoErrorKind::Medium, extent));
+        }
         if self.bug.get() == Some(Bug::BothSlots) && crate::layout::SLOT_STARTS.contains(&start.0) {
             crate::layout::SLOT_STARTS.iter().for_each(|&slot| self.put(slot, data.clone()));
         } else {

@@ -2,6 +2,7 @@
 
 mod atomic;
 mod crash;
+mod damage;
 mod encrypted;
 mod golden;
 mod model;

@@ -1,20 +1,34 @@
-//! The simplest group that survives losses: every member holds everything.
+//! The simplest groups: every member holds everything, or each has its turn.
 
+use crate::layout::BLOCK_BYTES;
 use crate::window::Window;
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
-/// A group in which every member that is there holds the same.
+/// A group in which every member that is there holds the same; or a striped one, which needs all of them.
 pub(crate) struct Mirror<D> {
     geometry: Cell<Geometry>,
-    members: RefCell<Vec<Option<std::rc::Rc<Window<D>>>>>,
+    members: RefCell<Vec<Option<Rc<Window<D>>>>>,
+    /// Blocks of a member's turn where it is striped.
+    chunk: Option<u64>,
 }
 
 impl<D: BlockDevice> Mirror<D> {
     pub(crate) fn new(members: Vec<Option<Window<D>>>, optimal_bytes: u32) -> Self {
-        let members: Vec<_> = members.into_iter().map(|member| member.map(std::rc::Rc::new)).collect();
+        let members: Vec<_> = members.into_iter().map(|member| member.map(Rc::new)).collect();
         let geometry = members.iter().flatten().next().expect("a mirror needs a member").geometry();
-        Self { geometry: Cell::new(Geometry { optimal_bytes, ..geometry }), members: RefCell::new(members) }
+        let geometry = Cell::new(Geometry { optimal_bytes, ..geometry });
+        Self { geometry, members: RefCell::new(members), chunk: None }
+    }
+
+    /// RAID-0 with chunks of `chunk_bytes`.
+    pub(crate) fn striped(members: Vec<Option<Window<D>>>, chunk_bytes: u32) -> Self {
+        let (count, chunk) = (members.len() as u64, u64::from(chunk_bytes / BLOCK_BYTES));
+        let stripe = Self { chunk: Some(chunk), ..Self::new(members, chunk_bytes * count as u32) };
+        let of_each = stripe.geometry.get().blocks.0 / chunk * chunk;
+        stripe.show(Blocks(of_each * count));
+        stripe
     }
 
     /// The member at `position` is not used any more.
@@ -27,12 +41,46 @@ impl<D: BlockDevice> Mirror<D> {
         self.geometry.set(Geometry { blocks, ..self.geometry.get() });
     }
 
-    fn present(&self) -> Vec<std::rc::Rc<Window<D>>> {
+    fn present(&self) -> Vec<Rc<Window<D>>> {
         self.members.borrow().iter().flatten().cloned().collect()
     }
 
     fn none_left() -> IoError {
         IoError::new(IoErrorKind::Gone, Extent::default())
+    }
+
+    /// Which members hold each part of an extent, and where.
+    fn parts(&self, extent: Extent) -> Vec<(Vec<Rc<Window<D>>>, Extent)> {
+        let members = self.present();
+        let Some(chunk) = self.chunk else { return vec![(members, extent)] };
+        let (mut parts, mut at) = (Vec::new(), extent.start.0);
+        while at < extent.end().0 {
+            let (number, row) = (at / chunk, at % chunk);
+            let blocks = (chunk - row).min(extent.end().0 - at);
+            let count = members.len() as u64;
+            let member = members[(number % count) as usize].clone();
+            parts.push((vec![member], Extent::new(number / count * chunk + row, blocks)));
+            at += blocks;
+        }
+        parts
+    }
+
+    async fn write_parts(&self, start: Lba, data: View, fresh: bool) -> Result<Written, IoError> {
+        let extent = self.geometry().extent_of(start, data.len())?;
+        let (mut done, mut at) = (Err(Self::none_left()), 0);
+        for (members, part) in self.parts(extent) {
+            let bytes = part.len.0 as usize * BLOCK_BYTES as usize;
+            for member in members {
+                let data = data.slice(at..at + bytes);
+                done = Ok(if fresh {
+                    member.write_fresh(part.start, data).await?
+                } else {
+                    member.write(part.start, data).await?
+                });
+            }
+            at += bytes;
+        }
+        done
     }
 }
 
@@ -42,24 +90,20 @@ impl<D: BlockDevice> BlockDevice for Mirror<D> {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        let member = self.present().into_iter().next().ok_or_else(Self::none_left)?;
-        member.read(extent).await
+        let mut rope = Rope::new();
+        for (members, part) in self.parts(extent) {
+            let member = members.into_iter().next().ok_or_else(Self::none_left)?;
+            rope.append(member.read(part).await?);
+        }
+        Ok(rope)
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let mut done = Err(Self::none_left());
-        for member in self.present() {
-            done = Ok(member.write(start, data.clone()).await?);
-        }
-        done
+        self.write_parts(start, data, false).await
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let mut done = Err(Self::none_left());
-        for member in self.present() {
-            done = Ok(member.write_fresh(start, data.clone()).await?);
-        }
-        done
+        self.write_parts(start, data, true).await
     }
 
     async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
@@ -72,8 +116,10 @@ impl<D: BlockDevice> BlockDevice for Mirror<D> {
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         let mut done = Err(Self::none_left());
-        for member in self.present() {
-            done = Ok(member.discard(extent).await?);
+        for (members, part) in self.parts(extent) {
+            for member in members {
+                done = Ok(member.discard(part).await?);
+            }
         }
         done
     }

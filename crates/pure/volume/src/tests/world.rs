@@ -83,6 +83,19 @@ impl World {
 
     pub(crate) fn create(&self, groups: &[&[usize]]) -> Result<Opened, PoolError> {
         let (plan, groups) = self.plan(groups);
+        Self::make(plan, groups)
+    }
+
+    /// As [`World::create`], of one group of all disks that is striped.
+    pub(crate) fn create_striped(&self) -> Result<Opened, PoolError> {
+        let (mut plan, _) = self.plan(&[&(0..self.disks.len()).collect::<Vec<_>>()]);
+        plan.groups[0].level = 0;
+        let data = crate::data_area(Blocks(DISK_BLOCKS)).unwrap();
+        let members = self.disks.iter().cloned().map(Some).collect();
+        Self::make(plan, vec![group_of(0, members, data)])
+    }
+
+    fn make(plan: CreatePool<Disk>, groups: Vec<Group>) -> Result<Opened, PoolError> {
         let pool = block_on(Pool::create(plan, groups.clone()))?;
         pool.set_key(pool_key());
         Ok(Opened { pool, groups })
@@ -99,7 +112,7 @@ impl World {
             member_blocks: data.len,
             members: members.iter().map(|&n| NewDisk { id: disk_id(n), device: self.disks[n].clone() }).collect(),
         };
-        (plan, mirror(members.iter().map(|&member| Some(self.disks[member].clone())).collect(), data))
+        (plan, group_of(1, members.iter().map(|&member| Some(self.disks[member].clone())).collect(), data))
     }
 
     /// True when something was written since the disks were there.
@@ -145,15 +158,15 @@ impl World {
                     let current = position.standing == Standing::Current;
                     position.probe.filter(|_| current).map(|probe| self.disks[order[probe]].clone())
                 });
-                mirror(members.collect(), crate::member_area(record.member_blocks))
+                group_of(record.level, members.collect(), crate::member_area(record.member_blocks))
             })
             .collect()
     }
 }
 
-fn mirror(members: Vec<Option<Disk>>, data: Extent) -> Group {
+fn group_of(level: u8, members: Vec<Option<Disk>>, data: Extent) -> Group {
     let members = members.into_iter().map(|member| member.map(|disk| Window::new(disk, data))).collect();
-    Rc::new(Mirror::new(members, STRIPE_BYTES))
+    Rc::new(if level == 0 { Mirror::striped(members, STRIPE_BYTES) } else { Mirror::new(members, STRIPE_BYTES) })
 }
 
 pub(crate) fn one_is_enough(_: &GroupRecord, present: &[bool]) -> bool {

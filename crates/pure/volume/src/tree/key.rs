@@ -104,6 +104,9 @@ impl Place {
     /// The version says that there is nothing, whatever is older.
     pub(crate) const HOLE: Self = Self((1 << 56) - 1);
 
+    /// What the version showed is lost: it is an error, until the granule is written or discarded.
+    pub(crate) const LOST: Self = Self((1 << 56) - 2);
+
     /// Granule `index` of the slab with this number.
     pub(crate) fn new(slab: u32, index: u32) -> Self {
         Self(u64::from(slab) << 24 | u64::from(index))
@@ -115,7 +118,7 @@ impl Place {
     }
 
     pub(crate) fn is_data(self) -> bool {
-        self != Self::HOLE
+        self != Self::HOLE && self != Self::LOST
     }
 
     pub(crate) fn slab(self) -> u32 {

@@ -5,6 +5,7 @@ use crate::commands::{Desk, pool_path};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::put;
+use control::request::RepairPool;
 use model::{CheckFinding, Name, PoolCheck, Refusal, code};
 
 /// What was found is printed; exit code 1 when something is wrong.
@@ -22,18 +23,34 @@ pub fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
     if repairable > 0 {
         eprintln!("blockyard: blockyard pool repair {name} puts {repairable} of {} right", found.findings.len());
     }
+    say_losses(name, &found);
     Err(Failure::Said)
 }
 
-/// What can be put right is, after it was said and confirmed.
-pub fn repair(desk: &Desk, name: &Name, yes: bool) -> Result<(), Failure> {
+/// Tells how volumes whose maps are damaged can be used again.
+fn say_losses(name: &Name, found: &PoolCheck) {
+    if found.findings.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
+        eprintln!(
+            "blockyard: blockyard pool repair {name} --accept-loss uses what is left of the lost maps; restore a backup \
+             instead where older blocks are not acceptable"
+        );
+    }
+}
+
+/// What can be put right is, after it was said and confirmed; with `accept_loss` also what costs blocks.
+pub fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> Result<(), Failure> {
     let (_, found) = ask(desk, name)?;
-    let repairable: Vec<&CheckFinding> =
-        found.findings.iter().filter(|finding| finding.kind.repair().is_some()).collect();
+    let is_wanted = |finding: &&CheckFinding| {
+        finding.kind.repair().is_some() || accept_loss && finding.kind.is_repaired_at_a_loss()
+    };
+    let repairable: Vec<&CheckFinding> = found.findings.iter().filter(is_wanted).collect();
     if repairable.is_empty() {
         tell(desk, name, &found)?;
         return if found.findings.is_empty() {
             desk.out.said(&format!("pool {name}: there is nothing to repair"))
+        } else if found.findings.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
+            say_losses(name, &found);
+            Err(Failure::Said)
         } else {
             eprintln!(
                 "blockyard: nothing of this can be put right here; copy what can be read, and make the volume anew"
@@ -42,16 +59,20 @@ pub fn repair(desk: &Desk, name: &Name, yes: bool) -> Result<(), Failure> {
         };
     }
     for finding in &repairable {
-        let done = finding.kind.repair().unwrap_or_default();
+        let done = finding.kind.repair().unwrap_or("use what is left, and lose what is listed");
         desk.out.said(&format!("{}: {}: {done}", finding.volume, finding.what))?;
     }
     if !yes {
         let message = format!("{} findings in pool {name} would be put right", repairable.len());
         confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
     }
-    let answer = desk.client.post(&format!("{}/check", pool_path(name)), &(), "check")?;
+    let answer = desk.client.post(&format!("{}/check", pool_path(name)), &RepairPool { accept_loss }, "check")?;
     let (_, left) = ask(desk, name)?;
     desk.out.done(&answer, &format!("pool {name} is repaired; {} findings are left", left.findings.len()))?;
+    if repairable.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
+        desk.out
+            .said("Volumes that did not open serve again when the pool is imported again or the daemon restarts.")?;
+    }
     if left.findings.is_empty() { Ok(()) } else { Err(Failure::Said) }
 }
 

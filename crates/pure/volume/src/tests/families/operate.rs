@@ -578,7 +578,7 @@ fn repair_frees_what_leaked_and_counts_again() {
     let kinds: std::collections::BTreeSet<_> = found.iter().map(|finding| finding.kind).collect();
     use crate::FindingKind::{Count, Leak, Unguarded};
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [Leak, Unguarded, Count], "{found:?}");
-    assert_eq!(block_on(opened.pool.repair()).unwrap().findings, found);
+    assert_eq!(block_on(opened.pool.repair(false)).unwrap().findings, found);
     assert_sound(&opened.pool);
     let (_, again) = reopen(&world);
     assert_sound(&again.pool);

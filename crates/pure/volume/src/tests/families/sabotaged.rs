@@ -38,7 +38,7 @@ fn finder(mistake: Sabotage) -> Find {
             let (base, script) = whole_life(true);
             told(check_some(&script, &base, 2, 24, 1).wrong)
         },
-        Sabotage::CommitBeforeCatalog => || {
+        Sabotage::CommitBeforeCatalog | Sabotage::RootBeforePages => || {
             let (base, script) = whole_life(false);
             told(check_some(&script, &base, 1, 24, 1).wrong)
         },
@@ -76,7 +76,7 @@ fn torn_heads() -> Result<(), String> {
     let mut power = PowerCut::of(base);
     for (at, event) in script.world.journal.borrow().iter().enumerate() {
         power.push(event);
-        let heads = [DATA_START, DATA_START + 1];
+        let heads = [0, 1, 16, 17].map(|block| DATA_START + block);
         let opened = World::of(power.torn(|start| heads.contains(&start))).open();
         if at >= done {
             let opened = opened.map_err(|refusal| refusal.to_string())?;

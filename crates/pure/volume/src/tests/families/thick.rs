@@ -40,11 +40,11 @@ fn thick_volume_that_grows_by_a_little_more_than_there_is_is_refused_and_stays_a
         tend(pool);
         let lost = free - pool.status().free_bytes;
         assert_eq!((pool.space().free_bytes, pool.space().bytes), (pool.status().free_bytes, pool.status().bytes));
-        assert!(if more >= 20 { lost == 0 } else { lost <= 4 << 20 }, "{more} granules more took {lost} bytes");
+        assert!(if more >= 20 { lost == 0 } else { lost <= 8 << 20 }, "{more} granules more took {lost} bytes");
     }
     snapshot(pool, 1, 1).unwrap();
     let clone = ClonePlan { provisioning: Provisioning::Thick, ..clone_plan(2, 1) };
-    let larger = thin_plan(3, free / 4096 - 128 * GRANULE);
+    let larger = thin_plan(3, free / 4096 - 192 * GRANULE);
     block_on(pool.create_thin_volume(ThinPlan { provisioning: Provisioning::Thick, ..larger })).unwrap();
     assert!(matches!(block_on(pool.create_clone(clone)), Err(PoolError::Full { .. })));
     assert_eq!(contents(&volume), (0..7).map(|block| (block, 1)).collect());
@@ -74,8 +74,8 @@ fn thick_volume_that_is_refused_alarms_nobody_and_is_told_what_is_free() {
     for refused in refused {
         let Err(PoolError::Full { free_bytes, needed_bytes }) = refused else { panic!("{refused:?}") };
         assert_eq!(free_bytes, free);
-        // The map of these tests has small nodes and is large.
-        assert!((large..large + large / 8).contains(&needed_bytes), "{needed_bytes} of {large}");
+        // The map of these tests has small nodes, is large, and is kept twice.
+        assert!((large..large + large / 4).contains(&needed_bytes), "{needed_bytes} of {large}");
     }
     assert_eq!(*heard.borrow(), []);
     // What is there and crosses a threshold is still told.

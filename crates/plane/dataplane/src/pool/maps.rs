@@ -1,0 +1,61 @@
+//! Damaged copies of map blocks that were written again: counted and told, one event for what comes together.
+
+use super::OpenPool;
+use model::{Subject, SubjectKind, event};
+use shard::World;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use volume::{MapRepair, Uuid};
+
+/// Repairs so close together are one event.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+/// What was repaired and not told yet: by family and structure, how many copies and the first block.
+#[derive(Default)]
+pub(super) struct MapRepairs {
+    untold: RefCell<BTreeMap<(Uuid, &'static str), (u64, u64)>>,
+    is_telling: Cell<bool>,
+}
+
+impl<W: World> OpenPool<W> {
+    /// Operators hear of copies of map blocks that were damaged, so far and from now on.
+    pub(super) fn watch_maps(self: &Rc<Self>) {
+        let weak = Rc::downgrade(self);
+        self.pool.on_map_repair(move |repair| {
+            if let Some(pool) = weak.upgrade() {
+                pool.note_map_repair(repair);
+            }
+        });
+    }
+
+    fn note_map_repair(self: &Rc<Self>, repair: MapRepair) {
+        let MapRepair { family, what, block, copies } = repair;
+        tracing::warn!(pool = %self.name, volume = %family, what, block, copies, "a copy of a map block was repaired");
+        self.map_repairs.untold.borrow_mut().entry((family, what)).or_insert((0, block)).0 += copies;
+        if !self.map_repairs.is_telling.replace(true) {
+            let (pool, world) = (Rc::downgrade(self), self.seat.world.clone());
+            self.spawn(async move {
+                world.sleep(TOGETHER).await;
+                if let Some(pool) = pool.upgrade() {
+                    pool.tell_of_map_repairs();
+                }
+            });
+        }
+    }
+
+    fn tell_of_map_repairs(&self) {
+        self.map_repairs.is_telling.set(false);
+        for ((family, what), (copies, first)) in self.map_repairs.untold.take() {
+            let volume = self.family_name(family);
+            let plural = if copies == 1 { "" } else { "s" };
+            let sentence = format!(
+                "{copies} damaged {what}{plural} in the map of volume {volume} repaired from another copy, the first at \
+                 map block {first}; check the disks of pool {} and what else writes to them",
+                self.name
+            );
+            self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Volume, &volume), sentence);
+        }
+    }
+}

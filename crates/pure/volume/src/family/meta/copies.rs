@@ -1,0 +1,176 @@
+//! Reading and writing the copies of a map's blocks. A copy that is not whole is written anew from the other.
+
+use super::super::error::MapError;
+use super::super::page_space::LOG_START;
+use super::Meta;
+use crate::family::plan::MapRepair;
+use crate::layout::BLOCK_BYTES;
+use crate::tree::Damage;
+use block::{BlockDevice, Extent, IoErrorKind, Lba, Rank, Stable, View, Written};
+use futures_util::future::join_all;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
+    /// How many copies there are of the block at `address`.
+    pub(super) fn copies(&self, address: u64) -> usize {
+        if self.locate(address).second.is_some() { 2 } else { 1 }
+    }
+
+    /// One copy of the blocks from `address` on, each as far as it can be read. `rank` tells which of the array's own copies
+    /// is the newest that is whole.
+    pub(super) async fn read_copy(
+        &self,
+        address: u64,
+        blocks: u64,
+        copy: usize,
+        rank: Rank<'_>,
+    ) -> Vec<Result<View, MapError>> {
+        let mut found = Vec::with_capacity(blocks as usize);
+        while (found.len() as u64) < blocks {
+            let at = address + found.len() as u64;
+            let located = self.locate(at);
+            let run = located.run.min(blocks - found.len() as u64);
+            let Some(start) = located.copy(copy).filter(|_| run > 0) else {
+                found.push(Err(Damage("a page lies behind the slabs of its map").into()));
+                continue;
+            };
+            let device = self.shared.gate(located.group).device();
+            match device.read_best(Extent::new(start, run), rank).await {
+                Ok(best) => {
+                    self.tell_repaired(at, best.repaired);
+                    found.extend((0..run as usize).map(|at| Ok(best.content.slice(at * BLOCK..(at + 1) * BLOCK))));
+                }
+                Err(error) if run == 1 => found.push(Err(MapError::Group { group: located.group, error })),
+                // One block that cannot be read does not cost the others.
+                Err(_) => {
+                    for at in start..start + run {
+                        let read = device.read_best(Extent::new(at, 1), rank).await;
+                        let read = read.map(|best| best.content);
+                        found.push(read.map_err(|error| MapError::Group { group: located.group, error }));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The block at `address` as `parse` takes it, from whichever copy it takes; it says how new it is as well.
+    ///
+    /// *Errors*: `parse`'s, or why the block could not be read, when no copy is whole.
+    pub(crate) async fn read_whole<T>(
+        &self,
+        address: u64,
+        parse: impl Fn(View) -> Result<(T, u64), Damage>,
+    ) -> Result<T, MapError> {
+        let rank = |block: &[u8]| parse(block::Buf::copy_of(block).freeze()).ok().map(|(_, rank)| rank);
+        let mut failed = None;
+        for copy in 0..self.copies(address) {
+            let read = self.read_copy(address, 1, copy, &rank).await.pop().expect("one block was asked for");
+            let parsed = read.and_then(|bytes| Ok((parse(bytes.clone())?.0, bytes)));
+            match parsed {
+                Ok((whole, bytes)) => {
+                    if failed.is_some() {
+                        self.mend(address, 0, bytes).await;
+                    }
+                    return Ok(whole);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed.expect("every block has a copy") {
+            MapError::Group { error, .. } if error.kind == IoErrorKind::Medium => {
+                Err(Damage("a block of the map cannot be read").into())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// As [`Meta::read_whole`], looking at every copy: those that are not whole are written anew.
+    pub(crate) async fn verify<T>(
+        &self,
+        address: u64,
+        parse: impl Fn(View) -> Result<(T, u64), Damage>,
+    ) -> Result<T, MapError> {
+        let whole = self.read_whole(address, &parse).await?;
+        if self.copies(address) > 1 {
+            let rank = |block: &[u8]| parse(block::Buf::copy_of(block).freeze()).ok().map(|(_, rank)| rank);
+            let first = self.read_copy(address, 1, 0, &rank).await.pop().expect("one block was asked for")?;
+            let second = self.read_copy(address, 1, 1, &rank).await.pop().expect("one block was asked for");
+            if second.is_err() || second.is_ok_and(|second| second[..] != first[..]) {
+                self.mend(address, 1, first).await;
+            }
+        }
+        Ok(whole)
+    }
+
+    /// A copy that was not whole holds `bytes` again, if it takes them, and who looks after the pool hears of it.
+    pub(super) async fn mend(&self, address: u64, copy: usize, bytes: View) {
+        if self.write_copy(address, copy, bytes).await.is_ok() {
+            self.tell_repaired(address, 1);
+        }
+    }
+
+    pub(super) fn tell_repaired(&self, address: u64, copies: u64) {
+        if copies > 0 {
+            let (family, what) = (self.identity.family, self.kind_of(address));
+            self.shared.tell_of_map(MapRepair { family, what, block: address, copies });
+        }
+    }
+
+    /// What the block at `address` is, in words.
+    fn kind_of(&self, address: u64) -> &'static str {
+        let log = LOG_START..LOG_START + u64::from(self.log_blocks);
+        match address {
+            0 | 1 => "head",
+            _ if log.contains(&address) => "log block",
+            _ if address < log.start || self.space.borrow().is_for_bits(address) => "free-page bitmap",
+            _ => "page",
+        }
+    }
+
+    /// One copy of the blocks from `address` on holds `data`; where there is no such copy nothing is done.
+    pub(super) async fn write_copy(&self, address: u64, copy: usize, data: View) -> Result<Written, MapError> {
+        let mut writes = Vec::new();
+        let (mut at, mut done) = (address, 0);
+        while done < data.len() {
+            let located = self.locate(at);
+            let run = located.run.min(((data.len() - done) / BLOCK) as u64);
+            if run == 0 {
+                return Err(Damage("a page lies behind the slabs of its map").into());
+            }
+            let part = data.slice(done..done + run as usize * BLOCK);
+            writes.extend(located.copy(copy).map(|start| self.write_run(located.group, start, part)));
+            (at, done) = (at + run, done + run as usize * BLOCK);
+        }
+        let written = join_all(writes).await.into_iter().collect::<Result<Vec<Written>, MapError>>()?;
+        Ok(written.into_iter().fold(Written::attest(), Written::and))
+    }
+
+    async fn write_run(&self, group: u16, start: u64, data: View) -> Result<Written, MapError> {
+        let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
+        let written = self.shared.gate(group).device().write(Lba(start), data).await;
+        written.map_err(|error| MapError::Group { group, error })
+    }
+
+    /// Both copies of the blocks from `address` on hold `data`, which nothing that counts speaks of yet.
+    pub(crate) async fn write(&self, address: u64, data: View) -> Result<Written, MapError> {
+        let both = (self.write_copy(address, 0, data.clone()), self.write_copy(address, 1, data));
+        let (first, second) = futures_util::future::join(both.0, both.1).await;
+        Ok(first?.and(second?))
+    }
+
+    /// Both copies of the blocks from `address` on hold `data`, durably, one after the other: what a power cut tears, or a
+    /// member refuses, is one of them.
+    pub(super) async fn write_in_turn(&self, parts: &[(u64, View)]) -> Result<Stable, MapError> {
+        let two = parts.iter().any(|(address, _)| self.copies(*address) > 1);
+        let mut stable = None;
+        for copy in 0..if two { 2 } else { 1 } {
+            for (address, data) in parts {
+                let _: Written = self.write_copy(*address, copy, data.clone()).await?;
+            }
+            stable = Some(self.flush().await?);
+        }
+        Ok(stable.expect("there is a copy"))
+    }
+}
